@@ -1,0 +1,27 @@
+# Every target does its own set-up first; see scripts/setup.
+SHELL := /bin/bash
+PY := .venv/bin/python
+
+.PHONY: setup check test demo p4 clean
+
+setup:
+	@scripts/setup
+
+check: setup
+	@.venv/bin/ruff check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports --no-cache
+	@$(PY) -m pytest -q -m "not root" tests/unit tests/contract
+
+test: setup
+	@$(PY) -m pytest tests
+
+demo: setup
+	@topologies/demo $(if $(PLANE),--plane $(PLANE))
+
+# Needs p4c on PATH; what it makes is committed.
+p4:
+	@scripts/p4
+
+clean:
+	@rm -rf .venv .setup build wire/splitplane_pb2*

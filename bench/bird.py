@@ -1,0 +1,81 @@
+"""A BIRD in a host's network namespace that holds its routes back until it is told to announce them."""
+
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from mininet.node import Node
+
+from bench.prefixes import Announcement
+from topologies.network import NetworkError, checked, inside, output, wait_for
+
+AS_NUMBER = 65000
+
+_HEAD = """router id {router_id};
+log "{log}" all;
+protocol device {{ }}
+protocol static feed {{
+    disabled;
+    ipv4;
+"""
+_SESSION = """protocol bgp {name} {{
+    local {local} as {ours};
+    neighbor {neighbor} as {theirs};
+    connect retry time 1;
+    connect delay time 1;
+    error wait time 1, 2;
+    hold time 180;
+    ipv4 {{ import none; export where source = RTS_STATIC; next hop self; }};
+}}
+"""
+
+
+class Bird:
+    """One BIRD with a static protocol, ``feed``, and a BGP session for each (local, neighbor) pair of addresses."""
+
+    def __init__(self, host: Node, sessions: Sequence[tuple[str, str]], theirs: int) -> None:
+        self._host, self._sessions, self._theirs = host, sessions, theirs
+        self._directory = Path("/run/bench") / f"bird-{host.name}"
+
+    def start(self, announced: Iterable[Announcement]) -> None:
+        """Start it with everything in its configuration and nothing announced."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        config = self._directory / "bird.conf"
+        with config.open("w") as file:
+            file.write(_HEAD.format(router_id=self._sessions[0][0], log=self._directory / "bird.log"))
+            file.writelines(
+                f"    route {one.text} blackhole {{ bgp_path.prepend({one.origin}); }};\n" for one in announced
+            )
+            file.write("}\n")
+            for number, (local, neighbor) in enumerate(self._sessions, 1):
+                file.write(
+                    _SESSION.format(
+                        name=f"session{number}", local=local, neighbor=neighbor, ours=AS_NUMBER, theirs=self._theirs
+                    )
+                )
+        pid = self._directory / "bird.pid"
+        checked(inside(self._host, ["bird", "-c", str(config), "-s", self._socket, "-P", str(pid)]))
+
+    def wait_established(self, timeout_s: float = 60) -> None:
+        """Wait until every session is up."""
+        wait_for("BIRD's BGP sessions", lambda: self.established() == len(self._sessions), timeout_s, 0.2)
+
+    def established(self) -> int:
+        """Return how many sessions are up."""
+        return self._ask("show", "protocols").count("Established")
+
+    def announce(self) -> None:
+        """Enable ``feed``: BIRD begins to announce before this returns."""
+        if "enabled" not in (said := self._ask("enable", "feed")):
+            raise NetworkError(f"birdc enable feed: {said.strip()}")
+
+    def stop(self) -> None:
+        """End it in order."""
+        subprocess.run(["birdc", "-s", self._socket, "down"], capture_output=True, check=False)
+
+    @property
+    def _socket(self) -> str:
+        return str(self._directory / "bird.ctl")
+
+    def _ask(self, *words: str) -> str:
+        return output(["birdc", "-s", self._socket, *words])

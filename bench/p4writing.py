@@ -1,0 +1,217 @@
+"""bench/p4write: how many routes a second the P4Runtime driver writes.
+
+    P4RuntimePlane.write ─gRPC─► a sink that only decodes        sink_entries_per_s
+    P4RuntimePlane.write ─gRPC─► BMv2, empty                     bmv2_entries_per_s
+
+Batches are those of the mirror: as large, and as many under way. The driver has one core and the other side another.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from bench.prefixes import announcements
+from bench.processes import machine_s
+from controller.mirror import BATCH_ROUTES, WRITES_IN_FLIGHT
+from controller.model import PlaneConfig, PlaneKind
+from controller.planes.base import (
+    Nexthop,
+    Op,
+    Plane,
+    PortState,
+    PuntReason,
+    RouteKind,
+    RouteUpdates,
+    Update,
+    WriteBatch,
+    route_action,
+)
+from controller.planes.p4runtime.p4info import golden_pipeline
+from controller.planes.p4runtime.plane import P4RuntimePlane
+
+_BMV2 = "simple_switch_grpc"
+_NEXTHOPS = 64
+_VRF = 7
+_CONNECT_S = 30.0
+
+
+class Connected:
+    """A PlaneListener that waits for the connection, and for nothing else."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+
+    def plane_connected(self, plane: Plane) -> None:
+        """Go on."""
+        self.event.set()
+
+    def plane_disconnected(self, plane: Plane, reason: str) -> None:
+        """It tries again, and the time for that is bounded."""
+
+    def port_changed(self, plane: Plane, port: PortState) -> None:
+        """There are no ports."""
+
+    def packet_in(self, plane: Plane, router_interface_id: int, reason: PuntReason, frame: bytes) -> None:
+        """There are no packets."""
+
+
+def say(text: str) -> None:
+    """Tell people how far it is."""
+    print(f"p4write: {text}", file=sys.stderr, flush=True)
+
+
+def batches(count: int, seed: int) -> list[WriteBatch]:
+    """Return that many routes in batches of the mirror's size."""
+    keys = [one.network.to_bytes(4, "big") + bytes((one.length,)) for one in announcements(count, seed)]
+    actions = [route_action(RouteKind.NEXTHOP, 1 + position % _NEXTHOPS) for position in range(count)]
+    columns = (
+        RouteUpdates(_VRF, 4, [Op.INSERT] * len(part), part, actions[start : start + BATCH_ROUTES])
+        for start in range(0, count, BATCH_ROUTES)
+        if (part := keys[start : start + BATCH_ROUTES])
+    )
+    return [WriteBatch(routes=[updates]) for updates in columns]
+
+
+async def write_all(plane: P4RuntimePlane, work: list[WriteBatch]) -> float:
+    """Write batches as the mirror does, so many under way, and return how long it took."""
+    under_way: deque[asyncio.Task[Any]] = deque()
+    start = time.perf_counter()
+    for batch in work:
+        if len(under_way) == WRITES_IN_FLIGHT:
+            _expect_none(await under_way.popleft())
+        under_way.append(asyncio.create_task(plane.write(batch)))
+    for writing in under_way:
+        _expect_none(await writing)
+    return time.perf_counter() - start
+
+
+def _expect_none(refused: list[Any]) -> None:
+    if refused:
+        raise SystemExit(f"p4write: {len(refused)} routes refused, the first: {refused[0].reason}")
+
+
+async def measure(address: str, work: list[WriteBatch], keeps: bool) -> dict[str, float]:
+    """Connect, write everything once and return entries per second and the driver's own CPU time for each; what
+    ``keeps`` routes has to hold all of them."""
+    config = PlaneConfig("bench", PlaneKind.P4RUNTIME, address=address, device_id=1)
+    plane, connected = P4RuntimePlane(config), Connected()
+    await plane.start(connected)
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            await connected.event.wait()
+        nexthops = [Update(Op.INSERT, Nexthop(1 + number, 1, bytes(6))) for number in range(_NEXTHOPS)]
+        await plane.write(WriteBatch(nexthops=nexthops))
+        cpu_s, count = time.process_time(), sum(len(batch.routes[0]) for batch in work)
+        took_s = await write_all(plane, work)
+        cpu_s = time.process_time() - cpu_s
+        if keeps and len((await plane.read()).routes[_VRF]) != count:
+            raise SystemExit("p4write: routes are missing")
+    finally:
+        await plane.close()
+    return {"entries_per_s": count / took_s, "cpu_us_per_entry": cpu_s / count * 1e6}
+
+
+@contextlib.contextmanager
+def other_side(*command: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a process on a core of its own, the last, until the context ends; this side stays on the first."""
+    cores = sorted(os.sched_getaffinity(0))
+    core = cores[-1]
+    process = subprocess.Popen(
+        ("taskset", "-c", str(core), *command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
+    os.sched_setaffinity(0, cores[:1])
+    try:
+        yield process
+    finally:
+        os.sched_setaffinity(0, cores)
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@contextlib.contextmanager
+def sink(routes: int) -> Iterator[str]:
+    """A sink, which has to have seen so many routes at the end; its address."""
+    with tempfile.TemporaryDirectory(prefix="sp-p4write-") as directory:
+        address = f"unix:{directory}/p4rt.sock"
+        command = (sys.executable, "-m", "bench.p4sink", address, str(golden_pipeline().cookie))
+        with other_side(*command) as process:
+            if process.stdout is None or not process.stdout.readline():
+                raise SystemExit("p4write: the sink did not start")
+            yield address
+            process.terminate()
+            seen = int(process.stdout.readline())
+            if seen != routes:
+                raise SystemExit(f"p4write: the sink saw {seen} of {routes} routes")
+
+
+@contextlib.contextmanager
+def bmv2(routes: int) -> Iterator[str]:
+    """A BMv2 without ports, in a network namespace of its own; its address."""
+    with tempfile.TemporaryDirectory(prefix="sp-p4write-") as directory:
+        address = f"unix:{directory}/p4rt.sock"
+        own = ("--no-p4", "--device-id", "1", "--log-level", "off")
+        notices = ("--notifications-addr", f"ipc://{directory}/notices.ipc")
+        server = ("--grpc-server-addr", address, "--cpu-port", "510")
+        with other_side("unshare", "--net", _BMV2, *own, *notices, "--", *server):
+            yield address
+
+
+async def median(options: argparse.Namespace, kind: Any, work: list[WriteBatch], name: str) -> dict[str, float]:
+    """Measure so often, each time with a new other side, and return the run of median rate."""
+    results = []
+    for number in range(options.runs):
+        with kind(sum(len(batch.routes[0]) for batch in work)) as address:
+            results.append(await measure(address, work, keeps=kind is bmv2))
+        say(f"{name} {number + 1} of {options.runs}: {results[-1]['entries_per_s']:,.0f} entries/s")
+    return sorted(results, key=lambda result: result["entries_per_s"])[(len(results) - 1) // 2]
+
+
+async def program(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure and return the result. All in one event loop: grpc keeps to the first that it has seen."""
+    before = machine_s()
+    say(f"{options.routes} routes into a sink")
+    to_sink = await median(options, sink, batches(options.routes, options.seed), "sink")
+    to_bmv2 = None
+    if shutil.which(_BMV2) is None:
+        say(f"{_BMV2} is not on PATH: bmv2_entries_per_s is null")
+    else:
+        say(f"{options.bmv2_routes} routes into BMv2")
+        to_bmv2 = await median(options, bmv2, batches(options.bmv2_routes, options.seed), "BMv2")
+    return {
+        "routes": options.routes,
+        "bmv2_routes": options.bmv2_routes,
+        "runs": options.runs,
+        "driver_cpu_us_per_entry": round(to_sink["cpu_us_per_entry"], 2),
+        "machine_s": {name: round(now - before[name], 2) for name, now in machine_s().items()},
+        "sink_entries_per_s": round(to_sink["entries_per_s"]),
+        "bmv2_entries_per_s": None if to_bmv2 is None else round(to_bmv2["entries_per_s"]),
+    }
+
+
+def main() -> int:
+    """Print the result as the last line."""
+    parser = argparse.ArgumentParser(prog="p4write", description="P4Runtime driver: routes written per second")
+    parser.add_argument("--routes", type=int, default=200_000, help="routes into the sink")
+    parser.add_argument("--bmv2-routes", type=int, default=20_000, help="routes into BMv2")
+    parser.add_argument("--runs", type=int, default=5, help="runs of each; the median is reported")
+    parser.add_argument("--seed", type=int, default=1)
+    logging.getLogger("controller").setLevel(logging.ERROR)
+    print(json.dumps(asyncio.run(program(parser.parse_args()))), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,162 @@
+"""The rig: a switch, a controller and hosts, as in production but in namespaces of their own."""
+
+import http.client
+import json
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench.processes import guest_processes, prefer
+from topologies.control import LOG, SOCKET, STATE, Controller
+from topologies.network import Network, NetworkError, wait_for
+from topologies.open_vswitch import OpenVSwitchPlanes, daemon_logs, start_daemons
+from topologies.planes import Planes
+
+WORK = Path("/run/bench")
+PLANE = "s1"
+AS_NUMBER = 65001
+
+
+def say(text: str) -> None:
+    """Tell people how far it is."""
+    print(f"[bench] {text}", file=sys.stderr, flush=True)
+
+
+def bgp_config(neighbors: list[str], theirs: int, *more: str) -> str:
+    """Return FRR's configuration of a router with eBGP neighbors that share load."""
+    lines = ["frr version 8.4", f"router bgp {AS_NUMBER}", " bgp router-id 10.255.0.1"]
+    lines += [" no bgp ebgp-requires-policy", " bgp bestpath as-path multipath-relax"]
+    for neighbor in neighbors:
+        lines += [f" neighbor {neighbor} remote-as {theirs}", f" neighbor {neighbor} passive"]
+    return "\n".join([*lines, *more, "exit", ""])
+
+
+class Api:
+    """The operator API over one connection: a request costs the controller about a millisecond."""
+
+    def __init__(self) -> None:
+        self._connection = _UnixConnection("controller")
+
+    def get(self, path: str) -> Any:
+        """Return the value that GET /v1/PATH gives."""
+        return json.loads(self.text(path))
+
+    def text(self, path: str) -> str:
+        """Return the body that GET /v1/PATH gives."""
+        try:
+            return self._ask(path)
+        except (OSError, http.client.HTTPException):  # the server closes a connection that was idle for a while
+            self._connection.close()
+            return self._ask(path)
+
+    def _ask(self, path: str) -> str:
+        self._connection.request("GET", f"/v1/{path}")
+        response = self._connection.getresponse()
+        body = response.read()
+        if response.status != 200:
+            raise NetworkError(f"GET {path}: {response.status} {body[:200].decode(errors='replace')}")
+        return body.decode()
+
+    def router(self, name: str) -> dict[str, Any]:
+        """Return the state of a router ("tenant/router")."""
+        view: dict[str, Any] = self.get(f"routers/{name}")
+        return view
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(30)
+        self.sock.connect(str(SOCKET))
+
+
+def _pid_in(path: Path) -> int:
+    return int(path.read_text())
+
+
+class Rig:
+    """One switch, one vr-controller, and what a measurement adds.
+
+    Both run at nice -10, as Debian's ovs-ctl runs ovs-vswitchd: a switch and its controller do not wait for guests.
+    """
+
+    def __init__(self, planes: Planes | None = None) -> None:
+        WORK.mkdir(parents=True, exist_ok=True)
+        start_daemons()
+        self.network = Network(planes or OpenVSwitchPlanes())
+        self.network.switch(PLANE, 1)
+        self.controller = Controller()
+        self.api = Api()
+
+    def apply(self, tenants: list[dict[str, Any]], timeout_s: float = 60) -> None:
+        """Start the controller, declare the tenants and wait until each router is up; the network runs by then."""
+        prefer(self.network.planes.process(PLANE))
+        self.controller.start()
+        prefer(_pid_in(STATE / "lock"))
+        document = {"version": 1, "planes": self.network.planes.declared()}
+        path = WORK / "bench.yaml"
+        path.write_text(json.dumps(document | {"tenants": tenants}))  # JSON is YAML
+        self.controller.vrctl("apply", "-f", str(path))
+        names = [f"{tenant['name']}/{router['name']}" for tenant in tenants for router in tenant["routers"]]
+        for name in names:
+            wait_for(f"router {name}", lambda name=name: self._up(name), timeout_s)  # type: ignore[misc]
+
+    def _up(self, name: str) -> bool:
+        view = self.api.router(name)
+        return view["state"] == "up" and not view["pending"]
+
+    def guest_pid(self, name: str) -> int:
+        """Return the first process of a router's guest."""
+        for config in STATE.glob("guests/*/guest.json"):
+            if json.loads(config.read_text())["router"] == name:
+                return int(config.with_name("guest.pid").read_text().split()[0])
+        raise NetworkError(f"router {name} has no guest")
+
+    def processes(self, router: str) -> dict[str, int]:
+        """Return the processes that mirror a router's routes, by the names of the report."""
+        found = guest_processes(self.guest_pid(router))
+        found["controller"] = _pid_in(STATE / "lock")
+        found["plane"] = self.network.planes.process(PLANE)
+        return {name: found[name] for name in ("zebra", "bgpd", "vrc", "controller", "plane")}
+
+    def verify(self, router: str, timeout_s: float = 300) -> str:
+        """Run `vrctl verify`; returns its words, NetworkError where anything differs."""
+        vrctl = [str(Path(sys.executable).parent / "vrctl"), "--socket", str(SOCKET)]
+        argv = [*vrctl, "verify", router]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout_s)
+        if done.returncode:
+            raise NetworkError(f"vrctl verify {router}: {(done.stdout + done.stderr).strip()}")
+        return done.stdout.strip()
+
+
+def tenant(name: str, ports: list[str], *routers: dict[str, Any]) -> dict[str, Any]:
+    """Return a tenant for `Rig.apply`."""
+    return {
+        "name": name,
+        "slices": [{"plane": PLANE, "ports": {port: ["untagged"] for port in ports}}],
+        "routers": [router | {"plane": PLANE} for router in routers],
+    }
+
+
+def interface(name: str, port: str, *addresses: str) -> dict[str, Any]:
+    """Return an interface for a router of `tenant`."""
+    return {"name": name, "port": port, "addresses": list(addresses)}
+
+
+def keep_logs(directory: Path) -> None:
+    """Copy the logs of controller, switch, guests and BIRDs to a directory that outlives the enclosure."""
+    directory.mkdir(parents=True, exist_ok=True)
+    found = [
+        LOG,
+        *daemon_logs(),
+        *Path("/run/bmv2").glob("*.log"),
+        *STATE.glob("**/*.log"),
+        *WORK.glob("**/*.log"),
+        WORK / "snoop",
+    ]
+    for path in found:
+        if path.is_file():
+            shutil.copyfile(path, directory / str(path).strip("/").replace("/", "_"))

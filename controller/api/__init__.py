@@ -1,0 +1,1 @@
+"""The operator API: HTTP on a Unix socket."""

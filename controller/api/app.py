@@ -1,0 +1,361 @@
+"""The operator API: JSON over HTTP, described by its OpenAPI document at /v1/openapi.json."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.responses import FileResponse, StreamingResponse
+from pydantic import BaseModel, Field
+from starlette.background import BackgroundTask
+
+import wire
+from controller import archive
+from controller.api import errors, streams
+from controller.convergence import Progress, Report
+from controller.errors import NoSuch, SpecError, SplitplaneError
+from controller.model import RouterConfig
+from controller.operations import Operations, Outcome, TenantView
+from controller.spec.changes import Change
+from controller.spec.document import Name, PlaneOptions, schema
+from controller.spec.lines import MAX_SIZE_BYTES
+from controller.views import (
+    CounterView,
+    Event,
+    InterfaceView,
+    NeighborView,
+    PlaneView,
+    RouterView,
+    TraceStep,
+    VerifyView,
+)
+
+MAX_FILES_BYTES = 4 << 20
+MAX_ARGUMENTS = 1024
+PROGRESS_QUEUE = 1024
+NDJSON = "application/x-ndjson"
+PCAP = "application/vnd.tcpdump.pcap"
+
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": errors.Problem} for status in (400, 404, 409, 422, 424, 502, 503, 507)
+}
+
+
+class DocumentBody(BaseModel):
+    """A document of apply: its text, the name to use in messages, and the FRR files it names."""
+
+    source: str = Field(max_length=4096)
+    text: str
+    files: dict[str, str] = Field(default_factory=dict)
+
+
+class ExecBody(BaseModel):
+    """A command to run in a guest."""
+
+    argv: list[str] = Field(min_length=1, max_length=MAX_ARGUMENTS)
+
+
+class Command(BaseModel):
+    """The command that does it, in the namespaces of the controller."""
+
+    argv: list[str]
+
+
+class SwitchIdentity(BaseModel):
+    """What the switch of a plane needs to connect with TLS, each as PEM."""
+
+    key: str
+    certificate: str
+    ca: str
+
+
+class About(BaseModel):
+    """What answers here."""
+
+    version: str
+    protocol: int
+
+
+def _operations(request: Request) -> Operations:
+    operations: Operations = request.app.state.operations
+    return operations
+
+
+Op = Annotated[Operations, Depends(_operations)]
+
+
+def _router(tenant: str, router: str, operations: Op) -> RouterConfig:
+    return operations.router(f"{tenant}/{router}")
+
+
+Router = Annotated[RouterConfig, Depends(_router)]
+
+api = APIRouter(prefix="/v1", responses=_ERRORS)
+
+
+def _streamed(media_type: str, what: str) -> dict[int | str, dict[str, Any]]:
+    return {200: {"description": what, "content": {media_type: {}}}}
+
+
+def _check_size(body: DocumentBody) -> None:
+    if len(body.text) > MAX_SIZE_BYTES:
+        raise SpecError(body.source, None, f"larger than {MAX_SIZE_BYTES >> 20} MiB; split the file")
+    if sum(map(len, body.files.values())) > MAX_FILES_BYTES:
+        raise SpecError(body.source, None, f"its FRR files are larger than {MAX_FILES_BYTES >> 20} MiB; split it")
+
+
+Change_ = Callable[[Report, Callable[[], None]], Coroutine[Any, Any, Outcome]]
+
+
+async def _followed(change: Change_) -> StreamingResponse:
+    """Start a change; answer with its error if it is refused, else stream its progress and its outcome."""
+    queue: asyncio.Queue[Progress | None] = asyncio.Queue(PROGRESS_QUEUE)
+    planned = asyncio.Event()
+
+    def report(progress: Progress) -> None:
+        if not queue.full():  # a reader too slow for progress misses some of it
+            queue.put_nowait(progress)
+
+    task = asyncio.create_task(change(report, planned.set), name="apply")
+    task.add_done_callback(lambda _: planned.set())
+    await planned.wait()
+    if task.done() and (problem := task.exception()) is not None:
+        raise problem
+
+    async def body() -> AsyncIterator[bytes]:
+        task.add_done_callback(lambda _: queue.put_nowait(None) if not queue.full() else None)
+        while not (task.done() and queue.empty()):
+            progress = await queue.get()
+            if progress is not None:
+                yield streams.line({"progress": streams.plain(progress)})
+        try:
+            outcome = task.result()
+        except SplitplaneError as problem:
+            yield streams.line(errors.body_of(problem))
+        else:
+            yield streams.line(streams.plain(outcome) | {"changes": [streams.plain(c) for c in outcome.changes]})
+
+    return StreamingResponse(body(), media_type=NDJSON)
+
+
+# Changes
+
+
+@api.post("/apply", responses=_streamed(NDJSON, "progress, one object a line, and at last an Outcome"))
+async def apply(body: DocumentBody, operations: Op) -> StreamingResponse:
+    """Make the objects a document names as it declares them."""
+    _check_size(body)
+    return await _followed(
+        lambda report, planned: operations.apply(body.text, body.source, body.files, report, planned)
+    )
+
+
+@api.post("/delete", responses=_streamed(NDJSON, "progress, one object a line, and at last an Outcome"))
+async def delete_document(body: DocumentBody, operations: Op) -> StreamingResponse:
+    """Delete the objects a document names."""
+    _check_size(body)
+    return await _followed(
+        lambda report, planned: operations.delete_document(body.text, body.source, report, planned)
+    )
+
+
+@api.post("/diff")
+async def diff(body: DocumentBody, operations: Op) -> list[Change]:
+    """Tell what applying a document would change; nothing is changed."""
+    _check_size(body)
+    return (await operations.plan_document(body.text, body.source, body.files)).changes
+
+
+@api.delete("/tenants/{tenant}")
+async def delete_tenant(tenant: str, operations: Op) -> Outcome:
+    """Delete a tenant with its routers."""
+    return await operations.delete_tenant(tenant)
+
+
+@api.delete("/routers/{tenant}/{router}")
+async def delete_router(router: Router, operations: Op) -> Outcome:
+    """Delete a router."""
+    return await operations.delete_router(router.full_name)
+
+
+@api.delete("/planes/{plane}")
+async def delete_plane(plane: str, operations: Op, force: bool = False) -> Outcome:
+    """Delete a plane that no tenant uses."""
+    return await operations.delete_plane(plane, force)
+
+
+@api.post("/planes/{plane}/attach")
+async def attach_plane(plane: Name, body: PlaneOptions, operations: Op) -> Outcome:
+    """Declare a plane, or use a detached one again."""
+    return await operations.attach_plane(plane, body)
+
+
+@api.post("/planes/{plane}/detach")
+async def detach_plane(plane: str, operations: Op) -> Outcome:
+    """Stop using a plane and leave it forwarding."""
+    return await operations.detach_plane(plane)
+
+
+@api.post("/planes/{plane}/certificate")
+async def plane_certificate(plane: str, operations: Op) -> SwitchIdentity:
+    """Issue a key and a certificate for the switch of a plane."""
+    key, certificate, ca = operations.plane_certificate(plane)
+    return SwitchIdentity(key=key.decode(), certificate=certificate.decode(), ca=ca.decode())
+
+
+# Views
+
+
+@api.get("/version")
+async def version() -> About:
+    """Tell what answers here."""
+    return About(version="0.1.0", protocol=wire.PROTOCOL_VERSION)
+
+
+@api.get("/schema")
+async def document_schema() -> dict[str, Any]:
+    """Return the JSON Schema of the document of apply."""
+    return schema()
+
+
+@api.get("/tenants")
+async def tenants(operations: Op) -> list[TenantView]:
+    """List tenants."""
+    return operations.tenant_views()
+
+
+@api.get("/planes")
+async def planes(operations: Op) -> list[PlaneView]:
+    """List planes."""
+    return operations.plane_views()
+
+
+@api.get("/routers")
+async def routers(operations: Op) -> list[RouterView]:
+    """List routers."""
+    return operations.router_views()
+
+
+@api.get("/interfaces")
+async def interfaces(operations: Op) -> list[InterfaceView]:
+    """List the interfaces of all routers."""
+    return operations.interface_views()
+
+
+@api.get("/find/{name}")
+async def find(name: str, operations: Op) -> RouterView:
+    """Find a router by its own name, where only one tenant has it."""
+    return operations.router_view(operations.router(name))
+
+
+@api.get("/routers/{tenant}/{router}")
+async def router_view(router: Router, operations: Op) -> RouterView:
+    """Show one router."""
+    return operations.router_view(router)
+
+
+@api.get("/routers/{tenant}/{router}/routes", responses=_streamed(NDJSON, "RouteView, one a line"))
+async def routes(router: Router, operations: Op) -> StreamingResponse:
+    """List the RIB of a router."""
+    return StreamingResponse(streams.table(operations.core.routes(router.vrf_id)), media_type=NDJSON)
+
+
+@api.get("/routers/{tenant}/{router}/fib", responses=_streamed(NDJSON, "FibEntryView, one a line"))
+async def fib(router: Router, operations: Op) -> StreamingResponse:
+    """List what is installed on the plane for a router."""
+    return StreamingResponse(streams.table(operations.core.fib(router.vrf_id)), media_type=NDJSON)
+
+
+@api.get("/routers/{tenant}/{router}/neighbors")
+async def neighbors(router: Router, operations: Op) -> list[NeighborView]:
+    """List the neighbors of a router."""
+    return operations.core.neighbors(router.vrf_id)
+
+
+@api.get("/routers/{tenant}/{router}/counters")
+async def counters(router: Router, operations: Op) -> CounterView:
+    """Read the counters of a router."""
+    return await operations.core.counters(router.vrf_id)
+
+
+@api.get("/routers/{tenant}/{router}/trace")
+async def trace(router: Router, operations: Op, destination: str, interface: str | None = None) -> list[TraceStep]:
+    """Follow a packet to ``destination`` through the tables."""
+    return await operations.core.trace(router.vrf_id, destination, interface)
+
+
+@api.post("/routers/{tenant}/{router}/verify")
+async def verify(router: Router, operations: Op, repair: bool = False) -> VerifyView:
+    """Compare what was learned, what is desired and what the plane holds."""
+    return await operations.core.verify(router.vrf_id, repair)
+
+
+@api.get("/routers/{tenant}/{router}/capture", responses=_streamed(PCAP, "a capture file without end"))
+async def capture(router: Router, operations: Op, interface: str | None = None) -> StreamingResponse:
+    """Follow the punted and injected frames of a router."""
+    return StreamingResponse(streams.pcap(operations.capture(router, interface)), media_type=PCAP)
+
+
+@api.get("/routers/{tenant}/{router}/daemons")
+async def daemons(router: Router, operations: Op) -> dict[str, str]:
+    """Tell which daemons run in a router's guest."""
+    return (await operations.guest_status(router)).daemons
+
+
+@api.post("/routers/{tenant}/{router}/exec")
+async def exec_(router: Router, body: ExecBody, operations: Op) -> Command:
+    """Return the command that runs ``argv`` in a router's guest; the controller itself runs nothing."""
+    return Command(argv=await operations.exec_argv(router, body.argv))
+
+
+@api.get("/events", responses=_streamed(NDJSON, "Event, one a line"), response_model=list[Event])
+async def events(operations: Op, since: int = 0, follow: bool = False) -> Any:
+    """List the events after a sequence number; with ``follow``, go on with those to come, one a line."""
+    if follow:
+        return StreamingResponse(streams.lines(operations.events.follow(since)), media_type=NDJSON)
+    return operations.events.recent(since)
+
+
+# Backup
+
+
+@api.post("/backup", response_class=FileResponse)
+async def backup(operations: Op) -> FileResponse:
+    """Return a backup of the declared state and the certificate authority."""
+    directory = tempfile.TemporaryDirectory(prefix="splitplane-")
+    path = Path(directory.name) / "backup"
+    operations.backup(path)
+    return FileResponse(path, media_type="application/gzip", background=BackgroundTask(directory.cleanup))
+
+
+@api.post("/restore", status_code=202)
+async def restore(request: Request, operations: Op, force: bool = False) -> dict[str, str]:
+    """Replace the state by a backup; the controller restarts itself, planes and guests go on."""
+    with tempfile.NamedTemporaryFile(prefix="splitplane-") as file:
+        size = 0
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > archive.MAX_BACKUP_BYTES:
+                raise NoSuch("backup", "so large", f"the limit is {archive.MAX_BACKUP_BYTES >> 20} MiB")
+            file.write(chunk)
+        file.flush()
+        await operations.restore(Path(file.name), force)
+    return {"restored": "the controller restarts with it"}
+
+
+def make_app(operations: Operations | None = None) -> FastAPI:
+    """Return the application; without operations it can only describe itself."""
+    app = FastAPI(
+        title="Splitplane operator API",
+        version="1",
+        openapi_url="/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        generate_unique_id_function=lambda route: route.name.rstrip("_"),
+    )
+    app.state.operations = operations
+    app.include_router(api)
+    errors.install(app)
+    return app

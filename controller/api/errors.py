@@ -1,0 +1,71 @@
+"""Errors as HTTP answers: ``{"error": one line, "kind": the class}``."""
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from controller.errors import (
+    Conflict,
+    GuestError,
+    NoSuch,
+    PlaneError,
+    PlaneUnreachable,
+    QuotaExceeded,
+    SpecError,
+    SplitplaneError,
+    StoreError,
+)
+
+_STATUS: dict[type[SplitplaneError], int] = {
+    SpecError: 422,
+    Conflict: 409,
+    QuotaExceeded: 409,
+    NoSuch: 404,
+    PlaneUnreachable: 503,
+    PlaneError: 502,
+    GuestError: 424,
+    StoreError: 507,
+}
+
+
+class Problem(BaseModel):
+    """Why a request was not carried out."""
+
+    error: str
+    kind: str
+
+
+def status_of(problem: SplitplaneError) -> int:
+    """Return the HTTP status of an error."""
+    return next((_STATUS[kind] for kind in type(problem).__mro__ if kind in _STATUS), 500)
+
+
+def body_of(problem: SplitplaneError) -> dict[str, str]:
+    """Return the body of an error."""
+    return {"error": str(problem), "kind": type(problem).__name__}
+
+
+async def _splitplane_error(_: Request, problem: Exception) -> JSONResponse:
+    assert isinstance(problem, SplitplaneError)
+    return JSONResponse(body_of(problem), status_of(problem))
+
+
+async def _invalid_request(_: Request, problem: Exception) -> JSONResponse:
+    assert isinstance(problem, RequestValidationError)
+    first = problem.errors()[0]
+    place = ".".join(map(str, first["loc"]))
+    return JSONResponse({"error": f"{place}: {first['msg']}", "kind": "InvalidRequest"}, 400)
+
+
+async def _http_error(_: Request, problem: Exception) -> JSONResponse:
+    assert isinstance(problem, HTTPException)
+    return JSONResponse({"error": str(problem.detail), "kind": "HTTPError"}, problem.status_code)
+
+
+def install(app: FastAPI) -> None:
+    """Let an application answer with errors of this form."""
+    app.add_exception_handler(SplitplaneError, _splitplane_error)
+    app.add_exception_handler(RequestValidationError, _invalid_request)
+    app.add_exception_handler(HTTPException, _http_error)

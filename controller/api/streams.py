@@ -1,0 +1,50 @@
+"""Bodies that are sent piece by piece: newline-delimited JSON, and pcap."""
+
+import asyncio
+import dataclasses
+import json
+import struct
+from collections.abc import AsyncIterator, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from controller.views import CapturedFrame
+
+PAGE = 500
+"""Rows made before others get their turn on the event loop."""
+
+_PCAP_HEADER = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 1)  # microseconds, Ethernet
+_RECORD = struct.Struct("<IIII")
+
+
+def plain(view: Any) -> dict[str, Any]:
+    """Return a flat dataclass as a dict, without the deep copy that dataclasses.asdict makes."""
+    return {field.name: getattr(view, field.name) for field in dataclasses.fields(view)}
+
+
+def line(value: Any) -> bytes:
+    """Return one line of newline-delimited JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+async def table(rows: Iterable[Any]) -> AsyncIterator[bytes]:
+    """Send views one per line, a page at a time."""
+    walk: Iterator[Any] = iter(rows)
+    while page := list(islice(walk, PAGE)):
+        yield b"".join(line(plain(row)) for row in page)
+        await asyncio.sleep(0)
+
+
+async def lines(views: AsyncIterator[Any]) -> AsyncIterator[bytes]:
+    """Send views one per line as they come."""
+    async for view in views:
+        yield line(plain(view))
+
+
+async def pcap(frames: AsyncIterator[CapturedFrame]) -> AsyncIterator[bytes]:
+    """Send frames as a capture file; the header goes at once, so that a reader sees that it began."""
+    yield _PCAP_HEADER
+    async for one in frames:
+        seconds, fraction = divmod(one.time, 1)
+        size = len(one.frame)
+        yield _RECORD.pack(int(seconds), int(fraction * 1_000_000), size, size) + one.frame

@@ -1,0 +1,111 @@
+"""Backups: one tar file with a snapshot of the store and the certificate authority, and what restores it."""
+
+import contextlib
+import io
+import os
+import shutil
+import sqlite3
+import tarfile
+from pathlib import Path
+
+from controller.errors import StoreError
+from controller.spec.state import Ids, State, Tombstone
+from controller.store.base import Store
+from controller.store.sqlite import FILE, SqliteStore
+
+MAX_BACKUP_BYTES = 256 << 20
+_AUTHORITY = ("ca.key", "ca.pem")
+_STAGED = "restore"
+_READY = "restore.ready"
+
+
+def write(state: Path, store: Store, path: Path) -> None:
+    """Write a backup to a new file that only its owner may read; StoreError where it cannot be written."""
+    snapshot = path.with_name(path.name + ".sqlite")
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            snapshot.unlink()
+        store.backup(snapshot)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as tar:
+            tar.add(snapshot, FILE)
+            for name in _AUTHORITY:
+                tar.add(state / "pki" / name, f"pki/{name}")
+    except OSError as problem:
+        raise StoreError(f"{path}: {problem.strerror}; the backup was not written") from None
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            snapshot.unlink()
+
+
+def stage(state: Path, path: Path, replaced: State, ids: Ids) -> None:
+    """Unpack a backup beside the present state, for `adopt` at the next start; StoreError where it is none.
+
+    Routers of the present state that the backup does not know by the same id and name become deleted ones, and ids
+    go on from the higher of both, so that nothing of theirs is taken for a restored router's.
+    """
+    staged = state / _STAGED
+    shutil.rmtree(staged, ignore_errors=True)
+    try:
+        (staged / "pki").mkdir(mode=0o700, parents=True)
+        _unpack(path, staged)
+        store = SqliteStore(staged)
+        try:
+            snapshot = store.load()
+            known = {router.vrf_id: name for name, router in snapshot.state.routers.items()}
+            lost = [
+                Tombstone(router) for name, router in replaced.routers.items() if known.get(router.vrf_id) != name
+            ]
+            snapshot.ids.next_vrf = max(snapshot.ids.next_vrf, ids.next_vrf)
+            snapshot.ids.next_interface = max(snapshot.ids.next_interface, ids.next_interface)
+            store.commit(snapshot.state, snapshot.ids, (), [t for t in lost if t.router.vrf_id not in known])
+        finally:
+            store.close()
+        (state / _READY).touch(mode=0o600)
+    except OSError as problem:
+        raise StoreError(f"{staged}: {problem.strerror}; nothing was restored") from None
+    except (tarfile.TarError, sqlite3.Error, KeyError, EOFError) as problem:
+        raise StoreError(f"this is no backup of vr-controller ({problem}); nothing was restored") from None
+
+
+def _unpack(path: Path, staged: Path) -> None:
+    """Copy the three files of a backup, and nothing else that the archive may hold."""
+    with tarfile.open(path, mode="r:gz") as tar:
+        for name in (FILE, *(f"pki/{name}" for name in _AUTHORITY)):
+            member = tar.getmember(name)
+            if not member.isreg() or member.size > MAX_BACKUP_BYTES:
+                raise KeyError(f"{name} is not a plain file of bounded size")
+            source = tar.extractfile(member) or io.BytesIO()
+            target = os.open(staged / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with source, open(target, "wb") as file:
+                shutil.copyfileobj(source, file)
+                file.flush()
+                os.fsync(file.fileno())
+
+
+def adopt(state: Path) -> bool:
+    """Put a staged backup in the place of the state, before the store is opened; tells whether there was one.
+
+    Every step can be repeated: whatever a `kill -9` interrupts is finished by the next start.
+    """
+    staged, ready = state / _STAGED, state / _READY
+    if not ready.exists():
+        return False
+    try:
+        for name in ("server.key", "server.pem"):
+            with contextlib.suppress(FileNotFoundError):
+                (state / "pki" / name).unlink()
+        (state / "pki").mkdir(mode=0o700, exist_ok=True)
+        for name in _AUTHORITY:
+            if (staged / "pki" / name).exists():
+                (staged / "pki" / name).replace(state / "pki" / name)
+        if (staged / FILE).exists():
+            for suffix in ("-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    (state / (FILE + suffix)).unlink()
+            (staged / FILE).replace(state / FILE)
+        ready.unlink()
+        shutil.rmtree(staged, ignore_errors=True)
+    except OSError as problem:
+        raise StoreError(f"{state}: {problem.strerror}; the restore could not be finished") from None
+    return True

@@ -1,0 +1,244 @@
+"""vr-controller: puts the parts together and runs them until SIGTERM.
+
+On the way down sessions and channels are closed; guests run on and planes forward on. On the way up everything
+stored is handed to the core before a switch or a VRC can connect, so that nothing installed is taken for stale.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import ssl
+import sys
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+
+from controller import archive
+from controller.api.app import make_app
+from controller.api.server import ApiServer
+from controller.convergence import Convergence
+from controller.core import Core
+from controller.errors import SplitplaneError, StoreError
+from controller.events import EventLog
+from controller.guests import frr
+from controller.guests.fleet import GuestFleet
+from controller.guests.netns import NetnsDriver
+from controller.mirror import AUDIT_INTERVAL_S
+from controller.model import RouterConfig
+from controller.operations import Operations
+from controller.pki import PKI
+from controller.planes.catalog import PlaneCatalog
+from controller.planes.openflow.server import OpenFlowListener
+from controller.planes.p4runtime.channel import TlsFiles
+from controller.sessions import SessionServer
+from controller.store.sqlite import SqliteStore
+from controller.supervisor import Supervisor
+
+DEFAULT_STATE = Path("/var/lib/splitplane")
+DEFAULT_RUN = Path("/run/splitplane")
+DEFAULT_OPENFLOW = "tcp:127.0.0.1:6653"
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Where switches connect."""
+
+    secure: bool
+    host: str
+    port: int
+
+
+def parse_listen(text: str) -> Listen:
+    """Return what ``tcp:HOST:PORT`` or ``ssl:HOST:PORT`` means; ValueError where it is neither."""
+    scheme, _, rest = text.partition(":")
+    host, _, port = rest.rpartition(":")
+    if scheme not in ("tcp", "ssl") or not host or not port.isdigit() or int(port) > 65_535:
+        raise ValueError(f"{text!r} is not tcp:HOST:PORT or ssl:HOST:PORT")
+    return Listen(scheme == "ssl", host.strip("[]"), int(port))
+
+
+def parse_interval(text: str) -> float:
+    """Return a positive number of seconds; ArgumentTypeError where it is none."""
+    with contextlib.suppress(ValueError):
+        if 0 < (seconds := float(text)) < inf:
+            return seconds
+    raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
+
+
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    """Return the command line's options."""
+    parser = argparse.ArgumentParser(prog="vr-controller", description="The controller of Splitplane.")
+    add = parser.add_argument
+    add("--state", type=Path, default=DEFAULT_STATE, help="what must survive (default: %(default)s)")
+    add("--run", type=Path, default=DEFAULT_RUN, help="sockets (default: %(default)s)")
+    add("--openflow", default=DEFAULT_OPENFLOW, metavar="tcp|ssl:HOST:PORT", help="(default: %(default)s)")
+    for name, what in (("ca", "authority of the switches"), ("cert", "certificate"), ("key", "its key")):
+        add(f"--openflow-{name}", type=Path, metavar="PEM", help=f"{what}; default: the controller's own")
+    for name, what in (("ca", "authority of the P4Runtime devices"), ("cert", "certificate"), ("key", "its key")):
+        add(f"--p4runtime-{name}", type=Path, metavar="PEM", help=f"{what}; default: no TLS")
+    audit = "seconds between two audits, which read a plane back and repair it (default: %(default)g)"
+    add("--audit-interval", type=parse_interval, default=AUDIT_INTERVAL_S, metavar="SECONDS", help=audit)
+    add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    options = parser.parse_args(argv)
+    try:
+        options.openflow = parse_listen(options.openflow)
+    except ValueError as problem:
+        parser.error(str(problem))
+    for kind in ("openflow", "p4runtime"):
+        given = [getattr(options, f"{kind}_{name}") for name in ("ca", "cert", "key")]
+        if any(given) and not all(given):
+            parser.error(f"--{kind}-ca, --{kind}-cert and --{kind}-key go together")
+    return options
+
+
+def lock_state(directory: Path) -> int:
+    """Take the state directory for this process, until it ends; StoreError where another one has it."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = os.read(descriptor, 32).decode(errors="replace").strip()
+            raise StoreError(f"process {pid} already runs on {directory}; stop it, or give another --state") from None
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+    except OSError as problem:
+        raise StoreError(f"state directory {directory}: {problem.strerror}; give another with --state") from None
+    return descriptor
+
+
+def switch_tls(pki: PKI, options: argparse.Namespace) -> ssl.SSLContext:
+    """Return the TLS context that switches meet: both sides show certificates."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_mode = ssl.CERT_REQUIRED
+    try:
+        context.load_cert_chain(
+            options.openflow_cert or pki.directory / "server.pem",
+            options.openflow_key or pki.directory / "server.key",
+        )
+        context.load_verify_locations(options.openflow_ca or pki.directory / "ca.pem")
+    except OSError as problem:  # ssl.SSLError is one
+        raise StoreError(
+            f"OpenFlow TLS: {problem.strerror or problem}; check --openflow-ca, -cert and -key"
+        ) from None
+    return context
+
+
+def device_tls(options: argparse.Namespace) -> TlsFiles | None:
+    """Return the files for TLS to P4Runtime devices, None for plaintext; StoreError where they are of no use."""
+    if options.p4runtime_ca is None:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=options.p4runtime_ca)
+        context.load_cert_chain(options.p4runtime_cert, options.p4runtime_key)
+    except OSError as problem:  # ssl.SSLError is one
+        raise StoreError(
+            f"P4Runtime TLS: {problem.strerror or problem}; check --p4runtime-ca, -cert and -key"
+        ) from None
+    return TlsFiles(options.p4runtime_ca, options.p4runtime_cert, options.p4runtime_key)
+
+
+async def check_netns_guest(router: RouterConfig) -> None:
+    """Tell before anything is stored whether a namespace guest could start: FRR is there and takes the text."""
+    frr.require_installed(frr.daemons_for(router.frr))
+    await frr.check(router.full_name, router.frr)
+
+
+class Daemon:
+    """All parts of one controller."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        state: Path = options.state
+        archive.adopt(state)
+        self.restarting = False
+        self.stop = asyncio.Event()
+        self.events = EventLog()
+        self.store = SqliteStore(state)
+        self.pki = PKI(state, self.store)
+        self.core = Core(self.events, audit_s=options.audit_interval)
+        self.sessions = SessionServer(self.core, self.pki, options.run / "sessions", self.events)
+        listen: Listen = options.openflow
+        tls = switch_tls(self.pki, options) if listen.secure else None
+        self.listen = listen
+        self.listener = OpenFlowListener(listen.host, listen.port, tls)
+        driver = NetnsDriver(hidden=(state.absolute(), options.run.absolute()))
+        fleet = GuestFleet(
+            state, {"netns": driver}, {"netns": check_netns_guest}, self.pki, self.sessions, self.events
+        )
+        named = listen.secure and options.openflow_ca is None
+        catalog = PlaneCatalog(self.listener, named=named, p4runtime_tls=device_tls(options))
+        self.convergence = Convergence(self.store, self.core, catalog, fleet, self.events)
+        self.operations = Operations(
+            state, self.store, self.pki, self.core, self.convergence, fleet, self.events, self._restart
+        )
+        self.api = ApiServer(make_app(self.operations), options.run)
+        self.supervisor = Supervisor(self.events)
+
+    def _restart(self) -> None:
+        self.restarting = True
+        asyncio.get_running_loop().call_later(0.2, self.stop.set)  # the answer goes out first
+
+    async def run(self) -> None:
+        """Serve until `stop` is set."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop.set)
+        await self.convergence.start()
+        await self.sessions.start()
+        try:
+            await self.listener.start()
+        except OSError as problem:
+            raise StoreError(
+                f"cannot listen for switches on {self.listen.host}:{self.listen.port}: "
+                f"{problem.strerror or problem}; give another address with --openflow"
+            ) from None
+        self.supervisor.spawn("core", self.core.run)
+        self.supervisor.spawn("convergence", self.convergence.run)
+        self.supervisor.spawn("api", self.api.run)
+        self.events.emit("info", "started", "vr-controller", f"serving {self.api.path}")
+        await self.stop.wait()
+
+    async def close(self) -> None:
+        """Close channels and sessions; guests run on, planes forward on."""
+        self.api.close()
+        await self.supervisor.close()
+        await self.sessions.close()
+        await self.core.close()
+        await self.listener.close()
+        self.store.close()
+
+
+async def serve(options: argparse.Namespace) -> bool:
+    """Run one controller; tells whether it wants to be started again."""
+    daemon = Daemon(options)
+    try:
+        await daemon.run()
+    finally:
+        await daemon.close()
+    return daemon.restarting
+
+
+def main() -> None:
+    """Entry point: exit status 1 with one line where the controller cannot start."""
+    options = parse_arguments()
+    level = getattr(logging, options.log_level.upper())
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    try:
+        descriptor = lock_state(options.state)
+        restarting = asyncio.run(serve(options))
+    except SplitplaneError as problem:
+        print(f"vr-controller: {problem}", file=sys.stderr)
+        raise SystemExit(1) from None
+    if restarting:
+        os.execv(sys.executable, [sys.executable, "-m", "controller.daemon", *sys.argv[1:]])
+    os.close(descriptor)
+
+
+if __name__ == "__main__":
+    main()

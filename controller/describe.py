@@ -1,0 +1,162 @@
+"""Turns running state into the views that people and programs read."""
+
+import ipaddress
+from collections.abc import Iterable, Iterator
+
+from controller.fib import Fib
+from controller.mirror import PlaneMirror
+from controller.planes.base import (
+    NexthopState,
+    RouteKind,
+    action_kind,
+    action_value,
+)
+from controller.rib import Member, SetKind
+from controller.router import VirtualRouter
+from controller.verify import PLAIN
+from controller.views import FibEntryView, InterfaceView, NeighborView, PlaneView, RouterView, RouteView
+from wire.columns import prefix_text
+
+
+def sorted_keys(keys: Iterable[bytes]) -> list[bytes]:
+    """Return prefix keys as people expect them: IPv4 first, by address, shorter first."""
+    return sorted(keys, key=lambda key: (len(key), key))
+
+
+def router_view(router: VirtualRouter, plane_problem: str | None) -> RouterView:
+    """Return a router's state."""
+    fib = router.fib
+    state, reason = router.state if plane_problem is None else ("no-plane", plane_problem)
+    return RouterView(
+        router=router.config.full_name,
+        plane=router.config.plane,
+        state=state,
+        reason=reason,
+        ipv4_routes=fib.rib.counts[4],
+        ipv6_routes=fib.rib.counts[6],
+        neighbors=len(fib.resolution.neighbors),
+        nexthops=len(fib.resolution.nexthops),
+        groups=len(fib.resolution.groups),
+        pending=fib.prefixes.unconfirmed,
+        refused=len(fib.prefixes.refused),
+    )
+
+
+def plane_view(mirror: PlaneMirror) -> PlaneView:
+    """Return a plane's state."""
+    plane = mirror.plane
+    fibs = mirror.fibs.values()
+    entries = {
+        "router_interface": sum(len(fib.resolution.interface_entries.installed) for fib in fibs),
+        "nexthop": sum(len(fib.resolution.nexthop_entries.installed) for fib in fibs),
+        "nexthop_group": sum(len(fib.resolution.group_entries.installed) for fib in fibs),
+        "ipv4_route": sum(1 for fib in fibs for key in fib.prefixes.installed if len(key) == 5),
+        "ipv6_route": sum(1 for fib in fibs for key in fib.prefixes.installed if len(key) == 17),
+    }
+    ports = sorted(plane.ports.values(), key=lambda port: port.number)
+    return PlaneView(
+        name=plane.name,
+        kind=type(plane).__name__.removesuffix("Plane").lower(),
+        connected=plane.connected,
+        reason="" if plane.connected else mirror.reason,
+        routers=len(mirror.fibs),
+        ports=[f"{port.name} ({port.number}) {'up' if port.up else 'down'}" for port in ports],
+        entries=entries,
+        capabilities=sorted(plane.capabilities),
+    )
+
+
+def interface_views(router: VirtualRouter) -> list[InterfaceView]:
+    """Return a router's interfaces."""
+    return [
+        InterfaceView(
+            router=router.config.full_name,
+            name=known.config.name,
+            port=known.config.port,
+            vlan=known.config.vlan,
+            mac=known.config.mac.hex(":"),
+            mtu=known.config.mtu,
+            addresses=sorted(str(ipaddress.ip_address(address)) for address in known.addresses),
+            up=bool(known.guest_up) and known.up,
+            port_up=known.port is not None and known.port_up,
+        )
+        for known in router.fib.resolution.interfaces.values()
+    ]
+
+
+def route_views(fib: Fib) -> Iterator[RouteView]:
+    """Iterate over the RIB."""
+    rib = fib.rib
+    for key in sorted_keys(rib.routes):
+        one = rib.routes.get(key)
+        if one is not None:
+            yield RouteView(
+                prefix=prefix_text(key),
+                kind=SetKind(one.kind).name.lower(),
+                nexthops=[_learned_member(fib, member) for member in one.members],
+                stale=key in rib.stale,
+                installed=fib.prefixes.installed.get(key) is not None
+                and fib.desired(key) == fib.prefixes.installed.get(key),
+            )
+
+
+def fib_entries(fib: Fib) -> Iterator[FibEntryView]:
+    """Iterate over what is installed."""
+    for key in sorted_keys(fib.prefixes.installed):
+        action = fib.prefixes.installed.get(key)
+        if action is None:
+            continue
+        kind = action_kind(action)
+        if kind in (RouteKind.NEXTHOP, RouteKind.GROUP):
+            name = kind.name.lower()
+            yield FibEntryView(prefix_text(key), name, action_value(action), _installed_members(fib, action))
+        else:
+            yield FibEntryView(prefix_text(key), PLAIN.get(action, "unknown"), 0, [])
+
+
+def neighbor_views(fib: Fib) -> list[NeighborView]:
+    """Return a router's neighbors."""
+    interfaces = fib.resolution.interfaces
+    views = []
+    for (interface_id, address), neighbor in sorted(fib.resolution.neighbors.items()):
+        interface = interfaces.get(interface_id)
+        views.append(
+            NeighborView(
+                interface="" if interface is None else interface.config.name,
+                address=str(ipaddress.ip_address(address)),
+                mac=neighbor.mac.hex(":"),
+                state="resolved" if neighbor.mac else "failed",
+            )
+        )
+    return views
+
+
+def _learned_member(fib: Fib, member: Member) -> str:
+    interface = fib.resolution.interfaces.get(member.interface_id)
+    name = f"interface {member.interface_id}" if interface is None else interface.config.name
+    gateway = str(ipaddress.ip_address(member.gateway)) if member.gateway else "on link"
+    return f"{gateway} {name} weight {member.weight}"
+
+
+def _installed_members(fib: Fib, action: int) -> list[str]:
+    resolution = fib.resolution
+    if action_kind(action) is RouteKind.NEXTHOP:
+        pairs = [(action_value(action), 1)]
+    else:
+        group = resolution.group_entries.installed.get(action_value(action))
+        pairs = [] if group is None else [(member.nexthop_id, member.weight) for member in group.members]
+    return [_installed_member(fib, nexthop_id, weight) for nexthop_id, weight in pairs]
+
+
+def _installed_member(fib: Fib, nexthop_id: int, weight: int) -> str:
+    resolution = fib.resolution
+    nexthop = resolution.nexthop_entries.installed.get(nexthop_id)
+    if nexthop is None:
+        return f"nexthop {nexthop_id}"
+    interface = resolution.interfaces.get(nexthop.router_interface_id)
+    if interface is None:
+        return f"nexthop {nexthop_id} on a removed interface"
+    config = interface.config
+    what = nexthop.mac.hex(":") if nexthop.state is NexthopState.FORWARD else nexthop.state.name.lower()
+    vlan = f" vlan {config.vlan}" if config.vlan else ""
+    return f"{config.name} {what} port {config.port}{vlan} weight {weight}"

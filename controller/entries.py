@@ -1,0 +1,91 @@
+"""Desired against installed for the small tables of one router: router interfaces, nexthops, groups, its policer.
+
+Both are kept by id; a change marks the id, and `take` turns marks into updates. Routes have a table of their own in
+`fib`, made for millions.
+"""
+
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+from controller.planes.base import Nexthop, NexthopGroup, Op, Policer, RouterInterface, Update
+
+E = TypeVar("E", RouterInterface, Nexthop, NexthopGroup, Policer)
+
+
+class EntryTable(Generic[E]):
+    """One small table."""
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        self.desired: dict[int, E] = {}
+        self.installed: dict[int, E] = {}
+        self.refused: dict[int, str] = {}
+        self._marked: dict[int, None] = {}
+        self._rewrite: set[int] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._marked)
+
+    def want(self, entry_id: int, entry: E | None) -> None:
+        """Set or, with None, unset what is desired under an id."""
+        if entry is None:
+            if self.desired.pop(entry_id, None) is None and entry_id not in self.installed:
+                return
+        elif self.desired.get(entry_id) == entry:
+            return
+        else:
+            self.desired[entry_id] = entry
+        self._marked[entry_id] = None
+
+    def adopt(self, installed: dict[int, E], damaged: Iterable[int]) -> None:
+        """Take over what was read back; every id that differs from desired is marked."""
+        self.installed = installed
+        self._rewrite = set(damaged)
+        self.refused.clear()
+        differing = {i for i in self.desired.keys() | installed.keys() if self.desired.get(i) != installed.get(i)}
+        self._marked = dict.fromkeys(sorted(differing | self._rewrite))
+
+    def repair(self, found: dict[int, E], damaged: Iterable[int]) -> int:
+        """Believe a read-back about the ids that are ours and mark what differs; returns how many."""
+        wrong: list[int] = [i for i, entry in self.installed.items() if found.get(i) != entry]
+        broken: list[int] = [i for i in damaged if i in self.installed or i in self.desired]
+        for entry_id in wrong:
+            if entry_id in found:
+                self.installed[entry_id] = found[entry_id]
+            else:
+                del self.installed[entry_id]
+        self._rewrite.update(broken)
+        marked = set(wrong) | set(broken)
+        self._marked.update(dict.fromkeys(sorted(marked)))
+        return len(marked)
+
+    def retry(self) -> None:
+        """Mark what was refused, to be tried once more."""
+        self._marked.update(dict.fromkeys(self.refused))
+        self.refused.clear()
+
+    def take(self) -> list[Update[E]]:
+        """Return the updates that make installed equal desired, and count on them to succeed."""
+        updates: list[Update[E]] = []
+        for entry_id in self._marked:
+            want, have = self.desired.get(entry_id), self.installed.get(entry_id)
+            rewrite = entry_id in self._rewrite
+            if want is None and have is None and not rewrite:
+                continue
+            if want is None:
+                if have is not None:
+                    updates.append(Update(Op.DELETE, have))
+                    del self.installed[entry_id]
+            elif want != have or rewrite:
+                present = have is not None or rewrite
+                updates.append(Update(Op.MODIFY if present else Op.INSERT, want))
+                self.installed[entry_id] = want
+        self._marked = {}
+        self._rewrite.clear()
+        return updates
+
+    def refuse(self, entry_id: int, op: Op, reason: str) -> None:
+        """Note that the plane did not take an update."""
+        self.refused[entry_id] = reason
+        if op is not Op.DELETE:
+            self.installed.pop(entry_id, None)

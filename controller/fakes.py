@@ -1,0 +1,199 @@
+"""In-memory stand-ins for the ports of the operator's side, for tests: they remember what they were told and fail
+where they are told to."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+from controller.errors import GuestError, NoSuch, PlaneUnreachable
+from controller.guests.base import GuestSpec, GuestStatus
+from controller.model import RouterConfig
+from controller.planes.base import Plane
+from controller.views import (
+    CapturedFrame,
+    CounterView,
+    FibEntryView,
+    InterfaceView,
+    NeighborView,
+    PlaneView,
+    RouterView,
+    RouteView,
+    TraceStep,
+    VerifyView,
+)
+
+
+class FakeCore:
+    """Implements `CorePort`. ``calls`` lists what happened in order; planes in ``unreachable`` confirm nothing."""
+
+    def __init__(self) -> None:
+        self.planes: dict[str, Plane] = {}
+        self.routers: dict[int, RouterConfig] = {}
+        self.calls: list[tuple[str, object]] = []
+        self.unreachable: set[str] = set()
+        self.rows = 3  # of routes and fib
+        self.equal = True
+        self.frames: list[CapturedFrame] = []
+
+    async def add_plane(self, plane: Plane) -> None:
+        """Remember the plane."""
+        self.calls.append(("add_plane", plane.name))
+        self.planes[plane.name] = plane
+
+    async def remove_plane(self, name: str) -> None:
+        """Forget the plane."""
+        self.calls.append(("remove_plane", name))
+        del self.planes[name]
+
+    async def put_router(self, config: RouterConfig) -> None:
+        """Remember the router; what it gives up is confirmed at once where its plane is reachable."""
+        if config.plane not in self.planes:
+            raise NoSuch("plane", config.plane)
+        before = self.routers.get(config.vrf_id)
+        self.calls.append(("put_router", config))
+        self.routers[config.vrf_id] = config
+        ports = {(one.id, one.port, one.vlan) for one in config.interfaces}
+        if before is not None and {(one.id, one.port, one.vlan) for one in before.interfaces} - ports:
+            self._confirm(config.plane)
+
+    async def remove_router(self, vrf_id: int) -> None:
+        """Forget the router where its plane is reachable."""
+        self.calls.append(("remove_router", vrf_id))
+        self._confirm(self._router(vrf_id).plane)
+        del self.routers[vrf_id]
+
+    async def converged(self, vrf_id: int) -> None:
+        """Return at once where the plane is reachable."""
+        self._confirm(self._router(vrf_id).plane)
+
+    def _confirm(self, plane: str) -> None:
+        if plane in self.unreachable:
+            raise PlaneUnreachable(plane, "not connected")
+
+    def _router(self, vrf_id: int) -> RouterConfig:
+        if vrf_id not in self.routers:
+            raise NoSuch("router", str(vrf_id))
+        return self.routers[vrf_id]
+
+    def router_view(self, vrf_id: int) -> RouterView:
+        """Show a router as up."""
+        router = self._router(vrf_id)
+        return RouterView(router.full_name, router.plane, "up", "", self.rows, 0, 1, 1, 0, 0, 0)
+
+    def plane_views(self) -> list[PlaneView]:
+        """Show planes, connected unless unreachable."""
+        return [
+            PlaneView(name, "fake", name not in self.unreachable, "", 0, ["p1 (1) up"], {"ipv4_route": self.rows}, [])
+            for name in self.planes
+        ]
+
+    def interface_views(self, vrf_id: int) -> list[InterfaceView]:
+        """Show interfaces as declared."""
+        router = self._router(vrf_id)
+        return [
+            InterfaceView(
+                router.full_name, i.name, i.port, i.vlan, i.mac.hex(":"), i.mtu, list(i.addresses), True, True
+            )
+            for i in router.interfaces
+        ]
+
+    def routes(self, vrf_id: int) -> Iterator[RouteView]:
+        """Make ``rows`` routes up."""
+        self._router(vrf_id)
+        for number in range(self.rows):
+            prefix = f"10.{number >> 8 & 255}.{number & 255}.0/24"
+            yield RouteView(prefix, "forward", ["192.0.2.1 eth0 weight 1"], False, True)
+
+    def fib(self, vrf_id: int) -> Iterator[FibEntryView]:
+        """Make ``rows`` entries up."""
+        for route in self.routes(vrf_id):
+            yield FibEntryView(route.prefix, "nexthop", 7, ["eth0 02:00:00:00:00:01 port 1 vlan 0 weight 1"])
+
+    def neighbors(self, vrf_id: int) -> list[NeighborView]:
+        """Show one neighbor."""
+        self._router(vrf_id)
+        return [NeighborView("eth0", "192.0.2.1", "02:00:00:00:00:01", "resolved")]
+
+    async def counters(self, vrf_id: int) -> CounterView:
+        """Count as far as the names go."""
+        router = self._router(vrf_id)
+        self._confirm(router.plane)
+        zero = {"rx_packets": 5, "rx_bytes": 320, "tx_packets": 0, "tx_bytes": 0}
+        return CounterView(
+            router.full_name, {i.name: zero for i in router.interfaces}, {"local": 2}, {}, {"martian": 1}
+        )
+
+    async def trace(self, vrf_id: int, destination: str, interface: str | None) -> list[TraceStep]:
+        """Miss in the route table."""
+        self._router(vrf_id)
+        return [TraceStep("ipv4_route", destination, "miss", "punt unreachable")]
+
+    async def verify(self, vrf_id: int, repair: bool) -> VerifyView:
+        """Say what ``equal`` says; repair it where asked."""
+        self.equal = self.equal or repair
+        return VerifyView(
+            self._router(vrf_id).full_name, self.equal, self.rows, total_differences=int(not self.equal)
+        )
+
+    async def capture(self, vrf_id: int, interface: str | None) -> AsyncIterator[CapturedFrame]:
+        """Pass ``frames`` on, then end."""
+        for frame in self.frames:
+            yield frame
+            await asyncio.sleep(0)
+
+
+class FakeSessions:
+    """Implements `SessionPort`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.admitted: set[int] = set()
+
+    def directory_for(self, vrf_id: int) -> Path:
+        """Name a directory."""
+        return self._directory / str(vrf_id)
+
+    def admit(self, vrf_id: int) -> None:
+        """Remember."""
+        self.admitted.add(vrf_id)
+
+    def revoke(self, vrf_id: int) -> None:
+        """Forget."""
+        self.admitted.discard(vrf_id)
+
+
+class FakeGuests:
+    """Implements `GuestDriver`; routers in ``failing`` cannot start, for the reason given there."""
+
+    def __init__(self) -> None:
+        self.running: dict[int, GuestSpec] = {}
+        self.starts: list[str] = []
+        self.failing: dict[str, str] = {}
+
+    async def start(self, spec: GuestSpec) -> None:
+        """Run it."""
+        if (reason := self.failing.get(spec.router)) is not None:
+            raise GuestError(reason)
+        self.starts.append(spec.router)
+        self.running[spec.vrf_id] = spec
+
+    async def stop(self, spec: GuestSpec) -> None:
+        """Stop it."""
+        self.running.pop(spec.vrf_id, None)
+
+    async def delete(self, spec: GuestSpec) -> None:
+        """Stop it."""
+        await self.stop(spec)
+
+    async def status(self, spec: GuestSpec) -> GuestStatus:
+        """Tell whether it runs."""
+        running = spec.vrf_id in self.running
+        return GuestStatus(running, 4242 if running else 0, {"zebra": "up"} if running else {}, 0)
+
+    def exec_argv(self, pid: int, argv: list[str]) -> list[str]:
+        """Run it with env(1), in no namespace at all."""
+        return ["env", f"GUEST_PID={pid}", *argv]
+
+    def log_path(self, spec: GuestSpec) -> Path:
+        """Name a file."""
+        return spec.directory / "log"

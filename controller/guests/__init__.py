@@ -1,0 +1,1 @@
+"""Guests: where a tenant's routing daemons run."""

@@ -1,0 +1,56 @@
+"""The port of a guest driver: start, stop and watch the place where one router's daemons run."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from controller.model import RouteSource
+
+
+@dataclass(frozen=True, slots=True)
+class GuestSpec:
+    """What a driver needs to run one guest."""
+
+    vrf_id: int
+    router: str  # "tenant/router"
+    source: RouteSource
+    frr: str  # FRR's integrated configuration; daemons are derived from it
+    hold_time_s: int
+    directory: Path  # this guest's own, on the host; made by the driver, removed by `delete`
+    identity: Path  # cert.pem, key.pem, ca.pem of this router
+    session: Path  # directory with session.sock, bind-mounted into the guest
+
+
+@dataclass(frozen=True, slots=True)
+class GuestStatus:
+    """What a guest is doing."""
+
+    running: bool
+    pid: int  # of the guest's first process, as the host sees it; 0 when not running
+    daemons: dict[str, str]  # name → "up", "starting", "failed: …"
+    restarts: int
+
+
+class GuestDriver(Protocol):
+    """Runs guests of one kind. Guests outlive the controller: a restarted one finds and adopts them."""
+
+    async def start(self, spec: GuestSpec) -> None:
+        """Start the guest, or adopt it and apply what changed in its configuration; returns once its supervisor runs.
+
+        GuestError names what is missing (a program, a kernel feature) or wrong.
+        """
+
+    async def stop(self, spec: GuestSpec) -> None:
+        """Stop every process of the guest and wait until they are gone; its directory stays."""
+
+    async def delete(self, spec: GuestSpec) -> None:
+        """Stop, and remove everything it left: directory, namespaces, mounts."""
+
+    async def status(self, spec: GuestSpec) -> GuestStatus:
+        """Tell what runs."""
+
+    def exec_argv(self, pid: int, argv: list[str]) -> list[str]:
+        """Return the command that runs ``argv`` inside the guest whose first process is ``pid``."""
+
+    def log_path(self, spec: GuestSpec) -> Path:
+        """The file that the guest's daemons, supervisor and VRC log to."""

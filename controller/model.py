@@ -1,0 +1,117 @@
+"""What the operator declared, checked and with every id issued: planes, tenants, slices, routers, interfaces, links.
+
+Everything here is immutable; a change is a new object. Ids are issued by the store and never guessed: `vrf_id` names
+a router on every plane, `InterfaceConfig.id` a router interface.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+UNTAGGED = 0
+MAX_ROUTERS = 8000
+"""Bound by OpenFlow meters: four per router in the upper half of Open vSwitch's 16-bit meter ids."""
+
+
+class PlaneKind(StrEnum):
+    """Which back end drives a plane."""
+
+    OPENFLOW = "openflow"
+    P4RUNTIME = "p4runtime"
+    FAKE = "fake"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanePort:
+    """A port of a P4Runtime device, which cannot list its ports itself."""
+
+    name: str
+    number: int
+    device: str = ""  # host interface whose carrier is the port's state; without one the port counts as up
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneConfig:
+    """A programmable forwarder the controller may use."""
+
+    name: str
+    kind: PlaneKind
+    datapath_id: int = 0  # OpenFlow
+    address: str = ""  # P4Runtime: "HOST:PORT" or "unix:PATH"
+    device_id: int = 0
+    ports: tuple[PlanePort, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """Hard limits of one slice, shared by the tenant's routers on that plane; punts are per router and class."""
+
+    ipv4_routes: int = 1_000_000
+    ipv6_routes: int = 500_000
+    neighbors: int = 1024
+    nexthops: int = 4096
+    groups: int = 1024
+    punts_per_s: tuple[int, int, int, int] = (1000, 4000, 200, 200)  # by PuntClass
+
+
+@dataclass(frozen=True, slots=True)
+class SliceConfig:
+    """A tenant's share of one plane: ports with their VLANs (0: untagged), and quotas."""
+
+    plane: str
+    ports: tuple[tuple[str, frozenset[int]], ...]
+    quota: Quota = field(default_factory=Quota)
+
+    def holds(self, port: str, vlan: int) -> bool:
+        """Tell whether the tenant may attach an interface to this port and VLAN."""
+        return any(name == port and vlan in vlans for name, vlans in self.ports)
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceConfig:
+    """One interface of a router: in the guest a TAP, on the plane a port and VLAN."""
+
+    id: int
+    name: str
+    port: str  # the plane port's name
+    vlan: int
+    mac: bytes
+    mtu: int = 1500
+    addresses: tuple[str, ...] = ()
+    virtual_macs: tuple[bytes, ...] = ()
+    admin_up: bool = True
+
+
+class RouteSource(StrEnum):
+    """Where a VRC learns routes."""
+
+    FPM = "fpm"
+    NETLINK = "netlink"
+
+
+@dataclass(frozen=True, slots=True)
+class RouterConfig:
+    """One virtual router."""
+
+    vrf_id: int
+    tenant: str
+    name: str
+    plane: str
+    quota: Quota  # of its slice
+    interfaces: tuple[InterfaceConfig, ...]
+    hold_time_s: int = 120
+    source: RouteSource = RouteSource.FPM
+    guest: str = "netns"
+    frr: str = ""  # FRR's integrated configuration, as given
+
+    @property
+    def full_name(self) -> str:
+        """The name that is unique: tenant/router."""
+        return f"{self.tenant}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class TenantConfig:
+    """A tenant and its slices, one for each plane it uses."""
+
+    name: str
+    slices: tuple[SliceConfig, ...] = ()

@@ -1,0 +1,1 @@
+"""The planes: a port (base) and its back ends, which do not know each other."""

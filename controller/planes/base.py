@@ -1,0 +1,355 @@
+"""The port of a plane: the entries of the pipeline contract, batches of updates, and what a plane reports back.
+
+The pipeline, in SAI's terms (the same names in P4, OpenFlow and the forwarder):
+
+    interface_classifier → l3_admit → punt → ipv4_route | ipv6_route → ttl
+        → nexthop_group → nexthop → router_interface
+
+A `RouterInterface` is one row here and several on the plane: its classifier entry, its l3_admit entries (own MAC
+and virtual MACs) and its egress entry. Ids (`vrf_id`, router interface, nexthop and group ids) are issued by the
+controller; an id is not used again while the controller lives, so a late packet never meets a new owner.
+
+Order of one `WriteBatch`, which every back end keeps, with a confirmation between the lines:
+
+    inserts and modifies: policers, router interfaces (egress), nexthops, groups, routes,
+                          router interfaces (l3_admit, then interface_classifier)
+    deletes:              router interfaces (interface_classifier, then l3_admit), routes, groups, nexthops,
+                          router interfaces (egress), policers
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Generic, Protocol, TypeVar
+
+
+class Op(IntEnum):
+    """What an update does to its entry (P4Runtime's terms)."""
+
+    INSERT = 1
+    MODIFY = 2
+    DELETE = 3
+
+
+class PuntReason(IntEnum):
+    """Why a packet goes to the guest; travels with every packet-in."""
+
+    CONTROL = 1
+    LOCAL = 2
+    GLEAN = 3
+    TTL_EXPIRED = 4
+    MTU_EXCEEDED = 5
+    UNREACHABLE = 6
+    IP_OPTIONS = 7
+    HOP_BY_HOP = 8
+
+
+class PuntClass(IntEnum):
+    """What a punt is policed as: one policer per router and class."""
+
+    CONTROL = 0
+    LOCAL = 1
+    GLEAN = 2
+    EXCEPTION = 3
+
+
+PUNT_CLASS = {
+    PuntReason.CONTROL: PuntClass.CONTROL,
+    PuntReason.LOCAL: PuntClass.LOCAL,
+    PuntReason.GLEAN: PuntClass.GLEAN,
+    PuntReason.TTL_EXPIRED: PuntClass.EXCEPTION,
+    PuntReason.MTU_EXCEEDED: PuntClass.EXCEPTION,
+    PuntReason.UNREACHABLE: PuntClass.EXCEPTION,
+    PuntReason.IP_OPTIONS: PuntClass.EXCEPTION,
+    PuntReason.HOP_BY_HOP: PuntClass.EXCEPTION,
+}
+
+
+class DropReason(StrEnum):
+    """Why a packet ends here; every drop is counted under one of these."""
+
+    UNKNOWN_INTERFACE = "unknown_interface"
+    NOT_FOR_US = "not_for_us"
+    BLACKHOLE = "blackhole"
+    NEIGHBOR_FAILED = "neighbor_failed"
+    MULTICAST = "multicast"
+    L2_MULTICAST = "l2_multicast"
+    MARTIAN = "martian"
+    ETHERTYPE = "ethertype"
+    MALFORMED = "malformed"
+
+
+PUNT_OF_CODE = {int(reason): reason for reason in PuntReason}
+DROP_CODE = {reason: 0x80 + position for position, reason in enumerate(DropReason)}
+DROP_OF_CODE = {code: reason for reason, code in DROP_CODE.items()}
+"""Reasons as numbers on a plane, in one octet: a punt's is its own, drops come behind (p4src/common/ids.p4)."""
+
+ROUTE_TABLE_NAME = {4: "ipv4_route", 6: "ipv6_route"}
+
+
+class Capability(StrEnum):
+    """What a plane can do beyond the tables; a plane lists what it has."""
+
+    IPV4_CHECKSUM = "ipv4_checksum"
+    IP_OPTIONS = "ip_options"
+    HOP_BY_HOP = "hop_by_hop"
+    MTU = "mtu"
+    RESILIENT_HASH = "resilient_hash"
+    EXACT_WEIGHTS = "exact_weights"
+    LOCAL_FAILOVER = "local_failover"
+
+
+# A route's action is one integer, because a table of a million routes is a dict of them: a kind in the top four of
+# 32 bits and, for nexthops and groups, their id in the lower 24.
+class RouteKind(IntEnum):
+    """The top four bits of a route action."""
+
+    UNKNOWN = 0
+    PUNT = 1
+    DROP = 2
+    NEXTHOP = 3
+    GROUP = 4
+    FALLBACK = 5
+
+
+_KIND_SHIFT = 28
+MAX_OBJECT_ID = (1 << 24) - 1
+
+UNKNOWN_ACTION = 0
+"""Read back from a plane, but not something we would write: differs from every desired action."""
+
+
+def route_action(kind: RouteKind, value: int = 0) -> int:
+    """Return the action of ``kind``; ``value`` is a nexthop or group id, or a PuntReason."""
+    if not 0 <= value <= MAX_OBJECT_ID:
+        raise ValueError(f"{value} does not fit 24 bits")
+    return kind << _KIND_SHIFT | value
+
+
+def action_kind(action: int) -> RouteKind:
+    """Return the kind of a route action."""
+    return RouteKind(action >> _KIND_SHIFT)
+
+
+def action_value(action: int) -> int:
+    """Return the id or reason inside a route action."""
+    return action & MAX_OBJECT_ID
+
+
+LOCAL = route_action(RouteKind.PUNT, PuntReason.LOCAL)
+GLEAN = route_action(RouteKind.PUNT, PuntReason.GLEAN)
+UNREACHABLE = route_action(RouteKind.PUNT, PuntReason.UNREACHABLE)
+BLACKHOLE = route_action(RouteKind.DROP)
+
+
+@dataclass(frozen=True, slots=True)
+class RouterInterface:
+    """A port and VLAN as seen by layer 3."""
+
+    id: int
+    vrf_id: int
+    port: int
+    vlan: int  # 0: untagged
+    mac: bytes
+    mtu: int  # L3, octets
+    virtual_macs: tuple[bytes, ...] = ()
+    enabled: bool = True  # administratively up: only then it receives
+
+
+class NexthopState(IntEnum):
+    """What a nexthop does with a packet."""
+
+    FORWARD = 0
+    GLEAN = 1  # neighbor unresolved: punt
+    DROP = 2  # resolution failed lately: drop `neighbor_failed`
+
+
+@dataclass(frozen=True, slots=True)
+class Nexthop:
+    """An egress router interface and the neighbor's MAC."""
+
+    id: int
+    router_interface_id: int
+    mac: bytes  # 6 octets; zeros unless state is FORWARD
+    state: NexthopState = NexthopState.FORWARD
+
+
+MAX_GROUP_WEIGHT = 256
+"""Largest sum of the weights of a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """One way out of a nexthop group."""
+
+    nexthop_id: int
+    weight: int  # 1 to MAX_GROUP_WEIGHT
+    watch_port: int  # plane port whose loss takes this member out
+
+
+@dataclass(frozen=True, slots=True)
+class NexthopGroup:
+    """Nexthops that share a prefix by weight. Never empty: a group without members is a GLEAN nexthop. The weights
+    add up to MAX_GROUP_WEIGHT at most: BMv2 and others expand them into copies of the member."""
+
+    id: int
+    members: tuple[GroupMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Policer:
+    """The punt limits of one router, by PuntClass, in packets per second; with 0 a class is not punted at all."""
+
+    vrf_id: int
+    rates: tuple[int, int, int, int]
+
+
+def burst(rate: int) -> int:
+    """Return the burst of a policer's rate, in packets: a tenth of a second, ten at least."""
+    return max(10, rate // 10)
+
+
+E = TypeVar("E", RouterInterface, Nexthop, NexthopGroup, Policer)
+
+
+@dataclass(frozen=True, slots=True)
+class Update(Generic[E]):
+    """One change of one entry. A DELETE carries the entry as it was installed."""
+
+    op: Op
+    entry: E
+
+
+@dataclass(slots=True)
+class RouteUpdates:
+    """Route changes of one VRF and family as parallel columns; a DELETE's action is ignored."""
+
+    vrf_id: int
+    family: int  # 4 or 6
+    ops: list[Op] = field(default_factory=list)
+    keys: list[bytes] = field(default_factory=list)
+    actions: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+@dataclass(slots=True)
+class WriteBatch:
+    """Updates that one `Plane.write` sends and confirms, in the order drawn above."""
+
+    policers: list[Update[Policer]] = field(default_factory=list)
+    router_interfaces: list[Update[RouterInterface]] = field(default_factory=list)
+    nexthops: list[Update[Nexthop]] = field(default_factory=list)
+    groups: list[Update[NexthopGroup]] = field(default_factory=list)
+    routes: list[RouteUpdates] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.policers or self.router_interfaces or self.nexthops or self.groups or self.routes)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """One update the plane did not take. Everything else in its batch is in force."""
+
+    table: str  # a contract table's name, or "policer"
+    vrf_id: int  # 0 where the entry belongs to no single router
+    key: bytes | int  # a route's prefix key, or the entry's id (vrf_id for a policer)
+    op: Op
+    reason: str  # the plane's own words, one line
+    full: bool = False  # refused for want of room
+
+
+@dataclass(slots=True)
+class Installed:
+    """What a plane holds that is ours, read back. `damaged` names entries that are partly missing or were changed
+    into something the contract does not know: they are to be written again (MODIFY) or, if not desired, deleted."""
+
+    policers: dict[int, Policer] = field(default_factory=dict)
+    router_interfaces: dict[int, RouterInterface] = field(default_factory=dict)
+    nexthops: dict[int, Nexthop] = field(default_factory=dict)
+    groups: dict[int, NexthopGroup] = field(default_factory=dict)
+    routes: dict[int, dict[bytes, int]] = field(default_factory=dict)  # vrf_id → key → action
+    damaged: set[tuple[str, int]] = field(default_factory=set)  # (table, id)
+    foreign: int = 0  # entries of others inside our tables: reported, never touched
+
+
+@dataclass(frozen=True, slots=True)
+class PortState:
+    """A port of a plane."""
+
+    number: int
+    name: str
+    up: bool
+    present: bool = True  # False: the port was removed
+
+
+@dataclass(slots=True)
+class InterfaceCounters:
+    """What went through one router interface."""
+
+    rx_packets: int = 0
+    rx_bytes: int = 0
+    tx_packets: int = 0
+    tx_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Counters:
+    """Counters of a whole plane, as (packets, bytes)."""
+
+    router_interfaces: dict[int, InterfaceCounters] = field(default_factory=dict)
+    punts: dict[tuple[int, PuntReason], tuple[int, int]] = field(default_factory=dict)  # by vrf_id
+    drops: dict[tuple[int, DropReason], tuple[int, int]] = field(default_factory=dict)
+    # vrf_id 0 holds drops before a router is known or of tables shared by all routers
+
+
+class PlaneListener(Protocol):
+    """Whom a plane tells what happens. Called from the event loop; none of these may block or raise."""
+
+    def plane_connected(self, plane: "Plane") -> None:
+        """The control channel is up and the pipeline's own entries are in place; nothing was adopted yet."""
+
+    def plane_disconnected(self, plane: "Plane", reason: str) -> None:
+        """The channel is down; the plane goes on forwarding from what is installed."""
+
+    def port_changed(self, plane: "Plane", port: PortState) -> None:
+        """A port appeared, vanished or changed state (also told once for each port after a connect)."""
+
+    def packet_in(self, plane: "Plane", router_interface_id: int, reason: PuntReason, frame: bytes) -> None:
+        """A punted frame, untagged, with the router interface it came in by."""
+
+
+class Plane(Protocol):
+    """One programmable forwarder."""
+
+    name: str
+    capabilities: frozenset[Capability]
+    connected: bool
+    ports: dict[int, PortState]  # by number; empty while disconnected
+
+    async def start(self, listener: PlaneListener) -> None:
+        """Begin to connect (or to accept) and keep at it; returns at once."""
+
+    async def close(self) -> None:
+        """Close the channel and leave everything installed as it is."""
+
+    async def read(self) -> Installed:
+        """Read back what is installed. PlaneUnreachable where the channel is down or goes down; ``connected`` is then
+        False already."""
+
+    async def write(self, batch: WriteBatch) -> list[Refused]:
+        """Send a batch and wait until the plane has confirmed it.
+
+        Writes may overlap: a back end starts sending a batch when write is called and keeps the order of calls.
+        PlaneUnreachable where the channel goes down first: what arrived is then unknown, and a read tells.
+        """
+
+    async def counters(self) -> Counters:
+        """Read all counters. PlaneUnreachable as for read."""
+
+    def packet_out(self, interface: RouterInterface, frame: bytes) -> bool:
+        """Send an untagged frame out of a router interface; False (and counted) where the channel is congested."""
+
+
+Clock = Callable[[], float]

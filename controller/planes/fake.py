@@ -1,0 +1,231 @@
+"""An in-memory plane for tests: keeps entries as a real one would and fails where it is told to."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+from controller.errors import PlaneUnreachable
+from controller.planes.base import (
+    PUNT_CLASS,
+    Capability,
+    Clock,
+    Counters,
+    Installed,
+    Op,
+    PlaneListener,
+    PortState,
+    PuntReason,
+    Refused,
+    RouteKind,
+    RouterInterface,
+    WriteBatch,
+    action_kind,
+    action_value,
+)
+from controller.planes.fake_path import FakePath
+from controller.planes.model import Forwarded, Punted
+from controller.planes.packet import with_tag
+
+Fault = Callable[[str, bytes | int, Op], str | None]
+"""Given (table, key, op), returns why to refuse that update, or None."""
+
+
+Cables = Callable[[int, bytes], None]
+"""Given (port, frame), takes what a port transmits."""
+
+
+def _unplugged(_port: int, _frame: bytes) -> None:
+    """Lose the frame."""
+
+
+def _no_fault(_table: str, _key: bytes | int, _op: Op) -> None:
+    return None
+
+
+@dataclass
+class FakePlane:
+    """Implements `Plane`. Tests connect and disconnect it, move ports, inject frames, and look at `entries`, `writes`
+    and what comes out of its cables."""
+
+    name: str
+    capacity: int = 1_000_000
+    fault: Fault = _no_fault
+    entries: Installed = field(default_factory=Installed)
+    writes: list[WriteBatch] = field(default_factory=list)
+    packets_out: list[tuple[RouterInterface, bytes]] = field(default_factory=list)
+    cables: Cables = _unplugged
+    capabilities: frozenset[Capability] = frozenset(Capability)
+    connected: bool = False
+    ports: dict[int, PortState] = field(default_factory=dict)
+    gate: asyncio.Event = field(default_factory=asyncio.Event)  # cleared: writes wait unconfirmed
+    clock: Clock = time.monotonic
+    _listener: PlaneListener | None = None
+    _path: FakePath = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.gate.set()
+        self._path = FakePath(self.clock)
+
+    async def start(self, listener: PlaneListener) -> None:
+        """Remember whom to tell; `connect` brings the channel up."""
+        self._listener = listener
+
+    async def close(self) -> None:
+        """Drop the channel; entries stay."""
+        self.disconnect("closed")
+
+    def connect(self) -> None:
+        """Bring the channel up."""
+        self.connected = True
+        assert self._listener is not None, "start comes first"
+        self._listener.plane_connected(self)
+        for port in self.ports.values():
+            self._listener.port_changed(self, port)
+
+    def disconnect(self, reason: str = "connection reset") -> None:
+        """Cut the channel; entries stay."""
+        if self.connected and self._listener is not None:
+            self.connected = False
+            self._listener.plane_disconnected(self, reason)
+
+    def set_port(self, number: int, name: str, up: bool, present: bool = True) -> None:
+        """Add, change or remove a port."""
+        port = PortState(number, name, up, present)
+        if present:
+            self.ports[number] = port
+        else:
+            self.ports.pop(number, None)
+        if self.connected and self._listener is not None:
+            self._listener.port_changed(self, port)
+
+    def punt(self, router_interface_id: int, reason: PuntReason, frame: bytes) -> None:
+        """Send a packet-in."""
+        assert self._listener is not None, "start comes first"
+        assert reason in PUNT_CLASS
+        self._listener.packet_in(self, router_interface_id, reason, frame)
+
+    def inject(self, port: int, frame: bytes) -> None:
+        """Let a frame come in by a port: it is transmitted, punted or dropped, and counted."""
+        live = {number for number, state in self.ports.items() if state.up}
+        outcome, ingress = self._path.take(self.entries, self.capabilities, live, port, frame)
+        if isinstance(outcome, Forwarded):
+            self._transmit(outcome.port, outcome.frame)
+        elif isinstance(outcome, Punted) and self.connected:
+            self.punt(ingress, outcome.reason, outcome.frame)
+
+    def _transmit(self, port: int, frame: bytes) -> None:
+        """A port that is down takes frames and loses them."""
+        if port in self.ports and self.ports[port].up:
+            self.cables(port, frame)
+
+    async def read(self) -> Installed:
+        """Return a copy of the entries."""
+        self._require_channel()
+        held = self.entries
+        return Installed(
+            dict(held.policers),
+            dict(held.router_interfaces),
+            dict(held.nexthops),
+            dict(held.groups),
+            {vrf_id: dict(routes) for vrf_id, routes in held.routes.items()},
+            set(held.damaged),
+            held.foreign,
+        )
+
+    async def write(self, batch: WriteBatch) -> list[Refused]:
+        """Apply a batch in the contract's order, entry by entry."""
+        self._require_channel()
+        self.writes.append(batch)
+        refused: list[Refused] = []
+        for deletes in (False, True):
+            stages = self._stages(batch)
+            for stage in reversed(stages) if deletes else stages:
+                refused += stage(deletes)
+        await self.gate.wait()
+        self._require_channel()
+        return refused
+
+    async def counters(self) -> Counters:
+        """Return the counters of all frames that were injected."""
+        self._require_channel()
+        return deepcopy(self._path.counters)
+
+    def packet_out(self, interface: RouterInterface, frame: bytes) -> bool:
+        """Keep the frame in `packets_out` and send it out of its port."""
+        if self.connected:
+            self.packets_out.append((interface, frame))
+            self._transmit(interface.port, with_tag(interface.vlan, frame))
+        return self.connected
+
+    def _require_channel(self) -> None:
+        if not self.connected:
+            raise PlaneUnreachable(self.name, "not connected")
+
+    def _stages(self, batch: WriteBatch) -> list[Callable[[bool], list[Refused]]]:
+        held = self.entries
+        return [
+            lambda deletes: self._apply("policer", held.policers, batch.policers, deletes),
+            lambda deletes: self._apply("router_interface", held.router_interfaces, batch.router_interfaces, deletes),
+            lambda deletes: self._apply("nexthop", held.nexthops, batch.nexthops, deletes),
+            lambda deletes: self._apply("nexthop_group", held.groups, batch.groups, deletes),
+            lambda deletes: self._apply_routes(batch, deletes),
+        ]
+
+    def _apply(self, table: str, held: dict, updates: list, deletes: bool) -> list[Refused]:  # type: ignore[type-arg]
+        refused = []
+        for update in updates:
+            if (update.op is Op.DELETE) != deletes:
+                continue
+            entry = update.entry
+            key = entry.vrf_id if table == "policer" else entry.id
+            if table == "policer":
+                self._path.forget_policer(key)
+            reason = self.fault(table, key, update.op) or self._missing(table, update.op, entry, key in held)
+            if reason:
+                refused.append(Refused(table, getattr(entry, "vrf_id", 0), key, update.op, reason))
+            elif deletes:
+                del held[key]
+            else:
+                held[key] = entry
+                self.entries.damaged.discard((table, key))
+        return refused
+
+    def _missing(self, table: str, op: Op, entry: object, present: bool) -> str | None:
+        if op is Op.INSERT and present:
+            return "exists"
+        if op is Op.DELETE and not present:
+            return "does not exist"
+        members = getattr(entry, "members", ())
+        if op is not Op.DELETE and any(member.nexthop_id not in self.entries.nexthops for member in members):
+            return f"{table} names a nexthop that does not exist"
+        return None
+
+    def _apply_routes(self, batch: WriteBatch, deletes: bool) -> list[Refused]:
+        refused = []
+        for updates in batch.routes:
+            table = f"ipv{updates.family}_route"
+            held = self.entries.routes.setdefault(updates.vrf_id, {})
+            for op, key, action in zip(updates.ops, updates.keys, updates.actions, strict=True):
+                if (op is Op.DELETE) != deletes:
+                    continue
+                full = op is Op.INSERT and sum(map(len, self.entries.routes.values())) >= self.capacity
+                reason = "table full" if full else self.fault(table, key, op) or self._dangling(op, action)
+                if reason:
+                    refused.append(Refused(table, updates.vrf_id, key, op, reason, full))
+                elif deletes:
+                    held.pop(key, None)
+                else:
+                    held[key] = action
+        return refused
+
+    def _dangling(self, op: Op, action: int) -> str | None:
+        kind, value = action_kind(action), action_value(action)
+        if op is Op.DELETE:
+            return None
+        if kind is RouteKind.NEXTHOP and value not in self.entries.nexthops:
+            return f"nexthop {value} does not exist"
+        if kind is RouteKind.GROUP and value not in self.entries.groups:
+            return f"group {value} does not exist"
+        return None

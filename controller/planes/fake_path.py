@@ -1,0 +1,149 @@
+"""The packet path of the fake plane: the model of the contract, a hash that chooses members, policers, counters."""
+
+import zlib
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from controller.planes.base import (
+    PUNT_CLASS,
+    Capability,
+    Clock,
+    Counters,
+    DropReason,
+    Installed,
+    InterfaceCounters,
+    PuntClass,
+    burst,
+)
+from controller.planes.model import Dropped, Forwarded, Outcome, Punted, forward
+
+_SLOTS = 4096
+
+
+@dataclass
+class TokenBucket:
+    """Lets `rate` packets a second pass, and a tenth of that at once, ten at least."""
+
+    rate: int
+    filled_at: float
+    tokens: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tokens = burst(self.rate)
+
+    def take(self, now: float) -> bool:
+        """Whether one more may pass now."""
+        self.tokens = min(burst(self.rate), self.tokens + (now - self.filled_at) * self.rate)
+        self.filled_at = now
+        if self.tokens < 1:
+            return False
+        self.tokens -= 1
+        return True
+
+
+@dataclass
+class _Slots:
+    """Which nexthop of a group each value of the hash chooses."""
+
+    nexthops: list[int] = field(default_factory=lambda: [0] * _SLOTS)
+    weights: dict[int, int] = field(default_factory=dict)
+
+    def divide(self, weights: dict[int, int]) -> None:
+        """Give every nexthop its share by weight."""
+        if weights != self.weights:
+            self.nexthops, self.weights = refill(self.nexthops, weights), weights
+
+
+@dataclass
+class FakePath:
+    """What happens to a frame that a `FakePlane` is given."""
+
+    clock: Clock
+    counters: Counters = field(default_factory=Counters)
+    _buckets: dict[tuple[int, int], TokenBucket] = field(default_factory=dict)  # by vrf_id and PuntClass
+    _slots: dict[int, "_Slots"] = field(default_factory=dict)  # by group id
+
+    def take(
+        self,
+        entries: Installed,
+        capabilities: Collection[Capability],
+        live: Collection[int],
+        port: int,
+        frame: bytes,
+    ) -> tuple[Outcome | None, int]:
+        """Return what became of a frame, and the router interface that it came in by (0: none).
+
+        None is a punt over its policer's rate.
+        """
+        verdict = forward(entries, capabilities, live, port, frame, self._choose)
+        outcome = verdict.ways[0].outcome
+        if verdict.ingress is None:
+            self._count_drop(0, DropReason.UNKNOWN_INTERFACE, len(frame))
+            return outcome, 0
+        ingress = self._of_interface(verdict.ingress.id)
+        ingress.rx_packets += 1
+        ingress.rx_bytes += len(frame)
+        if isinstance(outcome, Forwarded):
+            egress = self._of_interface(outcome.router_interface_id)
+            egress.tx_packets += 1
+            egress.tx_bytes += len(frame)
+        elif isinstance(outcome, Dropped):
+            self._count_drop(verdict.ingress.vrf_id, outcome.reason, len(frame))
+        elif not self._punts(entries, verdict.ingress.vrf_id, outcome, len(frame)):
+            return None, verdict.ingress.id
+        return outcome, verdict.ingress.id
+
+    # -- members -----------------------------------------------------------------------------------------------------
+    def _choose(self, group_id: int, weights: dict[int, int], flow: bytes) -> int:
+        slots = self._slots.setdefault(group_id, _Slots())
+        slots.divide(weights)
+        return slots.nexthops[zlib.crc32(flow) % _SLOTS]
+
+    def forget_policer(self, vrf_id: int) -> None:
+        """Fill the buckets of a router whose policer was written."""
+        for punt_class in PuntClass:
+            self._buckets.pop((vrf_id, punt_class), None)
+
+    # -- policers ----------------------------------------------------------------------------------------------------
+    def _punts(self, entries: Installed, vrf_id: int, outcome: Punted, octets: int) -> bool:
+        policer, punt_class = entries.policers.get(vrf_id), PUNT_CLASS[outcome.reason]
+        rate = policer.rates[punt_class] if policer is not None else 0
+        if not rate:
+            return False
+        packets, before = self.counters.punts.get((vrf_id, outcome.reason), (0, 0))
+        self.counters.punts[vrf_id, outcome.reason] = packets + 1, before + octets
+        now = self.clock()
+        return self._buckets.setdefault((vrf_id, punt_class), TokenBucket(rate, now)).take(now)
+
+    # -- counters ----------------------------------------------------------------------------------------------------
+    def _of_interface(self, interface_id: int) -> InterfaceCounters:
+        return self.counters.router_interfaces.setdefault(interface_id, InterfaceCounters())
+
+    def _count_drop(self, vrf_id: int, reason: DropReason, octets: int) -> None:
+        packets, before = self.counters.drops.get((vrf_id, reason), (0, 0))
+        self.counters.drops[vrf_id, reason] = packets + 1, before + octets
+
+
+def refill(slots: list[int], weights: dict[int, int]) -> list[int]:
+    """Return the slots with every nexthop's share by weight; only slots that have to move do.
+
+    A slot keeps its nexthop while that has no more slots than its share, so the loss of a member moves nobody else.
+    """
+    left = _shares(len(slots), weights)
+    kept: list[int | None] = []
+    for nexthop_id in slots:
+        keeps = left.get(nexthop_id, 0) > 0
+        left[nexthop_id] = left.get(nexthop_id, 0) - keeps
+        kept.append(nexthop_id if keeps else None)
+    missing = (nexthop_id for nexthop_id in weights for _ in range(left[nexthop_id]))
+    return [next(missing) if nexthop_id is None else nexthop_id for nexthop_id in kept]
+
+
+def _shares(slots: int, weights: dict[int, int]) -> dict[int, int]:
+    """Divide slots by weight, the largest remainders up."""
+    total = sum(weights.values())
+    shares = {nexthop_id: slots * weight // total for nexthop_id, weight in weights.items()}
+    by_remainder = sorted(weights, key=lambda each: -(slots * weights[each] % total))
+    for nexthop_id in by_remainder[: slots - sum(shares.values())]:
+        shares[nexthop_id] += 1
+    return shares

@@ -1,0 +1,302 @@
+"""One OpenFlow connection: frames messages, keeps it alive, and matches replies and errors to what was asked."""
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable
+
+from controller.planes.openflow import codec, messages
+from controller.planes.openflow.codec import MalformedMessage, Multipart, Type
+from controller.planes.openflow.messages import Features, SwitchError
+
+log = logging.getLogger(__name__)
+
+_READ_OCTETS = 1 << 16
+_MAX_UNSENT_OCTETS = 16 << 20  # beyond what drained writers leave: a peer that asks and never reads
+_PACKET_OUT_UNSENT_OCTETS = 1 << 20
+_MAX_LISTINGS = 64
+_LAST_XID = 0xFFFFFFF0
+
+PartReader = Callable[[bytes], None]
+
+
+class ChannelClosed(Exception):
+    """The connection is gone; the text says why."""
+
+
+class RequestRefused(Exception):
+    """The switch answered a request with an error."""
+
+    def __init__(self, error: SwitchError) -> None:
+        self.error = error
+        super().__init__(error.text)
+
+
+class Watch:
+    """Collects the errors of messages with consecutive transaction ids."""
+
+    def __init__(self, first: int, count: int) -> None:
+        self.first, self.end = first, first + count
+        self.errors: dict[int, SwitchError] = {}  # by position
+
+
+class Channel:
+    """The controller's end of one connection.
+
+    `run` reads until the connection ends; everything else may be used while it runs. `packet_in_seen` and
+    `port_seen` are called from it. ChannelClosed is raised to whoever waits when the connection ends.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        echo_interval_s: float = 5.0,
+        dead_after_s: float = 15.0,
+    ) -> None:
+        self._reader, self._writer = reader, writer
+        self._echo_interval_s, self._dead_after_s = echo_interval_s, dead_after_s
+        self._loop = asyncio.get_running_loop()
+        self._heard_s = self._loop.time()
+        self._xid = 0
+        self._replies: dict[int, asyncio.Future[bytes]] = {}
+        self._listings: dict[int, tuple[int, PartReader, asyncio.Future[None]]] = {}
+        self._watches: list[Watch] = []
+        self._hello: asyncio.Future[None] = self._loop.create_future()
+        self._closed: str | None = None
+        self.features: Features | None = None
+        self.stray_errors = 0  # errors about nothing that is watched
+        self.packet_in_seen: Callable[[codec.PacketIn], None] = lambda packet: None
+        self.port_seen: Callable[[bytes], None] = lambda body: None
+
+    @property
+    def peer(self) -> str:
+        """Where the connection comes from, for the log."""
+        name = self._writer.get_extra_info("peername")
+        return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "unix socket")
+
+    @property
+    def peer_certificate(self) -> dict[str, object] | None:
+        """The peer's verified certificate, None without TLS."""
+        certificate: dict[str, object] | None = self._writer.get_extra_info("peercert")
+        return certificate
+
+    @property
+    def closed(self) -> str | None:
+        """Why the connection ended, None while it lives."""
+        return self._closed
+
+    # -- life --------------------------------------------------------------------------------------------------------
+    async def run(self) -> str:
+        """Read until the connection ends and return why it did."""
+        keepalive = asyncio.create_task(self._keep_alive(), name="openflow echo")
+        try:
+            await self._read()
+        except (OSError, EOFError) as error:
+            self.close(f"connection lost: {error}")
+        except MalformedMessage as error:
+            self.close(f"malformed message: {error}")
+        finally:
+            keepalive.cancel()
+            self.close("closed by this side")
+        return self._closed or ""
+
+    def close(self, reason: str) -> None:
+        """End the connection; the first reason stays."""
+        if self._closed is not None:
+            return
+        self._closed = reason
+        self._writer.close()
+        lists = [future for _, _, future in self._listings.values()]
+        waiting: list[asyncio.Future[None] | asyncio.Future[bytes]] = [self._hello, *self._replies.values(), *lists]
+        for future in waiting:
+            if not future.done():
+                future.set_exception(ChannelClosed(reason))
+                future.exception()  # whoever waits is told; nobody need wait
+        self._replies.clear()
+        self._listings.clear()
+
+    async def _read(self) -> None:
+        buffer = bytearray()
+        while self._closed is None:
+            octets = await self._reader.read(_READ_OCTETS)
+            if not octets:
+                raise EOFError("the switch closed it")
+            self._heard_s = self._loop.time()
+            buffer += octets
+            at, total = 0, len(buffer)
+            while total - at >= 8:
+                version, kind, length, xid = struct.unpack_from("!BBHI", buffer, at)
+                if length < 8 or (version != codec.VERSION and kind not in (Type.HELLO, Type.ERROR)):
+                    raise MalformedMessage(f"version {version}, type {kind}, length {length}")
+                if total - at < length:
+                    break
+                self._dispatch(version, kind, xid, bytes(buffer[at + 8 : at + length]))
+                at += length
+            del buffer[:at]
+
+    async def _keep_alive(self) -> None:
+        while self._closed is None:
+            await asyncio.sleep(self._echo_interval_s)
+            silent_s = self._loop.time() - self._heard_s
+            if silent_s > self._dead_after_s:
+                self.close(f"no answer for {silent_s:.0f} s")
+                self._writer.transport.abort()
+                return
+            if self._closed is None:
+                self.send(codec.message(Type.ECHO_REQUEST, self.take_xids()))
+
+    async def answers(self, timeout_s: float) -> bool:
+        """Whether the switch answers an echo within ``timeout_s``."""
+        try:
+            await asyncio.wait_for(self.request(Type.ECHO_REQUEST), timeout_s)
+        except (TimeoutError, ChannelClosed):
+            return False
+        return True
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+    def take_xids(self, count: int = 1) -> int:
+        """Return the first of ``count`` consecutive transaction ids."""
+        if self._xid + count > _LAST_XID:
+            self._xid = 0
+        first = self._xid + 1
+        self._xid += count
+        return first
+
+    def send(self, octets: bytes) -> None:
+        """Queue octets; ChannelClosed where the connection ended. Bulk senders `drain` in between."""
+        if self._closed is not None:
+            raise ChannelClosed(self._closed)
+        if self._writer.transport.get_write_buffer_size() > _MAX_UNSENT_OCTETS:
+            self.close("the switch does not read what is sent to it")
+            self._writer.transport.abort()
+            raise ChannelClosed(self._closed or "")
+        self._writer.write(octets)
+
+    def send_packet(self, octets: bytes) -> bool:
+        """Queue a packet-out, unless too much is waiting already."""
+        congested = self._writer.transport.get_write_buffer_size() > _PACKET_OUT_UNSENT_OCTETS
+        if self._closed is not None or congested:
+            return False
+        self._writer.write(octets)
+        return True
+
+    async def drain(self) -> None:
+        """Wait until the connection takes more; ChannelClosed where it ended."""
+        try:
+            await self._writer.drain()
+        except OSError as error:
+            raise ChannelClosed(self._closed or f"connection lost: {error}") from error
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+    def ask(self, encode: Callable[[int], bytes]) -> asyncio.Future[bytes]:
+        """Send a request encoded for its transaction id; the future has the reply's body, or raises RequestRefused
+        or ChannelClosed."""
+        xid = self.take_xids()
+        self.send(encode(xid))
+        future: asyncio.Future[bytes] = self._loop.create_future()
+        self._replies[xid] = future
+        future.add_done_callback(lambda _: self._replies.pop(xid, None))
+        return future
+
+    async def request(self, kind: Type, body: bytes = b"") -> bytes:
+        """Send a request and return the reply's body."""
+        return await self.ask(lambda xid: codec.message(kind, xid, body))
+
+    def barrier(self) -> asyncio.Future[bytes]:
+        """Send a barrier; the future is done when everything before it is."""
+        return self.ask(lambda xid: codec.message(Type.BARRIER_REQUEST, xid))
+
+    def list(self, kind: Multipart, body: bytes, part: PartReader) -> asyncio.Future[None]:
+        """Send a multipart request; ``part`` is called with each part of the reply, nothing of it is kept here."""
+        if len(self._listings) >= _MAX_LISTINGS:
+            raise ChannelClosed("too many lists are asked for at once")
+        xid = self.take_xids()
+        self.send(codec.message(Type.MULTIPART_REQUEST, xid, struct.pack("!HH4x", kind, 0) + body))
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._listings[xid] = kind, part, future
+        future.add_done_callback(lambda _: self._listings.pop(xid, None))
+        return future
+
+    def watch(self, count: int) -> Watch:
+        """Take ``count`` transaction ids and collect the errors they get until `unwatch`."""
+        watch = Watch(self.take_xids(count), count)
+        self._watches.append(watch)
+        return watch
+
+    def unwatch(self, watch: Watch) -> None:
+        """Stop collecting."""
+        if watch in self._watches:
+            self._watches.remove(watch)
+
+    # -- receiving ---------------------------------------------------------------------------------------------------
+    def _dispatch(self, version: int, kind: int, xid: int, body: bytes) -> None:
+        match kind:
+            case Type.PACKET_IN:
+                self.packet_in_seen(codec.decode_packet_in(body))
+            case Type.ECHO_REQUEST:
+                self.send(codec.message(Type.ECHO_REPLY, xid, body))
+            case Type.ERROR:
+                self._take_error(xid, messages.decode_error(body))
+            case Type.MULTIPART_REPLY:
+                self._take_part(xid, body)
+            case Type.PORT_STATUS:
+                self.port_seen(body)
+            case Type.HELLO:
+                self._take_hello(version, body)
+            case _:
+                future = self._replies.get(xid)
+                if future is not None and not future.done():
+                    future.set_result(body)
+
+    def _take_hello(self, version: int, body: bytes) -> None:
+        if self._hello.done():
+            return
+        if messages.hello_has_version(version, body):
+            self._hello.set_result(None)
+            return
+        self.send(messages.hello_failed(self.take_xids(), "only OpenFlow 1.3 is spoken here"))
+        self.close("the switch does not speak OpenFlow 1.3; allow it with protocols=OpenFlow13")
+
+    def _take_error(self, xid: int, error: SwitchError) -> None:
+        for watch in self._watches:
+            if watch.first <= xid < watch.end:
+                watch.errors.setdefault(xid - watch.first, error)
+                return
+        future: asyncio.Future[bytes] | asyncio.Future[None] | None = self._replies.get(xid)
+        if future is None and xid in self._listings:
+            future = self._listings[xid][2]
+        if future is not None and not future.done():
+            future.set_exception(RequestRefused(error))
+            return
+        self.stray_errors += 1
+        log.warning("%s: error about message %d: %s", self.peer, xid, error.text)
+
+    def _take_part(self, xid: int, body: bytes) -> None:
+        if len(body) < 8:
+            raise MalformedMessage("a multipart reply is cut off")
+        kind, flags = struct.unpack_from("!HH", body)
+        listing = self._listings.get(xid)
+        if listing is None:
+            return  # whoever asked has given up
+        wanted, part, future = listing
+        if kind != wanted:
+            raise MalformedMessage(f"a multipart reply of type {kind} to a request of type {wanted}")
+        part(body[8:])
+        if not flags & 1 and not future.done():
+            future.set_result(None)
+
+    async def greet(self, timeout_s: float) -> Features:
+        """Exchange Hello and features; ChannelClosed where the switch cannot or does not within ``timeout_s``."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                self.send(messages.hello(self.take_xids()))
+                await self._hello
+                self.features = messages.decode_features(await self.request(Type.FEATURES_REQUEST))
+        except TimeoutError:
+            self.close(f"no OpenFlow greeting within {timeout_s:g} s")
+        except (MalformedMessage, RequestRefused) as error:
+            self.close(f"greeting refused: {error}")
+        if self.features is None:
+            raise ChannelClosed(self._closed or "")
+        return self.features

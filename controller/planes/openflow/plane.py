@@ -1,0 +1,207 @@
+"""The OpenFlow 1.3 plane: one switch, by its datapath id, as a `Plane`."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterator
+
+from controller.errors import PlaneUnreachable
+from controller.planes.base import (
+    PUNT_OF_CODE,
+    Capability,
+    Counters,
+    Installed,
+    PlaneListener,
+    PortState,
+    Refused,
+    RouterInterface,
+    WriteBatch,
+)
+from controller.planes.openflow import codec, messages
+from controller.planes.openflow import program as prog
+from controller.planes.openflow.channel import Channel, ChannelClosed, RequestRefused
+from controller.planes.openflow.codec import BundleControl, Multipart
+from controller.planes.openflow.readback import Readback, count
+from controller.planes.openflow.sender import Sender
+from controller.planes.openflow.server import OpenFlowListener
+
+log = logging.getLogger(__name__)
+
+_SET_UP_S = 60.0
+
+
+class OpenFlowPlane:
+    """A switch that connects to `server` under ``datapath_id``; with ``certificate_name`` it has to show a TLS
+    certificate of that common or DNS name."""
+
+    capabilities = frozenset({Capability.MTU, Capability.LOCAL_FAILOVER})
+
+    def __init__(
+        self, name: str, datapath_id: int, server: OpenFlowListener, certificate_name: str | None = None
+    ) -> None:
+        self.name, self.datapath_id, self.certificate_name = name, datapath_id, certificate_name
+        self.connected = False
+        self.ports: dict[int, PortState] = {}
+        self.channel: Channel | None = None
+        self.packet_outs_dropped = 0
+        self.stray_packet_ins = 0  # of flows that are not ours
+        self._server = server
+        self._listener: PlaneListener | None = None
+        self._sender: Sender | None = None
+
+    # -- life --------------------------------------------------------------------------------------------------------
+    async def start(self, listener: PlaneListener) -> None:
+        """Let the switch connect; Conflict where its datapath id is another plane's."""
+        self._listener = listener
+        self._server.register(self)
+
+    async def close(self) -> None:
+        """Close the channel and leave everything installed as it is."""
+        self._server.unregister(self)
+        if self.channel is not None:
+            self.channel.close("closed by the controller")
+
+    async def serve(self, channel: Channel, ended: "asyncio.Task[str]") -> None:
+        """Use a connection until it ends."""
+        if self.channel is not None:
+            self._gone(self.channel)
+        self.channel = channel
+        channel.packet_in_seen = self._packet_in
+        channel.port_seen = self._port_status
+        try:
+            async with asyncio.timeout(_SET_UP_S):
+                self._sender = await self._set_up(channel)
+            self.connected = True
+            log.info("plane %s: connected from %s", self.name, channel.peer)
+            if self._listener is not None:
+                self._listener.plane_connected(self)
+                for port in list(self.ports.values()):
+                    self._listener.port_changed(self, port)
+            await ended
+        except TimeoutError:
+            channel.close(f"the switch did not finish its set-up within {_SET_UP_S:g} s")
+        except RequestRefused as error:
+            channel.close(f"the switch refused its set-up: {error}")
+        finally:
+            self._gone(channel)
+
+    def _gone(self, channel: Channel) -> None:
+        channel.close("closed by this side")
+        if self.channel is not channel:
+            return  # it was replaced, and that was told
+        told, reason = self.connected, channel.closed or ""
+        self.connected, self.channel, self._sender = False, None, None
+        self.ports.clear()
+        log.warning("plane %s: disconnected: %s", self.name, reason)
+        if told and self._listener is not None:
+            self._listener.plane_disconnected(self, reason)
+
+    async def _set_up(self, channel: Channel) -> Sender:
+        """Bring a new connection to where batches can be written."""
+        channel.send(messages.set_config(channel.take_xids()) + messages.set_async(channel.take_xids()))
+        role = await channel.ask(lambda xid: messages.role_request(xid, None))
+        generation = (int.from_bytes(role[8:16], "big") + 1) & codec.ALL_BITS
+        await channel.ask(lambda xid: messages.role_request(xid, generation))
+        self.ports.clear()
+        await channel.list(Multipart.PORT_DESC, b"", self._add_ports)
+        bundles = await _offers_bundles(channel)
+        readback = Readback()
+        await readback.read_small(channel)
+        sender = Sender(channel, readback.inventory(), bundles)
+        await self._mend_pipeline(channel, sender, readback)
+        return sender
+
+    async def _mend_pipeline(self, channel: Channel, sender: Sender, readback: Readback) -> None:
+        missing, strange = readback.pipeline_changes()
+        if not missing and not strange:
+            return
+        log.info("plane %s: %d flows of the pipeline to write, %d to remove", self.name, len(missing), len(strange))
+        errors = await sender.send_flows(missing, strange)
+        if errors:
+            channel.close(f"the switch refuses the pipeline: {errors[0].text}")
+            raise ChannelClosed(channel.closed or "")
+
+    # -- what the switch says ----------------------------------------------------------------------------------------
+    def _add_ports(self, body: bytes) -> None:
+        for port in messages.decode_ports(body):
+            self.ports[port.number] = port
+
+    def _port_status(self, body: bytes) -> None:
+        port = messages.decode_port_status(body)
+        if port is None:
+            return
+        known = self.ports.get(port.number)
+        if port.present:
+            self.ports[port.number] = port
+        else:
+            self.ports.pop(port.number, None)
+        if self.connected and self._listener is not None and port != known:
+            self._listener.port_changed(self, port)
+
+    def _packet_in(self, packet: codec.PacketIn) -> None:
+        reason = PUNT_OF_CODE.get(prog.cookie_reason(packet.cookie))
+        ours = prog.cookie_is_ours(packet.cookie) and prog.cookie_kind(packet.cookie) == prog.Kind.POLICER
+        if not ours or reason is None:
+            self.stray_packet_ins += 1
+        elif self.connected and self._listener is not None:
+            self._listener.packet_in(self, packet.metadata & 0xFFFFFFFF, reason, packet.frame)
+
+    # -- what the switch is asked ------------------------------------------------------------------------------------
+    async def read(self) -> Installed:
+        """Read back what is installed, and put the pipeline's own flows right where somebody changed them."""
+        with self._reachable() as (channel, sender):
+            readback = Readback()
+            async with sender.turn:
+                await readback.read_small(channel)
+                sender.inventory = readback.inventory()
+                await self._mend_pipeline(channel, sender, readback)
+            await readback.read_routes(channel)
+            return readback.installed()
+
+    async def write(self, batch: WriteBatch) -> list[Refused]:
+        """Send a batch and wait until the switch has confirmed it."""
+        with self._reachable() as (_, sender):
+            return await sender.write(batch)
+
+    async def counters(self) -> Counters:
+        """Read all counters."""
+        with self._reachable() as (channel, _):
+            readback = Readback()
+            metered: dict[int, tuple[int, int]] = {}
+            await readback.read_small(channel)
+            await channel.list(
+                Multipart.METER, messages.METER_ALL, lambda body: metered.update(messages.decode_meter_counts(body))
+            )
+            return count(readback.flows, readback.inventory().slots, metered)
+
+    def packet_out(self, interface: RouterInterface, frame: bytes) -> bool:
+        """Send an untagged frame out of a router interface; False (and counted) where the channel is congested."""
+        channel = self.channel
+        if channel is not None and self.connected:
+            actions = b"".join(prog.frame_out(interface))
+            if channel.send_packet(codec.packet_out(actions, frame, channel.take_xids())):
+                return True
+        self.packet_outs_dropped += 1
+        return False
+
+    @contextlib.contextmanager
+    def _reachable(self) -> Iterator[tuple[Channel, Sender]]:
+        if self.channel is None or self._sender is None:
+            raise PlaneUnreachable(self.name, "the switch is not connected")
+        try:
+            yield self.channel, self._sender
+        except ChannelClosed as error:
+            raise PlaneUnreachable(self.name, str(error)) from error
+        except RequestRefused as error:
+            raise PlaneUnreachable(self.name, f"the switch refused a request: {error}") from error
+
+
+
+async def _offers_bundles(channel: Channel) -> bool:
+    """Whether the switch takes ONF bundles."""
+    try:
+        await channel.ask(lambda xid: codec.bundle_control(BundleControl.OPEN_REQUEST, xid))
+        await channel.ask(lambda xid: codec.bundle_control(BundleControl.DISCARD_REQUEST, xid))
+    except RequestRefused:
+        return False
+    return True

@@ -1,0 +1,211 @@
+"""What a switch holds, read back and sorted into entries of the contract, pipeline, and what is somebody else's."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from controller.planes.base import (
+    DROP_OF_CODE,
+    MAX_OBJECT_ID,
+    PUNT_CLASS,
+    Counters,
+    Installed,
+    InterfaceCounters,
+    PuntClass,
+    PuntReason,
+)
+from controller.planes.openflow import codec, messages
+from controller.planes.openflow import program as prog
+from controller.planes.openflow.channel import Channel
+from controller.planes.openflow.codec import Flow, FlowStatistics, Group, Multipart
+from controller.planes.openflow.pipeline import static_flows
+from controller.planes.openflow.program import Kind, Table
+from controller.planes.openflow.routes import SHARE_MASK, SHARES, RouteReader
+
+T = TypeVar("T")
+K = TypeVar("K")
+_ROUTER_INTERFACE_TABLES = {*prog.EGRESS_TABLES, *prog.INGRESS_TABLES}
+
+
+@dataclass(slots=True)
+class Inventory:
+    """What has to be known of a switch to write to it: which ids exist, and which generation flows have."""
+
+    groups: set[int] = field(default_factory=set)
+    meters: set[int] = field(default_factory=set)
+    slots: dict[int, int] = field(default_factory=dict)  # meter slot by vrf_id
+    generations: dict[tuple[Kind, int], int] = field(default_factory=dict)
+
+    def next_generation(self, kind: Kind, entry_id: int) -> int:
+        """Return the generation for a new write of an entry, and keep it as the present one."""
+        generation = (self.generations.get((kind, entry_id), -1) + 1) % prog.GENERATIONS
+        self.generations[kind, entry_id] = generation
+        return generation
+
+    def take_slot(self, vrf_id: int) -> int | None:
+        """Return the meter slot of a router, a free one for a new router, None where there is none left."""
+        slot = self.slots.get(vrf_id)
+        if slot is None:
+            taken = set(self.slots.values())
+            slot = next((each for each in range(prog.MAX_POLICERS) if each not in taken), None)
+            if slot is not None:
+                self.slots[vrf_id] = slot
+        return slot
+
+
+class Readback:
+    """One reading of a switch: first the small tables, groups and meters, then, if wanted, the routes."""
+
+    def __init__(self) -> None:
+        self.flows: list[FlowStatistics] = []
+        self.groups: list[Group] = []
+        self.meters: dict[int, tuple[int, int]] = {}
+        self._routes: dict[int, dict[bytes, int]] = {}
+        self._readers = {family: RouteReader(family, self._routes) for family in prog.ROUTE_TABLE}
+
+    async def read_small(self, channel: Channel) -> None:
+        """Read all but the routes."""
+        await asyncio.gather(
+            *(channel.list(Multipart.FLOW, codec.flow_stats_request(t), self._add_flows) for t in prog.SMALL_TABLES),
+            *(self._list_static(channel, table) for table in prog.ROUTE_TABLE.values()),
+            channel.list(Multipart.GROUP_DESC, b"", self._add_groups),
+            channel.list(Multipart.METER_CONFIG, messages.METER_ALL, self._add_meters),
+        )
+
+    async def read_routes(self, channel: Channel) -> None:
+        """Read the routes, one share after the other: the switch forwards in between."""
+        for family, reader in self._readers.items():
+            for share in range(SHARES):
+                body = codec.flow_stats_request(prog.ROUTE_TABLE[family], share, SHARE_MASK)
+                await channel.list(Multipart.FLOW, body, reader.add)
+
+    def _list_static(self, channel: Channel, table: Table) -> "asyncio.Future[None]":
+        body = codec.flow_stats_request(table, prog.cookie(Kind.STATIC), prog.KIND_MASK)
+        return channel.list(Multipart.FLOW, body, self._add_flows)
+
+    def _add_flows(self, body: bytes) -> None:
+        self.flows.extend(codec.decode_flow(entry) for entry in codec.split_entries(body))
+
+    def _add_groups(self, body: bytes) -> None:
+        self.groups.extend(codec.decode_group(entry) for entry in codec.split_entries(body))
+
+    def _add_meters(self, body: bytes) -> None:
+        self.meters.update(messages.decode_meters(body))
+
+    # -- sorting -----------------------------------------------------------------------------------------------------
+    def pipeline_changes(self) -> tuple[list[Flow], list[Flow]]:
+        """Return the pipeline's flows that are missing or differ, and flows that claim to be of it and are not."""
+        present = {each.flow.key: each.flow for each in self.flows if _owner(each.flow) == Kind.STATIC}
+        wanted = {flow.key: flow for flow in static_flows()}
+        missing = [flow for key, flow in wanted.items() if present.get(key) != flow]
+        return missing, [flow for key, flow in present.items() if key not in wanted]
+
+    def inventory(self) -> Inventory:
+        """Return what writing needs."""
+        inventory = Inventory({group.id for group in self.groups}, set(self.meters))
+        for (kind, entry_id), flows in self._entries().items():
+            inventory.generations[kind, entry_id] = max(prog.cookie_generation(flow.cookie) for flow in flows)
+            if kind is Kind.POLICER:
+                slot = prog.find_policer(entry_id, flows, self.meters)[1]
+                if slot >= 0:
+                    inventory.slots[entry_id] = slot
+        return inventory
+
+    def installed(self) -> Installed:
+        """Return the entries."""
+        installed = Installed(routes=self._routes)
+        installed.foreign = sum(_owner(each.flow) is None for each in self.flows)
+        installed.foreign += sum(reader.foreign for reader in self._readers.values())
+        for (kind, entry_id), flows in self._entries().items():
+            if kind is Kind.ROUTER_INTERFACE:
+                interface = prog.find_router_interface(entry_id, flows)
+                _file(installed, "router_interface", installed.router_interfaces, entry_id, interface)
+            else:
+                policer = prog.find_policer(entry_id, flows, self.meters)[0]
+                _file(installed, "policer", installed.policers, entry_id, policer)
+        for group in self.groups:
+            entry_id = group.id & MAX_OBJECT_ID
+            if group.id & prog.GROUP_RANGE == prog.NEXTHOP_GROUPS:
+                _file(installed, "nexthop", installed.nexthops, entry_id, prog.find_nexthop(group))
+            elif group.id & prog.GROUP_RANGE == prog.MEMBER_GROUPS:
+                _file(installed, "nexthop_group", installed.groups, entry_id, prog.find_nexthop_group(group))
+        return installed
+
+    def _entries(self) -> dict[tuple[Kind, int], list[Flow]]:
+        entries: dict[tuple[Kind, int], list[Flow]] = defaultdict(list)
+        for each in self.flows:
+            kind = _owner(each.flow)
+            if kind in (Kind.ROUTER_INTERFACE, Kind.POLICER):
+                entries[kind, prog.cookie_id(each.flow.cookie)].append(each.flow)
+        return entries
+
+
+def _file(installed: Installed, table: str, entries: dict[int, T], entry_id: int, entry: T | None) -> None:
+    if entry is None:
+        installed.damaged.add((table, entry_id))
+    else:
+        entries[entry_id] = entry
+
+
+def _owner(flow: Flow) -> Kind | None:
+    """Return what a flow of a small table belongs to, None for somebody else's."""
+    if not prog.cookie_is_ours(flow.cookie):
+        return None
+    kind = prog.cookie_kind(flow.cookie)
+    if kind == Kind.STATIC:
+        return Kind.STATIC
+    if kind == Kind.ROUTER_INTERFACE and flow.table in _ROUTER_INTERFACE_TABLES:
+        return Kind.ROUTER_INTERFACE
+    if kind == Kind.POLICER and flow.table == Table.PACKET_IN:
+        return Kind.POLICER
+    return None
+
+
+_REASONS = {int(reason): reason for reason in PuntReason}
+
+
+def count(
+    flows: Iterable[FlowStatistics], slots: Mapping[int, int], metered: Mapping[int, tuple[int, int]]
+) -> Counters:
+    """Return the counters of the small tables' flows.
+
+    Open vSwitch credits a packet to the flows on *both* sides of check_pkt_larger, so the flows of MTU_EXCEEDED count
+    everything forwarded. Meters act in the datapath alone: what the exception meter of a router (by meter slot) met
+    beyond its other reasons is what was really too long.
+    """
+    counters = Counters()
+    for each in flows:
+        kind, entry_id = _owner(each.flow), prog.cookie_id(each.flow.cookie)
+        code = prog.cookie_reason(each.flow.cookie)
+        if kind is Kind.ROUTER_INTERFACE:
+            interface = counters.router_interfaces.setdefault(entry_id, InterfaceCounters())
+            if each.flow.table == Table.INTERFACE_CLASSIFIER:
+                interface.rx_packets += each.packets
+                interface.rx_bytes += each.octets
+            elif each.flow.table == Table.ROUTER_INTERFACE_EGRESS:
+                interface.tx_packets += each.packets
+                interface.tx_bytes += each.octets
+        elif kind is Kind.POLICER and code in _REASONS:
+            _add(counters.punts, (entry_id, _REASONS[code]), each)
+        elif kind is not None and code in DROP_OF_CODE:
+            _add(counters.drops, (entry_id, DROP_OF_CODE[code]), each)
+    for vrf_id, slot in slots.items():
+        exact = [counters.punts.get((vrf_id, reason), (0, 0)) for reason in _EXACT_EXCEPTIONS]
+        packets, octets = metered.get(prog.meter_id(slot, PuntClass.EXCEPTION), (0, 0))
+        too_long = max(0, packets - sum(p for p, _ in exact)), max(0, octets - sum(o for _, o in exact))
+        counters.punts[vrf_id, PuntReason.MTU_EXCEEDED] = too_long
+    return counters
+
+
+_EXACT_EXCEPTIONS = [
+    reason
+    for reason, punt_class in PUNT_CLASS.items()
+    if punt_class is PuntClass.EXCEPTION and reason is not PuntReason.MTU_EXCEEDED
+]
+
+
+def _add(totals: dict[K, tuple[int, int]], key: K, flow: FlowStatistics) -> None:
+    packets, octets = totals.get(key, (0, 0))
+    totals[key] = packets + flow.packets, octets + flow.octets

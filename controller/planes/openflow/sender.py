@@ -1,0 +1,273 @@
+"""Sends batches over one connection in the contract's order and tells which updates the switch refused.
+
+    policers │ router interfaces, egress │ nexthops │ groups │ ingress that goes │ routes │ ingress that comes
+        ── all of it sent without waiting, a barrier at each line; then its confirmations; refused bundles again ──
+    groups that go │ nexthops that go │ router interfaces, egress, that go │ policers that go
+
+The switch works through one connection in order, so batches follow each other without waiting for confirmations. What
+deletes groups waits, because a group takes every flow that uses it with it.
+
+A bundle is all or nothing. Where the switch refuses one, its routes are sent again one by one, without those that a
+later batch has changed meanwhile; the good ones are then in force and each bad one has its own error.
+"""
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from controller.planes.base import Op, Refused, RouteUpdates, WriteBatch
+from controller.planes.openflow import codec, stages
+from controller.planes.openflow import program as prog
+from controller.planes.openflow.channel import Channel, Watch
+from controller.planes.openflow.codec import BundleControl, Command, Flow, Multipart
+from controller.planes.openflow.messages import SwitchError
+from controller.planes.openflow.readback import Inventory
+from controller.planes.openflow.routes import RouteEncoder
+from controller.planes.openflow.stages import Encoder, Stage
+from controller.planes.refusals import Blame, Refusals, group_blame, nexthop_blame, route_blame
+
+ROUTES_PER_BUNDLE = 500
+"""A commit holds up Open vSwitch's main thread, which in the userspace datapath answers everything else too:
+500 routes are some 5 ms, and a route costs hardly more than in larger bundles."""
+
+_MESSAGES_PER_CHUNK = 500
+_CHUNKS_IN_FLIGHT = 3  # a packet-out waits behind these
+
+_GROUP_STATS = struct.Struct("!HxxII")
+
+
+@dataclass(slots=True, eq=False)
+class _EntryChunk:
+    blames: list[Blame]
+    watch: Watch
+    confirmed: asyncio.Future[bytes]
+
+
+@dataclass(slots=True, eq=False)
+class _RouteChunk:
+    updates: RouteUpdates
+    positions: range
+    bundled: bool
+    watch: Watch
+    confirmed: asyncio.Future[bytes]
+    settled: bool = False
+
+
+@dataclass(slots=True)
+class _Writing(Refusals):
+    """One call of write under way."""
+
+    entries: list[_EntryChunk] = field(default_factory=list)
+    routes: list[_RouteChunk] = field(default_factory=list)
+
+    def confirmations(self) -> "list[asyncio.Future[bytes]]":
+        return [*(chunk.confirmed for chunk in self.entries), *(chunk.confirmed for chunk in self.routes)]
+
+
+class Sender:
+    """The writing side of one connection; `turn` is held while messages of one batch are sent."""
+
+    def __init__(self, channel: Channel, inventory: Inventory, bundles: bool) -> None:
+        self._channel, self.inventory, self._bundles = channel, inventory, bundles
+        self.turn = asyncio.Lock()
+        self._in_flight = asyncio.Semaphore(_CHUNKS_IN_FLIGHT)
+        self._encoders: dict[tuple[int, int], RouteEncoder] = {}
+        self._journal: deque[_RouteChunk] = deque()  # route chunks in the order sent, from the oldest unsettled one
+
+    async def write(self, batch: WriteBatch) -> list[Refused]:
+        """Send a batch and return what was refused when the rest is confirmed; ChannelClosed where the connection
+        ends first."""
+        writing = _Writing()
+        try:
+            async with self.turn:
+                last = Stage()
+                await self._send_entries(writing, stages.arrivals(self.inventory, batch, last, writing.refuse))
+                for updates in batch.routes:
+                    await self._send_routes(writing, updates)
+                await self._send_entries(writing, [last])
+            await self._settle(writing)
+            if stages.has_departures(batch):
+                async with self.turn:
+                    departures = list(stages.departures(self.inventory, batch))
+                    await self._refuse_groups_in_use(writing, batch, departures)
+                    await self._send_entries(writing, departures)
+                await self._settle(writing)
+        finally:
+            self._forget(writing)
+        return list(writing.refused.values())
+
+    async def send_flows(self, additions: Iterable[Flow], deletions: Iterable[Flow]) -> list[SwitchError]:
+        """Put the pipeline's own flows right and return the switch's objections. The caller has the turn."""
+        stage, blame, writing = Stage(), ("pipeline", 0, 0, Op.INSERT), _Writing()
+        for entry in deletions:
+            stage.add(
+                blame,
+                lambda xid, entry=entry: codec.flow_mod(Command.DELETE_STRICT, entry, xid, codec.ALL_BITS),  # type: ignore[misc]
+            )
+        for entry in additions:
+            stage.add_flow(blame, entry)
+        try:
+            await self._send_entries(writing, [stage])
+            await asyncio.gather(*writing.confirmations())
+            return [error for chunk in writing.entries for error in chunk.watch.errors.values()]
+        finally:
+            self._forget(writing)
+
+    async def _refuse_groups_in_use(self, writing: _Writing, batch: WriteBatch, departures: list[Stage]) -> None:
+        """Take out of the stages the deletion of groups that flows still use, and refuse it."""
+        blames = {prog.MEMBER_GROUPS | u.entry.id: group_blame(u) for u in batch.groups if u.op is Op.DELETE}
+        blames |= {prog.NEXTHOP_GROUPS | u.entry.id: nexthop_blame(u) for u in batch.nexthops if u.op is Op.DELETE}
+        users: dict[int, int] = {}
+
+        def take(body: bytes) -> None:
+            for entry in codec.split_entries(body):
+                if len(entry) < _GROUP_STATS.size:
+                    raise codec.MalformedMessage("a group's statistics are cut off")
+                _, group_id, references = _GROUP_STATS.unpack_from(entry)
+                users[group_id] = references
+
+        wanted = list(blames)
+        for start in range(0, len(wanted), 32):
+            await asyncio.gather(
+                *(
+                    self._channel.list(Multipart.GROUP, struct.pack("!I4x", group_id), take)
+                    for group_id in wanted[start : start + 32]
+                )
+            )
+        for group_id, blame in blames.items():
+            references = users.get(group_id, 0)
+            if not references:
+                continue
+            writing.refuse(blame, f"{references} flows still use it")
+            self.inventory.groups.add(group_id)
+            for stage in departures:
+                kept = [(b, e) for b, e in zip(stage.blames, stage.encoders, strict=True) if b != blame]
+                stage.blames, stage.encoders = [b for b, _ in kept], [e for _, e in kept]
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+    async def _send_entries(self, writing: _Writing, sequence: Iterable[Stage]) -> None:
+        for stage in sequence:
+            for start in range(0, len(stage.encoders), _MESSAGES_PER_CHUNK):
+                encoders = stage.encoders[start : start + _MESSAGES_PER_CHUNK]
+                blames = stage.blames[start : start + _MESSAGES_PER_CHUNK]
+
+                def encode(watch: Watch, encoders: list[Encoder] = encoders) -> bytes:
+                    return b"".join(encoder(watch.first + n) for n, encoder in enumerate(encoders))
+
+                writing.entries.append(_EntryChunk(blames, *await self._send(len(encoders), encode)))
+                await self._channel.drain()
+
+    async def _send_routes(self, writing: _Writing, updates: RouteUpdates) -> None:
+        size = ROUTES_PER_BUNDLE if self._bundles else _MESSAGES_PER_CHUNK
+        for start in range(0, len(updates), size):
+            positions = range(start, min(start + size, len(updates)))
+            bundled = self._bundles and len(positions) > 1
+            chunk = await self._send_chunk(writing, updates, positions, bundled)
+            writing.routes.append(chunk)
+            self._journal.append(chunk)
+            await self._channel.drain()
+
+    async def _send_chunk(
+        self, writing: _Writing, updates: RouteUpdates, positions: range, bundled: bool
+    ) -> _RouteChunk:
+        def encode(watch: Watch) -> bytes:
+            octets = self._encode(writing, updates, positions, watch.first, bundled)
+            if not bundled:
+                return octets
+            opening = codec.bundle_control(BundleControl.OPEN_REQUEST, watch.end - 2)
+            return opening + octets + codec.bundle_control(BundleControl.COMMIT_REQUEST, watch.end - 1)
+
+        watch, confirmed = await self._send(len(positions) + 2 * bundled, encode)
+        return _RouteChunk(updates, positions, bundled, watch, confirmed)
+
+    def _encode(
+        self, writing: _Writing, updates: RouteUpdates, positions: range | list[int], first: int, bundled: bool
+    ) -> bytes:
+        where = updates.vrf_id, updates.family
+        encoder = self._encoders.get(where)
+        if encoder is None:
+            encoder = self._encoders[where] = RouteEncoder(*where)
+        octets, unknown = encoder.encode(updates, positions, first, bundled)
+        for position in unknown:
+            writing.refuse(route_blame(updates, position), "this plane does not offer such a route action")
+        return octets
+
+    async def _send(self, count: int, encode: Callable[[Watch], bytes]) -> "tuple[Watch, asyncio.Future[bytes]]":
+        """Send ``count`` messages, and a barrier that ends their flight, when there is room for another flight."""
+        await self._in_flight.acquire()
+        watch = self._channel.watch(count)
+        try:
+            self._channel.send(encode(watch))
+            confirmed = self._channel.barrier()
+        except BaseException:
+            self._channel.unwatch(watch)
+            self._in_flight.release()
+            raise
+        confirmed.add_done_callback(lambda _: self._in_flight.release())
+        return watch, confirmed
+
+    # -- confirmation ------------------------------------------------------------------------------------------------
+    async def _settle(self, writing: _Writing) -> None:
+        """Wait until all that was sent is confirmed, with refused bundles sent again, and note what was refused."""
+        await asyncio.gather(*writing.confirmations())
+        for entries in writing.entries:
+            for position, error in entries.watch.errors.items():
+                self._note_refusal(writing, entries.blames[position], error)
+        refused = [chunk for chunk in writing.routes if chunk.bundled and chunk.watch.errors and not chunk.settled]
+        if refused:
+            async with self.turn:
+                for chunk in refused:
+                    await self._send_singly(writing, chunk)
+        for chunk in writing.routes:
+            if not chunk.bundled and not chunk.settled:
+                for position, error in chunk.watch.errors.items():
+                    blame = route_blame(chunk.updates, chunk.positions[position])
+                    writing.refuse(blame, error.text, error.full)
+        self._forget(writing)
+
+    def _note_refusal(self, writing: _Writing, blame: Blame, error: SwitchError) -> None:
+        table, _, entry_id, op = blame
+        writing.refuse(blame, error.text, error.full)
+        if op is Op.INSERT and table in _GROUP_TABLES:
+            self.inventory.groups.discard(_GROUP_TABLES[table] | entry_id)
+
+    async def _send_singly(self, writing: _Writing, chunk: _RouteChunk) -> None:
+        """Send the routes of a refused bundle one by one, without those that were changed by what was sent later."""
+        where = chunk.updates.vrf_id, chunk.updates.family
+        later: set[bytes] = set()
+        after = False
+        for other in self._journal:
+            if after and (other.updates.vrf_id, other.updates.family) == where:
+                later.update(other.updates.keys[position] for position in other.positions)
+            after = after or other is chunk
+        left = [position for position in chunk.positions if chunk.updates.keys[position] not in later]
+        for start in range(0, len(left), _MESSAGES_PER_CHUNK):
+            positions = left[start : start + _MESSAGES_PER_CHUNK]
+
+            def encode(watch: Watch, positions: list[int] = positions) -> bytes:
+                return self._encode(writing, chunk.updates, positions, watch.first, False)
+
+            watch, confirmed = await self._send(len(positions), encode)
+            try:
+                await confirmed
+            finally:
+                self._channel.unwatch(watch)
+            for position, error in watch.errors.items():
+                writing.refuse(route_blame(chunk.updates, positions[position]), error.text, error.full)
+        chunk.settled = True
+
+    def _forget(self, writing: _Writing) -> None:
+        for entries in writing.entries:
+            self._channel.unwatch(entries.watch)
+        for chunk in writing.routes:
+            self._channel.unwatch(chunk.watch)
+            chunk.settled = True
+        writing.entries.clear()
+        writing.routes.clear()
+        while self._journal and self._journal[0].settled:
+            self._journal.popleft()
+
+
+_GROUP_TABLES = {"nexthop": prog.NEXTHOP_GROUPS, "nexthop_group": prog.MEMBER_GROUPS}

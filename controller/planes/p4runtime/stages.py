@@ -1,0 +1,146 @@
+"""What a batch becomes: rows to write in stages, each with the update it is for, from what the device holds.
+
+    close │ policers │ router interfaces, egress │ nexthops │ groups │ routes │ l3_admit │ open
+    groups that go │ nexthops that go │ router interfaces, egress, that go │ policers that go
+
+Each stage is confirmed before the next is made: it starts from what is then there. To close comes first: whatever a
+router interface that goes or changes had in interface_classifier under a port and VLAN that is not its own any more.
+So when a VLAN goes from one tenant to another, no packet is the old one's to send or the new one's to get at the same
+time: the old way in is shut, then ways out change, then the new way in is opened, last of all.
+
+A row that the device holds as wanted is not written. One that it holds otherwise is MODIFYed, whoever wrote it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from controller.planes.base import (
+    Nexthop,
+    NexthopGroup,
+    Op,
+    Policer,
+    RouterInterface,
+    WriteBatch,
+)
+from controller.planes.p4runtime.program import Owner, Program, Row
+from controller.planes.p4runtime.readback import Inventory
+from controller.planes.refusals import Blame, group_blame, interface_blame, nexthop_blame, policer_blame
+
+E = TypeVar("E", RouterInterface, Nexthop, NexthopGroup, Policer)
+
+Refuse = Callable[[Blame, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One row to write; a DELETE's row has no content."""
+
+    blame: Blame
+    owner: Owner
+    op: Op
+    row: Row
+
+    def turned(self, op: Op) -> "Step":
+        """Return the same with another operation."""
+        return replace(self, op=op)
+
+
+Stage = list[Step]
+
+
+class Stages:
+    """The stages of one batch, made one after the other; ``refuse`` is told what cannot be written at all."""
+
+    def __init__(self, program: Program, inventory: Inventory, batch: WriteBatch, refuse: Refuse) -> None:
+        self._program, self._inventory, self._refuse = program, inventory, refuse
+        self._policers = [(policer_blame(update), update.entry) for update in batch.policers]
+        self._interfaces = [(interface_blame(update), update.entry) for update in batch.router_interfaces]
+        self._nexthops = [(nexthop_blame(update), update.entry) for update in batch.nexthops]
+        self._groups = [(group_blame(update), update.entry) for update in batch.groups]
+
+    @property
+    def after_routes(self) -> bool:
+        """Whether anything has to wait for the routes of this batch and of those before it."""
+        entries = (*self._policers, *self._nexthops, *self._groups)
+        return bool(self._interfaces) or any(_goes(blame) for blame, _ in entries)
+
+    def arrivals(self) -> Iterator[Stage]:
+        """Yield the stages before the routes."""
+        program = self._program
+        yield self._close()
+        yield [step for blame, _ in self._interfaces if _goes(blame) for step in self._drop(blame, ("l3_admit",))]
+        yield self._put_policers()
+        yield self._put_all(self._interfaces, program.egress_rows)
+        yield self._put_all(self._nexthops, program.nexthop_rows)
+        yield self._put_all([each for each in self._groups if self._has_members(*each)], program.group_rows)
+
+    def openings(self) -> Iterator[Stage]:
+        """Yield the stages by which packets come in."""
+        yield self._put_all(self._interfaces, self._program.admit_rows)
+        stale = [
+            step
+            for blame, interface in self._interfaces
+            if not _goes(blame)
+            for step in self._drop(blame, ("l3_admit",), self._program.admit_rows(interface))
+        ]
+        yield stale + self._put_all(self._interfaces, self._program.classifier_rows)
+
+    def departures(self) -> Iterator[Stage]:
+        """Yield the stages of the deletes that come last."""
+        for entries in (self._groups, self._nexthops, self._interfaces, self._policers):
+            yield [step for blame, _ in entries if _goes(blame) for step in self._drop(blame)]
+
+    # -- parts -------------------------------------------------------------------------------------------------------
+    def _close(self) -> Stage:
+        stage = []
+        for blame, interface in self._interfaces:
+            rows = [] if _goes(blame) else self._rows(blame, self._program.classifier_rows, interface)
+            if rows is not None:
+                stage += self._drop(blame, ("interface_classifier",), rows)
+        return stage
+
+    def _put_policers(self) -> Stage:
+        stage = self._put_all(self._policers, self._program.policer_rows)
+        for blame, policer in self._policers:
+            rows = None if _goes(blame) else self._rows(blame, self._program.policer_rows, policer)
+            if rows is not None:
+                stage += self._drop(blame, ("policer", "reason"), rows)
+        return stage
+
+    def _has_members(self, blame: Blame, group: NexthopGroup) -> bool:
+        """Tell whether all members exist; refuse a group that is written with others."""
+        if not _goes(blame):
+            for member in group.members:
+                if ("nexthop", member.nexthop_id) not in self._inventory:
+                    self._refuse(blame, f"nexthop {member.nexthop_id} does not exist")
+                    return False
+        return True
+
+    def _put_all(self, entries: Iterable[tuple[Blame, E]], make: Callable[[E], list[Row]]) -> Stage:
+        stage, inventory = [], self._inventory
+        for blame, entry in entries:
+            owner = blame[0], blame[2]
+            for row in () if _goes(blame) else self._rows(blame, make, entry) or ():
+                if not inventory.holds(row, owner):
+                    op = Op.MODIFY if row.key in inventory.rows else Op.INSERT
+                    stage.append(Step(blame, owner, op, row))
+        return stage
+
+    def _rows(self, blame: Blame, make: Callable[[E], list[Row]], entry: E) -> list[Row] | None:
+        """Return the rows of an entry; None, and a refusal, where a value does not fit its field."""
+        try:
+            return make(entry)
+        except ValueError as error:
+            self._refuse(blame, str(error))
+            return None
+
+    def _drop(self, blame: Blame, tables: Iterable[str] = (), kept: Iterable[Row] = ()) -> Stage:
+        """Return the deletion of an entry's rows in some tables, or in all, but for those that are kept."""
+        owner, keys = (blame[0], blame[2]), {row.key for row in kept}
+        wanted = [key for key in self._inventory.of(owner) if key not in keys and (not tables or key[0] in tables)]
+        return [Step(blame, owner, Op.DELETE, Row(key, b"")) for key in wanted]
+
+
+def _goes(blame: Blame) -> bool:
+    return blame[3] is Op.DELETE

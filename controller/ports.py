@@ -1,0 +1,87 @@
+"""What the operator's side needs of the rest of the controller, as ports that tests fill with fakes."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from controller.model import PlaneConfig, RouterConfig
+from controller.planes.base import Plane
+from controller.views import (
+    CapturedFrame,
+    CounterView,
+    FibEntryView,
+    InterfaceView,
+    NeighborView,
+    PlaneView,
+    RouterView,
+    RouteView,
+    TraceStep,
+    VerifyView,
+)
+
+
+class CorePort(Protocol):
+    """The running state: planes, routers, their RIBs and FIBs."""
+
+    async def add_plane(self, plane: Plane) -> None:
+        """Begin to use a plane."""
+
+    async def remove_plane(self, name: str) -> None:
+        """Stop using a plane; it goes on forwarding."""
+
+    async def put_router(self, config: RouterConfig) -> None:
+        """Create or change a router. Returns once interfaces that were taken away are confirmed gone from the
+        plane, PlaneUnreachable where that cannot be confirmed; the rest follows on its own."""
+
+    async def remove_router(self, vrf_id: int) -> None:
+        """Remove a router and everything it installed; PlaneUnreachable where that cannot be confirmed."""
+
+    async def converged(self, vrf_id: int) -> None:
+        """Wait until the plane confirmed everything desired."""
+
+    def router_view(self, vrf_id: int) -> RouterView:
+        """Show a router; NoSuch where it was never put."""
+
+    def plane_views(self) -> list[PlaneView]:
+        """Show the planes in use."""
+
+    def interface_views(self, vrf_id: int) -> list[InterfaceView]:
+        """Show a router's interfaces."""
+
+    def routes(self, vrf_id: int) -> Iterator[RouteView]:
+        """Walk over a router's RIB."""
+
+    def fib(self, vrf_id: int) -> Iterator[FibEntryView]:
+        """Walk over what is installed for a router."""
+
+    def neighbors(self, vrf_id: int) -> list[NeighborView]:
+        """Show a router's neighbors."""
+
+    async def counters(self, vrf_id: int) -> CounterView:
+        """Read a router's counters."""
+
+    async def trace(self, vrf_id: int, destination: str, interface: str | None) -> list[TraceStep]:
+        """Follow a packet through the tables."""
+
+    async def verify(self, vrf_id: int, repair: bool) -> VerifyView:
+        """Compare learned, desired and installed."""
+
+    def capture(self, vrf_id: int, interface: str | None) -> AsyncIterator[CapturedFrame]:
+        """Follow punted and injected frames."""
+
+
+class SessionPort(Protocol):
+    """The VRC sessions."""
+
+    def directory_for(self, vrf_id: int) -> Path:
+        """The directory that is bind-mounted into the router's guest."""
+
+    def admit(self, vrf_id: int) -> None:
+        """Let a router's VRC connect."""
+
+    def revoke(self, vrf_id: int) -> None:
+        """Turn a router's VRC away, an open session included."""
+
+
+PlaneFactory = Callable[[PlaneConfig], Plane]
+"""Makes a plane that is ready to start."""

@@ -1,0 +1,155 @@
+"""The RIB of one virtual router: what its VRC learned, with the marks of a resync.
+
+Routes point at interned `NexthopSet` objects, so a million routes share a few sets and a set's resolution reaches
+them all at once. Ids of sets are the VRC's; they hold for one Control stream.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from controller.errors import SessionRefused
+
+MAX_SETS = 65_536
+"""Most nexthop sets one VRC may name at a time."""
+
+MAX_MEMBERS = 256
+"""Most members of one set: FRR's multipath limit."""
+
+
+class SetKind(IntEnum):
+    """What the routes of a set do (the numbers of wire's NexthopSet.Kind)."""
+
+    FORWARD = 0
+    CONNECTED = 1
+    BLACKHOLE = 2
+    UNREACHABLE = 3
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Member:
+    """One way out: a router interface, the gateway on it (empty: on link) and its weight."""
+
+    interface_id: int
+    gateway: bytes
+    weight: int = 1
+
+
+class NexthopSet:
+    """The nexthops that routes share, and how the FIB resolved them.
+
+    `action` is the route action of contract terms; 0 while the set's routes are not to be installed.
+    `rides` is set once routes of this set were left on an older object that forwards equally.
+    """
+
+    __slots__ = ("action", "content", "kind", "members", "rides", "routes")
+
+    def __init__(self, kind: SetKind, members: tuple[Member, ...]) -> None:
+        self.kind = kind
+        self.members = members
+        self.routes = 0
+        self.action = 0
+        self.content: tuple[object, ...] = ()
+        self.rides = False
+
+
+class Rib:
+    """Learned routes by prefix key, and the sets they use."""
+
+    def __init__(self) -> None:
+        self.routes: dict[bytes, NexthopSet] = {}
+        self.counts = {4: 0, 6: 0}
+        self.stale: set[bytes] = set()
+        self.names: dict[int, NexthopSet] = {}  # by the VRC's id
+        self._interned: dict[tuple[SetKind, tuple[Member, ...]], NexthopSet] = {}
+
+    @property
+    def sets(self) -> Iterable[NexthopSet]:
+        """All sets that a route or the VRC's session refers to."""
+        return self._interned.values()
+
+    def begin_resync(self) -> None:
+        """Mark every route; what is not repeated until `sweep` goes then. Ids of sets start afresh."""
+        self.stale = set(self.routes)
+        self.names.clear()
+
+    def define(self, set_id: int, kind: SetKind, members: Iterable[Member]) -> NexthopSet | None:
+        """Name a set; returns it where its content is new, so that it can be resolved.
+
+        SessionRefused for id 0, an id that means something else already, or more than `MAX_SETS`.
+        """
+        if set_id == 0:
+            raise SessionRefused("nexthop set 0 is reserved for withdrawal")
+        content = (kind, tuple(sorted(members)))
+        known = self._interned.get(content)
+        named = self.names.get(set_id)
+        if named is not None and named is not known:
+            raise SessionRefused(f"nexthop set {set_id} was defined before with other members")
+        if named is None and len(self.names) >= MAX_SETS:
+            raise SessionRefused(f"more than {MAX_SETS} nexthop sets")
+        if known is not None:
+            self.names[set_id] = known
+            return None
+        fresh = self.names[set_id] = self._interned[content] = NexthopSet(*content)
+        return fresh
+
+    def release(self, set_ids: Iterable[int]) -> None:
+        """Forget names; a set goes with its last route."""
+        for set_id in set_ids:
+            self.names.pop(set_id, None)
+
+    def replace(self, family: int, keys: Sequence[bytes], set_ids: Sequence[int]) -> list[bytes]:
+        """Apply one Routes message; returns the keys whose set changed.
+
+        SessionRefused where a set id is not defined: nothing of the message is applied.
+        """
+        names, routes, stale = self.names, self.routes, self.stale
+        unknown = set(set_ids).difference(names, (0,))
+        if unknown:
+            raise SessionRefused(f"routes use nexthop set {min(unknown)}, which is not defined")
+        changed = []
+        count = 0
+        for key, set_id in zip(keys, set_ids, strict=True):
+            old = routes.get(key)
+            if set_id:
+                new = names[set_id]
+                if old is not new:
+                    routes[key] = new
+                    new.routes += 1
+                    if old is None:
+                        count += 1
+                    else:
+                        old.routes -= 1
+                    changed.append(key)
+            elif old is not None:
+                del routes[key]
+                old.routes -= 1
+                count -= 1
+                changed.append(key)
+        self.counts[family] += count
+        if stale:
+            stale.difference_update(keys)
+        return changed
+
+    def sweep(self) -> list[bytes]:
+        """Withdraw what is still marked; returns those keys."""
+        gone = list(self.stale)
+        for key in gone:
+            self.routes.pop(key).routes -= 1
+            self.counts[4 if len(key) == 5 else 6] -= 1
+        self.stale = set()
+        return gone
+
+    def clear(self) -> list[bytes]:
+        """Withdraw everything; returns the keys."""
+        self.stale = set(self.routes)
+        self.names.clear()
+        return self.sweep()
+
+    def collect(self) -> list[NexthopSet]:
+        """Drop sets that neither a route nor a name uses, and return them."""
+        named = set(map(id, self.names.values()))
+        unused = [s for s in self._interned.values() if not s.routes and id(s) not in named]
+        for one in unused:
+            del self._interned[one.kind, one.members]
+        return unused

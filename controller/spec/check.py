@@ -1,0 +1,162 @@
+"""Checks of the whole resulting state, before anything of it is stored or done.
+
+Each complaint names the object, and the line where the document declares it; a complaint about something that the
+document does not name is put on the tenant or plane that made it wrong.
+"""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from controller.errors import SpecError
+from controller.model import InterfaceConfig, PlaneConfig, PlaneKind, RouterConfig
+from controller.spec.document import subnet
+from controller.spec.merge import Where
+from controller.spec.state import Attachment, LinkConfig, State
+
+Problem = tuple[tuple[str, ...], str]  # whose line to name, and what is wrong
+
+
+def check(state: State, where: Where) -> None:
+    """Raise SpecError for the first thing in ``state`` that cannot be."""
+    for found in (
+        _planes(state),
+        _routers(state),
+        _links(state),
+        _slices(state),
+        _attachments(state),
+        _addresses(state),
+    ):
+        for key, problem in found:
+            raise SpecError(where.source, line_of(key, where), problem)
+
+
+def line_of(key: tuple[str, ...], where: Where) -> int | None:
+    """Return the line of an object, or of the nearest thing around it that the document names."""
+    around = [key]
+    if key[0] == "interface":
+        around.append(("router", key[1]))
+    if key[0] in ("interface", "router", "slice", "link"):
+        around.append(("tenant", key[1].split("/")[0]))
+    return next((where.lines[candidate] for candidate in around if candidate in where.lines), None)
+
+
+def _planes(state: State) -> Iterator[Problem]:
+    by_identity: dict[tuple[str, int | str, int], str] = {}
+    for plane in state.planes.values():
+        if not (plane.datapath_id or plane.address):
+            continue
+        p4 = plane.kind is PlaneKind.P4RUNTIME
+        identity = (plane.address, plane.device_id) if p4 else (plane.datapath_id, 0)
+        first = by_identity.setdefault((plane.kind, *identity), plane.name)
+        if first != plane.name:
+            same = "address and device_id" if p4 else "datapath_id"
+            yield ("plane", plane.name), f"planes {first} and {plane.name} have the same {same}"
+    for tenant in state.tenants.values():
+        for part in tenant.slices:
+            if part.plane not in state.planes:
+                yield ("slice", tenant.name, part.plane), _unknown_plane(state, part.plane)
+
+
+def _unknown_plane(state: State, plane: str) -> str:
+    known = ", ".join(sorted(state.planes)) or "none"
+    return f"plane {plane} is not declared (known: {known}); add it under planes:, or with vrctl plane attach"
+
+
+def _routers(state: State) -> Iterator[Problem]:
+    for router in state.routers.values():
+        key = ("router", router.full_name)
+        if router.plane not in state.planes:
+            yield key, _unknown_plane(state, router.plane)
+        elif state.slice_of(router.tenant, router.plane) is None:
+            yield key, f"tenant {router.tenant} has no slice of plane {router.plane}; add one under slices:"
+        for interface in router.interfaces:
+            if interface.mac in interface.virtual_macs:
+                yield (
+                    ("interface", router.full_name, interface.name),
+                    f"interface {interface.name} of {router.full_name} names its own MAC as a virtual one",
+                )
+
+
+def _link_ports(state: State) -> Iterator[tuple[LinkConfig, RouterConfig, InterfaceConfig]]:
+    for link in sorted(state.links):
+        for end in link.ends:
+            router = state.routers[f"{link.tenant}/{end.router}"]
+            yield link, router, next(i for i in router.interfaces if i.name == end.interface)
+
+
+def _links(state: State) -> Iterator[Problem]:
+    found = list(_link_ports(state))
+    for (link, one, first), (_, other, second) in zip(found[::2], found[1::2], strict=True):
+        key = ("link", link.name)
+        if one.full_name == other.full_name:
+            yield key, f"link {link.name} has both ends on one router"
+        elif one.plane != other.plane:
+            yield key, f"link {link.name} has its ends on planes {one.plane} and {other.plane}; both must be on one"
+        elif (first.port == second.port) or first.vlan != second.vlan:
+            yield key, f"link {link.name} needs two ports and the same VLAN on both"
+        elif first.mac == second.mac:
+            yield key, f"both ends of link {link.name} have the same MAC"
+
+
+def _slices(state: State) -> Iterator[Problem]:
+    """Two tenants may not hold the same port and VLAN; the ports of links belong to their tenant's slice."""
+    claims: dict[tuple[str, str], list[tuple[str, frozenset[int], tuple[str, ...]]]] = {}
+    for tenant in state.tenants.values():
+        for part in tenant.slices:
+            for port, vlans in part.ports:
+                claims.setdefault((part.plane, port), []).append(
+                    (tenant.name, vlans, ("slice", tenant.name, part.plane))
+                )
+    for link, router, interface in _link_ports(state):
+        claims.setdefault((router.plane, interface.port), []).append(
+            (link.tenant, frozenset((interface.vlan,)), ("link", link.name))
+        )
+    for (plane, port), holders in claims.items():
+        for (one, vlans, _), (other, others, key) in combinations(holders, 2):
+            if one != other and (shared := vlans & others):
+                attachment = Attachment(plane, port, min(shared))
+                yield key, f"{attachment} is in the slices of tenants {one} and {other}; take it out of one"
+
+
+def _attachments(state: State) -> Iterator[Problem]:
+    linked = {(router.vrf_id, interface.id) for _, router, interface in _link_ports(state)}
+    users: dict[Attachment, str] = {}
+    for attachment, router, interface in state.attachments():
+        name, key = (
+            f"interface {interface.name} of {router.full_name}",
+            ("interface", router.full_name, interface.name),
+        )
+        plane = state.planes.get(router.plane)
+        if plane is not None and not _may_have(plane, interface.port):
+            known = ", ".join(port.name for port in plane.ports)
+            remedy = f"(known: {known}); add it under its ports:"
+            yield key, f"{name}: plane {plane.name} has no port {interface.port} {remedy}"
+        first = users.setdefault(attachment, name)
+        if first != name:
+            yield key, f"{attachment} is used by {first} and by {name}; give one of them another port or VLAN"
+        part = state.slice_of(router.tenant, router.plane)
+        if part is None or (router.vrf_id, interface.id) in linked:
+            continue
+        if not part.holds(interface.port, interface.vlan):
+            yield key, f"{name}: {attachment} is not in the slice of tenant {router.tenant}; add it there"
+
+
+def _may_have(plane: PlaneConfig, port: str) -> bool:
+    """Tell whether a plane has a port or may get it: those of P4Runtime devices are declared."""
+    return plane.kind is not PlaneKind.P4RUNTIME or any(declared.name == port for declared in plane.ports)
+
+
+def _addresses(state: State) -> Iterator[Problem]:
+    for router in state.routers.values():
+        found = [(subnet(text), interface) for interface in router.interfaces for text in interface.addresses]
+        for (one, first), (other, second) in combinations(found, 2):
+            if one.version != other.version or (one.is_link_local and first is not second):
+                continue
+            key = ("interface", router.full_name, second.name)
+            if one.ip == other.ip:
+                yield key, f"address {one.ip} is declared twice on router {router.full_name}"
+            elif first is not second and one.network.overlaps(other.network):
+                yield (
+                    key,
+                    f"router {router.full_name}: {other} of {second.name} overlaps with {one} of {first.name}",
+                )

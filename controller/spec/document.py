@@ -1,0 +1,284 @@
+"""The document of apply, as pydantic models: the source of docs/schema.json and of every check of a single value."""
+
+import re
+from ipaddress import IPv4Interface, IPv4Network, IPv6Interface, ip_interface
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from controller.model import UNTAGGED, PlaneKind, RouteSource
+
+MAX_VLAN = 4094
+MAX_DATAPATH_ID = (1 << 64) - 1
+MAX_DEVICE_ID = (1 << 64) - 1
+MAX_PORT = 0xFFFFFEFF  # P4Runtime's SDN_PORT_MAX
+RESERVED_INTERFACES = frozenset({"lo", "all", "default"})  # taken by the kernel, or by names under /proc/sys/net
+
+NAME = r"^[a-z0-9][a-z0-9-]{0,30}$"
+INTERFACE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$"
+PORT_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,62}$"
+MAC = r"^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$"
+VLAN_RANGE = r"^(untagged|[0-9]{1,4}(-[0-9]{1,4})?)$"
+SERVER_ADDRESS = r"^(unix:/.{1,106}|[A-Za-z0-9_.-]+:[0-9]{1,5}|\[[0-9A-Fa-f:.]+\]:[0-9]{1,5})$"
+DEVICE_NAME = r"^[^\s/]{1,15}$"
+
+PATTERN_WORDS = {
+    NAME: "lower-case letters, digits and '-', at most 31 characters",
+    INTERFACE_NAME: "letters, digits and '_.-', at most 15 characters (IFNAMSIZ)",
+    PORT_NAME: "a port name as the plane reports it",
+    MAC: "a MAC address such as '02:00:00:00:00:01' (quoted)",
+    VLAN_RANGE: "a VLAN id, a range such as 200-210, or 'untagged'",
+    SERVER_ADDRESS: "HOST:PORT, [IPV6]:PORT or unix:/PATH",
+    DEVICE_NAME: "the name of a network interface, at most 15 characters (IFNAMSIZ)",
+}
+"""What a pattern wants, in words."""
+
+
+def parse_datapath_id(value: object) -> object:
+    """Return a datapath id given as an integer or as hexadecimal text as an integer."""
+    if isinstance(value, str):
+        text = value.replace(":", "")
+        if not re.fullmatch(r"(0[xX])?[0-9A-Fa-f]{1,16}", text):
+            raise ValueError(f"{value!r} is no datapath id; write an integer or hexadecimal text such as '0x1'")
+        return int(text, 16)
+    return value
+
+
+def parse_vlans(text: int | str) -> range:
+    """Return the VLAN ids that one item of a port's list means; "untagged" is VLAN 0. ValueError where it is none."""
+    if text == "untagged":
+        return range(UNTAGGED, UNTAGGED + 1)
+    first, _, last = str(text).partition("-")
+    low, high = int(first), int(last or first)
+    if not 1 <= low <= high <= MAX_VLAN:
+        raise ValueError(f"{text!r} is no VLAN range; VLAN ids go from 1 to {MAX_VLAN}, or write 'untagged'")
+    return range(low, high + 1)
+
+
+def _vlan_item(item: int | str) -> int | str:
+    parse_vlans(item)
+    return item
+
+
+def parse_mac(text: str) -> bytes:
+    """Return the six octets of a MAC address written with colons."""
+    return bytes.fromhex(text.replace(":", ""))
+
+
+def _unicast_mac(text: str) -> str:
+    octets = parse_mac(text)
+    if octets[0] & 1 or not any(octets):
+        raise ValueError(f"{text} is not a unicast MAC address")
+    return text.lower()
+
+
+def _interface_address(text: str) -> str:
+    if "/" not in text:
+        raise ValueError(f"{text} has no prefix length; write {text}/24 or the like")
+    address = ip_interface(text)
+    if address.is_multicast or address.is_unspecified or address.is_loopback:
+        raise ValueError(f"{text} cannot be an interface's address")
+    network = address.network
+    if (
+        isinstance(network, IPv4Network)
+        and network.prefixlen < 31
+        and (address.ip in (network.network_address, network.broadcast_address))
+    ):
+        raise ValueError(f"{text} is the network or broadcast address of its subnet")
+    if network.prefixlen == 0:
+        raise ValueError(f"{text} makes the whole Internet directly connected")
+    return str(address)
+
+
+def _interface_name(name: str) -> str:
+    if name in RESERVED_INTERFACES:
+        raise ValueError(f"interface name {name!r} is taken by the kernel")
+    return name
+
+
+def _server_address(text: str) -> str:
+    if not text.startswith("unix:") and not 1 <= int(text.rpartition(":")[2]) <= 65_535:
+        raise ValueError(f"{text!r} has no port from 1 to 65535")
+    return text
+
+
+def subnet(text: str) -> IPv4Interface | IPv6Interface:
+    """Return a checked address with its subnet."""
+    return ip_interface(text)
+
+
+Name = Annotated[str, Field(pattern=NAME)]
+InterfaceName = Annotated[str, Field(pattern=INTERFACE_NAME), AfterValidator(_interface_name)]
+PortName = Annotated[str, Field(pattern=PORT_NAME)]
+Mac = Annotated[str, Field(pattern=MAC), AfterValidator(_unicast_mac)]
+Address = Annotated[str, Field(description="with prefix length"), AfterValidator(_interface_address)]
+Vlan = Annotated[int, Field(ge=1, le=MAX_VLAN)]
+VlanItem = Annotated[Vlan | Annotated[str, Field(pattern=VLAN_RANGE)], AfterValidator(_vlan_item)]
+DatapathId = Annotated[
+    int,
+    BeforeValidator(parse_datapath_id, json_schema_input_type=int | str),
+    Field(ge=1, le=MAX_DATAPATH_ID),
+]
+
+
+ServerAddress = Annotated[str, Field(pattern=SERVER_ADDRESS), AfterValidator(_server_address)]
+DeviceId = Annotated[int, Field(ge=0, le=MAX_DEVICE_ID)]
+PortNumber = Annotated[int, Field(ge=1, le=MAX_PORT)]
+PlaneKindName = Literal["openflow", "p4runtime", "fake"]
+
+
+class Section(BaseModel):
+    """A mapping of the document: unknown keys are errors and nothing is converted silently."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class PlanePortSection(Section):
+    """A port of a P4Runtime device."""
+
+    number: PortNumber
+    device: Annotated[str, Field(pattern=DEVICE_NAME)] | None = Field(
+        default=None, description="interface of the controller's host whose carrier is the port's state"
+    )
+
+
+class PlaneSection(Section):
+    """A programmable forwarder that tenants share. The keys after `kind` belong to one kind each."""
+
+    name: Name
+    kind: PlaneKindName = Field(default="openflow", description="'fake' keeps its tables in memory, for tests")
+    datapath_id: DatapathId | None = Field(default=None, description="OpenFlow: integer or hexadecimal text")
+    address: ServerAddress | None = Field(default=None, description="P4Runtime: HOST:PORT or unix:/PATH")
+    device_id: DeviceId | None = Field(default=None, description="P4Runtime: 1 where left out")
+    ports: dict[PortName, PortNumber | PlanePortSection] | None = Field(
+        default=None, description="P4Runtime: port → its number, or number and device"
+    )
+
+    @property
+    def plane_kind(self) -> PlaneKind:
+        """The kind in the model's terms."""
+        return PlaneKind(self.kind)
+
+
+class PlaneOptions(Section):
+    """What attaching a plane may say of it; what is left out stays as it is."""
+
+    kind: PlaneKindName | None = None
+    datapath_id: DatapathId | None = None
+    address: ServerAddress | None = None
+    device_id: DeviceId | None = None
+    ports: dict[PortName, PortNumber | PlanePortSection] | None = None
+
+
+class PuntRates(Section):
+    """Packets per second that each router of the slice may punt, by punt class."""
+
+    control: int = Field(default=1000, ge=1, le=1_000_000)
+    local: int = Field(default=4000, ge=1, le=1_000_000)
+    glean: int = Field(default=200, ge=1, le=1_000_000)
+    exception: int = Field(default=200, ge=1, le=1_000_000)
+
+
+class QuotaSection(Section):
+    """Hard limits of one slice."""
+
+    ipv4_routes: int = Field(default=1_000_000, ge=0, le=16_000_000)
+    ipv6_routes: int = Field(default=500_000, ge=0, le=16_000_000)
+    neighbors: int = Field(default=1024, ge=1, le=65_536)
+    nexthops: int = Field(default=4096, ge=1, le=1_000_000)
+    groups: int = Field(default=1024, ge=0, le=1_000_000)
+    punts_per_s: PuntRates = PuntRates()
+
+
+class SliceSection(Section):
+    """A tenant's share of one plane."""
+
+    plane: Name
+    ports: dict[PortName, list[VlanItem]] = Field(
+        default_factory=dict, description="port → VLAN ids, ranges such as 200-210, or 'untagged'"
+    )
+    quota: QuotaSection = QuotaSection()
+
+
+class GuestSection(Section):
+    """Where the routing daemons of a router run."""
+
+    kind: Literal["netns"] = "netns"
+
+
+class InterfaceSection(Section):
+    """One interface of a router: a TAP in the guest, a port and VLAN on the plane."""
+
+    name: InterfaceName
+    port: PortName | None = Field(
+        default=None, description="left out where a link of the tenant names this interface"
+    )
+    vlan: Annotated[int, Field(ge=0, le=MAX_VLAN)] | Literal["untagged"] = "untagged"
+    mac: Mac | None = Field(default=None, description="issued by the controller where left out")
+    mtu: int = Field(default=1500, ge=68, le=9216, description="layer 3, octets")
+    addresses: list[Address] = Field(default_factory=list)
+    virtual_macs: list[Mac] = Field(default_factory=list, max_length=8, description="of VRRP groups")
+    admin: Literal["up", "down"] = "up"
+
+    @property
+    def vlan_id(self) -> int:
+        """The VLAN id, 0 for untagged."""
+        return UNTAGGED if self.vlan == "untagged" else self.vlan
+
+
+class RouterSection(Section):
+    """One virtual router."""
+
+    name: Name
+    plane: Name
+    hold_time_s: int = Field(default=120, ge=1, le=86_400, description="how long routes outlive a lost session")
+    source: Literal["fpm", "netlink"] = "fpm"
+    guest: GuestSection = GuestSection()
+    interfaces: list[InterfaceSection] = Field(default_factory=list)
+    frr: str | None = Field(default=None, description="FRR's integrated configuration")
+    frr_file: str | None = Field(default=None, description="its file instead, relative to this one")
+
+    @property
+    def route_source(self) -> RouteSource:
+        """The source in the model's terms."""
+        return RouteSource(self.source)
+
+
+class LinkEndSection(Section):
+    """One end of a link."""
+
+    router: Name
+    interface: InterfaceName
+    port: PortName = Field(description="the port of this end, connected with the other")
+
+
+class LinkSection(Section):
+    """A link between two routers of one plane: a pair of ports connected with each other."""
+
+    ends: list[LinkEndSection] = Field(min_length=2, max_length=2)
+
+
+class TenantSection(Section):
+    """A tenant, its slices, routers and links. What is not named here stays as it is."""
+
+    name: Name
+    slices: list[SliceSection] = Field(default_factory=list)
+    routers: list[RouterSection] = Field(default_factory=list)
+    links: list[LinkSection] = Field(default_factory=list)
+
+
+class Document(Section):
+    """The document of `vrctl apply`."""
+
+    version: Literal[1]
+    planes: list[PlaneSection] = Field(default_factory=list)
+    tenants: list[TenantSection] = Field(default_factory=list)
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of the document (draft 2020-12)."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "https://splitplane.invalid/schema.json",
+        **Document.model_json_schema(),
+    }

@@ -1,0 +1,91 @@
+"""YAML text to plain values, and the line on which each of them stands.
+
+ruamel.yaml parses into nodes; the nodes are turned into values here, because the file comes from outside: duplicate
+keys are errors, and aliases may not multiply a small file into a big one.
+"""
+
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.constructor import SafeConstructor
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
+
+from controller.errors import SpecError
+
+MAX_SIZE_BYTES = 1 << 20
+MAX_NODES = 200_000
+MAX_DEPTH = 32
+
+Path = tuple[str | int, ...]
+Lines = dict[Path, int]
+
+
+class _Values:
+    """Builds values from nodes and remembers lines."""
+
+    def __init__(self, source: str, constructor: SafeConstructor) -> None:
+        self.source, self.constructor = source, constructor
+        self.lines: Lines = {}
+        self.count = 0
+
+    def build(self, node: Node, path: Path) -> Any:
+        line = node.start_mark.line + 1
+        self.lines.setdefault(path, line)
+        self.count += 1
+        if self.count > MAX_NODES:
+            raise SpecError(self.source, line, f"more than {MAX_NODES} values; split the file")
+        if len(path) > MAX_DEPTH:
+            raise SpecError(self.source, line, f"nested more than {MAX_DEPTH} levels deep")
+        if isinstance(node, MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, SequenceNode):
+            return [self.build(item, (*path, index)) for index, item in enumerate(node.value)]
+        return self._scalar(node)
+
+    def _mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, ScalarNode):
+                raise SpecError(self.source, line, "a key must be a plain word")
+            key = str(key_node.value)
+            if key in values:
+                raise SpecError(self.source, line, f"key {key!r} appears twice; keep one")
+            self.lines[(*path, key)] = line
+            values[key] = self.build(value_node, (*path, key))
+        return values
+
+    def _scalar(self, node: Node) -> Any:
+        try:
+            return self.constructor.construct_object(node)
+        except (ValueError, MarkedYAMLError) as problem:
+            text = problem.problem if isinstance(problem, MarkedYAMLError) else problem
+            raise SpecError(self.source, node.start_mark.line + 1, f"{node.value!r} cannot be read: {text}") from None
+
+
+def load(text: str, source: str) -> tuple[list[Any], list[Lines]]:
+    """Return the values of every document in ``text`` and their lines by path; SpecError names the line."""
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_SIZE_BYTES:
+        raise SpecError(source, None, f"larger than {MAX_SIZE_BYTES >> 20} MiB; split the file")
+    yaml = YAML(typ="safe", pure=True)
+    documents: list[Any] = []
+    lines: list[Lines] = []
+    try:
+        for node in yaml.compose_all(text):
+            values = _Values(source, yaml.constructor)
+            documents.append(None if node is None else values.build(node, ()))
+            lines.append(values.lines)
+    except RecursionError:
+        raise SpecError(source, None, f"nested more than {MAX_DEPTH} levels deep") from None
+    except MarkedYAMLError as problem:
+        mark = problem.problem_mark or problem.context_mark
+        text_of = " ".join(part for part in (problem.context, problem.problem) if part)
+        raise SpecError(source, mark.line + 1 if mark else None, f"not YAML: {text_of}") from None
+    except ReaderError as problem:
+        line = text.count("\n", 0, problem.position) + 1
+        raise SpecError(source, line, f"not YAML: character U+{problem.character:04X} is not allowed") from None
+    except YAMLError as problem:
+        raise SpecError(source, None, f"not YAML: {' '.join(str(problem).split())}") from None
+    return documents, lines

@@ -1,0 +1,143 @@
+"""Text of apply to checked documents; every error is one line that names file and line."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from controller.errors import SpecError
+from controller.spec.document import PATTERN_WORDS, Document, PlaneSection, RouterSection, TenantSection
+from controller.spec.lines import Lines, Path, load
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """The documents of one file, each value checked on its own, and the lines they stand on."""
+
+    source: str
+    documents: tuple[Document, ...]
+    lines: tuple[Lines, ...]
+
+    def planes(self) -> Iterator[tuple[PlaneSection, "Place"]]:
+        """Walk over the planes with their places."""
+        for document, lines in zip(self.documents, self.lines, strict=True):
+            for index, plane in enumerate(document.planes):
+                yield plane, Place(lines, ("planes", index))
+
+    def tenants(self) -> Iterator[tuple[TenantSection, "Place"]]:
+        """Walk over the tenants with their places."""
+        for document, lines in zip(self.documents, self.lines, strict=True):
+            for index, tenant in enumerate(document.tenants):
+                yield tenant, Place(lines, ("tenants", index))
+
+    def error(self, line: int | None, problem: str) -> SpecError:
+        """Return the error to raise for something wrong on a line."""
+        return SpecError(self.source, line, problem)
+
+    def frr_files(self) -> Iterator[tuple[str, int | None]]:
+        """Walk over the FRR files the documents name, with their lines."""
+        for tenant, place in self.tenants():
+            for index, router in enumerate(tenant.routers):
+                if router.frr_file is not None:
+                    yield router.frr_file, place.line("routers", index, "frr_file")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A part of a document that knows the lines of what is in it."""
+
+    lines: Lines
+    path: Path
+
+    def line(self, *path: str | int) -> int | None:
+        """Return the line of something inside, or of the nearest thing around it."""
+        return nearest_line(self.lines, self.path + path)
+
+
+def nearest_line(lines: Lines, path: Path) -> int | None:
+    """Return the line of the innermost part of ``path`` that has one."""
+    while path and path not in lines:
+        path = path[:-1]
+    return lines.get(path)
+
+
+def parse(text: str, source: str) -> Parsed:
+    """Parse and check the documents of one file; SpecError names the first thing that is wrong."""
+    values, lines = load(text, source)
+    kept = [(value, place) for value, place in zip(values, lines, strict=True) if value is not None]
+    if not kept:
+        raise SpecError(source, None, "the file is empty; a document starts with 'version: 1'")
+    documents = tuple(_validate(value, place, source) for value, place in kept)
+    return Parsed(source, documents, tuple(place for _, place in kept))
+
+
+def _validate(value: Any, lines: Lines, source: str) -> Document:
+    if not isinstance(value, dict):
+        raise SpecError(source, lines.get(()), "a document is a mapping that starts with 'version: 1'")
+    try:
+        return Document.model_validate(value)
+    except ValidationError as problems:
+        found = [_Problem(problem, lines) for problem in problems.errors(include_url=False)]
+    first = min(found, key=lambda problem: (problem.line or 0, problem.rank))
+    wanted = [problem.wanted for problem in found if problem.loc == first.loc and problem.wanted]
+    words = " or ".join(dict.fromkeys(wanted)) if first.wanted else ""  # of a union each alternative complains
+    raise SpecError(source, first.line, first.text + words)
+
+
+class _Problem:
+    """One of pydantic's complaints in our words: ``text``, then what is ``wanted`` instead."""
+
+    def __init__(self, problem: Mapping[str, Any], lines: Lines) -> None:
+        kind, loc = problem["type"], tuple(problem["loc"])
+        while loc and loc not in lines and kind != "missing":
+            loc = loc[:-1]  # "[key]" and the alternatives of a union are no keys of the file
+        self.loc = loc
+        self.line = nearest_line(lines, loc)
+        self.rank = 1 if kind.endswith("_type") else 0  # of a union's alternatives, the one that came further
+        self.wanted = ""
+        self.text = self._words(kind, loc, problem)
+
+    def _words(self, kind: str, loc: Path, problem: Mapping[str, Any]) -> str:
+        name = str(loc[-1]) if loc else "the document"
+        if kind == "extra_forbidden":
+            return f"unknown key {name!r}; known here: {', '.join(_known_keys(loc[:-1]))}"
+        if kind == "missing":
+            return f"key {name!r} is missing"
+        key = next((f"{part}: " for part in reversed(loc) if isinstance(part, str)), "")
+        if kind in ("value_error", "assertion_error"):
+            return key + str(problem["msg"]).removeprefix("Value error, ")
+        self.wanted = str(problem["msg"]).removeprefix("Input should be ")
+        if kind == "string_pattern_mismatch":
+            self.wanted = PATTERN_WORDS[problem["ctx"]["pattern"]]
+        return f"{key}{_short(problem['input'])} should be "
+
+
+def _short(value: object) -> str:
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _known_keys(path: Path) -> list[str]:
+    """Return the keys that the mapping at ``path`` may have."""
+    model: type[BaseModel] = Document
+    for part in path:
+        if isinstance(part, str) and part in model.model_fields:
+            found = _model_in(model.model_fields[part].annotation)
+            model = found or model
+    return list(model.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _model_in(part))), None)
+
+
+def frr_text(router: RouterSection, files: Mapping[str, str]) -> str | None:
+    """Return a router's FRR configuration, None where its file was not sent; ValueError where both are given."""
+    if router.frr is not None and router.frr_file is not None:
+        raise ValueError("give frr or frr_file, not both")
+    return files.get(router.frr_file) if router.frr_file is not None else router.frr or ""

@@ -1,0 +1,1 @@
+"""What survives the controller: tenants, routers, planes, certificates and issued ids."""

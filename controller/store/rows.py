@@ -1,0 +1,105 @@
+"""Rows of the store to objects of the model and back."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from controller.model import (
+    InterfaceConfig,
+    PlaneConfig,
+    PlaneKind,
+    PlanePort,
+    Quota,
+    RouterConfig,
+    RouteSource,
+    SliceConfig,
+)
+from controller.spec.state import LinkConfig, LinkEnd
+
+Row = tuple[Any, ...]
+
+
+def plane_row(plane: PlaneConfig, attached: bool) -> Row:
+    """Return the row of a plane; its ids are text because SQLite's integers are signed."""
+    ports = json.dumps([[port.name, port.number, port.device] for port in plane.ports])
+    ids = f"{plane.datapath_id:#x}", f"{plane.device_id:#x}"
+    return plane.name, plane.kind.value, ids[0], int(attached), plane.address, ids[1], ports
+
+
+def plane_of(row: Row) -> tuple[PlaneConfig, bool]:
+    """Return a plane and whether it is attached."""
+    name, kind, datapath_id, attached, address, device_id, ports = row
+    listed = tuple(PlanePort(*port) for port in json.loads(ports))
+    plane = PlaneConfig(name, PlaneKind(kind), int(datapath_id, 16), address, int(device_id, 16), listed)
+    return plane, bool(attached)
+
+
+def slice_row(tenant: str, part: SliceConfig) -> Row:
+    """Return the row of a slice."""
+    ports = json.dumps([[port, sorted(vlans)] for port, vlans in part.ports])
+    return tenant, part.plane, ports, json.dumps(asdict(part.quota))
+
+
+def slice_of(row: Row) -> tuple[str, SliceConfig]:
+    """Return a slice and its tenant."""
+    tenant, plane, ports, quota = row
+    limits = json.loads(quota)
+    limits["punts_per_s"] = tuple(limits["punts_per_s"])
+    return tenant, SliceConfig(plane, tuple((port, frozenset(v)) for port, v in json.loads(ports)), Quota(**limits))
+
+
+def router_row(router: RouterConfig) -> Row:
+    """Return the row of a router without its interfaces."""
+    source = router.source.value
+    return (
+        router.vrf_id,
+        router.tenant,
+        router.name,
+        router.plane,
+        router.hold_time_s,
+        source,
+        router.guest,
+        router.frr,
+    )
+
+
+def router_of(row: Row, quota: Quota, interfaces: tuple[InterfaceConfig, ...]) -> RouterConfig:
+    """Return a router from its row, its slice's quota and its interfaces."""
+    vrf_id, tenant, name, plane, hold_time_s, source, guest, frr = row
+    return RouterConfig(vrf_id, tenant, name, plane, quota, interfaces, hold_time_s, RouteSource(source), guest, frr)
+
+
+def interface_row(router: RouterConfig, position: int, interface: InterfaceConfig) -> Row:
+    """Return the row of an interface."""
+    return (
+        interface.id,
+        router.vrf_id,
+        position,
+        router.plane,
+        interface.name,
+        interface.port,
+        interface.vlan,
+        interface.mac,
+        interface.mtu,
+        " ".join(interface.addresses),
+        b"".join(interface.virtual_macs),
+        int(interface.admin_up),
+    )
+
+
+def interface_of(row: Row) -> tuple[int, InterfaceConfig]:
+    """Return an interface and its router's id."""
+    issued, vrf_id, _, _, name, port, vlan, mac, mtu, addresses, virtual, admin_up = row
+    macs = tuple(virtual[at : at + 6] for at in range(0, len(virtual), 6))
+    return vrf_id, InterfaceConfig(issued, name, port, vlan, mac, mtu, tuple(addresses.split()), macs, bool(admin_up))
+
+
+def link_row(link: LinkConfig) -> Row:
+    """Return the row of a link."""
+    one, other = link.ends
+    return link.tenant, one.router, one.interface, one.port, other.router, other.interface, other.port
+
+
+def link_of(row: Row) -> LinkConfig:
+    """Return a link."""
+    return LinkConfig(row[0], (LinkEnd(*row[1:4]), LinkEnd(*row[4:7])))

@@ -1,0 +1,247 @@
+"""The store in one SQLite file: write-ahead log, synchronous, one writer."""
+
+import contextlib
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from controller.errors import StoreError
+from controller.model import Quota, RouterConfig, TenantConfig
+from controller.spec.state import Attachment, Hold, Ids, State, Tombstone
+from controller.store import rows
+from controller.store.base import Certificate, Snapshot
+
+SCHEMA_VERSION = 2
+FILE = "state.sqlite"
+
+_SCHEMA = """
+CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;
+CREATE TABLE planes(name TEXT PRIMARY KEY, kind TEXT NOT NULL, datapath_id TEXT NOT NULL, attached INTEGER NOT NULL)
+    STRICT;
+CREATE TABLE tenants(name TEXT PRIMARY KEY) STRICT;
+CREATE TABLE slices(tenant TEXT NOT NULL, plane TEXT NOT NULL, ports TEXT NOT NULL, quota TEXT NOT NULL,
+    PRIMARY KEY(tenant, plane)) STRICT;
+CREATE TABLE routers(vrf_id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL, plane TEXT NOT NULL,
+    hold_time_s INTEGER NOT NULL, source TEXT NOT NULL, guest TEXT NOT NULL, frr TEXT NOT NULL,
+    UNIQUE(tenant, name)) STRICT;
+CREATE TABLE interfaces(id INTEGER PRIMARY KEY, vrf_id INTEGER NOT NULL REFERENCES routers ON DELETE CASCADE,
+    position INTEGER NOT NULL, plane TEXT NOT NULL, name TEXT NOT NULL, port TEXT NOT NULL, vlan INTEGER NOT NULL,
+    mac BLOB NOT NULL, mtu INTEGER NOT NULL, addresses TEXT NOT NULL, virtual_macs BLOB NOT NULL,
+    admin_up INTEGER NOT NULL, UNIQUE(vrf_id, name), UNIQUE(plane, port, vlan)) STRICT;
+CREATE TABLE links(tenant TEXT NOT NULL, router TEXT NOT NULL, interface TEXT NOT NULL, port TEXT NOT NULL,
+    other_router TEXT NOT NULL, other_interface TEXT NOT NULL, other_port TEXT NOT NULL,
+    PRIMARY KEY(tenant, router, interface)) STRICT;
+CREATE TABLE holds(plane TEXT NOT NULL, port TEXT NOT NULL, vlan INTEGER NOT NULL, interface_id INTEGER NOT NULL,
+    vrf_id INTEGER NOT NULL, PRIMARY KEY(plane, port, vlan, interface_id)) STRICT;
+CREATE TABLE tombstones(vrf_id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL, plane TEXT NOT NULL,
+    hold_time_s INTEGER NOT NULL, source TEXT NOT NULL, guest TEXT NOT NULL, frr TEXT NOT NULL,
+    plane_clean INTEGER NOT NULL, guest_clean INTEGER NOT NULL) STRICT;
+CREATE TABLE certificates(serial TEXT PRIMARY KEY, vrf_id INTEGER NOT NULL, revoked INTEGER NOT NULL) STRICT;
+"""
+"""Version 1; never changed, so that a new store is made on the same way as an old one is brought here."""
+
+_MIGRATIONS = {
+    # P4Runtime planes
+    1: """
+ALTER TABLE planes ADD COLUMN address TEXT NOT NULL DEFAULT '';
+ALTER TABLE planes ADD COLUMN device_id TEXT NOT NULL DEFAULT '0x0';
+ALTER TABLE planes ADD COLUMN ports TEXT NOT NULL DEFAULT '[]';
+""",
+}
+"""What brings a store from one version to the next."""
+
+
+class SqliteStore:
+    """A `Store` in a directory that only its owner may read; made where it does not exist."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / FILE
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            directory.chmod(0o700)
+        except OSError as problem:
+            raise StoreError(f"state directory {directory}: {problem.strerror}; give another with --state") from None
+        with self._errors():
+            self._db = self._open()
+            self._prepare()
+
+    def _open(self) -> sqlite3.Connection:
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+        db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "busy_timeout = 2000"):
+            db.execute(f"PRAGMA {pragma}")
+        return db
+
+    def _prepare(self) -> None:
+        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if version == SCHEMA_VERSION:
+            return
+        if not 0 <= version < SCHEMA_VERSION:
+            self._db.close()
+            raise StoreError(f"{self._path} has schema {version}, this controller knows {SCHEMA_VERSION}; upgrade it")
+        with self._transaction() as db:
+            if not version:
+                _execute(db, _SCHEMA)
+                first = {"identity": secrets.randbits(32), "next_vrf": 1, "next_interface": 1}
+                db.executemany("INSERT INTO meta VALUES(?, ?)", first.items())
+            for step in range(version or 1, SCHEMA_VERSION):
+                _execute(db, _MIGRATIONS[step])
+            db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as problem:
+            raise StoreError(
+                f"{self._path}: {problem}; repair it, restore a backup, or give another --state"
+            ) from None
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._errors():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    def load(self) -> Snapshot:
+        """Read everything in one transaction."""
+        with self._transaction() as db:
+            return read_snapshot(db)
+
+    def commit(self, state: State, ids: Ids, holds: Sequence[Hold], tombstones: Sequence[Tombstone]) -> None:
+        """Replace the declared state and the issued ids; add holds and tombstones."""
+        with self._transaction() as db:
+            before = read_snapshot(db).state
+            write_state(db, before, state)
+            write_ids(db, ids)
+            for hold in holds:
+                at = hold.attachment
+                row = (at.plane, at.port, at.vlan, hold.interface_id, hold.vrf_id)
+                db.execute("INSERT OR REPLACE INTO holds VALUES(?, ?, ?, ?, ?)", row)
+            for tombstone in tombstones:
+                row = (*rows.router_row(tombstone.router), int(tombstone.plane_clean), int(tombstone.guest_clean))
+                db.execute("INSERT OR REPLACE INTO tombstones VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+    def release(self, vrf_id: int) -> None:
+        """Forget the holds of a router."""
+        with self._transaction() as db:
+            db.execute("DELETE FROM holds WHERE vrf_id = ?", (vrf_id,))
+
+    def mark_clean(self, vrf_id: int, *, plane: bool = False, guest: bool = False) -> None:
+        """Note what of a deleted router is clean, and forget it when all is."""
+        with self._transaction() as db:
+            db.execute(
+                "UPDATE tombstones SET plane_clean = plane_clean | ?, guest_clean = guest_clean | ? WHERE vrf_id = ?",
+                (int(plane), int(guest), vrf_id),
+            )
+            if plane:
+                db.execute("DELETE FROM holds WHERE vrf_id = ?", (vrf_id,))
+            db.execute("DELETE FROM tombstones WHERE vrf_id = ? AND plane_clean AND guest_clean", (vrf_id,))
+
+    def add_certificate(self, certificate: Certificate) -> None:
+        """Remember a certificate that was issued."""
+        with self._transaction() as db:
+            row = (certificate.serial, certificate.vrf_id, int(certificate.revoked))
+            db.execute("INSERT INTO certificates VALUES(?, ?, ?)", row)
+
+    def revoke_certificates(self, vrf_id: int) -> None:
+        """Revoke every certificate of a router; a revoked one and one never issued are alike, so rows may go."""
+        with self._transaction() as db:
+            db.execute("DELETE FROM certificates WHERE vrf_id = ? AND revoked", (vrf_id,))
+            db.execute("UPDATE certificates SET revoked = 1 WHERE vrf_id = ?", (vrf_id,))
+
+    def find_certificate(self, serial: str) -> Certificate | None:
+        """Return the certificate with this serial, if it was issued here."""
+        with self._errors():
+            row = self._db.execute("SELECT * FROM certificates WHERE serial = ?", (serial,)).fetchone()
+        return Certificate(row[0], row[1], bool(row[2])) if row else None
+
+    def backup(self, path: Path) -> None:
+        """Write a consistent snapshot to a new file, readable by its owner only."""
+        with self._errors():
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            with contextlib.closing(sqlite3.connect(path)) as target:
+                self._db.backup(target)
+                target.execute("PRAGMA journal_mode = DELETE")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+
+def _execute(db: sqlite3.Connection, statements: str) -> None:
+    """Run statements inside a transaction, which executescript would end."""
+    for statement in statements.split(";"):
+        db.execute(statement)
+
+
+def read_snapshot(db: sqlite3.Connection) -> Snapshot:
+    """Read everything a store holds but certificates."""
+    planes = [rows.plane_of(row) for row in db.execute("SELECT * FROM planes")]
+    slices = [rows.slice_of(row) for row in db.execute("SELECT * FROM slices ORDER BY tenant, plane")]
+    tenants = {
+        name: TenantConfig(name, tuple(part for tenant, part in slices if tenant == name))
+        for (name,) in db.execute("SELECT name FROM tenants")
+    }
+    interfaces: dict[int, list[Any]] = {}
+    for vrf_id, interface in map(rows.interface_of, db.execute("SELECT * FROM interfaces ORDER BY vrf_id, position")):
+        interfaces.setdefault(vrf_id, []).append(interface)
+    quotas = {(tenant, part.plane): part.quota for tenant, part in slices}
+    routers: dict[str, RouterConfig] = {}
+    for row in db.execute("SELECT * FROM routers"):
+        quota = quotas.get((row[1], row[3]), Quota())
+        router = rows.router_of(row, quota, tuple(interfaces.get(row[0], ())))
+        routers[router.full_name] = router
+    state = State(
+        {plane.name: plane for plane, _ in planes},
+        tenants,
+        routers,
+        frozenset(map(rows.link_of, db.execute("SELECT * FROM links"))),
+        frozenset(plane.name for plane, attached in planes if not attached),
+    )
+    holds = tuple(Hold(Attachment(*row[:3]), row[3], row[4]) for row in db.execute("SELECT * FROM holds"))
+    tombstones = tuple(
+        Tombstone(rows.router_of(row[:8], Quota(), ()), bool(row[8]), bool(row[9]))
+        for row in db.execute("SELECT * FROM tombstones")
+    )
+    meta = dict(db.execute("SELECT key, value FROM meta"))
+    taken = frozenset(router.vrf_id for router in routers.values()) | {t.router.vrf_id for t in tombstones}
+    return Snapshot(state, Ids(meta["next_vrf"], meta["next_interface"], taken, meta["identity"]), holds, tombstones)
+
+
+def write_ids(db: sqlite3.Connection, ids: Ids) -> None:
+    """Store how far the ids are issued."""
+    counters = {"next_vrf": ids.next_vrf, "next_interface": ids.next_interface}
+    db.executemany("UPDATE meta SET value = ? WHERE key = ?", [(value, key) for key, value in counters.items()])
+
+
+def write_state(db: sqlite3.Connection, before: State, after: State) -> None:
+    """Write what differs; routers that change go first, so that a port can change hands in one transaction."""
+    changed = [router for name, router in after.routers.items() if before.routers.get(name) != router]
+    gone = [old for name, old in before.routers.items() if after.routers.get(name) != old]
+    db.executemany("DELETE FROM routers WHERE vrf_id = ?", [(router.vrf_id,) for router in gone])
+    db.executemany("INSERT INTO routers VALUES(?, ?, ?, ?, ?, ?, ?, ?)", map(rows.router_row, changed))
+    for router in changed:
+        interfaces = [rows.interface_row(router, at, interface) for at, interface in enumerate(router.interfaces)]
+        db.executemany("INSERT INTO interfaces VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", interfaces)
+    if (before.planes, before.detached) != (after.planes, after.detached):
+        db.execute("DELETE FROM planes")
+        planes = [rows.plane_row(plane, name not in after.detached) for name, plane in after.planes.items()]
+        db.executemany("INSERT INTO planes VALUES(?, ?, ?, ?, ?, ?, ?)", planes)
+    if before.tenants != after.tenants:
+        db.execute("DELETE FROM slices")
+        db.execute("DELETE FROM tenants")
+        db.executemany("INSERT INTO tenants VALUES(?)", [(name,) for name in after.tenants])
+        slices = [rows.slice_row(tenant.name, part) for tenant in after.tenants.values() for part in tenant.slices]
+        db.executemany("INSERT INTO slices VALUES(?, ?, ?, ?)", slices)
+    if before.links != after.links:
+        db.execute("DELETE FROM links")
+        db.executemany("INSERT INTO links VALUES(?, ?, ?, ?, ?, ?, ?)", map(rows.link_row, sorted(after.links)))

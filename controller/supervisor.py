@@ -1,0 +1,45 @@
+"""The task supervisor: runs tasks that should never end, and starts them again when a bug ends them."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from controller.events import EventLog
+
+RESTART_S = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """Owns the long-lived tasks of the daemon."""
+
+    def __init__(self, events: EventLog) -> None:
+        self._events = events
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def spawn(self, name: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        """Run a task until it is cancelled or `close`d.
+
+        An exception in it is logged, told as an event, and followed by a new start.
+        """
+        task = asyncio.create_task(self._keep(name, run), name=name)
+        self._tasks.append(task)
+        task.add_done_callback(self._tasks.remove)
+        return task
+
+    async def _keep(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await run()
+                return
+            except Exception as problem:  # noqa: BLE001  # the one place that may
+                _log.exception("task %s failed", name)
+                self._events.emit("error", "task-failed", name, f"{type(problem).__name__}: {problem}; started again")
+            await asyncio.sleep(RESTART_S)
+
+    async def close(self) -> None:
+        """Cancel all tasks and wait for them, the last one first."""
+        for task in reversed(self._tasks):
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)

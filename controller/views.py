@@ -1,0 +1,149 @@
+"""What the core shows of itself: plain values that the API serializes and vrctl prints."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class RouterView:
+    """The state of one router."""
+
+    router: str
+    plane: str
+    state: str  # "up", "resync", "degraded", "disconnected", "no-plane"
+    reason: str  # one line; empty when up
+    ipv4_routes: int
+    ipv6_routes: int
+    neighbors: int
+    nexthops: int
+    groups: int
+    pending: int  # routes learned but not yet confirmed by the plane
+    refused: int  # entries the plane or a quota refused
+
+
+@dataclass(frozen=True, slots=True)
+class RouteView:
+    """A route as learned from the guest."""
+
+    prefix: str
+    kind: str  # "forward", "connected", "blackhole", "unreachable"
+    nexthops: list[str]  # "10.0.0.2 eth0 weight 1"
+    stale: bool
+    installed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FibEntryView:
+    """One installed entry of ipv4_route or ipv6_route."""
+
+    prefix: str
+    action: str  # "nexthop", "group", "local", "glean", "unreachable", "blackhole"
+    object_id: int  # nexthop or group id, 0 for the others
+    nexthops: list[str]  # "eth0 02:00:00:00:00:01 port 3 vlan 100 weight 1"
+
+
+@dataclass(frozen=True, slots=True)
+class NeighborView:
+    """A neighbor as the guest's kernel knows it."""
+
+    interface: str
+    address: str
+    mac: str
+    state: str  # "resolved" or "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceView:
+    """One interface and its counters of this moment."""
+
+    router: str
+    name: str
+    port: str
+    vlan: int
+    mac: str
+    mtu: int
+    addresses: list[str]
+    up: bool
+    port_up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneView:
+    """The state of one plane."""
+
+    name: str
+    kind: str
+    connected: bool
+    reason: str
+    routers: int
+    ports: list[str]  # "s1-eth1 (1) up"
+    entries: dict[str, int]  # by contract table
+    capabilities: list[str]
+    reached_at: str = ""  # "datapath 0x1", "127.0.0.1:9559 device 1"
+
+
+@dataclass(frozen=True, slots=True)
+class CounterView:
+    """Counters of one router: (packets, octets) everywhere."""
+
+    router: str
+    interfaces: dict[str, dict[str, int]]  # name → rx_packets, rx_bytes, tx_packets, tx_bytes
+    punts: dict[str, int]  # by punt reason, on the plane: packets
+    relayed: dict[str, int]  # packets handed to the guest, taken from it, and dropped by reason
+    drops: dict[str, int]  # by drop reason
+
+
+@dataclass(frozen=True, slots=True)
+class TraceStep:
+    """One table a packet meets."""
+
+    table: str
+    key: str
+    entry: str  # what matched, or "miss"
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One range of addresses that two of learned, desired and installed forward differently."""
+
+    first: str
+    last: str
+    learned: str
+    desired: str
+    installed: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyView:
+    """The result of verify for one router."""
+
+    router: str
+    equal: bool
+    routes: int  # prefixes compared
+    differences: list[Difference] = field(default_factory=list)
+    total_differences: int = 0
+    damaged: list[str] = field(default_factory=list)  # small entries missing or changed
+    repaired: int = 0
+    foreign: int = 0  # entries of others in our tables
+    refused: int = 0  # learned prefixes that a quota or the plane refused: left out of the comparison
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something the operator may want to know."""
+
+    sequence: int
+    time: float  # seconds since the epoch
+    level: str  # "info", "warning", "error"
+    kind: str  # short, stable: "session-refused", "plane-connected", …
+    subject: str  # router, plane or tenant
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedFrame:
+    """A punted or injected frame."""
+
+    time: float
+    inbound: bool  # True: packet-in
+    frame: bytes

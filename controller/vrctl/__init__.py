@@ -1,0 +1,1 @@
+"""vrctl, the operator's command."""

@@ -1,0 +1,151 @@
+"""Commands that change what is declared: apply, diff, delete, plane."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from controller.vrctl import output
+from controller.vrctl.client import path_of
+from controller.vrctl.output import Format
+from controller.vrctl.shell import FAILED, File, Output, Router, app, client, delete_app, plane_app, router_path
+
+
+def _follow_document(resource: str, file: Path, form: Format) -> None:
+    from controller.vrctl.documents import read_document
+    from controller.vrctl.progress import follow
+
+    _show_outcome(follow(client().lines("POST", path_of(resource), read_document(file))), form)
+
+
+def _show_outcome(outcome: dict[str, Any], form: Format) -> None:
+    if form is Format.TABLE:
+        _show_changes(outcome["changes"])
+    else:
+        output.write_value(outcome, form)
+    for line in outcome["waiting"]:
+        output.warn(line)
+    for line in outcome["failed"]:
+        output.complain(line)
+    if outcome["failed"]:
+        raise typer.Exit(FAILED)
+
+
+def _show_changes(changes: list[dict[str, Any]]) -> None:
+    if not changes:
+        print("nothing to change")
+    for change in changes:
+        print(change["verb"], change["kind"], change["name"])
+        for line in change["details"]:
+            print("   ", line)
+
+
+@app.command()
+def apply(file: File, form: Output = Format.TABLE) -> None:
+    """Make what a file names exactly as it declares; what it does not name stays."""
+    _follow_document("apply", file, form)
+
+
+@app.command()
+def diff(file: File, form: Output = Format.TABLE) -> None:
+    """Show what apply would change; nothing is changed."""
+    from controller.vrctl.documents import read_document
+
+    changes = client().call("POST", path_of("diff"), read_document(file))
+    if form is Format.TABLE:
+        _show_changes(changes)
+    else:
+        output.write_value(changes, form)
+
+
+@delete_app.callback()
+def _delete(
+    context: typer.Context,
+    file: Annotated[Path | None, typer.Option("-f", "--file", help="delete what this file names")] = None,
+) -> None:
+    if (file is None) == (context.invoked_subcommand is None):
+        raise typer.BadParameter("give either -f FILE or one of tenant, router, plane with a name")
+    if file is not None:
+        _follow_document("delete", file, Format.TABLE)
+
+
+def _change(method: str, target: str, body: object = None, form: Format = Format.TABLE) -> None:
+    _show_outcome(client().call(method, target, body), form)
+
+
+@delete_app.command("tenant")
+def delete_tenant(name: Annotated[str, typer.Argument(metavar="NAME")], form: Output = Format.TABLE) -> None:
+    """Delete a tenant with its slices and routers."""
+    _change("DELETE", path_of("tenants", name), form=form)
+
+
+@delete_app.command("router")
+def delete_router(router: Router, form: Output = Format.TABLE) -> None:
+    """Delete a router: its flows, its guest and its certificate."""
+    _change("DELETE", path_of(*router_path(router)), form=form)
+
+
+@delete_app.command("plane")
+def delete_plane(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    force: Annotated[bool, typer.Option("--force", help="do not wait for what was deleted on it")] = False,
+    form: Output = Format.TABLE,
+) -> None:
+    """Forget a plane that no tenant uses."""
+    _change("DELETE", path_of("planes", name, force=force), form=form)
+
+
+@plane_app.command("attach")
+def plane_attach(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    datapath_id: Annotated[str | None, typer.Option(help="OpenFlow: integer or hexadecimal text such as 0x1")] = None,
+    address: Annotated[str | None, typer.Option(help="P4Runtime: HOST:PORT or unix:/PATH")] = None,
+    device_id: Annotated[int | None, typer.Option(help="P4Runtime: 1 where left out")] = None,
+    port: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=NUMBER[:DEVICE]", help="P4Runtime: a port; give all of them")
+    ] = None,
+    kind: Annotated[str | None, typer.Option(help="openflow, p4runtime (with --address) or fake")] = None,
+    form: Output = Format.TABLE,
+) -> None:
+    """Use a plane: a new one by its datapath id or its address, or a detached one again."""
+    number = None
+    if datapath_id is not None:
+        try:
+            number = int(datapath_id.replace(":", ""), 16)
+        except ValueError:
+            raise typer.BadParameter(f"{datapath_id!r} is no datapath id; write it as 0x1") from None
+    options = {"kind": kind, "datapath_id": number, "address": address, "device_id": device_id}
+    _change("POST", path_of("planes", name, "attach"), options | {"ports": _ports(port or [])}, form)
+
+
+def _ports(options: list[str]) -> dict[str, object] | None:
+    """Return ports given as "p1=1" or "p2=2:s1-eth2" as the API takes them."""
+    found: dict[str, object] = {}
+    for option in options:
+        name, _, rest = option.partition("=")
+        number, colon, device = rest.partition(":")
+        if not name or not number.isdecimal() or bool(colon) != bool(device):
+            raise typer.BadParameter(f"{option!r} is no port; write it as p1=1 or p2=2:s1-eth2")
+        if name in found:
+            raise typer.BadParameter(f"port {name} is given twice")
+        found[name] = {"number": int(number), "device": device} if device else int(number)
+    return found or None
+
+
+@plane_app.command("detach")
+def plane_detach(name: Annotated[str, typer.Argument(metavar="NAME")], form: Output = Format.TABLE) -> None:
+    """Stop using a plane; it goes on forwarding from what is installed."""
+    _change("POST", path_of("planes", name, "detach"), {}, form)
+
+
+@plane_app.command("certificate")
+def plane_certificate(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    directory: Annotated[Path, typer.Option("-d", "--directory", help="where to write the three files")] = Path(),
+) -> None:
+    """Issue key.pem, cert.pem and ca.pem for the switch of a plane that connects with TLS."""
+    from controller.vrctl.files import write_private
+
+    issued = client().call("POST", path_of("planes", name, "certificate"), {})
+    for file, content in (("key.pem", issued["key"]), ("cert.pem", issued["certificate"]), ("ca.pem", issued["ca"])):
+        write_private(directory / file, [content.encode()], overwrite=True)

@@ -1,0 +1,151 @@
+"""HTTP over the controller's Unix socket, with nothing but the standard library: vrctl has to start quickly."""
+
+import contextlib
+import http.client
+import json
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import quote, urlencode
+
+DEFAULT_SOCKET = "/run/splitplane/api.sock"
+CHUNK_BYTES = 1 << 16
+
+
+class Unreachable(Exception):
+    """No controller answers at the socket."""
+
+    def __init__(self, path: Path, reason: str = "") -> None:
+        why = f" ({reason})" if reason else ""
+        super().__init__(f"no controller at {path}{why}; start vr-controller or give --socket")
+
+
+class Refused(Exception):
+    """The controller answered with an error; ``str()`` is its line."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        self.kind = kind
+        super().__init__(text)
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("vr-controller")
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = connect(self._path)
+
+
+def connect(path: Path) -> socket.socket:
+    """Return a connection to the controller's socket; Unreachable where nobody answers."""
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        found.connect(str(path))
+    except FileNotFoundError:
+        found.close()
+        raise Unreachable(path) from None
+    except OSError as problem:
+        found.close()
+        raise Unreachable(path, (problem.strerror or str(problem)).lower()) from None
+    return found
+
+
+def path_of(*parts: str, **query: object) -> str:
+    """Return the path of a resource of the API; a query's None is left out."""
+    given = {
+        name: str(value).lower() if isinstance(value, bool) else value
+        for name, value in query.items()
+        if value is not None
+    }
+    return "/v1/" + "/".join(quote(part, safe="") for part in parts) + (f"?{urlencode(given)}" if given else "")
+
+
+class Client:
+    """Asks one controller."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @contextlib.contextmanager
+    def _open(
+        self, method: str, target: str, body: bytes | BinaryIO | None, kind: str
+    ) -> Iterator[http.client.HTTPResponse]:
+        connection = _Connection(self.path)
+        with contextlib.closing(connection), self._ask(connection, method, target, body, kind) as answer:
+            yield answer
+
+    def _ask(
+        self, connection: _Connection, method: str, target: str, body: bytes | BinaryIO | None, kind: str
+    ) -> http.client.HTTPResponse:
+        headers = {"Content-Type": kind} if body is not None else {}
+        try:
+            connection.request(method, target, body, headers, encode_chunked=not isinstance(body, bytes | None))
+            answer = connection.getresponse()
+        except (OSError, http.client.HTTPException) as problem:
+            raise Unreachable(self.path, str(problem)) from None
+        if answer.status >= 400:
+            with answer:
+                raise self._refusal(answer)
+        return answer
+
+    def _refusal(self, answer: http.client.HTTPResponse) -> Exception:
+        try:
+            body = json.loads(answer.read())
+            return Refused(body["kind"], body["error"])
+        except (ValueError, KeyError, TypeError):
+            return Refused("HTTPError", f"the controller answered {answer.status} {answer.reason}; see its log")
+
+    def call(self, method: str, target: str, body: object = None) -> Any:
+        """Return the JSON answer to a request; Refused or Unreachable."""
+        content = None if body is None else json.dumps(body).encode()
+        with self._open(method, target, content, "application/json") as answer:
+            return json.loads(self._read(answer, -1))
+
+    def get(self, *parts: str, **query: object) -> Any:
+        """Return a resource."""
+        return self.call("GET", path_of(*parts, **query))
+
+    def lines(self, method: str, target: str, body: object = None) -> Iterator[Any]:
+        """Walk over an answer of newline-delimited JSON as it comes."""
+        content = None if body is None else json.dumps(body).encode()
+        with self._open(method, target, content, "application/json") as answer:
+            while line := self._line(answer):
+                yield json.loads(line)
+
+    def _line(self, answer: http.client.HTTPResponse) -> bytes:
+        try:
+            return answer.readline()
+        except (OSError, http.client.HTTPException) as problem:
+            raise Unreachable(self.path, f"it went away: {problem}") from None
+
+    def _read(self, answer: http.client.HTTPResponse, size: int) -> bytes:
+        try:
+            return answer.read1(size) if size >= 0 else answer.read()
+        except (OSError, http.client.HTTPException) as problem:
+            raise Unreachable(self.path, f"it went away: {problem}") from None
+
+    def pieces(self, method: str, target: str) -> Iterator[bytes]:
+        """Walk over the octets of an answer as they come."""
+        with self._open(method, target, None, "") as answer:
+            while piece := self._read(answer, CHUNK_BYTES):
+                yield piece
+
+    def send_file(self, target: str, file: BinaryIO) -> Any:
+        """Post a file; return the JSON answer."""
+        with self._open("POST", target, file, "application/octet-stream") as answer:
+            return json.loads(self._read(answer, -1))
+
+    def controller_pid(self) -> int:
+        """Return the controller's process id as this process sees it."""
+        with connect(self.path) as found:
+            credentials = found.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        return int(struct.unpack("3i", credentials)[0])
+
+
+def socket_path(given: Path | None) -> Path:
+    """Return the socket to use: the option, else SPLITPLANE_SOCKET, else the default."""
+    return given or Path(os.environ.get("SPLITPLANE_SOCKET") or DEFAULT_SOCKET)

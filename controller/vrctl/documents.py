@@ -1,0 +1,28 @@
+"""The file of apply, diff and delete, read where the operator sits."""
+
+import sys
+from pathlib import Path
+
+
+def read_document(path: Path) -> dict[str, object]:
+    """Read a YAML file and the FRR files it names, as the API takes them; SpecError names what cannot be read."""
+    from controller.errors import SpecError
+    from controller.spec.parse import parse
+
+    source = str(path) if str(path) != "-" else "<stdin>"
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.read_text()
+    except OSError as problem:
+        raise SpecError(source, None, f"{problem.strerror}; give another file with -f") from None
+    except UnicodeDecodeError as problem:
+        raise SpecError(source, None, f"is not UTF-8 text: {problem.reason} at octet {problem.start}") from None
+    files: dict[str, str] = {}
+    base = path.parent if str(path) != "-" else Path()
+    for name, line in parse(text, source).frr_files():
+        try:
+            files[name] = (base / name).read_text()
+        except OSError as problem:
+            raise SpecError(source, line, f"frr_file {name}: {problem.strerror}") from None
+        except UnicodeDecodeError:
+            raise SpecError(source, line, f"frr_file {name} is not UTF-8 text") from None
+    return {"source": source, "text": text, "files": files}

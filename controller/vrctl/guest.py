@@ -1,0 +1,29 @@
+"""vrctl exec: runs a command in a router's guest, with this terminal.
+
+The controller says how it would run the command; it is run from here, inside the controller's own mount, network
+and pid namespaces where those are not ours.
+"""
+
+import os
+
+_NAMESPACES = {"mnt": "--mount", "net": "--net", "pid": "--pid"}
+
+
+def command_for(controller_pid: int, argv: list[str]) -> list[str]:
+    """Return the command that runs the controller's ``argv`` from this process."""
+    flags = [flag for name, flag in _NAMESPACES.items() if _differs(controller_pid, name)]
+    if not flags:
+        return argv
+    return ["nsenter", "--target", str(controller_pid), *flags, "--", *argv]
+
+
+def _differs(pid: int, namespace: str) -> bool:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/{namespace}") != os.readlink(f"/proc/self/ns/{namespace}")
+    except OSError:
+        return True
+
+
+def replace_process(command: list[str]) -> None:
+    """Become the command; FileNotFoundError where its program is missing."""
+    os.execvp(command[0], command)

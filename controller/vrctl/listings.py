@@ -1,0 +1,140 @@
+"""Commands that show the state: get, routes, fib, neighbors, counters, trace, verify."""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from controller.vrctl import output
+from controller.vrctl.client import path_of
+from controller.vrctl.output import Format
+from controller.vrctl.shell import FAILED, Output, Router, app, client, complete_router, router_path
+
+
+class Kind(StrEnum):
+    """What `get` lists."""
+
+    TENANTS = "tenants"
+    ROUTERS = "routers"
+    PLANES = "planes"
+    INTERFACES = "interfaces"
+
+
+_COLUMNS = {
+    Kind.ROUTERS: "router plane state ipv4_routes ipv6_routes neighbors nexthops groups pending refused reason",
+    Kind.PLANES: "name kind reached_at connected routers ports entries capabilities reason",
+    Kind.INTERFACES: "router name port vlan mac mtu addresses up port_up",
+    Kind.TENANTS: "name slices routers",
+}
+
+
+def tenant_row(view: dict[str, Any]) -> dict[str, Any]:
+    """Write each slice of a tenant as one item."""
+    slices = [
+        f"{part['plane']}: " + "; ".join(f"{port} {vlans}" for port, vlans in part["ports"].items())
+        for part in view["slices"]
+    ]
+    return view | {"slices": slices}
+
+
+def plane_row(view: dict[str, Any]) -> dict[str, Any]:
+    """Count a plane's ports, and name those that are not up: a switch may have hundreds."""
+    down = [port.removesuffix(" down") for port in view["ports"] if port.endswith(" down")]
+    counts = [f"{len(view['ports']) - len(down)} up"] if view["ports"] else []
+    return view | {"ports": counts + ([f"{len(down)} down: {' '.join(down)}"] if down else [])}
+
+
+_ROWS = {Kind.TENANTS: tenant_row, Kind.PLANES: plane_row}
+
+
+@app.command()
+def get(kind: Kind, form: Output = Format.TABLE) -> None:
+    """List tenants, routers, planes or interfaces."""
+    rows = client().get(kind.value)
+    if form is Format.TABLE and kind in _ROWS:
+        rows = map(_ROWS[kind], rows)
+    output.write_rows(rows, _COLUMNS[kind].split(), form, f"no {kind}")
+
+
+@app.command()
+def routes(router: Router, form: Output = Format.TABLE) -> None:
+    """Show the routes a router learned (its RIB)."""
+    rows = client().lines("GET", path_of(*router_path(router), "routes"))
+    output.write_rows(rows, ("prefix", "kind", "nexthops", "stale", "installed"), form, "no routes")
+
+
+@app.command()
+def fib(router: Router, form: Output = Format.TABLE) -> None:
+    """Show what is installed on the plane for a router (its FIB)."""
+    rows = client().lines("GET", path_of(*router_path(router), "fib"))
+    output.write_rows(rows, ("prefix", "action", "object_id", "nexthops"), form, "nothing is installed")
+
+
+@app.command()
+def neighbors(router: Router, form: Output = Format.TABLE) -> None:
+    """Show the neighbors of a router."""
+    rows = client().get(*router_path(router), "neighbors")
+    output.write_rows(rows, ("interface", "address", "mac", "state"), form, "no neighbors")
+
+
+@app.command()
+def counters(router: Router, form: Output = Format.TABLE) -> None:
+    """Show packets and octets of a router's interfaces, and punts and drops by reason."""
+    view = client().get(*router_path(router), "counters")
+    if form is not Format.TABLE:
+        return output.write_value(view, form)
+    columns = ("interface", "rx_packets", "rx_bytes", "tx_packets", "tx_bytes")
+    rows = [{"interface": name, **counts} for name, counts in view["interfaces"].items()]
+    output.write_rows(rows, columns, form, "no interfaces")
+    for what in ("punts", "relayed", "drops"):
+        found = [{what: reason, "packets": count} for reason, count in view[what].items()]
+        if found:
+            print()
+            output.write_rows(found, (what, "packets"), form)
+    return None
+
+
+@app.command()
+def trace(
+    router: Router,
+    destination: Annotated[str, typer.Argument(metavar="DESTINATION", help="IPv4 or IPv6 address")],
+    interface: Annotated[str | None, typer.Option("-i", "--interface", help="where the packet comes in")] = None,
+    form: Output = Format.TABLE,
+) -> None:
+    """Show which table, entry and port a packet to a destination meets."""
+    rows = client().get(*router_path(router), "trace", destination=destination, interface=interface)
+    output.write_rows(rows, ("table", "key", "entry", "action"), form)
+
+
+@app.command()
+def verify(
+    router: Annotated[str | None, typer.Argument(help="default: all routers", autocompletion=complete_router)] = None,
+    repair: Annotated[bool, typer.Option("--repair", help="write what differs again")] = False,
+    form: Output = Format.TABLE,
+) -> None:
+    """Compare what was learned, what is desired and what the plane holds.
+
+    Exit status 1 where they differ, or where a quota or the plane refused routes.
+    """
+    names = (
+        [router] if router else [view["router"] for view in client().get("routers") if view["state"] != "deleting"]
+    )
+    views = [client().call("POST", path_of(*router_path(name), "verify", repair=repair), {}) for name in names]
+    if form is Format.TABLE:
+        for view in views:
+            _show_verify(view)
+    else:
+        output.write_value(views, form)
+    if not all(view["equal"] and not view["refused"] for view in views):
+        raise typer.Exit(FAILED)
+
+
+def _show_verify(view: dict[str, Any]) -> None:
+    verdict = "equal" if view["equal"] else f"{view['total_differences']} ranges of addresses differ"
+    extra = [f"{view[name]} {name}" for name in ("refused", "repaired", "foreign") if view[name]]
+    print(", ".join([f"{view['router']}: {view['routes']} prefixes, {verdict}", *extra]))
+    for entry in view["damaged"]:
+        print(f"    damaged: {entry}")
+    for one in view["differences"]:
+        where = one["first"] if one["first"] == one["last"] else f"{one['first']} – {one['last']}"
+        print(f"    {where}: learned {one['learned']}, desired {one['desired']}, installed {one['installed']}")

@@ -1,0 +1,104 @@
+"""Commands that stay: exec, events --follow, capture."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from controller.vrctl import output
+from controller.vrctl.client import path_of
+from controller.vrctl.output import Format
+from controller.vrctl.shell import FAILED, INTERRUPTED, Output, Router, app, client, router_path
+
+
+@app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def exec(
+    router: Router, command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="e.g. -- vtysh")]
+) -> None:
+    """Run a command in a router's guest, such as vtysh; its exit status is ours."""
+    from controller.vrctl.guest import command_for, replace_process
+
+    if command[0] == "--":
+        command = command[1:]
+    if not command:
+        raise typer.BadParameter("give a command after --, such as vtysh")
+    answer = client().call("POST", path_of(*router_path(router), "exec"), {"argv": command})
+    argv = command_for(client().controller_pid(), answer["argv"])
+    sys.stdout.flush()
+    try:
+        replace_process(argv)
+    except OSError as problem:
+        output.complain(f"{argv[0]}: {problem.strerror}; install util-linux, and run vrctl as root")
+        raise typer.Exit(FAILED) from None
+
+
+@app.command()
+def events(
+    follow: Annotated[bool, typer.Option("--follow", help="go on with those to come")] = False,
+    since: Annotated[int, typer.Option(help="after this sequence number")] = 0,
+    form: Output = Format.TABLE,
+) -> None:
+    """Show what happened: planes, sessions, refusals, repairs."""
+    if not follow:
+        rows = client().get("events", since=since)
+        if form is not Format.TABLE:
+            return output.write_value(rows, form)
+        for row in rows:
+            print(_event_line(row))
+        return None
+    return _print_followed(client().lines("GET", path_of("events", since=since, follow=True)), form)
+
+
+def _print_followed(rows: Iterator[Any], form: Format) -> None:
+    import json
+
+    try:
+        for row in rows:
+            if form is Format.YAML:
+                output.write_yaml([row])
+            print(
+                _event_line(row) if form is Format.TABLE else json.dumps(row) if form is Format.JSON else "", end=""
+            )
+            print("" if form is Format.YAML else "\n", end="", flush=True)
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _event_line(event: dict[str, Any]) -> str:
+    from datetime import datetime
+
+    stamp = datetime.fromtimestamp(event["time"]).strftime("%Y-%m-%d %H:%M:%S")
+    return f"{stamp} {event['level']:<7} {event['kind']} {event['subject']}: {event['text']}"
+
+
+@app.command()
+def capture(
+    router: Router,
+    interface: Annotated[str | None, typer.Argument(metavar="[INTERFACE]", help="default: all")] = None,
+    write: Annotated[Path | None, typer.Option("-w", "--write", metavar="FILE", help="write pcap to a file")] = None,
+    count: Annotated[int, typer.Option("-c", "--count", help="stop after so many frames (on a terminal)")] = 0,
+) -> None:
+    """Show what a plane punts from and a guest sends out of an interface; pcap into a file or a pipe.
+
+    Transit packets are forwarded by the plane and are not seen here.
+    """
+    from controller.vrctl import frames
+    from controller.vrctl.files import append_all
+
+    pieces = client().pieces("GET", path_of(*router_path(router), "capture", interface=interface))
+    try:
+        if write is not None:
+            append_all(write, pieces)
+        elif sys.stdout.isatty():
+            for number, (time, frame) in enumerate(frames.records(pieces), 1):
+                print(frames.summary(time, frame), flush=True)
+                if number == count:
+                    break
+        else:
+            for piece in pieces:
+                sys.stdout.buffer.write(piece)
+                sys.stdout.buffer.flush()
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None

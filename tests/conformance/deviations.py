@@ -1,0 +1,22 @@
+"""Cases in which a plane cannot follow the contract, by name, and the row of docs/planes.md that says so.
+
+Such a case must fail there; when it does not any more, its line goes.
+"""
+
+VERSION = "IP version other than its EtherType's"
+PROTOCOL_0 = "IPv4 protocol 0"
+CUT_SHORT = "IPv6 extension header cut short"
+SERVICE_TAG = "802.1ad tag"
+SNAP = "IP behind a SNAP header"
+
+DEVIATIONS: dict[str, dict[str, str]] = {
+    "openflow": {
+        "IPv4: version 6": VERSION,
+        "IPv4: version 0": VERSION,
+        "IPv6: version 4": VERSION,
+        "protocol 0": PROTOCOL_0,
+        "an extension header cut short": CUT_SHORT,
+        "a service tag (802.1ad)": SERVICE_TAG,
+        "IPv4 behind SNAP": SNAP,
+    }
+}

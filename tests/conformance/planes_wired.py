@@ -1,0 +1,125 @@
+"""The planes that the conformance suite runs against, wired."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from bmv2 import PrivateBmv2
+from cables import PORTS, cables, near_end, plugged_into
+from openflow_net import BRIDGE, DATAPATH_ID
+from ovs import PrivateOvs
+from wired import Heard, WiredPlane
+
+from controller.model import PlaneConfig, PlaneKind, PlanePort
+from controller.planes.fake import FakePlane
+from controller.planes.openflow import OpenFlowListener, OpenFlowPlane
+from controller.planes.p4runtime.plane import P4RuntimePlane
+
+OPENFLOW_SLOTS = 16
+"""Open vSwitch hashes into this many slots at least, and always into a power of two."""
+
+
+def exact_shares(weights: tuple[int, ...]) -> list[float]:
+    """Return the shares that weights ask for."""
+    return [weight / sum(weights) for weight in weights]
+
+
+def slotted_shares(weights: tuple[int, ...]) -> list[float]:
+    """Return the shares that Open vSwitch makes of weights: slots dealt one by one by the method of Webster."""
+    needed = max(OPENFLOW_SLOTS, -(-sum(weights) // min(weights)))
+    slots = 1 << (needed - 1).bit_length()
+    dealt = [0] * len(weights)
+    for _ in range(slots):
+        claims = [weight / (2 * own + 1) for weight, own in zip(weights, dealt, strict=True)]
+        dealt[claims.index(max(claims))] += 1
+    return [own / slots for own in dealt]
+
+
+@contextlib.asynccontextmanager
+async def wired_fake() -> AsyncIterator[WiredPlane]:
+    heard = Heard()
+    plane = FakePlane("fake", cables=heard.came_out)
+    await plane.start(heard)
+    for port in PORTS:
+        plane.set_port(port, near_end(port), True)
+    plane.connect()
+
+    async def settle() -> None:
+        """All of it happens at once."""
+
+    def set_link(port: int, up: bool) -> None:
+        plane.set_port(port, near_end(port), up)
+
+    yield WiredPlane("fake", plane, heard, plane.inject, settle, exact_shares, set_link)
+    await plane.close()
+
+
+@contextlib.asynccontextmanager
+async def wired_openflow() -> AsyncIterator[WiredPlane]:
+    with PrivateOvs() as ovs, cables(str(ovs.namespace)) as plugs:
+        ovs.add_bridge(BRIDGE, DATAPATH_ID)
+        for port in PORTS:
+            name = near_end(port)
+            ovs.vsctl("add-port", BRIDGE, name, "--", "set", "interface", name, f"ofport_request={port}")
+        async with _connected(ovs) as (plane, heard):
+            await heard.until(lambda: all(port in heard.ports and heard.ports[port].up for port in PORTS))
+
+            async def settle() -> None:
+                await _purge(ovs.directory / "ovs-vswitchd.ctl")
+
+            with plugs.listening(heard.came_out):
+                ends = (plugs.send, settle, slotted_shares, plugs.set_link)
+                yield WiredPlane("openflow", plane, heard, *ends, counts_too_long_as_sent=True)
+
+
+@contextlib.asynccontextmanager
+async def _connected(ovs: PrivateOvs) -> AsyncIterator[tuple[OpenFlowPlane, Heard]]:
+    server, heard = OpenFlowListener(sock=ovs.listening_socket()), Heard()
+    plane = OpenFlowPlane("edge", DATAPATH_ID, server)
+    await server.start()
+    try:
+        await plane.start(heard)
+        ovs.set_controller(BRIDGE, f"tcp:127.0.0.1:{server.port}")
+        await heard.until(lambda: plane.connected)
+        yield plane, heard
+    finally:
+        await plane.close()
+        await server.close()
+
+
+@contextlib.asynccontextmanager
+async def wired_bmv2() -> AsyncIterator[WiredPlane]:
+    ports = tuple(PlanePort(near_end(port), port) for port in PORTS)
+    with PrivateBmv2(hosts_wanted=len(PORTS)) as bmv2, plugged_into(bmv2.hosts) as plugs:
+        heard = Heard()
+        config = PlaneConfig("edge", PlaneKind.P4RUNTIME, address=bmv2.address, device_id=1, ports=ports)
+        plane = P4RuntimePlane(config)
+        await plane.start(heard)
+        try:
+            await heard.until(lambda: plane.connected)
+
+            async def settle() -> None:
+                """A write is in force when it is answered, and counters are exact."""
+
+            with plugs.listening(heard.came_out):
+                yield WiredPlane("bmv2", plane, heard, plugs.send, settle, exact_shares, plugs.set_link)
+        finally:
+            await plane.close()
+
+
+async def _purge(control: Path) -> None:
+    """Make Open vSwitch forget its cached flows and credit what they counted: ovs-appctl revalidator/purge."""
+    reader, writer = await asyncio.open_unix_connection(control)
+    writer.write(json.dumps({"id": 0, "method": "revalidator/purge", "params": []}).encode())
+    answer = b""
+    async with asyncio.timeout(10):
+        while not answer.endswith(b"}"):
+            answer += await reader.read(4096)
+    writer.close()
+    await writer.wait_closed()
+    assert json.loads(answer)["error"] is None
+
+
+PLANES = {"fake": wired_fake, "openflow": wired_openflow, "bmv2": wired_bmv2}

@@ -1,0 +1,61 @@
+"""What a plane lacks is exactly what docs/planes.md says that it lacks."""
+
+import re
+from pathlib import Path
+
+from cases import CASES
+from deviations import DEVIATIONS
+
+from controller.planes.base import Capability
+from controller.planes.fake import FakePlane
+from controller.planes.openflow import OpenFlowPlane
+from controller.planes.p4runtime.plane import P4RuntimePlane
+
+MANUAL = (Path(__file__).parents[2] / "docs" / "planes.md").read_text()
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The rows of the first table below a heading of the manual, without its head."""
+    text = MANUAL.split(f"\n{heading}\n", 1)[1]
+    table = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    assert table is not None
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.group().splitlines()[2:]]
+
+
+def documented(column: int) -> set[Capability]:
+    return {
+        Capability(row[0].strip("`")) for row in rows("## Capabilities") if row[column].split()[0].strip(",") == "yes"
+    }
+
+
+def test_every_capability_is_documented() -> None:
+    assert {row[0].strip("`") for row in rows("## Capabilities")} == set(Capability)
+
+
+def test_open_vswitch_lacks_what_the_manual_says() -> None:
+    assert OpenFlowPlane.capabilities == documented(1)
+    assert set(Capability) - OpenFlowPlane.capabilities == {
+        Capability.IPV4_CHECKSUM,
+        Capability.IP_OPTIONS,
+        Capability.HOP_BY_HOP,
+        Capability.RESILIENT_HASH,
+        Capability.EXACT_WEIGHTS,
+    }
+
+
+def test_bmv2_lacks_what_the_manual_says() -> None:
+    assert P4RuntimePlane.capabilities == documented(2)
+
+
+def test_the_fake_lacks_nothing() -> None:
+    assert FakePlane("fake").capabilities == set(Capability)
+
+
+def test_deviations_are_those_of_the_manual() -> None:
+    assert set(DEVIATIONS["openflow"].values()) == {row[0] for row in rows("### Where Open vSwitch differs")}
+    assert set(DEVIATIONS) == {"openflow"}
+
+
+def test_deviations_name_cases() -> None:
+    names = {case.name for case in CASES}
+    assert all(set(each) <= names for each in DEVIATIONS.values())

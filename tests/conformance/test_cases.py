@@ -1,0 +1,61 @@
+"""The table of cases, on every plane: one frame each, and everything that it did.
+
+It comes three times: a switch that remembers what it decided has to decide the same the next time.
+"""
+
+from collections import Counter
+
+import pytest
+from case import Case, Leaves
+from cases import CASES
+from deviations import DEVIATIONS
+from wired import Observation, WiredPlane
+
+from controller.planes.base import DropReason, PuntReason
+
+TIMES = 3
+
+
+def observation(case: Case, became: Leaves | PuntReason | DropReason) -> Observation:
+    """All that the frames of a case do when one thing becomes of them."""
+    arrival, ingress = case.arrival, case.arrival.ingress
+    seen = Observation()
+    if ingress is not None:
+        seen.received[ingress.id] = TIMES
+        seen.received_octets[ingress.id] = TIMES * len(arrival.frame)
+    if isinstance(became, Leaves):
+        seen.outputs = [(became.egress.port, became.frame)] * TIMES
+        seen.sent[became.egress.id] = TIMES
+    elif isinstance(became, PuntReason):
+        assert ingress is not None
+        seen.punts = [(ingress.id, became, arrival.untagged)] * TIMES
+        seen.punted[ingress.vrf_id, became] = TIMES
+    else:
+        seen.dropped[became] = TIMES
+    return seen
+
+
+@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+async def test_case(wired: WiredPlane, case: Case, request: pytest.FixtureRequest) -> None:
+    if case.needs and case.needs not in wired.plane.capabilities:
+        pytest.skip(f"{case.name!r} needs {case.needs}, which {wired.kind} lacks")
+    deviation = DEVIATIONS.get(wired.kind, {}).get(case.name)
+    if deviation:
+        request.applymarker(pytest.mark.xfail(strict=True, raises=AssertionError, reason=deviation))
+    await wired.program(case.entries)
+    seen = await wired.observe(case.arrival.port, *[case.arrival.frame] * TIMES)
+    possible = [observation(case, became) for became in case.possible]
+    if wired.counts_too_long_as_sent and PuntReason.MTU_EXCEEDED in case.possible:
+        seen.sent = Counter()
+        for each in possible:
+            each.sent = Counter()
+    if len(possible) == 1:
+        assert seen == possible[0]
+    assert seen in possible
+
+
+def test_names_are_unique() -> None:
+    names = Counter(case.name for case in CASES)
+    assert [name for name, count in names.items() if count > 1] == []
+    assert len(CASES) >= 120

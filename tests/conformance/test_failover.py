@@ -1,0 +1,38 @@
+"""A port that goes down takes its members out of their groups without a word from the controller."""
+
+import asyncio
+
+import pytest
+from ecmp import EGRESS, INGRESS, flows, world
+from wired import WiredPlane
+
+from controller.planes.base import Capability
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+FLOWS = flows(200, 4)
+LOST = EGRESS[1].port
+
+
+async def until_by(wired: WiredPlane, ports: set[int]) -> None:
+    """Send all flows again and again until all of them leave, by these ports; nobody tells when."""
+    outputs = wired.heard.outputs
+    async with asyncio.timeout(20):
+        while {port for port, _ in outputs} != ports or len(outputs) != len(FLOWS):
+            outputs.clear()
+            await wired.pour(INGRESS.port, FLOWS)
+    outputs.clear()
+
+
+async def test_members_leave_and_come_back_with_their_port(wired: WiredPlane) -> None:
+    if Capability.LOCAL_FAILOVER not in wired.plane.capabilities:
+        pytest.skip(f"needs {Capability.LOCAL_FAILOVER}, which {wired.kind} lacks")
+    await wired.program(world(1, 1, 1))
+    wired.programmed = None
+    every = {each.port for each in EGRESS[:3]}
+    await until_by(wired, every)
+    with wired.doubtful(LOST):
+        wired.set_link(LOST, False)
+        await until_by(wired, every - {LOST})
+        wired.set_link(LOST, True)
+        await until_by(wired, every)

@@ -1,0 +1,18 @@
+from collections.abc import AsyncIterator
+
+import pytest
+from bmv2 import needs_bmv2
+from planes import PLANES, PlaneUnderTest
+
+
+@pytest.fixture(
+    params=[
+        "fake",
+        pytest.param("openflow", marks=pytest.mark.root),
+        "p4runtime",
+        pytest.param("bmv2", marks=[pytest.mark.root, needs_bmv2]),
+    ]
+)
+async def under_test(request) -> AsyncIterator[PlaneUnderTest]:
+    async with PLANES[request.param]() as one:
+        yield one

@@ -1,0 +1,189 @@
+"""What every plane owes its callers, whatever it is made of: `controller.planes.base`."""
+
+import asyncio
+
+import pytest
+from planes import PlaneUnderTest
+
+from controller.errors import PlaneUnreachable
+from controller.planes.base import (
+    BLACKHOLE,
+    GLEAN,
+    LOCAL,
+    UNREACHABLE,
+    GroupMember,
+    Installed,
+    Nexthop,
+    NexthopGroup,
+    NexthopState,
+    Op,
+    Policer,
+    RouteKind,
+    RouterInterface,
+    RouteUpdates,
+    Update,
+    WriteBatch,
+    route_action,
+)
+from wire.columns import family_of, prefix_key
+
+VRF = 7
+PREFIXES = {
+    "0.0.0.0/0": UNREACHABLE,
+    "10.0.0.0/8": route_action(RouteKind.NEXTHOP, 1),
+    "10.0.0.0/31": route_action(RouteKind.GROUP, 3),
+    "10.0.0.1/32": LOCAL,
+    "10.1.0.0/16": GLEAN,
+    "10.2.0.0/16": BLACKHOLE,
+    "::/0": route_action(RouteKind.GROUP, 3),
+    "2001:db8::/127": route_action(RouteKind.NEXTHOP, 2),
+    "2001:db8::1/128": LOCAL,
+}
+
+
+def routes(prefixes: dict[str, int], op: Op = Op.INSERT, vrf_id: int = VRF) -> list[RouteUpdates]:
+    columns = {4: RouteUpdates(vrf_id, 4), 6: RouteUpdates(vrf_id, 6)}
+    for text, action in prefixes.items():
+        key = prefix_key(text)
+        column = columns[family_of(key)]
+        column.ops.append(op)
+        column.keys.append(key)
+        column.actions.append(action)
+    return [column for column in columns.values() if column.keys]
+
+
+def everything(ports: tuple[int, int], op: Op = Op.INSERT) -> WriteBatch:
+    """One router with two interfaces, all kinds of nexthops, a weighted group and all kinds of routes."""
+    first, second = ports
+    interfaces = [
+        RouterInterface(1, VRF, first, 0, bytes((2, 0, 0, 0, 0, 1)), 1500, (bytes((0, 0, 0x5E, 0, 1, 1)),)),
+        RouterInterface(2, VRF, second, 100, bytes((2, 0, 0, 0, 0, 2)), 9000, (), False),
+    ]
+    nexthops = [
+        Nexthop(1, 1, bytes((2, 0, 0, 0, 1, 1))),
+        Nexthop(2, 2, bytes((2, 0, 0, 0, 1, 2))),
+        Nexthop(4, 1, bytes(6), NexthopState.GLEAN),
+        Nexthop(5, 2, bytes(6), NexthopState.DROP),
+    ]
+    group = NexthopGroup(3, (GroupMember(1, 1, first), GroupMember(2, 3, second)))
+    return WriteBatch(
+        policers=[Update(op, Policer(VRF, (100, 200, 300, 400)))],
+        router_interfaces=[Update(op, one) for one in interfaces],
+        nexthops=[Update(op, one) for one in nexthops],
+        groups=[Update(op, group)],
+        routes=routes(PREFIXES, op),
+    )
+
+
+def expected(ports: tuple[int, int]) -> Installed:
+    batch = everything(ports)
+    return Installed(
+        policers={VRF: batch.policers[0].entry},
+        router_interfaces={one.entry.id: one.entry for one in batch.router_interfaces},
+        nexthops={one.entry.id: one.entry for one in batch.nexthops},
+        groups={one.entry.id: one.entry for one in batch.groups},
+        routes={VRF: {prefix_key(text): action for text, action in PREFIXES.items()}},
+    )
+
+
+async def read(under_test: PlaneUnderTest) -> Installed:
+    """Read back; a VRF without routes may be listed or not."""
+    found = await under_test.plane.read()
+    found.routes = {vrf_id: held for vrf_id, held in found.routes.items() if held}
+    return found
+
+
+async def test_what_is_written_is_read_back(under_test: PlaneUnderTest) -> None:
+    assert await under_test.plane.write(everything(under_test.ports)) == []
+    assert await read(under_test) == expected(under_test.ports)
+
+
+async def test_what_is_deleted_is_gone(under_test: PlaneUnderTest) -> None:
+    await under_test.plane.write(everything(under_test.ports))
+    assert await under_test.plane.write(everything(under_test.ports, Op.DELETE)) == []
+    assert await read(under_test) == Installed()
+
+
+async def test_a_reconnect_wipes_nothing(under_test: PlaneUnderTest) -> None:
+    await under_test.plane.write(everything(under_test.ports))
+    await under_test.reconnect()
+    assert await read(under_test) == expected(under_test.ports)
+    assert under_test.heard.disconnects
+
+
+async def test_an_empty_restart_is_read_as_empty_and_takes_everything_again(under_test: PlaneUnderTest) -> None:
+    await under_test.plane.write(everything(under_test.ports))
+    await under_test.restart_empty()
+    assert await read(under_test) == Installed()
+    assert await under_test.plane.write(everything(under_test.ports)) == []
+    assert await read(under_test) == expected(under_test.ports)
+
+
+async def test_every_kind_is_modified_in_place(under_test: PlaneUnderTest) -> None:
+    await under_test.plane.write(everything(under_test.ports))
+    first, second = under_test.ports
+    interface = RouterInterface(1, VRF, first, 200, bytes((2, 0, 0, 0, 0, 9)), 1400)
+    nexthop = Nexthop(1, 2, bytes((2, 0, 0, 0, 2, 2)))
+    group = NexthopGroup(3, (GroupMember(2, 1, second),))
+    policer = Policer(VRF, (1, 2, 3, 4))
+    changed = {"10.0.0.0/8": route_action(RouteKind.GROUP, 3), "10.2.0.0/16": GLEAN, "::/0": BLACKHOLE}
+    batch = WriteBatch(
+        [Update(Op.MODIFY, policer)],
+        [Update(Op.MODIFY, interface)],
+        [Update(Op.MODIFY, nexthop)],
+        [Update(Op.MODIFY, group)],
+        routes(changed, Op.MODIFY),
+    )
+    assert await under_test.plane.write(batch) == []
+    want = expected(under_test.ports)
+    want.policers[VRF], want.router_interfaces[1], want.nexthops[1], want.groups[3] = (
+        policer,
+        interface,
+        nexthop,
+        group,
+    )
+    want.routes[VRF].update({prefix_key(text): action for text, action in changed.items()})
+    assert await read(under_test) == want
+
+
+async def test_a_bad_entry_is_named_and_the_rest_is_in_force(under_test: PlaneUnderTest) -> None:
+    await under_test.plane.write(everything(under_test.ports))
+    good, bad = "30.0.0.0/8", "31.0.0.0/8"
+    batch = WriteBatch(routes=routes({good: LOCAL, bad: route_action(RouteKind.GROUP, 999)}))
+    refused = await under_test.plane.write(batch)
+    assert [(one.table, one.vrf_id, one.key, one.op, one.full) for one in refused] == [
+        ("ipv4_route", VRF, prefix_key(bad), Op.INSERT, False)
+    ]
+    assert refused[0].reason
+    found = (await read(under_test)).routes[VRF]
+    assert prefix_key(good) in found
+    assert prefix_key(bad) not in found
+
+
+async def test_writes_take_effect_in_the_order_of_calls(under_test: PlaneUnderTest) -> None:
+    actions = [LOCAL, GLEAN, BLACKHOLE, UNREACHABLE] * 5
+    ops = [Op.INSERT] + [Op.MODIFY] * (len(actions) - 1)
+    writes = [
+        under_test.plane.write(WriteBatch(routes=routes({"10.0.0.0/8": action}, op)))
+        for action, op in zip(actions, ops, strict=True)
+    ]
+    assert await asyncio.gather(*writes) == [[]] * len(actions)
+    assert (await read(under_test)).routes == {VRF: {prefix_key("10.0.0.0/8"): actions[-1]}}
+
+
+async def test_vrfs_do_not_touch_each_other(under_test: PlaneUnderTest) -> None:
+    batch = WriteBatch(routes=[*routes({"10.0.0.0/8": LOCAL}, vrf_id=1), *routes({"10.0.0.0/8": GLEAN}, vrf_id=2)])
+    assert await under_test.plane.write(batch) == []
+    assert await under_test.plane.write(WriteBatch(routes=routes({"10.0.0.0/8": 0}, Op.DELETE, vrf_id=1))) == []
+    assert (await read(under_test)).routes == {2: {prefix_key("10.0.0.0/8"): GLEAN}}
+
+
+async def test_a_closed_plane_is_unreachable_by_name(under_test: PlaneUnderTest) -> None:
+    await under_test.plane.close()
+    for ask in (
+        under_test.plane.read(),
+        under_test.plane.write(everything(under_test.ports)),
+        under_test.plane.counters(),
+    ):
+        with pytest.raises(PlaneUnreachable, match=under_test.plane.name):
+            await ask

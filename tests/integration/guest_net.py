@@ -1,0 +1,110 @@
+"""Guests of the namespace driver for tests: made below one directory, and nothing left of them afterwards."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from controller.guests.base import GuestSpec, GuestStatus
+from controller.guests.netns import Command, NetnsDriver
+from controller.model import RouteSource
+
+BGP = "router bgp 65001\n neighbor 10.0.0.2 remote-as 65002\n!\nip route 10.5.0.0/24 Null0\n"
+DEADLINE_S = 20.0
+
+
+def idle_vrc(_spec: GuestSpec, python: str) -> list[str]:
+    return [python, "-S", "-c", "import signal; signal.pause()"]
+
+
+class GuestBed:
+    """A driver and the guests it made; the directories lie outside of /tmp, which every guest has its own of."""
+
+    def __init__(self, base: Path, command: Command) -> None:
+        self.base, self.hidden = base, (base / "state", base / "run")
+        self.command = command
+        self.driver = self.new_driver()
+        self.specs: list[GuestSpec] = []
+
+    def new_driver(self) -> NetnsDriver:
+        """What a restarted controller would have."""
+        return NetnsDriver(self.hidden, self.command)
+
+    def spec(self, router: str = "red/r1", frr: str = BGP) -> GuestSpec:
+        vrf_id = len(self.specs) + 1
+        identity, session = self.base / f"state/pki/{vrf_id}", self.base / f"run/sessions/{vrf_id}"
+        for directory in (identity, session):
+            directory.mkdir(parents=True)
+        for name in ("cert.pem", "key.pem", "ca.pem"):
+            (identity / name).write_text(f"{name} of {router}")
+            (identity / name).chmod(0o600)
+        directory = self.base / "state" / ("guests-" + "x" * 90) / str(vrf_id)  # longer than a socket's path may be
+        spec = GuestSpec(vrf_id, router, RouteSource.FPM, frr, 30, directory, identity, session)
+        self.specs.append(spec)
+        return spec
+
+    async def started(self, spec: GuestSpec) -> GuestStatus:
+        await self.driver.start(spec)
+        return await self.settled(spec)
+
+    async def settled(
+        self,
+        spec: GuestSpec,
+        until: Callable[[GuestStatus], bool] = lambda status: set(status.daemons.values()) == {"up"},
+    ) -> GuestStatus:
+        status = None
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                while not until(status := await self.driver.status(spec)):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            log = self.driver.log_path(spec).read_text()[-3000:]
+            raise AssertionError(f"never got there: {status}\n{log}") from None
+        return status
+
+    def run(self, status: GuestStatus, *argv: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in the guest, as an operator would."""
+        return subprocess.run(
+            self.driver.exec_argv(status.pid, list(argv)), capture_output=True, text=True, timeout=20
+        )
+
+
+def processes(status: GuestStatus) -> dict[str, int]:
+    """The guest's processes by name, as the host sees them."""
+    namespace, found = os.readlink(f"/proc/{status.pid}/ns/net"), {}
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and os.readlink(entry / "ns/net") == namespace:
+                name = "vr-guest" if int(entry.name) == status.pid else (entry / "comm").read_text().strip()
+                found[name] = int(entry.name)
+        except OSError:
+            continue
+    return found
+
+
+def runs_python(status: GuestStatus) -> bool:
+    """Whether the VRC's process, which is up from its fork on, has become the program."""
+    return "python" in processes(status)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@asynccontextmanager
+async def guest_bed(command: Command = idle_vrc) -> AsyncIterator[GuestBed]:
+    base = Path(tempfile.mkdtemp(prefix="splitplane-test-", dir="/var/lib"))
+    bed = GuestBed(base, command)
+    try:
+        yield bed
+    finally:
+        for spec in bed.specs:
+            await bed.driver.delete(spec)
+        shutil.rmtree(base)

@@ -1,0 +1,394 @@
+"""The whole of Splitplane for end-to-end tests: a private switch, vr-controller, its guests, vrctl, and hosts.
+
+    ┌ network namespace of the switch ─────────────────────────────┐      ┌ namespace of a host ┐
+    │ Open vSwitch or BMv2 ── p1 ────────────────────────────── veth ┼──────┼ eth0   ping, bird   │
+    │      │                                                       │      └─────────────────────┘
+    │ vr-controller ── guests (namespaces of their own)            │
+    └──────────────── in a PID namespace of their own ─────────────┘
+
+The PID namespace's first process dies with the test, also by kill -9, and the kernel then ends the controller and all
+guests. The switch and the hosts are rig_switches.py's.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from ovs import Host, PrivateOvs, sh
+from rig_switches import OPENFLOW, PLANE, OvsSwitch, RigSwitch
+
+from bench.processes import descendants
+from controller.vrctl.client import Client, Refused, Unreachable
+from topologies.readings import Stream
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_S = 60.0
+_BIN = Path(sys.executable).parent
+_ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "110"}
+
+# With SIGCHLD ignored, which an exec keeps, the first process of the PID namespace leaves no zombies.
+_FIRST_PROCESS = ("setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--mount", "--fork", "--kill-child")
+_FIRST_PROCESS = (*_FIRST_PROCESS, "--mount-proc", "sh", "-c", "trap '' CHLD; echo; exec sleep infinity")
+
+
+def until(what: str, condition: Callable[[], object], limit_s: float = DEADLINE_S, every_s: float = 0.05) -> None:
+    """Poll until a condition holds; AssertionError that names ``what`` after the deadline."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {limit_s:.0f} s"
+        time.sleep(every_s)
+
+
+class Rig:
+    """One controller and one switch: ``with Rig() as rig``."""
+
+    def __init__(self, *options: str, switch: Callable[[], RigSwitch] = OvsSwitch) -> None:
+        self._options, self._make_switch = options, switch
+        self._stack = contextlib.ExitStack()
+        self._controller: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "Rig":
+        try:
+            self.directory = Path(tempfile.mkdtemp(prefix="sp-rig-"))
+            self._stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
+            self.state, self.run = self.directory / "state", self.directory / "run"
+            self.log = self.directory / "vr-controller.log"
+            self.switch = self._stack.enter_context(self._make_switch())
+            self._start_first_process()
+            self.api = Client(self.run / "api.sock")
+            self.start_controller()
+            self.switch.connect()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    # -- the controller ----------------------------------------------------------------------------------------------
+    def _start_first_process(self) -> None:
+        network = ("nsenter", f"--net=/run/netns/{self.switch.namespace}")
+        first = subprocess.Popen((*network, *_FIRST_PROCESS), stdout=subprocess.PIPE)
+        self._stack.callback(first.wait)
+        self._stack.callback(first.kill)
+        assert first.stdout is not None
+        first.stdout.readline()
+        first.stdout.close()
+        (self.first,) = descendants(first.pid)
+        self._first_parent = first
+
+    def start_controller(self) -> None:
+        """Start vr-controller and wait until it serves its API."""
+        self.run.mkdir(exist_ok=True)
+        enter = ("nsenter", "--target", str(self.first), "--net", "--pid", "--mount", "--")
+        places = ("--state", str(self.state), "--run", str(self.run), "--openflow", OPENFLOW)
+        with self.log.open("ab") as log:
+            self._controller = subprocess.Popen(
+                (*enter, _BIN / "vr-controller", *places, *self._options),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=_ENVIRONMENT,
+                start_new_session=True,
+            )
+        self._stack.callback(_end, self._controller)
+        until("the controller's API", self._serves)
+
+    def _serves(self) -> bool:
+        assert self._controller is not None
+        assert self._controller.poll() is None, self.log.read_text()[-2000:]
+        try:
+            self.api.get("planes")
+        except Unreachable:
+            return False
+        return True
+
+    @property
+    def controller_pid(self) -> int:
+        """The daemon's own process."""
+        assert self._controller is not None
+        (pid, *_) = Path(f"/proc/{self._controller.pid}/task/{self._controller.pid}/children").read_text().split()
+        return int(pid)
+
+    def kill_controller(self) -> None:
+        """End the daemon as a power cut would."""
+        assert self._controller is not None
+        os.kill(self.controller_pid, signal.SIGKILL)
+        self._controller.wait()
+
+    def power_cut(self) -> None:
+        """Kill the switch, the controller and all guests at once; the state directory and the database stay."""
+        assert self._controller is not None
+        self._first_parent.kill()  # the kernel ends the whole PID namespace with it
+        self._first_parent.wait()
+        self._controller.wait()
+        self.switch.kill()
+
+    def power_on(self) -> None:
+        """Start only what a host starts at boot: the switch and vr-controller."""
+        shutil.rmtree(self.run, ignore_errors=True)  # /run is a tmpfs
+        self._start_first_process()
+        self.switch.restart()
+        self.start_controller()
+
+    @contextlib.contextmanager
+    def without(self, directory: str) -> Iterator[None]:
+        """Have the controller see a directory as empty."""
+        inside = ("nsenter", "--target", str(self.first), "--mount", "--")
+        sh(*inside, "mount", "-n", "-t", "tmpfs", "-o", "ro", "tmpfs", directory)
+        try:
+            yield
+        finally:
+            sh(*inside, "umount", "-n", directory)
+
+    # -- the operator ------------------------------------------------------------------------------------------------
+    def vrctl(self, *arguments: str, text: str | None = None) -> "subprocess.CompletedProcess[str]":
+        """Run vrctl as an operator would."""
+        pipes = {"input": text, "capture_output": True, "text": True}
+        return subprocess.run(self.command(*arguments), check=False, timeout=DEADLINE_S, env=_ENVIRONMENT, **pipes)
+
+    def command(self, *arguments: str) -> tuple[str, ...]:
+        """Return vrctl's command line, to be run in `environment`."""
+        return str(_BIN / "vrctl"), "--socket", str(self.run / "api.sock"), *arguments
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of commands."""
+        return dict(_ENVIRONMENT)
+
+    def ok(self, *arguments: str, text: str | None = None) -> str:
+        """Return what vrctl prints; AssertionError with its own words where it fails."""
+        done = self.vrctl(*arguments, text=text)
+        assert done.returncode == 0, f"vrctl {' '.join(arguments)}: {done.stdout[-3000:]}{done.stderr}"
+        return done.stdout
+
+    def complaint(self, *arguments: str, text: str | None = None, status: int = 1) -> str:
+        """Return the one line with which vrctl refuses."""
+        done = self.vrctl(*arguments, text=text)
+        assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
+        assert done.stderr.count("\n") == 1, done.stderr
+        return done.stderr.strip()
+
+    def show(self, *arguments: str) -> Any:
+        """Return what a command of vrctl says, as values."""
+        return json.loads(self.vrctl(*arguments, "-o", "json").stdout)
+
+    def apply(self, *tenants: dict[str, Any]) -> str:
+        """Declare the plane and tenants with `vrctl apply`."""
+        return self.ok("apply", "-f", "-", text=document(*tenants, plane=self.switch.declared))
+
+    def router(self, name: str) -> dict[str, Any]:
+        """Return the state of a router ("tenant/router")."""
+        view: dict[str, Any] = self.api.get("routers", *name.split("/"))
+        return view
+
+    def up(self, *names: str, routes: int | None = None, limit_s: float = DEADLINE_S) -> None:
+        """Wait until routers are up, everything is confirmed, and each has that many IPv4 routes."""
+
+        def arrived() -> bool:
+            try:
+                seen.update({name: self.router(name) for name in names})
+            except (Unreachable, Refused):
+                return False
+            return all(
+                view["state"] == "up" and not view["pending"] and routes in (None, view["ipv4_routes"])
+                for view in seen.values()
+            )
+
+        seen: dict[str, dict[str, Any]] = {}
+        try:
+            until("routers up", arrived, limit_s)
+        except AssertionError as problem:
+            raise AssertionError(f"{problem}: {seen}") from None
+
+    def verified(self, *names: str) -> None:
+        """`vrctl verify` finds learned, desired and installed equal."""
+        for view in self.show("verify", *names):
+            assert view["equal"], view
+
+    # -- what can be looked at from outside --------------------------------------------------------------------------
+    def guest_pid(self, name: str) -> int:
+        """Return the first process of a router's guest, as this process sees it."""
+        for config in self.state.glob("guests/*/guest.json"):
+            if json.loads(config.read_text())["router"] == name:
+                inner = config.with_name("guest.pid").read_text().split()[0]
+                return next(pid for pid in descendants(self.first) if _inner_pid(pid)[1:2] == [inner])
+        raise AssertionError(f"router {name} has no guest")
+
+    def process(self, name: str, program: str) -> int:
+        """Return the process of a router's guest whose command line has ``program`` in it, 0 where none runs."""
+        for pid in descendants(self.guest_pid(name)):
+            with contextlib.suppress(OSError):
+                if program.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    return pid
+        return 0
+
+    @property
+    def ovs(self) -> PrivateOvs:
+        """The Open vSwitch, for tests that are about OpenFlow."""
+        assert isinstance(self.switch, OvsSwitch)
+        return self.switch.ovs
+
+    def flows(self, *match: str) -> list[str]:
+        """Return the flows of the Open vSwitch, without cookies, counters and the numbers of meters."""
+        assert isinstance(self.switch, OvsSwitch)
+        return self.switch.flows(*match)
+
+    # -- hosts -------------------------------------------------------------------------------------------------------
+    def host(self, number: int, address: str, gateway: str = "", vlan: int = 0) -> Host:
+        """Add a host with an address and a default route.
+
+        It trusts a gateway that once answered for an hour, as routers do. Linux asks again after half a minute and
+        gives up a gateway that is silent for six seconds, though what it is sent would be forwarded.
+        """
+        host = self.switch.host(number, address, vlan)
+        trust = ("base_reachable_time_ms=3600000", "delay_first_probe_time=0")
+        settings = [f"net.{ip}.neigh.eth0.{one}" for ip in ("ipv4", "ipv6") for one in trust]
+        sh("ip", "netns", "exec", host.namespace, "sysctl", "-qw", *settings)
+        if gateway:
+            host.ip("-6" if ":" in gateway else "-4", "route", "add", "default", "via", gateway)
+        return host
+
+    def spawn(self, host: Host, *command: str, **options: Any) -> "subprocess.Popen[str]":
+        """Start a program on a host; it ends with the rig at the latest."""
+        enter = ("nsenter", f"--net=/run/netns/{host.namespace}", "--")
+        process = subprocess.Popen((*enter, *command), stdin=subprocess.DEVNULL, text=True, **options)
+        self._stack.callback(_end, process)
+        return process
+
+
+def _end(process: "subprocess.Popen[Any]") -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+
+
+def _inner_pid(pid: int) -> list[str]:
+    """Return a process's ids, from our PID namespace inwards."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("NSpid:"):
+                return line.split()[1:]
+    return []
+
+
+# -- declarations ----------------------------------------------------------------------------------------------------
+
+
+def document(*tenants: dict[str, Any], plane: dict[str, Any] | None = None) -> str:
+    """Return the text of a document that declares the plane, an OpenFlow one where it is not given, and these
+    tenants; JSON is YAML."""
+    plane = plane or {"name": PLANE, "kind": "openflow", "datapath_id": "0x1"}
+    return json.dumps({"version": 1, "planes": [plane], "tenants": list(tenants)})
+
+
+def tenant(name: str, ports: dict[str, list[Any]], *routers: dict[str, Any], **quota: int) -> dict[str, Any]:
+    """Return a tenant with one slice."""
+    return {
+        "name": name,
+        "slices": [{"plane": PLANE, "ports": ports} | ({"quota": quota} if quota else {})],
+        "routers": [router | {"plane": PLANE} for router in routers],
+    }
+
+
+def interface(name: str, host: Host, *addresses: str, **more: Any) -> dict[str, Any]:
+    """Return a router's interface on the untagged port of a host."""
+    return {"name": name, "port": host.link, "addresses": list(addresses), **more}
+
+
+# -- traffic ---------------------------------------------------------------------------------------------------------
+
+
+_TRANSMITTED = re.compile(r"^(\d+) packets transmitted", re.MULTILINE)
+_IN_FLIGHT = 20
+"""Unanswered requests at the end that may still be on their way."""
+
+
+class Traffic:
+    """Pings with sequence numbers at a fixed rate, until `stop`."""
+
+    def __init__(self, rig: Rig, host: Host, address: str, interval_s: float = 0.01) -> None:
+        self._interval_s = interval_s
+        self._path = rig.directory / f"ping-{host.namespace}-{address}"  # a pipe that nobody reads would stop it
+        with self._path.open("w") as output:
+            self._process = rig.spawn(host, "ping", "-n", "-D", "-i", str(interval_s), address, stdout=output)
+
+    def stop(self) -> Stream:
+        """End it and return what it saw."""
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(10)
+        text = self._path.read_text()
+        stream, sent = Stream.read(text, self._interval_s), int(_TRANSMITTED.findall(text)[0])
+        if sent - stream.sent <= _IN_FLIGHT:
+            return stream
+        return Stream(sent, stream.lost + sent - stream.sent, inf)
+
+
+@contextlib.contextmanager
+def unbroken(rig: Rig, *ways: tuple[Host, str], interval_s: float = 0.01) -> Iterator[None]:
+    """Traffic from hosts to addresses; at the end not one packet may have been lost."""
+    streams = {(host.link, address): Traffic(rig, host, address, interval_s) for host, address in ways}
+    try:
+        yield
+    finally:
+        seen = {way: stream.stop() for way, stream in streams.items()}
+    assert all(stream.sent and not stream.lost for stream in seen.values()), seen
+
+
+# -- a neighbor that speaks BGP --------------------------------------------------------------------------------------
+
+_BIRD = """router id {ours};
+log "{log}" all;
+protocol device {{ }}
+{feeds}
+protocol bgp session {{
+    local {ours} as 65001;
+    neighbor {theirs} as 65000;
+    connect retry time 1; connect delay time 1; error wait time 1, 2;
+    hold time 240; graceful restart on;
+    ipv4 {{ import none; export all; next hop self; }};
+}}
+"""
+
+
+class Bird:
+    """A BIRD on a host that announces named sets of prefixes, each when it is told to."""
+
+    def __init__(self, rig: Rig, host: Host, ours: str, theirs: str, **feeds: list[str]) -> None:
+        self._directory = rig.directory / f"bird-{host.link}"
+        self._directory.mkdir()
+        config = self._directory / "bird.conf"
+        text = "".join(
+            f"protocol static {name} {{ disabled; ipv4;\n{''.join(f'route {p} blackhole;' for p in prefixes)} }}\n"
+            for name, prefixes in feeds.items()
+        )
+        config.write_text(_BIRD.format(ours=ours, theirs=theirs, log=self._directory / "bird.log", feeds=text))
+        self._socket = str(self._directory / "bird.ctl")
+        rig.spawn(host, "bird", "-f", "-c", str(config), "-s", self._socket)
+        until("BIRD's control socket", Path(self._socket).exists)
+
+    def announce(self, feed: str) -> None:
+        """Begin to announce a set of prefixes."""
+        sh("birdc", "-s", self._socket, "enable", feed)
+
+    def withdraw(self, feed: str) -> None:
+        """Begin to withdraw a set of prefixes."""
+        sh("birdc", "-s", self._socket, "disable", feed)
+
+    def established(self) -> bool:
+        """Whether the session is up."""
+        return "Established" in sh("birdc", "-s", self._socket, "show", "protocols")

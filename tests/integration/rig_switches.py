@@ -1,0 +1,153 @@
+"""The switches that a rig may have, alike: hosts, what is installed, a cut of the controller's connection, power."""
+
+import contextlib
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+from bmv2 import PrivateBmv2, needs_bmv2
+from ovs import Host, PrivateOvs
+from p4rt_relay import P4RuntimeRelay, read_entries
+
+BRIDGE = "br"
+PLANE = "s1"
+OPENFLOW = "tcp:127.0.0.1:6653"
+_VARIES = re.compile(r"cookie=0x\w+, |(?<=meter:)\d+")
+
+
+class RigSwitch(Protocol):
+    """One switch, the plane PLANE."""
+
+    namespace: str
+
+    def __enter__(self) -> "RigSwitch":
+        """Start it."""
+
+    def __exit__(self, *_: object) -> None:
+        """Leave nothing behind."""
+
+    @property
+    def declared(self) -> dict[str, Any]:
+        """The plane in a document."""
+
+    def connect(self) -> None:
+        """Let the controller and the switch find each other."""
+
+    def cut(self) -> None:
+        """Cut their connection and keep it cut."""
+
+    def kill(self) -> None:
+        """Kill the switch at once."""
+
+    def restart(self) -> None:
+        """Have it run again, empty."""
+
+    def holdings(self) -> object:
+        """Return all that is installed, comparable, without counters."""
+
+    def host(self, number: int, address: str, vlan: int = 0) -> Host:
+        """Add a host with the MAC 02:00:00:00:00:NUMBER."""
+
+
+class OvsSwitch:
+    """A bridge of a private Open vSwitch."""
+
+    def __init__(self) -> None:
+        self.ovs = PrivateOvs()
+
+    def __enter__(self) -> "OvsSwitch":
+        self.ovs.__enter__()
+        self.ovs.add_bridge(BRIDGE, 1)
+        self.namespace = str(self.ovs.namespace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ovs.__exit__()
+
+    @property
+    def declared(self) -> dict[str, Any]:
+        return {"name": PLANE, "kind": "openflow", "datapath_id": "0x1"}
+
+    def connect(self) -> None:
+        self.ovs.set_controller(BRIDGE, OPENFLOW)
+
+    def cut(self) -> None:
+        self.ovs.vsctl("set", "Controller", BRIDGE, 'target="tcp:127.0.0.1:1"')
+
+    def kill(self) -> None:
+        self.ovs.kill()
+
+    def restart(self) -> None:
+        self.ovs.restart()
+
+    def host(self, number: int, address: str, vlan: int = 0) -> Host:
+        return self.ovs.add_host(BRIDGE, f"02:00:00:00:00:{number:02x}", address, vlan=vlan)
+
+    def flows(self, *match: str) -> list[str]:
+        """Return the flows, without cookies, counters and the numbers of meters."""
+        text = self.ovs.ofctl("dump-flows", BRIDGE, "--no-stats", *match)
+        return sorted(_VARIES.sub("", line).strip() for line in text.splitlines() if "actions=" in line)
+
+    def holdings(self) -> object:
+        parts = (self.ovs.ofctl(command, BRIDGE) for command in ("dump-groups", "dump-meters"))
+        return self.flows(), *(sorted(line.strip() for line in part.splitlines()[1:]) for part in parts)
+
+
+class Bmv2Switch:
+    """A private BMv2 behind a relay that counts the controller's requests and can be cut."""
+
+    HOSTS = 5  # a BMv2 gets its ports when it starts
+
+    def __init__(self) -> None:
+        self.bmv2 = PrivateBmv2(self.HOSTS)
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> "Bmv2Switch":
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.bmv2)
+            path = Path(self.bmv2.directory, "relay.sock")
+            self._relay = P4RuntimeRelay(f"unix:{path}", self.bmv2.address)
+            stack.callback(self._relay.close)
+            self._stack = stack.pop_all()
+        self.namespace = str(self.bmv2.namespace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def declared(self) -> dict[str, Any]:
+        ports = {host.link: {"number": host.port, "device": host.link} for host in self.bmv2.hosts}
+        return {"name": PLANE, "kind": "p4runtime", "address": self._relay.address, "device_id": 1, "ports": ports}
+
+    @property
+    def requests(self) -> Counter[str]:
+        """How many requests of each method the controller has sent so far: "Write", "Read", …"""
+        return Counter(self._relay.requests)
+
+    def connect(self) -> None:
+        self._relay.open()
+
+    def cut(self) -> None:
+        self._relay.close()
+
+    def kill(self) -> None:
+        self.bmv2.kill()
+
+    def restart(self) -> None:
+        self.bmv2.restart()
+
+    def host(self, number: int, address: str, vlan: int = 0) -> Host:
+        assert not vlan, "hosts of this switch are untagged"
+        host = self.bmv2.hosts[number - 1]
+        host.ip("address", "add", address, "dev", "eth0")
+        return host
+
+    def holdings(self) -> object:
+        return read_entries(self.bmv2.address)
+
+
+SWITCHES = (pytest.param(OvsSwitch, id="ovs"), pytest.param(Bmv2Switch, id="bmv2", marks=needs_bmv2))
+"""For tests that must hold whatever forwards."""

@@ -1,0 +1,70 @@
+"""Whatever dies amid 100,000 route changes: what did not change loses no packet, and everything converges."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+from e2e_world import OWN_ROUTES, World, many, world
+from rig import unbroken, until
+from rig_switches import SWITCHES
+
+pytestmark = pytest.mark.root
+
+ROUTES = 100_000
+WITHDRAWN = 5_000
+KILL_AT = 15_000
+HOLD_TIME_S = 30
+"""bgpd installs 10,000 routes a second after a graceful restart; what it did not repeat in this time goes."""
+
+
+@pytest.fixture(scope="module", params=SWITCHES)
+def running(request: pytest.FixtureRequest) -> Iterator[World]:
+    with world(
+        switch=request.param, hold_time_s=HOLD_TIME_S, many=many(ROUTES), gone=many(WITHDRAWN, first=60)
+    ) as found:
+        yield found
+
+
+def kill_controller(running: World) -> None:
+    running.rig.kill_controller()
+    running.bird.withdraw("gone")
+    running.rig.start_controller()
+
+
+def kill_vrc(running: World) -> None:
+    os.kill(running.rig.process("red/r1", "vrc.agent"), signal.SIGKILL)
+    running.bird.withdraw("gone")
+
+
+def kill_zebra(running: World) -> None:
+    os.kill(running.rig.process("red/r1", "/usr/lib/frr/zebra"), signal.SIGKILL)
+    running.bird.withdraw("gone")
+
+
+def cut_switch(running: World) -> None:
+    rig = running.rig
+    rig.switch.cut()
+    until("the plane gone", lambda: not rig.api.get("planes")[0]["connected"])
+    running.bird.withdraw("gone")
+    rig.switch.connect()
+
+
+@pytest.mark.parametrize("kill", [kill_controller, cut_switch, kill_vrc, kill_zebra])
+def test_killed_in_the_middle_of_many_updates(running: World, kill) -> None:
+    rig, bird = running.rig, running.bird
+    bird.withdraw("many")
+    rig.up("red/r1", routes=OWN_ROUTES + 1)
+    bird.announce("gone")
+    rig.up("red/r1", routes=OWN_ROUTES + 1 + WITHDRAWN)
+    with unbroken(rig, *running.ways):
+        bird.announce("many")
+        until("some routes", lambda: rig.router("red/r1")["ipv4_routes"] > KILL_AT, every_s=0.01)
+        assert rig.router("red/r1")["ipv4_routes"] < ROUTES, "too late to be in the middle"
+        kill(running)
+        rig.up("red/r1", routes=OWN_ROUTES + 1 + ROUTES)
+    rig.up("blue/r1")
+    rig.verified()
+    bird.withdraw("many")
+    rig.up("red/r1", routes=OWN_ROUTES + 1)
+    rig.verified()

@@ -1,0 +1,99 @@
+"""A router with `source: netlink` takes its routes from the guest's kernel, whoever put them there."""
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+
+import pytest
+from e2e_single import FAR, ROUTER, Single, single
+from ovs import Host
+from rig import until
+from rig_switches import BRIDGE
+
+pytestmark = pytest.mark.root
+
+MANY = 20_000
+
+
+@pytest.fixture(scope="module")
+def net() -> Iterator[Single]:
+    with single(source="netlink") as found:
+        yield found
+
+
+def nexthops(net: Single, prefix: str) -> list[str]:
+    found = (one["nexthops"] for one in net.rig.show("fib", ROUTER) if one["prefix"] == prefix)
+    return next(found, [])
+
+
+async def test_a_route_of_ip_route(net: Single) -> None:
+    assert await net.left.ping(FAR, 1) == 0
+    net.guest("ip", "route", "add", "192.0.2.0/24", "via", "10.2.0.2")
+    until("the route", lambda: nexthops(net, "192.0.2.0/24"), 5)
+    assert await net.left.ping(FAR, 3) == 3
+    net.guest("ip", "route", "del", "192.0.2.0/24")
+    until("its end", lambda: not nexthops(net, "192.0.2.0/24"), 5)
+    assert await net.left.ping(FAR, 1) == 0
+
+
+async def test_an_ipv4_route_over_an_ipv6_nexthop(net: Single) -> None:
+    net.guest("ip", "route", "add", "192.0.2.0/24", "via", "inet6", "2001:db8:2::2", "dev", "right")
+    mac = net.right.mac
+    until("the route", lambda: nexthops(net, "192.0.2.0/24") == [f"right {mac} port trunk2 vlan 100 weight 1"], 5)
+    assert await net.left.ping(FAR, 3) == 3
+    net.guest("ip", "route", "del", "192.0.2.0/24")
+
+
+_FLOWS = """
+import socket
+for number in range(200):
+    with socket.socket() as flow:
+        flow.setblocking(False)
+        flow.connect_ex(("198.51.100.1", 9))
+"""
+_WAYS = ("nexthop", "via", "10.2.0.2", "weight", "3", "nexthop", "via", "10.3.0.2", "weight", "1")
+
+
+async def received(host: Host) -> int:
+    _, text = await host.run("cat", "/sys/class/net/eth0/statistics/rx_packets")
+    return int(text)
+
+
+async def test_equal_cost_paths_with_weights(net: Single) -> None:
+    """Flows are spread by the weights, and all take the other path when a port goes down."""
+    ends = net.right, net.narrow
+    for host in ends:
+        host.ip("address", "add", "198.51.100.1/32", "dev", "lo")
+    net.guest("ip", "route", "add", "198.51.100.0/24", *_WAYS)
+    ways = [f"right {net.right.mac} port trunk2 vlan 100 weight 3", f"narrow {net.narrow.mac} port p3 weight 1"]
+    until("both", lambda: nexthops(net, "198.51.100.0/24") == ways, 5)
+    before = [await received(host) for host in ends]
+    await net.left.run("python3", "-c", _FLOWS)
+    right, narrow = [await received(host) - start for host, start in zip(ends, before, strict=True)]
+    assert (right + narrow >= 200, 0.15 < narrow / (right + narrow) < 0.35) == (True, True), (right, narrow)
+    net.rig.ovs.ofctl("mod-port", BRIDGE, net.narrow.link, "down")
+    until("one", lambda: len(nexthops(net, "198.51.100.0/24")) == 1, 5)
+    assert await net.left.ping("198.51.100.1", 5) == 5
+    net.rig.ovs.ofctl("mod-port", BRIDGE, net.narrow.link, "up")
+    net.guest("ip", "route", "replace", "198.51.100.0/24", *_WAYS)
+    until("both again", lambda: nexthops(net, "198.51.100.0/24") == ways, 5)
+    net.rig.verified()
+    net.guest("ip", "route", "del", "198.51.100.0/24")
+
+
+def test_an_overrun_is_noticed_and_made_good(net: Single) -> None:
+    """While the VRC is stopped more routes change than its socket holds messages."""
+    rig = net.rig
+    own = rig.router(ROUTER)["ipv4_routes"]
+    vrc = rig.process(ROUTER, "vrc.agent")
+    make = f"for i in $(seq 0 {MANY - 1}); do echo route add 20.$((i/256)).$((i%256)).0/24 via 10.2.0.2; done"
+    os.kill(vrc, signal.SIGSTOP)
+    try:
+        net.guest("sh", "-c", f"{{ {make}; }} | ip -batch -")
+        net.guest("ip", "route", "del", "20.0.0.0/24")
+    finally:
+        os.kill(vrc, signal.SIGCONT)
+    rig.up(ROUTER, routes=own + MANY - 1)
+    assert re.search(r"vrc-overrun red/r1: the kernel dropped route messages", rig.ok("events"))
+    rig.verified()

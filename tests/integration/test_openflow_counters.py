@@ -1,0 +1,32 @@
+"""Counters say what happened, also where Open vSwitch credits flows on both sides of a length check."""
+
+import pytest
+from openflow_net import RATES, VRF, interface, mac, openflow_net, via
+from scapy.layers.inet import IP
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+
+from controller.planes.base import Nexthop, Policer, PuntReason
+
+pytestmark = pytest.mark.root
+
+HOST, ROUTER = "02:00:00:00:00:01", "02:00:00:00:ff:01"
+
+
+async def test_only_packets_that_are_too_long_count_as_mtu_exceeded() -> None:
+    async with openflow_net() as net:
+        left, right = net.ovs.add_host("br", HOST), net.ovs.add_host("br", "02:00:00:00:00:02")
+        assert not await net.write(
+            Policer(VRF, RATES),
+            interface(1, left),
+            interface(2, right, mtu=1400),
+            Nexthop(1, 2, mac(right.mac)),
+            routes={"10.4.0.0/16": via(1)},
+        )
+        frame = Ether(src=HOST, dst=ROUTER) / IP(src="10.0.1.2", dst="10.4.0.1", ttl=9)
+        with left.packet_socket() as packets:
+            for payload in (100, 100, 100, 1381, 100, 1381):
+                packets.send(bytes(frame / Raw(bytes(payload))))
+        await net.heard.until(lambda: len(net.heard.packets) == 2)
+        counters = await net.counted(lambda c: c.router_interfaces[1].rx_packets >= 6)
+        assert counters.punts[VRF, PuntReason.MTU_EXCEEDED][0] == 2

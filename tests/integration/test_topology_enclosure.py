@@ -1,0 +1,108 @@
+"""Nothing of a topology stays behind, however it ends."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.root
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import subprocess, sys
+from pathlib import Path
+from topologies.enclosure import outer_pid, run_enclosed
+
+def program():
+    Path("/run/left-over").write_text("x")
+    Path("/var/tmp/left-over").write_text("x")
+    subprocess.run(["ip", "netns", "add", "left-over"], check=True)
+    subprocess.Popen(["setsid", "sleep", "1000"])
+    print(outer_pid(), flush=True)
+    try:
+        return int(sys.stdin.readline() or 9)
+    except KeyboardInterrupt:
+        return 130
+
+if __name__ == "__main__":
+    sys.exit(run_enclosed("enclosed", "enclosed_program", program))
+"""
+
+
+def members(namespace: str) -> list[int]:
+    """Return the processes of a PID namespace."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and os.readlink(entry / "ns/pid") == namespace:
+                found.append(int(entry.name))
+        except OSError:
+            continue  # it ended meanwhile
+    return found
+
+
+@asynccontextmanager
+async def enclosed(directory: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """Start the program; yields the process at the outside and its PID namespace."""
+    (directory / "enclosed_program.py").write_text(PROGRAM)
+    pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{directory}"}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "enclosed_program", env=environment, start_new_session=True, **pipes
+    )
+    try:
+        first = int(await asyncio.wait_for(process.stdout.readline(), 20))
+        namespace = os.readlink(f"/proc/{first}/ns/pid")
+        assert namespace != os.readlink("/proc/self/ns/pid")
+        assert len(members(namespace)) >= 3
+        yield process, namespace
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def gone(namespace: str) -> bool:
+    deadline = asyncio.get_running_loop().time() + 10
+    while members(namespace):
+        if asyncio.get_running_loop().time() > deadline:
+            return False
+        await asyncio.sleep(0.02)
+    return True
+
+
+def leftovers() -> list[Path]:
+    places = ("/run/left-over", "/var/tmp/left-over", "/run/netns/left-over")
+    return [path for path in map(Path, places) if path.exists()]
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_to_the_outer_process_ends_everything(tmp_path, end):
+    async with enclosed(tmp_path) as (process, namespace):
+        process.send_signal(end)
+        await asyncio.wait_for(process.wait(), 10)
+        assert process.returncode != 0
+        assert await gone(namespace)
+    assert leftovers() == []
+
+
+async def test_ctrl_c_at_the_terminal_reaches_the_program(tmp_path):
+    async with enclosed(tmp_path) as (process, namespace):
+        os.killpg(process.pid, signal.SIGINT)
+        assert await asyncio.wait_for(process.wait(), 10) == 130
+        assert await gone(namespace)
+    assert leftovers() == []
+
+
+@pytest.mark.parametrize("status", [0, 3])
+async def test_the_exit_status_is_the_programs(tmp_path, status):
+    async with enclosed(tmp_path) as (process, namespace):
+        process.stdin.write(f"{status}\n".encode())
+        assert await asyncio.wait_for(process.wait(), 10) == status
+        assert await gone(namespace)
+    assert leftovers() == []

@@ -1,0 +1,82 @@
+"""Declared interfaces are made, changed and removed in the guest as the controller says, and their state is told."""
+
+import pytest
+from vrc_guest import Controller, guest, interface
+
+from wire import splitplane_pb2 as pb
+
+pytestmark = pytest.mark.root
+
+VIRTUAL = bytes.fromhex("00005e00010a")
+
+
+async def test_declaration_changes() -> None:
+    controller = Controller(
+        interface(1, "10.1.0.1/24", "2001:db8:1::1/64", mtu=9000, virtual_macs=[VIRTUAL]),
+        interface(2, "10.2.0.1/24", admin_up=False),
+    )
+    async with guest(controller) as g:
+        await g.start_vrc("--source", "netlink")
+        await controller.until(
+            lambda: len(controller.interfaces) == 2 and len(controller.interfaces[1].addresses) == 2
+        )
+        assert controller.interfaces[1].mtu == 9000
+        assert not controller.interfaces[2].up
+        link = await g.run("ip", "-d", "link", "show", "eth0")
+        assert "02:00:00:00:00:01" in link
+        assert "multi_queue" in link
+        assert "macvlan mode bridge" in await g.run("ip", "-d", "link", "show", "eth0-v1")
+        assert await g.run("sysctl", "-n", "net.ipv4.ip_forward", "net.ipv4.conf.eth0.rp_filter") == "1\n0\n"
+
+        # An address of the daemons stays, one of the declaration goes with it.
+        await g.run("ip", "addr", "add", "10.7.0.1/24", "dev", "eth0")
+        await g.run("ip", "addr", "add", "10.1.0.9/32", "dev", "eth0-v1")
+        await g.run("ip", "link", "set", "eth0-v1", "up")
+        own = {
+            bytes((10, 1, 0, 1)),
+            bytes((10, 7, 0, 1)),
+            bytes((10, 1, 0, 9)),
+            bytes.fromhex("20010db8" + "0001" + "0" * 18 + "01"),
+        }
+        await controller.until(lambda: set(controller.interfaces[1].addresses) == own)
+        del controller.declaration.interfaces[0].addresses[0]
+        controller.declaration.interfaces[0].virtual_macs.pop()
+        controller.declaration.interfaces[0].mtu = 1400
+        controller.declaration.interfaces[1].admin_up = True
+        await controller.send(declaration=controller.declaration)
+        await controller.until(
+            lambda: (
+                controller.interfaces[1].mtu == 1400
+                and set(controller.interfaces[1].addresses) == own - {bytes((10, 1, 0, 1)), bytes((10, 1, 0, 9))}
+                and controller.interfaces[2].up
+            )
+        )
+        assert "does not exist" in await g.run("ip", "link", "show", "eth0-v1", check=False)
+
+        # The plane's port goes down: carrier and state follow.
+        await controller.send(port_states=pb.PortStates(states=[pb.PortState(interface_id=1, up=False)]))
+        await controller.until(lambda: not controller.interfaces[1].up)
+        assert "NO-CARRIER" in await g.run("ip", "link", "show", "eth0")
+        await controller.send(port_states=pb.PortStates(states=[pb.PortState(interface_id=1, up=True)]))
+        await controller.until(lambda: controller.interfaces[1].up)
+
+        # The guest may lower the MTU, and a TAP deleted in the guest is made again with the next declaration.
+        await g.run("ip", "link", "set", "eth0", "mtu", "1300")
+        await controller.until(lambda: controller.interfaces[1].mtu == 1300)
+        await g.run("ip", "link", "del", "eth1")
+        await controller.until(lambda: not controller.interfaces[2].up)
+        await controller.send(declaration=controller.declaration)
+        await controller.until(lambda: controller.interfaces[2].up)
+        assert controller.interfaces[1].mtu == 1300
+
+
+async def test_names_that_cannot_be() -> None:
+    controller = Controller(
+        interface(1, name="a/b"), interface(2, name="lo"), interface(3, "10.3.0.1/33"), interface(4, "10.4.0.1/24")
+    )
+    async with guest(controller) as g:
+        await g.start_vrc("--source", "netlink")
+        await controller.until(lambda: 4 in controller.interfaces and controller.interfaces[4].up)
+        await controller.until(lambda: controller.notices.count("interface") == 3)
+        assert not controller.interfaces[1].up
+        await controller.until(lambda: "10.4.0.0/24" in controller.routes)

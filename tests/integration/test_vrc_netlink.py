@@ -1,0 +1,97 @@
+"""The kernel's own table as the source, for any daemon: metrics, nexthop objects, removals without a message."""
+
+import signal
+
+import pytest
+from vrc_guest import Controller, guest, interface
+
+pytestmark = pytest.mark.root
+
+ONE, TWO = ("via 10.1.0.2 dev 1 weight 1",), ("via 10.2.0.2 dev 2 weight 1",)
+
+
+async def test_kernel_routes() -> None:
+    controller = Controller(interface(1, "10.1.0.1/24", "2001:db8:1::1/64"), interface(2, "10.2.0.1/24"))
+    async with guest(controller) as g:
+        await g.start_vrc("--source", "netlink")
+        await controller.until(lambda: "10.2.0.0/24" in controller.routes and "2001:db8:1::/64" in controller.routes)
+
+        await g.run("ip", "route", "add", "10.50.0.0/24", "via", "10.1.0.2", "metric", "20")
+        await controller.until(lambda: controller.routes.get("10.50.0.0/24") == ONE)
+        await g.run("ip", "route", "add", "10.50.0.0/24", "via", "10.2.0.2", "metric", "10")
+        await controller.until(lambda: controller.routes.get("10.50.0.0/24") == TWO)
+        await g.run("ip", "route", "del", "10.50.0.0/24", "metric", "10")
+        await controller.until(lambda: controller.routes.get("10.50.0.0/24") == ONE)
+
+        await g.run("ip", "route", "add", "blackhole", "10.52.0.0/24")
+        await g.run("ip", "route", "add", "10.54.0.0/24", "via", "inet6", "2001:db8:1::2", "dev", "eth0")
+        await g.run(
+            "ip", "route", "add", "10.51.0.0/24",
+            "nexthop", "via", "10.1.0.2", "weight", "3", "nexthop", "via", "10.2.0.2",
+        )  # fmt: skip
+        await controller.until(
+            lambda: (
+                controller.routes.get("10.51.0.0/24")
+                == ("via 10.1.0.2 dev 1 weight 3", "via 10.2.0.2 dev 2 weight 1")
+            )
+        )
+        assert controller.routes["10.52.0.0/24"] == ("blackhole",)
+        assert controller.routes["10.54.0.0/24"] == ("via 2001:db8:1::2 dev 1 weight 1",)
+
+        await g.run("ip", "-6", "route", "add", "2001:db8:51::/48", "via", "2001:db8:1::2")
+        await g.run("ip", "-6", "route", "append", "2001:db8:51::/48", "via", "2001:db8:1::3")
+        await controller.until(lambda: len(controller.routes.get("2001:db8:51::/48", ())) == 2)
+        await g.run("ip", "-6", "route", "del", "2001:db8:51::/48", "via", "2001:db8:1::2")
+        await controller.until(lambda: controller.routes["2001:db8:51::/48"] == ("via 2001:db8:1::3 dev 1 weight 1",))
+
+        # The kernel removes IPv4 routes of a link that is set down without a word, and of a nexthop that goes.
+        await g.run("ip", "nexthop", "add", "id", "7", "via", "10.1.0.2", "dev", "eth0")
+        await g.run("ip", "route", "add", "10.55.0.0/24", "nhid", "7")
+        await controller.until(lambda: controller.routes.get("10.55.0.0/24") == ONE)
+        await g.run("ip", "nexthop", "del", "id", "7")
+        await controller.until(lambda: "10.55.0.0/24" not in controller.routes)
+        await g.run("ip", "link", "set", "eth1", "down")
+        await controller.until(lambda: "10.2.0.0/24" not in controller.routes and not controller.interfaces[2].up)
+        assert controller.routes["10.51.0.0/24"] == ONE
+        await g.run("ip", "link", "set", "eth1", "up")
+        await controller.until(lambda: controller.interfaces[2].up and "10.2.0.0/24" in controller.routes)
+        await controller.until(lambda: len(controller.routes["10.51.0.0/24"]) == 2)
+
+        await controller.send(snapshot_request={"id": 5})
+        await controller.until(lambda: 5 in controller.snapshot_ends)
+        assert controller.snapshot_ends[5] == ""
+        assert controller.snapshots[5] == controller.routes
+
+
+async def test_an_overrun_is_repaired_by_a_dump() -> None:
+    controller = Controller(interface(1, "10.1.0.1/24"))
+    async with guest(controller) as g:
+        await g.start_vrc("--source", "netlink")
+        await controller.until(lambda: "10.1.0.0/24" in controller.routes)
+        assert g.vrc is not None
+        g.vrc.send_signal(signal.SIGSTOP)
+        batch = g.directory / "routes"
+        prefixes = [f"{11 + (i >> 16)}.{i >> 8 & 255}.{i & 255}.0/24" for i in range(100_000)]
+        batch.write_text("".join(f"route add {prefix} via 10.1.0.2\n" for prefix in prefixes))
+        await g.run("ip", "-batch", str(batch))
+        await g.run("ip", "route", "del", prefixes[-1])
+        g.vrc.send_signal(signal.SIGCONT)
+        await controller.until(lambda: "overrun" in controller.notices)
+        await controller.until(lambda: len(controller.routes) == 100_000)
+        assert set(controller.routes) == {"10.1.0.0/24", *prefixes[:-1]}
+
+
+async def test_many_routes_at_once() -> None:
+    controller = Controller(interface(1, "10.1.0.1/24"))
+    async with guest(controller) as g:
+        await g.start_vrc("--source", "netlink")
+        await controller.until(lambda: "10.1.0.0/24" in controller.routes)
+        batch = g.directory / "routes"
+        prefixes = [f"11.{i >> 8}.{i & 255}.0/24" for i in range(20000)]
+        batch.write_text("".join(f"route add {prefix} via 10.1.0.2\n" for prefix in prefixes))
+        await g.run("ip", "-batch", str(batch))
+        await controller.until(lambda: len(controller.routes) == 20001)
+        batch.write_text("".join(f"route del {prefix}\n" for prefix in prefixes[:15000]))
+        await g.run("ip", "-batch", str(batch))
+        await controller.until(lambda: len(controller.routes) == 5001)
+        assert set(prefixes[15000:]) < set(controller.routes)

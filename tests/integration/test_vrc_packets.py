@@ -1,0 +1,57 @@
+"""Frames go both ways through a TAP, and the neighbor that answers is reported and kept probed."""
+
+import pytest
+from vrc_guest import Controller, guest, interface
+
+from wire import splitplane_pb2 as pb
+
+pytestmark = pytest.mark.root
+
+GUEST_MAC, HOST_MAC = bytes((2, 0, 0, 0, 0, 1)), bytes((2, 0, 0, 0, 0, 0xAA))
+GUEST, HOST = bytes((10, 1, 0, 1)), bytes((10, 1, 0, 2))
+
+
+def arp(operation: int, target_mac: bytes = bytes(6)) -> bytes:
+    destination = target_mac if any(target_mac) else b"\xff" * 6
+    head = bytes.fromhex("0001080006040000")[:7] + bytes((operation,))
+    return destination + HOST_MAC + b"\x08\x06" + head + HOST_MAC + HOST + target_mac + GUEST
+
+
+def is_arp(packet: pb.PacketOut, operation: int) -> bool:
+    return packet.frame[12:14] == b"\x08\x06" and packet.frame[21] == operation and packet.frame[38:42] == HOST
+
+
+async def test_arp_both_ways() -> None:
+    controller = Controller(interface(1, "10.1.0.1/24"))
+    async with guest(controller) as g:
+        await g.start_vrc()
+        await controller.until(lambda: any(state.up for state in controller.interfaces.values()))
+
+        await controller.send_frame(1, arp(1))
+        await controller.until(lambda: any(is_arp(packet, 2) for packet in controller.frames))
+        reply = next(packet for packet in controller.frames if is_arp(packet, 2))
+        assert reply.interface_id == 1
+        assert reply.frame[:12] == HOST_MAC + GUEST_MAC
+        # What asked is a neighbor now, reported, and the kernel is told to keep it probed.
+        await controller.until(lambda: (1, "10.1.0.2") in controller.neighbors)
+        assert controller.neighbors[1, "10.1.0.2"].mac == HOST_MAC
+        await g.until("ip", "neigh", "show", "10.1.0.2", has="managed")
+
+        # Nothing answers any more: probes go out without any traffic, and the failure is reported.
+        controller.frames.clear()
+        await controller.until(lambda: any(is_arp(packet, 1) for packet in controller.frames))
+        await controller.until(lambda: controller.neighbors[1, "10.1.0.2"].failed)
+        # A host that is gone is not probed for ever.
+        await g.until("sh", "-c", "ip neigh show 10.1.0.2 | grep -v managed", has="FAILED")
+
+
+async def test_frames_that_cannot_be_written() -> None:
+    controller = Controller(interface(1, "10.1.0.1/24"))
+    async with guest(controller) as g:
+        await g.start_vrc()
+        await controller.until(lambda: any(state.up for state in controller.interfaces.values()))
+        for frame in (b"", b"x", b"x" * 20, b"\xff" * 9000, b"\xff" * 60000):
+            await controller.send_frame(1, frame)
+            await controller.send_frame(99, frame)
+        await controller.send_frame(1, arp(1))
+        await controller.until(lambda: any(is_arp(packet, 2) for packet in controller.frames))

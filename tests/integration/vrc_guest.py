@@ -1,0 +1,311 @@
+"""What the VRC's integration tests stand on: a controller in this process, and a guest in namespaces of its own."""
+
+import asyncio
+import contextlib
+import datetime
+import ipaddress
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import grpc
+import grpc.aio
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from wire import splitplane_pb2 as pb
+from wire import splitplane_pb2_grpc as pb_grpc
+from wire.columns import prefix_text, unpack_ids, unpack_prefixes
+
+ROUTER = "red/r1"
+DEADLINE_S = 20.0
+FRR = "/usr/lib/frr"
+TREE = Path(__file__).parents[2]
+
+Ways = tuple[str, ...]
+"""What a set does, as text: ``("via 10.1.0.2 dev 1 weight 1", ...)``, ``("dev 1",)``, ``("blackhole",)``."""
+
+
+def make_identities(directory: Path) -> None:
+    """Write ca.pem, and certificates and keys of the controller (server-*.pem) and the router (cert.pem, key.pem)."""
+    now = datetime.datetime.now(datetime.UTC)
+
+    def issue(common_name: str, issuer: str, issuer_key: ec.EllipticCurvePrivateKey | None, ca: bool) -> tuple:
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)]))
+            .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName(common_name)]), critical=False)
+        )
+        certificate = builder.sign(issuer_key or key, hashes.SHA256())
+        pem = certificate.public_bytes(serialization.Encoding.PEM)
+        secret = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        return key, pem, secret
+
+    ca_key, ca_pem, _ = issue("test CA", "test CA", None, True)
+    (directory / "ca.pem").write_bytes(ca_pem)
+    for common_name, prefix in (("vr-controller", "server-"), ("router", "")):
+        _, pem, secret = issue(common_name, "test CA", ca_key, False)
+        (directory / f"{prefix}cert.pem").write_bytes(pem)
+        (directory / f"{prefix}key.pem").write_bytes(secret)
+
+
+class Controller(pb_grpc.VrcSessionServicer):
+    """The controller's side of a session, which only remembers."""
+
+    def __init__(self, *interfaces: pb.Interface, hold_time_s: int = 120, neighbor_limit: int = 100) -> None:
+        self.declaration = pb.Declaration(
+            interfaces=interfaces, hold_time_s=hold_time_s, neighbor_limit=neighbor_limit
+        )
+        self.acknowledge = True
+        self.hellos: list[pb.Hello] = []
+        self.sequences: list[int] = []
+        self.sets: dict[int, Ways] = {}
+        self.released: list[int] = []
+        self.routes: dict[str, Ways] = {}
+        self.writes: list[tuple[str, Ways]] = []
+        self.interfaces: dict[int, pb.InterfaceState] = {}
+        self.interface_history: list[pb.InterfaceState] = []
+        self.neighbors: dict[tuple[int, str], pb.Neighbor] = {}
+        self.resync_ends: list[bool] = []
+        self.notices: list[str] = []
+        self.snapshots: dict[int, dict[str, Ways]] = {}
+        self.snapshot_ends: dict[int, str] = {}
+        self.frames: deque[pb.PacketOut] = deque(maxlen=2000)
+        self._changed = asyncio.Condition()
+        self._writing = asyncio.Lock()
+        self._control: grpc.aio.ServicerContext | None = None
+        self._packets: grpc.aio.ServicerContext | None = None
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self, directory: Path) -> str:
+        """Listen; returns the gRPC target."""
+        read = lambda name: (directory / name).read_bytes()  # noqa: E731
+        credentials = grpc.ssl_server_credentials(
+            [(read("server-key.pem"), read("server-cert.pem"))], read("ca.pem"), require_client_auth=True
+        )
+        self._server = grpc.aio.server()
+        pb_grpc.add_VrcSessionServicer_to_server(self, self._server)
+        target = f"unix:{directory}/session.sock"
+        self._server.add_secure_port(target, credentials)
+        await self._server.start()
+        return target
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            await self._server.stop(None)
+
+    async def Control(self, requests: AsyncIterator[pb.VrcMessage], context: grpc.aio.ServicerContext) -> None:
+        self._control = context
+        self.sequences = []
+        async for message in requests:
+            self.sequences.append(message.sequence)
+            body = message.WhichOneof("body")
+            self._take(body, getattr(message, body))
+            if body == "hello":
+                await self.send(declaration=self.declaration)
+            if self.acknowledge:
+                await self.send(ack=pb.Ack(sequence=message.sequence))
+            async with self._changed:
+                self._changed.notify_all()
+
+    async def Packets(self, requests: AsyncIterator[pb.PacketOut], context: grpc.aio.ServicerContext) -> None:
+        self._packets = context
+        async for packet in requests:
+            self.frames.append(packet)
+            async with self._changed:
+                self._changed.notify_all()
+
+    def _take(self, body: str, value: object) -> None:
+        getattr(self, f"_take_{body}")(value)
+
+    def _take_hello(self, hello: pb.Hello) -> None:
+        self.hellos.append(hello)
+        self.sets.clear()
+
+    def _take_interfaces(self, states: pb.InterfaceStates) -> None:
+        self.interface_history += states.states
+        self.interfaces |= {state.id: state for state in states.states}
+
+    def _take_neighbors(self, neighbors: pb.Neighbors) -> None:
+        self.neighbors |= {(n.interface_id, address_text(n.address)): n for n in neighbors.neighbors}
+
+    def _take_nexthop_sets(self, sets: pb.NexthopSets) -> None:
+        for one in sets.sets:
+            assert one.id not in self.sets, "a set was defined twice"
+            self.sets[one.id] = ways(one)
+        for set_id in sets.released:
+            del self.sets[set_id]
+            self.released.append(set_id)
+
+    def _take_routes(self, routes: pb.Routes, into: dict[str, Ways] | None = None) -> None:
+        keys = unpack_prefixes(routes.family, routes.prefixes)
+        for key, set_id in zip(keys, unpack_ids(routes.sets), strict=True):
+            prefix = prefix_text(key)
+            if into is not None:
+                into[prefix] = self.sets[set_id]
+            elif set_id:
+                self.routes[prefix] = self.sets[set_id]
+                self.writes.append((prefix, self.sets[set_id]))
+            else:
+                self.routes.pop(prefix, None)
+                self.writes.append((prefix, ()))
+
+    def _take_resync_end(self, end: pb.ResyncEnd) -> None:
+        self.resync_ends.append(end.daemons_settled)
+
+    def _take_notice(self, notice: pb.Notice) -> None:
+        self.notices.append(notice.kind)
+
+    def _take_snapshot(self, snapshot: pb.Snapshot) -> None:
+        into = self.snapshots.setdefault(snapshot.id, {})
+        if snapshot.HasField("routes"):
+            self._take_routes(snapshot.routes, into)
+        if snapshot.end:
+            self.snapshot_ends[snapshot.id] = snapshot.error
+
+    async def send(self, **body: object) -> None:
+        assert self._control is not None
+        async with self._writing:  # gRPC takes one write at a time
+            await self._control.write(pb.ControllerMessage(**body))
+
+    async def send_frame(self, interface_id: int, frame: bytes) -> None:
+        await self.until(lambda: self._packets is not None)
+        await self._packets.write(pb.PacketIn(interface_id=interface_id, punt_reason=1, frame=frame))
+
+    async def until(self, condition: Callable[[], bool], timeout_s: float = DEADLINE_S) -> None:
+        """Wait until the VRC has said enough for a condition to hold."""
+        try:
+            async with asyncio.timeout(timeout_s), self._changed:
+                await self._changed.wait_for(condition)
+        except TimeoutError:
+            raise AssertionError(f"not within {timeout_s} s: {self.__dict__}") from None
+
+
+def ways(one: pb.NexthopSet) -> Ways:
+    if one.kind in (pb.NexthopSet.BLACKHOLE, pb.NexthopSet.UNREACHABLE):
+        return (pb.NexthopSet.Kind.Name(one.kind).lower(),)
+    if one.kind == pb.NexthopSet.CONNECTED:
+        return tuple(f"dev {m.interface_id}" for m in one.members)
+    return tuple(f"via {address_text(m.gateway)} dev {m.interface_id} weight {m.weight}" for m in one.members)
+
+
+def address_text(address: bytes) -> str:
+    return str(ipaddress.ip_address(address)) if address else ""
+
+
+class Guest:
+    """Network, mount and PID namespaces with a VRC and daemons in them."""
+
+    def __init__(self, pid: int, directory: Path, target: str) -> None:
+        self.pid, self.directory, self.target = pid, directory, target
+        self.vrc: asyncio.subprocess.Process | None = None
+
+    async def run(self, *command: str, check: bool = True) -> str:
+        process = await asyncio.create_subprocess_exec(
+            "nsenter", "-t", str(self.pid), "-n", "-m", "-p", "--", *command,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        output = (await process.communicate())[0].decode()
+        assert not check or process.returncode == 0, f"{command}: {output}"
+        return output
+
+    async def start_vrc(self, *options: str) -> None:
+        log = (self.directory / "vrc.log").open("ab")
+        self.vrc = await asyncio.create_subprocess_exec(
+            "nsenter", "-t", str(self.pid), "-n", "-m", "--", sys.executable, "-m", "vrc.agent",
+            "--router", ROUTER, "--session", self.target, "--identity", str(self.directory), *options,
+            stderr=log, stdout=log, env=os.environ | {"PYTHONPATH": str(TREE)},
+        )  # fmt: skip
+        log.close()
+
+    async def stop_vrc(self, number: int = signal.SIGTERM) -> int:
+        assert self.vrc is not None
+        if self.vrc.returncode is None:
+            self.vrc.send_signal(number)
+        return await self.vrc.wait()
+
+    async def start_daemon(self, name: str, config: str, *options: str) -> None:
+        directory = self.directory / "frr"
+        if not directory.exists():
+            directory.mkdir()
+            shutil.chown(directory, "frr", "frr")
+        (directory / f"{name}.conf").write_text(config)
+        await self.run(
+            f"{FRR}/{name}", "-d", "-f", f"{directory}/{name}.conf", "-i", f"{directory}/{name}.pid",
+            "-z", f"{directory}/zserv", "--vty_socket", str(directory), "--log", f"file:{directory}/{name}.log",
+            *options,
+        )  # fmt: skip
+
+    async def start_zebra(self, *options: str) -> None:
+        await self.start_daemon("zebra", "fpm address 127.0.0.1 port 2620\n", "-M", "dplane_fpm_nl", *options)
+
+    async def kill_daemon(self, name: str, number: int = signal.SIGKILL) -> None:
+        pid = (self.directory / "frr" / f"{name}.pid").read_text().strip()
+        await self.run("kill", f"-{int(number)}", pid)
+
+    async def vtysh(self, *commands: str) -> str:
+        options = [word for command in commands for word in ("-c", command)]
+        return await self.run("vtysh", "--vty_socket", str(self.directory / "frr"), *options)
+
+    async def until(self, *command: str, has: str, timeout_s: float = DEADLINE_S) -> str:
+        """Repeat a command until its output has a text."""
+        async with asyncio.timeout(timeout_s):
+            while True:
+                output = await self.run(*command, check=False)
+                if has in output:
+                    return output
+                await asyncio.sleep(0.1)
+
+
+@contextlib.asynccontextmanager
+async def guest(controller: Controller) -> AsyncIterator[Guest]:
+    """A fresh guest and its controller; everything in it ends with the block."""
+    directory = Path(tempfile.mkdtemp(prefix="vrc-test-"))
+    directory.chmod(0o755)
+    make_identities(directory)
+    keeper = await asyncio.create_subprocess_exec(
+        "unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
+        "sh", "-c", "ip link set lo up && echo up && exec sleep infinity",
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    made = None
+    try:
+        await keeper.stdout.readline()
+        children = Path(f"/proc/{keeper.pid}/task/{keeper.pid}/children").read_text().split()
+        made = Guest(int(children[0]), directory, await controller.start(directory))
+        yield made
+    except BaseException:
+        with contextlib.suppress(OSError):
+            print((directory / "vrc.log").read_text())
+        raise
+    finally:
+        if made is not None and made.vrc is not None:
+            await made.stop_vrc(signal.SIGKILL)
+        await controller.stop()
+        keeper.kill()
+        await keeper.wait()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def interface(interface_id: int, *addresses: str, name: str = "", **fields: object) -> pb.Interface:
+    """An interface eth<id-1> that is up, with a MAC that ends in its id."""
+    defaults = {"mtu": 1500, "port_up": True, "admin_up": True, "mac": bytes((2, 0, 0, 0, 0, interface_id))}
+    return pb.Interface(
+        id=interface_id, name=name or f"eth{interface_id - 1}", addresses=addresses, **(defaults | fields)
+    )

@@ -1,0 +1,74 @@
+"""The API as HTTP: errors have one form, the document is served, the socket is private."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from operator_world import Controller
+
+from controller.spec.lines import MAX_SIZE_BYTES
+from controller.vrctl.client import Client, Refused, path_of
+from controller.vrctl.progress import follow
+
+
+async def ask(served: Path, method: str, target: str, body: object = None) -> Any:
+    return await asyncio.to_thread(Client(served).call, method, target, body)
+
+
+def document(text: str) -> dict[str, object]:
+    return {"source": "t.yaml", "text": text, "files": {}}
+
+
+async def test_the_socket_is_private(served: Path) -> None:
+    assert served.stat().st_mode & 0o777 == 0o600
+
+
+async def test_it_describes_itself(served: Path) -> None:
+    paths = (await ask(served, "GET", "/v1/openapi.json"))["paths"]
+    assert {"/v1/apply", "/v1/routers/{tenant}/{router}/fib"} <= paths.keys()
+    assert (await ask(served, "GET", "/v1/version"))["protocol"] == 1
+    assert (await ask(served, "GET", "/v1/schema"))["additionalProperties"] is False
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body", "kind", "words"),
+    [
+        ("GET", "/v1/nonsense", None, "HTTPError", "Not Found"),
+        ("POST", "/v1/apply", {"text": 1}, "InvalidRequest", "body.source: Field required"),
+        ("POST", "/v1/apply", document("version: 2"), "SpecError", "t.yaml:1: version: 2 should be 1"),
+        ("POST", "/v1/apply", document("x" * (MAX_SIZE_BYTES + 1)), "SpecError", "larger than 1 MiB"),
+        ("GET", "/v1/routers/red/r9", None, "NoSuch", "no router 'red/r9'; see vrctl get routers"),
+        ("DELETE", "/v1/tenants/red", None, "NoSuch", "no tenant 'red'"),
+        ("POST", "/v1/planes/s1/attach", {"datapath_id": 0}, "InvalidRequest", "greater than or equal to 1"),
+    ],
+)
+async def test_errors_have_one_form(
+    served: Path, method: str, target: str, body: object, kind: str, words: str
+) -> None:
+    with pytest.raises(Refused) as caught:
+        await ask(served, method, target, body)
+    assert caught.value.kind == kind
+    assert words in str(caught.value)
+
+
+async def test_an_unreachable_plane_is_named(served: Path, controller: Controller) -> None:
+    text = """\
+version: 1
+planes: [{name: s1, kind: fake}]
+tenants: [{name: red, slices: [{plane: s1}], routers: [{name: r1, plane: s1}]}]
+"""
+    await controller.apply(text)
+    controller.core.unreachable.add("s1")
+    with pytest.raises(Refused, match="plane s1 is not reachable: not connected") as caught:
+        await ask(served, "GET", path_of("routers", "red", "r1", "counters"))
+    assert caught.value.kind == "PlaneUnreachable"
+
+
+def test_a_change_is_followed_to_its_outcome() -> None:
+    step = {"progress": {"done": 1, "total": 2, "text": "x"}}
+    assert follow(iter([step, {"changes": []}])) == {"changes": []}
+    with pytest.raises(Refused, match="the disk is full"):
+        follow(iter([step, {"error": "the disk is full", "kind": "StoreError"}]))
+    with pytest.raises(Refused, match="run vrctl again"):
+        follow(iter([step]))

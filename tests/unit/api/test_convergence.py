@@ -1,0 +1,254 @@
+"""What is declared comes to be; a port is free for others only when the plane confirmed that it is."""
+
+from pathlib import Path
+
+import pytest
+from operator_world import Controller
+
+from controller import archive
+from controller.errors import Conflict, GuestError, NoSuch, SpecError, StoreError
+from controller.spec.document import PlaneOptions
+from controller.store.sqlite import SqliteStore
+
+HEAD = "version: 1\nplanes: [{name: s1, kind: fake}]\ntenants:\n"
+RED = """\
+  - name: red
+    slices: [{plane: s1, ports: {p1: [100]}}]
+    routers: [{name: r1, plane: s1, interfaces: [{name: eth0, port: p1, vlan: 100}]}]
+"""
+BLUE = """\
+  - name: blue
+    slices: [{plane: s1, ports: {p1: [200]}}]
+    routers: [{name: r1, plane: s1, interfaces: [{name: eth0, port: p1, vlan: 200}]}]
+"""
+HANDED_OVER = """\
+  - {name: red, slices: [{plane: s1, ports: {p1: [101]}}], routers: [{name: r1, plane: s1}]}
+  - name: blue
+    slices: [{plane: s1, ports: {p1: [100]}}]
+    routers: [{name: r1, plane: s1, interfaces: [{name: eth0, port: p1, vlan: 100}]}]
+"""
+
+
+async def test_apply_brings_routers_and_guests_up(controller: Controller) -> None:
+    outcome = await controller.apply(HEAD + RED)
+    assert (outcome.waiting, outcome.failed) == ([], [])
+    assert controller.attached() == {"red/r1": [("p1", 100)]}
+    assert controller.guests.starts == ["red/r1"]
+    assert controller.sessions.admitted == {1}
+
+
+async def test_applying_again_touches_nothing(controller: Controller) -> None:
+    await controller.apply(HEAD + RED)
+    before = list(controller.core.calls)
+    assert (await controller.apply(HEAD + RED)).changes == []
+    assert controller.core.calls == before
+    assert controller.guests.starts == ["red/r1"]
+
+
+async def test_a_refused_document_changes_nothing(controller: Controller) -> None:
+    with pytest.raises(SpecError):
+        await controller.apply(HEAD + RED.replace("vlan: 100", "vlan: 7"))
+    assert controller.core.calls == []
+    assert controller.store.load().state == controller.operations.state
+    assert not controller.operations.state.planes
+
+
+async def test_a_guest_that_could_not_start_is_refused_before_anything_is_stored(controller: Controller) -> None:
+    controller.refused["red/r1"] = "FRR is not installed"
+    with pytest.raises(GuestError, match="FRR is not installed"):
+        await controller.apply(HEAD + RED)
+    assert not controller.store.load().state.planes
+
+
+async def test_a_vlan_is_taken_before_it_is_given(controller: Controller) -> None:
+    await controller.apply(HEAD + RED)
+    controller.core.calls.clear()
+    await controller.apply(HEAD + HANDED_OVER)
+    puts = [config.full_name for what, config in controller.core.calls if what == "put_router"]  # type: ignore[attr-defined]
+    assert puts == ["red/r1", "blue/r1"]
+    assert controller.attached() == {"red/r1": [], "blue/r1": [("p1", 100)]}
+    assert controller.store.load().holds == ()
+
+
+async def test_a_vlan_waits_for_an_unreachable_plane_also_across_a_restart(tmp_path: Path) -> None:
+    first = Controller(tmp_path)
+    await first.apply(HEAD + RED)
+    first.core.unreachable.add("s1")
+    outcome = await first.apply(HEAD + HANDED_OVER)
+    assert first.attached() == {"red/r1": [], "blue/r1": []}
+    assert "red/r1: plane s1 is not reachable" in outcome.waiting[0]
+    first.store.close()
+
+    second = Controller(tmp_path)
+    second.core.unreachable.add("s1")
+    await second.convergence.start()
+    await second.convergence.converge(lambda _: None)
+    assert second.attached() == {"red/r1": [], "blue/r1": []}
+    second.core.unreachable.clear()
+    await second.convergence.converge(lambda _: None)
+    assert second.attached() == {"red/r1": [], "blue/r1": [("p1", 100)]}
+    assert not second.convergence.unfinished
+
+
+async def test_two_interfaces_that_swap_ports_are_both_taken_away_first(controller: Controller) -> None:
+    text = HEAD + RED.replace("[100]", "[100, 101]").replace(
+        "vlan: 100}", "vlan: 100}, {name: eth1, port: p1, vlan: 101}"
+    )
+    await controller.apply(text)
+    controller.core.calls.clear()
+    await controller.apply(
+        text.replace("vlan: 100", "vlan: x").replace("101}", "100}").replace("vlan: x", "vlan: 101")
+    )
+    taken, given = (config for what, config in controller.core.calls if what == "put_router")
+    assert taken.interfaces == ()  # type: ignore[attr-defined]
+    assert [i.vlan for i in given.interfaces] == [101, 100]  # type: ignore[attr-defined]
+
+
+async def test_deleting_removes_plane_entries_guest_and_certificate(controller: Controller) -> None:
+    await controller.apply(HEAD + RED)
+    outcome = await controller.operations.delete_tenant("red")
+    assert [(c.verb.value, c.kind, c.name) for c in outcome.changes] == [
+        ("delete", "tenant", "red"),
+        ("delete", "slice", "red@s1"),
+        ("delete", "router", "red/r1"),
+    ]
+    assert (controller.core.routers, controller.guests.running, controller.sessions.admitted) == ({}, {}, set())
+    assert controller.store.load().tombstones == ()
+
+
+async def test_a_router_on_an_unreachable_plane_is_deleted_when_it_connects(tmp_path: Path) -> None:
+    first = Controller(tmp_path)
+    await first.apply(HEAD + RED)
+    first.core.unreachable.add("s1")
+    outcome = await first.operations.delete_router("red/r1")
+    assert "it is removed when the plane connects" in outcome.waiting[0]
+    assert first.guests.running == {}
+    assert [view.state for view in first.operations.router_views()] == ["deleting"]
+    first.store.close()
+
+    second = Controller(tmp_path)
+    await second.convergence.start()
+    assert second.attached() == {"red/r1": []}
+    await second.apply("version: 1\ntenants: [{name: red, routers: [{name: r1, plane: s1}]}]")
+    (router,) = second.operations.state.routers.values()
+    assert router.vrf_id == 2
+    assert list(second.core.routers) == [2]
+    assert second.store.load().tombstones == ()
+
+
+async def test_a_plane_in_use_is_not_deleted(controller: Controller) -> None:
+    await controller.apply(HEAD + RED)
+    with pytest.raises(Conflict, match="plane s1 is used by tenants red"):
+        await controller.operations.delete_plane("s1", force=False)
+
+
+async def test_a_plane_that_never_comes_back_can_be_forced_away(controller: Controller) -> None:
+    await controller.apply(HEAD + RED)
+    controller.core.unreachable.add("s1")
+    await controller.operations.delete_tenant("red")
+    with pytest.raises(Conflict, match="has not confirmed that red/r1 is gone"):
+        await controller.operations.delete_plane("s1", force=False)
+    await controller.operations.delete_plane("s1", force=True)
+    assert not controller.convergence.unfinished
+    assert controller.store.load().tombstones == ()
+
+
+async def test_a_detached_plane_keeps_its_routers_for_later(controller: Controller) -> None:
+    await controller.apply(HEAD + RED)
+    await controller.operations.detach_plane("s1")
+    assert controller.core.planes == {}
+    outcome = await controller.apply(HEAD.replace("planes: [{name: s1, kind: fake}]\n", "") + RED.replace("100", "9"))
+    assert any("plane s1 is detached" in line for line in outcome.waiting)
+    await controller.operations.attach_plane("s1", PlaneOptions())
+    assert controller.attached() == {"red/r1": [("p1", 9)]}
+
+
+async def test_a_guest_that_fails_is_told_and_tried_again(controller: Controller) -> None:
+    controller.guests.failing["red/r1"] = "/usr/bin/nsenter not found"
+    outcome = await controller.apply(HEAD + RED)
+    assert outcome.failed == ["red/r1: /usr/bin/nsenter not found"]
+    (view,) = controller.operations.router_views()
+    assert (view.state, view.reason) == ("degraded", "/usr/bin/nsenter not found")
+    controller.guests.failing.clear()
+    await controller.convergence.converge(lambda _: None)
+    assert controller.guests.starts == ["red/r1"]
+
+
+async def test_a_guest_that_fails_is_no_failure_of_what_concerns_another_router(controller: Controller) -> None:
+    controller.guests.failing["red/r1"] = "frr.conf line 3: unknown command"
+    assert (await controller.apply(HEAD + RED)).failed
+    outcome = await controller.apply(HEAD + BLUE)
+    assert outcome.failed == []
+    assert outcome.waiting == ["red/r1: frr.conf line 3: unknown command"]
+    assert (await controller.apply(HEAD + RED)).failed == ["red/r1: frr.conf line 3: unknown command"]
+
+
+async def test_a_guest_that_died_is_started_again(controller: Controller) -> None:
+    await controller.apply(HEAD + RED)
+    controller.guests.running.clear()
+    await controller.convergence.look_after_guests()
+    await controller.convergence.converge(lambda _: None)
+    assert controller.guests.starts == ["red/r1", "red/r1"]
+
+
+async def test_a_link_keeps_one_of_its_routers_from_being_deleted_alone(controller: Controller) -> None:
+    text = HEAD + (
+        "  - name: red\n    slices: [{plane: s1}]\n    routers:\n"
+        "      - {name: r1, plane: s1, interfaces: [{name: a}]}\n"
+        "      - {name: r2, plane: s1, interfaces: [{name: b}]}\n"
+        "    links:\n"
+        "      - ends: [{router: r1, interface: a, port: pa}, {router: r2, interface: b, port: pb}]\n"
+    )
+    await controller.apply(text)
+    with pytest.raises(Conflict, match="red/r1 has a link to red/r2"):
+        await controller.operations.delete_router("red/r1")
+    await controller.operations.delete_document(text, "t.yaml", lambda _: None, lambda: None)
+    assert (controller.core.routers, dict(controller.operations.state.planes)) == ({}, {})
+
+
+async def test_names_without_a_tenant_are_found_where_unique(controller: Controller) -> None:
+    await controller.apply(HEAD + RED)
+    assert controller.operations.router("r1").full_name == "red/r1"
+    with pytest.raises(NoSuch, match="no router 'r9'; see vrctl get routers"):
+        controller.operations.router("r9")
+    await controller.apply(HEAD + HANDED_OVER)
+    with pytest.raises(Conflict, match="ambiguous: blue/r1, red/r1"):
+        controller.operations.router("r1")
+
+
+async def test_a_backup_restores_into_an_empty_controller(tmp_path: Path) -> None:
+    old = Controller(tmp_path / "old")
+    await old.apply(HEAD + RED)
+    old.operations.backup(tmp_path / "backup")
+    assert (tmp_path / "backup").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(Conflict, match="give --force"):
+        await old.operations.restore(tmp_path / "backup", force=False)
+
+    new = Controller(tmp_path / "new")
+    await new.operations.restore(tmp_path / "backup", force=False)
+    assert new.restarts == 1
+    new.store.close()
+    assert archive.adopt(tmp_path / "new")
+    assert not archive.adopt(tmp_path / "new")
+    restored = Controller(tmp_path / "new")
+    assert restored.operations.state == old.operations.state
+    assert (tmp_path / "new/pki/ca.key").read_bytes() == (tmp_path / "old/pki/ca.key").read_bytes()
+
+
+async def test_restoring_over_other_routers_deletes_them(tmp_path: Path) -> None:
+    old = Controller(tmp_path)
+    old.operations.backup(tmp_path / "backup")
+    await old.apply(HEAD + RED)
+    await old.operations.restore(tmp_path / "backup", force=True)
+    old.store.close()
+    archive.adopt(tmp_path)
+    snapshot = SqliteStore(tmp_path).load()
+    assert [t.router.full_name for t in snapshot.tombstones] == ["red/r1"]
+    assert (dict(snapshot.state.routers), snapshot.ids.next_vrf) == ({}, 2)
+
+
+async def test_something_else_is_not_restored(controller: Controller, tmp_path: Path) -> None:
+    (tmp_path / "junk").write_bytes(b"junk")
+    with pytest.raises(StoreError, match="this is no backup"):
+        await controller.operations.restore(tmp_path / "junk", force=True)
+    assert controller.restarts == 0

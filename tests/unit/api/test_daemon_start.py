@@ -1,0 +1,82 @@
+"""What vr-controller checks before it serves: options, the lock, the supervisor that restarts tasks."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from controller import supervisor
+from controller.daemon import Listen, device_tls, lock_state, parse_arguments, parse_listen, switch_tls
+from controller.errors import StoreError
+from controller.events import EventLog
+from controller.pki import PKI
+from controller.planes.p4runtime.channel import TlsFiles
+from controller.store.sqlite import SqliteStore
+
+
+def test_where_switches_connect() -> None:
+    assert parse_listen("tcp:127.0.0.1:6653") == Listen(False, "127.0.0.1", 6653)
+    assert parse_listen("ssl:[::1]:0") == Listen(True, "::1", 0)
+
+
+@pytest.mark.parametrize("text", ["", "tcp:6653", "udp:h:1", "tcp:h:70000", "tcp::1", "tcp:h:x"])
+def test_another_address_is_wrong_usage(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse_arguments(["--openflow", text])
+    assert ended.value.code == 2
+    assert "is not tcp:HOST:PORT or ssl:HOST:PORT" in capsys.readouterr().err
+
+
+def test_a_second_controller_on_the_same_state_says_who_has_it(tmp_path: Path) -> None:
+    import os
+
+    first = lock_state(tmp_path)
+    with pytest.raises(StoreError, match=f"process {os.getpid()} already runs on"):
+        lock_state(tmp_path)
+    os.close(first)
+    os.close(lock_state(tmp_path))
+
+
+def test_the_switches_tls_needs_files_that_exist(tmp_path: Path) -> None:
+    pki = PKI(tmp_path, SqliteStore(tmp_path))
+    assert switch_tls(pki, parse_arguments(["--state", str(tmp_path)])).get_ca_certs()
+    none = str(tmp_path / "none.pem")
+    given = ["--openflow-ca", none, "--openflow-cert", none, "--openflow-key", none]
+    with pytest.raises(StoreError, match="OpenFlow TLS: No such file"):
+        switch_tls(pki, parse_arguments(given))
+
+
+def test_devices_are_spoken_to_without_tls_unless_all_three_files_are_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert device_tls(parse_arguments([])) is None
+    with pytest.raises(SystemExit):
+        parse_arguments(["--p4runtime-ca", "ca.pem", "--p4runtime-key", "key.pem"])
+    assert "--p4runtime-ca, --p4runtime-cert and --p4runtime-key go together" in capsys.readouterr().err
+    pki = PKI(tmp_path, SqliteStore(tmp_path)).directory
+    files = {"ca": pki / "ca.pem", "cert": pki / "server.pem", "key": pki / "server.key"}
+    given = [text for name, path in files.items() for text in (f"--p4runtime-{name}", str(path))]
+    assert device_tls(parse_arguments(given)) == TlsFiles(**files)
+    files["key"].write_text("no key")
+    with pytest.raises(StoreError, match=r"^P4Runtime TLS: .*; check --p4runtime-ca, -cert and -key$"):
+        device_tls(parse_arguments(given))
+
+
+async def test_a_task_that_fails_is_told_and_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "RESTART_S", 0.0)
+    events, again = EventLog(), asyncio.Event()
+    runs: list[int] = []
+
+    async def task() -> None:
+        runs.append(1)
+        if len(runs) == 1:
+            raise RuntimeError("a bug")
+        again.set()
+        await asyncio.Event().wait()
+
+    keeper = supervisor.Supervisor(events)
+    keeper.spawn("test", task)
+    await asyncio.wait_for(again.wait(), 5)
+    await keeper.close()
+    (event,) = events.recent()
+    assert (event.kind, event.subject, event.text) == ("task-failed", "test", "RuntimeError: a bug; started again")

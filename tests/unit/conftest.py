@@ -1,0 +1,59 @@
+"""Fixtures of the operator's side: a controller on fakes, its API on a real Unix socket, and vrctl against it."""
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from operator_world import Controller
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> Controller:
+    return Controller(tmp_path / "state")
+
+
+@functools.cache
+def make_app_once() -> "FastAPI":
+    from controller.api.app import make_app
+
+    return make_app()
+
+
+@pytest.fixture
+async def served(controller: Controller, tmp_path: Path) -> AsyncIterator[Path]:
+    """The socket of the controller's API."""
+    from controller.api.server import ApiServer
+
+    app = make_app_once()
+    app.state.operations = controller.operations
+    server = ApiServer(app, tmp_path)
+    task = asyncio.create_task(server.run())
+    yield server.path
+    server.close()
+    await task
+
+
+def run_blocking(argv: list[str]) -> int:
+    from controller.vrctl.cli import main
+
+    with pytest.raises(SystemExit) as ended:
+        main(argv)
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture
+def vrctl(served: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Awaitable[tuple[int, str, str]]]:
+    """Runs vrctl against the controller: exit status, standard output, standard error."""
+
+    async def run(*argv: str) -> tuple[int, str, str]:
+        status = await asyncio.to_thread(run_blocking, ["--socket", str(served), *argv])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run

@@ -1,0 +1,225 @@
+"""Reconnects, restarts, resyncs: nothing is wiped, nothing stale stays."""
+
+import pytest
+from worlds import World, gateway, mac, router_config
+
+from controller.planes.base import LOCAL
+from controller.rib import SetKind
+from wire.columns import prefix_key as key
+
+LINK_LOCAL = bytes.fromhex("fe80000000000000000000000000aa01")
+
+
+def teach(world: World, vrf_id: int = 1) -> None:
+    router = world.router(vrf_id)
+    router.define_set(1, SetKind.FORWARD, [(1, gateway(1), 1)])
+    router.define_set(2, SetKind.FORWARD, [(1, gateway(1), 1), (2, gateway(2), 1)])
+    world.learn({"20.1.0.0/16": 1, "20.2.0.0/16": 2, "20.3.0.0/16": 2}, vrf_id)
+
+
+async def adopted(world: World) -> None:
+    """Wait for what a VRC waits for: before the plane was read back, ids are not known."""
+    await world.until(lambda: world.core._mirrors["s1"].adopted)
+
+
+async def test_plane_reconnect_writes_nothing(make_world):
+    world = await make_world(router_config())
+    world.connect()
+    teach(world)
+    await world.settle()
+    world.forget_writes()
+    world.plane.disconnect()
+    world.plane.connect()
+    await world.settle()
+    assert world.plane.writes == []
+
+
+async def test_plane_restarted_empty_is_refilled(make_world):
+    world = await make_world(router_config())
+    world.connect()
+    teach(world)
+    await world.settle()
+    before = world.plane.entries
+    world.plane.disconnect()
+    world.plane.entries = type(before)()
+    world.plane.connect()
+    await world.settle()
+    assert world.plane.entries == before
+
+
+async def test_controller_restart_adopts_and_writes_no_route(make_world):
+    first = await make_world(router_config())
+    first.connect()
+    teach(first)
+    first.router().resync_end(True)
+    await first.settle()
+    await first.close()
+    first.plane.writes = []
+    second = await make_world(router_config(), plane=first.plane)
+    before = dict(second.installed())
+    await adopted(second)
+    second.connect()
+    teach(second)
+    second.router().resync_end(True)
+    await second.settle()
+    assert second.route_writes() == 0
+    assert not any(batch.groups or batch.nexthops or batch.router_interfaces for batch in second.plane.writes)
+    assert second.installed() == before
+
+
+async def test_equal_nexthops_are_claimed_by_whose_they_were(make_world):
+    def teach_both(world, gateway_first):
+        world.connect(neighbors=False)
+        router = world.router()
+        if gateway_first:
+            router.neighbor(1, gateway(1), mac(101), False)
+        router.neighbor(1, LINK_LOCAL, mac(101), False)
+        router.define_set(1, SetKind.FORWARD, [(1, LINK_LOCAL, 1)])
+        world.learn({"2001:db8::/32": 1, "20.1.0.0/16": 1})
+        router.neighbor(1, gateway(1), mac(101), False)
+        router.resync_end(True)
+
+    first = await make_world(router_config())
+    teach_both(first, True)
+    await first.settle()
+    await first.close()
+    first.plane.writes = []
+    second = await make_world(router_config(), plane=first.plane)
+    await adopted(second)
+    teach_both(second, False)
+    await second.settle()
+    assert second.route_writes() == 0
+
+
+async def test_stale_routes_stay_until_the_daemons_settled(make_world):
+    world = await make_world(router_config())
+    world.connect()
+    teach(world)
+    world.router().resync_end(True)
+    await world.settle()
+    world.connect()
+    world.router().define_set(1, SetKind.FORWARD, [(1, gateway(1), 1)])
+    world.learn({"20.1.0.0/16": 1})
+    world.router().resync_end(False)
+    await world.settle()
+    assert key("20.2.0.0/16") in world.installed()
+    world.clock.now += 101
+    world.router().tick()
+    await world.settle()
+    assert key("20.2.0.0/16") not in world.installed()
+    assert key("20.1.0.0/16") in world.installed()
+
+
+async def test_a_guest_that_stays_away_loses_its_routes_after_the_hold_time(make_world):
+    world = await make_world(router_config())
+    vrc = world.connect()
+    teach(world)
+    world.router().resync_end(True)
+    await world.settle()
+    world.router().lost(vrc)
+    world.clock.now += 50
+    world.router().tick()
+    await world.settle()
+    assert key("20.1.0.0/16") in world.installed()
+    world.clock.now += 51
+    world.router().tick()
+    await world.settle()
+    assert key("20.1.0.0/16") not in world.installed()
+
+
+async def test_entries_of_unknown_routers_go(make_world):
+    first = await make_world(router_config(1, (1, 2)), router_config(2, (3, 4)))
+    first.connect(1)
+    first.connect(2)
+    await first.settle(2)
+    await first.close()
+    second = await make_world(router_config(1, (1, 2)), plane=first.plane)
+    await second.until(lambda: not second.plane.entries.routes.get(2))
+    assert {one.vrf_id for one in second.plane.entries.router_interfaces.values()} == {1}
+    assert second.installed(1)
+
+
+async def test_remove_router_leaves_nothing(make_world):
+    world = await make_world(router_config())
+    world.connect()
+    teach(world)
+    await world.settle()
+    await world.core.remove_router(1)
+    await world.core._mirrors["s1"].delete_unclaimed()
+    entries = world.plane.entries
+    assert not entries.routes.get(1)
+    assert not entries.router_interfaces
+    assert not entries.policers
+    assert not entries.groups
+    assert not entries.nexthops
+
+
+async def test_audit_repairs_what_was_changed_by_hand(make_world):
+    world = await make_world(router_config())
+    world.connect()
+    teach(world)
+    await world.settle()
+    routes = world.installed()
+    wanted = dict(routes)
+    del routes[key("20.1.0.0/16")]
+    routes[key("20.2.0.0/16")] = LOCAL
+    routes[key("30.0.0.0/8")] = LOCAL
+    nexthop = next(iter(world.plane.entries.nexthops))
+    del world.plane.entries.nexthops[nexthop]
+    repaired = await world.core._mirrors["s1"].audit()
+    await world.settle()
+    assert repaired == {1: 4}
+    assert world.installed() == wanted
+    assert nexthop in world.plane.entries.nexthops
+
+
+async def test_session_superseded(make_world):
+    world = await make_world(router_config())
+    old = world.connect()
+    world.connect()
+    assert old.closed
+    world.router().lost(old)  # its stream ends later: the new session stays
+    assert world.router().vrc is not None
+
+
+async def test_acknowledgement_waits_for_the_plane(make_world):
+    world = await make_world(router_config())
+    vrc = world.connect()
+    await world.settle()
+    world.plane.gate.clear()
+    world.router().define_set(1, SetKind.FORWARD, [(1, gateway(1), 1)])
+    sequence = world.learn({"20.1.0.0/16": 1})
+    await world.until(lambda: key("20.1.0.0/16") in world.installed())
+    assert vrc.acknowledged < sequence
+    world.plane.gate.set()
+    await world.settle()
+    assert vrc.acknowledged == sequence
+
+
+async def test_acknowledgement_lost_with_the_channel_comes_after_adoption(make_world):
+    world = await make_world(router_config())
+    vrc = world.connect()
+    await world.settle()
+    world.plane.gate.clear()
+    world.router().define_set(1, SetKind.FORWARD, [(1, gateway(1), 1)])
+    sequence = world.learn({"20.1.0.0/16": 1})
+    await world.until(lambda: key("20.1.0.0/16") in world.installed())
+    world.plane.disconnect()
+    del world.plane.entries.routes[1][key("20.1.0.0/16")]
+    world.plane.gate.set()
+    await world.until(lambda: world.router().fib.in_flight == 0)
+    assert vrc.acknowledged < sequence
+    world.plane.connect()
+    await world.settle()
+    assert vrc.acknowledged == sequence
+    assert key("20.1.0.0/16") in world.installed()
+
+
+@pytest.mark.parametrize("vlan", [0, 100])
+async def test_port_handed_over_is_given_up_first(make_world, vlan):
+    world = await make_world(router_config(1, (1, 2)), router_config(2, (3,)))
+    world.connect(1)
+    await world.settle(1)
+    world.forget_writes()
+    await world.core.put_router(router_config(1, (1,)))
+    assert all(one.port != 2 for one in world.plane.entries.router_interfaces.values())

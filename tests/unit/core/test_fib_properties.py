@@ -1,0 +1,143 @@
+"""Whatever happens in whatever order: once idle, the plane holds exactly what is desired, and desired is right."""
+
+import asyncio
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from worlds import World, gateway, mac, router_config
+
+from controller.planes.base import NexthopState, RouteKind, action_kind, action_value
+from controller.rib import SetKind
+from controller.verify import compare, damage, desired_table, installed_table, learned_table
+from wire.columns import prefix_key as key
+
+PREFIXES = [f"20.{i}.0.0/16" for i in range(6)] + ["0.0.0.0/0", "10.0.2.2/32", "2001:db8::/32"]
+SETS = {
+    1: [(1, gateway(1), 1)],
+    2: [(2, gateway(2), 1)],
+    3: [(1, gateway(1), 1), (2, gateway(2), 1)],
+    4: [(1, gateway(1), 1), (2, gateway(2), 2), (3, gateway(3), 1)],
+    5: [(2, gateway(2), 1), (3, gateway(3), 1)],
+}
+
+route = st.tuples(st.just("route"), st.sampled_from(PREFIXES), st.integers(0, 5))
+port = st.tuples(st.just("port"), st.integers(1, 3), st.booleans())
+neighbor = st.tuples(st.just("neighbor"), st.integers(1, 3), st.sampled_from(["up", "failed", "gone", "moved"]))
+other = st.tuples(
+    st.sampled_from(["reconnect", "restart", "resync", "collect", "later", "audit", "settle", "refuse", "retry"])
+)
+steps = st.lists(st.one_of(route, route, route, port, neighbor, other), min_size=10, max_size=50)
+
+
+def define_sets(world: World) -> None:
+    for set_id, members in SETS.items():
+        world.router().define_set(set_id, SetKind.FORWARD, members)
+
+
+async def play(world: World, script: list[tuple]) -> dict[str, int]:
+    await world.start(router_config())
+    world.connect()
+    define_sets(world)
+    truth: dict[str, int] = {}
+    for step in script:
+        await one_step(world, step, truth)
+    world.plane.fault = lambda *_: None
+    world.router().fib.retry_refused()
+    await world.settle()
+    agree(world)
+    for number in (1, 2, 3):
+        await one_step(world, ("port", number, True), truth)
+        await one_step(world, ("neighbor", number, "up"), truth)
+    await world.settle()
+    return truth
+
+
+async def one_step(world: World, step: tuple, truth: dict[str, int]) -> None:  # noqa: C901 - one case a line
+    router = world.router()
+    match step:
+        case "route", prefix, set_id:
+            world.learn({prefix: set_id})
+            truth[prefix] = set_id
+        case "port", number, up:
+            world.plane.set_port(number, f"p{number}", up)
+        case "neighbor", number, state:
+            address = mac({"up": 100, "moved": 200}.get(state, 0) + number) if state in ("up", "moved") else b""
+            router.neighbor(number, gateway(number), address, state == "failed")
+        case ("reconnect",):
+            world.plane.disconnect()
+            world.plane.connect()
+        case ("restart",):
+            world.plane.disconnect()
+            world.plane.entries = type(world.plane.entries)()
+            world.plane.connect()
+        case ("resync",):
+            world.connect(neighbors=False)
+            define_sets(world)
+            world.learn({prefix: set_id for prefix, set_id in truth.items() if set_id})
+            router.resync_end(True)
+        case ("collect",):
+            if router.fib.idle:
+                router.fib.collect()
+        case ("later",):
+            world.clock.now += 5
+            router.tick()
+        case ("audit",):
+            await world.settle()
+            await world.core._mirrors["s1"].audit()
+        case ("settle",):
+            await world.settle()
+        case ("refuse",):
+            world.plane.fault = lambda table, key, op: "told to" if key == b"\x14\x01\x00\x00\x10" else None
+        case ("retry",):
+            router.fib.retry_refused()
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps)
+def test_idle_means_equal(script):
+    async def scenario() -> None:
+        world = World()
+        try:
+            truth = await play(world, script)
+            check(world, truth)
+        finally:
+            await world.close()
+
+    asyncio.run(scenario())
+
+
+def agree(world: World) -> None:
+    fib, entries = world.router().fib, world.plane.entries
+    learned = learned_table(fib, fib.rib.routes)
+    differing, total = compare(learned, desired_table(fib), installed_table(fib, entries))
+    assert not total, differing
+    assert not damage(fib, entries)
+
+
+def check(world: World, truth: dict[str, int]) -> None:
+    agree(world)
+    entries = world.plane.entries
+    for prefix, set_id in truth.items():
+        action = entries.routes[1].get(key(prefix))
+        if set_id:
+            assert forwards(world, action) == {(m[0], mac(100 + m[0]), m[2]) for m in normal(SETS[set_id])}
+        elif prefix != "10.0.2.2/32":
+            assert action is None
+
+
+def normal(members: list[tuple[int, bytes, int]]) -> list[tuple[int, bytes, int]]:
+    return members if len(members) > 1 else [(members[0][0], members[0][1], 1)]
+
+
+def forwards(world: World, action: int) -> set[tuple[int, bytes, int]]:
+    entries = world.plane.entries
+    if action_kind(action) is RouteKind.NEXTHOP:
+        pairs = [(action_value(action), 1)]
+    else:
+        pairs = [(member.nexthop_id, member.weight) for member in entries.groups[action_value(action)].members]
+    found = set()
+    for nexthop_id, weight in pairs:
+        nexthop = entries.nexthops[nexthop_id]
+        assert nexthop.state is NexthopState.FORWARD
+        found.add((nexthop.router_interface_id, nexthop.mac, weight))
+    return found

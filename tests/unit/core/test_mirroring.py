@@ -1,0 +1,270 @@
+"""From learned routes to entries on the plane."""
+
+import pytest
+from worlds import gateway, mac, router_config
+
+from controller.errors import PlaneUnreachable
+from controller.mirror import DOUBT_S
+from controller.model import Quota
+from controller.planes.base import BLACKHOLE, GLEAN, LOCAL, UNREACHABLE, NexthopState, RouteKind, action_kind
+from controller.planes.base import action_value as value
+from controller.rib import SetKind
+from wire.columns import prefix_key as key
+
+
+async def ready(make_world, **options):
+    world = await make_world(router_config(**options))
+    vrc = world.connect()
+    router = world.router()
+    router.define_set(1, SetKind.FORWARD, [(1, gateway(1), 1)])
+    router.define_set(2, SetKind.FORWARD, [(1, gateway(1), 1), (2, gateway(2), 3)])
+    router.define_set(3, SetKind.CONNECTED, [(1, b"", 1)])
+    router.define_set(4, SetKind.BLACKHOLE, [])
+    router.define_set(5, SetKind.UNREACHABLE, [])
+    router.define_set(6, SetKind.FORWARD, [(2, gateway(2), 1)])
+    return world, vrc
+
+
+async def test_every_kind_of_route(make_world):
+    world, vrc = await ready(make_world)
+    routes = {"20.1.0.0/16": 1, "20.2.0.0/16": 2, "10.0.1.0/24": 3, "20.4.0.0/16": 4, "2001:db8::/32": 5}
+    sequence = world.learn(routes)
+    await world.settle()
+    installed = world.installed()
+    assert installed[key("10.0.1.0/24")] == GLEAN
+    assert installed[key("20.4.0.0/16")] == BLACKHOLE
+    assert installed[key("2001:db8::/32")] == UNREACHABLE
+    assert installed[key("10.0.1.1/32")] == LOCAL
+    single, group = installed[key("20.1.0.0/16")], installed[key("20.2.0.0/16")]
+    assert action_kind(single) is RouteKind.NEXTHOP
+    assert world.plane.entries.nexthops[value(single)].mac == mac(101)
+    members = world.plane.entries.groups[value(group)].members
+    assert [(world.plane.entries.nexthops[m.nexthop_id].mac, m.weight, m.watch_port) for m in members] == [
+        (mac(101), 1, 1),
+        (mac(102), 3, 2),
+    ]
+    assert installed[key("10.0.1.2/32")] == single  # the neighbor itself
+    assert vrc.acknowledged == sequence
+
+
+async def test_withdrawn_routes_and_their_objects_go(make_world):
+    world, _ = await ready(make_world)
+    world.learn({"20.2.0.0/16": 2})
+    await world.settle()
+    world.learn({"20.2.0.0/16": 0})
+    world.router().fib.rib.release([2])
+    await world.settle()
+    world.router().fib.collect()
+    await world.settle()
+    assert key("20.2.0.0/16") not in world.installed()
+    assert not world.plane.entries.groups
+
+
+async def test_change_is_one_modify(make_world):
+    world, _ = await ready(make_world)
+    world.learn({"20.1.0.0/16": 1})
+    await world.settle()
+    world.forget_writes()
+    world.learn({"20.1.0.0/16": 6})
+    await world.settle()
+    (updates,) = [u for batch in world.plane.writes for u in batch.routes]
+    assert [op.name for op in updates.ops] == ["MODIFY"]
+
+
+async def test_change_and_back_writes_nothing(make_world):
+    world, _ = await ready(make_world)
+    world.learn({"20.1.0.0/16": 1})
+    await world.settle()
+    world.forget_writes()
+    world.learn({"20.1.0.0/16": 0})
+    world.learn({"20.1.0.0/16": 1})
+    await world.settle()
+    assert world.route_writes() == 0
+
+
+async def test_link_down_is_one_group_write_and_repoints_write_nothing(make_world):
+    world, _ = await ready(make_world)
+    many = {f"20.{i}.{j}.0/24": 2 for i in range(10) for j in range(100)}
+    world.learn(many)
+    await world.settle()
+    world.forget_writes()
+    world.plane.set_port(1, "p1", False)
+    await world.settle()
+    assert world.route_writes() == 0
+    assert sum(len(batch.groups) + len(batch.nexthops) for batch in world.plane.writes) <= 3
+    world.learn(dict.fromkeys(many, 6))  # zebra re-points every prefix to the nexthop that is left
+    await world.settle()
+    assert world.route_writes() == 0
+    group = world.plane.entries.groups[value(world.installed()[key("20.1.1.0/24")])]
+    assert [world.plane.entries.nexthops[m.nexthop_id].mac for m in group.members] == [mac(102)]
+
+
+async def test_link_back_after_repoints_spreads_again(make_world):
+    world, _ = await ready(make_world)
+    many = {f"20.0.{j}.0/24": 2 for j in range(50)}
+    world.learn(many)
+    await world.settle()
+    world.plane.set_port(1, "p1", False)
+    world.learn(dict.fromkeys(many, 6))
+    await world.settle()
+    world.plane.set_port(1, "p1", True)
+    world.learn(dict.fromkeys(many, 2))
+    await world.settle()
+    for text in many:
+        members = world.plane.entries.groups[value(world.installed()[key(text)])].members
+        assert len(members) == 2
+
+
+async def test_second_failure_after_repoint_reaches_the_ridden_group(make_world):
+    world, _ = await ready(make_world)
+    router = world.router()
+    router.define_set(7, SetKind.FORWARD, [(1, gateway(1), 1), (2, gateway(2), 1), (3, gateway(3), 1)])
+    router.define_set(8, SetKind.FORWARD, [(2, gateway(2), 1), (3, gateway(3), 1)])
+    world.learn({"20.1.0.0/16": 7})
+    await world.settle()
+    world.plane.set_port(1, "p1", False)
+    world.learn({"20.1.0.0/16": 8})
+    router.fib.rib.release([7])
+    await world.settle()
+    router.fib.collect()
+    world.plane.set_port(2, "p2", False)
+    await world.settle()
+    members = world.plane.entries.groups[value(world.installed()[key("20.1.0.0/16")])].members
+    assert [world.plane.entries.nexthops[m.nexthop_id].mac for m in members] == [mac(103)]
+
+
+async def test_unresolved_member_is_left_out_and_none_gleans(make_world):
+    world, _ = await ready(make_world)
+    router = world.router()
+    world.learn({"20.2.0.0/16": 2})
+    router.neighbor(1, gateway(1), b"", False)
+    await world.settle()
+    group = world.plane.entries.groups[value(world.installed()[key("20.2.0.0/16")])]
+    assert len(group.members) == 1
+    router.neighbor(2, gateway(2), b"", False)
+    await world.settle()
+    group = world.plane.entries.groups[value(world.installed()[key("20.2.0.0/16")])]
+    assert [world.plane.entries.nexthops[m.nexthop_id].state for m in group.members] == [NexthopState.GLEAN]
+
+
+async def test_failed_neighbor_drops_for_a_bounded_time(make_world):
+    world, _ = await ready(make_world)
+    router = world.router()
+    world.learn({"20.1.0.0/16": 1})
+    router.neighbor(1, gateway(1), b"", True)
+    await world.settle()
+    nexthop = value(world.installed()[key("20.1.0.0/16")])
+    assert world.plane.entries.nexthops[nexthop].state is NexthopState.DROP
+    world.clock.now += 10
+    router.tick()
+    await world.settle()
+    assert world.plane.entries.nexthops[nexthop].state is NexthopState.GLEAN
+
+
+async def test_silence_while_the_plane_was_away_fails_no_neighbor(make_world):
+    world, _ = await ready(make_world)
+    router = world.router()
+    world.learn({"20.1.0.0/16": 1, "20.2.0.0/16": 6})
+    await world.settle()
+    world.plane.disconnect("cut")
+    for number in (1, 2, 99):
+        router.neighbor(1 if number == 99 else number, gateway(number), b"", True)
+    world.plane.connect()
+    await world.settle()
+    router.neighbor(2, gateway(2), b"", True)
+
+    def states() -> list[NexthopState]:
+        nexthops = {one.router_interface_id: one.state for one in world.plane.entries.nexthops.values()}
+        return [nexthops[1], nexthops[2]]
+
+    assert states() == [NexthopState.FORWARD, NexthopState.FORWARD]
+    router.neighbor(1, gateway(1), mac(101), False)
+    world.clock.now += DOUBT_S
+    router.tick()
+    await world.settle()
+    assert states() == [NexthopState.FORWARD, NexthopState.GLEAN]  # the silent one is looked for
+
+
+async def test_routes_over_a_dead_link_leave_for_a_shorter_prefix_and_come_back(make_world):
+    world, _ = await ready(make_world)
+    world.learn({"20.1.0.0/16": 1, "0.0.0.0/0": 6})
+    await world.settle()
+    world.plane.set_port(1, "p1", False)
+    await world.settle()
+    assert key("20.1.0.0/16") in world.installed()  # the daemons may move it yet
+    world.clock.now += 10
+    world.router().tick()
+    await world.settle()
+    assert key("20.1.0.0/16") not in world.installed()
+    world.plane.set_port(1, "p1", True)
+    await world.settle()
+    assert key("20.1.0.0/16") in world.installed()
+
+
+async def test_quota_refuses_by_name_and_readmits(make_world):
+    world, _ = await ready(make_world, quota=Quota(ipv4_routes=8))
+    world.learn({f"20.{i}.0.0/16": 1 for i in range(10)})
+    await world.settle()
+    assert len(world.installed()) == 8
+    assert world.router().state == ("resync", "the VRC is repeating what it knows")
+    world.router().resync_end(True)
+    assert world.router().state == ("degraded", "quota ipv4_routes of 8")
+    world.router().tick()
+    world.router().tick()
+    events = [event for event in world.events.recent() if event.kind == "router-degraded"]
+    assert [event.text for event in events] == ["quota ipv4_routes of 8"]
+    world.learn({f"20.{i}.0.0/16": 0 for i in range(5)})
+    await world.settle()
+    world.router().fib.retry_refused()
+    await world.settle()
+    assert len(world.installed()) == 8
+    world.learn({f"20.{i}.0.0/16": 0 for i in range(5, 9)})
+    await world.settle()
+    world.router().fib.retry_refused()
+    await world.settle()
+    assert not world.router().fib.prefixes.refused
+    assert key("20.9.0.0/16") in world.installed()
+    world.learn({f"20.{i}.0.0/16": 1 for i in range(10)})
+    await world.settle()
+    assert len(world.installed()) == 8
+    await world.core.put_router(router_config(quota=Quota(ipv4_routes=20)))
+    await world.settle()
+    assert not world.router().fib.prefixes.refused
+
+
+async def test_table_full_is_reported_and_the_rest_is_in_force(make_world):
+    world, _ = await ready(make_world)
+    world.plane.fault = lambda table, key, op: "no room" if key == b"\x14\x01\x00\x00\x10" else None
+    sequence = world.learn({"20.1.0.0/16": 1, "20.2.0.0/16": 1})
+    await world.settle()
+    assert key("20.2.0.0/16") in world.installed()
+    assert world.router().fib.prefixes.refused == {key("20.1.0.0/16"): "plane s1 refused ipv4_route: no room"}
+    assert world.router().vrc.acknowledged == sequence
+    (event,) = [event for event in world.events.recent() if event.kind == "entry-refused"]
+    assert event.text == "plane s1 ipv4_route 20.1.0.0/16: no room"
+
+
+async def test_a_new_interface_is_declared_with_its_ports_state(make_world):
+    world, vrc = await ready(make_world, interfaces=(1, 2))
+    await world.core.put_router(router_config(1, (1, 2, 3)))
+    assert vrc.ports == {1: True, 2: True, 3: True}
+
+
+async def test_a_plane_that_fails_without_waiting_leaves_the_loop_to_others(make_world):
+    world = await make_world(router_config())
+    await world.settle()
+    failures = 0
+
+    async def lost():
+        nonlocal failures
+        failures += 1
+        if failures > 1000:
+            pytest.fail("nobody else had a turn")
+        raise PlaneUnreachable("s1", "gone, but not told yet")
+
+    world.plane.read, read = lost, world.plane.read
+    world.plane.disconnect()
+    world.plane.connect()
+    await world.until(lambda: failures)
+    world.plane.read = read
+    await world.until(lambda: world.core._mirrors["s1"].adopted)

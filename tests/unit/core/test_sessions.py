@@ -1,0 +1,327 @@
+"""The session service over real mTLS: what a VRC may not say is refused, named, and changes nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+from worlds import World, gateway, mac, router_config
+
+from controller.pki import PKI
+from controller.planes.base import PuntReason
+from controller.planes.fake import FakePlane
+from controller.sessions import SessionServer
+from controller.store.sqlite import SqliteStore
+from wire import MAX_MESSAGE_BYTES, PROTOCOL_VERSION, splitplane_pb2_grpc
+from wire import splitplane_pb2 as pb
+from wire.columns import pack_ids, pack_prefixes, prefix_key
+
+
+class Peer:
+    """A VRC as it could be written by anybody: says what the test wants."""
+
+    def __init__(self, server: SessionServer, identity: Path, vrf_id: int) -> None:
+        cert, key, ca = (identity.joinpath(name).read_bytes() for name in ("cert.pem", "key.pem", "ca.pem"))
+        credentials = grpc.ssl_channel_credentials(ca, key, cert)
+        options = [
+            ("grpc.ssl_target_name_override", "vr-controller"),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.use_local_subchannel_pool", 1),
+        ]
+        path = server.directory_for(vrf_id) / "session.sock"
+        self.channel = grpc.aio.secure_channel(f"unix:{path}", credentials, options)
+        self.stub = splitplane_pb2_grpc.VrcSessionStub(self.channel)
+        self.control = self.stub.Control()
+        self.sequence = 0
+
+    async def say(self, **body: object) -> None:
+        self.sequence += 1
+        await self.control.write(pb.VrcMessage(sequence=self.sequence, **body))
+
+    async def hello(self, router: str = "red/r1", protocol: int = PROTOCOL_VERSION) -> None:
+        await self.say(hello=pb.Hello(protocol=protocol, router=router, instance="x", source="fpm"))
+
+    async def begin(self, router: str = "red/r1") -> pb.Declaration:
+        await self.hello(router)
+        return (await self.control.read()).declaration
+
+    async def routes(self, prefixes: list[str], set_id: int, family: int = 4) -> None:
+        column = pack_prefixes([prefix_key(text) for text in prefixes])
+        ids = pack_ids([set_id] * len(prefixes))
+        await self.say(routes=pb.Routes(family=family, prefixes=column, sets=ids))
+
+    async def refusal(self) -> str:
+        """Read to the end of the stream; returns the refusal's reason, or the status' details."""
+        try:
+            while (message := await self.control.read()) is not grpc.aio.EOF:
+                if message.WhichOneof("body") == "refusal":
+                    return message.refusal.reason
+        except grpc.aio.AioRpcError as error:
+            return error.details() or str(error.code())
+        return await self.control.details()
+
+
+@pytest.fixture
+async def service(make_world, tmp_path) -> AsyncIterator[tuple[World, SessionServer, PKI]]:
+    red, blue = router_config(1, (1, 2)), router_config(2, (3,), tenant="blue")
+    world = await make_world(red, blue, plane=FakePlane("s1"))
+    store = SqliteStore(tmp_path / "state")
+    pki = PKI(tmp_path / "state", store)
+    server = SessionServer(world.core, pki, tmp_path / "sessions", world.events)
+    for config in (red, blue):
+        pki.issue(config)
+        server.admit(config.vrf_id)
+    await server.start()
+    yield world, server, pki
+    await server.close()
+    store.close()
+
+
+@pytest.fixture
+async def red(service) -> AsyncIterator[Peer]:
+    _, server, pki = service
+    peer = Peer(server, pki.identity(1), 1)
+    yield peer
+    await peer.channel.close()
+
+
+def refusals(world: World, kind: str = "session-refused") -> list[str]:
+    return [event.text for event in world.events.recent() if event.kind == kind]
+
+
+async def test_declaration_routes_and_acknowledgement(service, red):
+    world, _, _ = service
+    declaration = await red.begin()
+    assert [one.name for one in declaration.interfaces] == ["eth1", "eth2"]
+    assert all(one.port_up for one in declaration.interfaces)
+    await red.say(interfaces=pb.InterfaceStates(states=[pb.InterfaceState(id=1, up=True)]))
+    neighbor = pb.Neighbor(interface_id=1, address=gateway(1), mac=mac(9))
+    await red.say(neighbors=pb.Neighbors(neighbors=[neighbor]))
+    member = pb.Member(interface_id=1, gateway=gateway(1), weight=1)
+    await red.say(nexthop_sets=pb.NexthopSets(sets=[pb.NexthopSet(id=5, members=[member])]))
+    await red.routes(["20.0.0.0/8"], 5)
+    while (message := await red.control.read()).ack.sequence < red.sequence:
+        assert message.WhichOneof("body") == "ack"
+    assert prefix_key("20.0.0.0/8") in world.installed()
+
+
+async def test_wrong_router_name(service, red):
+    world, _, _ = service
+    await red.hello("blue/r2")
+    assert "certificate of red/r1" in await red.refusal()
+    assert refusals(world)
+    assert world.router(2).vrc is None
+
+
+async def test_other_protocol_version(service, red):
+    await red.hello(protocol=99)
+    assert "protocol 99" in await red.refusal()
+
+
+async def test_another_routers_certificate_on_this_socket_is_that_router(service):
+    _, server, pki = service
+    peer = Peer(server, pki.identity(2), 1)
+    await peer.hello("red/r1")
+    assert "certificate of blue/r2" in await peer.refusal()
+    await peer.channel.close()
+
+
+async def test_revoked_certificate(service, red):
+    world, _, pki = service
+    pki._store.revoke_certificates(1)
+    await red.hello()
+    assert "not valid for any router" in await red.refusal()
+    assert refusals(world) == ["its certificate is revoked or unknown"]
+
+
+async def test_certificate_of_another_authority(service, tmp_path):
+    world, server, _ = service
+    store = SqliteStore(tmp_path / "other")
+    foreign = PKI(tmp_path / "other", store)
+    foreign.issue(router_config(1, (1, 2)))
+    peer = Peer(server, foreign.identity(1), 1)
+    with pytest.raises((grpc.aio.AioRpcError, asyncio.InvalidStateError)):
+        await peer.hello()
+    assert world.router().vrc is None
+    await peer.channel.close()
+    store.close()
+
+
+FORGERIES = {
+    "another router's interface": (
+        {"interfaces": pb.InterfaceStates(states=[pb.InterfaceState(id=3, up=True)])},
+        "interface 3 is not one of router red/r1",
+    ),
+    "a neighbor on another's interface": (
+        {"neighbors": pb.Neighbors(neighbors=[pb.Neighbor(interface_id=3, address=gateway(3), mac=mac(1))])},
+        "interface 3",
+    ),
+    "a neighbor with a multicast MAC": (
+        {"neighbors": pb.Neighbors(neighbors=[pb.Neighbor(interface_id=1, address=gateway(1), mac=b"\1\0\0\0\0\1")])},
+        "malformed",
+    ),
+    "a route out of another's port": (
+        {
+            "nexthop_sets": pb.NexthopSets(
+                sets=[pb.NexthopSet(id=1, members=[pb.Member(interface_id=3, gateway=gateway(3), weight=1)])]
+            )
+        },
+        "interface 3",
+    ),
+    "an undefined set": (
+        {"routes": pb.Routes(family=4, prefixes=prefix_key("20.0.0.0/8"), sets=pack_ids([77]))},
+        "nexthop set 77",
+    ),
+    "a family that is none": ({"routes": pb.Routes(family=5)}, "family 5"),
+    "host bits": (
+        {"routes": pb.Routes(family=4, prefixes=b"\x0a\0\0\1\x08", sets=pack_ids([0]))},
+        "is not an IPv4 prefix",
+    ),
+    "half a prefix": ({"routes": pb.Routes(family=4, prefixes=b"\x0a\0\0", sets=b"")}, "no multiple of 5"),
+    "columns of unequal length": (
+        {"routes": pb.Routes(family=4, prefixes=prefix_key("20.0.0.0/8"), sets=b"")},
+        "1 prefixes with 0",
+    ),
+    "a snapshot nobody asked for": (
+        {
+            "snapshot": pb.Snapshot(
+                id=4, routes=pb.Routes(family=4, prefixes=prefix_key("20.0.0.0/8"), sets=pack_ids([1]))
+            )
+        },
+        "snapshot 4 was not asked for",
+    ),
+    "a second Hello": (
+        {"hello": pb.Hello(protocol=PROTOCOL_VERSION, router="red/r1")},
+        "Hello comes first, and once",
+    ),
+    "an empty message": ({}, "no known body"),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+async def test_forged_message(service, red, forgery):
+    world, _, _ = service
+    await red.begin()
+    before = dict(world.installed(1)), dict(world.installed(2))
+    body, expected = FORGERIES[forgery]
+    await red.say(**body)
+    assert expected in await red.refusal()
+    (text,) = refusals(world)
+    assert expected in text
+    assert (world.installed(1), world.installed(2)) == before
+    await world.until(lambda: world.router(1).vrc is None)
+
+
+async def test_sequence_that_jumps(service, red):
+    await red.begin()
+    red.sequence += 5
+    await red.say(resync_end=pb.ResyncEnd())
+    assert "message 7 after 1" in await red.refusal()
+
+
+async def test_oversized_message(service, red):
+    world, _, _ = service
+    await red.begin()
+    await red.say(notice=pb.Notice(kind="x", text="y" * (MAX_MESSAGE_BYTES + 1)))
+    assert await red.refusal()
+    await world.until(lambda: world.router(1).vrc is None)
+
+
+FRAME = bytes(6) + mac(1) + b"\x08\x00" + bytes(46)
+
+
+@pytest.mark.parametrize(
+    ("interface_id", "frame", "reason"),
+    [
+        (3, FRAME, "foreign_interface"),
+        (1, bytes(6) + mac(3) + b"\x08\x00" + bytes(46), "foreign_mac"),
+        (1, bytes(6) + mac(1) + b"\x81\x00\x00\x64\x08\x00" + bytes(46), "foreign_vlan"),
+        (1, FRAME + bytes(1500), "frame_size"),
+        (1, b"short", "frame_size"),
+    ],
+    ids=["interface", "mac", "vlan", "long", "short"],
+)
+async def test_forged_packet_out(service, red, interface_id, frame, reason):
+    world, _, _ = service
+    await red.begin()
+    await world.settle()
+    packets = red.stub.Packets()
+    await packets.write(pb.PacketOut(interface_id=interface_id, frame=frame))
+    await packets.write(pb.PacketOut(interface_id=1, frame=FRAME))
+    await world.until(lambda: world.plane.packets_out)
+    assert [sent for _, sent in world.plane.packets_out] == [FRAME]
+    assert world.router().punts.counters[f"refused_{reason}"] == 1
+    assert any(reason in text for text in refusals(world, "packet-out-refused"))
+
+
+async def test_punts_reach_their_router_alone(service, red):
+    world, server, pki = service
+    blue = Peer(server, pki.identity(2), 2)
+    await red.begin()
+    await blue.begin("blue/r2")
+    to_red, to_blue = red.stub.Packets(), blue.stub.Packets()
+    world.plane.punt(1, PuntReason.CONTROL, b"for red")
+    world.plane.punt(3, PuntReason.LOCAL, b"for blue")
+    packet = await to_red.read()
+    assert (packet.interface_id, packet.punt_reason, packet.frame) == (1, PuntReason.CONTROL, b"for red")
+    assert (await to_blue.read()).frame == b"for blue"
+    assert world.router(1).punts.counters["to_guest"] == 1
+    await blue.channel.close()
+
+
+async def test_revoked_router_is_cut(service, red):
+    world, server, _ = service
+    await red.begin()
+    server.revoke(1)
+    await red.refusal()
+    await world.until(lambda: world.router(1).vrc is None)
+    assert not server.directory_for(1).exists()
+
+
+async def test_nothing_is_learned_before_the_plane_is_known(tmp_path):
+    """A VRC that is back before the switch must not get ids that the switch uses for something else."""
+    world = World()
+    await world.core.add_plane(world.plane)
+    config = router_config(1, (1, 2))
+    await world.core.put_router(config)
+    store = SqliteStore(tmp_path / "state")
+    pki = PKI(tmp_path / "state", store)
+    pki.issue(config)
+    server = SessionServer(world.core, pki, tmp_path / "sessions", world.events)
+    server.admit(1)
+    await server.start()
+    peer = Peer(server, pki.identity(1), 1)
+    await peer.hello()
+    await peer.say(interfaces=pb.InterfaceStates(states=[pb.InterfaceState(id=1, up=True)]))
+    declared = asyncio.create_task(peer.control.read())
+    done, _ = await asyncio.wait([declared], timeout=0.2)
+    assert not done
+    assert world.router().fib.resolution.interfaces[1].guest_up is None
+    world.plane.set_port(1, "p1", True)
+    world.plane.connect()
+    assert (await declared).declaration.interfaces[0].port_up
+    await peer.channel.close()
+    await server.close()
+    await world.close()
+    store.close()
+
+
+async def test_interface_that_was_removed_lately_may_still_be_named(service, red):
+    world, _, _ = service
+    await red.begin()
+    await world.core.put_router(router_config(1, (1,)))
+    await red.say(interfaces=pb.InterfaceStates(states=[pb.InterfaceState(id=2, up=True)]))
+    member = pb.Member(interface_id=2, gateway=gateway(2), weight=1)
+    await red.say(nexthop_sets=pb.NexthopSets(sets=[pb.NexthopSet(id=5, members=[member])]))
+    await red.routes(["20.0.0.0/8"], 5)
+    while (message := await red.control.read()).ack.sequence < red.sequence:
+        assert message.WhichOneof("body") != "refusal"
+    assert prefix_key("20.0.0.0/8") not in world.installed()
+
+
+async def test_admitted_twice_leaves_nothing_when_revoked(service):
+    _, server, _ = service
+    server.admit(1)
+    server.revoke(1)
+    assert not server.directory_for(1).exists()

@@ -1,0 +1,85 @@
+"""The namespace driver without a guest: how a running one is recognised, and what is asked of its supervisor."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from controller.errors import GuestError
+from controller.guests import netns
+from controller.guests.base import GuestSpec
+from controller.guests.netns import NetnsDriver
+from controller.model import RouteSource
+
+BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def spec(directory: Path) -> GuestSpec:
+    return GuestSpec(7, "red/r1", RouteSource.FPM, "!\n", 30, directory, directory, directory)
+
+
+def start_time(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+
+
+@pytest.mark.parametrize(
+    ("start_offset", "boot", "running"), [(0, BOOT, True), (1, BOOT, False), (0, "another-boot", False)]
+)
+async def test_a_guest_is_its_pid_start_time_and_boot(
+    tmp_path: Path, start_offset: int, boot: str, running: bool
+) -> None:
+    pid = os.getpid()
+    (tmp_path / "guest.pid").write_text(f"{pid} {int(start_time(pid)) + start_offset} {boot}\n")
+    status = await NetnsDriver().status(spec(tmp_path))
+    assert (status.running, status.pid) == (running, pid if running else 0)
+
+
+@pytest.mark.parametrize("content", ["", "1", "x y z", "-1 5 " + BOOT, "99999999 5 " + BOOT])
+async def test_a_pid_file_that_makes_no_sense_is_no_guest(tmp_path: Path, content: str) -> None:
+    (tmp_path / "guest.pid").write_text(content)
+    assert not (await NetnsDriver().status(spec(tmp_path))).running
+
+
+async def test_a_supervisor_that_does_not_answer_shows_as_failed(tmp_path: Path) -> None:
+    (tmp_path / "guest.pid").write_text(f"{os.getpid()} {start_time(os.getpid())} {BOOT}\n")
+    status = await NetnsDriver().status(spec(tmp_path))
+    assert status.running
+    assert status.daemons["supervisor"].startswith("failed: red/r1: the guest's supervisor cannot be asked")
+
+
+@pytest.mark.parametrize("line", [b"", b"nonsense\n", b"[]\n", b"[1]\n", b'{"daemons": {}}\n', b'{"ok": false}\n'])
+async def test_a_reply_that_makes_no_sense_is_an_error_and_no_crash(tmp_path: Path, line: bytes) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert json.loads(await reader.readline()) == {"op": "status"}
+        writer.write(line)
+        writer.close()
+
+    (tmp_path / "guest.pid").write_text(f"{os.getpid()} {start_time(os.getpid())} {BOOT}\n")
+    async with await asyncio.start_unix_server(answer, tmp_path / "control.sock"):
+        status = await NetnsDriver().status(spec(tmp_path))
+    assert status.daemons["supervisor"].startswith("failed: ")
+
+
+async def test_a_refusal_names_the_router_and_what_frr_said(tmp_path: Path) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(b'{"ok": false, "error": "line 3: no"}\n')
+        writer.close()
+
+    async with await asyncio.start_unix_server(answer, tmp_path / "control.sock"):
+        with pytest.raises(GuestError, match=r"^red/r1: frr line 3: no$"):
+            await netns._request(spec(tmp_path), {"op": "reload"}, 5)
+
+
+def test_exec_enters_the_namespaces_of_the_guest_and_keeps_the_arguments() -> None:
+    argv = NetnsDriver().exec_argv(os.getpid(), ["vtysh", "-c", "show ip route"])
+    assert argv[-4:] == ["--", "vtysh", "-c", "show ip route"]
+    assert argv[1:3] == ["--target", str(os.getpid())]
+    assert "--user" not in argv  # entering one's own user namespace is an error
+
+
+def test_each_vrc_has_a_user_of_its_own() -> None:
+    assert netns.vrc_uid(1) != netns.vrc_uid(2)
+    assert netns.vrc_uid(0) > 65535

@@ -1,0 +1,105 @@
+"""The supervisor's parts without processes: back-off, event loop, log."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from vrc.guest import children
+from vrc.guest.children import Backoff, describe_end
+from vrc.guest.log import MAX_LINE_BYTES, GuestLog
+from vrc.guest.reactor import Reactor
+
+
+def test_pauses_double_up_to_five_seconds_until_the_child_is_failed() -> None:
+    backoff = Backoff()
+    pauses = [backoff.delay_s(0.0) for _ in range(4)]
+    assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.8])
+    assert not backoff.failed
+    assert backoff.delay_s(0.0) == children.FAILED_DELAY_S
+    assert backoff.failed
+
+
+def test_a_long_life_is_forgiven() -> None:
+    backoff = Backoff()
+    for _ in range(6):
+        backoff.delay_s(0.0)
+    assert backoff.delay_s(children.SETTLED_S) == pytest.approx(0.1)
+    assert not backoff.failed
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "text"),
+    [
+        (-9, "ignored", "killed by SIGKILL"),
+        (-64 - 20, "", "killed by signal 84"),
+        (3, "no certificate", "exit status 3: no certificate"),
+        (0, "", "exit status 0"),
+    ],
+)
+def test_an_end_is_told_in_one_line(status: int, said: str, text: str) -> None:
+    assert describe_end(status, said) == text
+
+
+def test_timers_run_in_order_and_cancelled_ones_not_at_all() -> None:
+    reactor, called = Reactor(), []
+    reactor.call_later(0.002, reactor.stop)
+    reactor.call_later(0.001, lambda: called.append("second"))
+    reactor.call_later(0.0, lambda: called.append("first"))
+    reactor.call_later(0.0, lambda: called.append("never")).cancel()
+    reactor.run()
+    assert called == ["first", "second"]
+
+
+def test_a_readable_descriptor_calls_back_until_it_is_removed() -> None:
+    reactor, (read, write), got = Reactor(), os.pipe(), []
+
+    def receive() -> None:
+        got.append(os.read(read, 1))
+        if len(got) == 2:
+            reactor.remove_reader(read)
+            reactor.call_later(0.0, reactor.stop)
+
+    reactor.add_reader(read, receive)
+    os.write(write, b"abc")
+    reactor.run()
+    os.close(read)
+    os.close(write)
+    assert got == [b"a", b"b"]
+
+
+def test_a_descriptor_removed_by_an_earlier_callback_of_the_round_is_not_called() -> None:
+    reactor, calls = Reactor(), []
+    pipes = [os.pipe(), os.pipe()]
+
+    def remove_both(number: int) -> None:
+        calls.append(number)
+        for read, _ in pipes:
+            reactor.remove_reader(read)
+        reactor.stop()
+
+    for number, (read, write) in enumerate(pipes):
+        reactor.add_reader(read, lambda number=number: remove_both(number))
+        os.write(write, b"x")
+    reactor.run()
+    for read, write in pipes:
+        os.close(read)
+        os.close(write)
+    assert len(calls) == 1
+
+
+def test_the_log_is_bounded_and_keeps_one_old_file(tmp_path: Path) -> None:
+    log = GuestLog(str(tmp_path / "guest.log"), limit=1000)
+    for number in range(100):
+        log.write("zebra", f"line {number}")
+    new, old = (tmp_path / "guest.log").read_text(), (tmp_path / "guest.log.1").read_text()
+    assert new.endswith("zebra: line 99\n")
+    assert len(new) <= 1000
+    assert len(old) <= 1000
+    assert {path.name for path in tmp_path.iterdir()} == {"guest.log", "guest.log.1"}
+    assert log.lost == 0
+
+
+def test_a_long_line_is_cut(tmp_path: Path) -> None:
+    GuestLog(str(tmp_path / "guest.log")).write("bgpd", "x" * 10000)
+    assert len((tmp_path / "guest.log").read_bytes()) == MAX_LINE_BYTES + 1

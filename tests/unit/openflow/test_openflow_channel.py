@@ -1,0 +1,167 @@
+"""One connection: greeting, keepalive, replies, errors by transaction id, and everything a bad switch can send."""
+
+import asyncio
+import contextlib
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from os_ken.ofproto import ofproto_v1_3 as of13
+from switch_end import DATAPATH_ID, connected
+
+from controller.planes.openflow import codec, messages
+from controller.planes.openflow.channel import Channel, ChannelClosed, RequestRefused
+from controller.planes.openflow.codec import MalformedMessage, Multipart, Type, message
+
+quick = settings(max_examples=40, deadline=None)
+
+
+async def closed(channel: Channel) -> str:
+    """Return why a channel ends, which it does soon."""
+    async with asyncio.timeout(5):
+        with pytest.raises(ChannelClosed) as caught:
+            await channel.request(Type.ECHO_REQUEST)
+    return str(caught.value)
+
+
+def hello(version: int, *versions: int) -> bytes:
+    bitmap = struct.pack("!HHI", 1, 8, sum(1 << each for each in versions)) if versions else b""
+    return struct.pack("!BBHI", version, Type.HELLO, 8 + len(bitmap), 1) + bitmap
+
+
+@pytest.mark.parametrize("greeting", [hello(4), hello(6), hello(6, 1, 4, 6)])
+async def test_a_greeting_leads_to_features(greeting: bytes) -> None:
+    async with connected() as (channel, switch):
+        switch.send(greeting)
+        assert (await channel.greet(5)).datapath_id == DATAPATH_ID
+
+
+@pytest.mark.parametrize("greeting", [hello(1), hello(3), hello(6, 1, 6)])
+async def test_a_switch_without_1_3_is_told_so(greeting: bytes) -> None:
+    async with connected() as (channel, switch):
+        switch.send(greeting)
+        with pytest.raises(ChannelClosed, match=r"does not speak OpenFlow 1\.3"):
+            await channel.greet(5)
+
+
+async def test_a_switch_that_says_nothing_is_not_waited_for() -> None:
+    async with connected() as (channel, switch):
+        switch.silent = True
+        with pytest.raises(ChannelClosed, match=r"no OpenFlow greeting within 0\.02 s"):
+            await channel.greet(0.02)
+
+
+async def test_features_of_the_wrong_length_end_the_connection() -> None:
+    async with connected() as (channel, switch):
+        switch.features = b"\0" * 20
+        switch.send(hello(4))
+        with pytest.raises(ChannelClosed, match="features reply has the wrong length"):
+            await channel.greet(5)
+
+
+async def test_echo_is_answered_and_asked() -> None:
+    async with connected(echo_s=0.005) as (channel, switch):
+        switch.send(message(Type.ECHO_REQUEST, 77, b"ping"))
+        assert await channel.answers(5)
+        while (Type.ECHO_REPLY, 77, b"ping") not in switch.received:
+            await channel.request(Type.ECHO_REQUEST)
+
+
+async def test_a_silent_switch_is_given_up() -> None:
+    async with connected(echo_s=0.01, dead_s=0.03) as (channel, switch):
+        switch.silent = True
+        assert (await closed(channel)).startswith("no answer for")
+
+
+async def test_errors_go_to_the_message_they_are_about() -> None:
+    async with connected() as (channel, switch):
+        switch.refuse = lambda kind, body: (5, 1) if body == b"bad" else None
+        watch = channel.watch(3)
+        for position, body in enumerate((b"good", b"bad", b"good")):
+            channel.send(message(Type.FLOW_MOD, watch.first + position, body))
+        await channel.barrier()
+        assert {position: error.full for position, error in watch.errors.items()} == {1: True}
+        channel.unwatch(watch)
+        with pytest.raises(RequestRefused, match="OFPFMFC_TABLE_FULL"):
+            await channel.request(Type.ECHO_REQUEST, b"bad")
+        channel.send(message(Type.FLOW_MOD, channel.take_xids(), b"bad"))
+        await channel.barrier()
+        assert channel.stray_errors == 1
+
+
+async def test_a_list_comes_in_parts() -> None:
+    async with connected() as (channel, switch):
+        switch.silent = True
+        parts: list[bytes] = []
+        listing = channel.list(Multipart.PORT_DESC, b"", parts.append)
+        await switch.until(Type.MULTIPART_REQUEST)
+        xid = switch.received[0][1]
+        for flags, body in ((1, b"one"), (1, b"two"), (0, b"three")):
+            switch.send(message(Type.MULTIPART_REPLY, xid, struct.pack("!HH4x", Multipart.PORT_DESC, flags) + body))
+        await listing
+        assert parts == [b"one", b"two", b"three"]
+
+
+async def test_whoever_waits_is_told_that_the_connection_ended() -> None:
+    async with connected() as (channel, switch):
+        switch.silent = True
+        waiting = channel.barrier(), channel.list(Multipart.FLOW, b"", lambda body: None)
+        switch.writer.close()
+        for each in waiting:
+            with pytest.raises(ChannelClosed, match="connection lost"):
+                await each
+
+
+MALFORMED = {
+    "length": struct.pack("!BBHI", 4, Type.ECHO_REPLY, 7, 1),
+    "version": struct.pack("!BBHI", 1, Type.ECHO_REPLY, 8, 1),
+    "error": message(Type.ERROR, 1, b"\0\5"),
+    "packet-in": message(Type.PACKET_IN, 1, b"\0" * 21),
+    "multipart": message(Type.MULTIPART_REPLY, 1, b"\0\1"),
+}
+
+
+@pytest.mark.parametrize("octets", MALFORMED.values(), ids=MALFORMED)
+async def test_a_malformed_message_ends_the_connection_by_name(octets: bytes) -> None:
+    async with connected() as (channel, switch):
+        switch.send(octets)
+        assert (await closed(channel)).startswith("malformed message: ")
+
+
+async def test_a_switch_that_floods_and_does_not_read_is_cut_off() -> None:
+    async with connected() as (channel, _):
+        flood = bytes(64 << 20)
+        channel.send(flood)
+        with pytest.raises(ChannelClosed, match="does not read"):
+            channel.send(flood)
+
+
+DECODERS = [
+    codec.decode_packet_in,
+    codec.decode_flow,
+    lambda body: [codec.decode_group(entry) for entry in codec.split_entries(body)],
+    messages.decode_meters,
+    messages.decode_ports,
+    messages.decode_port_status,
+    messages.decode_features,
+    messages.decode_error,
+    lambda body: messages.hello_has_version(6, body),
+]
+
+
+@quick
+@given(st.sampled_from(DECODERS), st.binary(max_size=200))
+def test_decoders_raise_malformed_message_or_nothing(decode: object, body: bytes) -> None:
+    with contextlib.suppress(MalformedMessage):
+        decode(body)  # type: ignore[operator]
+
+
+@quick
+@given(st.binary(max_size=80), st.binary(max_size=40))
+def test_packet_ins_are_decoded(frame: bytes, other: bytes) -> None:
+    tlvs = codec.oxm(codec.Oxm.IN_PORT, 9) + codec.oxm(codec.Oxm.METADATA, 0x700000003)
+    match = struct.pack("!HH", 1, 4 + len(tlvs)) + tlvs
+    body = struct.pack("!IHBBQ", codec.NO_BUFFER, len(frame), of13.OFPR_ACTION, 8, 5)
+    body += match.ljust((len(match) + 7) & ~7, b"\0") + b"\0\0" + frame
+    assert codec.decode_packet_in(body) == codec.PacketIn(5, 0x700000003, frame)

@@ -1,0 +1,150 @@
+"""A plane's life over its connections, against a switch that only pretends."""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+from os_ken.ofproto import ofproto_v1_3 as of13
+from switch_end import DATAPATH_ID, SwitchEnd, connected
+
+from controller.errors import Conflict, PlaneUnreachable
+from controller.planes.base import Plane, PortState, PuntReason, RouterInterface, WriteBatch
+from controller.planes.openflow import OpenFlowListener, OpenFlowPlane, codec, pipeline, program
+from controller.planes.openflow.channel import Channel
+from controller.planes.openflow.codec import Multipart, Type, message
+
+NEAR = RouterInterface(3, 7, 1, 12, bytes(6), 1500)
+
+
+@dataclass
+class Told:
+    """A PlaneListener that writes down what it is told."""
+
+    events: list[object] = field(default_factory=list)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def plane_connected(self, plane: Plane) -> None:
+        self.add("connected")
+
+    def plane_disconnected(self, plane: Plane, reason: str) -> None:
+        self.add(reason)
+
+    def port_changed(self, plane: Plane, port: PortState) -> None:
+        self.add(port)
+
+    def packet_in(self, plane: Plane, router_interface_id: int, reason: PuntReason, frame: bytes) -> None:
+        self.add((router_interface_id, reason, frame))
+
+    def add(self, event: object) -> None:
+        self.events.append(event)
+        self.changed.set()
+
+    async def until(self, count: int) -> None:
+        async with asyncio.timeout(5):
+            while len(self.events) < count:
+                self.changed.clear()
+                await self.changed.wait()
+
+
+def port_octets(number: int, state: int = 0) -> bytes:
+    return struct.pack("!I4x6s2x16sII24x", number, bytes(6), b"p1", 0, state)
+
+
+@asynccontextmanager
+async def serving(plane: OpenFlowPlane) -> AsyncIterator[tuple[Channel, SwitchEnd, "asyncio.Task[None]"]]:
+    """Give a plane a connection to a switch with one port."""
+    async with connected() as (channel, switch):
+        switch.lists[Multipart.PORT_DESC] = port_octets(1) + port_octets(of13.OFPP_LOCAL)
+        ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        yield channel, switch, asyncio.create_task(plane.serve(channel, ended))  # type: ignore[arg-type]
+        ended.cancel()
+
+
+def edge() -> OpenFlowPlane:
+    return OpenFlowPlane("edge", DATAPATH_ID, OpenFlowListener())
+
+
+async def test_a_connection_brings_the_pipeline_and_the_ports() -> None:
+    plane, told = edge(), Told()
+    await plane.start(told)
+    async with serving(plane) as (_, switch, _task):
+        await told.until(2)
+        assert told.events == ["connected", PortState(1, "p1", True)]
+        assert len(switch.sent(Type.FLOW_MOD)) == len(pipeline.static_flows())
+        assert (await plane.read()).routes == {}
+
+
+async def test_port_changes_and_punts_are_told_and_strangers_are_not() -> None:
+    plane, told = edge(), Told()
+    await plane.start(told)
+    async with serving(plane) as (_, switch, _task):
+        await told.until(2)
+        status = struct.pack("!B7x", of13.OFPPR_MODIFY)
+        switch.send(message(Type.PORT_STATUS, 0, status + port_octets(1, of13.OFPPS_LINK_DOWN)))
+        punt = program.cookie(program.Kind.POLICER, 7, PuntReason.LOCAL)
+        for cookie in (0xF00, program.cookie(program.Kind.STATIC), punt):
+            tlv = codec.oxm(codec.Oxm.METADATA, 7 << 32 | 3)
+            match = (struct.pack("!HH", 1, 16) + tlv).ljust(16, b"\0")
+            body = struct.pack("!IHBBQ", codec.NO_BUFFER, 5, 1, 8, cookie) + match + b"\0\0frame"
+            switch.send(message(Type.PACKET_IN, 0, body))
+        await told.until(4)
+        assert told.events[2:] == [PortState(1, "p1", False), (3, PuntReason.LOCAL, b"frame")]
+        assert plane.stray_packet_ins == 2
+        assert not plane.ports[1].up
+
+
+async def test_a_replaced_connection_is_told_as_lost_first() -> None:
+    plane, told = edge(), Told()
+    await plane.start(told)
+    async with serving(plane) as (first, _, _task):
+        await told.until(2)
+        first.close("replaced by a new connection")
+        async with serving(plane) as (second, _, _other):
+            await told.until(5)
+            assert told.events[2:4] == ["replaced by a new connection", "connected"]
+            assert plane.channel is second
+            assert await plane.write(WriteBatch()) == []
+
+
+async def test_a_switch_that_refuses_the_pipeline_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    plane, told = edge(), Told()
+    await plane.start(told)
+    async with serving(plane) as (channel, switch, task):
+        switch.refuse = lambda kind, body: (of13.OFPET_BAD_ACTION, 0) if kind == Type.FLOW_MOD else None
+        await asyncio.wait([task])
+        task.exception()
+        assert channel.closed == "the switch refuses the pipeline: OFPET_BAD_ACTION(2): OFPBAC_BAD_TYPE(0)"
+        assert told.events == []
+
+
+async def test_without_a_switch_everything_says_so() -> None:
+    plane = edge()
+    for call in (plane.read, plane.counters, lambda: plane.write(WriteBatch())):
+        with pytest.raises(PlaneUnreachable, match="plane edge is not reachable: the switch is not connected"):
+            await call()
+    assert not plane.packet_out(NEAR, b"frame")
+    assert plane.packet_outs_dropped == 1
+
+
+async def test_a_datapath_id_belongs_to_one_plane() -> None:
+    server = OpenFlowListener()
+    first, second = (OpenFlowPlane(name, DATAPATH_ID, server) for name in ("one", "two"))
+    await first.start(Told())
+    with pytest.raises(Conflict, match="of plane two is plane one's"):
+        await second.start(Told())
+
+
+async def test_a_packet_out_is_tagged_and_sent() -> None:
+    plane, told = edge(), Told()
+    await plane.start(told)
+    async with serving(plane) as (_, switch, _task):
+        await told.until(2)
+        assert plane.packet_out(NEAR, b"frame")
+        await switch.until(Type.PACKET_OUT)
+        (body,) = switch.sent(Type.PACKET_OUT)
+        assert body.endswith(b"frame")
+        assert codec.PUSH_VLAN in body
+        assert codec.output(1) in body

@@ -1,0 +1,201 @@
+"""Contract entries as flows, groups and meters, and back; what is not exactly ours is not taken for ours."""
+
+import struct
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from os_ken.ofproto import ofproto_v1_3 as of13
+from os_ken.ofproto import ofproto_v1_3_parser as parser
+from os_ken.ofproto.ofproto_protocol import ProtocolDesc
+
+from controller.planes.base import (
+    MAX_OBJECT_ID,
+    DropReason,
+    GroupMember,
+    Nexthop,
+    NexthopGroup,
+    NexthopState,
+    Policer,
+    PuntClass,
+    PuntReason,
+    RouterInterface,
+    burst,
+)
+from controller.planes.openflow import codec, pipeline, program
+from controller.planes.openflow.codec import Command, Flow, FlowStatistics
+from controller.planes.openflow.program import Kind, Table
+from controller.planes.openflow.readback import Readback, count
+
+quick = settings(max_examples=40, deadline=None)
+PROTOCOL = ProtocolDesc(4)
+
+macs = st.binary(min_size=6, max_size=6)
+objects = st.integers(0, MAX_OBJECT_ID)
+numbers = st.integers(1, 0xFFFFFFFF)
+interfaces = st.builds(
+    RouterInterface,
+    id=numbers,
+    vrf_id=numbers,
+    port=st.integers(1, 0xFFFFFF00),
+    vlan=st.integers(0, 4094),
+    mac=macs,
+    mtu=st.integers(68, 9216),
+    virtual_macs=st.lists(macs, max_size=3, unique=True).map(tuple),
+    enabled=st.booleans(),
+).filter(lambda each: each.mac not in each.virtual_macs)
+nexthops = st.one_of(
+    st.builds(Nexthop, objects, numbers, macs),
+    st.builds(Nexthop, objects, numbers, st.just(bytes(6)), st.sampled_from([NexthopState.GLEAN, NexthopState.DROP])),
+)
+members = st.builds(GroupMember, objects, st.integers(1, 256), st.integers(1, 0xFFFFFF00))
+groups = st.builds(NexthopGroup, objects, st.lists(members, min_size=1, max_size=5).map(tuple))
+rates = st.integers(0, 1_000_000)
+policers = st.builds(Policer, numbers, st.tuples(rates, rates, rates, rates))
+
+
+def flows_of(interface: RouterInterface, generation: int) -> list[Flow]:
+    return [*program.egress_flows(interface, generation), *program.ingress_flows(interface, generation)]
+
+
+@quick
+@given(interfaces, st.integers(0, 3))
+def test_router_interfaces_are_read_back(interface: RouterInterface, generation: int) -> None:
+    assert program.find_router_interface(interface.id, flows_of(interface, generation)) == interface
+
+
+@quick
+@given(interfaces, st.data())
+def test_a_missing_or_changed_flow_is_noticed(interface: RouterInterface, data: st.DataObject) -> None:
+    flows = flows_of(interface, 0)
+    at = data.draw(st.integers(0, len(flows) - 1))
+    if data.draw(st.booleans()):
+        found = program.find_router_interface(interface.id, flows[:at] + flows[at + 1 :])
+    else:
+        instructions = bytearray(flows[at].instructions)
+        instructions[data.draw(st.integers(0, len(instructions) - 1))] ^= data.draw(st.integers(1, 255))
+        old = flows[at]
+        changed = Flow(old.table, old.priority, old.cookie, old.match, bytes(instructions))
+        found = program.find_router_interface(interface.id, [*flows[:at], changed, *flows[at + 1 :]])
+    assert found != interface
+
+
+@quick
+@given(nexthops, st.data())
+def test_nexthops_are_read_back(nexthop: Nexthop, data: st.DataObject) -> None:
+    entry = program.nexthop_group_entry(nexthop)
+    assert program.find_nexthop(entry) == nexthop
+    actions = bytearray(entry.buckets[0].actions)
+    actions[data.draw(st.integers(0, len(actions) - 1))] ^= data.draw(st.integers(1, 255))
+    assert program.find_nexthop(codec.Group(entry.id, entry.type, (codec.Bucket(bytes(actions)),))) != nexthop
+    assert program.find_nexthop(codec.Group(entry.id, entry.type, ())) is None
+
+
+@quick
+@given(groups)
+def test_groups_are_read_back(group: NexthopGroup) -> None:
+    entry = program.member_group_entry(group)
+    assert program.find_nexthop_group(entry) == group
+    assert program.find_nexthop_group(codec.Group(entry.id, entry.type, (*entry.buckets, codec.Bucket(b"")))) is None
+
+
+@quick
+@given(groups, st.sampled_from(codec.GroupCommand), st.integers(1, 0xFFFFFFFF))
+def test_group_mods_equal_those_of_os_ken(group: NexthopGroup, command: codec.GroupCommand, xid: int) -> None:
+    buckets = [
+        parser.OFPBucket(
+            member.weight, member.watch_port, of13.OFPG_ANY, [parser.OFPActionGroup(0x51000000 | member.nexthop_id)]
+        )
+        for member in group.members
+    ]
+    delete = command is codec.GroupCommand.DELETE
+    wanted = parser.OFPGroupMod(
+        PROTOCOL, command, of13.OFPGT_SELECT, 0x52000000 | group.id, [] if delete else buckets
+    )
+    wanted.set_xid(xid)
+    wanted.serialize()
+    assert codec.group_mod(command, program.member_group_entry(group), xid) == bytes(wanted.buf)
+
+
+@quick
+@given(policers, st.integers(0, program.MAX_POLICERS - 1), st.integers(0, 3))
+def test_policers_are_read_back(policer: Policer, slot: int, generation: int) -> None:
+    flows = program.policer_flows(policer, slot, generation)
+    meters = {
+        program.meter_id(slot, each): (policer.rates[each], burst(policer.rates[each]))
+        for each in PuntClass
+        if policer.rates[each]
+    }
+    found, seen = program.find_policer(policer.vrf_id, flows, meters)
+    assert (found, seen) == (policer, slot if meters else -1)
+    for meter_id in meters:
+        damaged = {**meters, meter_id: (-1, -1)}
+        assert program.find_policer(policer.vrf_id, flows, damaged)[0] is None
+
+
+@quick
+@given(st.integers(0, 3), numbers)
+def test_stale_cookies_match_all_generations_but_one(generation: int, entry_id: int) -> None:
+    for other in range(4):
+        mark = program.cookie(Kind.ROUTER_INTERFACE, entry_id, 9, other)
+        stale = program.stale_cookies(Kind.ROUTER_INTERFACE, entry_id, generation)
+        assert any(mark & mask == cookie for cookie, mask in stale) is (other != generation)
+    alien = program.cookie(Kind.ROUTER_INTERFACE, entry_id ^ 1, 0, ~generation & 3)
+    assert not any(
+        alien & mask == cookie for cookie, mask in program.stale_cookies(Kind.ROUTER_INTERFACE, entry_id, generation)
+    )
+
+
+def stats_body(flow: Flow) -> bytes:
+    """A flow statistics entry made of the flow-mod that writes the flow."""
+    octets = codec.flow_mod(Command.ADD, flow, 1)[8 + 40 :]
+    fixed = struct.pack("!BxIIHHHH4xQQQ", flow.table, 1, 2, flow.priority, 0, 0, 0, flow.cookie, 5, 500)
+    return struct.pack("!H", 2 + len(fixed) + len(octets)) + fixed + octets
+
+
+def test_the_pipeline_is_what_it_reads_back_as() -> None:
+    flows = pipeline.static_flows()
+    assert len({flow.key for flow in flows}) == len(flows)
+    assert [codec.decode_flow(stats_body(flow)).flow for flow in flows] == flows
+    assert {flow.table for flow in flows} == set(Table) - {Table.PACKET_IN, Table.ROUTER_INTERFACE}
+
+
+def test_every_flow_is_openflow_to_os_ken() -> None:
+    interface = RouterInterface(1, 2, 3, 4, bytes(6), 1500, (b"\2" * 6,))
+    flows = [
+        *pipeline.static_flows(),
+        *flows_of(interface, 1),
+        *program.policer_flows(Policer(2, (1, 2, 3, 4)), 0, 0),
+    ]
+    for flow in flows:
+        seen = parser.OFPFlowStats.parser(stats_body(flow), 0)
+        assert (seen.table_id, seen.priority, seen.cookie) == (flow.table, flow.priority, flow.cookie)
+        assert sum(instruction.len for instruction in seen.instructions) == len(flow.instructions)
+
+
+def test_the_pipelines_differences_are_found() -> None:
+    readback = Readback()
+    flows = pipeline.static_flows()
+    changed = Flow(flows[3].table, flows[3].priority, flows[3].cookie, flows[3].match, bytes(8))
+    stray = codec.flow(2, 7, program.cookie(Kind.STATIC), (), b"")
+    readback.flows = [FlowStatistics(flow, 0, 0) for flow in [changed, *flows[4:], stray]]
+    missing, strange = readback.pipeline_changes()
+    assert (missing, strange) == (flows[:4], [stray])
+
+
+def test_counters_are_added_up_by_what_flows_belong_to() -> None:
+    interface = RouterInterface(5, 7, 1, 0, bytes(6), 1500)
+    flows = [
+        *pipeline.static_flows(),
+        *flows_of(interface, 2),
+        *program.policer_flows(Policer(7, (1, 1, 1, 1)), 0, 1),
+        codec.flow(0, 9, 0xF00, (), b""),
+    ]
+    metered = {program.meter_id(1, PuntClass.EXCEPTION): (15, 300)}
+    counters = count([FlowStatistics(flow, 2, 30) for flow in flows], {7: 1}, metered)
+    seen = counters.router_interfaces
+    assert [(each.rx_packets, each.tx_bytes) for each in seen.values()] == [(2, 30)]
+    exact = {(7, reason): (2, 30) for reason in PuntReason if reason is not PuntReason.MTU_EXCEEDED}
+    assert counters.punts == exact | {(7, PuntReason.MTU_EXCEEDED): (15 - 4 * 2, 300 - 4 * 30)}
+    assert counters.drops[7, DropReason.BLACKHOLE] == (2, 30)
+    assert counters.drops[0, DropReason.UNKNOWN_INTERFACE] == (2, 30)
+    assert {vrf_id for vrf_id, _ in counters.drops} == {0, 7}

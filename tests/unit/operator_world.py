@@ -1,0 +1,45 @@
+"""One controller on fakes, for the tests of the operator's side."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from controller.convergence import Convergence
+from controller.errors import GuestError
+from controller.events import EventLog
+from controller.fakes import FakeCore, FakeGuests, FakeSessions
+from controller.guests.fleet import GuestFleet
+from controller.model import RouterConfig
+from controller.operations import Operations, Outcome
+from controller.pki import PKI
+from controller.planes.fake import FakePlane
+from controller.store.sqlite import SqliteStore
+
+
+class Controller:
+    """Everything but the API, on fakes."""
+
+    def __init__(self, state: Path) -> None:
+        self.core, self.guests, self.events = FakeCore(), FakeGuests(), EventLog()
+        self.sessions = FakeSessions(state / "sessions")
+        self.store = SqliteStore(state)
+        self.refused: dict[str, str] = {}
+        self.restarts = 0
+        pki = PKI(state, self.store)
+        fleet = GuestFleet(state, {"netns": self.guests}, {"netns": self.check}, pki, self.sessions, self.events)
+        self.convergence = Convergence(self.store, self.core, lambda c: FakePlane(c.name), fleet, self.events)
+        self.operations = Operations(
+            state, self.store, pki, self.core, self.convergence, fleet, self.events, self.restart
+        )
+
+    async def check(self, router: RouterConfig) -> None:
+        if router.full_name in self.refused:
+            raise GuestError(self.refused[router.full_name])
+
+    def restart(self) -> None:
+        self.restarts += 1
+
+    async def apply(self, text: str, files: Mapping[str, str] | None = None) -> Outcome:
+        return await self.operations.apply(text, "t.yaml", files or {}, lambda _: None, lambda: None)
+
+    def attached(self) -> dict[str, list[tuple[str, int]]]:
+        return {r.full_name: [(i.port, i.vlan) for i in r.interfaces] for r in self.core.routers.values()}

@@ -1,0 +1,132 @@
+"""A broken document is refused in one line that names file, line, thing and remedy."""
+
+import pytest
+
+from controller.errors import SpecError
+from controller.spec.check import check
+from controller.spec.lines import MAX_SIZE_BYTES, load
+from controller.spec.merge import merge
+from controller.spec.parse import parse
+from controller.spec.state import Ids, State
+
+GOOD = """\
+version: 1
+planes:
+  - {name: s1, datapath_id: "0x1"}
+tenants:
+  - name: red
+    slices:
+      - plane: s1
+        ports: {p1: [untagged], p2: [100, 200-210]}
+        quota: {ipv4_routes: 1000}
+    routers:
+      - name: r1
+        plane: s1
+        hold_time_s: 60
+        interfaces:
+          - {name: eth0, port: p1, addresses: [10.0.0.1/24]}
+          - {name: eth1, port: p2, vlan: 100, addresses: [10.0.1.1/24]}
+      - name: r2
+        plane: s1
+        interfaces:
+          - {name: eth0, port: p2, vlan: 200, mac: "02:00:00:00:00:01"}
+"""
+
+
+def lay_over_nothing(text: str) -> State:
+    state, where = merge(parse(text, "net.yaml"), State(), Ids(), {})
+    check(state, where)
+    return state
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(SpecError) as caught:
+        lay_over_nothing(text)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_the_document_that_the_table_breaks_is_good() -> None:
+    assert sorted(lay_over_nothing(GOOD).routers) == ["red/r1", "red/r2"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("version: 1", "version: 2", 1, "version: 2 should be 1"),
+        ("version: 1\n", "", 1, "'version' is missing"),
+        ("hold_time_s: 60", "hold_tme_s: 60", 13, "unknown key 'hold_tme_s'; known here: name, plane, hold_time_s"),
+        ("ipv4_routes", "ipv4_rutes", 9, "unknown key 'ipv4_rutes'"),
+        ("hold_time_s: 60", "hold_time_s: soon", 13, "'soon' should be a valid integer"),
+        ("hold_time_s: 60", "hold_time_s: true", 13, "True should be a valid integer"),
+        ("hold_time_s: 60", "hold_time_s: [", 15, "not YAML"),
+        ("hold_time_s: 60", "plane: s1", 13, "'plane' appears twice"),
+        ("name: red", "name: Red_", 5, "'Red_' should be lower-case letters"),
+        ('name: s1, datapath_id: "0x1"', 'name: s1, datapath_id: "x1"', 3, "no datapath id"),
+        ('name: s1, datapath_id: "0x1"', "name: s1", 3, "needs a datapath_id"),
+        ("[untagged]", "[untaged]", 8, "'untaged' should be a valid integer or a VLAN id, a range"),
+        ("200-210", "210-200", 8, "no VLAN range"),
+        ("[100,", "[5000,", 8, "less than or equal to 4094"),
+        ("name: eth0, port: p1", "name: sixteen-letters-, port: p1", 15, "at most 15 characters"),
+        ("name: eth0, port: p1", "name: lo, port: p1", 15, "taken by the kernel"),
+        ("10.0.0.1/24]", "10.0.0.1]", 15, "no prefix length"),
+        ("10.0.0.1/24]", "10.0.0.255/24]", 15, "network or broadcast"),
+        ("10.0.0.1/24]", "10.0.0.300/24]", 15, "10.0.0.300/24"),
+        ("10.0.0.1/24]", "224.0.0.1/24]", 15, "cannot be an interface's address"),
+        ("10.0.0.1/24]", "10.0.1.9/16]", 16, "overlaps"),
+        ("10.0.1.1/24]", "10.0.0.1/24]", 16, "declared twice on router red/r1"),
+        ("02:00:00:00:00:01", "01:00:00:00:00:01", 20, "not a unicast MAC"),
+        ("02:00:00:00:00:01", "02:00", 20, "should be a MAC address"),
+        ('mac: "02', 'mtu: 67, mac: "02', 20, "greater than or equal to 68"),
+        ("vlan: 200", "vlan: 100", 20, "used by interface eth1 of red/r1 and by interface eth0 of red/r2"),
+        ("vlan: 200", "vlan: 199", 20, "port p2 VLAN 199 of plane s1 is not in the slice of tenant red; add it"),
+        ("port: p2, vlan: 200", "vlan: 200", 20, "has no port; give it one, or name it in a link"),
+        ("name: r2\n        plane: s1", "name: r2\n        plane: s9", 17, "plane s9 is not declared (known: s1)"),
+        ("- plane: s1\n        ports", "- plane: s9\n        ports", 7, "plane s9 is not declared"),
+        ("name: r2", "name: r1", 17, "router red/r1 is declared twice, first on line 11"),
+        ("name: eth1", "name: eth0", 16, "interface eth0 of red/r1 is declared twice, first on line 15"),
+        ("hold_time_s: 60", "frr_file: a.conf", 13, "was not sent along"),
+        ("hold_time_s: 60", "frr_file: a.conf\n        frr: x", 13, "not both"),
+        ("hold_time_s: 60", "guest: {kind: vm}", 13, "'vm' should be 'netns'"),
+        ("  - name: red", "  - {name: blue, slices: [{plane: s1, ports: {p2: [205]}}]}\n  - name: red", 8, "tenants"),
+        ("tenants:", "tenants: &a\n  - *a\nx:", 5, "nested"),
+        ("version: 1", "- version: 1", 1, ""),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(old: str, new: str, line: int, words: str) -> None:
+    assert old in GOOD
+    text = refusal(GOOD.replace(old, new, 1))
+    assert words in text
+    assert text.startswith(f"net.yaml:{line}: ") or (words in ("nested", "") and text.startswith("net.yaml:"))
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# nothing\n", "---\n---\n"])
+def test_an_empty_file_says_what_to_write(text: str) -> None:
+    assert "the file is empty; a document starts with 'version: 1'" in refusal(text)
+
+
+def test_documents_of_one_file_add_up_and_keep_their_lines() -> None:
+    more = "---\nversion: 1\ntenants:\n  - {name: blue, routers: [{name: r1, plane: s1}]}\n"
+    assert "net.yaml:24: tenant blue has no slice of plane s1" in refusal(GOOD + more)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x" * (MAX_SIZE_BYTES + 1), "larger than 1 MiB"),
+        ("- " * 5000, "nested"),
+        (
+            "a: &a [1,1,1,1,1,1,1,1,1,1]\n"
+            + "".join(f"{b}: &{b} [{','.join(['*' + a] * 10)}]\n" for a, b in zip("abcde", "bcdef", strict=True)),
+            "more than 200000 values",
+        ),
+        ("a: \x00", "not allowed"),
+        ("a: *b", "undefined alias"),
+        ("a: !!python/object:os.system x", "cannot be read"),
+        ("? [a]\n: b", "a key must be a plain word"),
+        ("a: !!int zz", "cannot be read"),
+    ],
+)
+def test_hostile_text_is_refused(text: str, words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        load(text, "x")

@@ -1,0 +1,151 @@
+"""Declarative and idempotent: what a document names becomes as declared, what it does not name stays."""
+
+from dataclasses import replace
+
+import pytest
+
+from controller.errors import Conflict, SpecError
+from controller.model import MAX_ROUTERS
+from controller.spec.changes import changes, show_vlans
+from controller.spec.check import check
+from controller.spec.merge import merge
+from controller.spec.parse import parse
+from controller.spec.state import Ids, State
+
+HEAD = "version: 1\nplanes: [{name: s1, datapath_id: 1}]\ntenants:\n"
+RED = """\
+  - name: red
+    slices: [{plane: s1, ports: {p1: [untagged, 100-110]}}]
+    routers:
+      - name: r1
+        plane: s1
+        interfaces: [{name: eth0, port: p1, vlan: 100, addresses: [10.0.0.1/24]}, {name: to-r2}]
+        frr: |
+          router bgp 1
+      - {name: r2, plane: s1, interfaces: [{name: to-r1}]}
+    links:
+      - ends: [{router: r1, interface: to-r2, port: pa}, {router: r2, interface: to-r1, port: pb}]
+"""
+
+
+def laid_over(state: State, text: str, ids: Ids) -> State:
+    after, where = merge(parse(text, "t.yaml"), state, ids, {})
+    check(after, where)
+    return after
+
+
+def test_applying_twice_changes_nothing_and_issues_no_ids() -> None:
+    ids = Ids(identity=0xAB)
+    once = laid_over(State(), HEAD + RED, ids)
+    issued = ids.copy()
+    assert laid_over(once, HEAD + RED, ids) == once
+    assert ids == issued
+    assert changes(once, once) == []
+
+
+def test_macs_come_from_ids() -> None:
+    state = laid_over(State(), HEAD + RED, Ids(identity=0xAB))
+    macs = [i.mac.hex(":") for router in state.routers.values() for i in router.interfaces]
+    assert macs == ["02:53:ab:00:00:01", "02:53:ab:00:00:02", "02:53:ab:00:00:03"]
+
+
+def test_what_a_document_does_not_name_stays() -> None:
+    ids = Ids()
+    state = laid_over(State(), HEAD + RED, ids)
+    text = "version: 1\ntenants: [{name: red, routers: [{name: r3, plane: s1, hold_time_s: 9}]}]\n"
+    after = laid_over(state, text, ids)
+    assert after.routers.keys() == {"red/r1", "red/r2", "red/r3"}
+    assert after.routers["red/r1"] == state.routers["red/r1"]
+    assert after.links == state.links
+    assert after.tenants == state.tenants
+
+
+def test_a_stored_link_gives_its_interface_the_port() -> None:
+    ids = Ids()
+    state = laid_over(State(), HEAD + RED, ids)
+    text = (
+        "version: 1\ntenants: [{name: red, routers: [{name: r2, plane: s1, interfaces: [{name: to-r1, mtu: 9000}]}]}]"
+    )
+    after = laid_over(state, text, ids)
+    (interface,) = after.routers["red/r2"].interfaces
+    assert (interface.port, interface.mtu, after.links) == ("pb", 9000, state.links)
+
+
+def test_leaving_a_link_names_the_end_that_stays_behind() -> None:
+    state = laid_over(State(), HEAD + RED, Ids())
+    text = "version: 1\ntenants: [{name: red, routers: [{name: r2, plane: s1}]}]"
+    with pytest.raises(SpecError, match=r"t\.yaml:2: interface to-r2 of red/r1 loses its link"):
+        laid_over(state, text, Ids())
+
+
+def test_a_port_of_its_own_ends_a_link() -> None:
+    ids = Ids()
+    state = laid_over(State(), HEAD + RED, ids)
+    text = HEAD + RED[: RED.index("    links:")].replace("to-r2}", "to-r2, port: p1, vlan: 101}").replace(
+        "to-r1}", "to-r1, port: p1, vlan: 102}"
+    )
+    after = laid_over(state, text, ids)
+    assert after.links == frozenset()
+    assert after.routers["red/r2"].interfaces[0].port == "p1"
+
+
+def test_link_ports_belong_to_the_tenants_slice() -> None:
+    blue = "  - {name: blue, slices: [{plane: s1, ports: {pa: [untagged]}}]}\n"
+    with pytest.raises(SpecError, match="port pa untagged of plane s1 is in the slices of tenants blue and red"):
+        laid_over(State(), HEAD + RED + blue, Ids())
+
+
+def test_a_vlan_changes_hands_in_one_document() -> None:
+    ids = Ids()
+    before = laid_over(State(), HEAD + RED, ids)
+    taken = RED.replace("100-110", "101-110").replace("vlan: 100", "vlan: 101")
+    blue = """\
+  - name: blue
+    slices: [{plane: s1, ports: {p1: [100]}}]
+    routers: [{name: r1, plane: s1, interfaces: [{name: eth0, port: p1, vlan: 100}]}]
+"""
+    after = laid_over(before, HEAD + taken + blue, ids)
+    said = {(c.verb.value, c.kind, c.name): c.details for c in changes(before, after)}
+    assert said["change", "router", "red/r1"] == ["interface eth0 changed (vlan 100 → 101)"]
+    assert said["change", "slice", "red@s1"] == ["port p1: untagged 100-110 → untagged 101-110"]
+    assert ("create", "router", "blue/r1") in said
+
+
+def test_a_router_on_another_plane_is_another_router() -> None:
+    ids = Ids()
+    before = laid_over(State(), HEAD + RED.replace("100-110", "100"), ids)
+    text = HEAD.replace("}]", "}, {name: s2, datapath_id: 2}]") + RED.replace("s1", "s2").replace("100-110", "100")
+    after = laid_over(before, text, ids)
+    vrfs = {router.vrf_id for router in before.routers.values()}
+    assert vrfs.isdisjoint(router.vrf_id for router in after.routers.values())
+
+
+def test_a_quota_reaches_the_routers_of_its_slice_without_naming_them() -> None:
+    ids = Ids()
+    state = laid_over(State(), HEAD + RED, ids)
+    text = "version: 1\ntenants: [{name: red, slices: [{plane: s1, ports: {p1: [100]}, quota: {groups: 7}}]}]"
+    assert {router.quota.groups for router in laid_over(state, text, ids).routers.values()} == {7}
+
+
+def test_router_ids_wrap_to_the_lowest_free_one() -> None:
+    ids = Ids(next_vrf=MAX_ROUTERS, taken=frozenset({1, 3}))
+    assert [ids.vrf(), ids.vrf(), ids.vrf()] == [MAX_ROUTERS, 2, 4]
+    full = Ids(next_vrf=MAX_ROUTERS + 1, taken=frozenset(range(1, MAX_ROUTERS + 1)))
+    with pytest.raises(Conflict, match="8000 router ids"):
+        full.vrf()
+
+
+def test_a_tried_out_issuer_leaves_the_real_one_alone() -> None:
+    ids = Ids()
+    ids.copy().vrf()
+    assert ids == Ids()
+
+
+def test_vlans_are_shown_as_written() -> None:
+    assert show_vlans(frozenset({0, 1, 2, 3, 9})) == "untagged 1-3 9"
+    assert show_vlans(frozenset()) == ""
+
+
+def test_a_detached_plane_is_attached_by_declaring_it() -> None:
+    state = replace(laid_over(State(), HEAD + RED, Ids()), detached=frozenset({"s1"}))
+    assert laid_over(state, HEAD + RED, Ids()).detached == frozenset()

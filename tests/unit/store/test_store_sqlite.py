@@ -1,0 +1,218 @@
+"""The store: what goes in comes out, one transaction is all or nothing, and a `kill -9` is no exception."""
+
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from controller.errors import StoreError
+from controller.model import PlaneConfig, PlaneKind, PlanePort, TenantConfig
+from controller.spec.merge import merge
+from controller.spec.parse import parse
+from controller.spec.state import Attachment, Hold, Ids, State, Tombstone
+from controller.store.base import Certificate
+from controller.store.sqlite import FILE, SqliteStore
+
+TEXT = """\
+version: 1
+planes: [{name: s1, datapath_id: "0xffffffffffffffff"}]
+tenants:
+  - name: red
+    slices:
+      - {plane: s1, ports: {p1: [untagged, 100-110], p2: [7]}, quota: {groups: 3, punts_per_s: {glean: 9}}}
+    routers:
+      - name: r1
+        plane: s1
+        source: netlink
+        hold_time_s: 5
+        interfaces:
+          - {name: eth0, port: p1, addresses: [10.0.0.1/24, 2001:db8::1/64], virtual_macs: ["00:00:5e:00:01:01"]}
+          - {name: to-r2, mtu: 9000, admin: down}
+        frr: |
+          router bgp 65001
+      - {name: r2, plane: s1, interfaces: [{name: to-r1}]}
+    links:
+      - ends: [{router: r1, interface: to-r2, port: pa}, {router: r2, interface: to-r1, port: pb}]
+"""
+
+
+def declared(text: str, store: SqliteStore) -> tuple[State, Ids]:
+    snapshot = store.load()
+    ids = snapshot.ids.copy()
+    return merge(parse(text, "t.yaml"), snapshot.state, ids, {})[0], ids
+
+
+def test_everything_declared_comes_back_from_a_new_process(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "state")
+    state, ids = declared(TEXT, store)
+    store.commit(state, ids, (), ())
+    store.close()
+    again = SqliteStore(tmp_path / "state").load()
+    assert again.state == replace(state, detached=frozenset())
+    assert (again.ids.next_vrf, again.ids.next_interface, again.ids.identity) == (3, 4, ids.identity)
+    assert again.ids.taken == {1, 2}
+
+
+def test_the_directory_is_private(tmp_path: Path) -> None:
+    SqliteStore(tmp_path / "state")
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "state" / FILE).stat().st_mode & 0o777 == 0o600
+
+
+def test_two_routers_swap_a_port_in_one_transaction(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    state, ids = declared(TEXT.replace("{name: to-r1}", "{name: to-r1}, {name: eth0, port: p2, vlan: 7}"), store)
+    store.commit(state, ids, (), ())
+    one, other = state.routers["red/r1"], state.routers["red/r2"]
+    first, second = one.interfaces[0], other.interfaces[1]
+    swapped = {
+        "red/r1": replace(one, interfaces=(replace(first, port="p2", vlan=7), one.interfaces[1])),
+        "red/r2": replace(other, interfaces=(other.interfaces[0], replace(second, port="p1", vlan=0))),
+    }
+    store.commit(replace(state, routers=swapped), ids, (), ())
+    assert store.load().state.routers == swapped
+
+
+def test_a_refused_commit_leaves_the_old_state(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    state, ids = declared(TEXT, store)
+    store.commit(state, ids, (), ())
+    one, other = state.routers["red/r1"], state.routers["red/r2"]
+    clash = replace(other, interfaces=(replace(other.interfaces[0], port="p1", vlan=0),))
+    with pytest.raises(StoreError, match="UNIQUE"):
+        store.commit(replace(state, routers={"red/r1": one, "red/r2": clash}, planes={}), ids, (), ())
+    assert store.load().state == state
+
+
+def test_tombstones_and_holds_last_until_they_are_confirmed(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    state, ids = declared(TEXT, store)
+    store.commit(state, ids, (), ())
+    router = state.routers["red/r2"]
+    hold = Hold(Attachment("s1", "pb", 0), router.interfaces[0].id, router.vrf_id)
+    routers = {"red/r1": replace(state.routers["red/r1"], interfaces=())}
+    store.commit(replace(state, routers=routers, links=frozenset()), ids, [hold], [Tombstone(router)])
+    snapshot = SqliteStore(tmp_path).load()
+    assert snapshot.holds == (hold,)
+    assert [t.router.full_name for t in snapshot.tombstones] == ["red/r2"]
+    assert router.vrf_id in snapshot.ids.taken
+    store.mark_clean(router.vrf_id, guest=True)
+    assert len(store.load().tombstones) == 1
+    store.mark_clean(router.vrf_id, plane=True)
+    assert (store.load().tombstones, store.load().holds) == ((), ())
+    assert router.vrf_id not in store.load().ids.taken
+
+
+def test_a_certificate_is_valid_until_revoked(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    store.add_certificate(Certificate("aa", 1))
+    assert store.find_certificate("aa") == Certificate("aa", 1)
+    store.revoke_certificates(1)
+    assert store.find_certificate("aa") == Certificate("aa", 1, revoked=True)
+    assert store.find_certificate("bb") is None
+
+
+def test_a_broken_file_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"no database at all, but long enough to look like one" * 40)
+    with pytest.raises(StoreError, match="file is not a database"):
+        SqliteStore(tmp_path)
+
+
+def test_a_directory_that_is_a_file_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("")
+    with pytest.raises(StoreError, match="give another with --state"):
+        SqliteStore(tmp_path / "state")
+
+
+def test_p4runtime_planes_come_back(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    ports = (PlanePort("p1", 1), PlanePort("p2", 2, "s1-eth2"))
+    plane = PlaneConfig("b1", PlaneKind.P4RUNTIME, 0, "unix:/run/b1.sock", (1 << 64) - 1, ports)
+    state = State({"b1": plane})
+    store.commit(state, store.load().ids, (), ())
+    store.close()
+    assert SqliteStore(tmp_path).load().state == state
+
+
+_PLANES_OF_VERSION_1 = """
+CREATE TABLE planes(name TEXT PRIMARY KEY, kind TEXT NOT NULL, datapath_id TEXT NOT NULL, attached INTEGER NOT NULL)
+    STRICT;
+INSERT INTO planes VALUES('s1', 'openflow', '0xffffffffffffffff', 1), ('s2', 'openflow', '0x2', 0);
+PRAGMA user_version = 1;
+"""
+
+
+def test_a_store_of_version_1_is_brought_to_this_one(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    state, ids = declared(TEXT, store)
+    store.commit(state, ids, (), ())
+    store.close()
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as db:
+        db.executescript("DROP TABLE planes;" + _PLANES_OF_VERSION_1)
+    for _ in range(2):  # and stays there
+        store = SqliteStore(tmp_path)
+        found = store.load().state
+        assert found.planes == {**state.planes, "s2": PlaneConfig("s2", PlaneKind.OPENFLOW, 2)}
+        assert (found.detached, found.routers) == ({"s2"}, state.routers)
+        store.close()
+
+
+def test_another_schema_is_refused(tmp_path: Path) -> None:
+    SqliteStore(tmp_path).close()
+    with sqlite3.connect(tmp_path / FILE) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(StoreError, match="has schema 99, this controller knows 2"):
+        SqliteStore(tmp_path)
+
+
+def test_detached_planes_are_remembered(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    plane = PlaneConfig("s1", PlaneKind.FAKE)
+    state = State({"s1": plane}, {"red": TenantConfig("red")}, {}, frozenset(), frozenset({"s1"}))
+    store.commit(state, store.load().ids, (), ())
+    assert store.load().state == state
+
+
+_WRITER = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from controller.model import PlaneConfig, PlaneKind, TenantConfig
+from controller.spec.state import State
+from controller.store.sqlite import SqliteStore
+
+store = SqliteStore(Path(sys.argv[1]))
+for number in range(1_000_000):
+    names = [f"t{number}-{part}" for part in range(20)]
+    state = State({names[0]: PlaneConfig(names[0], PlaneKind.FAKE, number + 1)}, {n: TenantConfig(n) for n in names})
+    ids = store.load().ids
+    ids.next_vrf = number + 2
+    store.commit(state, ids, (), ())
+    print(number, flush=True)
+"""
+
+
+def test_kill_9_in_the_middle_of_writing_leaves_one_whole_state(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        for line in writer.stdout:
+            confirmed = int(line)
+            if confirmed >= 5:
+                break
+        os.kill(writer.pid, signal.SIGKILL)
+        confirmed = max([confirmed, *map(int, writer.stdout.read().split())])
+    snapshot = SqliteStore(tmp_path).load()
+    (plane,) = snapshot.state.planes.values()
+    found = plane.datapath_id - 1
+    assert found in (confirmed, confirmed + 1)
+    assert snapshot.state.tenants.keys() == {f"t{found}-{part}" for part in range(20)}
+    assert snapshot.ids.next_vrf == found + 2

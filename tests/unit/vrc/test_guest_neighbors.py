@@ -1,0 +1,144 @@
+"""Which neighbors are reported, and which the kernel is asked to keep probed."""
+
+import pytest
+
+from vrc.interfaces import IFF_LOWER_UP, IFF_UP, Interfaces, Link
+from vrc.neighbors import GONE, Ask, Neighbors, Report
+from vrc.rtlinks import NUD_FAILED, NUD_INCOMPLETE, NUD_NOARP, NUD_PERMANENT, NUD_REACHABLE, NUD_STALE, KernelNeighbor
+
+MAC, OTHER = bytes((2, 0, 0, 0, 0, 1)), bytes((2, 0, 0, 0, 0, 2))
+HOST = bytes((10, 1, 0, 2))
+
+
+def host(number: int) -> bytes:
+    return bytes((10, 1, 0, number))
+
+
+def neighbor(
+    state: int, mac: bytes = b"", address: bytes = HOST, ifindex: int = 2, managed: bool = False
+) -> KernelNeighbor:
+    return KernelNeighbor(ifindex, address, mac, state, managed)
+
+
+@pytest.fixture
+def neighbors() -> Neighbors:
+    links = {n: Link(n, f"eth{n}", IFF_UP | IFF_LOWER_UP, 1500, MAC) for n in (2, 9)}
+    return Neighbors(Interfaces(links=links, declared={"eth2": 102}), limit=3)
+
+
+def told(neighbors: Neighbors) -> dict[tuple[int, bytes], Report]:
+    changed, neighbors.changed = neighbors.changed, {}
+    return changed
+
+
+def asked(neighbors: Neighbors) -> list[Ask]:
+    asks = list(neighbors.asks)
+    neighbors.asks.clear()
+    return asks
+
+
+def test_a_life(neighbors: Neighbors) -> None:
+    neighbors.observe(neighbor(NUD_INCOMPLETE))
+    assert told(neighbors) == {}
+    neighbors.observe(neighbor(NUD_REACHABLE, MAC))
+    assert told(neighbors) == {(102, HOST): Report(MAC)}
+    assert asked(neighbors) == [Ask(2, HOST, True)]
+    neighbors.observe(neighbor(NUD_STALE, MAC, managed=True))
+    assert (told(neighbors), asked(neighbors)) == ({}, [])
+    neighbors.observe(neighbor(NUD_REACHABLE, OTHER, managed=True))
+    assert told(neighbors) == {(102, HOST): Report(OTHER)}
+    neighbors.observe(neighbor(NUD_FAILED, managed=True))
+    assert told(neighbors) == {(102, HOST): Report(failed=True)}
+    assert asked(neighbors) == [Ask(2, HOST, False)]
+    neighbors.observe(neighbor(NUD_INCOMPLETE))
+    assert told(neighbors) == {}  # still failed until the outcome is known
+    neighbors.lose((2, HOST))
+    assert told(neighbors) == {(102, HOST): GONE}
+    assert neighbors.reports() == {}
+
+
+def test_silence_without_a_controller_means_nothing(neighbors: Neighbors) -> None:
+    neighbors.observe(neighbor(NUD_REACHABLE, MAC))
+    told(neighbors), asked(neighbors)
+    neighbors.in_doubt = lambda: True
+    neighbors.observe(neighbor(NUD_FAILED, managed=True))
+    neighbors.observe(neighbor(NUD_INCOMPLETE, managed=True))
+    assert (told(neighbors), asked(neighbors)) == ({}, [])  # probed on
+    assert neighbors.reports() == {(102, HOST): Report(MAC)}
+    neighbors.retry()
+    assert asked(neighbors) == [Ask(2, HOST, True)]
+    neighbors.in_doubt = lambda: False
+    neighbors.observe(neighbor(NUD_REACHABLE, MAC, managed=True))
+    assert (told(neighbors), asked(neighbors)) == ({}, [])
+    neighbors.observe(neighbor(NUD_INCOMPLETE, managed=True))
+    assert told(neighbors) == {(102, HOST): GONE}  # in doubt no more
+
+
+def test_who_is_silent_with_a_controller_is_gone(neighbors: Neighbors) -> None:
+    neighbors.in_doubt = lambda: True
+    neighbors.observe(neighbor(NUD_FAILED))  # as a new process finds it: the controller may know better
+    assert (told(neighbors), asked(neighbors)) == ({}, [Ask(2, HOST, True)])
+    neighbors.in_doubt = lambda: False
+    neighbors.observe(neighbor(NUD_FAILED, managed=True))
+    assert told(neighbors) == {(102, HOST): Report(failed=True)}
+    assert asked(neighbors) == [Ask(2, HOST, False)]
+
+
+def test_what_is_no_neighbor_of_ours(neighbors: Neighbors) -> None:
+    neighbors.observe(neighbor(NUD_REACHABLE, MAC, ifindex=9))
+    neighbors.observe(neighbor(NUD_NOARP, MAC))
+    neighbors.observe(neighbor(NUD_PERMANENT, b"\x01\0\x5e\0\0\1"))
+    assert (len(neighbors), told(neighbors), asked(neighbors)) == (0, {}, [])
+
+
+def test_gateways_are_resolved_before_traffic(neighbors: Neighbors) -> None:
+    gateway = (2, HOST)
+    neighbors.want({gateway, (2, bytes((169, 254, 0, 1)))})
+    assert asked(neighbors) == [Ask(*gateway, True, create=True)]
+    neighbors.want({gateway})
+    assert asked(neighbors) == []
+    neighbors.observe(neighbor(NUD_FAILED, managed=True))
+    assert asked(neighbors) == []  # a gateway is probed on
+    neighbors.lose(gateway)
+    assert asked(neighbors) == [Ask(*gateway, True, create=True)]
+    neighbors.refused(Ask(*gateway, True, create=True))
+    neighbors.want({gateway})
+    assert asked(neighbors) == [Ask(*gateway, True, create=True)]
+
+
+def test_gateways_behind_a_link_without_carrier_wait(neighbors: Neighbors) -> None:
+    neighbors.interfaces.links[2].flags = IFF_UP
+    neighbors.want({(2, HOST)})
+    assert asked(neighbors) == []
+
+
+def test_a_static_neighbor_is_reported_and_left_alone(neighbors: Neighbors) -> None:
+    neighbors.observe(neighbor(NUD_PERMANENT, MAC))
+    neighbors.want({(2, HOST)})
+    assert told(neighbors) == {(102, HOST): Report(MAC)}
+    assert asked(neighbors) == []
+
+
+def test_the_limit_keeps_gateways_and_deletes_others(neighbors: Neighbors) -> None:
+    for number in range(10, 14):
+        neighbors.observe(neighbor(NUD_REACHABLE, MAC, host(number)))
+    assert (len(neighbors), neighbors.over_limit) == (3, 1)
+    assert asked(neighbors)[-1] == Ask(2, host(13), None)
+    assert set(told(neighbors)) == {(102, host(number)) for number in (10, 11, 12)}
+    neighbors.want({(2, HOST)})
+    asked(neighbors)
+    neighbors.observe(neighbor(NUD_REACHABLE, MAC, managed=True))
+    assert asked(neighbors) == [Ask(2, host(10), None)]
+    assert told(neighbors) == {(102, host(10)): GONE, (102, HOST): Report(MAC)}
+
+
+def test_a_dump_replaces_everything(neighbors: Neighbors) -> None:
+    for number in (10, 11):
+        neighbors.observe(neighbor(NUD_REACHABLE, MAC, host(number)))
+    told(neighbors)
+    neighbors.resync([neighbor(NUD_REACHABLE, MAC, host(11)), neighbor(NUD_REACHABLE, MAC, host(12))])
+    assert told(neighbors) == {(102, host(10)): GONE, (102, host(12)): Report(MAC)}
+    neighbors.interfaces.declared["eth2"] = 107
+    neighbors.resync([neighbor(NUD_REACHABLE, MAC, host(11))])
+    assert told(neighbors)[107, host(11)] == Report(MAC)
+    assert neighbors.reports() == {(107, host(11)): Report(MAC)}

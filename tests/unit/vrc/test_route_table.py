@@ -1,0 +1,230 @@
+"""The route table: what is sent, applied to what was sent before, gives what was learned."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from netlink_bytes import attribute, by_gateway, by_nexthop, nexthop, route, u32
+
+from vrc.nexthops import NexthopSets
+from vrc.routes import RouteTable, never_mirrored
+from vrc.rtnetlink import NLM_F_APPEND, RTM_DELNEXTHOP, RTM_DELROUTE, Batch, Change, scan
+from wire.columns import prefix_key
+
+UP = {2: 102, 3: 103}
+
+
+def changes(*messages: bytes) -> list[Change]:
+    batch, buffer = Batch(), b"".join(messages)
+    scan(buffer, 0, len(buffer), batch)
+    return batch.changes
+
+
+def delete(prefix: str, *attributes: bytes) -> bytes:
+    return route(prefix, *attributes, kind=RTM_DELROUTE)
+
+
+def taken(table: RouteTable, limit: int = 4096) -> dict[bytes, int]:
+    found: dict[bytes, int] = {}
+    while (columns := table.take(limit)) is not None:
+        assert 0 < len(columns.keys) <= limit
+        assert {len(key) for key in columns.keys} == {5 if columns.family == 4 else 17}
+        found |= dict(zip(columns.keys, columns.ids, strict=True))
+    assert not table.pending
+    return found
+
+
+@pytest.fixture
+def table() -> RouteTable:
+    return RouteTable(NexthopSets(), lambda ifindex: UP.get(ifindex, 0))
+
+
+def test_a_replaced_route_is_one_change(table: RouteTable) -> None:
+    scope = table.open_scope()
+    table.apply(changes(route("10.0.0.0/8", by_gateway("10.1.0.2", 2))), scope)
+    assert taken(table) == {prefix_key("10.0.0.0/8"): 1}
+    table.apply(changes(delete("10.0.0.0/8"), route("10.0.0.0/8", by_gateway("10.1.0.3", 2))), scope)
+    assert taken(table) == {prefix_key("10.0.0.0/8"): 2}
+    table.apply(changes(delete("10.0.0.0/8")), scope)
+    assert taken(table) == {prefix_key("10.0.0.0/8"): 0}
+    table.apply(changes(delete("10.0.0.0/8")), scope)
+    assert not table.pending
+
+
+def test_a_repeated_route_is_no_change(table: RouteTable) -> None:
+    first = changes(nexthop(5, 2, "10.1.0.2"), route("10.0.0.0/8", by_nexthop(5)))
+    table.apply(first, table.open_scope())
+    taken(table)
+    # A new life of zebra: the same route under another nexthop id.
+    again = changes(nexthop(5, 3, "10.2.0.2"), nexthop(6, 2, "10.1.0.2"), route("10.0.0.0/8", by_nexthop(6)))
+    table.apply(again, table.open_scope())
+    assert not table.pending
+
+
+def test_an_id_used_anew_does_not_move_old_routes(table: RouteTable) -> None:
+    old = table.open_scope()
+    table.apply(changes(nexthop(5, 2, "10.1.0.2"), route("10.0.0.0/8", by_nexthop(5))), old)
+    taken(table)
+    new = table.open_scope()
+    table.apply(changes(nexthop(5, 3, "10.2.0.2"), route("11.0.0.0/8", by_nexthop(5))), new)
+    assert list(taken(table)) == [prefix_key("11.0.0.0/8")]
+    assert table.keep_only(new) == 1
+    assert taken(table) == {prefix_key("10.0.0.0/8"): 0}
+    assert table.scopes == [new]
+
+
+def test_stale_routes_the_kernel_has_are_adopted(table: RouteTable) -> None:
+    old = table.open_scope()
+    table.apply(changes(*(route(f"1{n}.0.0.0/8", by_gateway("10.1.0.2", 2)) for n in range(3))), old)
+    taken(table)
+    new, kernel = table.open_scope(), table.open_scope(inline_first=True)
+    table.apply(changes(route("10.0.0.0/8", by_gateway("10.1.0.2", 2))), new)
+    dump = changes(
+        route("10.0.0.0/8", by_gateway("10.2.0.9", 3), kernel=True),
+        route("11.0.0.0/8", by_gateway("10.1.0.2", 2, metric=10), kernel=True),
+        route("11.0.0.0/8", by_gateway("10.2.0.9", 3, metric=20), kernel=True),
+        route("ff00::/8", attribute(4, u32(2)), kernel=True),
+    )
+    table.adopt(dump, kernel, new)
+    assert table.keep_only(new, kernel) == 1
+    assert taken(table) == {prefix_key("12.0.0.0/8"): 0}
+
+
+def test_what_zebra_withdraws_during_a_dump_stays_gone(table: RouteTable) -> None:
+    new, kernel = table.open_scope(), table.open_scope(inline_first=True)
+    table.apply(changes(route("10.0.0.0/8", by_gateway("10.1.0.2", 2))), new)
+    table.withdrawn = set()
+    table.apply(changes(delete("10.0.0.0/8"), delete("11.0.0.0/8")), new)
+    listed = (route(f"1{n}.0.0.0/8", by_gateway("10.1.0.2", 2), kernel=True) for n in range(3))
+    table.adopt(changes(*listed), kernel, new)
+    assert set(taken(table)) == {prefix_key("10.0.0.0/8"), prefix_key("12.0.0.0/8")}
+    assert prefix_key("10.0.0.0/8") not in table
+    assert prefix_key("12.0.0.0/8") in table
+
+
+def test_links_move_routes(table: RouteTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    scope = table.open_scope()
+    table.apply(
+        changes(route("10.0.0.0/8", by_gateway("10.1.0.2", 9)), route("::/0", by_gateway("fe80::1", 2))), scope
+    )
+    assert taken(table) == {prefix_key("::/0"): 1}
+    monkeypatch.setitem(UP, 9, 109)
+    table.refresh()
+    assert taken(table) == {prefix_key("10.0.0.0/8"): 2}
+    monkeypatch.delitem(UP, 9)
+    table.refresh()
+    assert taken(table) == {prefix_key("10.0.0.0/8"): 0}
+
+
+def test_prefixes_that_are_never_mirrored() -> None:
+    never = [
+        "127.0.0.0/8",
+        "169.254.0.0/16",
+        "224.0.0.0/4",
+        "239.1.1.1/32",
+        "255.255.255.255/32",
+        "fe80::/64",
+        "ff02::/16",
+    ]
+    assert all(never_mirrored(prefix_key(prefix)) for prefix in never)
+    mirrored = [
+        "0.0.0.0/0",
+        "128.0.0.0/1",
+        "169.0.0.0/8",
+        "169.255.0.0/16",
+        "::/0",
+        "fc00::/7",
+        "fe00::/9",
+        "2001:db8::/32",
+    ]
+    assert not any(never_mirrored(prefix_key(prefix)) for prefix in mirrored)
+
+
+def test_ignored_and_malformed_are_counted(table: RouteTable) -> None:
+    scope = table.open_scope()
+    table.limit = 1
+    table.apply(
+        changes(
+            route("fe80::/64", attribute(4, u32(2))),
+            route("10.0.0.0/8", by_gateway("10.1.0.2", 2)),
+            route("11.0.0.0/8", by_gateway("10.1.0.2", 2)),
+            route("12.0.0.0/8", attribute(5, b"abc")),
+        ),
+        scope,
+    )
+    counters = table.counters
+    assert (counters.ignored_prefix, counters.full, counters.malformed) == (1, 1, 1)
+    assert "gateway of 3" in table.problem
+    assert len(table) == 1
+
+
+def test_resend_repeats_everything_and_changes_go_between(table: RouteTable) -> None:
+    scope = table.open_scope()
+    prefixes = [f"20.0.{n}.0/24" for n in range(10)] + [f"2001:db8:{n}::/48" for n in range(10)]
+    table.apply(changes(*(route(prefix, by_gateway("10.1.0.2", 2)) for prefix in prefixes)), scope)
+    taken(table)
+    table.begin_resend()
+    first = table.take(3)
+    assert first is not None
+    table.apply(changes(delete("20.0.9.0/24"), route("30.0.0.0/8", by_gateway("10.1.0.2", 2))), scope)
+    sent = dict(zip(first.keys, first.ids, strict=True)) | taken(table, 3)
+    assert {key for key, set_id in sent.items() if set_id} == {
+        prefix_key(prefix) for prefix in [*prefixes, "30.0.0.0/8"] if prefix != "20.0.9.0/24"
+    }
+    assert sent.get(prefix_key("20.0.9.0/24"), 0) == 0
+
+
+def test_kernel_metrics(table: RouteTable) -> None:
+    scope = table.open_scope()
+    key = prefix_key("10.0.0.0/8")
+    low, middle, high = (by_gateway(f"10.1.0.{metric}", 2, metric) for metric in (10, 20, 30))
+    table.apply_kernel(changes(route("10.0.0.0/8", middle), route("10.0.0.0/8", high)), scope)
+    assert taken(table) == {key: 1}
+    table.apply_kernel(changes(route("10.0.0.0/8", low)), scope)
+    assert taken(table) == {key: 3}
+    table.apply_kernel(changes(delete("10.0.0.0/8", middle), delete("10.0.0.0/8", low)), scope)
+    assert taken(table) == {key: 2}
+    table.apply_kernel(changes(delete("10.0.0.0/8", high)), scope)
+    assert taken(table) == {key: 0}
+    table.sweep()
+    assert len(table.sets) == 0  # nothing is held for ever
+    assert not table.ambiguous
+
+
+def test_what_only_a_dump_can_tell(table: RouteTable) -> None:
+    scope = table.open_scope()
+    one, two = by_gateway("10.1.0.2", 2), by_gateway("10.1.0.3", 2)
+    table.apply_kernel(changes(route("10.0.0.0/8", one), route("10.0.0.0/8", two, flags=NLM_F_APPEND)), scope)
+    assert table.ambiguous
+    assert taken(table) == {prefix_key("10.0.0.0/8"): 1}
+    table.ambiguous = False
+    table.apply_kernel(changes(nexthop(4, 2)), scope)
+    assert not table.ambiguous
+    table.apply_kernel([(RTM_DELNEXTHOP, b"", nexthop(4)[16:], 0)], scope)
+    assert table.ambiguous
+
+
+events = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4), st.sampled_from(["4", "6"])), max_size=40)
+
+
+@settings(max_examples=60)
+@given(events, st.integers(1, 5), st.integers(0, 3))
+def test_sent_changes_give_the_table(stream: list[tuple[int, int, str]], limit: int, every: int) -> None:
+    table = RouteTable(NexthopSets(), lambda ifindex: UP.get(ifindex, 0))
+    scope = table.open_scope()
+    told: dict[bytes, int] = {}
+    learned: dict[bytes, int] = {}
+    for number, (place, gateway, family) in enumerate(stream):
+        prefix = f"10.{place}.0.0/16" if family == "4" else f"2001:db8:{place}::/48"
+        if gateway:
+            table.apply(changes(route(prefix, by_gateway(f"10.1.0.{gateway}", 2 if gateway < 4 else 9))), scope)
+            learned[prefix_key(prefix)] = gateway
+        else:
+            table.apply(changes(delete(prefix)), scope)
+            learned.pop(prefix_key(prefix), None)
+        if every and number % every == 0:
+            columns = table.take(limit)
+            if columns is not None:
+                told |= dict(zip(columns.keys, columns.ids, strict=True))
+    told |= taken(table, limit)
+    wanted = {key: gateway for key, gateway in learned.items() if gateway < 4}
+    assert {key: table.sets.content(set_id)[1][0][1][3] for key, set_id in told.items() if set_id} == wanted

@@ -1,0 +1,88 @@
+"""Links, addresses and neighbors on the wire, and what is known of interfaces."""
+
+import contextlib
+import struct
+
+from hypothesis import given
+from hypothesis import strategies as st
+from netlink_bytes import address, attribute, u32
+
+from vrc.errors import MalformedNetlink
+from vrc.interfaces import IFF_LOWER_UP, IFF_UP, Interfaces, InterfaceStatus, Link
+from vrc.rtlinks import (
+    ADDRESS_OF_DECLARATION,
+    Address,
+    KernelNeighbor,
+    address_request,
+    decode_address,
+    decode_link,
+    decode_neighbor,
+    link_request,
+    macvlan_request,
+    neighbor_request,
+)
+
+MAC = bytes((2, 0, 0, 0, 0, 1))
+UP = IFF_UP | IFF_LOWER_UP
+
+
+def test_links() -> None:
+    assert decode_link(link_request(7, flags=IFF_UP, mtu=1400, mac=MAC, name="eth0")) == Link(7, "eth0", 1, 1400, MAC)
+    macvlan = decode_link(macvlan_request(7, "eth0-v1", MAC))
+    assert (macvlan.name, macvlan.parent, macvlan.kind, macvlan.mac) == ("eth0-v1", 7, "macvlan", MAC)
+
+
+def test_addresses() -> None:
+    for text, bits in (("10.1.0.1", 24), ("2001:db8::1", 64)):
+        body = address_request(7, address(text), bits)
+        assert decode_address(body) == Address(7, address(text), bits, 0, ADDRESS_OF_DECLARATION)
+    assert Address(7, address("fe80::1"), 64, 253).link_local
+    assert not Address(7, address("254.128.0.1"), 24, 0).link_local
+    assert decode_address(b"\x01" + bytes(7)) is None
+
+
+def test_neighbors() -> None:
+    assert decode_neighbor(neighbor_request(7, address("10.1.0.2"), managed=True)) == KernelNeighbor(
+        7, address("10.1.0.2"), b"", 0, True
+    )
+    body = struct.pack("=BxxxiHBB", 10, 7, 2, 0, 1) + attribute(1, address("fe80::2")) + attribute(2, MAC)
+    assert decode_neighbor(body) == KernelNeighbor(7, address("fe80::2"), MAC, 2)
+    assert decode_neighbor(b"\x07" + bytes(11)) is None
+
+
+@given(st.binary(max_size=120))
+def test_any_bytes_are_decoded_or_malformed(body: bytes) -> None:
+    for decode in (decode_link, decode_address, decode_neighbor):
+        with contextlib.suppress(MalformedNetlink):
+            decode(body)
+        with contextlib.suppress(MalformedNetlink):
+            decode(b"\x02" + bytes(15) + attribute(18, attribute(1, body)) + u32(0) + body)
+
+
+def test_interfaces_and_their_macvlans() -> None:
+    links = {
+        1: Link(1, "lo", UP, 65536, b""),
+        2: Link(2, "eth0", UP, 1500, MAC),
+        3: Link(3, "eth0-v1", UP, 1500, MAC, parent=2, kind="macvlan"),
+        4: Link(4, "eth0-v2", IFF_UP, 1500, MAC, parent=2, kind="macvlan"),
+        5: Link(5, "eth1", IFF_UP, 1400, MAC),
+        6: Link(6, "eth2", 0, 1500, MAC),
+    }
+    addresses = {
+        2: {address("10.1.0.1")},
+        3: {address("10.1.0.9")},
+        4: {address("10.1.0.10")},
+    }
+    interfaces = Interfaces(links, addresses, {"eth0": 101, "eth1": 102, "eth2": 103, "eth9": 109}, {110})
+    assert [interfaces.id_of(ifindex) for ifindex in range(8)] == [0, 0, 101, 101, 101, 102, 103, 0]
+    assert [interfaces.usable(ifindex) for ifindex in range(8)] == [0, 0, 101, 101, 101, 102, 0, 0]
+    assert interfaces.statuses() == {
+        101: InterfaceStatus(101, True, 1500, (address("10.1.0.1"), address("10.1.0.9"))),
+        102: InterfaceStatus(102, False, 1400, ()),
+        103: InterfaceStatus(103, False, 1500, ()),
+        109: InterfaceStatus(109, False, 0, ()),
+        110: InterfaceStatus(110, False, 0, ()),
+    }
+    found = interfaces.find("eth1")
+    assert found is not None
+    assert found.ifindex == 5

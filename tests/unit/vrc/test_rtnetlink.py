@@ -1,0 +1,173 @@
+"""The decoder of routes and nexthops: all forms of a message give the same key and content, and bytes never hurt."""
+
+import contextlib
+import ipaddress
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from netlink_bytes import address, attribute, by_gateway, by_nexthop, group, message, nexthop, route, u32
+
+from vrc.errors import MalformedNetlink
+from vrc.rtnetlink import (
+    RTM_DELROUTE,
+    RTM_NEWROUTE,
+    Batch,
+    Hop,
+    NexthopObject,
+    decode_nexthop,
+    decode_shape,
+    scan,
+)
+from wire.columns import prefix_key
+
+prefixes4 = st.builds(
+    lambda bits, length: ipaddress.ip_network((bits, length), strict=False),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 32),
+)
+prefixes6 = st.builds(
+    lambda bits, length: ipaddress.IPv6Network((bits, length), strict=False),
+    st.integers(0, 2**128 - 1),
+    st.integers(0, 128),
+)
+prefixes = st.one_of(prefixes4, prefixes6).map(str)
+
+
+def scanned(buffer: bytes) -> Batch:
+    batch = Batch()
+    scan(buffer, 0, len(buffer), batch)
+    return batch
+
+
+@given(st.lists(st.tuples(prefixes, st.booleans(), st.integers(1, 2**32 - 1)), max_size=8))
+def test_keys_and_ids_survive(routes: list[tuple[str, bool, int]]) -> None:
+    buffer = b"".join(route(prefix, by_nexthop(id_), kernel=kernel) for prefix, kernel, id_ in routes)
+    batch = scanned(buffer)
+    assert batch.malformed == 0
+    assert [key for _, key, _, _ in batch.changes] == [prefix_key(prefix) for prefix, _, _ in routes]
+    assert [decode_shape(shape).nexthop_id for _, _, shape, _ in batch.changes] == [id_ for _, _, id_ in routes]
+
+
+@pytest.mark.parametrize("prefix", ["10.0.0.0/8", "2001:db8::/32"])
+def test_order_of_attributes_does_not_matter(prefix: str) -> None:
+    destination = attribute(1, ipaddress.ip_network(prefix).network_address.packed)
+    usual = route(prefix, by_nexthop(7))
+    last = usual[:28] + by_nexthop(7) + destination
+    changes = scanned(usual + message(RTM_NEWROUTE, last[16:]) + route(prefix, by_nexthop(7), kernel=True)).changes
+    assert len(set(changes)) == 1
+
+
+def test_kernel_default_route_has_no_destination() -> None:
+    (change,) = scanned(route("0.0.0.0/0", attribute(30, u32(1)), kernel=True)).changes
+    assert change[1] == bytes(5)
+    bare = message(RTM_DELROUTE, struct.pack("=BBBBBBBBI", 10, 0, 0, 0, 254, 0, 0, 1, 0))
+    assert scanned(bare).changes[0][:2] == (RTM_DELROUTE, bytes(17))
+
+
+def test_host_bits_are_masked_and_long_prefixes_refused() -> None:
+    wrong = bytearray(route("10.1.2.0/24", by_nexthop(1)))
+    wrong[35] = 9
+    too_long = bytearray(route("10.1.2.0/24", by_nexthop(1)))
+    too_long[17] = 33
+    batch = scanned(bytes(wrong + too_long))
+    assert [key for _, key, _, _ in batch.changes] == [prefix_key("10.1.2.0/24")]
+    assert batch.malformed == 1
+    assert "33 bits" in batch.problem
+
+
+def test_other_tables_are_foreign() -> None:
+    vrf = route("10.0.0.0/8", attribute(15, u32(1000)), by_nexthop(1), table=252)
+    batch = scanned(route("10.0.0.0/8", by_nexthop(1), table=255) + vrf)
+    assert (batch.changes, batch.foreign) == ([], 2)
+
+
+def test_hops_of_a_route() -> None:
+    via = struct.pack("=H", 10) + address("fe80::1")
+    multipath = b"".join(
+        struct.pack("=HBBi", 8 + len(attributes), 0, weight - 1, ifindex) + attributes
+        for weight, ifindex, attributes in (
+            (1, 2, attribute(5, address("10.0.0.1"))),
+            (256, 3, attribute(18, via)),
+            (3, 4, b""),
+        )
+    )
+    (change,) = scanned(route("10.9.0.0/16", attribute(6, u32(20)), attribute(9, multipath))).changes
+    spec = decode_shape(change[2])
+    assert spec.metric == 20
+    assert spec.hops == (Hop(2, address("10.0.0.1"), 1), Hop(3, address("fe80::1"), 256), Hop(4, b"", 3))
+    (change,) = scanned(route("10.9.0.0/16", by_gateway("10.0.0.1", 5))).changes
+    assert decode_shape(change[2]).hops == (Hop(5, address("10.0.0.1")),)
+
+
+def test_encapsulated_and_source_routes_are_not_supported() -> None:
+    (change,) = scanned(route("10.9.0.0/16", by_gateway("10.0.0.1", 5), attribute(22, b""))).changes
+    assert not decode_shape(change[2]).supported
+    assert not decode_shape(b"\x40" + change[2][1:]).supported
+
+
+def test_nexthops() -> None:
+    assert decode_nexthop(nexthop(5, 2, "10.0.0.1")[16:]) == NexthopObject(5, Hop(2, address("10.0.0.1")))
+    assert decode_nexthop(nexthop(6, blackhole=True)[16:]) == NexthopObject(6, blackhole=True)
+    assert decode_nexthop(group(7, (5, 1), (6, 256))[16:]) == NexthopObject(7, members=((5, 1), (6, 256)))
+    with pytest.raises(MalformedNetlink, match="without an id"):
+        decode_nexthop(bytes(8))
+    with pytest.raises(MalformedNetlink, match="group of 7"):
+        decode_nexthop(bytes(8) + attribute(1, u32(1)) + attribute(2, bytes(7)))
+
+
+def test_a_short_message_does_not_borrow_from_the_next() -> None:
+    # The length of what follows reads as the header of RTA_DST.
+    short = message(RTM_NEWROUTE, struct.pack("=BBBBBBBBI", 2, 8, 0, 0, 254, 0, 0, 1, 0))
+    batch = Batch()
+    scan(short + u32(0x00010008) + bytes(4), 0, len(short), batch)
+    assert [key for _, key, _, _ in batch.changes] == [prefix_key("0.0.0.0/8")]
+    long = route("10.0.0.0/8", by_nexthop(1))
+    with pytest.raises(MalformedNetlink):
+        scanned(short + u32(0x00010008) + long[4:])
+
+
+def test_a_malformed_message_does_not_hide_the_next() -> None:
+    bad = bytearray(route("10.0.0.0/8", by_nexthop(1)))
+    struct.pack_into("=H", bad, 28, 3)  # the length of its first attribute
+    batch = scanned(bytes(bad) + route("11.0.0.0/8", by_nexthop(1)))
+    assert batch.malformed == 1
+    assert [key for _, key, _, _ in batch.changes] == [prefix_key("11.0.0.0/8")]
+
+
+def test_a_wrong_message_length_is_the_end() -> None:
+    with pytest.raises(MalformedNetlink, match="length 15"):
+        scanned(u32(15) + route("10.0.0.0/8", by_nexthop(1))[4:])
+
+
+@given(st.binary(max_size=200), st.sampled_from([24, 25, 104, 105]), st.integers(0, 2))
+def test_any_bytes_are_decoded_or_malformed(body: bytes, kind: int, family: int) -> None:
+    body = (b"", b"\x02", b"\x0a")[family] + body
+    try:
+        changes = scanned(message(kind, body + bytes(-len(body) % 4))).changes
+    except MalformedNetlink:
+        return
+    for _, key, shape, _ in changes:
+        try:
+            spec = decode_shape(shape) if key else decode_nexthop(shape)
+        except MalformedNetlink:
+            continue
+        assert spec is not None
+
+
+@given(st.binary(max_size=300))
+def test_any_buffer(buffer: bytes) -> None:
+    with contextlib.suppress(MalformedNetlink):
+        assert all(len(key) in (0, 5, 17) for _, key, _, _ in scanned(buffer).changes)
+
+
+@given(st.data())
+def test_a_damaged_route_is_still_safe(data: st.DataObject) -> None:
+    damaged = bytearray(route("10.20.0.0/16", by_gateway("10.0.0.1", 5), attribute(9, bytes(12))))
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(16, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    for _, key, shape, _ in scanned(bytes(damaged)).changes:
+        assert len(key) in (5, 17)
+        with contextlib.suppress(MalformedNetlink):
+            decode_shape(shape)

@@ -1,0 +1,319 @@
+"""Every command of vrctl, against a controller on fakes over a real Unix socket: output and exit status."""
+
+import asyncio
+import json
+import os
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from operator_world import Controller
+from ruamel.yaml import YAML
+
+from controller.model import PlaneConfig, PlaneKind, PlanePort
+from controller.views import CapturedFrame
+from controller.vrctl import frames, listings
+from controller.vrctl.guest import command_for
+
+Vrctl = Callable[..., Awaitable[tuple[int, str, str]]]
+
+TEXT = """\
+version: 1
+planes: [{name: s1, kind: fake}]
+tenants:
+  - name: red
+    slices: [{plane: s1, ports: {p1: [untagged, 100]}}]
+    routers:
+      - name: r1
+        plane: s1
+        interfaces: [{name: eth0, port: p1, vlan: 100, addresses: [10.0.0.1/24]}]
+        frr_file: frr/r1.conf
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    (tmp_path / "frr").mkdir()
+    (tmp_path / "frr" / "r1.conf").write_text("router bgp 65001\n")
+    path = tmp_path / "net.yaml"
+    path.write_text(TEXT)
+    return str(path)
+
+
+@pytest.fixture
+async def applied(vrctl: Vrctl, file: str) -> str:
+    status, _, err = await vrctl("apply", "-f", file)
+    assert (status, err) == (0, "")
+    return file
+
+
+def table(out: str) -> list[list[str]]:
+    return [line.split() for line in out.splitlines()]
+
+
+async def test_apply_says_what_it_did_and_diff_what_it_would(vrctl: Vrctl, file: str, controller: Controller) -> None:
+    status, would, _ = await vrctl("diff", "-f", file)
+    assert status == 0
+    assert controller.core.calls == []
+    status, did, _ = await vrctl("apply", "-f", file)
+    assert (status, did) == (0, would)
+    assert did.splitlines() == ["create plane s1", "create tenant red", "create slice red@s1", "create router red/r1"]
+    assert controller.operations.router("r1").frr == "router bgp 65001\n"
+    assert (await vrctl("apply", "-f", file))[1] == "nothing to change\n"
+    assert json.loads((await vrctl("diff", "-f", file, "-o", "json"))[1]) == []
+
+
+async def test_a_wrong_document_is_one_line_and_status_1(vrctl: Vrctl, file: str) -> None:
+    Path(file).write_text(TEXT.replace("vlan: 100", "vlam: 100"))
+    status, out, err = await vrctl("apply", "-f", file)
+    assert (status, out) == (1, "")
+    assert err == (
+        f"vrctl: {file}:9: unknown key 'vlam'; known here: "
+        "name, port, vlan, mac, mtu, addresses, virtual_macs, admin\n"
+    )
+
+
+async def test_what_only_the_controller_can_tell_is_one_line_too(vrctl: Vrctl, file: str) -> None:
+    Path(file).write_text(TEXT.replace("vlan: 100", "vlan: 7"))
+    status, _, err = await vrctl("apply", "-f", file)
+    assert status == 1
+    assert err.startswith(
+        f"vrctl: {file}:9: interface eth0 of red/r1: port p1 VLAN 7 of plane s1 is not in the slice"
+    )
+    assert err.count("\n") == 1
+
+
+async def test_missing_files_are_named(vrctl: Vrctl, file: str, tmp_path: Path) -> None:
+    (tmp_path / "frr" / "r1.conf").unlink()
+    assert (await vrctl("apply", "-f", file))[2].endswith(":10: frr_file frr/r1.conf: No such file or directory\n")
+    status, _, err = await vrctl("apply", "-f", str(tmp_path / "none.yaml"))
+    assert status == 1
+    assert "none.yaml: No such file or directory; give another file with -f" in err
+
+
+async def test_a_guest_that_fails_is_status_1_and_a_plane_that_is_away_a_warning(
+    vrctl: Vrctl, file: str, controller: Controller
+) -> None:
+    controller.guests.failing["red/r1"] = "FRR is missing"
+    controller.core.unreachable.add("s1")
+    status, _, err = await vrctl("apply", "-f", file)
+    assert status == 1
+    assert "vrctl: red/r1: FRR is missing\n" in err
+    assert "vrctl: warning: plane s1 is not connected" in err
+
+
+async def test_get_lists_every_kind(vrctl: Vrctl, applied: str) -> None:
+    assert table((await vrctl("get", "routers"))[1])[1][:4] == ["red/r1", "s1", "up", "3"]
+    assert table((await vrctl("get", "planes"))[1])[1][:3] == ["s1", "fake", "yes"]
+    assert "p1 untagged 100" in (await vrctl("get", "tenants"))[1]
+    assert table((await vrctl("get", "interfaces"))[1])[1][:4] == ["red/r1", "eth0", "p1", "100"]
+    assert json.loads((await vrctl("get", "routers", "-o", "json"))[1])[0]["state"] == "up"
+    assert YAML(typ="safe", pure=True).load((await vrctl("get", "tenants", "-o", "yaml"))[1])[0]["name"] == "red"
+
+
+async def test_nothing_to_list_is_told_apart_from_the_output(vrctl: Vrctl) -> None:
+    assert await vrctl("get", "routers") == (0, "", "no routers\n")
+    assert json.loads((await vrctl("get", "routers", "-o", "json"))[1]) == []
+    assert (await vrctl("get", "routers", "-o", "yaml"))[1] == "[]\n"
+
+
+async def test_routes_and_fib_of_any_length(vrctl: Vrctl, applied: str, controller: Controller) -> None:
+    controller.core.rows = 1203
+    lines = (await vrctl("routes", "r1"))[1].splitlines()
+    assert len(lines) == 1204
+    assert lines[-1].split() == ["10.4.178.0/24", "forward", "192.0.2.1", "eth0", "weight", "1", "no", "yes"]
+    assert len(json.loads((await vrctl("fib", "red/r1", "-o", "json"))[1])) == 1203
+
+
+async def test_neighbors_counters_and_trace(vrctl: Vrctl, applied: str) -> None:
+    assert "192.0.2.1  02:00:00:00:00:01  resolved" in (await vrctl("neighbors", "r1"))[1]
+    counters = (await vrctl("counters", "r1"))[1]
+    assert ["eth0", "5", "320", "0", "0"] in table(counters)
+    assert ["local", "2"] in table(counters)
+    assert ["martian", "1"] in table(counters)
+    assert "punt unreachable" in (await vrctl("trace", "r1", "192.0.2.9"))[1]
+
+
+async def test_verify_is_status_1_where_they_differ_and_repairs_where_asked(
+    vrctl: Vrctl, applied: str, controller: Controller
+) -> None:
+    assert await vrctl("verify") == (0, "red/r1: 3 prefixes, equal\n", "")
+    controller.core.equal = False
+    assert (await vrctl("verify", "r1"))[:2] == (1, "red/r1: 3 prefixes, 1 ranges of addresses differ\n")
+    assert (await vrctl("verify", "r1", "--repair"))[0] == 0
+
+
+async def test_events_are_listed(vrctl: Vrctl, applied: str) -> None:
+    assert "router-created red/r1: created" in (await vrctl("events"))[1]
+    kinds = [event["kind"] for event in json.loads((await vrctl("events", "-o", "json"))[1])]
+    assert kinds == ["plane-created", "tenant-created", "slice-created", "router-created"]
+
+
+async def test_events_are_followed(served: Path, applied: str, controller: Controller) -> None:
+    from controller.vrctl.client import Client, path_of
+
+    lines = Client(served).lines("GET", path_of("events", since=4, follow=True))
+    waiting = asyncio.create_task(asyncio.to_thread(next, lines))
+    controller.events.emit("warning", "test", "red/r1", "now")
+    assert (await waiting)["kind"] == "test"
+    await asyncio.to_thread(lines.close)
+
+
+async def test_capture_writes_a_pcap_file(vrctl: Vrctl, applied: str, controller: Controller, tmp_path: Path) -> None:
+    controller.core.frames = [CapturedFrame(12.5, True, bytes(range(60))), CapturedFrame(13.0, False, b"x" * 14)]
+    assert (await vrctl("capture", "r1", "eth0", "-w", str(tmp_path / "c.pcap")))[0] == 0
+    content = (tmp_path / "c.pcap").read_bytes()
+    assert struct.unpack("<I", content[:4]) == (0xA1B2C3D4,)
+    cut = [content[at : at + 7] for at in range(0, len(content), 7)]
+    assert list(frames.records(iter(cut))) == [(12.5, bytes(range(60))), (13.0, b"x" * 14)]
+    assert "no interface 'red/r1 eth9'" in (await vrctl("capture", "r1", "eth9"))[2]
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (
+            "ffffffffffff 020000000001 0806 0001080006040001 020000000001 0a000001 000000000000 0a000002",
+            "ARP who has 10.0.0.2 from 10.0.0.1",
+        ),
+        (
+            "020000000002 020000000001 0800 45000014 00000000 01010000 0a000001 0a000002",
+            "10.0.0.1 > 10.0.0.2 ICMP ttl 1",
+        ),
+        ("020000000002 020000000001 0800 45", "ethertype 0x0800"),
+        ("0180c2000014 020000000001 0010 feFE", "LLC"),
+        ("", "LLC"),
+    ],
+)
+def test_a_frame_is_one_line_whatever_it_is(frame: str, words: str) -> None:
+    assert words in frames.summary(0.0, bytes.fromhex(frame))
+
+
+async def test_exec_becomes_the_command_the_controller_names(
+    vrctl: Vrctl, applied: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    became: list[list[str]] = []
+    monkeypatch.setattr(os, "execvp", lambda _, argv: became.append(argv))
+    await vrctl("exec", "r1", "--", "vtysh", "-c", "show ip route")
+    assert became == [["env", "GUEST_PID=4242", "vtysh", "-c", "show ip route"]]
+
+
+def test_exec_enters_the_controllers_namespaces_where_they_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "readlink", lambda path: "other" if path == "/proc/77/ns/net" else "same")
+    assert command_for(77, ["a", "b"]) == ["nsenter", "--target", "77", "--net", "--", "a", "b"]
+
+
+async def test_delete_by_name_and_by_file(vrctl: Vrctl, applied: str, controller: Controller) -> None:
+    assert (await vrctl("delete", "router", "r1"))[1] == "delete router red/r1\n"
+    assert (await vrctl("delete", "tenant", "red"))[1] == "delete tenant red\ndelete slice red@s1\n"
+    assert (await vrctl("delete", "plane", "s1"))[1] == "delete plane s1\n"
+    await vrctl("apply", "-f", applied)
+    assert (await vrctl("delete", "-f", applied))[0] == 0
+    assert not controller.operations.state.planes
+    assert not controller.guests.running
+
+
+async def test_planes_are_attached_and_detached(vrctl: Vrctl, controller: Controller) -> None:
+    assert (await vrctl("plane", "attach", "s9"))[
+        2
+    ] == "vrctl: no plane 's9'; give --datapath-id or --address to attach a new one\n"
+    assert (await vrctl("plane", "attach", "s9", "--datapath-id", "0x2a"))[0] == 0
+    assert controller.operations.state.planes["s9"].datapath_id == 42
+    assert (await vrctl("plane", "detach", "s9"))[1] == "change plane s9\n    detached\n"
+    assert table((await vrctl("get", "planes"))[1])[1][:5] == ["s9", "openflow", "datapath", "0x2a", "no"]
+
+
+async def test_a_p4runtime_plane_is_attached_and_gets_another_port(vrctl: Vrctl, controller: Controller) -> None:
+    declared = ("plane", "attach", "b1", "--address", "127.0.0.1:9559", "--port", "p1=1")
+    assert await vrctl(*declared, "--port", "p2=2:s1-eth2") == (0, "create plane b1\n", "")
+    ports = (PlanePort("p1", 1), PlanePort("p2", 2, "s1-eth2"))
+    known = controller.operations.state.planes["b1"]
+    assert known == PlaneConfig("b1", PlaneKind.P4RUNTIME, 0, "127.0.0.1:9559", 1, ports)
+    assert table((await vrctl("get", "planes"))[1])[1][2:5] == ["127.0.0.1:9559", "device", "1"]
+    changed = (await vrctl("plane", "attach", "b1", "--device-id", "7"))[1]
+    assert changed == "change plane b1\n    device_id 1 → 7\n"
+    changed = (await vrctl("plane", "attach", "b1", "--port", "p1=3", "--port", "p2=2:s1-eth2"))[1]
+    assert changed == "change plane b1\n    port p1: 1 → 3\n"
+    assert controller.operations.state.planes["b1"].device_id == 7
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "words"),
+    [
+        (["--address", "127.0.0.1:9559"], 1, "attach: plane b1 of kind p4runtime needs ports"),
+        (["--kind", "p4runtime", "--port", "p1=1"], 1, "attach: plane b1 of kind p4runtime needs an address"),
+        (["--datapath-id", "1", "--device-id", "1"], 1, "plane b1 of kind openflow has no device_id; leave it out"),
+        (["--address", "localhost", "--port", "p1=1"], 1, "body.address: String should match pattern"),
+        (["--port", "p1"], 2, "'p1' is no port; write it as p1=1 or p2=2:s1-eth2"),
+        (["--port", "p1=1:"], 2, "'p1=1:' is no port"),
+        (["--port", "p1=1", "--port", "p1=2"], 2, "port p1 is given twice"),
+        (["--port", "p1=0", "--address", "[::1]:9559"], 1, "greater than or equal to 1"),
+    ],
+)
+async def test_a_plane_that_cannot_be_is_not_attached(
+    vrctl: Vrctl, controller: Controller, options: list[str], status: int, words: str
+) -> None:
+    done = await vrctl("plane", "attach", "b1", *options)
+    assert done[0] == status
+    assert words in " ".join(done[2].replace("│", "").split())
+    assert not controller.operations.state.planes
+
+
+async def test_the_version_needs_no_controller(vrctl: Vrctl) -> None:
+    status, out, _ = await vrctl("--version")
+    assert status == 0
+    assert out.split()[0] == "vrctl"
+    assert out.split()[1][0].isdigit()
+
+
+def test_a_table_counts_ports_and_names_those_that_are_down() -> None:
+    row = listings.plane_row({"name": "s1", "ports": ["p1 (1) up", "p2 (2) down", "p3 (3) up"]})
+    assert row["ports"] == ["2 up", "1 down: p2 (2)"]
+    assert listings.plane_row({"name": "s1", "ports": []})["ports"] == []
+
+
+async def test_a_switch_gets_a_private_key(vrctl: Vrctl, applied: str, tmp_path: Path) -> None:
+    assert (await vrctl("plane", "certificate", "s1", "-d", str(tmp_path)))[0] == 0
+    assert (tmp_path / "key.pem").stat().st_mode & 0o777 == 0o600
+    assert "BEGIN CERTIFICATE" in (tmp_path / "cert.pem").read_text()
+
+
+async def test_backup_and_restore(vrctl: Vrctl, applied: str, controller: Controller, tmp_path: Path) -> None:
+    backup = str(tmp_path / "backup.tgz")
+    assert (await vrctl("backup", backup))[0] == 0
+    assert (await vrctl("backup", backup))[2] == f"vrctl: {backup} exists; give the name of a new file\n"
+    status, _, err = await vrctl("restore", backup)
+    assert (status, "give --force" in err, controller.restarts) == (1, True, 0)
+    assert (await vrctl("restore", "--force", backup))[0] == 0
+    assert controller.restarts == 1
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["get", "nonsense"], ["apply"], ["delete"], ["nonsense"], ["get", "routers", "--nonsense"], ["plane", "attach"]],
+)
+def test_wrong_usage_is_status_2(argv: list[str]) -> None:
+    from controller.vrctl.cli import main
+
+    with pytest.raises(SystemExit) as ended:
+        main(["--socket", "/nonexistent", *argv])
+    assert ended.value.code == 2
+
+
+async def test_no_such_router_is_status_1_with_a_remedy(vrctl: Vrctl) -> None:
+    assert await vrctl("routes", "red/r9") == (1, "", "vrctl: no router 'red/r9'; see vrctl get routers\n")
+    assert await vrctl("fib", "r9") == (1, "", "vrctl: no router 'r9'; see vrctl get routers\n")
+
+
+def test_no_controller_is_status_3(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from controller.vrctl.cli import main
+
+    monkeypatch.setenv("SPLITPLANE_SOCKET", str(tmp_path / "none.sock"))
+    with pytest.raises(SystemExit) as ended:
+        main(["get", "routers"])
+    assert ended.value.code == 3
+    expected = f"vrctl: no controller at {tmp_path}/none.sock; start vr-controller or give --socket\n"
+    assert capsys.readouterr().err == expected

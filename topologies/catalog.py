@@ -1,0 +1,10 @@
+"""The one place that knows what `--plane` means."""
+
+from collections.abc import Callable
+
+from topologies.bmv2 import Bmv2Planes
+from topologies.open_vswitch import OpenVSwitchPlanes
+from topologies.planes import Planes
+
+DEFAULT = "ovs"
+PLANES: dict[str, Callable[[], Planes]] = {"ovs": OpenVSwitchPlanes, "bmv2": Bmv2Planes}

@@ -1,0 +1,96 @@
+"""vr-controller as a child process that can be killed and started again, and vrctl as its operator."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from topologies.network import CONTROLLER, NetworkError
+
+_BIN = Path(sys.executable).parent
+RUN = Path("/run/splitplane")
+STATE = Path("/run/splitplane-state")
+SOCKET = RUN / "api.sock"
+LOG = Path("/run/vr-controller.log")
+
+
+class Controller:
+    """One vr-controller for the planes of this enclosure."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, timeout_s: float = 30) -> None:
+        """Start the daemon and wait until it serves its API."""
+        RUN.mkdir(exist_ok=True)
+        STATE.mkdir(exist_ok=True)
+        places = ("--state", str(STATE), "--run", str(RUN), "--openflow", CONTROLLER)
+        with LOG.open("ab") as log:
+            # In a session of its own: Ctrl-C at the terminal is for us, not for the daemon.
+            self._process = subprocess.Popen(
+                [_BIN / "vr-controller", *places],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + timeout_s
+        while self._vrctl("get", "planes").returncode:
+            if self._process.poll() is not None:
+                raise NetworkError(f"vr-controller ended with status {self._process.returncode}: {last_words(LOG)}")
+            if time.monotonic() > deadline:
+                raise NetworkError(f"vr-controller does not answer after {timeout_s:.0f} s: {last_words(LOG)}")
+            time.sleep(0.2)
+
+    def kill(self) -> None:
+        """End the daemon as a power cut would: SIGKILL."""
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def declare(self, planes: list[dict[str, Any]]) -> None:
+        """Declare the planes, which specifications leave to whoever makes the switches."""
+        path = RUN / "planes.yaml"
+        path.write_text(json.dumps({"version": 1, "planes": planes}))  # JSON is YAML
+        self.vrctl("apply", "-f", str(path))
+
+    def vrctl(self, *arguments: str) -> str:
+        """Return what vrctl prints; NetworkError with its own words where it fails."""
+        done = self._vrctl(*arguments)
+        if done.returncode:
+            raise NetworkError(_complaint(done, arguments))
+        return done.stdout
+
+    def show(self, *arguments: str) -> Any:
+        """Return what a showing command of vrctl says, as values; also where its exit status says that it is bad."""
+        done = self._vrctl(*arguments, "-o", "json")
+        try:
+            return json.loads(done.stdout)
+        except json.JSONDecodeError:
+            raise NetworkError(_complaint(done, arguments)) from None
+
+    def exec(self, router: str, *argv: str) -> str:
+        """Return what a command prints inside a router's guest."""
+        return self.vrctl("exec", router, "--", *argv)
+
+    @staticmethod
+    def _vrctl(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        command = [str(_BIN / "vrctl"), "--socket", str(SOCKET), *arguments]
+        environment = os.environ | {"COLUMNS": "110"}  # its tables, where it sees no terminal
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
+
+
+def _complaint(done: "subprocess.CompletedProcess[str]", arguments: Sequence[str]) -> str:
+    said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+    return f"vrctl {' '.join(arguments)}: {said[-1] if said else f'exit status {done.returncode}'}"
+
+
+def last_words(log: Path) -> str:
+    """Return the last line of a log, for an error message of one line."""
+    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it logged nothing")

@@ -1,0 +1,117 @@
+"""Runs a program inside network, mount and PID namespaces of its own, so that nothing of it can stay behind.
+
+    caller ── outer (waits; passes SIGTERM on as an end) ── unshare ── PID 1 (reaps) ── the program
+
+What they write to /run and /var/tmp goes to a tmpfs of the mount namespace. PID 1 dies with the outer process, even
+by kill -9, and the kernel then ends everything else.
+"""
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+_INSIDE = "SPLITPLANE_OUTER_PROC"
+_PROGRAMS = {
+    "/usr/lib/frr/zebra": "frr",
+    "/usr/lib/frr/bgpd": "frr",
+    "ovs-vswitchd": "openvswitch-switch",
+    "ovsdb-server": "openvswitch-switch",
+    "mnexec": "mininet",
+    "ping": "iputils-ping",
+    "traceroute": "traceroute",
+    "iperf3": "iperf3",
+    "ethtool": "ethtool",
+    "tcpdump": "tcpdump",
+    "unshare": "util-linux",
+}
+
+
+def missing() -> str:
+    """Return one line that says what this machine lacks and the remedy; empty when nothing."""
+    if os.geteuid() != 0:
+        return "needs root, for network namespaces and Open vSwitch; run it with sudo"
+    packages = {package for program, package in _PROGRAMS.items() if shutil.which(program) is None}
+    if importlib.util.find_spec("mininet") is None:
+        packages.add("mininet")
+    if not packages:
+        return ""
+    names = " ".join(sorted(packages))
+    return f"these packages are missing: {names}; run: apt-get install {names} (or: make setup)"
+
+
+def run_enclosed(
+    name: str, module: str, program: Callable[[], int], also_missing: Callable[[], str] = str
+) -> int:
+    """Run ``program``, of the importable ``module``, in namespaces of its own and return its exit status.
+
+    Where this machine lacks what every network needs, or what ``also_missing`` says, one line says so, as from the
+    command ``name``.
+
+    The process re-executes ``python -m module`` with its own arguments, so the caller does nothing before it that
+    it would not do twice.
+    """
+    if _INSIDE in os.environ:
+        return _as_first_process(program)
+    problem = missing() or also_missing()
+    if problem:
+        print(f"{name}: {problem}", file=sys.stderr)
+        return 1
+    proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+    wrapped = [
+        *("setpriv", "--pdeathsig", "KILL", "--"),
+        *("unshare", "--net", "--mount", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc", "--"),
+        *(sys.executable, "-m", module, *sys.argv[1:]),
+    ]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal tells the program as well, which ends in order
+    child = subprocess.Popen(
+        wrapped, env=os.environ | {_INSIDE: str(proc)}, pass_fds=[proc], preexec_fn=_restore_interrupt
+    )
+    signal.signal(signal.SIGTERM, lambda *_: child.kill())
+    signal.signal(signal.SIGHUP, lambda *_: child.kill())
+    status = child.wait()
+    return status if status >= 0 else 128 - status
+
+
+def outer_pid() -> int:
+    """Return the PID of this enclosure's first process as the machine's other terminals see it."""
+    return int(os.environ["SPLITPLANE_FIRST"])
+
+
+def _restore_interrupt() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _as_first_process(program: Callable[[], int]) -> int:
+    """Prepare the namespaces, run ``program`` as a child and reap every orphan until it ends."""
+    proc = int(os.environ.pop(_INSIDE))
+    # "self" resolves in the PID namespace of the /proc it is looked up in: the machine's.
+    os.environ["SPLITPLANE_FIRST"] = os.readlink("self", dir_fd=proc)
+    os.close(proc)
+    _private_mounts()
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    # The kernel's own multicast on the switch's side of each veth would reach the neighbors as noise.
+    Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
+    child = os.fork()
+    if child == 0:
+        return program()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while True:
+        pid, status = os.wait()
+        if pid == child:
+            sys.stdout.flush()
+            code = os.waitstatus_to_exitcode(status)
+            os._exit(code if code >= 0 else 128 - code)  # ended by a signal: as a shell says it
+
+
+def _private_mounts() -> None:
+    # -n: mount(8) would note these in the machine's /run/mount.
+    for place in ("/run", "/var/tmp"):
+        if Path(place).is_dir():
+            subprocess.run(["mount", "-n", "-t", "tmpfs", "-o", "mode=755", "tmpfs", place], check=True)
+    for place in ("/run/netns", "/run/lock", "/run/frr"):
+        Path(place).mkdir()

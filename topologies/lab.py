@@ -1,0 +1,123 @@
+"""A topology brought up: its network, its controller, and the wait until everything has converged."""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from topologies.control import LOG, STATE, Controller
+from topologies.network import Network, NetworkError
+from topologies.open_vswitch import daemon_logs, start_daemons
+from topologies.planes import Planes
+from topologies.probes import ping
+from topologies.readings import NEIGHBOR_COMMANDS, neighbors
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """What a topology's module says of itself."""
+
+    name: str
+    spec: Path
+    build: Callable[[Network], None]
+    routers: tuple[str, ...]  # "tenant/router"
+    sessions: Mapping[str, Mapping[str, int]]  # router or host → protocol → expected neighbors
+    ends: tuple[tuple[str, str], ...]  # host → address it must reach
+
+
+class Lab:
+    """Everything of one topology, running."""
+
+    def __init__(self, topology: Topology, planes: Planes) -> None:
+        self.topology = topology
+        self.network = Network(planes)
+        self.controller = Controller()
+
+    def bring_up(self, progress: Progress) -> None:
+        """Start switches, hosts and controller, declare the planes and apply the specification."""
+        progress("starting Open vSwitch")
+        start_daemons()
+        progress("starting switches, hosts and their routing daemons")
+        self.topology.build(self.network)
+        progress("starting vr-controller")
+        self.controller.start()
+        progress(f"applying {self.topology.spec.name}")
+        self.controller.declare(self.network.planes.declared())
+        self.controller.vrctl("apply", "-f", str(self.topology.spec))
+
+    def converge(self, progress: Progress, timeout_s: float = 90) -> float:
+        """Wait until routers, sessions and ends are all there; return how long it took, in seconds."""
+        start = time.monotonic()
+        # The hosts see most sessions from their end, and are quicker to ask than the routers.
+        steps = (self.unsettled, self._neighbors_missing, self._peers_missing, self._ends_missing)
+        for step in steps:
+            while missing := step():
+                progress(f"waiting for {missing[0]}" + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""))
+                if time.monotonic() > start + timeout_s:
+                    raise NetworkError(f"not converged within {timeout_s:.0f} s; missing: {'; '.join(missing)}")
+                time.sleep(0.5)
+        return time.monotonic() - start
+
+    def sessions_of(self, name: str, protocol: str) -> int:
+        """Return how many neighbors a router ("tenant/router") or a host has."""
+        command = NEIGHBOR_COMMANDS[protocol]
+        if "/" in name:
+            return neighbors(protocol, self.controller.exec(name, "vtysh", "-c", command))
+        return neighbors(protocol, self.network[name].vtysh(command))
+
+    def unsettled(self) -> list[str]:
+        """Return the routers that are not up with everything confirmed, and why."""
+        views = {view["router"]: view for view in self.controller.show("get", "routers")}
+        found = []
+        for router in self.topology.routers:
+            view = views.get(router)
+            if view is None:
+                found.append(f"router {router}")
+            elif view["state"] != "up" or view["pending"]:
+                found.append(f"router {router} ({view['reason'] or view['state']}, {view['pending']} pending)")
+        return found
+
+    def _neighbors_missing(self) -> list[str]:
+        return self._sessions_missing([name for name in self.topology.sessions if "/" not in name])
+
+    def _peers_missing(self) -> list[str]:
+        return self._sessions_missing([name for name in self.topology.sessions if "/" in name])
+
+    def _sessions_missing(self, names: list[str]) -> list[str]:
+        found = []
+        for name in names:
+            for protocol, wanted in self.topology.sessions[name].items():
+                have = self.sessions_of(name, protocol)
+                if have < wanted:
+                    found.append(f"{protocol} of {name} ({have} of {wanted})")
+        return found
+
+    def _ends_missing(self) -> list[str]:
+        ends = self.topology.ends
+        return [f"{address} from {host}" for host, address in ends if not ping(self.network[host], address, 1)]
+
+    def keep_logs(self, directory: Path) -> None:
+        """Copy the logs of controller, switch, guests and hosts to a directory that outlives the enclosure."""
+        directory.mkdir(parents=True, exist_ok=True)
+        found = [LOG, *daemon_logs(), *self.network.planes.logs(), *STATE.parent.glob("splitplane*/**/*.log")]
+        for host in self.network.mininet.hosts:
+            found += Path(f"/proc/{host.pid}/root/run/frr").glob("*.log")
+        for path in found:
+            if path.is_file():
+                shutil.copyfile(path, directory / str(path).strip("/").replace("/", "_"))
+
+
+@contextmanager
+def spinner(console: Console, text: str) -> Iterator[Progress]:
+    """Show what is being waited for, where the output is a terminal."""
+    if not console.is_terminal:
+        yield lambda step: None
+        return
+    with console.status(text) as status:
+        yield lambda step: status.update(f"{text}: {step}")

@@ -1,0 +1,1 @@
+"""Two spines and two leaves as virtual routers on four switches."""

@@ -1,0 +1,117 @@
+"""Measurements from Mininet hosts: ping, traceroute, iperf3, captures, and how flows spread over links."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from mininet.node import Node
+
+from topologies.network import NetworkError, inside, output, wait_for
+from topologies.readings import Stream, answered, hops
+
+_SPREAD = """
+import socket, sys, time
+address, flows = sys.argv[1], int(sys.argv[2])
+family = socket.AF_INET6 if ":" in address else socket.AF_INET
+for port in range(20000, 20000 + flows):
+    with socket.socket(family, socket.SOCK_STREAM) as sender:
+        sender.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sender.bind(("", port))
+        sender.setblocking(False)
+        sender.connect_ex((address, 9))
+    time.sleep(0.002)  # a BMv2 keeps 64 packets for a port, and loses more at once
+"""
+
+
+class RunningPing:
+    """A ping that goes on until it is stopped."""
+
+    def __init__(self, host: Node, address: str, interval_s: float = 0.02) -> None:
+        self._interval_s = interval_s
+        command = ["ping", "-D", "-n", "-i", str(interval_s), address]
+        self._process = subprocess.Popen(inside(host, command), stdout=subprocess.PIPE, text=True)
+
+    def stop(self) -> Stream:
+        """End it and return what it saw."""
+        self._process.send_signal(signal.SIGINT)
+        return Stream.read(self._process.communicate(timeout=10)[0], self._interval_s)
+
+
+def ping(host: Node, address: str, count: int = 3) -> int:
+    """Return how many of ``count`` pings were answered."""
+    text = output(inside(host, ["ping", "-n", "-D", "-c", str(count), "-i", "0.1", "-W", "1", address]))
+    return answered(text)
+
+
+def traceroute(host: Node, address: str) -> list[str]:
+    """Return the addresses that answered, hop by hop."""
+    family = "-6" if ":" in address else "-4"
+    return hops(output(inside(host, ["traceroute", family, "-n", "-w", "1", "-m", "12", address]), 60))
+
+
+def iperf(client: Node, server: Node, address: str, seconds: int = 3) -> tuple[int, float]:
+    """Return what TCP brought from client to server: octets, and Mbit/s."""
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    listener = subprocess.Popen(inside(server, ["iperf3", "-s", "-1"]), **quiet)
+    try:
+        wait_for("iperf3 listening", lambda: ":5201" in output(inside(server, ["ss", "-ltn"])), 5, 0.05)
+        text = output(inside(client, ["iperf3", "-c", address, "-t", str(seconds), "-J"]), seconds + 20)
+    finally:
+        listener.terminate()
+        listener.wait()
+    found = json.loads(text or "{}")
+    if "error" in found or "end" not in found:
+        raise NetworkError(f"iperf3 to {address}: {found.get('error', 'no result')}")
+    received = found["end"]["sum_received"]
+    return int(received["bytes"]), float(received["bits_per_second"]) / 1e6
+
+
+@contextmanager
+def capture(host: Node, expression: str) -> Iterator[Callable[[], int]]:
+    """Capture on all interfaces of a host; the value tells how many packets matched so far."""
+    command = ["tcpdump", "-n", "-l", "--immediate-mode", "-i", "any", expression]
+    process = subprocess.Popen(inside(host, command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    while "listening on" not in (line := process.stderr.readline()):
+        if not line:
+            raise NetworkError(f"tcpdump {expression!r} did not start")
+    seen: list[str] = []
+
+    def matched() -> int:
+        if process.poll() is None:
+            time.sleep(0.2)  # for what is on its way
+            process.send_signal(signal.SIGINT)
+            seen.extend(line for line in process.communicate(timeout=10)[0].splitlines() if line.strip())
+        return len(seen)
+
+    try:
+        yield matched
+    finally:
+        matched()
+
+
+def received(host: Node, interface: str) -> int:
+    """Return how many packets an interface received."""
+    (link,) = json.loads(output(inside(host, ["ip", "-j", "-s", "link", "show", "dev", interface])))
+    return int(link["stats64"]["rx"]["packets"])
+
+
+def spread(sender: Node, address: str, receiver: Node, interfaces: Sequence[str], flows: int) -> dict[str, int]:
+    """Open TCP flows and return how many packets more each of the receiver's interfaces has got.
+
+    TCP, because Open vSwitch's default group selection leaves UDP ports out of its hash.
+    """
+    before = {name: received(receiver, name) for name in interfaces}
+    output(inside(sender, [sys.executable, "-c", _SPREAD, address, str(flows)]))
+    expected = sum(before.values()) + flows
+    wait_for(
+        f"{flows} TCP flows to {address} arriving",
+        lambda: sum(received(receiver, name) for name in interfaces) >= expected,
+        timeout_s=5,
+        every_s=0.1,
+    )
+    return {name: received(receiver, name) - before[name] for name in interfaces}

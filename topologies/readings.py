@@ -1,0 +1,84 @@
+"""Reads what ping, traceroute, FRR and the kernel print."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+_REPLY = re.compile(r"^\[(\d+\.\d+)\].*icmp_seq=(\d+) ttl=", re.MULTILINE)
+_HOP = re.compile(r"^\s*\d+\s+(.*)$", re.MULTILINE)
+_ADDRESS = re.compile(r"(?<![\w.:])(?:\d+(?:\.\d+){3}|[0-9a-f]*:[0-9a-f:]+)(?![\w.:])")
+
+NEIGHBOR_COMMANDS = {
+    "OSPFv2": "show ip ospf neighbor json",
+    "OSPFv3": "show ipv6 ospf6 neighbor json",
+    "BGP": "show bgp summary json",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What came back of a stream of pings."""
+
+    sent: int  # up to the last one answered
+    lost: int
+    outage_ms: float  # the largest gap between replies in which a request was lost, less the usual one
+
+    @classmethod
+    def read(cls, text: str, interval_s: float) -> "Stream":
+        """Read what `ping -D -n` printed; of duplicates the first counts."""
+        replies = {int(number): float(at) for at, number in reversed(_REPLY.findall(text))}
+        gaps = [
+            replies[later] - replies[earlier] - interval_s
+            for earlier, later in pairwise(sorted(replies))
+            if later > earlier + 1  # a gap without a loss is a busy machine's, not the network's
+        ]
+        sent = max(replies, default=0)
+        return cls(sent, sent - len(replies), 1000 * max(gaps, default=0.0))
+
+
+def answered(text: str) -> int:
+    """Return how many different requests `ping -D -n` saw answered."""
+    return len({number for _, number in _REPLY.findall(text)})
+
+
+def hops(text: str) -> list[str]:
+    """Return what answered traceroute, hop by hop; several of one hop are joined by "|", none is "*"."""
+    found = (sorted(set(_ADDRESS.findall(hop))) for hop in _HOP.findall(text))
+    return ["|".join(hop) or "*" for hop in found]
+
+
+def neighbors(protocol: str, text: str) -> int:
+    """Return how many neighbors FRR's JSON shows Full (OSPF) or Established (BGP, counted per address family)."""
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError:
+        return 0  # the daemon is not there yet
+    return _READERS[protocol](found)
+
+
+def _ospfv2(found: dict[str, Any]) -> int:
+    entries = [entry for listed in found.get("neighbors", {}).values() for entry in listed]
+    return sum(str(entry.get("nbrState", entry.get("state"))).startswith("Full") for entry in entries)
+
+
+def _ospfv3(found: dict[str, Any]) -> int:
+    return sum(entry.get("state") == "Full" for entry in found.get("neighbors", []))
+
+
+def _bgp(found: dict[str, Any]) -> int:
+    families = [family for name, family in found.items() if name in ("ipv4Unicast", "ipv6Unicast")]
+    return sum(peer.get("state") == "Established" for family in families for peer in family.get("peers", {}).values())
+
+
+_READERS: dict[str, Callable[[dict[str, Any]], int]] = {"OSPFv2": _ospfv2, "OSPFv3": _ospfv3, "BGP": _bgp}
+
+
+def forwarded_datagrams(text: str) -> int:
+    """Return ForwDatagrams of /proc/net/snmp plus Ip6OutForwDatagrams of /proc/net/snmp6, one after the other."""
+    rows = [line.split() for line in text.splitlines() if line]
+    names, values = (row for row in rows if row[0] == "Ip:")
+    ipv6 = next(int(row[1]) for row in rows if row[0] == "Ip6OutForwDatagrams")
+    return int(dict(zip(names, values, strict=True))["ForwDatagrams"]) + ipv6

@@ -1,0 +1,1 @@
+"""Two tenants with the same addresses on one switch."""

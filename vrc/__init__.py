@@ -1,0 +1,1 @@
+"""The virtual router controller: the agent beside a tenant's routing daemons."""

@@ -1,0 +1,287 @@
+"""The VRC: composes sources, TAPs and session, and supervises their tasks.
+
+When have the daemons settled (ResyncEnd)? Routes that a plane still has and the guest's kernel does not may go only
+if the daemons had the time to learn them again. They had, if the guest is not new (every TAP was there before this
+process) and zebra, where it is the source, has been running for the hold time. Else they are given the hold time from
+now. What zebra does not repeat after a restart while this process runs is this process's own affair (sources.py).
+"""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+from vrc.errors import TapError, VrcError
+from vrc.holder import Holder
+from vrc.interfaces import Interfaces
+from vrc.kernel import GuestKernel
+from vrc.neighbors import DEFAULT_LIMIT, Neighbors
+from vrc.netlink import Rtnetlink
+from vrc.nexthops import NexthopSets
+from vrc.packets import PacketRelay
+from vrc.routes import Columns, RouteTable
+from vrc.session import Identity, Session
+from vrc.snapshot import kernel_columns
+from vrc.sources import FpmSource, NetlinkSource
+from vrc.stream import Known, SessionOwner
+from vrc.taps import Taps, write_sysctls
+from wire import splitplane_pb2 as pb
+
+log = logging.getLogger("vrc")
+
+_RESTART_S = 1.0
+_SWEEP_S = 5.0
+_GATEWAYS_S = 0.2
+_PROBES_S = 5.0  # Linux gives a neighbor up after three seconds without an answer
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The command line."""
+
+    router: str
+    session: str
+    identity: str
+    source: str = "fpm"
+    fpm_listen: tuple[str, int] = ("127.0.0.1", 2620)
+    holder: str = ""
+
+
+class Agent(SessionOwner):
+    """One router's VRC. Must be made inside a running event loop."""
+
+    def __init__(self, options: Options, identity: Identity) -> None:
+        self.interfaces = Interfaces()
+        self.neighbors = Neighbors(self.interfaces)
+        self.sets = NexthopSets()
+        self.table = RouteTable(self.sets, self.interfaces.usable)
+        self.relay = PacketRelay()
+        self.known = Known(self.interfaces, self.neighbors, self.sets, self.table, self.relay)
+        self.netlink = Rtnetlink()
+        self.kernel = GuestKernel(
+            self.netlink, self.interfaces, self.neighbors, self._changed, self._links_changed, self.notify
+        )
+        self.taps = Taps(self.netlink, self.interfaces, self.relay, Holder(options.holder), self.kernel.look)
+        self._ready = asyncio.Event()
+        self._zebra_connected = asyncio.Event()
+        self.source = self._make_source(options)
+        self.source.changed = self._changed
+        self.session = Session(options.session, identity, options.router, options.source, self.known, self)
+        self._settled_at_s: float | None = None
+        self._heard_from_s = 0.0  # when probes that end have been sent with a session there
+        self.neighbors.in_doubt = self._in_doubt
+        self._hit: set[str] = set()
+        self._versions = 0
+
+    def _make_source(self, options: Options) -> FpmSource | NetlinkSource:
+        if options.source == "fpm":
+            source = FpmSource(self.table, self.netlink, options.fpm_listen, self._ready, self.notify)
+            source.zebra_age_s = lambda: process_age_s("zebra")
+            source.opened = self._zebra_connected.set
+            return source
+        return NetlinkSource(self.table, self.netlink, self._ready, self.notify)
+
+    def _changed(self) -> None:
+        self.session.wake()
+
+    def _links_changed(self) -> None:
+        self.table.refresh()
+        self.source.links_changed()
+        self._versions = -1
+        self._changed()
+
+    def notify(self, kind: str, text: str) -> None:
+        """Tell the operator: in the log, and by the session."""
+        log.warning("%s: %s", kind, text)
+        self.known.notices.append((kind, text))
+        self._changed()
+
+    async def run(self) -> None:
+        """Run until cancelled; leaves TAPs and kernel as they are."""
+        for refused in write_sysctls():
+            self.notify("sysctl", refused)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for name, work in (
+                    ("kernel", self.kernel.run),
+                    ("source", self.source.run),
+                    ("session", self.session.run),
+                    ("gateways", self._follow_gateways),
+                    ("sweep", self._sweep),
+                    ("addresses", self._repeat_addresses),
+                ):
+                    tasks.create_task(self._supervise(name, work), name=name)
+        finally:
+            self.relay.close()
+            self.taps.close()
+            self.kernel.close()
+            self.source.close()
+            self.netlink.close()
+
+    async def _supervise(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await work()
+                return
+            except VrcError as error:
+                self.notify("restart", f"{name}: {error}")
+            except Exception:  # the one place: a bug in one part must not end the others
+                log.exception("%s failed; starting it again", name)
+            await asyncio.sleep(_RESTART_S)
+
+    async def _repeat_addresses(self) -> None:
+        while True:
+            await self._zebra_connected.wait()
+            self._zebra_connected.clear()
+            if not self.taps.adopted:  # else they were there before this process, and zebra has seen them
+                await self.taps.repeat_addresses()
+
+    async def declared(self, declaration: pb.Declaration) -> None:
+        """Make the guest as declared and wait until the source knows all that is there already."""
+        self.neighbors.limit = declaration.neighbor_limit or DEFAULT_LIMIT
+        if not self.session.connected.is_set():
+            self._heard_from_s = time.monotonic() + _PROBES_S
+            self.neighbors.retry()
+        if declaration.hold_time_s:
+            self.source.hold_s = float(declaration.hold_time_s)
+        for problem in await self.taps.apply(list(declaration.interfaces)):
+            self.notify("interface", problem)
+        await self.kernel.look_at_neighbors()
+        if self._settled_at_s is None:
+            self._settled_at_s = time.monotonic() + self._unsettled_s()
+        self._links_changed()
+        self._ready.set()
+        await self.source.seeded.wait()
+
+    def _unsettled_s(self) -> float:
+        hold_s = self.source.hold_s
+        if not self.taps.adopted:
+            return hold_s
+        if self.source.name != "fpm":
+            return 0.0
+        age_s = process_age_s("zebra")
+        return hold_s if age_s is None else max(0.0, hold_s - age_s)
+
+    def _in_doubt(self) -> bool:
+        return not self.session.connected.is_set() or time.monotonic() < self._heard_from_s
+
+    def complete(self) -> bool:
+        """Tell whether the source has all that the daemons had to say at the start."""
+        return self.source.complete.is_set()
+
+    def settled_in_s(self) -> float:
+        """Return in how many seconds the daemons will have settled."""
+        if self._settled_at_s is None:
+            return self.source.hold_s
+        return max(0.0, self._settled_at_s - time.monotonic())
+
+    def port_changed(self, interface_id: int, up: bool) -> None:
+        """Mirror a plane port's state to the TAP's carrier."""
+        for tap in self.taps.open.values():
+            if tap.declared.id == interface_id:
+                tap.declared.port_up = up
+                try:
+                    self.taps.set_carrier(tap, up)
+                except TapError as error:
+                    self.notify("interface", str(error))
+
+    def snapshot(self) -> AsyncIterator[Columns]:
+        """Yield the kernel's own routes."""
+        return kernel_columns(self.netlink, self.sets, self.interfaces.usable)
+
+    async def _follow_gateways(self) -> None:
+        # Gateways change with bindings, which are few and rarely made: looked at five times a second, not per route.
+        while True:
+            await asyncio.sleep(_GATEWAYS_S)
+            versions = sum(scope.version for scope in self.table.scopes)
+            if versions != self._versions:
+                self._versions = versions
+                self.neighbors.want(self.table.gateways())
+                self.kernel.neighbors_changed()
+            self._report_bounds()
+
+    def _report_bounds(self) -> None:
+        reached = {
+            "neighbor_limit": self.neighbors.over_limit,
+            "routes_full": self.table.counters.full,
+            "malformed": self.table.counters.malformed + self.kernel.malformed,
+        }
+        for kind, count in reached.items():
+            if count and kind not in self._hit:
+                self._hit.add(kind)  # once: the count itself is in the log
+                self.notify(kind, f"{count} so far; {self.table.problem}".rstrip("; "))
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            self.table.sweep()
+            if self.sets.gone:
+                self._changed()
+            log.debug("%d routes, %d sets, lost frames %s", len(self.table), len(self.sets), dict(self.relay.lost))
+
+
+def process_age_s(name: str) -> float | None:
+    """Return for how long a process of that name has been running in this PID namespace, None without one."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+                text = file.read()
+            if text[text.index("(") + 1 : text.rindex(")")] == name:
+                started_ticks = int(text[text.rindex(")") + 2 :].split()[19])
+                return time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")
+    return None
+
+
+def parse(arguments: list[str] | None = None) -> tuple[Options, str]:
+    """Read the command line: options and log level."""
+    parser = argparse.ArgumentParser(prog="vrc", description="The virtual router controller: the agent in a guest.")
+    parser.add_argument("--router", required=True, metavar="TENANT/ROUTER")
+    parser.add_argument("--session", required=True, help="gRPC target, such as unix:/run/splitplane/session.sock")
+    parser.add_argument("--identity", required=True, metavar="DIR", help="has cert.pem, key.pem and ca.pem")
+    parser.add_argument("--source", choices=("fpm", "netlink"), default="fpm")
+    parser.add_argument("--fpm-listen", default="127.0.0.1:2620", metavar="HOST:PORT")
+    parser.add_argument(
+        "--holder", default="", metavar="SOCKET", help="the supervisor's socket that holds TAP queues"
+    )
+    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    given = parser.parse_args(arguments)
+    host, _, port = given.fpm_listen.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        parser.error(f"--fpm-listen {given.fpm_listen!r} is not HOST:PORT")
+    options = Options(
+        given.router, given.session, given.identity, given.source, (host.strip("[]"), int(port)), given.holder
+    )
+    return options, given.log_level
+
+
+async def _run(options: Options) -> None:
+    task = asyncio.ensure_future(Agent(options, Identity.read(options.identity)).run())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the VRC until SIGTERM; 1 with one line where it cannot start."""
+    options, level = parse(arguments)
+    logging.basicConfig(
+        stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        asyncio.run(_run(options))
+    except (VrcError, OSError) as error:
+        print(f"vrc: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

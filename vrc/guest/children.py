@@ -1,0 +1,220 @@
+"""A program that the supervisor keeps running: its process, its output, and when it is started again."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from vrc.guest.log import GuestLog
+from vrc.guest.reactor import Reactor, Timer
+
+FIRST_DELAY_S, MAX_DELAY_S = 0.1, 5.0
+FAILED_AFTER = 5
+"""This many deaths in a row, each sooner than SETTLED_S after its start, make a child `failed`."""
+FAILED_DELAY_S = 30.0
+SETTLED_S = 10.0
+END_LIMIT_S = 5.0
+"""How long a child that is replaced may take to end by itself."""
+_READ_BYTES = 16384
+_MAX_READS = 8  # at one wake-up, so that one program that floods its output starves nobody
+
+
+class Backoff:
+    """How long to wait before the next start."""
+
+    def __init__(self) -> None:
+        self.deaths = 0
+
+    def delay_s(self, lived_s: float) -> float:
+        """Return the pause after a life of ``lived_s`` seconds."""
+        self.deaths = 1 if lived_s >= SETTLED_S else self.deaths + 1
+        if self.failed:
+            return FAILED_DELAY_S
+        return float(min(FIRST_DELAY_S * 2 ** (self.deaths - 1), MAX_DELAY_S))
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether it only dies."""
+        return self.deaths >= FAILED_AFTER
+
+
+class Children:
+    """Every process the supervisor started, by pid; as pid 1 it also reaps those it inherited."""
+
+    def __init__(self, reactor: Reactor, log: GuestLog) -> None:
+        self.reactor, self.log = reactor, log
+        self._by_pid: dict[int, Child] = {}
+        self.on_reaped: Callable[[], None] | None = None  # called after any child ended
+        reactor.on_signal(signal.SIGCHLD, self._reap)
+
+    def spawn(self, child: "Child") -> None:
+        """Start the child's program in a session of its own; its output goes to the log."""
+        read, write = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(read, False)
+        try:
+            child.pid = os.posix_spawn(
+                child.argv[0],
+                child.argv,
+                child.environment,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, write, 1),
+                    (os.POSIX_SPAWN_DUP2, write, 2),
+                ],
+                setsid=True,
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+            )
+        except OSError:
+            os.close(read)
+            raise
+        finally:
+            os.close(write)
+        child.output = read
+        self._by_pid[child.pid] = child
+        self.reactor.add_reader(read, lambda: self._read(child, read))
+
+    def _read(self, child: "Child", fd: int) -> None:
+        for _ in range(_MAX_READS):
+            try:
+                data = os.read(fd, _READ_BYTES)
+            except BlockingIOError:
+                return
+            if not data:
+                self.reactor.remove_reader(fd)
+                os.close(fd)
+                if child.output == fd:
+                    child.output = -1
+                return
+            child.said(data, self.log)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            if child := self._by_pid.pop(pid, None):
+                if child.output >= 0:
+                    self._read(child, child.output)  # what it said last
+                child.died(os.waitstatus_to_exitcode(status))
+        if self.on_reaped:
+            self.on_reaped()
+
+
+class Child:
+    """One program; ``on_exit`` is told its exit status (negative: killed by that signal)."""
+
+    def __init__(
+        self, name: str, argv: Sequence[str], environment: Mapping[str, str], on_exit: Callable[["Child", int], None]
+    ) -> None:
+        self.name, self.argv, self.environment = name, list(argv), dict(environment)
+        self.pid, self.output = 0, -1
+        self.last_line = ""
+        self.lines: list[str] | None = None  # a list here also collects what it says
+        self._on_exit = on_exit
+        self._partial = b""
+
+    def said(self, data: bytes, log: GuestLog) -> None:
+        """Log complete lines and remember the last one."""
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        if len(self._partial) > _READ_BYTES:
+            lines, self._partial = [*lines, self._partial], b""
+        for raw in lines:
+            if line := raw.decode(errors="replace").strip():
+                self.last_line = line
+                log.write(self.name, line)
+                if self.lines is not None and len(self.lines) < 1000:
+                    self.lines.append(line)
+
+    def died(self, exit_status: int) -> None:
+        """Called by `Children` when the process is gone."""
+        self.pid = 0
+        self._on_exit(self, exit_status)
+
+    def kill(self, number: int) -> None:
+        """Send a signal to its process, if there is one."""
+        if self.pid:
+            os.kill(self.pid, number)
+
+
+class KeptChild:
+    """A program that is started again whenever it ends, after a growing pause."""
+
+    def __init__(self, children: Children, name: str, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.name, self.restarts = name, 0
+        self._children = children
+        self._child = Child(name, argv, environment, self._died)
+        self._backoff = Backoff()
+        self._timer: Timer | None = None
+        self._started = 0.0
+        self._wanted = False
+        self._last_end = ""
+
+    @property
+    def pid(self) -> int:
+        """Its process, 0 while there is none."""
+        return self._child.pid
+
+    @property
+    def state(self) -> str:
+        """``up``, ``starting`` or ``failed: …``."""
+        if (self._backoff.failed and time.monotonic() - self._started < SETTLED_S) or not self.pid:
+            return f"failed: {self._last_end}" if self._backoff.failed else "starting"
+        return "up"
+
+    def start(self) -> None:
+        """Start it now."""
+        self._timer, self._wanted, self._started = None, True, time.monotonic()
+        try:
+            self._children.spawn(self._child)
+        except OSError as error:
+            self._again(f"{self._child.argv[0]}: {error.strerror}")
+
+    def replace(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Run this from now on: the running process is asked to end, and its successor is the new program."""
+        if (list(argv), dict(environment)) == (self._child.argv, self._child.environment):
+            return
+        self._child.argv, self._child.environment = list(argv), dict(environment)
+        self._backoff = Backoff()
+        if pid := self.pid:
+            self._child.kill(signal.SIGTERM)
+            self._children.reactor.call_later(END_LIMIT_S, lambda: self._end_by_force(pid))
+        elif self._timer:
+            self._timer.cancel()
+            self.start()
+
+    def _end_by_force(self, pid: int) -> None:
+        if self.pid == pid:
+            self._child.kill(signal.SIGKILL)
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Signal it and do not start it again."""
+        self._wanted = False
+        if self._timer:
+            self._timer.cancel()
+        self._child.kill(number)
+
+    def _died(self, child: Child, exit_status: int) -> None:
+        self._again(describe_end(exit_status, child.last_line))
+
+    def _again(self, end: str) -> None:
+        self._last_end = end
+        self._children.log.write("vr-guest", f"{self.name} ended: {end}")
+        if not self._wanted:
+            return
+        self.restarts += 1
+        pause = self._backoff.delay_s(time.monotonic() - self._started)
+        self._timer = self._children.reactor.call_later(pause, self.start)
+
+
+def describe_end(exit_status: int, last_line: str) -> str:
+    """Say in one line how a process ended."""
+    if exit_status < 0:
+        try:
+            return f"killed by {signal.Signals(-exit_status).name}"
+        except ValueError:
+            return f"killed by signal {-exit_status}"
+    said = f": {last_line}" if last_line else ""
+    return f"exit status {exit_status}{said}"

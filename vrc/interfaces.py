@@ -1,0 +1,105 @@
+"""What the guest's kernel says about links and own addresses, and which of them are declared interfaces."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
+
+from wire import MAX_ADDRESSES
+
+IFF_UP = 0x1
+IFF_LOWER_UP = 0x10000
+
+
+@dataclass(slots=True)
+class Link:
+    """One link of the guest's kernel; ``parent`` is the ifindex below a macvlan, else 0."""
+
+    ifindex: int
+    name: str
+    flags: int
+    mtu: int
+    mac: bytes
+    parent: int = 0
+    kind: str = ""
+
+    @property
+    def admin_up(self) -> bool:
+        """Whether it is administratively up."""
+        return bool(self.flags & IFF_UP)
+
+    @property
+    def up(self) -> bool:
+        """Whether it is administratively up and has carrier."""
+        return self.flags & (IFF_UP | IFF_LOWER_UP) == IFF_UP | IFF_LOWER_UP
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceStatus:
+    """A declared interface as it is: what InterfaceState reports."""
+
+    id: int
+    up: bool
+    mtu: int
+    addresses: tuple[bytes, ...]
+
+
+@dataclass(slots=True)
+class Interfaces:
+    """Links by ifindex, own addresses by ifindex, and the ids of declared interfaces by name; ``missing`` are ids
+    of those that could not be made.
+
+    A macvlan on a declared interface (VRRP) counts as that interface: its addresses are own addresses there, and
+    routes and neighbors on it belong to it.
+    """
+
+    links: dict[int, Link] = field(default_factory=dict)
+    addresses: dict[int, set[bytes]] = field(default_factory=dict)
+    declared: dict[str, int] = field(default_factory=dict)
+    missing: set[int] = field(default_factory=set)
+
+    def id_of(self, ifindex: int) -> int:
+        """Return the interface id a link belongs to, 0 where it is not ours."""
+        link = self.links.get(ifindex)
+        if link is not None and link.parent and link.kind == "macvlan":
+            link = self.links.get(link.parent)
+        return self.declared.get(link.name, 0) if link is not None else 0
+
+    def usable(self, ifindex: int) -> int:
+        """Return the interface id of a link that is administratively up, else 0."""
+        link = self.links.get(ifindex)
+        return self.id_of(ifindex) if link is not None and link.admin_up else 0
+
+    def find(self, name: str) -> Link | None:
+        """Return the link of a name."""
+        return next((link for link in self.links.values() if link.name == name), None)
+
+    def macvlans(self, parent: int) -> Iterator[Link]:
+        """Yield the macvlans on a link."""
+        return (link for link in self.links.values() if link.parent == parent and link.kind == "macvlan")
+
+    def statuses(self) -> dict[int, InterfaceStatus]:
+        """Return every declared interface by id; one whose link does not exist is down."""
+        ids = self.missing | set(self.declared.values())
+        found = {interface_id: InterfaceStatus(interface_id, False, 0, ()) for interface_id in ids}
+        for link in self.links.values():
+            interface_id = self.declared.get(link.name, 0)
+            if interface_id:
+                own = set(self.addresses.get(link.ifindex, ()))
+                for macvlan in self.macvlans(link.ifindex):
+                    if macvlan.up:
+                        own |= self.addresses.get(macvlan.ifindex, set())
+                found[interface_id] = InterfaceStatus(interface_id, link.up, link.mtu, tuple(sorted(own)))
+        if found:
+            first = found[min(found)]
+            addresses = tuple(sorted({*first.addresses, *self._loopbacks()}))
+            found[first.id] = replace(first, addresses=addresses)
+        return {i: replace(one, addresses=one.addresses[:MAX_ADDRESSES]) for i, one in found.items()}
+
+    def _loopbacks(self) -> Iterator[bytes]:
+        """Yield the router's addresses on no link (lo, dummies): every interface takes packets for them (RFC 1122
+        section 3.3.4.2), so it does not matter with which they are reported."""
+        for link in self.links.values():
+            if link.admin_up and (link.name == "lo" or link.kind == "dummy"):
+                for address in self.addresses.get(link.ifindex, ()):
+                    if not ip_address(address).is_loopback:
+                        yield address

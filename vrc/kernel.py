@@ -1,0 +1,203 @@
+"""Follows links, addresses and neighbors of the guest's kernel."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from vrc.errors import DumpInterrupted, KernelRefused, MalformedNetlink
+from vrc.interfaces import Interfaces
+from vrc.neighbors import Ask, Neighbors
+from vrc.netlink import (
+    DUMP_ATTEMPTS,
+    NLM_F_CREATE,
+    NLM_F_EXCL,
+    NLM_F_REPLACE,
+    RTNLGRP_IPV4_IFADDR,
+    RTNLGRP_IPV6_IFADDR,
+    RTNLGRP_LINK,
+    RTNLGRP_NEIGH,
+    Monitor,
+    Rtnetlink,
+)
+from vrc.rtlinks import (
+    RTM_DELADDR,
+    RTM_DELLINK,
+    RTM_DELNEIGH,
+    RTM_GETADDR,
+    RTM_GETLINK,
+    RTM_GETNEIGH,
+    RTM_NEWADDR,
+    RTM_NEWLINK,
+    RTM_NEWNEIGH,
+    Address,
+    KernelNeighbor,
+    decode_address,
+    decode_link,
+    decode_neighbor,
+    family_dump,
+    link_dump,
+    neighbor_request,
+)
+from vrc.rtnetlink import messages
+
+log = logging.getLogger(__name__)
+
+AF_BRIDGE = 7
+
+
+class GuestKernel:
+    """Keeps `Interfaces` and `Neighbors` as the kernel has them.
+
+    ``changed`` is called after anything changed, ``links_changed`` where a link went up, down or away, ``notify``
+    with what the operator should see.
+    """
+
+    def __init__(
+        self,
+        netlink: Rtnetlink,
+        interfaces: Interfaces,
+        neighbors: Neighbors,
+        changed: Callable[[], None],
+        links_changed: Callable[[], None],
+        notify: Callable[[str, str], None],
+    ) -> None:
+        self.malformed = 0
+        self._netlink, self._interfaces, self._neighbors = netlink, interfaces, neighbors
+        self._changed, self._links_changed, self._notify = changed, links_changed, notify
+        self._asks = asyncio.Event()
+        self._lost = asyncio.Event()
+        groups = (RTNLGRP_LINK, RTNLGRP_NEIGH, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR)
+        self._monitor = Monitor(groups, self._received, self._overrun)
+
+    @property
+    def overruns(self) -> int:
+        """How often the kernel had to drop messages."""
+        return self._monitor.overruns
+
+    def close(self) -> None:
+        """Stop following."""
+        self._monitor.close()
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        self._monitor.start()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._ask())
+            tasks.create_task(self._repair())
+
+    async def _repair(self) -> None:
+        while True:
+            await self._lost.wait()
+            self._lost.clear()
+            await self.look()
+            await self.look_at_neighbors()
+
+    def _overrun(self) -> None:
+        self._notify("overrun", "the kernel dropped link or neighbor messages; reading them all again")
+        self._lost.set()
+
+    async def look(self) -> list[Address]:
+        """Read all links and addresses; return the addresses. KernelRefused."""
+        links = [decode_link(body) for body in await self._dump("links", RTM_GETLINK, RTM_NEWLINK, link_dump())]
+        before = {ifindex: link.flags for ifindex, link in self._interfaces.links.items()}
+        self._interfaces.links = {link.ifindex: link for link in links}
+        bodies = await self._dump("addresses", RTM_GETADDR, RTM_NEWADDR, family_dump(0, 8))
+        addresses = [address for address in map(decode_address, bodies) if address is not None]
+        self._interfaces.addresses = {}
+        for address in addresses:
+            self._add_address(address)
+        if before != {link.ifindex: link.flags for link in links}:
+            self._links_changed()
+        self._changed()
+        return addresses
+
+    async def look_at_neighbors(self) -> None:
+        """Read all neighbors. KernelRefused."""
+        bodies = await self._dump("neighbors", RTM_GETNEIGH, RTM_NEWNEIGH, family_dump(0, 12))
+        self._neighbors.resync([one for one in map(decode_neighbor, bodies) if one is not None])
+        self.neighbors_changed()
+
+    async def _dump(self, what: str, request: int, answer: int, body: bytes) -> list[bytes]:
+        for _ in range(DUMP_ATTEMPTS):
+            bodies: list[bytes] = []
+            try:
+                async for buffer in self._netlink.dump(f"dump of {what}", request, body):
+                    bodies += [buffer[start:end] for kind, _, start, end in messages(buffer) if kind == answer]
+                break
+            except DumpInterrupted:
+                continue
+        return bodies  # the last attempt is as good as it gets: messages tell the rest
+
+    def _received(self, buffer: bytes) -> None:
+        try:
+            for kind, _, start, end in messages(buffer):
+                self._take(kind, buffer[start:end])
+        except MalformedNetlink as error:
+            self.malformed += 1
+            log.warning("netlink: %s", error)
+        self.neighbors_changed()
+
+    def neighbors_changed(self) -> None:
+        """Carry out what `Neighbors` asks for, soon."""
+        if self._neighbors.asks:
+            self._asks.set()
+        self._changed()
+
+    def _take(self, kind: int, body: bytes) -> None:
+        if kind in (RTM_NEWNEIGH, RTM_DELNEIGH):
+            neighbor = decode_neighbor(body)
+            if neighbor is not None:
+                self._take_neighbor(kind, neighbor)
+        elif kind in (RTM_NEWADDR, RTM_DELADDR):
+            address = decode_address(body)
+            if address is not None and kind == RTM_NEWADDR:
+                self._add_address(address)
+            elif address is not None:
+                self._interfaces.addresses.get(address.ifindex, set()).discard(address.address)
+        elif kind in (RTM_NEWLINK, RTM_DELLINK) and body[:1] != bytes((AF_BRIDGE,)):
+            self._take_link(kind, body)
+
+    def _take_neighbor(self, kind: int, neighbor: KernelNeighbor) -> None:
+        if kind == RTM_NEWNEIGH:
+            self._neighbors.observe(neighbor)
+        else:
+            self._neighbors.lose((neighbor.ifindex, neighbor.address))
+
+    def _take_link(self, kind: int, body: bytes) -> None:
+        link = decode_link(body)
+        links = self._interfaces.links
+        old = links.get(link.ifindex)
+        if kind == RTM_DELLINK:
+            links.pop(link.ifindex, None)
+            self._interfaces.addresses.pop(link.ifindex, None)
+        else:
+            links[link.ifindex] = link
+        if (
+            old is None
+            or kind == RTM_DELLINK
+            or (old.up, old.admin_up, old.name) != (link.up, link.admin_up, link.name)
+        ):
+            self._links_changed()
+
+    def _add_address(self, address: Address) -> None:
+        if not address.link_local:
+            self._interfaces.addresses.setdefault(address.ifindex, set()).add(address.address)
+
+    async def _ask(self) -> None:
+        while True:
+            await self._asks.wait()
+            self._asks.clear()
+            while self._neighbors.asks:
+                await self._carry_out(self._neighbors.asks.popleft())
+
+    async def _carry_out(self, ask: Ask) -> None:
+        body = neighbor_request(ask.ifindex, ask.address, managed=ask.managed)
+        flags = NLM_F_CREATE | NLM_F_EXCL if ask.create else NLM_F_REPLACE
+        try:
+            if ask.managed is None:
+                await self._netlink.change("delete neighbor", RTM_DELNEIGH, 0, body)
+            else:
+                await self._netlink.change("keep neighbor probed", RTM_NEWNEIGH, flags, body)
+        except KernelRefused as error:
+            self._neighbors.refused(ask)
+            log.debug("%s of ifindex %d: %s", ask.address.hex(), ask.ifindex, error)

@@ -1,0 +1,183 @@
+"""The guest kernel's neighbors: which to report, and which to keep probed.
+
+The guest never sees the transit traffic that would keep its neighbors fresh, so every neighbor that a plane uses is
+set to NTF_EXT_MANAGED (kernel 5.16): the kernel then resolves it without traffic and goes on probing it. Pure: what
+the kernel is to be asked is left in `asks`.
+
+While the guest's packets do not reach the plane, because the controller is away, no neighbor can answer. The kernel
+then gives them up one after the other, but the plane goes on forwarding to them: what was told before stays in force
+until the kernel has tried again with packets that get through.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from vrc.interfaces import Interfaces
+from vrc.rtlinks import NUD_FAILED, NUD_NOARP, NUD_PERMANENT, NUD_RESOLVED, KernelNeighbor
+
+DEFAULT_LIMIT = 1024
+
+Place = tuple[int, bytes]
+"""(ifindex, address)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A wish to the kernel: keep a neighbor probed (or stop to), or, with ``managed`` None, delete it. ``create``
+    asks for one that must not exist yet."""
+
+    ifindex: int
+    address: bytes
+    managed: bool | None
+    create: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the controller is told of a neighbor: its MAC, or none and whether resolution failed."""
+
+    mac: bytes = b""
+    failed: bool = False
+
+
+GONE = Report()
+
+
+@dataclass(slots=True)
+class Neighbors:
+    """Neighbors on declared interfaces, at most ``limit`` of them, with what is still to be reported."""
+
+    interfaces: Interfaces
+    limit: int = DEFAULT_LIMIT
+    over_limit: int = 0
+    in_doubt: Callable[[], bool] = lambda: False  # whether probes may not have got through of late
+    asks: deque[Ask] = field(default_factory=lambda: deque(maxlen=4096))
+    changed: dict[tuple[int, bytes], Report] = field(default_factory=dict)  # by (interface id, address)
+    _known: dict[Place, KernelNeighbor] = field(default_factory=dict)
+    _reports: dict[Place, tuple[int, Report]] = field(default_factory=dict)
+    _gateways: set[Place] = field(default_factory=set)
+    _asked: set[Place] = field(default_factory=set)
+    _doubted: set[Place] = field(default_factory=set)  # given up by the kernel, not by us
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def reports(self) -> dict[tuple[int, bytes], Report]:
+        """Return everything there is to report, as for a new session."""
+        return {(interface_id, at[1]): report for at, (interface_id, report) in self._reports.items()}
+
+    def observe(self, neighbor: KernelNeighbor) -> None:
+        """Take in a neighbor as the kernel has it now."""
+        place = (neighbor.ifindex, neighbor.address)
+        interface_id = self.interfaces.id_of(neighbor.ifindex)
+        if not interface_id or neighbor.state & NUD_NOARP or (neighbor.mac and neighbor.mac[0] & 1):
+            return
+        if place not in self._known and len(self._known) >= self.limit and not self._make_room(place):
+            self.over_limit += 1
+            self.asks.append(Ask(*place, None))
+            return
+        self._known[place] = neighbor
+        self._report(place, interface_id, self._judge(place, neighbor))
+        self._keep_probed(place, neighbor)
+
+    def _make_room(self, place: Place) -> bool:
+        # A gateway is worth more than a host.
+        victim = next((at for at in self._known if at not in self._gateways), None)
+        if place not in self._gateways or victim is None:
+            return False
+        self.asks.append(Ask(*victim, None))
+        self.over_limit += 1
+        self.lose(victim)
+        return True
+
+    def _judge(self, place: Place, neighbor: KernelNeighbor) -> Report:
+        before = self._reports.get(place, (0, GONE))[1]
+        if neighbor.state & NUD_RESOLVED and neighbor.mac:
+            self._doubted.discard(place)
+            return Report(neighbor.mac)
+        if neighbor.state & NUD_FAILED:
+            if self.in_doubt():
+                self._doubted.add(place)
+                return before
+            self._doubted.discard(place)
+            return Report(failed=True)
+        # One that is tried again stays as it was until the outcome is known.
+        return before if before.failed or place in self._doubted else GONE
+
+    def _report(self, place: Place, interface_id: int, report: Report) -> None:
+        old_id, old = self._reports.get(place, (interface_id, GONE))
+        if old_id != interface_id:
+            self.changed[old_id, place[1]] = GONE
+        if report == GONE:
+            self._reports.pop(place, None)
+        else:
+            self._reports[place] = (interface_id, report)
+        if old != report or old_id != interface_id:
+            self.changed[interface_id, place[1]] = report
+
+    def _keep_probed(self, place: Place, neighbor: KernelNeighbor) -> None:
+        wanted = (
+            place in self._gateways or place in self._doubted or bool(neighbor.state & NUD_RESOLVED and neighbor.mac)
+        )
+        if neighbor.state & NUD_PERMANENT or neighbor.managed == wanted:
+            return
+        if not wanted:  # a host that is gone is not probed for ever
+            self._asked.discard(place)
+            self.asks.append(Ask(*place, False))
+        elif place not in self._asked:
+            self._asked.add(place)
+            self.asks.append(Ask(*place, True))
+
+    def retry(self) -> None:
+        """Have those in doubt tried at once: packets get through again."""
+        self.asks.extend(Ask(*place, True) for place in self._doubted)
+
+    def lose(self, place: Place) -> None:
+        """Take in that the kernel removed a neighbor."""
+        self._asked.discard(place)
+        self._doubted.discard(place)
+        if self._known.pop(place, None) is not None:
+            interface_id = self._reports.get(place, (0, GONE))[0]
+            if interface_id:
+                self._report(place, interface_id, GONE)
+        if place in self._gateways:
+            self._ask_for(place)
+
+    def want(self, gateways: set[Place]) -> None:
+        """Have these gateways resolved and kept probed; earlier ones are kept as ordinary neighbors."""
+        self._gateways = gateways
+        for place in gateways:
+            neighbor = self._known.get(place)
+            if neighbor is not None:
+                self._keep_probed(place, neighbor)
+            else:
+                self._ask_for(place)
+
+    def _ask_for(self, place: Place) -> None:
+        # 169.254.0.0/16 gateways are zebra's own static neighbors (BGP unnumbered): never made by us.
+        ifindex, address = place
+        link_local = len(address) == 4 and address[:2] == b"\xa9\xfe"
+        link = self.interfaces.links.get(ifindex)
+        if link_local or place in self._asked or link is None or not link.up:
+            return
+        if len(self._asked) >= self.limit:
+            self.over_limit += 1
+            return
+        self._asked.add(place)
+        self.asks.append(Ask(ifindex, address, True, create=True))
+
+    def refused(self, ask: Ask) -> None:
+        """Take in that the kernel did not do it: it may be asked again when things change."""
+        if (ask.ifindex, ask.address) not in self._known:
+            self._asked.discard((ask.ifindex, ask.address))
+
+    def resync(self, dump: list[KernelNeighbor]) -> None:
+        """Replace everything by a complete dump."""
+        present = {(neighbor.ifindex, neighbor.address) for neighbor in dump}
+        for place in [place for place in self._known if place not in present]:
+            self.lose(place)
+        for place in [place for place in self._known if not self.interfaces.id_of(place[0])]:
+            self.lose(place)
+        for neighbor in dump:
+            self.observe(neighbor)

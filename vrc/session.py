@@ -1,0 +1,120 @@
+"""The session with the controller: one Control and one Packets stream over mTLS, for ever tried again."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from vrc.errors import BadIdentity
+from vrc.stream import ControlStream, Known, SessionOwner
+from wire import MAX_MESSAGE_BYTES, PROTOCOL_VERSION
+from wire import splitplane_pb2 as pb
+from wire import splitplane_pb2_grpc as pb_grpc
+
+log = logging.getLogger(__name__)
+
+SERVER_NAME = "vr-controller"
+"""What the controller's certificate says."""
+
+_FIRST_BACKOFF_S, _LAST_BACKOFF_S = 0.1, 2.0
+_SOUND_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this router is, and whom it trusts: PEM."""
+
+    certificate: bytes
+    key: bytes
+    ca: bytes
+
+    @classmethod
+    def read(cls, directory: str) -> "Identity":
+        """Read cert.pem, key.pem and ca.pem; BadIdentity where one cannot be."""
+        parts = []
+        for name in ("cert.pem", "key.pem", "ca.pem"):
+            try:
+                parts.append((Path(directory) / name).read_bytes())
+            except OSError as error:
+                raise BadIdentity(f"{directory}/{name}", error.strerror or str(error)) from error
+        return cls(*parts)
+
+
+class Session:
+    """Connects, resyncs, reports; never gives up and never wipes anything."""
+
+    def __init__(self, target: str, identity: Identity, router: str, source: str, known: Known, owner: SessionOwner):
+        self.connected = asyncio.Event()  # a declaration was applied and the resync has begun
+        self.attempts = 0
+        self._target, self._identity, self._router, self._source = target, identity, router, source
+        self._known, self._owner = known, owner
+        self._instance = secrets.token_hex(8)
+        self._wake = asyncio.Event()
+
+    def wake(self) -> None:
+        """Something in `Known` changed."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Keep a session until cancelled."""
+        backoff, loop = _FIRST_BACKOFF_S, asyncio.get_running_loop()
+        last_reason = ""
+        while True:
+            self.attempts += 1
+            begun_s = loop.time()
+            try:
+                await self._once()
+                reason = "the controller ended the stream"
+            except grpc.aio.AioRpcError as error:
+                reason = f"{error.code().name}: {error.details()}"
+            except grpc.aio.UsageError as error:  # the stream ended under a write
+                reason = str(error)
+            log.log(logging.DEBUG if reason == last_reason else logging.WARNING, "no session: %s", reason)
+            last_reason = reason
+            if self.connected.is_set() and loop.time() - begun_s > _SOUND_S:
+                backoff = _FIRST_BACKOFF_S  # a session that is refused at once is not asked for ten times a second
+            self.connected.clear()
+            await asyncio.sleep(backoff)
+            backoff = min(2 * backoff, _LAST_BACKOFF_S)
+
+    async def _once(self) -> None:
+        identity = self._identity
+        credentials = grpc.ssl_channel_credentials(identity.ca, identity.key, identity.certificate)
+        options = [
+            ("grpc.ssl_target_name_override", SERVER_NAME),
+            ("grpc.default_authority", SERVER_NAME),
+            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.enable_http_proxy", 0),
+        ]
+        async with grpc.aio.secure_channel(self._target, credentials, options=options) as channel:
+            stub = pb_grpc.VrcSessionStub(channel)  # type: ignore[no-untyped-call]
+            stream = ControlStream(stub.Control(), self._known, self._owner, self._wake, self.connected)
+            packets = stub.Packets()
+            hello = pb.Hello(
+                protocol=PROTOCOL_VERSION, router=self._router, instance=self._instance, source=self._source
+            )
+            await stream.write(hello=hello)
+            relay = self._known.relay
+            await _first_of(
+                stream.receive(), stream.apply(), stream.send(), relay.send(packets.write), relay.receive(packets)
+            )
+
+
+async def _first_of(*works: Awaitable[None]) -> None:
+    """Run all until one ends or fails, then cancel the others; the first failure is raised."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()

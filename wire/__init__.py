@@ -1,0 +1,16 @@
+"""The contract between a VRC and the controller: protobuf messages and the codec of their columns."""
+
+PROTOCOL_VERSION = 1
+"""Sent in Hello; a controller refuses another version by name."""
+
+MAX_MESSAGE_BYTES = 1 << 20
+"""Largest gRPC message either side accepts."""
+
+MAX_ROUTES_PER_MESSAGE = 4096
+"""Most routes in one Routes message: 4096 IPv6 prefixes and their set ids are 84 KiB."""
+
+MAX_ADDRESSES = 256
+"""Most own addresses reported with one interface."""
+
+MAX_FRAME_BYTES = 9216 + 18
+"""Largest Ethernet frame relayed, with a VLAN tag."""
