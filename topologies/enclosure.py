@@ -96,10 +96,14 @@ def _as_first_process(program: Callable[[], int]) -> int:
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     # The kernel's own multicast on the switch's side of each veth would reach the neighbors as noise.
     Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
+    # Held back until each of the two has said what an interrupt is to it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     child = os.fork()
+    if child != 0:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     if child == 0:
         return program()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         pid, status = os.wait()
         if pid == child:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.root
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
-import subprocess, sys
+import asyncio, subprocess, sys
 from pathlib import Path
 from topologies.enclosure import outer_pid, run_enclosed
 
@@ -23,11 +23,17 @@ def program():
     Path("/var/tmp/left-over").write_text("x")
     subprocess.run(["ip", "netns", "add", "left-over"], check=True)
     subprocess.Popen(["setsid", "sleep", "1000"])
-    print(outer_pid(), flush=True)
     try:
-        return int(sys.stdin.readline() or 9)
+        return asyncio.run(told())
     except KeyboardInterrupt:
         return 130
+
+async def told():
+    # An interrupt wakes the event loop at any time; one that comes just before a blocking read would not end it.
+    line = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(line), sys.stdin)
+    print(outer_pid(), flush=True)
+    return int(await line.readline() or 9)
 
 if __name__ == "__main__":
     sys.exit(run_enclosed("enclosed", "enclosed_program", program))
