@@ -19,9 +19,15 @@ from controller.core import Core
 from controller.errors import SessionRefused
 from controller.events import EventLog
 from controller.model import RouterConfig
-from controller.planes.base import PuntReason
 from controller.router import VirtualRouter
-from wire import MAX_MESSAGE_BYTES, MAX_ROUTES_PER_MESSAGE, PROTOCOL_VERSION, splitplane_pb2, splitplane_pb2_grpc
+from wire import (
+    MAX_FRAMES_PER_MESSAGE,
+    MAX_MESSAGE_BYTES,
+    MAX_ROUTES_PER_MESSAGE,
+    PROTOCOL_VERSION,
+    splitplane_pb2,
+    splitplane_pb2_grpc,
+)
 from wire.columns import KEY_STRIDE, unpack_ids, unpack_prefixes
 
 NOTICES_PER_SESSION = 100
@@ -29,6 +35,9 @@ NOTICES_PER_SESSION = 100
 
 REFUSALS_LOGGED = 8
 """Refused packet-outs of one session, by reason, that become events; all are counted."""
+
+LAST_WORDS_S = 1.0
+"""How long a VRC that does not read may hold up the end of its session."""
 
 _OPTIONS = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -133,7 +142,7 @@ class ControlSession:
             self._ready.clear()
             messages, self._outbound = self._outbound, {}
             for message in messages.values():
-                await self._context.write(message)
+                await _whole(self._context.write(message))
             if self._closing is not None:
                 return
 
@@ -260,17 +269,30 @@ class SessionServer:
         try:
             await self._serve(router, session.read(requests), session.write())
         except SessionRefused as refused:
-            self._events.emit("error", "session-refused", router.config.full_name, str(refused))
-            refusal = splitplane_pb2.Refusal(reason=str(refused), fatal=True)
-            await context.write(splitplane_pb2.ControllerMessage(refusal=refusal))
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(refused))
+            router.lost(session)
+            refusal = splitplane_pb2.ControllerMessage(
+                refusal=splitplane_pb2.Refusal(reason=str(refused), fatal=True)
+            )
+            await self._refuse(router, context, refused, refusal)
         finally:
             router.lost(session)
 
     async def Packets(self, requests: AsyncIterator[Any], context: Any) -> None:
         """Serve a Packets stream."""
         router = await self._identify(context)
-        await self._serve(router, self._take_packets(router, requests), self._relay(router, context))
+        try:
+            await self._serve(router, self._take_packets(router, requests), self._relay(router, context))
+        except SessionRefused as refused:
+            await self._refuse(router, context, refused)
+
+    async def _refuse(self, router: VirtualRouter, context: Any, refused: SessionRefused, *words: Any) -> None:
+        """End a stream with an error, after some last words."""
+        self._events.emit("error", "session-refused", router.config.full_name, str(refused))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_S):
+                for word in words:
+                    await context.write(word)
+                await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(refused))
 
     async def _serve(self, router: VirtualRouter, *directions: Coroutine[Any, Any, None]) -> None:
         """Run both directions of a stream until one ends or the router is revoked."""
@@ -287,22 +309,25 @@ class SessionServer:
 
     async def _take_packets(self, router: VirtualRouter, requests: AsyncIterator[Any]) -> None:
         logged: dict[str, int] = {}
-        async for packet in requests:
-            reason = self._core.packet_out(router, packet.interface_id, packet.frame)
-            if reason is None:
-                continue
-            logged[reason] = logged.get(reason, 0) + 1
-            if logged[reason] <= REFUSALS_LOGGED:
-                text = f"{reason} on interface {packet.interface_id}, {len(packet.frame)} octets"
-                self._events.emit("error", "packet-out-refused", router.config.full_name, text)
+        async for message in requests:
+            if len(message.packets) > MAX_FRAMES_PER_MESSAGE:
+                raise SessionRefused(f"{len(message.packets)} frames in one message of the Packets stream")
+            for packet in message.packets:
+                reason = self._core.packet_out(router, packet.interface_id, packet.frame)
+                if reason is None:
+                    continue
+                logged[reason] = logged.get(reason, 0) + 1
+                if logged[reason] <= REFUSALS_LOGGED:
+                    text = f"{reason} on interface {packet.interface_id}, {len(packet.frame)} octets"
+                    self._events.emit("error", "packet-out-refused", router.config.full_name, text)
 
     async def _relay(self, router: VirtualRouter, context: Any) -> None:
         while True:
-            for interface_id, reason, frame in await router.punts.take():
-                packet = splitplane_pb2.PacketIn(
-                    interface_id=interface_id, punt_reason=PuntReason(reason), frame=frame
-                )
-                await context.write(packet)
+            packets = [
+                splitplane_pb2.PacketIn(interface_id=interface_id, punt_reason=int(reason), frame=frame)
+                for interface_id, reason, frame in await router.punts.take()
+            ]
+            await _whole(context.write(splitplane_pb2.PacketIns(packets=packets)))
             await asyncio.sleep(0)
 
     async def _identify(self, context: Any) -> VirtualRouter:
@@ -322,6 +347,21 @@ class SessionServer:
             self._events.emit("error", "session-refused", "unknown", "a certificate that names no router")
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, "this certificate is not valid for any router")
         raise AssertionError("abort raises")
+
+
+async def _whole(write: Coroutine[Any, Any, None]) -> None:
+    """Await a write to its end, also where this task is cancelled.
+
+    gRPC never ends a stream that had a write cancelled under way (grpcio 1.81): its VRC would wait for ever.
+    """
+    writing = asyncio.ensure_future(write)
+    try:
+        await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        await asyncio.wait([writing], timeout=LAST_WORDS_S)
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+        raise
 
 
 def _columns(routes: Any) -> tuple[int, list[bytes], Any]:

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterable, Awaitable, Callable
 from dataclasses import dataclass
 
-from wire import MAX_FRAME_BYTES
+from wire import MAX_FRAME_BYTES, MAX_FRAMES_PER_MESSAGE
 from wire import splitplane_pb2 as pb
 
 QUEUE_FRAMES = 512
@@ -86,26 +86,32 @@ class PacketRelay:
             self._queue.append((interface_id, frame))
             self._waiting.set()
 
-    async def send(self, write: Callable[[pb.PacketOut], Awaitable[None]]) -> None:
-        """Send what TAPs say by ``write`` until cancelled; before and after it frames are lost as `no_session`."""
-        self._open = True
+    async def send(self, write: Callable[[pb.PacketOuts], Awaitable[None]]) -> None:
+        """Send what TAPs say by ``write`` until cancelled; before and after it frames are lost as `no_session`.
+
+        What waits goes in one message, because a message costs far more than a frame.
+        """
+        self._open, queue, writing = True, self._queue, 0
         try:
             while True:
                 await self._waiting.wait()
                 self._waiting.clear()
-                while self._queue:
-                    interface_id, frame = self._queue.popleft()
-                    await write(pb.PacketOut(interface_id=interface_id, frame=frame))
-                    self.sent += 1
+                while queue:
+                    writing = min(len(queue), MAX_FRAMES_PER_MESSAGE)
+                    frames = [queue.popleft() for _ in range(writing)]
+                    await write(pb.PacketOuts(packets=[pb.PacketOut(interface_id=i, frame=f) for i, f in frames]))
+                    self.sent += writing
+                    writing = 0
         finally:
             self._open = False
-            self.lost["no_session"] += len(self._queue)
-            self._queue.clear()
+            self.lost["no_session"] += len(queue) + writing
+            queue.clear()
 
-    async def receive(self, stream: AsyncIterable[pb.PacketIn]) -> None:
+    async def receive(self, stream: AsyncIterable[pb.PacketIns]) -> None:
         """Write every frame of a stream to its TAP until the stream ends."""
-        async for packet in stream:
-            self.inbound(packet.interface_id, packet.frame)
+        async for message in stream:
+            for packet in message.packets:
+                self.inbound(packet.interface_id, packet.frame)
 
     def inbound(self, interface_id: int, frame: bytes) -> None:
         """Write one frame to the TAP of an interface; what cannot be written is counted."""

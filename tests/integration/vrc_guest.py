@@ -124,10 +124,10 @@ class Controller(pb_grpc.VrcSessionServicer):
             async with self._changed:
                 self._changed.notify_all()
 
-    async def Packets(self, requests: AsyncIterator[pb.PacketOut], context: grpc.aio.ServicerContext) -> None:
+    async def Packets(self, requests: AsyncIterator[pb.PacketOuts], context: grpc.aio.ServicerContext) -> None:
         self._packets = context
-        async for packet in requests:
-            self.frames.append(packet)
+        async for message in requests:
+            self.frames += message.packets
             async with self._changed:
                 self._changed.notify_all()
 
@@ -186,7 +186,8 @@ class Controller(pb_grpc.VrcSessionServicer):
 
     async def send_frame(self, interface_id: int, frame: bytes) -> None:
         await self.until(lambda: self._packets is not None)
-        await self._packets.write(pb.PacketIn(interface_id=interface_id, punt_reason=1, frame=frame))
+        packet = pb.PacketIn(interface_id=interface_id, punt_reason=1, frame=frame)
+        await self._packets.write(pb.PacketIns(packets=[packet]))
 
     async def until(self, condition: Callable[[], bool], timeout_s: float = DEADLINE_S) -> None:
         """Wait until the VRC has said enough for a condition to hold."""

@@ -10,6 +10,7 @@ from operator_world import Controller
 from controller.spec.lines import MAX_SIZE_BYTES
 from controller.vrctl.client import Client, Refused, path_of
 from controller.vrctl.progress import follow
+from wire import PROTOCOL_VERSION
 
 
 async def ask(served: Path, method: str, target: str, body: object = None) -> Any:
@@ -27,7 +28,7 @@ async def test_the_socket_is_private(served: Path) -> None:
 async def test_it_describes_itself(served: Path) -> None:
     paths = (await ask(served, "GET", "/v1/openapi.json"))["paths"]
     assert {"/v1/apply", "/v1/routers/{tenant}/{router}/fib"} <= paths.keys()
-    assert (await ask(served, "GET", "/v1/version"))["protocol"] == 1
+    assert (await ask(served, "GET", "/v1/version"))["protocol"] == PROTOCOL_VERSION
     assert (await ask(served, "GET", "/v1/schema"))["additionalProperties"] is False
 
 

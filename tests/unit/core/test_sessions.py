@@ -1,6 +1,7 @@
 """The session service over real mTLS: what a VRC may not say is refused, named, and changes nothing."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,9 +12,10 @@ from worlds import World, gateway, mac, router_config
 from controller.pki import PKI
 from controller.planes.base import PuntReason
 from controller.planes.fake import FakePlane
-from controller.sessions import SessionServer
+from controller.punt import TURN_FRAMES
+from controller.sessions import SessionServer, _whole
 from controller.store.sqlite import SqliteStore
-from wire import MAX_MESSAGE_BYTES, PROTOCOL_VERSION, splitplane_pb2_grpc
+from wire import MAX_FRAMES_PER_MESSAGE, MAX_MESSAGE_BYTES, PROTOCOL_VERSION, splitplane_pb2_grpc
 from wire import splitplane_pb2 as pb
 from wire.columns import pack_ids, pack_prefixes, prefix_key
 
@@ -130,7 +132,8 @@ async def test_another_routers_certificate_on_this_socket_is_that_router(service
 async def test_revoked_certificate(service, red):
     world, _, pki = service
     pki._store.revoke_certificates(1)
-    await red.hello()
+    with contextlib.suppress(grpc.aio.AioRpcError):  # where it is refused before it says anything
+        await red.hello()
     assert "not valid for any router" in await red.refusal()
     assert refusals(world) == ["its certificate is revoked or unknown"]
 
@@ -247,12 +250,76 @@ async def test_forged_packet_out(service, red, interface_id, frame, reason):
     await red.begin()
     await world.settle()
     packets = red.stub.Packets()
-    await packets.write(pb.PacketOut(interface_id=interface_id, frame=frame))
-    await packets.write(pb.PacketOut(interface_id=1, frame=FRAME))
+    forged, honest = pb.PacketOut(interface_id=interface_id, frame=frame), pb.PacketOut(interface_id=1, frame=FRAME)
+    await packets.write(pb.PacketOuts(packets=[forged, honest]))
     await world.until(lambda: world.plane.packets_out)
     assert [sent for _, sent in world.plane.packets_out] == [FRAME]
     assert world.router().punts.counters[f"refused_{reason}"] == 1
     assert any(reason in text for text in refusals(world, "packet-out-refused"))
+
+
+async def test_too_many_frames_in_a_message(service, red):
+    world, _, _ = service
+    await red.begin()
+    await world.settle()
+    packets = red.stub.Packets()
+    await packets.write(pb.PacketOuts(packets=[pb.PacketOut()] * (MAX_FRAMES_PER_MESSAGE + 1)))
+    with pytest.raises(grpc.aio.AioRpcError, match=f"{MAX_FRAMES_PER_MESSAGE + 1} frames in one message"):
+        await packets.read()
+    assert refusals(world)
+    assert not world.plane.packets_out
+
+
+async def test_a_write_under_way_is_not_cancelled():
+    sent, begun = asyncio.Event(), asyncio.Event()
+    written: list[str] = []
+
+    async def write() -> None:
+        begun.set()
+        await sent.wait()
+        written.append("whole")
+
+    task = asyncio.create_task(_whole(write()))
+    await begun.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    sent.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert written == ["whole"]
+
+
+async def test_a_write_that_never_ends_is_given_up(monkeypatch):
+    monkeypatch.setattr("controller.sessions.LAST_WORDS_S", 0.0)
+    begun, given_up = asyncio.Event(), asyncio.Event()
+
+    async def write() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up.set()
+
+    task = asyncio.create_task(_whole(write()))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert given_up.is_set()
+
+
+async def test_punts_that_wait_share_messages(service, red):
+    world, _, _ = service
+    await red.begin()
+    frames = [bytes([number]) * 60 for number in range(40)]
+    for frame in frames:
+        world.plane.punt(1, PuntReason.CONTROL, frame)
+    packets = red.stub.Packets()
+    taken: list[list[bytes]] = []
+    while sum(map(len, taken)) < len(frames):
+        taken.append([packet.frame for packet in (await packets.read()).packets])
+    assert [frame for message in taken for frame in message] == frames
+    assert [len(message) for message in taken] == [TURN_FRAMES, TURN_FRAMES, 40 - 2 * TURN_FRAMES]
 
 
 async def test_punts_reach_their_router_alone(service, red):
@@ -263,9 +330,9 @@ async def test_punts_reach_their_router_alone(service, red):
     to_red, to_blue = red.stub.Packets(), blue.stub.Packets()
     world.plane.punt(1, PuntReason.CONTROL, b"for red")
     world.plane.punt(3, PuntReason.LOCAL, b"for blue")
-    packet = await to_red.read()
+    (packet,) = (await to_red.read()).packets
     assert (packet.interface_id, packet.punt_reason, packet.frame) == (1, PuntReason.CONTROL, b"for red")
-    assert (await to_blue.read()).frame == b"for blue"
+    assert [packet.frame for packet in (await to_blue.read()).packets] == [b"for blue"]
     assert world.router(1).punts.counters["to_guest"] == 1
     await blue.channel.close()
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from vrc.packets import QUEUE_FRAMES, PacketRelay
-from wire import MAX_FRAME_BYTES
+from wire import MAX_FRAME_BYTES, MAX_FRAMES_PER_MESSAGE
 from wire import splitplane_pb2 as pb
 
 FRAME = bytes(range(60))
@@ -38,8 +38,8 @@ async def turns(count: int = 20) -> None:
 async def test_frames_out(relay: PacketRelay, tap: tuple[socket.socket, socket.socket]) -> None:
     sent: list[pb.PacketOut] = []
 
-    async def write(packet: pb.PacketOut) -> None:
-        sent.append(packet)
+    async def write(message: pb.PacketOuts) -> None:
+        sent.extend(message.packets)
 
     tap[0].send(FRAME)
     await turns()
@@ -62,15 +62,17 @@ async def test_a_session_that_is_stuck_costs_the_oldest_frames(
     relay: PacketRelay, tap: tuple[socket.socket, socket.socket]
 ) -> None:
     stuck = asyncio.Event()
-    sent: list[bytes] = []
+    messages: list[list[int]] = []
 
-    async def write(packet: pb.PacketOut) -> None:
+    async def write(message: pb.PacketOuts) -> None:
         await stuck.wait()
-        sent.append(packet.frame)
+        messages.append([int.from_bytes(packet.frame[:2], "big") for packet in message.packets])
 
     task = asyncio.ensure_future(relay.send(write))
     await turns()
-    for number in range(QUEUE_FRAMES + 11):
+    tap[0].send(bytes(2) + FRAME)
+    await turns()
+    for number in range(1, QUEUE_FRAMES + 11):
         while True:
             try:
                 tap[0].send(number.to_bytes(2, "big") + FRAME)
@@ -81,16 +83,35 @@ async def test_a_session_that_is_stuck_costs_the_oldest_frames(
     assert relay.lost["queue_full"] == 10
     stuck.set()
     await turns()
-    assert int.from_bytes(sent[0][:2], "big") == 0  # was already being written
-    assert [int.from_bytes(frame[:2], "big") for frame in sent[1:]] == list(range(11, QUEUE_FRAMES + 11))
+    assert messages[0] == [0]  # nothing waited for it to fill, and it was already being written
+    assert [number for message in messages[1:] for number in message] == list(range(11, QUEUE_FRAMES + 11))
+    assert [len(message) for message in messages[1:]] == [MAX_FRAMES_PER_MESSAGE] * (
+        QUEUE_FRAMES // MAX_FRAMES_PER_MESSAGE
+    )
     task.cancel()
 
 
+async def test_what_was_being_written_when_the_session_ended_is_counted(
+    relay: PacketRelay, tap: tuple[socket.socket, socket.socket]
+) -> None:
+    async def write(message: pb.PacketOuts) -> None:
+        await asyncio.Event().wait()
+
+    task = asyncio.ensure_future(relay.send(write))
+    await turns()
+    for _ in range(3):
+        tap[0].send(FRAME)
+    await turns()
+    task.cancel()
+    await turns()
+    assert (relay.sent, relay.lost["no_session"]) == (0, 3)
+
+
 async def test_frames_in(relay: PacketRelay, tap: tuple[socket.socket, socket.socket]) -> None:
-    async def stream() -> AsyncIterator[pb.PacketIn]:
-        yield pb.PacketIn(interface_id=101, frame=FRAME)
-        yield pb.PacketIn(interface_id=999, frame=FRAME)
-        yield pb.PacketIn(interface_id=101, frame=b"x")
+    async def stream() -> AsyncIterator[pb.PacketIns]:
+        foreign = pb.PacketIn(interface_id=999, frame=FRAME)
+        yield pb.PacketIns(packets=[pb.PacketIn(interface_id=101, frame=FRAME), foreign])
+        yield pb.PacketIns(packets=[pb.PacketIn(interface_id=101, frame=b"x")])
 
     await relay.receive(stream())
     assert tap[0].recv(100) == FRAME
