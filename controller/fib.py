@@ -14,6 +14,7 @@ member left, zebra re-points every prefix to that one nexthop, and none of it re
 Pure: no sockets, no clock of its own, no await.
 """
 
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,7 +34,7 @@ from controller.planes.base import (
     WriteBatch,
     route_action,
 )
-from controller.prefixes import PrefixTable, RouteTicket
+from controller.prefixes import Desired, PrefixTable, RouteTicket
 from controller.resolve import (
     FAILED_DROP_S,
     GroupObject,
@@ -70,6 +71,7 @@ class Fib:
         self.settled = False  # resynced since the controller started, or the hold time has passed
         self.removing = False
         self.own: dict[bytes, int] = {}  # own addresses and neighbors, which come before routes
+        self._desired = Desired(self.own, self.rib.routes, self.desired)
         self.configure(config)
 
     # What the operator declared
@@ -171,7 +173,7 @@ class Fib:
 
     def learn(self, family: int, keys: list[bytes], set_ids: Iterable[int]) -> None:
         """Apply one Routes message. SessionRefused as `Rib.replace`."""
-        self._enqueue(self.rib.replace(family, keys, list(set_ids)))
+        self._enqueue(self.rib.replace(family, keys, array("I", set_ids)))
 
     def define_set(self, set_id: int, kind: SetKind, members: tuple[Member, ...]) -> None:
         """Name a nexthop set and resolve it where it is new. SessionRefused as `Rib.define`."""
@@ -228,7 +230,7 @@ class Fib:
         batch.groups += groups
         ticket.freed = [u.entry.id for u in nexthops if u.op is Op.DELETE]
         ticket.freed += [u.entry.id for u in groups if u.op is Op.DELETE]
-        routes, ticket.routes = self.prefixes.take(limit, self.desired, self._is_local)
+        routes, ticket.routes = self.prefixes.take(limit, self._desired, self._is_local)
         batch.routes += routes
         self.in_flight += 1
         return ticket

@@ -9,11 +9,26 @@ from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
 
+from controller import _routes
 from controller.planes.base import Op, RouteUpdates
 from controller.resolve import SliceUsage
+from controller.rib import NexthopSet
+from wire.columns import family_of
 
-Desired = Callable[[bytes], int | None]
-"""The action a prefix should have, None where it should not be installed."""
+_OPS = (Op.INSERT, Op.MODIFY, Op.DELETE)
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """The actions that prefixes should have.
+
+    That of a route is its set's, 0 for none. `decide` tells that of prefixes in ``own``, and whether a prefix stays
+    on the other action that it has; None where it should not be installed.
+    """
+
+    own: dict[bytes, int]
+    routes: dict[bytes, NexthopSet]
+    decide: Callable[[bytes], int | None]
 
 
 @dataclass(slots=True)
@@ -76,32 +91,25 @@ class PrefixTable:
 
         A new prefix that the slice's quota has no room for is refused, unless it is ``exempt``.
         """
-        queue, installed, references = self._queue, self.installed, self._references
-        columns = {5: RouteUpdates(self._vrf_id, 4), 17: RouteUpdates(self._vrf_id, 6)}
-        ticket = RouteTicket()
+        ipv4, ipv6 = RouteUpdates(self._vrf_id, 4), RouteUpdates(self._vrf_id, 6)
+        usage, quota = self._usage, self._usage.quota
+        queue, ticket = self._queue, RouteTicket()
         keys = list(islice(queue, limit))
-        for key in keys:
-            have, want = installed.get(key), desired(key)
-            if want == have:
-                if self.refused:
-                    self.refused.pop(key, None)
-                continue
-            if have is None and not self._admit(key, exempt):
-                continue
-            column = columns[len(key)]
-            column.keys.append(key)
-            if want is None:
-                column.ops.append(Op.DELETE)
-                column.actions.append(0)
-                del installed[key]
-                self._count(key, -1)
-            else:
-                column.ops.append(Op.INSERT if have is None else Op.MODIFY)
-                column.actions.append(want)
-                installed[key] = want
-                references[want] = references.get(want, 0) + 1
-            if have is not None:
-                ticket.released.append(have)
+
+        def admit(key: bytes) -> bool:
+            return exempt(key) or self._refuse(key)
+
+        more4, more6 = _routes.take(
+            keys,
+            (desired.own, desired.routes, desired.decide),
+            (self.installed, self._references, self.refused, ticket.released),
+            (quota.ipv4_routes - usage.ipv4_routes, quota.ipv6_routes - usage.ipv6_routes, admit),
+            _OPS,
+            (ipv4.ops, ipv4.keys, ipv4.actions),
+            (ipv6.ops, ipv6.keys, ipv6.actions),
+        )
+        usage.ipv4_routes += more4
+        usage.ipv6_routes += more6
         if len(keys) == len(queue):
             queue.clear()
         else:
@@ -109,7 +117,7 @@ class PrefixTable:
                 del queue[key]
         self._taken += len(keys)
         ticket.taken = self._taken
-        updates = [column for column in columns.values() if column.keys]
+        updates = [column for column in (ipv4, ipv6) if column.keys]
         if self.written is not None:
             self.written.update(*(column.keys for column in updates))
         return updates, ticket
@@ -185,18 +193,11 @@ class PrefixTable:
 
     # Inside
 
-    def _admit(self, key: bytes, exempt: Callable[[bytes], bool]) -> bool:
-        usage, quota = self._usage, self._usage.quota
-        if len(key) == 5:
-            used, limit, name = usage.ipv4_routes, quota.ipv4_routes, "ipv4_routes"
-        else:
-            used, limit, name = usage.ipv6_routes, quota.ipv6_routes, "ipv6_routes"
-        if used >= limit and not exempt(key):
-            self.refused[key] = f"quota {name} of {limit}"
-            return False
-        self.refused.pop(key, None)
-        self._count(key, 1)
-        return True
+    def _refuse(self, key: bytes) -> bool:
+        family, quota = family_of(key), self._usage.quota
+        limit = quota.ipv4_routes if family == 4 else quota.ipv6_routes
+        self.refused[key] = f"quota ipv{family}_routes of {limit}"
+        return False
 
     def _count(self, key: bytes, count: int) -> None:
         if len(key) == 5:

@@ -4,10 +4,12 @@ Routes point at interned `NexthopSet` objects, so a million routes share a few s
 them all at once. Ids of sets are the VRC's; they hold for one Control stream.
 """
 
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
+from controller import _routes
 from controller.errors import SessionRefused
 
 MAX_SETS = 65_536
@@ -98,37 +100,18 @@ class Rib:
         for set_id in set_ids:
             self.names.pop(set_id, None)
 
-    def replace(self, family: int, keys: Sequence[bytes], set_ids: Sequence[int]) -> list[bytes]:
-        """Apply one Routes message; returns the keys whose set changed.
+    def replace(self, family: int, keys: list[bytes], set_ids: "array[int]") -> list[bytes]:
+        """Apply one Routes message, ids being 32-bit numbers; returns the keys whose set changed.
 
         SessionRefused where a set id is not defined: nothing of the message is applied.
         """
-        names, routes, stale = self.names, self.routes, self.stale
-        unknown = set(set_ids).difference(names, (0,))
-        if unknown:
-            raise SessionRefused(f"routes use nexthop set {min(unknown)}, which is not defined")
-        changed = []
-        count = 0
-        for key, set_id in zip(keys, set_ids, strict=True):
-            old = routes.get(key)
-            if set_id:
-                new = names[set_id]
-                if old is not new:
-                    routes[key] = new
-                    new.routes += 1
-                    if old is None:
-                        count += 1
-                    else:
-                        old.routes -= 1
-                    changed.append(key)
-            elif old is not None:
-                del routes[key]
-                old.routes -= 1
-                count -= 1
-                changed.append(key)
-        self.counts[family] += count
-        if stale:
-            stale.difference_update(keys)
+        try:
+            changed, more = _routes.replace(keys, set_ids, self.names, self.routes)
+        except KeyError as unknown:
+            raise SessionRefused(f"routes use nexthop set {unknown.args[0]}, which is not defined") from None
+        self.counts[family] += more
+        if self.stale:
+            self.stale.difference_update(keys)
         return changed
 
     def sweep(self) -> list[bytes]:

@@ -10,6 +10,7 @@ import socket
 import struct
 from typing import Protocol
 
+from vrc import _routes
 from vrc.errors import MalformedFrame, MalformedNetlink
 from vrc.rtnetlink import Batch, scan
 
@@ -35,13 +36,16 @@ def scan_frames(buffer: bytes, offset: int, limit: int, batch: Batch) -> int:
     """
     unpack, size = _HEAD.unpack_from, len(buffer) - 4
     changes = batch.changes
-    while offset <= size and len(changes) < limit:
+    while True:
+        offset = _routes.frames(buffer, offset, limit, changes)
+        if offset > size or len(changes) >= limit:
+            return offset
         version, kind, length = unpack(buffer, offset)
         end = offset + length
         if version != _VERSION or length < 4:
             raise MalformedFrame(f"FPM header {buffer[offset : offset + 4].hex()}")
         if end > size + 4:
-            break
+            return offset
         if kind == _NETLINK:
             try:
                 scan(buffer, offset + 4, end, batch)
@@ -49,7 +53,6 @@ def scan_frames(buffer: bytes, offset: int, limit: int, batch: Batch) -> int:
                 batch.malformed += 1
                 batch.problem = str(error)
         offset = end
-    return offset
 
 
 class FpmListener(Protocol):

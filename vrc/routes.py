@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
+from vrc import _routes
 from vrc.errors import MalformedNetlink
 from vrc.nexthops import Binding, NexthopScope, NexthopSets
-from vrc.rtnetlink import NLM_F_APPEND, RTM_DELNEXTHOP, RTM_DELROUTE, RTM_NEWROUTE, Change, decode_shape
+from vrc.rtnetlink import NLM_F_APPEND, RTM_DELNEXTHOP, RTM_NEWROUTE, Change, decode_shape
 
 MAX_ROUTES = 4_000_000
 """Most prefixes kept; more are counted as `full`."""
@@ -84,37 +85,24 @@ class RouteTable:
         self.scopes.append(scope)
         return scope
 
-    def apply(self, changes: Iterable[Change], scope: NexthopScope) -> None:
-        """Take in FPM's changes: one route a prefix, the last word counts."""
-        routes, bindings, dirty, withdrawn = self._routes, scope.bindings, self._dirty, self.withdrawn
-        for kind, key, shape, _ in changes:
-            if kind == RTM_NEWROUTE:
-                binding = bindings.get(shape) or self._bind(scope, shape)
-                if binding is None or (key[0] in _ODD and self._ignored(key)):
-                    continue
-                old = routes.get(key)
-                if old is binding:
-                    continue
-                if old is None:
-                    if len(routes) >= self.limit:
-                        self.counters.full += 1
-                        continue
-                    if binding.set_id:
-                        dirty[len(key)][key] = binding.set_id
-                else:
-                    old.routes -= 1
-                    if old.set_id != binding.set_id:
-                        dirty[len(key)][key] = binding.set_id
-                routes[key] = binding
-                binding.routes += 1
-            elif kind == RTM_DELROUTE:
-                self._remove(key)
-                if withdrawn is not None:
-                    withdrawn.add(key)
-            else:
-                self._change_nexthop(scope, kind, shape)
+    def apply(self, changes: list[Change], scope: NexthopScope) -> None:
+        """Take in FPM's changes: one route a prefix, the last word counts. What is usual is done in C."""
+        dirty4, dirty6 = self._dirty.values()
+        table, position = (self._routes, dirty4, dirty6, self.withdrawn, self.limit), 0
+        while (position := _routes.bind(changes, position, scope.bindings, *table)) < len(changes):
+            self._apply_odd(changes[position], scope)
+            position += 1
         self._repoint(scope.settle())
         scope.sweep()
+
+    def _apply_odd(self, change: Change, scope: NexthopScope) -> None:
+        kind, key, shape, _ = change
+        if kind != RTM_NEWROUTE:
+            self._change_nexthop(scope, kind, shape)
+        elif not (key[0] in _ODD and self._ignored(key)):
+            binding = self._bind(scope, shape)
+            if binding is not None:
+                self._set(key, binding)
 
     def _remove(self, key: bytes) -> None:
         old = self._routes.pop(key, None)

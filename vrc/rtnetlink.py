@@ -1,4 +1,4 @@
-"""Decodes rtnetlink routes and nexthops, as the kernel and zebra's FPM send them; pure, and the VRC's hot path.
+"""Decodes rtnetlink routes and nexthops, as the kernel and zebra's FPM send them; pure.
 
 A route message is split into its prefix key and its *shape*: everything else, as bytes. Routes share few shapes, so
 a shape is looked up in a dict and decoded only once.
@@ -6,8 +6,8 @@ a shape is looked up in a dict and decoded only once.
     nlmsghdr 16 | rtmsg 12: family, dst_len, [src_len .. flags] | [RTA_DST header] address | [attributes]
                                              '---------------- shape: the parts in [ ] ----------------'
 
-FPM puts RTA_DST first; the kernel puts RTA_TABLE before it. Every other order takes the general walk, which gives
-the same key and shape.
+FPM puts RTA_DST first; the kernel puts RTA_TABLE before it. These are cut by `vrc._routes`, in C, as this is the
+VRC's hot path; every other order takes the general walk here, which gives the same key and shape.
 """
 
 import struct
@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from vrc import _routes
 from vrc.errors import MalformedNetlink
 
 NLMSG_ERROR, NLMSG_DONE = 2, 3
 RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
 RTM_NEWNEXTHOP, RTM_DELNEXTHOP, RTM_GETNEXTHOP = 104, 105, 106
-_ROUTES, _NEXTHOPS = (RTM_NEWROUTE, RTM_DELROUTE), (RTM_NEWNEXTHOP, RTM_DELNEXTHOP)
 NLM_F_DUMP_INTR = 0x10
 NLM_F_APPEND = 0x800
 RT_TABLE_MAIN = 254
@@ -31,14 +31,13 @@ RTA_TABLE, RTA_VIA, RTA_ENCAP, RTA_NH_ID = 15, 18, 22, 30
 NHA_ID, NHA_GROUP, NHA_BLACKHOLE, NHA_OIF, NHA_GATEWAY, NHA_ENCAP = 1, 2, 4, 5, 6, 8
 
 HEADER = struct.Struct("=IHHII")
-_ROUTE = struct.Struct("=IHH8xBB2xB7xII")  # up to RTA_DST and the first four octets of the address
 _NEXT = struct.Struct("=II")
 _ATTRIBUTE = struct.Struct("=HH")
 _RTNEXTHOP = struct.Struct("=HBBi")
 _GROUP_MEMBER = struct.Struct("=IBBH")
 _U32 = struct.Struct("=I")
 
-_DST4, _DST6, _TABLE = 0x00010008, 0x00010014, 0x000F0008
+_DST4, _DST6 = 0x00010008, 0x00010014
 _LENGTH = tuple(bytes((length,)) for length in range(129))
 _SHAPE_HEAD = 14  # src_len, tos, table, protocol, scope, type, flags (4), RTA_DST header (4)
 _MAX_HOPS = 256
@@ -124,91 +123,37 @@ def scan(buffer: bytes, offset: int, end: int, batch: Batch) -> None:
 
     A message that does not decode is counted; MalformedNetlink where the next one cannot be found.
     """
-    add = batch.changes.append
-    unpack = _ROUTE.unpack_from
-    while offset + 36 <= end:
-        length, kind, flags, family, bits, table, attribute, address = unpack(buffer, offset)
-        stop = offset + length
-        if length < 16 or stop > end:
-            raise MalformedNetlink(f"netlink length {length} with {end - offset} octets left")
-        if kind in _ROUTES:
-            if table != RT_TABLE_MAIN:
-                batch.foreign += 1
-            elif (
-                attribute == _DST4
-                and family == AF_INET
-                and length >= 36
-                and bits <= 32
-                and not address & _HOST4[bits]
-            ):
-                head, tail = offset + 18, offset + 36
-                shape = buffer[head : offset + 32] + buffer[tail:stop]
-                add((kind, buffer[offset + 32 : tail] + _LENGTH[bits], shape, flags))
-            else:
-                _scan_route(buffer, offset, stop, batch)
-        elif kind in _NEXTHOPS:
-            add((kind, b"", buffer[offset + 16 : stop], flags))
-        offset += (length + 3) & ~3
-    if offset < end:
-        _scan_short(buffer, offset, end, batch)
+    while offset < end:
+        offset = _routes.messages(buffer, offset, end, batch.changes)
+        if offset < end:
+            offset += _scan_odd(buffer[offset:end], batch)
 
 
-def _scan_short(buffer: bytes, offset: int, end: int, batch: Batch) -> None:
-    # What is left is shorter than a route with a destination: a default route, or a nexthop that goes.
-    for kind, flags, start, stop in messages(buffer[:end], offset):
-        if kind in _ROUTES:
-            _scan_route(buffer, start - 16, stop, batch)
-        elif kind in _NEXTHOPS:
-            batch.changes.append((kind, b"", buffer[start:stop], flags))
-
-
-def _scan_route(buffer: bytes, offset: int, stop: int, batch: Batch) -> None:
+def _scan_odd(buffer: bytes, batch: Batch) -> int:
+    """Take the route that a buffer begins with, whatever it looks like; returns where the next message begins."""
+    _, _, _, stop = next(messages(buffer))
     try:
-        fast = _second_shape(buffer, offset, stop) if stop - offset >= 36 else None
-        batch.changes.append(fast or _general_shape(buffer, offset, stop))
+        batch.changes.append(_general_shape(buffer, stop))
     except MalformedNetlink as error:
         batch.malformed += 1
         batch.problem = str(error)
     except LookupError:
         batch.foreign += 1
+    return (stop + 3) & ~3
 
 
-def _second_shape(buffer: bytes, offset: int, stop: int) -> Change | None:
-    # IPv6 with RTA_DST first, and both families as the kernel sends them, with RTA_TABLE before RTA_DST.
-    _, kind, flags, family, bits, table, first, value = _ROUTE.unpack_from(buffer, offset)
-    at = offset + 28
-    if first == _TABLE and value == RT_TABLE_MAIN and stop >= at + 16:
-        at += 8
-        (first,) = _U32.unpack_from(buffer, at)
-    size = 16 if family == AF_INET6 else 4
-    if table != RT_TABLE_MAIN or first != (_DST6 if size == 16 else _DST4) or bits > size * 8:
-        return None
-    tail = at + 4 + size
-    if tail > stop:
-        return None
-    address = buffer[at + 4 : tail]
-    if int.from_bytes(address, "big") & _HOST[size][bits]:
-        return None
-    return (
-        kind,
-        address + _LENGTH[bits],
-        buffer[offset + 18 : offset + 28] + buffer[at : at + 4] + buffer[tail:stop],
-        flags,
-    )
-
-
-def _general_shape(buffer: bytes, offset: int, stop: int) -> Change:
+def _general_shape(buffer: bytes, stop: int) -> Change:
     # Any order of attributes; LookupError for another table or family.
-    if stop - offset < 28:
+    if stop < 28:
         raise MalformedNetlink("route message shorter than its header")
-    kind, flags = HEADER.unpack_from(buffer, offset)[1:3]
-    family, bits = buffer[offset + 16], buffer[offset + 17]
-    if family not in (AF_INET, AF_INET6) or buffer[offset + 20] != RT_TABLE_MAIN:
+    kind, flags = HEADER.unpack_from(buffer)[1:3]
+    family, bits = buffer[16], buffer[17]
+    if family not in (AF_INET, AF_INET6) or buffer[20] != RT_TABLE_MAIN:
         raise LookupError
     size = 4 if family == AF_INET else 16
     address = bytes(size)
     rest = []
-    for attribute, start, end in attributes(buffer, offset + 28, stop):
+    for attribute, start, end in attributes(buffer, 28, stop):
         if attribute == RTA_DST:
             address = buffer[start:end]
         elif attribute == RTA_TABLE:
@@ -219,7 +164,7 @@ def _general_shape(buffer: bytes, offset: int, stop: int) -> Change:
     if len(address) != size or bits > size * 8:
         raise MalformedNetlink(f"{len(address)} octets and {bits} bits are no prefix of family {family}")
     network = int.from_bytes(address, "big") & ~_HOST[size][bits]
-    head = buffer[offset + 18 : offset + 28] + _U32.pack(_DST4 if size == 4 else _DST6)
+    head = buffer[18:28] + _U32.pack(_DST4 if size == 4 else _DST6)
     return kind, network.to_bytes(size, "big") + _LENGTH[bits], head + b"".join(rest), flags
 
 
@@ -320,5 +265,3 @@ def _group(value: bytes) -> tuple[tuple[int, int], ...]:
 
 
 _HOST = {size: tuple((1 << (size * 8 - bits)) - 1 for bits in range(size * 8 + 1)) for size in (4, 16)}
-# The same host bits of an IPv4 address that was read in this machine's byte order.
-_HOST4 = tuple(_U32.unpack(mask.to_bytes(4, "big"))[0] for mask in _HOST[4])

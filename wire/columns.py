@@ -5,15 +5,15 @@ travel, are stored and are compared as these bytes; nothing on the hot path turn
 """
 
 import ipaddress
-import struct
 import sys
 from array import array
 from collections.abc import Sequence
 
+from wire import _columns
+
 KEY_STRIDE = {4: 5, 6: 17}
 ADDRESS_BYTES = {4: 4, 6: 16}
 
-_UNPACK = {family: struct.Struct(f"{stride}s") for family, stride in KEY_STRIDE.items()}
 _MASKS = {
     family: [(((1 << length) - 1) << (size * 8 - length)).to_bytes(size, "big") for length in range(size * 8 + 1)]
     for family, size in ADDRESS_BYTES.items()
@@ -57,14 +57,9 @@ def unpack_prefixes(family: int, column: bytes) -> list[bytes]:
     stride = KEY_STRIDE[family]
     if len(column) % stride:
         raise ValueError(f"{len(column)} octets of IPv{family} prefixes are no multiple of {stride}")
-    keys = [key for (key,) in _UNPACK[family].iter_unpack(column)]
-    masks = _MASKS[family]
-    from_bytes = int.from_bytes
-    hosts = [from_bytes(m, "big") ^ from_bytes(masks[-1], "big") for m in masks]
-    for key in keys:
-        length = key[-1]
-        if length >= len(masks) or from_bytes(key[:-1], "big") & hosts[length]:
-            raise ValueError(f"{key.hex()} is not an IPv{family} prefix")
+    keys = _columns.split(column, stride)
+    if isinstance(keys, int):
+        raise ValueError(f"{column[keys * stride : (keys + 1) * stride].hex()} is not an IPv{family} prefix")
     return keys
 
 
