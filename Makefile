@@ -11,7 +11,7 @@ check: setup
 	@.venv/bin/ruff check .
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports --no-cache
-	@$(PY) -m pytest -q -m "not root" tests/unit tests/contract
+	@$(PY) -m pytest -q -n 2 --hypothesis-profile=quick -m "not root" tests/unit tests/contract
 
 test: setup
 	@$(PY) -m pytest tests

@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 from operator_world import Controller
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+
+settings.register_profile("quick", max_examples=25)
+"""For `make check`; `make test` tries as many examples as hypothesis does by itself."""
 
 
 @pytest.fixture

@@ -92,7 +92,9 @@ async def one_step(world: World, step: tuple, truth: dict[str, int]) -> None:  #
             router.fib.retry_refused()
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=5 * settings.default.max_examples // 2, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(steps)
 def test_idle_means_equal(script):
     async def scenario() -> None:

@@ -12,7 +12,7 @@ from controller.planes.base import DROP_CODE, MAX_GROUP_WEIGHT, ROUTE_TABLE_NAME
 from controller.planes.p4runtime.p4info import canonical, golden_pipeline
 from controller.planes.p4runtime.program import SMALL_TABLES
 
-quick = settings(max_examples=100, deadline=None)
+quick = settings(deadline=None)
 SCHEMA = golden_pipeline().schema
 IDS = Path(__file__).parents[3] / "p4src" / "common" / "ids.p4"
 

@@ -15,7 +15,7 @@ from controller.planes.p4runtime.p4info import canonical, golden_pipeline
 from controller.planes.p4runtime.routes import RouteEncoder, RouteReader, is_route_action
 from wire.columns import ADDRESS_BYTES, mask
 
-quick = settings(max_examples=100, deadline=None)
+quick = settings(deadline=None)
 SCHEMA = golden_pipeline().schema
 Columns = tuple[int, int, list[Op], list[bytes], list[int]]
 PLAIN = {

@@ -11,7 +11,7 @@ from controller.planes.fake_path import FakePath, TokenBucket, refill
 from controller.planes.model import Forwarded, Punted, forward
 from controller.planes.packet import Frame, IpPacket, internet_checksum, with_tag
 
-quick = settings(max_examples=200, deadline=None)
+quick = settings(max_examples=2 * settings.default.max_examples, deadline=None)
 MAC = bytes(range(2, 8))
 INTERFACE = RouterInterface(1, 1, 1, 0, MAC, 1500)
 
