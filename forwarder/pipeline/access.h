@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How the pipeline reaches its tables: array elements by slot. Those that return a pointer return NULL where a slot is
+ * out of range, which only the BPF build can come to (its verifier wants to see the check); the native build trusts the
+ * writer. What an engine's maps hold in one piece comes back as a pointer that is never NULL.
+ *
+ * A word that another thread may store meanwhile is loaded once, by sp_load_word() or sp_load_long(), and then used.
+ */
+#ifndef SPLITPLANE_ACCESS_H
+#define SPLITPLANE_ACCESS_H
+
+#include "pipeline/layout.h"
+
+/* The compiler neither tears nor repeats these loads; what a loaded index leads to is ordered by that dependency. */
+static inline sp_u32 sp_load_word(const sp_u32 *at) { return *(const volatile sp_u32 *)at; }
+static inline sp_u64 sp_load_long(const sp_u64 *at) { return *(const volatile sp_u64 *)at; }
+
+#if defined(__bpf__)
+#include "engine/xdp/maps.h" /* the same functions over BPF maps */
+#else
+
+typedef const struct sp_arrays *sp_tables;
+
+static inline const sp_u64 *sp_classifier_at(sp_tables tables, sp_u32 port, sp_u32 vlan)
+{
+    return tables->classifier + sp_classifier_index(port, vlan);
+}
+static inline const struct sp_interface *sp_interface_at(sp_tables tables, sp_u32 slot)
+{
+    return tables->interfaces + (slot & (SP_INTERFACES - 1));
+}
+static inline const struct sp_vrf *sp_vrf_at(sp_tables tables, sp_u32 slot)
+{
+    return tables->vrfs + (slot & (SP_VRFS - 1));
+}
+static inline const sp_u32 *sp_word_at(sp_tables tables, sp_u32 index) { return tables->words + index; }
+static inline const sp_u64 *sp_group_at(sp_tables tables, sp_u32 slot)
+{
+    return tables->groups + (slot & (SP_GROUPS - 1));
+}
+static inline const sp_u16 *sp_member_at(sp_tables tables, sp_u32 index) { return tables->members + index; }
+static inline const sp_u64 *sp_nexthop_at(sp_tables tables, sp_u32 slot)
+{
+    return tables->nexthops + (slot & (SP_NEXTHOPS - 1));
+}
+static inline struct sp_policer *sp_policer_at(sp_tables tables, sp_u32 vrf, sp_u32 punt_class)
+{
+    return tables->policers + ((vrf & (SP_VRFS - 1)) * SP_PUNT_CLASSES + (punt_class & (SP_PUNT_CLASSES - 1)));
+}
+static inline struct sp_counter *sp_rx_at(sp_tables tables, sp_u32 cpu, sp_u32 slot)
+{
+    return tables->rx + (sp_u64)cpu * SP_INTERFACES + slot;
+}
+static inline struct sp_counter *sp_tx_at(sp_tables tables, sp_u32 cpu, sp_u32 slot)
+{
+    return tables->tx + (sp_u64)cpu * SP_INTERFACES + slot;
+}
+static inline struct sp_counter *sp_reason_at(sp_tables tables, sp_u32 cpu, sp_u32 vrf, sp_u32 reason_index)
+{
+    return tables->reasons + ((sp_u64)cpu * SP_VRFS + vrf) * SP_REASONS + reason_index;
+}
+static inline sp_u64 *sp_engine_counter_at(sp_tables tables, sp_u32 cpu, sp_u32 counter)
+{
+    return tables->engine_counters + (sp_u64)cpu * SP_ENGINE_COUNTERS + counter;
+}
+
+#endif
+#endif

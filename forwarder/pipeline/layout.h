@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The tables as flat arrays: what the daemon writes in place and both builds of the pipeline read.
+ *
+ *     classifier[port, VLAN] ─► interface ─► vrf ─► route trie (nodes, words) ─► group ─► nexthop ─► interface
+ *
+ * One writer, many readers without locks. Whatever a reader takes in one piece is one aligned word here, stored and
+ * loaded whole; what is longer (a trie's node block, a group's members) is written where no reader looks, then
+ * published by storing the one word that names it, and its room is used again only after a grace period.
+ *
+ * Slots are dense indexes that the daemon gives to the ids of P4Runtime; slot 0 of `vrfs` is `vrf_id` 0, nobody's.
+ * Codes and sizes are those of p4src/common/ids.p4; a test compares.
+ */
+#ifndef SPLITPLANE_LAYOUT_H
+#define SPLITPLANE_LAYOUT_H
+
+#if defined(__bpf__)
+#include <linux/types.h>
+typedef __u8 sp_u8;
+typedef __u16 sp_u16;
+typedef __u32 sp_u32;
+typedef __u64 sp_u64;
+#else
+#include <stdint.h>
+typedef uint8_t sp_u8;
+typedef uint16_t sp_u16;
+typedef uint32_t sp_u32;
+typedef uint64_t sp_u64;
+#endif
+
+#if defined(__cplusplus)
+#define SP_STATIC_ASSERT static_assert
+#else
+#define SP_STATIC_ASSERT _Static_assert
+#endif
+
+/* Goes up with every change of this file: maps of another number are never taken over. */
+#define SP_LAYOUT 1
+
+/* -- sizes, in entries ------------------------------------------------------------------------------------------ */
+#define SP_PORTS 512u /* bit<9> */
+#define SP_VLANS 4096u
+#define SP_VRFS 8192u /* ROUTERS; slot 0 is nobody's */
+#define SP_INTERFACES 16384u
+#define SP_INTERFACE_MACS 5u /* its own and VIRTUAL_MACS */
+#define SP_NEXTHOPS 65536u
+#define SP_GROUPS 16384u
+#define SP_GROUP_WEIGHT 256u
+#define SP_GROUP_MEMBERS 262144u
+#define SP_PUNT_CLASSES 4u
+
+/* -- reasons: PUNT_* go to the controller, DROP_* end here (ids.p4) ---------------------------------------------- */
+enum sp_reason {
+    SP_NO_REASON = 0,
+    SP_PUNT_CONTROL = 1,
+    SP_PUNT_LOCAL = 2,
+    SP_PUNT_GLEAN = 3,
+    SP_PUNT_TTL_EXPIRED = 4,
+    SP_PUNT_MTU_EXCEEDED = 5,
+    SP_PUNT_UNREACHABLE = 6,
+    SP_PUNT_IP_OPTIONS = 7,
+    SP_PUNT_HOP_BY_HOP = 8,
+    SP_FIRST_DROP = 0x80,
+    SP_DROP_UNKNOWN_INTERFACE = 0x80,
+    SP_DROP_NOT_FOR_US = 0x81,
+    SP_DROP_BLACKHOLE = 0x82,
+    SP_DROP_NEIGHBOR_FAILED = 0x83,
+    SP_DROP_MULTICAST = 0x84,
+    SP_DROP_L2_MULTICAST = 0x85,
+    SP_DROP_MARTIAN = 0x86,
+    SP_DROP_ETHERTYPE = 0x87,
+    SP_DROP_MALFORMED = 0x88,
+};
+
+enum sp_punt_class { SP_CLASS_CONTROL = 0, SP_CLASS_LOCAL = 1, SP_CLASS_GLEAN = 2, SP_CLASS_EXCEPTION = 3 };
+
+/* Reasons side by side, for counters: 1 to 8 are punts, 9 to 17 drops; 0 is not used. */
+#define SP_REASONS 18u
+static inline sp_u32 sp_reason_index(sp_u32 reason)
+{
+    return reason < SP_FIRST_DROP ? reason : reason - SP_FIRST_DROP + 9;
+}
+
+/* -- interface_classifier: one word for a port and VLAN; 0 is a miss --------------------------------------------- */
+enum sp_classifier_kind { SP_CLASSIFIER_MISS = 0, SP_CLASSIFIER_INGRESS = 1, SP_CLASSIFIER_EGRESS = 2 };
+
+static inline sp_u32 sp_classifier_index(sp_u32 port, sp_u32 vlan)
+{
+    return port * SP_VLANS + vlan;
+}
+/* `counter`: a slot of rx counters, one for each entry of the table. */
+static inline sp_u64 sp_classifier(sp_u32 kind, sp_u32 vrf, sp_u32 interface, sp_u32 counter)
+{
+    return (sp_u64)kind | (sp_u64)vrf << 8 | (sp_u64)interface << 24 | (sp_u64)counter << 40;
+}
+static inline sp_u32 sp_classifier_kind(sp_u64 entry) { return entry & 0xff; }
+static inline sp_u32 sp_classifier_vrf(sp_u64 entry) { return entry >> 8 & (SP_VRFS - 1); }
+static inline sp_u32 sp_classifier_interface(sp_u64 entry) { return entry >> 24 & (SP_INTERFACES - 1); }
+static inline sp_u32 sp_classifier_counter(sp_u64 entry) { return entry >> 40 & (SP_INTERFACES - 1); }
+
+/* -- MACs as numbers: the first octet on the wire is the highest of 48 bits -------------------------------------- */
+
+/* -- l3_admit, router_interface, router_interface_egress, fallback_link: all keyed by the router interface -------- */
+struct sp_interface {
+    sp_u64 macs[SP_INTERFACE_MACS]; /* that it admits; 0: none */
+    sp_u64 port;                    /* sp_port(): where it leaves; 0: a miss of router_interface */
+    sp_u64 rewrite;                 /* SP_PRESENT | source MAC; 0: a miss of router_interface_egress */
+    sp_u32 id;                      /* router_interface_id, for packet-in */
+    sp_u32 fallback;                /* SP_FALLBACK_PRESENT | port << 12 | VLAN; 0: a miss of fallback_link */
+};
+SP_STATIC_ASSERT(sizeof(struct sp_interface) == 64, "one cache line");
+
+#define SP_PRESENT ((sp_u64)1 << 48)
+#define SP_MAC_MASK (SP_PRESENT - 1)
+#define SP_FALLBACK_PRESENT ((sp_u32)1 << 31)
+
+static inline sp_u64 sp_port(sp_u32 port, sp_u32 vlan, sp_u32 mtu)
+{
+    return SP_PRESENT | (sp_u64)mtu << 32 | vlan << 16 | port;
+}
+static inline sp_u32 sp_port_number(sp_u64 port) { return port & (SP_PORTS - 1); }
+static inline sp_u32 sp_port_vlan(sp_u64 port) { return port >> 16 & (SP_VLANS - 1); }
+static inline sp_u32 sp_port_mtu(sp_u64 port) { return port >> 32 & 0xffff; }
+
+/* -- ipv4_route, ipv6_route --------------------------------------------------------------------------------------- */
+/* What a route does: a kind and, for nexthops and groups, a slot. 0 is no route. The top bit stays free: the trie
+ * marks node numbers with it. */
+enum sp_route_kind {
+    SP_ROUTE_NONE = 0,
+    SP_ROUTE_NEXTHOP = 1,
+    SP_ROUTE_GROUP = 2,
+    SP_ROUTE_LOCAL = 3,
+    SP_ROUTE_GLEAN = 4,
+    SP_ROUTE_UNREACHABLE = 5,
+    SP_ROUTE_BLACKHOLE = 6,
+    SP_ROUTE_FALLBACK = 7,
+};
+static inline sp_u32 sp_leaf(sp_u32 kind, sp_u32 slot) { return kind << 24 | slot; }
+static inline sp_u32 sp_leaf_kind(sp_u32 leaf) { return leaf >> 24; }
+static inline sp_u32 sp_leaf_slot(sp_u32 leaf) { return leaf & 0xffffff; }
+
+/* A trie of one VRF and family is one word, its root, that is read and written whole; its meaning is trie.h's. A
+ * default route is kept apart, so that its change is one store however full the trie is. */
+struct sp_vrf {
+    sp_u64 root[2]; /* IPv4, IPv6; 0: no route but the default one */
+    sp_u32 default_leaf[2];
+    sp_u32 counted; /* bit sp_reason_index(r): the table `reason` has an entry for it */
+    sp_u32 id;
+};
+SP_STATIC_ASSERT(sizeof(struct sp_vrf) == 32, "two to a cache line");
+
+/* -- nexthop_group: sp_group(), or 0 for a miss; `members` are nexthop slots, each as often as its weight ---------- */
+static inline sp_u64 sp_group(sp_u32 base, sp_u32 size) { return (sp_u64)base << 16 | size; }
+static inline sp_u32 sp_group_base(sp_u64 group) { return (sp_u32)(group >> 16); }
+static inline sp_u32 sp_group_size(sp_u64 group) { return group & 0xffff; }
+
+/* -- nexthop: one word --------------------------------------------------------------------------------------------- */
+enum sp_nexthop_kind { SP_NEXTHOP_MISS = 0, SP_NEXTHOP_FORWARD = 1, SP_NEXTHOP_GLEAN = 2, SP_NEXTHOP_FAILED = 3 };
+
+static inline sp_u64 sp_nexthop(sp_u32 kind, sp_u32 interface, sp_u64 mac)
+{
+    return (sp_u64)kind << 62 | (sp_u64)interface << 48 | mac;
+}
+static inline sp_u32 sp_nexthop_kind(sp_u64 nexthop) { return (sp_u32)(nexthop >> 62); }
+static inline sp_u32 sp_nexthop_interface(sp_u64 nexthop) { return nexthop >> 48 & (SP_INTERFACES - 1); }
+static inline sp_u64 sp_nexthop_mac(sp_u64 nexthop) { return nexthop & SP_MAC_MASK; }
+
+/* -- policer: a bucket for each router and class, as virtual scheduling (ITU-T I.371, GCRA) ------------------------ */
+/* A packet passes while `due` is at most `tolerance_ns` ahead of now, and moves it on by `interval_ns`. The pipeline
+ * writes `due` with compare-and-exchange, the daemon the rest. */
+struct sp_policer {
+    sp_u64 due;          /* ns, of the engine's monotonic clock */
+    sp_u64 tolerance_ns; /* burst, less one packet */
+    sp_u32 interval_ns;  /* between packets at the rate; 0 with present: everything passes */
+    sp_u32 present;      /* 0: a miss: everything of the class is dropped */
+};
+
+/* -- counters: by CPU, then slot; each CPU writes only its own ------------------------------------------------------ */
+struct sp_counter {
+    sp_u64 packets;
+    sp_u64 bytes;
+};
+
+/* What the engine and not the contract counts, by CPU. */
+enum sp_engine_counter {
+    SP_COUNT_POLICED = 0,      /* punts over their policer's rate */
+    SP_COUNT_RING_FULL = 1,    /* punts for which the ring to the daemon had no room */
+    SP_COUNT_NO_PORT = 2,      /* to a port that is not attached */
+    SP_COUNT_NO_ROOM = 3,      /* no headroom for a VLAN tag */
+    SP_COUNT_FRAGMENTED = 4,   /* a frame in several buffers that the pipeline cannot read */
+    SP_ENGINE_COUNTERS = 8,
+};
+
+/* -- the arrays ------------------------------------------------------------------------------------------------------ */
+struct sp_node; /* trie.h */
+
+/* Where an engine has put them. Lengths that are not constants above stand beside their array. */
+struct sp_arrays {
+    sp_u64 *classifier;              /* [SP_PORTS * SP_VLANS] */
+    struct sp_interface *interfaces; /* [SP_INTERFACES] */
+    struct sp_vrf *vrfs;             /* [SP_VRFS] */
+    struct sp_node *nodes;           /* [node_count] */
+    sp_u32 *words;                   /* [word_count], a multiple of 16 */
+    sp_u64 *groups;                  /* [SP_GROUPS] */
+    sp_u16 *members;                 /* [member_count], a multiple of 4 */
+    sp_u64 *nexthops;                /* [SP_NEXTHOPS] */
+    struct sp_policer *policers;     /* [SP_VRFS * SP_PUNT_CLASSES] */
+    struct sp_counter *rx;           /* [cpus][SP_INTERFACES], of classifier entries */
+    struct sp_counter *tx;           /* [cpus][SP_INTERFACES], of router interfaces */
+    struct sp_counter *reasons;      /* [cpus][SP_VRFS][SP_REASONS] */
+    sp_u64 *engine_counters;         /* [cpus][SP_ENGINE_COUNTERS] */
+    sp_u32 node_count;
+    sp_u32 word_count;
+    sp_u32 member_count;
+    sp_u32 cpus;
+};
+
+#endif

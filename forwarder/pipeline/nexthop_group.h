@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which of a group's nexthops: by the hash of the 5-tuple; of a fragment, by that of addresses and protocol.
+ *
+ * The hash is BMv2's: CRC-32 (IEEE 802.3) over the selector fields as it serialises them, an IPv4 address in the lower
+ * 32 of 128 bits. So a flow takes the same member on both planes. A CRC is linear, so each octet contributes a word of
+ * its own that a table gives for its place, all of them independent of each other, and the zeros before an IPv4 address
+ * contribute nothing.
+ *
+ *     ip_source | ip_destination | protocol | l4_source | l4_destination
+ *     0         | 16             | 32       | 33        | 35 .. 36
+ */
+#ifndef SPLITPLANE_NEXTHOP_GROUP_H
+#define SPLITPLANE_NEXTHOP_GROUP_H
+
+#include "pipeline/packet.h"
+#include "selector_hash.inc" /* sp_selector_hash[37][256], SP_SELECTOR_HASH_ZEROS: selector_hash.py */
+
+/* What the octets of a word contribute, the first of which is at that place. */
+static inline sp_u32 sp_selector_hash32(sp_u32 place, sp_u32 word)
+{
+    return sp_selector_hash[place][word >> 24] ^ sp_selector_hash[place + 1][word >> 16 & 0xff] ^
+           sp_selector_hash[place + 2][word >> 8 & 0xff] ^ sp_selector_hash[place + 3][word & 0xff];
+}
+
+static inline sp_u32 sp_selector_hash64(sp_u32 place, sp_u64 word)
+{
+    return sp_selector_hash32(place, (sp_u32)(word >> 32)) ^ sp_selector_hash32(place + 4, (sp_u32)word);
+}
+
+/* The hash of a packet that sp_punt_ipv4() or sp_punt_ipv6() has read. */
+static inline sp_u32 sp_selector_hash_of(const struct sp_packet *packet, const struct sp_meta *meta)
+{
+    const sp_u8 *header = packet->data + meta->l2_octets;
+    sp_u32 l3_octets = meta->is_ipv6 ? SP_IPV6_OCTETS : SP_IPV4_OCTETS;
+    sp_u32 hash = SP_SELECTOR_HASH_ZEROS ^ sp_selector_hash[32][meta->protocol & 0xff];
+
+    if (header + l3_octets > packet->end) {
+        return hash;
+    }
+    if (meta->is_ipv6) {
+        hash ^= sp_selector_hash64(0, sp_get64(header + 8)) ^ sp_selector_hash64(8, sp_get64(header + 16));
+        hash ^= sp_selector_hash64(16, meta->destination[0]) ^ sp_selector_hash64(24, meta->destination[1]);
+    } else {
+        hash ^= sp_selector_hash32(12, sp_get32(header + 12)) ^ sp_selector_hash32(28, (sp_u32)meta->destination[0]);
+    }
+    if (meta->has_ports && header + l3_octets + SP_PORTS_OCTETS <= packet->end) {
+        hash ^= sp_selector_hash32(33, sp_get32(header + l3_octets));
+    }
+    return hash;
+}
+
+/* Sets *nexthop to a slot; 0 where there is no such group, or it is empty. */
+static inline int sp_nexthop_group(sp_tables tables, const struct sp_packet *packet, const struct sp_meta *meta,
+                                   sp_u32 slot, sp_u32 *nexthop)
+{
+    sp_u64 group = sp_load_long(sp_group_at(tables, slot));
+    sp_u32 size = sp_group_size(group);
+
+    if (size == 0) {
+        return 0;
+    }
+    const sp_u16 *member = sp_member_at(tables, sp_group_base(group) + sp_selector_hash_of(packet, meta) % size);
+    if (!member) {
+        return 0;
+    }
+    *nexthop = *(const volatile sp_u16 *)member;
+    return 1;
+}
+
+#endif

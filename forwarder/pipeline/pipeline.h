@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The pipeline contract in its order, as p4src/common/pipeline.p4 states it; stages are named as its tables.
+ *
+ *     interface_classifier ─► l3_admit ─► punt ─► route ─► ttl
+ *                 │                                         │ fallback_link
+ *                 │ from a fallback link                    ▼
+ *                 │            nexthop_group ─► nexthop ─► router_interface ─► out
+ *                 └───────────────────────────────────────►
+ *       verdict ◄── whatever is punted or dropped
+ *
+ * Each stage returns SP_NO_REASON for a packet that goes on.
+ */
+#ifndef SPLITPLANE_PIPELINE_H
+#define SPLITPLANE_PIPELINE_H
+
+#include "pipeline/fallback_link.h"
+#include "pipeline/interface_classifier.h"
+#include "pipeline/l3_admit.h"
+#include "pipeline/nexthop.h"
+#include "pipeline/nexthop_group.h"
+#include "pipeline/packet.h"
+#include "pipeline/punt.h"
+#include "pipeline/route.h"
+#include "pipeline/router_interface.h"
+#include "pipeline/ttl.h"
+#include "pipeline/verdict.h"
+
+static inline sp_u32 sp_punt(const struct sp_packet *packet, struct sp_meta *meta)
+{
+    if (meta->ether_type == SP_ETHERTYPE_IPV4) {
+        return sp_punt_ipv4(packet, meta);
+    }
+    if (meta->ether_type == SP_ETHERTYPE_IPV6) {
+        return sp_punt_ipv6(packet, meta);
+    }
+    return sp_punt_others(meta);
+}
+
+/* From route to the way out; returns a reason. */
+static inline sp_u32 sp_forward(sp_tables tables, struct sp_packet *packet, struct sp_meta *meta, int *sent)
+{
+    sp_u32 leaf = sp_route(tables, meta);
+    sp_u32 nexthop = sp_leaf_slot(leaf);
+    sp_u32 reason = sp_ttl(meta, sp_leaf_kind(leaf), sp_route_reason(leaf));
+
+    if (reason != SP_NO_REASON) {
+        return reason;
+    }
+    if (sp_leaf_kind(leaf) == SP_ROUTE_FALLBACK) {
+        return sp_fallback_link(tables, packet, meta, sent);
+    }
+    if (sp_leaf_kind(leaf) == SP_ROUTE_GROUP && !sp_nexthop_group(tables, packet, meta, nexthop, &nexthop)) {
+        return SP_PUNT_UNREACHABLE;
+    }
+    reason = sp_nexthop_stage(tables, meta, nexthop);
+    if (reason != SP_NO_REASON) {
+        return reason;
+    }
+    return sp_router_interface(tables, packet, meta, sent);
+}
+
+/* What becomes of a frame that came in by a port. It is changed only if it is to be sent. */
+static inline struct sp_verdict sp_pipeline(sp_tables tables, struct sp_packet *packet, sp_u32 port)
+{
+    struct sp_verdict verdict = {.action = SP_ACTION_DROP};
+    struct sp_meta meta = {.port = port, .cpu = sp_cpu(packet)};
+    int sent = 0;
+
+    if (!sp_parse_ethernet(packet, &meta)) {
+        verdict.reason = SP_DROP_MALFORMED;
+    } else {
+        verdict.reason = sp_interface_classifier(tables, packet, &meta);
+    }
+    if (verdict.reason == SP_NO_REASON && meta.keep_ttl) {
+        verdict.reason = sp_router_interface(tables, packet, &meta, &sent);
+    } else if (verdict.reason == SP_NO_REASON) {
+        verdict.reason = sp_l3_admit(tables, &meta);
+        if (verdict.reason == SP_NO_REASON) {
+            verdict.reason = sp_punt(packet, &meta);
+        }
+        if (verdict.reason == SP_NO_REASON) {
+            verdict.reason = sp_forward(tables, packet, &meta, &sent);
+        }
+    }
+    if (verdict.reason != SP_NO_REASON) {
+        sp_verdict_stage(tables, packet, &meta, &verdict);
+    } else if (sent) {
+        verdict.action = SP_ACTION_SEND;
+        verdict.port = meta.egress_port;
+    } else {
+        sp_count_engine(tables, meta.cpu, SP_COUNT_NO_ROOM);
+    }
+    return verdict;
+}
+
+#endif

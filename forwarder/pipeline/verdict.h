@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is not forwarded: counted by router and reason, and if it is a punt, policed by router and class.
+ */
+#ifndef SPLITPLANE_VERDICT_H
+#define SPLITPLANE_VERDICT_H
+
+#include "pipeline/interface_classifier.h"
+#include "pipeline/packet.h"
+
+enum sp_action { SP_ACTION_DROP = 0, SP_ACTION_SEND = 1, SP_ACTION_PUNT = 2 };
+
+/* What the engine is to do with the frame. */
+struct sp_verdict {
+    sp_u32 action;
+    sp_u32 port;                /* to send it out of */
+    sp_u32 reason;              /* why it is dropped or punted */
+    sp_u32 router_interface_id; /* of a punt; the frame is then as it came in but for a tag: `l2_octets` says */
+    sp_u32 l2_octets;
+};
+
+/* How often to try again where another CPU was faster; after that the packet counts as one too many. */
+#define SP_POLICER_TRIES 4
+
+static inline sp_u32 sp_punt_class(sp_u32 reason)
+{
+    switch (reason) {
+    case SP_PUNT_CONTROL:
+        return SP_CLASS_CONTROL;
+    case SP_PUNT_LOCAL:
+        return SP_CLASS_LOCAL;
+    case SP_PUNT_GLEAN:
+        return SP_CLASS_GLEAN;
+    default:
+        return SP_CLASS_EXCEPTION;
+    }
+}
+
+/* Virtual scheduling (ITU-T I.371): whether a packet conforms. */
+static inline int sp_police(struct sp_policer *policer, sp_u64 now)
+{
+    sp_u32 interval = sp_load_word(&policer->interval_ns);
+    sp_u64 tolerance = sp_load_long(&policer->tolerance_ns);
+
+    if (!sp_load_word(&policer->present)) {
+        return 0;
+    }
+    if (interval == 0) {
+        return 1;
+    }
+    for (int tries = 0; tries < SP_POLICER_TRIES; tries++) {
+        sp_u64 due = sp_load_long(&policer->due);
+        sp_u64 start = due > now ? due : now;
+        if (start - now > tolerance) {
+            return 0;
+        }
+        if (__sync_val_compare_and_swap(&policer->due, due, start + interval) == due) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static inline void sp_count_engine(sp_tables tables, sp_u32 cpu, sp_u32 counter)
+{
+    sp_u64 *at = sp_engine_counter_at(tables, cpu, counter);
+
+    if (at) {
+        *at += 1;
+    }
+}
+
+/* Counts and polices what has a reason; punts are counted before the policer drops any. */
+static inline void sp_verdict_stage(sp_tables tables, const struct sp_packet *packet, const struct sp_meta *meta,
+                                    struct sp_verdict *verdict)
+{
+    const struct sp_vrf *vrf = sp_vrf_at(tables, meta->vrf);
+    sp_u32 index = sp_reason_index(verdict->reason);
+
+    if (sp_load_word(&vrf->counted) >> (index & 31) & 1) {
+        sp_count(sp_reason_at(tables, meta->cpu, meta->vrf, index), packet->length);
+    }
+    if (verdict->reason >= SP_FIRST_DROP) {
+        return;
+    }
+    if (!sp_police(sp_policer_at(tables, meta->vrf, sp_punt_class(verdict->reason)), sp_now_ns(packet))) {
+        sp_count_engine(tables, meta->cpu, SP_COUNT_POLICED);
+        return;
+    }
+    verdict->action = SP_ACTION_PUNT;
+    verdict->router_interface_id = sp_load_word(&sp_interface_at(tables, meta->interface)->id);
+    verdict->l2_octets = meta->l2_octets;
+}
+
+#endif
