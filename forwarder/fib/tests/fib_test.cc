@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tries against a plain reference.
+#include "fib/fib.h"
+
+#include <gtest/gtest.h>
+
+#include "fib/tests/rig.h"
+
+namespace splitplane {
+namespace {
+
+// Prefixes that overlap much: few bits vary, at places that a seed chooses.
+class Prefixes {
+  public:
+    Prefixes(uint32_t seed, Family family) : chance_(seed), bits_(bits_of(family)) {
+        base_ = random_key();
+        uint32_t varying = 1 + chance_() % 14;
+        for (uint32_t at = 0; at < varying; ++at) {
+            varying_ |= Key{1} << (kKeyBits - 1 - chance_() % bits_);
+        }
+        for (uint32_t at = 0; at < 8; ++at) {
+            lengths_.push_back(chance_() % (bits_ + 1));
+        }
+        lengths_.push_back(bits_);
+    }
+    Prefix prefix() {
+        uint32_t length = chance_() % 4 == 0 ? chance_() % (bits_ + 1) : lengths_[chance_() % lengths_.size()];
+        return prefix_of(address() & mask_of(length), length);
+    }
+    Key address() {
+        Key key = (base_ & ~varying_) | (random_key() & varying_);
+        return chance_() % 8 == 0 ? key ^ (Key{1} << (kKeyBits - 1 - chance_() % bits_)) : key;
+    }
+    // Few kinds of leaves, so that neighbors often have the same.
+    uint32_t leaf() { return sp_leaf(SP_ROUTE_NEXTHOP, 1 + chance_() % 3); }
+    uint32_t number() { return chance_(); }
+
+  private:
+    Key random_key() {
+        Key key = 0;
+        for (int at = 0; at < 4; ++at) {
+            key = key << 32 | chance_();
+        }
+        return key & mask_of(bits_);
+    }
+
+    std::mt19937 chance_;
+    uint32_t bits_;
+    Key base_ = 0, varying_ = 0;
+    std::vector<uint32_t> lengths_;
+};
+
+// Both borders of every route and what lies beside them.
+void expect_alike(const Arrays& arrays, uint32_t vrf, Family family, const Reference& reference, Prefixes& prefixes) {
+    uint32_t bits = bits_of(family);
+    auto check = [&](Key address) {
+        address &= mask_of(bits);
+        ASSERT_EQ(arrays.lookup(vrf, family, address), reference.lookup(address, bits))
+            << "address " << std::hex << high_of(address) << " " << low_of(address);
+    };
+    Key one = Key{1} << (kKeyBits - bits);
+    for (const auto& [route, leaf] : reference.routes) {
+        Key last = route.first | (~mask_of(route.second) & mask_of(bits));
+        for (Key address : {route.first, route.first - one, last, last + one}) {
+            check(address);
+        }
+    }
+    for (int at = 0; at < 50; ++at) {
+        check(prefixes.address());
+    }
+}
+
+void expect_same_routes(const Fib& fib, uint32_t vrf, Family family, const Reference& reference) {
+    std::optional<Prefix> cursor;
+    uint32_t leaf = 0;
+    for (const auto& [route, expected] : reference.routes) {
+        ASSERT_TRUE(fib.next(vrf, family, cursor, leaf));
+        ASSERT_EQ(*cursor, prefix_of(route.first, route.second));
+        ASSERT_EQ(leaf, expected);
+        ASSERT_EQ(fib.find(vrf, family, *cursor), expected);
+    }
+    ASSERT_FALSE(fib.next(vrf, family, cursor, leaf));
+    ASSERT_EQ(fib.size(vrf, family), reference.routes.size());
+}
+
+class RandomTables : public testing::TestWithParam<std::tuple<Family, uint32_t>> {};
+
+TEST_P(RandomTables, AnswerAsTheReferenceDoes) {
+    auto [family, seed] = GetParam();
+    Prefixes prefixes(seed, family);
+    Arrays arrays(1 << 18);
+    NoReaders grace;
+    Fib fib(arrays.arrays, grace);
+    Reference reference;
+    uint32_t vrf = 1 + seed % (SP_VRFS - 1);
+    uint32_t most = seed % 3 == 0 ? 12 : seed % 3 == 1 ? 100 : 400;  // small tables shrink to nothing often
+    for (uint32_t step = 0; step < 600; ++step) {
+        Prefix prefix = prefixes.prefix();
+        auto key = std::pair{key_of(prefix), uint32_t{prefix.length}};
+        bool insert = prefixes.number() % most > reference.routes.size() / 2;
+        if (insert) {
+            uint32_t leaf = prefixes.leaf();
+            ASSERT_EQ(fib.set(vrf, family, prefix, leaf), FibResult::kDone);
+            reference.routes[key] = leaf;
+        } else {
+            if (!reference.routes.empty() && prefixes.number() % 2 == 0) {  // one that is there
+                auto found = reference.routes.lower_bound(key);
+                key = (found == reference.routes.end() ? reference.routes.begin() : found)->first;
+                prefix = prefix_of(key.first, key.second);
+            }
+            bool was = reference.routes.erase(key) > 0;
+            ASSERT_EQ(fib.erase(vrf, family, prefix), was ? FibResult::kDone : FibResult::kMissing);
+        }
+        if (step % 24 == 0 || reference.routes.size() < 6) {
+            expect_alike(arrays, vrf, family, reference, prefixes);
+        }
+        if (HasFatalFailure()) {
+            FAIL() << "step " << step;
+        }
+    }
+    expect_same_routes(fib, vrf, family, reference);
+    while (!reference.routes.empty()) {
+        auto found = reference.routes.begin();
+        std::advance(found, prefixes.number() % reference.routes.size());
+        ASSERT_EQ(fib.erase(vrf, family, prefix_of(found->first.first, found->first.second)), FibResult::kDone);
+        reference.routes.erase(found);
+    }
+    fib.settle();
+    EXPECT_EQ(arrays.arrays.vrfs[vrf].root[static_cast<size_t>(family)], 0u);
+    EXPECT_EQ(fib.memory().trie_used, 0u);
+    EXPECT_EQ(fib.memory().trie_waiting, 0u);
+    EXPECT_EQ(fib.memory().nodes, 0u);
+    EXPECT_EQ(fib.size(family), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ipv4, RandomTables, testing::Combine(testing::Values(Family::kIpv4), testing::Range(0u, 60u)));
+INSTANTIATE_TEST_SUITE_P(Ipv6, RandomTables, testing::Combine(testing::Values(Family::kIpv6), testing::Range(0u, 60u)));
+
+Prefix ipv4(uint32_t address, uint32_t length) { return prefix_of(Key{address} << 96 & mask_of(length), length); }
+
+TEST(Fib, HasRoutesOfEveryLength) {
+    for (Family family : {Family::kIpv4, Family::kIpv6}) {
+        Arrays arrays(1 << 16);
+        NoReaders grace;
+        Fib fib(arrays.arrays, grace);
+        Key address = ~Key{0} / 7;
+        for (uint32_t length = 0; length <= bits_of(family); ++length) {
+            ASSERT_EQ(fib.set(3, family, prefix_of(address & mask_of(length), length), 1 + length), FibResult::kDone);
+            ASSERT_EQ(arrays.lookup(3, family, address), 1 + length);
+        }
+        for (uint32_t length = bits_of(family); length > 0; --length) {
+            ASSERT_EQ(arrays.lookup(3, family, address ^ Key{1} << (kKeyBits - length)), length);
+        }
+    }
+}
+
+TEST(Fib, KeepsTheDefaultRouteOutOfTheTrie) {
+    Arrays arrays(1 << 10);
+    NoReaders grace;
+    Fib fib(arrays.arrays, grace);
+    EXPECT_EQ(fib.erase(5, Family::kIpv4, Prefix{}), FibResult::kMissing);
+    EXPECT_EQ(fib.set(5, Family::kIpv4, Prefix{}, 77), FibResult::kDone);
+    EXPECT_EQ(fib.set(5, Family::kIpv4, Prefix{}, 78), FibResult::kDone);
+    EXPECT_EQ(arrays.arrays.vrfs[5].root[0], 0u);
+    EXPECT_EQ(arrays.arrays.vrfs[5].default_leaf[0], 78u);
+    EXPECT_EQ(arrays.arrays.vrfs[5].default_leaf[1], 0u);
+    EXPECT_EQ(fib.find(5, Family::kIpv4, Prefix{}), 78u);
+    EXPECT_EQ(fib.size(5, Family::kIpv4), 1u);
+    EXPECT_EQ(fib.erase(5, Family::kIpv4, Prefix{}), FibResult::kDone);
+    EXPECT_EQ(fib.size(Family::kIpv4), 0u);
+}
+
+// Roots of 2^6, 2^12 and 2^18 words, and back.
+TEST(Fib, GivesARootTheSizeOfItsTable) {
+    Arrays arrays(1 << 22);
+    NoReaders grace;
+    Fib fib(arrays.arrays, grace);
+    std::mt19937 chance(4);
+    Reference reference;
+    std::vector<uint32_t> seen(19);
+    auto root_bits = [&] { return sp_trie_root_bits(arrays.arrays.vrfs[9].root[0]); };
+    std::vector<Prefix> order;
+    while (root_bits() < 18) {
+        Prefix prefix = ipv4(static_cast<uint32_t>(chance()), 8 + chance() % 25);
+        if (reference.routes.emplace(std::pair{key_of(prefix), uint32_t{prefix.length}}, 1 + chance() % 200).second) {
+            uint32_t leaf = reference.routes[{key_of(prefix), prefix.length}];
+            ASSERT_EQ(fib.set(9, Family::kIpv4, prefix, leaf), FibResult::kDone);
+            order.push_back(prefix);
+            ++seen[root_bits()];
+        }
+    }
+    auto expect_alike = [&] {
+        for (int at = 0; at < 4000; ++at) {
+            Key address = Key{static_cast<uint32_t>(chance())} << 96;
+            ASSERT_EQ(arrays.lookup(9, Family::kIpv4, address), reference.lookup(address, 32));
+        }
+    };
+    expect_alike();
+    while (root_bits() > 0) {
+        Prefix prefix = order.back();
+        order.pop_back();
+        ASSERT_EQ(fib.erase(9, Family::kIpv4, prefix), FibResult::kDone);
+        reference.routes.erase({key_of(prefix), prefix.length});
+        if (seen[root_bits()] > 0) {
+            seen[root_bits()] = 0;
+            expect_alike();
+        }
+    }
+    EXPECT_EQ(seen[0] + seen[6] + seen[12], 0u);
+}
+
+TEST(Fib, HoldsThousandsOfTables) {
+    constexpr uint32_t kVrfs = 4096, kRoutes = 40;
+    Arrays arrays(1 << 22);
+    NoReaders grace;
+    Fib fib(arrays.arrays, grace);
+    std::mt19937 chance(5);
+    std::vector<Reference> references(kVrfs);
+    for (uint32_t step = 0; step < kVrfs * kRoutes; ++step) {
+        uint32_t vrf = chance() % kVrfs;
+        Prefix prefix = ipv4(static_cast<uint32_t>(chance()), 8 + chance() % 25);
+        ASSERT_EQ(fib.set(1 + vrf, Family::kIpv4, prefix, 1 + step), FibResult::kDone);
+        references[vrf].routes[{key_of(prefix), prefix.length}] = 1 + step;
+    }
+    for (uint32_t vrf = 0; vrf < kVrfs; ++vrf) {
+        for (const auto& [route, leaf] : references[vrf].routes) {
+            Key address = route.first | (Key{static_cast<uint32_t>(chance())} << 96 & ~mask_of(route.second));
+            ASSERT_EQ(arrays.lookup(1 + vrf, Family::kIpv4, address), references[vrf].lookup(address, 32));
+        }
+    }
+    EXPECT_GE(fib.memory().trie_peak, fib.memory().trie_used);
+}
+
+// A full array refuses, with every answer as before, and takes routes again when others are gone.
+TEST(Fib, ChangesNothingWhenFull) {
+    for (uint32_t seed = 0; seed < 20; ++seed) {
+        Family family = seed % 2 == 0 ? Family::kIpv4 : Family::kIpv6;
+        Prefixes prefixes(1000 + seed, family);
+        Arrays arrays(seed < 10 ? 1024 : 4096);
+        NoReaders grace;
+        Fib fib(arrays.arrays, grace);
+        Reference reference;
+        std::mt19937 chance(seed);
+        uint32_t refused = 0, refused_erase = 0;
+        for (uint32_t step = 0; step < 3000; ++step) {
+            Prefix prefix = prefix_of(Key{chance()} << 96 | Key{chance()} << 30, 1 + chance() % 32);
+            prefix = prefix_of(key_of(prefix), prefix.length);
+            if (step % 5 == 0) {
+                prefix = prefixes.prefix();
+            }
+            auto key = std::pair{key_of(prefix), uint32_t{prefix.length}};
+            if (chance() % 8 != 0 || reference.routes.empty()) {
+                uint32_t leaf = 1 + chance() % 5;
+                FibResult result = fib.set(2, family, prefix, leaf);
+                refused += result == FibResult::kFull;
+                if (result == FibResult::kDone) {
+                    reference.routes[key] = leaf;
+                }
+            } else {
+                auto found = reference.routes.lower_bound(key);
+                key = (found == reference.routes.end() ? reference.routes.begin() : found)->first;
+                FibResult result = fib.erase(2, family, prefix_of(key.first, key.second));
+                refused_erase += result == FibResult::kFull;
+                if (result == FibResult::kDone) {
+                    reference.routes.erase(key);
+                }
+            }
+            if (step % 200 == 0) {
+                expect_alike(arrays, 2, family, reference, prefixes);
+            }
+            if (HasFatalFailure()) {
+                FAIL() << "seed " << seed << " step " << step;
+            }
+        }
+        EXPECT_GT(refused, 0u);
+        EXPECT_LT(refused_erase, refused / 4);
+        expect_same_routes(fib, 2, family, reference);
+        while (!reference.routes.empty()) {  // one or another can always go
+            size_t before = reference.routes.size();
+            for (auto at = reference.routes.begin(); at != reference.routes.end();) {
+                bool gone = fib.erase(2, family, prefix_of(at->first.first, at->first.second)) == FibResult::kDone;
+                at = gone ? reference.routes.erase(at) : std::next(at);
+            }
+            ASSERT_LT(reference.routes.size(), before);
+        }
+        fib.settle();
+        EXPECT_EQ(fib.memory().trie_used, 0u);
+        EXPECT_EQ(fib.memory().nodes, 0u);
+    }
+}
+
+TEST(Fib, CostsAnEmptyTableNextToNothing) {
+    Arrays arrays(1 << 12);
+    NoReaders grace;
+    Fib fib(arrays.arrays, grace);
+    EXPECT_EQ(fib.memory().trie_used, 0u);
+    EXPECT_LE(fib.memory().store / SP_VRFS, 128u);
+}
+
+// A host far from all others is a path and no chain of nodes.
+TEST(Fib, KeepsALoneHostInAFewBlocks) {
+    Arrays arrays(1 << 12);
+    NoReaders grace;
+    Fib fib(arrays.arrays, grace);
+    ASSERT_EQ(fib.set(1, Family::kIpv6, prefix_of(~Key{0} / 3, 128), 9), FibResult::kDone);
+    EXPECT_LE(fib.memory().trie_used, 72u);
+    EXPECT_EQ(fib.memory().nodes, 2u);
+}
+
+}  // namespace
+}  // namespace splitplane
