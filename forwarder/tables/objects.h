@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What entries name by id: routers, router interfaces, nexthops, nexthop groups, and the counters of classifier
+// entries, each with a slot of its array.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+extern "C" {
+#include "pipeline/layout.h"
+}
+
+#include "tables/result.h"
+#include "tables/slots.h"
+
+namespace splitplane {
+
+enum class Space : uint8_t { kVrf, kInterface, kNexthop, kGroup, kRxCounter };
+inline constexpr size_t kSpaces = 5;
+
+struct Reference {
+    Space space;
+    uint32_t id;
+};
+
+// Store a word that readers load whole.
+template <typename T>
+void publish(T& where, T value) {
+    static_assert(sizeof(T) <= 8);
+    __atomic_store_n(&where, value, __ATOMIC_RELEASE);
+}
+
+class Objects {
+  public:
+    // Told of each slot that an id has been given.
+    using Assigned = std::function<void(Space, uint32_t slot, uint32_t id)>;
+
+    Objects(sp_arrays& arrays, GracePeriods& grace, Assigned assigned);
+
+    // The slot, with a reference more; none where all are taken. vrf_id 0 has slot 0 for ever.
+    std::optional<uint32_t> acquire(Space space, uint32_t id);
+    void release(Space space, uint32_t slot);
+    // All of them, or kResourceExhausted and none.
+    Result acquire(std::span<const Reference> references);
+    void release(std::span<const Reference> references);
+
+    std::optional<uint32_t> find(Space space, uint32_t id) const;
+    uint32_t slot(Space space, uint32_t id) const { return *find(space, id); }
+    uint32_t id_of(Space space, uint32_t slot) const { return of(space).id_of(slot); }
+    const Slots& of(Space space) const { return slots_[static_cast<size_t>(space)]; }
+
+    bool restore(Space space, uint32_t slot, uint32_t id);
+    void restored();
+
+    Result exhausted(Space space) const;
+
+  private:
+    void clean(Space space, uint32_t slot, uint32_t id);
+
+    sp_arrays& arrays_;
+    std::vector<Slots> slots_;
+    Assigned assigned_;
+};
+
+}  // namespace splitplane

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Entries of all tables but the routes', as numbers: a key of at most two fields and an action of at most three.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+extern "C" {
+#include "pipeline/layout.h"
+}
+
+namespace splitplane {
+
+enum class Table : uint8_t {
+    kInterfaceClassifier,    // ingress_port, vlan_id
+    kL3Admit,                // router_interface_id, dst_mac
+    kRouterInterface,        // router_interface_id
+    kRouterInterfaceEgress,  // router_interface_id
+    kFallbackLink,           // router_interface_id
+    kNexthop,                // nexthop_id
+    kNexthopGroup,           // nexthop_group_id
+    kReason,                 // vrf_id, reason
+    kPolicer,                // vrf_id, punt_class
+};
+inline constexpr size_t kTables = 9;
+
+struct TableTraits {
+    const char* name;
+    uint32_t size;  // in entries, as in p4src/common
+    bool counted;   // has a direct counter
+};
+const TableTraits& traits(Table table);
+
+// Actions by name; their parameters in the order of their ids.
+enum class Action : uint8_t {
+    kNone,
+    kSetRouterInterface,        // router_interface_id, vrf_id
+    kSetEgressRouterInterface,  // router_interface_id, vrf_id
+    kAdmit,
+    kSetPort,          // port, vlan_id, mtu
+    kRewrite,          // src_mac
+    kSendToFallback,   // port, vlan_id
+    kSetNeighbor,      // router_interface_id, neighbor_mac
+    kGleanNeighbor,    // router_interface_id
+    kNeighborFailed,   // router_interface_id
+    kCountReason,
+    kPolice,
+    kOneShot,          // a group's: Extras::members
+    kProfileMember,    // a group's: the member's id
+    kProfileGroup,     // a group's: the group's id
+};
+
+// The values of a table's match fields in the order of their ids; a second that is not there is 0.
+struct Key {
+    uint64_t first = 0;
+    uint64_t second = 0;
+    auto operator<=>(const Key&) const = default;
+};
+
+struct Count {
+    uint64_t packets = 0;
+    uint64_t bytes = 0;
+};
+
+// RFC 2698, in packets.
+struct Meter {
+    int64_t cir = 0;
+    int64_t cburst = 0;
+    int64_t pir = 0;
+    int64_t pburst = 0;
+    bool operator==(const Meter&) const = default;
+};
+
+// One of a group's actions: set_member_nexthop(nexthop_id), by weight.
+struct WeightedNexthop {
+    uint32_t nexthop_id;
+    uint32_t weight;
+    bool operator==(const WeightedNexthop&) const = default;
+};
+
+// What is kept for the controller alone and returned as written.
+struct Notes {
+    std::string metadata;
+    uint64_t controller_metadata = 0;
+    bool empty() const { return metadata.empty() && controller_metadata == 0; }
+    bool operator==(const Notes&) const = default;
+};
+
+// What few rows have.
+struct Extras {
+    std::vector<WeightedNexthop> members;  // of a one-shot group
+    uint8_t selection_mode = 0;            // ActionSelectionMode, as written
+    uint8_t size_semantics = 0;            // SizeSemantics, as written
+    std::optional<Meter> meter;
+    Notes notes;
+    bool empty() const {
+        return members.empty() && selection_mode == 0 && size_semantics == 0 && !meter && notes.empty();
+    }
+};
+
+struct Row {
+    Action action = Action::kNone;
+    std::array<uint64_t, 3> params{};
+    Count base{};  // what the array had counted when this row's counter was 0
+    std::unique_ptr<const Extras> extras;
+
+    const Extras& more() const;
+    const Notes& notes() const { return more().notes; }
+};
+
+// A member and a group of the action profile nexthop_group_selector.
+struct ProfileMember {
+    uint32_t nexthop_id = 0;
+    uint32_t users = 0;  // groups and entries that name it
+};
+struct ProfileGroup {
+    struct Part {
+        uint32_t member_id;
+        uint32_t weight;
+    };
+    std::vector<Part> parts;
+    int32_t max_size = 0;
+    uint32_t users = 0;  // entries that name it
+};
+
+// Which router a route belongs to and where it points; `object_id` is that of SP_ROUTE_NEXTHOP and SP_ROUTE_GROUP.
+struct RouteAction {
+    sp_route_kind kind = SP_ROUTE_NONE;
+    uint32_t object_id = 0;
+};
+
+}  // namespace splitplane

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tables/rows.h"
+
+#include <algorithm>
+
+namespace splitplane {
+
+namespace {
+
+constexpr uint64_t kNsPerS = 1'000'000'000;
+
+uint32_t id_of(uint64_t value) {
+    return static_cast<uint32_t>(value);
+}
+
+uint32_t classifier_index(Key key) {
+    return sp_classifier_index(id_of(key.first), id_of(key.second));
+}
+
+// The place of a reason among the counters; none for a code that no packet has.
+std::optional<uint32_t> reason_index(uint64_t code) {
+    bool punt = code >= SP_PUNT_CONTROL && code <= SP_PUNT_HOP_BY_HOP;
+    bool drop = code >= SP_FIRST_DROP && code <= SP_DROP_MALFORMED;
+    return punt || drop ? std::optional(sp_reason_index(id_of(code))) : std::nullopt;
+}
+
+}  // namespace
+
+Rows::Rows(sp_arrays& arrays, GracePeriods& grace, Objects& objects)
+    : arrays_(arrays),
+      objects_(objects),
+      blocks_({reinterpret_cast<uint64_t*>(arrays.members), arrays.member_count / kGroupMembersInUnit}, grace) {}
+
+const Row* Rows::find(Table table, Key key) const {
+    const auto& table_rows = rows(table);
+    auto found = table_rows.find(key);
+    return found == table_rows.end() ? nullptr : &found->second;
+}
+
+std::vector<Reference> Rows::references(Table table, Key key, const Row& row) const {
+    switch (table) {
+        case Table::kInterfaceClassifier:
+            return {{Space::kRxCounter, classifier_index(key)},
+                    {Space::kInterface, id_of(row.params[0])},
+                    {Space::kVrf, id_of(row.params[1])}};
+        case Table::kL3Admit:
+        case Table::kRouterInterface:
+        case Table::kRouterInterfaceEgress:
+        case Table::kFallbackLink:
+            return {{Space::kInterface, id_of(key.first)}};
+        case Table::kNexthop:
+            return {{Space::kNexthop, id_of(key.first)}, {Space::kInterface, id_of(row.params[0])}};
+        case Table::kNexthopGroup: {
+            std::vector<Reference> all{{Space::kGroup, id_of(key.first)}};
+            for (const auto& member : row.more().members) {
+                all.push_back({Space::kNexthop, member.nexthop_id});
+            }
+            return all;
+        }
+        case Table::kReason:
+        case Table::kPolicer:
+            return {{Space::kVrf, id_of(key.first)}};
+    }
+    return {};
+}
+
+Result Rows::put(Table table, Key key, Row row) {
+    auto& table_rows = rows_[static_cast<size_t>(table)];
+    auto found = table_rows.find(key);
+    if (found == table_rows.end() && table_rows.size() >= traits(table).size) {
+        return {Code::kResourceExhausted,
+                std::string(traits(table).name) + " is full: " + std::to_string(traits(table).size) + " entries"};
+    }
+    auto wanted = references(table, key, row);
+    Result result = objects_.acquire(wanted);
+    if (!result.ok()) {
+        return result;
+    }
+    result = store(table, key, row);
+    if (!result.ok()) {
+        objects_.release(wanted);
+        return result;
+    }
+    use(row, 1);
+    if (found == table_rows.end()) {
+        table_rows.emplace(key, std::move(row));
+    } else {
+        use(found->second, -1);
+        objects_.release(references(table, key, found->second));
+        found->second = std::move(row);
+    }
+    return {};
+}
+
+void Rows::remove(Table table, Key key) {
+    auto& table_rows = rows_[static_cast<size_t>(table)];
+    auto found = table_rows.find(key);
+    if (found == table_rows.end()) {
+        return;
+    }
+    clear(table, key);
+    use(found->second, -1);
+    objects_.release(references(table, key, found->second));
+    table_rows.erase(found);
+}
+
+// Count who uses the action profile, and which way it is used.
+void Rows::use(const Row& row, int users) {
+    auto id = id_of(row.params[0]);
+    if (row.action == Action::kOneShot) {
+        one_shots_ += users;
+    } else if (row.action == Action::kProfileMember) {
+        members_.at(id).users += users;
+    } else if (row.action == Action::kProfileGroup) {
+        groups_.at(id).users += users;
+    }
+}
+
+// -- into the arrays -------------------------------------------------------------------------------------------------
+Result Rows::store(Table table, Key key, const Row& row) {
+    const auto& params = row.params;
+    switch (table) {
+        case Table::kInterfaceClassifier: {
+            bool ingress = row.action == Action::kSetRouterInterface;
+            publish(arrays_.classifier[classifier_index(key)],
+                    sp_classifier(ingress ? SP_CLASSIFIER_INGRESS : SP_CLASSIFIER_EGRESS,
+                                  objects_.slot(Space::kVrf, id_of(params[1])),
+                                  objects_.slot(Space::kInterface, id_of(params[0])),
+                                  objects_.slot(Space::kRxCounter, classifier_index(key))));
+            return {};
+        }
+        case Table::kL3Admit:
+            return admit(objects_.slot(Space::kInterface, id_of(key.first)), key.second);
+        case Table::kRouterInterface:
+            publish(arrays_.interfaces[objects_.slot(Space::kInterface, id_of(key.first))].port,
+                    sp_port(id_of(params[0]), id_of(params[1]), id_of(params[2])));
+            return {};
+        case Table::kRouterInterfaceEgress:
+            publish(arrays_.interfaces[objects_.slot(Space::kInterface, id_of(key.first))].rewrite,
+                    SP_PRESENT | params[0]);
+            return {};
+        case Table::kFallbackLink:
+            publish(arrays_.interfaces[objects_.slot(Space::kInterface, id_of(key.first))].fallback,
+                    SP_FALLBACK_PRESENT | id_of(params[0]) << 12 | id_of(params[1]));
+            return {};
+        case Table::kNexthop: {
+            auto kind = row.action == Action::kSetNeighbor     ? SP_NEXTHOP_FORWARD
+                        : row.action == Action::kGleanNeighbor ? SP_NEXTHOP_GLEAN
+                                                               : SP_NEXTHOP_FAILED;
+            publish(arrays_.nexthops[objects_.slot(Space::kNexthop, id_of(key.first))],
+                    sp_nexthop(kind, objects_.slot(Space::kInterface, id_of(params[0])),
+                               kind == SP_NEXTHOP_FORWARD ? params[1] : 0));
+            return {};
+        }
+        case Table::kNexthopGroup:
+            return store_groups({objects_.slot(Space::kGroup, id_of(key.first))}, nexthops(row));
+        case Table::kReason:
+            if (auto index = reason_index(key.second)) {
+                auto& counted = arrays_.vrfs[objects_.slot(Space::kVrf, id_of(key.first))].counted;
+                publish(counted, counted | 1u << *index);
+            }
+            return {};
+        case Table::kPolicer:
+            police(key, row.more().meter);
+            return {};
+    }
+    return {};
+}
+
+void Rows::clear(Table table, Key key) {
+    auto interface = [&]() -> sp_interface& {
+        return arrays_.interfaces[objects_.slot(Space::kInterface, id_of(key.first))];
+    };
+    switch (table) {
+        case Table::kInterfaceClassifier:
+            publish(arrays_.classifier[classifier_index(key)], sp_u64{0});
+            break;
+        case Table::kL3Admit:
+            for (auto& mac : interface().macs) {
+                if (mac == key.second) {
+                    publish(mac, sp_u64{0});
+                }
+            }
+            break;
+        case Table::kRouterInterface:
+            publish(interface().port, sp_u64{0});
+            break;
+        case Table::kRouterInterfaceEgress:
+            publish(interface().rewrite, sp_u64{0});
+            break;
+        case Table::kFallbackLink:
+            publish(interface().fallback, sp_u32{0});
+            break;
+        case Table::kNexthop:
+            publish(arrays_.nexthops[objects_.slot(Space::kNexthop, id_of(key.first))], sp_u64{0});
+            break;
+        case Table::kNexthopGroup: {
+            auto& group = arrays_.groups[objects_.slot(Space::kGroup, id_of(key.first))];
+            sp_u64 before = group;
+            publish(group, sp_u64{0});
+            retire_group(before);
+            break;
+        }
+        case Table::kReason:
+            if (auto index = reason_index(key.second)) {
+                auto& counted = arrays_.vrfs[objects_.slot(Space::kVrf, id_of(key.first))].counted;
+                publish(counted, counted & ~(1u << *index));
+            }
+            break;
+        case Table::kPolicer: {
+            auto slot = objects_.slot(Space::kVrf, id_of(key.first));
+            auto& policer = arrays_.policers[slot * SP_PUNT_CLASSES + id_of(key.second)];
+            publish(policer.present, sp_u32{0});
+            break;
+        }
+    }
+}
+
+Result Rows::admit(uint32_t interface, uint64_t mac) {
+    auto& macs = arrays_.interfaces[interface].macs;
+    if (std::find(std::begin(macs), std::end(macs), mac) != std::end(macs)) {
+        return {};
+    }
+    auto room = std::find(std::begin(macs), std::end(macs), sp_u64{0});
+    if (room == std::end(macs)) {
+        return {Code::kResourceExhausted, "l3_admit: a router interface admits at most " +
+                                              std::to_string(SP_INTERFACE_MACS) + " MACs"};
+    }
+    publish(*room, sp_u64{mac});
+    return {};
+}
+
+// Only red packets are dropped, and red is what exceeds the peak rate (RFC 2698): the committed one does not matter.
+void Rows::police(Key key, const std::optional<Meter>& meter) {
+    auto slot = objects_.slot(Space::kVrf, id_of(key.first));
+    auto& policer = arrays_.policers[slot * SP_PUNT_CLASSES + id_of(key.second)];
+    uint64_t interval_ns = 0, tolerance_ns = 0;
+    bool present = true;
+    if (meter) {
+        present = meter->pir > 0 && meter->pburst > 0;
+        interval_ns = present ? kNsPerS / meter->pir : 0;
+        auto packets = static_cast<uint64_t>(std::max<int64_t>(meter->pburst, 1) - 1);
+        bool endless = interval_ns != 0 && packets > (uint64_t{1} << 62) / interval_ns;
+        tolerance_ns = endless ? uint64_t{1} << 62 : packets * interval_ns;
+    }
+    publish(policer.tolerance_ns, sp_u64{tolerance_ns});
+    publish(policer.interval_ns, static_cast<sp_u32>(interval_ns));
+    publish(policer.present, sp_u32{present});
+}
+
+// -- counters --------------------------------------------------------------------------------------------------------
+const sp_counter* Rows::counters(Table table, Key key, uint32_t& stride, uint32_t& index) const {
+    stride = SP_INTERFACES;
+    if (table == Table::kInterfaceClassifier) {
+        index = objects_.slot(Space::kRxCounter, classifier_index(key));
+        return arrays_.rx;
+    }
+    if (table == Table::kRouterInterfaceEgress) {
+        index = objects_.slot(Space::kInterface, id_of(key.first));
+        return arrays_.tx;
+    }
+    auto reason = reason_index(key.second);
+    if (table != Table::kReason || !reason) {
+        return nullptr;
+    }
+    stride = SP_VRFS * SP_REASONS;
+    index = objects_.slot(Space::kVrf, id_of(key.first)) * SP_REASONS + *reason;
+    return arrays_.reasons;
+}
+
+Count Rows::sum(Table table, Key key) const {
+    uint32_t stride = 0, index = 0;
+    const sp_counter* counter = counters(table, key, stride, index);
+    Count total;
+    for (uint32_t cpu = 0; counter != nullptr && cpu < arrays_.cpus; ++cpu) {
+        const sp_counter& one = counter[size_t{cpu} * stride + index];
+        total.packets += __atomic_load_n(&one.packets, __ATOMIC_RELAXED);
+        total.bytes += __atomic_load_n(&one.bytes, __ATOMIC_RELAXED);
+    }
+    return total;
+}
+
+Count Rows::count(Table table, Key key, const Row& row) const {
+    Count total = sum(table, key);
+    return {total.packets - row.base.packets, total.bytes - row.base.bytes};
+}
+
+Count Rows::base_for(Table table, Key key, Count count) const {
+    Count total = sum(table, key);
+    return {total.packets - count.packets, total.bytes - count.bytes};
+}
+
+void Rows::set_base(Table table, Key key, Count base) {
+    rows_[static_cast<size_t>(table)].at(key).base = base;
+}
+
+void Rows::adopt_base(Table table, Key key) {
+    Count now = sum(table, key);
+    Count& base = rows_[static_cast<size_t>(table)].at(key).base;
+    if (static_cast<int64_t>(now.packets - base.packets) < 0 || static_cast<int64_t>(now.bytes - base.bytes) < 0) {
+        base = now;
+    }
+}
+
+}  // namespace splitplane

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tables and their journal: replay at the start, and rewriting when most of the file is superseded.
+#include "tables/tables.h"
+
+namespace splitplane {
+
+namespace {
+
+constexpr size_t kRewriteEntries = 20'000;     // with each request while a rewriting is under way: some 10 ms
+constexpr size_t kRewriteFromOctets = 4 << 20;  // a smaller file is left alone
+constexpr size_t kRouteOctets[2] = {13, 25};
+constexpr size_t kRowOctets = 80;
+
+bool known(Table table) {
+    return static_cast<size_t>(table) < kTables;
+}
+
+}  // namespace
+
+Tables::Tables(sp_arrays& arrays, GracePeriods& grace, std::filesystem::path journal)
+    : objects_(arrays, grace, [this](Space space, uint32_t slot, uint32_t id) { pending_.slot(space, slot, id); }),
+      rows_(arrays, grace, objects_),
+      routes_(arrays, grace, objects_),
+      journal_(std::move(journal)) {
+    cut_octets_ = journal_.replay([this](std::span<const uint8_t> records) { replay(records); });
+    objects_.restored();
+    routes_replayed_ = routes_.size(Family::kIpv4) + routes_.size(Family::kIpv6);
+    pending_.reset();
+}
+
+// -- replay ----------------------------------------------------------------------------------------------------------
+void Tables::replay(std::span<const uint8_t> records) {
+    RecordReader reader(records);
+    while (!reader.done()) {
+        replay_one(reader);
+    }
+    if (!reader.ok()) {
+        throw JournalError("the journal holds what this version cannot read; remove it to start with empty tables");
+    }
+}
+
+void Tables::replay_one(RecordReader& reader) {
+    switch (auto kind = reader.get<RecordKind>(); kind) {
+        case RecordKind::kSlot: {
+            auto space = reader.get<Space>();
+            auto slot = reader.get<uint32_t>(), id = reader.get<uint32_t>();
+            if (static_cast<size_t>(space) < kSpaces) {
+                objects_.restore(space, slot, id);
+            }
+            break;
+        }
+        case RecordKind::kRoute:
+        case RecordKind::kRouteNotes:
+        case RecordKind::kRouteGone:
+            replay_route(kind, reader);
+            break;
+        case RecordKind::kRow:
+            replay_row(reader);
+            break;
+        case RecordKind::kRowGone: {
+            auto table = reader.get<Table>();
+            auto key = reader.get<Key>();
+            if (known(table)) {
+                rows_.remove(table, key);
+            }
+            break;
+        }
+        case RecordKind::kMember: {
+            auto member_id = reader.get<uint32_t>();
+            rows_.put_member(member_id, reader.get<uint32_t>());
+            break;
+        }
+        case RecordKind::kMemberGone:
+            rows_.remove_member(reader.get<uint32_t>());
+            break;
+        case RecordKind::kGroup: {
+            auto group_id = reader.get<uint32_t>();
+            ProfileGroup group = reader.group();
+            rows_.put_group(group_id, group.max_size, std::move(group.parts));
+            break;
+        }
+        case RecordKind::kGroupGone:
+            rows_.remove_group(reader.get<uint32_t>());
+            break;
+        case RecordKind::kPipeline:
+            pipeline_ = reader.text();
+            break;
+        case RecordKind::kElection:
+            election_.high = reader.get<uint64_t>();
+            election_.low = reader.get<uint64_t>();
+            break;
+        case RecordKind::kCleared:
+            clear();
+            break;
+        default:
+            throw JournalError("the journal holds a record of kind " + std::to_string(static_cast<int>(kind)) +
+                               ", which this version does not know; remove it to start with empty tables");
+    }
+    pending_.reset();
+}
+
+void Tables::replay_route(RecordKind kind, RecordReader& reader) {
+    auto vrf = reader.get<uint16_t>();
+    auto family = reader.get<Family>();
+    if (vrf >= SP_VRFS || static_cast<size_t>(family) > 1) {
+        return;
+    }
+    Prefix prefix = reader.prefix(family);
+    Result result;
+    if (kind == RecordKind::kRoute) {
+        result = routes_.restore(vrf, family, prefix, reader.get<uint32_t>());
+    } else if (kind == RecordKind::kRouteNotes) {
+        result = routes_.restore_notes(vrf, family, prefix, reader.notes());
+    } else {
+        result = routes_.restore_erased(vrf, family, prefix);
+    }
+    if (!result.ok()) {
+        throw JournalError("the journal does not fit into these tables: " + result.text);
+    }
+}
+
+void Tables::replay_row(RecordReader& reader) {
+    auto table = reader.get<Table>();
+    auto key = reader.get<Key>();
+    Row row = reader.row();
+    if (!known(table)) {
+        return;
+    }
+    Result result = rows_.put(table, key, std::move(row));
+    if (!result.ok()) {
+        throw JournalError("the journal does not fit into these tables: " + result.text);
+    }
+    if (traits(table).counted) {
+        rows_.adopt_base(table, key);
+    }
+}
+
+// -- rewriting -------------------------------------------------------------------------------------------------------
+void Tables::commit() {
+    journal_.append(pending_.octets());
+    pending_.reset();
+    bool superseded = journal_.octets() > kRewriteFromOctets && journal_.octets() > 2 * live_octets();
+    if (!journal_.rewriting() && (superseded || journal_.broken())) {
+        begin_rewriting();
+    }
+    if (journal_.rewriting()) {
+        rewrite_some();
+    }
+}
+
+size_t Tables::live_octets() const {
+    size_t octets = pipeline_.size() + routes_.note_octets();
+    for (Family family : {Family::kIpv4, Family::kIpv6}) {
+        octets += routes_.size(family) * kRouteOctets[static_cast<size_t>(family)];
+    }
+    for (size_t table = 0; table < kTables; ++table) {
+        octets += rows_.rows(static_cast<Table>(table)).size() * kRowOctets;
+    }
+    return octets;
+}
+
+// What others name comes first, all at once; then rows and routes, part by part. Whatever changes meanwhile is
+// recorded behind, so that the new file never says more than is true.
+void Tables::begin_rewriting() {
+    if (!journal_.begin_rewrite()) {
+        return;
+    }
+    rewriting_ = {};
+    RecordWriter records;
+    for (size_t space = 0; space < kSpaces; ++space) {
+        objects_.of(static_cast<Space>(space)).each([&](uint32_t slot, uint32_t id) {
+            records.slot(static_cast<Space>(space), slot, id);
+        });
+    }
+    records.pipeline(pipeline_);
+    records.election(election_.high, election_.low);
+    for (const auto& [member_id, member] : rows_.members()) {
+        records.member(member_id, member.nexthop_id);
+    }
+    for (const auto& [group_id, group] : rows_.groups()) {
+        records.group(group_id, group);
+    }
+    journal_.append_rewrite(records.octets());
+}
+
+void Tables::rewrite_some() {
+    RecordWriter records;
+    size_t left = kRewriteEntries;
+    left -= rewrite_rows(records, left);
+    left -= rewrite_routes(records, left);
+    bool done = rewriting_.table == kTables && rewriting_.family == 2;
+    if (journal_.append_rewrite(records.octets()) && done && journal_.finish_rewrite()) {
+        ++rewrites_;
+    }
+}
+
+size_t Tables::rewrite_rows(RecordWriter& records, size_t limit) {
+    size_t written = 0;
+    while (rewriting_.table < kTables && written < limit) {
+        auto table = static_cast<Table>(rewriting_.table);
+        const auto& rows = rows_.rows(table);
+        auto row = rewriting_.key ? rows.upper_bound(*rewriting_.key) : rows.begin();
+        for (; row != rows.end() && written < limit; ++row, ++written) {
+            records.row(table, row->first, row->second);
+            rewriting_.key = row->first;
+        }
+        if (row == rows.end()) {
+            ++rewriting_.table;
+            rewriting_.key.reset();
+        }
+    }
+    return written;
+}
+
+size_t Tables::rewrite_routes(RecordWriter& records, size_t limit) {
+    size_t written = 0;
+    while (rewriting_.table == kTables && rewriting_.family < 2 && written < limit) {
+        auto family = static_cast<Family>(rewriting_.family);
+        bool more = routes_.visit(family, rewriting_.route, limit - written,
+                                  [&](uint32_t vrf, const Prefix& prefix, uint32_t leaf) {
+                                      records.route(vrf, family, prefix, leaf, routes_.notes(vrf, family, prefix));
+                                      ++written;
+                                  });
+        if (!more) {
+            ++rewriting_.family;
+            rewriting_.route = {};
+        }
+    }
+    return written;
+}
+
+}  // namespace splitplane
