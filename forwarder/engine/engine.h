@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The port to an engine: who gives packets to the pipeline and owns the memory that its tables live in.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+extern "C" {
+#include "pipeline/layout.h"
+}
+
+namespace splitplane {
+
+// What an engine cannot do, in one line that names the thing and the remedy.
+class EngineError : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+// A port of the plane: its number and the network interface that it is.
+struct Port {
+    uint32_t number;        // 1 to SP_PORTS - 1
+    std::string interface;  // its name
+};
+
+struct PortStatus {
+    Port port;
+    bool up = false;        // administratively up and with carrier
+    bool present = false;   // the interface exists
+    std::string mode;       // "native", "generic"; empty while not attached
+    std::string problem;    // one line, empty when all is well
+};
+
+// A packet for the controller, untagged, as it came in.
+struct Punt {
+    uint32_t router_interface_id;
+    uint8_t reason;         // sp_reason
+    std::span<const uint8_t> frame;
+};
+using PuntSink = std::function<void(const Punt&)>;
+
+// Room for routes, fixed when the engine is made.
+struct Capacity {
+    uint32_t nodes = 1u << 21;    // of the trie: 24 octets each
+    uint32_t words = 1u << 24;    // leaves and roots: 4 octets each
+    uint32_t members = 1u << 19;  // of nexthop groups, copies included: 2 octets each
+};
+
+class Engine {
+  public:
+    virtual ~Engine() = default;
+
+    // The tables. Zeroed, or (counters only) taken over from the engine that ran before.
+    virtual sp_arrays& arrays() = 0;
+
+    // Return once every packet that was in the pipeline at the time of the call has left it: what was unpublished
+    // before the call may be used again. Any thread.
+    virtual void synchronize() = 0;
+
+    // Let ports' packets go through these tables from now on. Where an engine of an earlier process is attached, its
+    // program is replaced without a gap. EngineError where a port cannot be had and none of the others was attached;
+    // a port that fails later, or among others, is told by ports().
+    virtual void activate(const std::vector<Port>& ports) = 0;
+
+    virtual std::vector<PortStatus> ports() = 0;
+
+    // Whom punts are given to, on a thread of the engine's own. Set before activate().
+    virtual void set_punt_sink(PuntSink sink) = 0;
+
+    // Send an untagged frame out of a port, with a tag unless `vlan` is 0. False, and counted, where the port takes
+    // none. Any thread.
+    virtual bool transmit(uint32_t port, uint16_t vlan, std::span<const uint8_t> frame) = 0;
+
+    // Give no more punts to the sink, and return when it is not being called. Packets go on being forwarded.
+    virtual void stop() = 0;
+
+    // One line for people: "XDP on 4 ports, layout 1".
+    virtual std::string description() const = 0;
+};
+
+}  // namespace splitplane

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "engine/memory_engine.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+namespace splitplane {
+
+// calloc: pages that nobody writes cost nothing, and the arrays are large.
+template <typename T>
+T* MemoryEngine::zeroed(size_t count) {
+    void* memory = std::calloc(count, sizeof(T));
+    if (memory == nullptr) throw std::bad_alloc();
+    memory_.emplace_back(static_cast<std::byte*>(memory), std::free);
+    return static_cast<T*>(memory);
+}
+
+MemoryEngine::MemoryEngine(const Capacity& capacity, uint32_t cpus) {
+    arrays_.classifier = zeroed<sp_u64>(size_t{SP_PORTS} * SP_VLANS);
+    arrays_.interfaces = zeroed<sp_interface>(SP_INTERFACES);
+    arrays_.vrfs = zeroed<sp_vrf>(SP_VRFS);
+    arrays_.words = zeroed<sp_u32>(capacity.words);
+    arrays_.groups = zeroed<sp_u64>(SP_GROUPS);
+    arrays_.members = zeroed<sp_u16>(capacity.members);
+    arrays_.nexthops = zeroed<sp_u64>(SP_NEXTHOPS);
+    arrays_.policers = zeroed<sp_policer>(size_t{SP_VRFS} * SP_PUNT_CLASSES);
+    arrays_.rx = zeroed<sp_counter>(size_t{cpus} * SP_INTERFACES);
+    arrays_.tx = zeroed<sp_counter>(size_t{cpus} * SP_INTERFACES);
+    arrays_.reasons = zeroed<sp_counter>(size_t{cpus} * SP_VRFS * SP_REASONS);
+    arrays_.engine_counters = zeroed<sp_u64>(size_t{cpus} * SP_ENGINE_COUNTERS);
+    arrays_.word_count = capacity.words;
+    arrays_.member_count = capacity.members;
+    arrays_.cpus = cpus;
+}
+
+MemoryEngine::~MemoryEngine() = default;
+
+void MemoryEngine::activate(const std::vector<Port>& ports) {
+    const std::lock_guard guard(lock_);
+    ports_.clear();
+    for (const Port& port : ports) ports_.push_back({port, true, true, "memory", ""});
+}
+
+std::vector<PortStatus> MemoryEngine::ports() {
+    const std::lock_guard guard(lock_);
+    return ports_;
+}
+
+bool MemoryEngine::transmit(uint32_t port, uint16_t vlan, std::span<const uint8_t> frame) {
+    const std::lock_guard guard(lock_);
+    const bool taken = std::ranges::any_of(
+        ports_, [&](const PortStatus& status) { return status.port.number == port && status.up; });
+    if (taken) sent_.push_back({port, vlan, {frame.begin(), frame.end()}});
+    return taken;
+}
+
+std::string MemoryEngine::description() const { return "memory, without packets"; }
+
+void MemoryEngine::punt(uint32_t router_interface_id, uint8_t reason, std::span<const uint8_t> frame) {
+    if (sink_) sink_(Punt{router_interface_id, reason, frame});
+}
+
+void MemoryEngine::set_up(uint32_t port, bool up) {
+    const std::lock_guard guard(lock_);
+    for (PortStatus& status : ports_) {
+        if (status.port.number == port) status.up = up;
+    }
+}
+
+std::vector<MemoryEngine::Sent> MemoryEngine::sent() {
+    const std::lock_guard guard(lock_);
+    return std::exchange(sent_, {});
+}
+
+}  // namespace splitplane

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "engine/xdp/links.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <fcntl.h>
+#include <linux/if_link.h>
+#include <linux/magic.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <utility>
+
+namespace splitplane {
+namespace {
+
+constexpr const char* kLinkPrefix = "link-";
+
+bool is_bpffs(const std::string& path) {
+    struct statfs facts {};
+    return ::statfs(path.c_str(), &facts) == 0 && facts.f_type == BPF_FS_MAGIC;
+}
+
+// 0 where the interface is gone: the link then leads nowhere.
+uint32_t ifindex_of(int link) {
+    bpf_link_info facts{};
+    uint32_t size = sizeof facts;
+    if (bpf_obj_get_info_by_fd(link, &facts, &size) != 0 || facts.type != BPF_LINK_TYPE_XDP) return 0;
+    return facts.xdp.ifindex;
+}
+
+bool is_generic(uint32_t ifindex) {
+    bpf_xdp_query_opts facts{};
+    facts.sz = sizeof facts;
+    return bpf_xdp_query(static_cast<int>(ifindex), 0, &facts) == 0 && facts.attach_mode == XDP_ATTACHED_SKB;
+}
+
+int create(int program, uint32_t ifindex, uint32_t flags) {
+    bpf_link_create_opts options{};
+    options.sz = sizeof options;
+    options.flags = flags;
+    return bpf_link_create(program, static_cast<int>(ifindex), BPF_XDP, &options);
+}
+
+[[noreturn]] void refuse(int error) {
+    switch (error) {
+        case EBUSY:
+        case EEXIST:
+            throw EngineError("another XDP program is attached; take it off with: ip link set dev NAME xdp off");
+        case EPERM: throw EngineError("attaching XDP is not permitted; run as root or with CAP_BPF and CAP_NET_ADMIN");
+        default: throw EngineError("cannot attach XDP: " + error_text(error));
+    }
+}
+
+}  // namespace
+
+PinDirectory::PinDirectory(const std::string& bpffs, const std::string& instance) : path_(bpffs + "/" + instance) {
+    if (!is_bpffs(bpffs)) {
+        std::error_code ignored;
+        std::filesystem::create_directories(bpffs, ignored);
+        if (::mount("bpf", bpffs.c_str(), "bpf", 0, "mode=0700") != 0) {
+            throw EngineError("no bpffs at " + bpffs + ": " + error_text(errno) + "; run: mount -t bpf bpf " + bpffs);
+        }
+        mounted_ = true;
+    }
+    if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) {
+        throw EngineError("cannot make " + path_ + ": " + error_text(errno));
+    }
+    lock_ = Descriptor(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!lock_) throw EngineError("cannot open " + path_ + ": " + error_text(errno));
+    if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+        throw EngineError("another vr-forwarder runs as instance " + instance + "; stop it or choose another name");
+    }
+}
+
+Links::Links(std::string directory, int program) : directory_(std::move(directory)), program_(program) {
+    for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
+        const std::string name = entry.path().filename();
+        if (!name.starts_with(kLinkPrefix)) continue;
+        Descriptor link(bpf_obj_get(entry.path().c_str()));
+        const uint32_t ifindex = link ? ifindex_of(link.get()) : 0;
+        if (ifindex == 0 || path(ifindex) != entry.path()) {
+            ::unlink(entry.path().c_str());
+        } else {
+            links_[ifindex] = Link{std::move(link), is_generic(ifindex)};
+        }
+    }
+}
+
+std::string Links::path(uint32_t ifindex) const { return directory_ + "/" + kLinkPrefix + std::to_string(ifindex); }
+
+bool Links::replace(uint32_t ifindex, bool generic_only, Attachment& result) {
+    const auto found = links_.find(ifindex);
+    if (found == links_.end()) return false;
+    const bool usable = found->second.generic || !generic_only;
+    if (usable && bpf_link_update(found->second.descriptor.get(), program_, nullptr) == 0) {
+        result = {found->second.generic, ""};
+        return true;
+    }
+    detach(ifindex);
+    return false;
+}
+
+Attachment Links::attach(uint32_t ifindex, bool generic_only) {
+    Attachment result{generic_only, ""};
+    if (replace(ifindex, generic_only, result)) return result;
+    Descriptor link;
+    if (!generic_only) {
+        link = Descriptor(create(program_, ifindex, XDP_FLAGS_DRV_MODE));
+        const int error = link ? 0 : errno;
+        if (error == EBUSY || error == EEXIST || error == EPERM) refuse(error);
+        if (error != 0 && error != EOPNOTSUPP) {
+            result.problem = "the driver refuses native XDP (" + error_text(error) + "), often for its MTU";
+        }
+        result.generic = !link;
+    }
+    if (!link) link = Descriptor(create(program_, ifindex, XDP_FLAGS_SKB_MODE));
+    if (!link) refuse(errno);
+    ::unlink(path(ifindex).c_str());
+    if (bpf_obj_pin(link.get(), path(ifindex).c_str()) != 0) {
+        throw EngineError("cannot pin " + path(ifindex) + ": " + error_text(errno));
+    }
+    links_[ifindex] = Link{std::move(link), result.generic};
+    return result;
+}
+
+void Links::detach(uint32_t ifindex) {
+    ::unlink(path(ifindex).c_str());
+    const auto found = links_.find(ifindex);
+    if (found == links_.end()) return;
+    bpf_link_detach(found->second.descriptor.get());
+    links_.erase(found);
+}
+
+std::vector<uint32_t> Links::attached() const {
+    std::vector<uint32_t> all;
+    for (const auto& entry : links_) all.push_back(entry.first);
+    return all;
+}
+
+size_t remove_pins(const std::string& bpffs, const std::string& instance) {
+    const std::string path = bpffs + "/" + instance;
+    if (!is_bpffs(bpffs) || !std::filesystem::exists(path)) return 0;
+    const PinDirectory locked(bpffs, instance);
+    size_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(path)) {
+        if (entry.path().filename().string().starts_with(kLinkPrefix)) {
+            const Descriptor link(bpf_obj_get(entry.path().c_str()));
+            if (link && bpf_link_detach(link.get()) == 0) ++count;
+        }
+        ::unlink(entry.path().c_str());
+    }
+    ::rmdir(path.c_str());
+    return count;
+}
+
+}  // namespace splitplane

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The attachments of the XDP program to interfaces, pinned so that they outlive the process.
+//
+//     <bpffs>/<instance>/link-<ifindex>     one for each interface that is attached
+//     <bpffs>/<instance>/map_…-<layout>     counters (object.h)
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/xdp/object.h"
+
+namespace splitplane {
+
+// The directory of an instance below a bpffs, which is mounted where there is none. One process at a time has it.
+class PinDirectory {
+  public:
+    // EngineError.
+    PinDirectory(const std::string& bpffs, const std::string& instance);
+    const std::string& path() const { return path_; }
+    bool mounted() const { return mounted_; }  // the bpffs, by this call
+
+  private:
+    std::string path_;
+    bool mounted_ = false;
+    Descriptor lock_;
+};
+
+struct Attachment {
+    bool generic;
+    std::string problem;  // why it is generic where that is not for the driver's lack of XDP; else empty
+};
+
+// Not thread-safe.
+class Links {
+  public:
+    // Finds the links of an earlier process.
+    Links(std::string directory, int program);
+
+    // Let packets of an interface go through the program: in place of that of an earlier process, without a gap, where
+    // there is one. EngineError says why not, without the interface's name.
+    Attachment attach(uint32_t ifindex, bool generic_only);
+    void detach(uint32_t ifindex);
+    // Interfaces with a link, this process's or an earlier one's.
+    std::vector<uint32_t> attached() const;
+
+  private:
+    struct Link {
+        Descriptor descriptor;
+        bool generic;
+    };
+
+    bool replace(uint32_t ifindex, bool generic_only, Attachment& result);
+    std::string path(uint32_t ifindex) const;
+
+    std::string directory_;
+    int program_;
+    std::map<uint32_t, Link> links_;
+};
+
+// Take every link and counter of an instance that no process has away. Returns how many interfaces were attached.
+size_t remove_pins(const std::string& bpffs, const std::string& instance);
+
+}  // namespace splitplane

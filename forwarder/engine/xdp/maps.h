@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The arrays of layout.h as BPF maps that the daemon writes through mmap(2).
+ *
+ * What has a fixed size lies in one map of one element, `fixed`: the program then reads it by address, without a
+ * look-up, as it does a global variable. What is sized at start, or is too long for one element (4 MiB on kernel 6.1),
+ * is an array map; the kernel inlines its look-up. Counters are array maps with one element for each CPU, so that they
+ * may be kept (pinned) when the others are made anew.
+ *
+ * Only the BPF build includes this file.
+ */
+#ifndef SPLITPLANE_XDP_MAPS_H
+#define SPLITPLANE_XDP_MAPS_H
+
+#include <linux/bpf.h>
+
+#include <bpf/bpf_helpers.h>
+
+#include "engine/xdp/shared.h"
+
+typedef const void *sp_tables; /* there is one set of maps for each loaded program: always NULL */
+
+struct sp_fixed fixed SEC(".bss");
+
+#define SP_ARRAY(name, entries, octets)       \
+    struct {                                  \
+        __uint(type, BPF_MAP_TYPE_ARRAY);     \
+        __uint(map_flags, BPF_F_MMAPABLE);    \
+        __uint(max_entries, entries);         \
+        __uint(key_size, 4);                  \
+        __uint(value_size, octets);           \
+    } name SEC(".maps")
+
+SP_ARRAY(map_classifier, SP_PORTS, SP_VLANS * sizeof(sp_u64));
+/* max_entries: Capacity */
+SP_ARRAY(map_words, 1, SP_WORDS_OCTETS);
+SP_ARRAY(map_members, 1, SP_MEMBERS_OCTETS);
+/* max_entries: CPUs */
+SP_ARRAY(map_rx, 1, SP_INTERFACES * sizeof(struct sp_counter));
+SP_ARRAY(map_tx, 1, SP_INTERFACES * sizeof(struct sp_counter));
+SP_ARRAY(map_reasons, 1, SP_VRFS * SP_REASONS * sizeof(struct sp_counter));
+SP_ARRAY(map_engine, 1, SP_ENGINE_COUNTERS * sizeof(sp_u64));
+
+/* Keeps the compiler from moving work from one side of this to the other: it would add to a look-up's pointer before
+ * the null check, which the verifier refuses. */
+#define SP_CHECKED(value) __asm__ volatile("" : "+r"(value))
+
+static inline const sp_u64 *sp_classifier_at(sp_tables tables, sp_u32 port, sp_u32 vlan)
+{
+    const sp_u64 *row = bpf_map_lookup_elem(&map_classifier, &port);
+
+    if (!row) {
+        return 0;
+    }
+    SP_CHECKED(row);
+    return row + (vlan & (SP_VLANS - 1));
+}
+static inline const struct sp_interface *sp_interface_at(sp_tables tables, sp_u32 slot)
+{
+    return fixed.interfaces + (slot & (SP_INTERFACES - 1));
+}
+static inline const struct sp_vrf *sp_vrf_at(sp_tables tables, sp_u32 slot)
+{
+    return fixed.vrfs + (slot & (SP_VRFS - 1));
+}
+static inline const sp_u32 *sp_word_at(sp_tables tables, sp_u32 index)
+{
+    sp_u32 line = index / SP_WORDS_TOGETHER;
+    const sp_u32 *words = bpf_map_lookup_elem(&map_words, &line);
+
+    if (!words) {
+        return 0;
+    }
+    SP_CHECKED(words);
+    return words + (index & (SP_WORDS_TOGETHER - 1));
+}
+static inline const sp_u64 *sp_group_at(sp_tables tables, sp_u32 slot)
+{
+    return fixed.groups + (slot & (SP_GROUPS - 1));
+}
+static inline const sp_u16 *sp_member_at(sp_tables tables, sp_u32 index)
+{
+    sp_u32 line = index / SP_MEMBERS_TOGETHER;
+    const sp_u16 *members = bpf_map_lookup_elem(&map_members, &line);
+
+    if (!members) {
+        return 0;
+    }
+    SP_CHECKED(members);
+    return members + (index & (SP_MEMBERS_TOGETHER - 1));
+}
+static inline const sp_u64 *sp_nexthop_at(sp_tables tables, sp_u32 slot)
+{
+    return fixed.nexthops + (slot & (SP_NEXTHOPS - 1));
+}
+static inline struct sp_policer *sp_policer_at(sp_tables tables, sp_u32 vrf, sp_u32 punt_class)
+{
+    sp_u64 slot = (sp_u64)vrf * SP_PUNT_CLASSES + punt_class;
+
+    SP_CHECKED(slot); /* kernel 6.1 forgets the bounds of the sum, but not those of this mask */
+    return fixed.policers + (slot & (SP_VRFS * SP_PUNT_CLASSES - 1));
+}
+static inline struct sp_counter *sp_rx_at(sp_tables tables, sp_u32 cpu, sp_u32 slot)
+{
+    struct sp_counter *counters = bpf_map_lookup_elem(&map_rx, &cpu);
+
+    if (!counters) {
+        return 0;
+    }
+    SP_CHECKED(counters);
+    return counters + (slot & (SP_INTERFACES - 1));
+}
+static inline struct sp_counter *sp_tx_at(sp_tables tables, sp_u32 cpu, sp_u32 slot)
+{
+    struct sp_counter *counters = bpf_map_lookup_elem(&map_tx, &cpu);
+
+    if (!counters) {
+        return 0;
+    }
+    SP_CHECKED(counters);
+    return counters + (slot & (SP_INTERFACES - 1));
+}
+static inline struct sp_counter *sp_reason_at(sp_tables tables, sp_u32 cpu, sp_u32 vrf, sp_u32 reason_index)
+{
+    struct sp_counter *counters = bpf_map_lookup_elem(&map_reasons, &cpu);
+
+    if (!counters || reason_index >= SP_REASONS) {
+        return 0;
+    }
+    SP_CHECKED(counters);
+    return counters + ((vrf & (SP_VRFS - 1)) * SP_REASONS + reason_index);
+}
+static inline sp_u64 *sp_engine_counter_at(sp_tables tables, sp_u32 cpu, sp_u32 counter)
+{
+    sp_u64 *counters = bpf_map_lookup_elem(&map_engine, &cpu);
+
+    if (!counters) {
+        return 0;
+    }
+    SP_CHECKED(counters);
+    return counters + (counter & (SP_ENGINE_COUNTERS - 1));
+}
+
+#endif

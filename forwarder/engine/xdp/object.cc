@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "engine/xdp/object.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+namespace splitplane {
+namespace {
+
+alignas(8) constexpr uint8_t kProgram[] = {
+#include "engine/xdp/program.inc"
+};
+
+constexpr std::array kCounters = {"map_rx", "map_tx", "map_reasons", "map_engine"};
+// BTF names a section's map after the object, cut to the kernel's 15 characters.
+constexpr const char* kFixed = ".bss";
+
+// What libbpf complains of while one thread loads: its first line, or what the kernel's verifier said last.
+std::mutex loading;
+std::string complaint;
+
+// The line before the verifier's statistics; none where this is not its log.
+std::string verdict_in(const std::string& log) {
+    const size_t end = log.find("\nprocessed ");
+    if (log.find("BEGIN PROG LOAD LOG") == std::string::npos || end == std::string::npos || end == 0) return {};
+    const size_t before = log.rfind('\n', end - 1);
+    return before == std::string::npos ? std::string() : log.substr(before + 1, end - before - 1);
+}
+
+int take_complaint(enum libbpf_print_level level, const char* format, va_list arguments) {
+    char* text = nullptr;
+    if (level != LIBBPF_WARN || ::vasprintf(&text, format, arguments) < 0) return 0;
+    const std::string said = text;
+    std::free(text);
+    const std::string verdict = verdict_in(said);
+    if (!verdict.empty()) {
+        complaint = "the verifier: " + verdict;
+    } else if (complaint.empty()) {
+        complaint = said.substr(0, said.find('\n'));
+    }
+    return 0;
+}
+
+std::string remedy(int error) {
+    if (error == EPERM || error == EACCES) return "it needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON";
+    if (error == ENOMEM) return "there is not enough memory: lower the capacity";
+    return "it needs kernel 6.1 or later";
+}
+
+std::string pin_path(const std::string& pins, const char* name) {
+    return pins + "/" + name + "-" + std::to_string(SP_LAYOUT);
+}
+
+}  // namespace
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+}
+
+Descriptor::~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+}
+
+int Descriptor::release() { return std::exchange(fd_, -1); }
+
+std::string error_text(int error) {
+    std::array<char, 128> text{};
+    return ::strerror_r(error, text.data(), text.size());
+}
+
+void XdpObject::Close::operator()(bpf_object* object) const { bpf_object__close(object); }
+
+void XdpObject::Unmap::operator()(void* memory) const { ::munmap(memory, octets); }
+
+std::span<const uint8_t> XdpObject::forwarding_program() { return kProgram; }
+
+XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, const std::string& pins) {
+    const std::lock_guard guard(loading);
+    const auto earlier = libbpf_set_print(take_complaint);
+    complaint.clear();
+    bpf_object_open_opts options{};
+    options.sz = sizeof options;
+    options.object_name = "vr_forwarder";
+    object_.reset(bpf_object__open_mem(elf.data(), elf.size(), &options));
+    int error = object_ ? 0 : errno;
+    if (error == 0) {
+        size_maps(capacity);
+        counters_taken_over_ = !pins.empty() && take_over(pins);
+        error = -bpf_object__load(object_.get());
+    }
+    libbpf_set_print(earlier);
+    if (error != 0) {
+        throw EngineError("the kernel does not load the XDP program: " + error_text(error) + "; " + remedy(error) +
+                          (complaint.empty() ? "" : " (" + complaint + ")"));
+    }
+    if (!pins.empty() && !counters_taken_over_) pin_counters(pins);
+    fixed_ = static_cast<sp_fixed*>(map_memory(kFixed));
+    arrays_.classifier = static_cast<sp_u64*>(map_memory("map_classifier"));
+    arrays_.words = static_cast<sp_u32*>(map_memory("map_words"));
+    arrays_.members = static_cast<sp_u16*>(map_memory("map_members"));
+    arrays_.rx = static_cast<sp_counter*>(map_memory("map_rx"));
+    arrays_.tx = static_cast<sp_counter*>(map_memory("map_tx"));
+    arrays_.reasons = static_cast<sp_counter*>(map_memory("map_reasons"));
+    arrays_.engine_counters = static_cast<sp_u64*>(map_memory("map_engine"));
+    arrays_.interfaces = fixed_->interfaces;
+    arrays_.vrfs = fixed_->vrfs;
+    arrays_.groups = fixed_->groups;
+    arrays_.nexthops = fixed_->nexthops;
+    arrays_.policers = fixed_->policers;
+    arrays_.word_count = bpf_map__max_entries(find("map_words")) * SP_WORDS_TOGETHER;
+    arrays_.member_count = bpf_map__max_entries(find("map_members")) * SP_MEMBERS_TOGETHER;
+    arrays_.cpus = bpf_map__max_entries(find("map_rx"));
+}
+
+XdpObject::~XdpObject() = default;
+
+bpf_map* XdpObject::find(const char* name) const {
+    if (bpf_map* map = bpf_object__find_map_by_name(object_.get(), name)) return map;
+    throw EngineError(std::string("the BPF object has no map ") + name);
+}
+
+int XdpObject::program(const char* name) const {
+    const bpf_program* program = bpf_object__find_program_by_name(object_.get(), name);
+    if (program == nullptr) throw EngineError(std::string("the BPF object has no program ") + name);
+    return bpf_program__fd(program);
+}
+
+int XdpObject::map(const char* name) const { return bpf_map__fd(find(name)); }
+
+void XdpObject::size_maps(const Capacity& capacity) {
+    const auto cpus = static_cast<uint32_t>(libbpf_num_possible_cpus());
+    for (const char* name : kCounters) bpf_map__set_max_entries(find(name), cpus);
+    bpf_map__set_max_entries(find("map_words"), (capacity.words + SP_WORDS_TOGETHER - 1) / SP_WORDS_TOGETHER);
+    bpf_map__set_max_entries(find("map_members"), (capacity.members + SP_MEMBERS_TOGETHER - 1) / SP_MEMBERS_TOGETHER);
+}
+
+// All of them or none: counters of different ages would not add up.
+bool XdpObject::take_over(const std::string& pins) {
+    std::array<Descriptor, kCounters.size()> found;
+    for (size_t index = 0; index < kCounters.size(); ++index) {
+        const bpf_map* map = find(kCounters[index]);
+        found[index] = Descriptor(bpf_obj_get(pin_path(pins, kCounters[index]).c_str()));
+        bpf_map_info facts{};
+        uint32_t size = sizeof facts;
+        if (!found[index] || bpf_obj_get_info_by_fd(found[index].get(), &facts, &size) != 0 ||
+            facts.value_size != bpf_map__value_size(map) || facts.max_entries != bpf_map__max_entries(map)) {
+            return false;
+        }
+    }
+    for (size_t index = 0; index < kCounters.size(); ++index) {
+        if (bpf_map__reuse_fd(find(kCounters[index]), found[index].get()) != 0) return false;
+    }
+    return true;
+}
+
+void XdpObject::pin_counters(const std::string& pins) {
+    for (const char* name : kCounters) {
+        const std::string path = pin_path(pins, name);
+        ::unlink(path.c_str());
+        if (bpf_obj_pin(map(name), path.c_str()) != 0) {
+            throw EngineError("cannot pin counters as " + path + ": " + error_text(errno));
+        }
+    }
+}
+
+void* XdpObject::map_memory(const char* name) {
+    const bpf_map* map = find(name);
+    const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+    size_t octets = (size_t{bpf_map__value_size(map)} + 7) / 8 * 8 * bpf_map__max_entries(map);
+    octets = (octets + page - 1) / page * page;
+    void* memory = ::mmap(nullptr, octets, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
+    if (memory == MAP_FAILED) {
+        throw EngineError(std::string("cannot map the table ") + name + " into memory: " + error_text(errno));
+    }
+    memory_.emplace_back(memory, Unmap{octets});
+    return memory;
+}
+
+}  // namespace splitplane

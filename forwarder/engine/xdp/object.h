@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A BPF object that uses maps.h: sized, loaded, and its arrays mapped into this process.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+
+extern "C" {
+#include "engine/xdp/shared.h"
+}
+
+struct bpf_map;
+struct bpf_object;
+
+namespace splitplane {
+
+// A file descriptor, closed at the end.
+class Descriptor {
+  public:
+    Descriptor() = default;
+    explicit Descriptor(int fd) : fd_(fd) {}
+    Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
+    Descriptor& operator=(Descriptor&& other) noexcept;
+    ~Descriptor();
+    int get() const { return fd_; }
+    int release();
+    explicit operator bool() const { return fd_ >= 0; }
+
+  private:
+    int fd_ = -1;
+};
+
+// The text of an errno value, without its number. Any thread.
+std::string error_text(int error);
+
+class XdpObject {
+  public:
+    // `elf`: the object; it has to live as long as this. `pins`: a directory of a bpffs whose counters are taken over
+    // where they fit, and where they are pinned from then on; empty: counters begin at 0 and end with this.
+    // EngineError.
+    XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, const std::string& pins = {});
+    ~XdpObject();
+    XdpObject(const XdpObject&) = delete;
+    XdpObject& operator=(const XdpObject&) = delete;
+
+    sp_arrays& arrays() { return arrays_; }
+    sp_fixed& fixed() { return *fixed_; }
+    // Descriptors that stay the object's own. EngineError where there is no such name.
+    int program(const char* name) const;
+    int map(const char* name) const;
+    bool counters_taken_over() const { return counters_taken_over_; }
+
+    // The ELF of the program that is attached to ports.
+    static std::span<const uint8_t> forwarding_program();
+
+  private:
+    struct Unmap {
+        size_t octets = 0;
+        void operator()(void* memory) const;
+    };
+
+    bpf_map* find(const char* name) const;
+    void size_maps(const Capacity& capacity);
+    bool take_over(const std::string& pins);
+    void pin_counters(const std::string& pins);
+    void* map_memory(const char* name);
+
+    struct Close {
+        void operator()(bpf_object* object) const;
+    };
+    std::unique_ptr<bpf_object, Close> object_;
+    std::vector<std::unique_ptr<void, Unmap>> memory_;
+    sp_arrays arrays_{};
+    sp_fixed* fixed_ = nullptr;
+    bool counters_taken_over_ = false;
+};
+
+}  // namespace splitplane

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From an XDP context to an XDP action: the pipeline between two of the kernel's worlds. The program that is attached
+ * and the one that is measured (bench/) share it.
+ *
+ * Only the BPF build includes this file.
+ */
+#ifndef SPLITPLANE_XDP_RUN_H
+#define SPLITPLANE_XDP_RUN_H
+
+#include "engine/xdp/punts.h"
+#include "pipeline/pipeline.h"
+
+struct {
+    __uint(type, BPF_MAP_TYPE_DEVMAP);
+    __uint(max_entries, SP_PORTS);
+    __type(key, __u32);
+    __type(value, __u32); /* ifindex */
+} map_ports SEC(".maps");
+
+/* 0 is no port. */
+static inline sp_u32 sp_port_of(sp_u32 ifindex)
+{
+    for (sp_u32 probe = 0; probe < SP_PORT_PROBES; probe++) {
+        sp_u64 entry = sp_load_long(&fixed.port_of_ifindex[(ifindex + probe) & (SP_PORT_SLOTS - 1)]);
+        if (entry >> 32 == ifindex) {
+            return entry & (SP_PORTS - 1);
+        }
+    }
+    return 0;
+}
+
+static inline int sp_run(struct xdp_md *context, sp_u32 port)
+{
+    struct sp_packet packet = {.engine = context};
+    sp_u32 cpu = sp_cpu(&packet);
+    int lost;
+
+    sp_take_bounds(&packet);
+    packet.length = packet.end - packet.data;
+    struct sp_verdict verdict = sp_pipeline((sp_tables)0, &packet, port);
+    if (verdict.action == SP_ACTION_SEND) {
+        if (bpf_redirect_map(&map_ports, verdict.port, XDP_DROP) == XDP_REDIRECT) {
+            return XDP_REDIRECT;
+        }
+        lost = SP_COUNT_NO_PORT;
+    } else if (verdict.action == SP_ACTION_PUNT) {
+        lost = sp_send_punt(context, &verdict, packet.length);
+    } else {
+        return XDP_DROP;
+    }
+    if (lost >= 0) {
+        sp_count_engine((sp_tables)0, cpu, lost);
+    }
+    return XDP_DROP;
+}
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the BPF program and its loader agree on beyond layout.h.
+ */
+#ifndef SPLITPLANE_XDP_SHARED_H
+#define SPLITPLANE_XDP_SHARED_H
+
+#include "pipeline/layout.h"
+
+/* Words and members are too short for a map element, which is rounded up to 8 octets: a cache line's worth of them is
+ * one. So an array of them has no gaps. */
+#define SP_WORDS_TOGETHER 16u
+#define SP_WORDS_OCTETS (SP_WORDS_TOGETHER * 4u)
+#define SP_MEMBERS_TOGETHER 32u
+#define SP_MEMBERS_OCTETS (SP_MEMBERS_TOGETHER * 2u)
+
+/* Which port an interface is: open addressing by the low bits of ifindex, at most SP_PORT_PROBES steps away. An entry
+ * is ifindex << 32 | port; 0 is free. */
+#define SP_PORT_SLOTS 4096u
+#define SP_PORT_PROBES 8u
+
+struct sp_fixed {
+    struct sp_interface interfaces[SP_INTERFACES];
+    sp_u64 nexthops[SP_NEXTHOPS];
+    struct sp_policer policers[SP_VRFS * SP_PUNT_CLASSES];
+    struct sp_vrf vrfs[SP_VRFS];
+    sp_u64 groups[SP_GROUPS];
+    sp_u64 port_of_ifindex[SP_PORT_SLOTS];
+} __attribute__((aligned(64)));
+
+/* A punted packet in the ring buffer; the frame follows, untagged, `length` octets of the room that was reserved. */
+struct sp_punt_record {
+    sp_u32 router_interface_id;
+    sp_u32 length;
+    sp_u8 reason;
+    sp_u8 reserved[7];
+};
+
+/* The ring takes records of fixed sizes only: the frame's room in each of them, octets. A frame that is longer than the
+ * last is not punted, and counted as SP_COUNT_FRAGMENTED. */
+#define SP_PUNT_SHORT 256u
+#define SP_PUNT_MIDDLE 2048u
+#define SP_PUNT_LONG 16384u
+#define SP_PUNT_RING_OCTETS (8u << 20)
+
+#endif

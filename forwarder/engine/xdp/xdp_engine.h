@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The engine in the kernel: an XDP program on every port, which goes on when this process ends.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/xdp/interfaces.h"
+#include "engine/xdp/links.h"
+#include "engine/xdp/object.h"
+
+struct ring_buffer;
+
+namespace splitplane {
+
+struct XdpOptions {
+    std::string instance = "vr-forwarder";  // its directory below the bpffs
+    std::string bpffs = "/sys/fs/bpf";
+    Capacity capacity;
+    bool generic_only = false;  // never try native XDP
+};
+
+class XdpEngine : public Engine {
+  public:
+    // Loads the program and makes its tables; nothing is attached yet, and what an earlier process attached goes on by
+    // its own tables. EngineError.
+    explicit XdpEngine(XdpOptions options = {});
+    // The program stays on the ports; punts find nobody to take them.
+    ~XdpEngine() override;
+
+    sp_arrays& arrays() override { return object_.arrays(); }
+    void synchronize() override;
+    void activate(const std::vector<Port>& ports) override;
+    std::vector<PortStatus> ports() override;
+    void set_punt_sink(PuntSink sink) override { sink_ = std::move(sink); }
+    bool transmit(uint32_t port, uint16_t vlan, std::span<const uint8_t> frame) override;
+    void stop() override;
+    std::string description() const override;
+
+    // Whom changes of ports are told to, one by one, on the engine's thread; what activate() finds is in ports(). Set
+    // before activate().
+    void set_port_sink(std::function<void(const PortStatus&)> sink) { port_sink_ = std::move(sink); }
+    // Frames that transmit() could not send.
+    uint64_t transmit_failures() const { return transmit_failures_; }
+    // What an operator may want to know of the start, a line each.
+    std::vector<std::string> remarks() const;
+
+    // Take the program off all ports of an instance whose process has ended. Returns how many there were.
+    static size_t detach(const std::string& instance, const std::string& bpffs = "/sys/fs/bpf");
+
+  private:
+    struct Attached {
+        PortStatus status;
+        uint32_t ifindex = 0;  // 0: not attached
+    };
+    struct FreeRing {
+        void operator()(ring_buffer* ring) const;
+    };
+
+    void attach_all();
+    void settle(Attached& port);
+    void settle_changed();
+    void attach(Attached& port, uint32_t ifindex);
+    void lose(Attached& port);
+    bool map_port(uint32_t number, uint32_t ifindex);
+    void unmap_port(uint32_t number, uint32_t ifindex);
+    void unmap_interface(uint32_t ifindex);
+    void unmap_number(uint32_t number);
+    void detach_others();
+    void run();
+    static int take_punt(void* engine, void* record, size_t octets);
+
+    XdpOptions options_;
+    PinDirectory pins_;
+    XdpObject object_;
+    Links links_;
+    Descriptor packets_;  // an AF_PACKET socket, for transmit()
+    Descriptor stop_;
+    std::unique_ptr<ring_buffer, FreeRing> ring_;
+    PuntSink sink_;
+    std::function<void(const PortStatus&)> port_sink_;
+    std::array<std::atomic<uint32_t>, SP_PORTS> ifindexes_{};  // by port number; 0: not attached
+    std::atomic<uint64_t> transmit_failures_{0};
+    std::mutex mutex_;  // of what follows, and of links_ and the port tables
+    Interfaces interfaces_;
+    std::map<uint32_t, Attached> ports_;  // by number
+    bool generic_ = false;                // all ports, because one driver has no native XDP
+    bool active_ = false;
+    std::thread thread_;
+};
+
+}  // namespace splitplane

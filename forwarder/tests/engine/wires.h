@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Veth pairs in a network namespace of this process's own, and packet sockets at their far ends.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "engine/xdp/object.h"
+#include "tests/pipeline/frames.h"
+
+namespace splitplane::test {
+
+// Move this process into new network and mount namespaces, with a bpffs of its own. Empty, or why it cannot.
+std::string enclose();
+// Where enclose() has mounted the bpffs.
+std::string bpffs();
+
+// Run a command; a test fails where it does.
+void shell(const std::string& command);
+
+// A veth pair: `near` is for the engine, the far end is held by this.
+class Wire {
+  public:
+    explicit Wire(const std::string& near);
+    ~Wire();
+    Wire(const Wire&) = delete;
+    Wire& operator=(const Wire&) = delete;
+
+    const std::string& near() const { return near_; }
+    // Send into the engine's port.
+    void send(const Octets& frame) const;
+    // The next frame that has left the engine's port; none after a second, which a test that expects one never waits.
+    std::optional<Octets> receive(std::chrono::milliseconds wait = std::chrono::seconds(1)) const;
+
+  private:
+    std::string near_, far_;
+    Descriptor socket_;
+};
+
+}  // namespace splitplane::test

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The BPF build against the native build: the same random tables, the same random frames, and what becomes of them must
+// be the same, octet by octet and counter by counter. Needs root; no packet leaves the kernel (BPF_PROG_TEST_RUN).
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <gtest/gtest.h>
+#include <linux/bpf.h>
+#include <unistd.h>
+
+#include <numeric>
+#include <optional>
+
+#include "engine/xdp/object.h"
+#include "tests/pipeline/random_world.h"
+
+namespace splitplane::test {
+namespace {
+
+constexpr Capacity kCapacity{.nodes = 0, .words = 1u << 18, .members = 1u << 10};
+constexpr uint32_t kLoopback = 1;  // ifindex by which frames of BPF_PROG_TEST_RUN come in
+
+// The BPF build behind the interface of run().
+class InKernel {
+  public:
+    InKernel() : object_(XdpObject::forwarding_program(), kCapacity) {
+        ring_ = ring_buffer__new(object_.map("map_punts"), take, this, nullptr);
+    }
+    ~InKernel() { ring_buffer__free(ring_); }
+
+    sp_arrays& tables() { return object_.arrays(); }
+
+    // `leads_to`: the only port that is attached.
+    Outcome run(uint32_t port, const Octets& frame, uint32_t leads_to) {
+        object_.fixed().port_of_ifindex[kLoopback] = uint64_t{kLoopback} << 32 | port;
+        bpf_map_update_elem(object_.map("map_ports"), &leads_to, &kLoopback, BPF_ANY);
+        punt_.reset();
+        Octets out(4096);
+        bpf_test_run_opts options{};
+        options.sz = sizeof options;
+        options.data_in = frame.data();
+        options.data_size_in = static_cast<uint32_t>(frame.size());
+        options.data_out = out.data();
+        options.data_size_out = static_cast<uint32_t>(out.size());
+        options.repeat = 1;
+        EXPECT_EQ(bpf_prog_test_run_opts(object_.program("forward"), &options), 0) << error_text(errno);
+        out.resize(options.data_size_out);
+        bpf_map_delete_elem(object_.map("map_ports"), &leads_to);
+        ring_buffer__consume(ring_);
+        if (punt_) return *punt_;
+        if (options.retval == XDP_REDIRECT) return {SP_ACTION_SEND, leads_to, 0, 0, out};
+        return {SP_ACTION_DROP, 0, 0, 0, {}};
+    }
+
+  private:
+    static int take(void* self, void* octets, size_t) {
+        const auto* record = static_cast<const sp_punt_record*>(octets);
+        const auto* frame = reinterpret_cast<const uint8_t*>(record + 1);
+        static_cast<InKernel*>(self)->punt_ =
+            Outcome{SP_ACTION_PUNT, 0, record->reason, record->router_interface_id, {frame, frame + record->length}};
+        return 0;
+    }
+
+    XdpObject object_;
+    ring_buffer* ring_ = nullptr;
+    std::optional<Outcome> punt_;
+};
+
+// Counters of all CPUs together.
+std::vector<uint64_t> totals(const sp_arrays& tables) {
+    const auto add = [&](std::vector<uint64_t>& to, const sp_counter* counters, size_t each) {
+        for (size_t slot = 0; slot < each; ++slot) {
+            uint64_t packets = 0, bytes = 0;
+            for (size_t cpu = 0; cpu < tables.cpus; ++cpu) {
+                packets += counters[cpu * each + slot].packets;
+                bytes += counters[cpu * each + slot].bytes;
+            }
+            to.push_back(packets);
+            to.push_back(bytes);
+        }
+    };
+    std::vector<uint64_t> all;
+    add(all, tables.rx, SP_INTERFACES);
+    add(all, tables.tx, SP_INTERFACES);
+    add(all, tables.reasons, size_t{SP_VRFS} * SP_REASONS);
+    return all;
+}
+
+class Differential : public ::testing::TestWithParam<uint64_t> {};
+
+TEST_P(Differential, SameVerdictsOctetsAndCounters) {
+    if (::geteuid() != 0) GTEST_SKIP() << "loading a BPF program needs root";
+    InKernel kernel;
+    MemoryEngine native(kCapacity, 1);
+    Writer to_kernel(kernel.tables()), to_native(native.arrays());
+    write_random_tables(to_kernel, GetParam());
+    write_random_tables(to_native, GetParam());
+    Draw draw(GetParam() ^ 0x5eed);
+    uint32_t seen[3] = {};
+    for (int number = 0; number < 3000; ++number) {
+        const Arrival arrival = random_arrival(draw);
+        const Outcome wanted = run(native.arrays(), arrival.port, arrival.frame);
+        const Outcome got = kernel.run(arrival.port, arrival.frame, wanted.port);
+        ++seen[wanted.action];
+        ASSERT_EQ(got.action, wanted.action) << "frame " << number << ", reason " << wanted.reason;
+        ASSERT_EQ(got.port, wanted.port) << "frame " << number;
+        ASSERT_EQ(got.router_interface_id, wanted.router_interface_id) << "frame " << number;
+        ASSERT_EQ(got.frame, wanted.frame) << "frame " << number;
+        if (wanted.action == SP_ACTION_PUNT) {
+            ASSERT_EQ(got.reason, wanted.reason) << "frame " << number;
+        }
+    }
+    EXPECT_EQ(totals(kernel.tables()), totals(native.arrays()));
+    for (const uint32_t count : seen) EXPECT_GT(count, 10u) << "the frames are one-sided";
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, Differential, ::testing::Range<uint64_t>(1, 9));
+
+TEST(Ring, FramesOfAllLengthsArriveWhole) {
+    if (::geteuid() != 0) GTEST_SKIP() << "loading a BPF program needs root";
+    InKernel kernel;
+    Writer write(kernel.tables());
+    write.usual_router();
+    for (size_t length : {28, 200, 242, 243, 256, 257, 2033, 2034, 2035, 2047, 2048, 2049, 3000}) {
+        const Octets payload(length, static_cast<uint8_t>(length));
+        const Outcome plain = kernel.run(kLanPort, ethernet(0xffffffffffff, kHostMac, 0x0806, payload), 1);
+        EXPECT_EQ(plain.frame, ethernet(0xffffffffffff, kHostMac, 0x0806, payload)) << length;
+        const Outcome tagged = kernel.run(kLanPort, ethernet(0xffffffffffff, kHostMac, 0x0806, payload, kVlan), 1);
+        EXPECT_EQ(tagged.frame, plain.frame) << length;
+    }
+}
+
+TEST(Ring, FullIsCounted) {
+    if (::geteuid() != 0) GTEST_SKIP() << "loading a BPF program needs root";
+    XdpObject object(XdpObject::forwarding_program(), kCapacity);
+    Writer write(object.arrays());
+    write.usual_router();
+    object.fixed().port_of_ifindex[kLoopback] = uint64_t{kLoopback} << 32 | kLanPort;
+    const Octets frame = ethernet(0xffffffffffff, kHostMac, 0x0806, Octets(1000, 1));
+    bpf_test_run_opts options{};
+    options.sz = sizeof options;
+    options.data_in = frame.data();
+    options.data_size_in = static_cast<uint32_t>(frame.size());
+    options.repeat = SP_PUNT_RING_OCTETS / SP_PUNT_MIDDLE;
+    ASSERT_EQ(bpf_prog_test_run_opts(object.program("forward"), &options), 0);
+    uint64_t full = 0;
+    for (uint32_t cpu = 0; cpu < object.arrays().cpus; ++cpu) {
+        full += object.arrays().engine_counters[cpu * SP_ENGINE_COUNTERS + SP_COUNT_RING_FULL];
+    }
+    EXPECT_GT(full, 0u);
+    EXPECT_LT(full, options.repeat / 10u) << "the ring takes nearly as many as its size says";
+}
+
+TEST(Ports, UnknownInterfaceAndUnattachedPortAreCounted) {
+    if (::geteuid() != 0) GTEST_SKIP() << "loading a BPF program needs root";
+    InKernel kernel;
+    Writer write(kernel.tables());
+    write.usual_router();
+    const Octets frame = ethernet(kOwnMac, kHostMac, 0x0800, Ipv4{}.octets());
+    EXPECT_EQ(kernel.run(kLanPort, frame, kUpPort).action, SP_ACTION_SEND);
+    EXPECT_EQ(kernel.run(kLanPort, frame, kUpPort + 1).action, SP_ACTION_DROP) << "not attached";
+    EXPECT_EQ(kernel.run(0, frame, kUpPort).action, SP_ACTION_DROP) << "not a port";
+    uint64_t lost = 0;
+    for (uint32_t cpu = 0; cpu < kernel.tables().cpus; ++cpu) {
+        lost += kernel.tables().engine_counters[cpu * SP_ENGINE_COUNTERS + SP_COUNT_NO_PORT];
+    }
+    EXPECT_EQ(lost, 2u);
+}
+
+}  // namespace
+}  // namespace splitplane::test

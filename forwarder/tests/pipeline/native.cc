@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tests/pipeline/native.h"
+
+#include <algorithm>
+#include <memory>
+
+namespace splitplane::test {
+
+Outcome run(const sp_arrays& tables, uint32_t port, const Octets& frame, uint64_t now_ns, uint32_t cpu,
+            size_t headroom) {
+    // Exactly as long as it may be, so that a sanitizer sees every octet too far.
+    const auto room = std::make_unique<uint8_t[]>(headroom + frame.size());
+    std::copy(frame.begin(), frame.end(), room.get() + headroom);
+    sp_native native{room.get(), now_ns, cpu};
+    sp_packet packet{};
+    packet.data = room.get() + headroom;
+    packet.end = packet.data + frame.size();
+    packet.length = static_cast<uint32_t>(frame.size());
+    packet.engine = &native;
+    sp_verdict verdict = sp_native_pipeline(&tables, &packet, port);
+    Outcome outcome{verdict.action, verdict.port, verdict.reason, verdict.router_interface_id, {}};
+    if (verdict.action == SP_ACTION_DROP) return outcome;
+    outcome.frame.assign(packet.data, packet.end);
+    if (verdict.action == SP_ACTION_PUNT && verdict.l2_octets == SP_ETHERNET_OCTETS + SP_TAG_OCTETS) {
+        outcome.frame.erase(outcome.frame.begin() + 12, outcome.frame.begin() + 16);
+    }
+    return outcome;
+}
+
+uint32_t selector_hash(const Octets& frame) {
+    Octets copy = frame;
+    sp_packet packet{};
+    packet.data = copy.data();
+    packet.end = copy.data() + copy.size();
+    packet.length = static_cast<uint32_t>(copy.size());
+    return sp_native_selector_hash(&packet);
+}
+
+}  // namespace splitplane::test

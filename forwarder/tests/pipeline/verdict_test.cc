@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// reason and policer: what is counted, and what is dropped as too much.
+
+#include <gtest/gtest.h>
+
+#include "tests/pipeline/world.h"
+
+namespace splitplane::test {
+namespace {
+
+constexpr uint64_t kMillisecond = 1'000'000;
+
+struct Verdicts : ::testing::Test, World {
+    // A punt `local` at a time.
+    bool passes(uint64_t now_ns) const {
+        const Octets frame = ethernet(kOwnMac, kHostMac, 0x0800, Ipv4{.dst = 0x0a010001}.octets());
+        return run(frame, kLanPort, now_ns).action == SP_ACTION_PUNT;
+    }
+};
+
+TEST_F(Verdicts, OnlyReasonsWithAnEntryAreCounted) {
+    tables.vrfs[kVrf].counted = 1u << sp_reason_index(SP_PUNT_LOCAL);
+    EXPECT_TRUE(passes(0));
+    EXPECT_EQ(arrives(Ipv4{.ttl = 1}).reason, SP_PUNT_TTL_EXPIRED);
+    EXPECT_EQ(counted(SP_PUNT_LOCAL), 1u);
+    EXPECT_EQ(counted(SP_PUNT_TTL_EXPIRED), 0u);
+}
+
+TEST_F(Verdicts, NoPolicerPassesNothing) {
+    tables.policers[kVrf * SP_PUNT_CLASSES + SP_CLASS_LOCAL].present = 0;
+    EXPECT_FALSE(passes(0));
+    EXPECT_EQ(counted(SP_PUNT_LOCAL), 1u) << "counted before it is policed";
+    EXPECT_EQ(tables.engine_counters[SP_COUNT_POLICED], 1u);
+}
+
+TEST_F(Verdicts, RateAndBurst) {
+    write.police(kVrf, SP_CLASS_LOCAL, kMillisecond, 4 * kMillisecond);  // 1,000 a second, a burst of 5
+    uint64_t now = 1'000'000 * kMillisecond;
+    for (int packet = 0; packet < 5; ++packet) EXPECT_TRUE(passes(now));
+    EXPECT_FALSE(passes(now));
+    EXPECT_FALSE(passes(now + kMillisecond - 1));
+    EXPECT_TRUE(passes(now + kMillisecond));
+    EXPECT_FALSE(passes(now + kMillisecond));
+    now += 1'000 * kMillisecond;  // quiet: the burst is there again, and no more
+    for (int packet = 0; packet < 5; ++packet) EXPECT_TRUE(passes(now));
+    EXPECT_FALSE(passes(now));
+}
+
+TEST_F(Verdicts, LongRunRateIsTheConfigured) {
+    write.police(kVrf, SP_CLASS_LOCAL, 10 * kMillisecond, 0);
+    int passed = 0;
+    for (uint64_t now = 0; now < 1'000 * kMillisecond; now += kMillisecond) passed += passes(now);
+    EXPECT_EQ(passed, 100);
+}
+
+TEST_F(Verdicts, ClassesDoNotStarveEachOther) {
+    const std::initializer_list<std::pair<uint32_t, uint32_t>> classes = {
+        {SP_PUNT_CONTROL, SP_CLASS_CONTROL},       {SP_PUNT_LOCAL, SP_CLASS_LOCAL},
+        {SP_PUNT_GLEAN, SP_CLASS_GLEAN},           {SP_PUNT_TTL_EXPIRED, SP_CLASS_EXCEPTION},
+        {SP_PUNT_UNREACHABLE, SP_CLASS_EXCEPTION}, {SP_PUNT_IP_OPTIONS, SP_CLASS_EXCEPTION}};
+    write.route4(0x0a050000, 16, sp_leaf(SP_ROUTE_GLEAN, 0));
+    const auto packet = [](uint32_t reason) -> Ipv4 {
+        switch (reason) {
+            case SP_PUNT_CONTROL: return {.dst = 0xe0000005};
+            case SP_PUNT_LOCAL: return {.dst = 0x0a010001};
+            case SP_PUNT_GLEAN: return {.dst = 0x0a050001};
+            case SP_PUNT_TTL_EXPIRED: return {.ttl = 1};
+            case SP_PUNT_IP_OPTIONS: return {.options = {1, 1, 1, 1}};
+            default: return {.dst = 0x08080808};
+        }
+    };
+    for (const auto& [reason, punt_class] : classes) {
+        for (uint32_t each = 0; each < SP_PUNT_CLASSES; ++each) {
+            tables.policers[kVrf * SP_PUNT_CLASSES + each].present = each == punt_class;
+        }
+        for (const auto& [other, other_class] : classes) {
+            const Outcome outcome = arrives(packet(other));
+            EXPECT_EQ(outcome.reason, other);
+            EXPECT_EQ(outcome.action, other_class == punt_class ? SP_ACTION_PUNT : SP_ACTION_DROP);
+        }
+    }
+}
+
+TEST_F(Verdicts, EachCpuCountsForItself) {
+    MemoryEngine engine(Capacity{.nodes = 0, .words = 1u << 12, .members = 64}, 2);
+    Writer two(engine.arrays());
+    two.usual_router();
+    const Octets frame = ethernet(kOwnMac, kHostMac, 0x0800, Ipv4{.dst = 0x0a010001}.octets());
+    test::run(engine.arrays(), kLanPort, frame, 0, 1);
+    const sp_counter* second = engine.arrays().reasons + size_t{SP_VRFS} * SP_REASONS;
+    EXPECT_EQ(second[kVrf * SP_REASONS + SP_PUNT_LOCAL].packets, 1u);
+    EXPECT_EQ(engine.arrays().rx[SP_INTERFACES + kLan].packets, 1u);
+    EXPECT_EQ(engine.arrays().rx[kLan].packets, 0u);
+}
+
+}  // namespace
+}  // namespace splitplane::test
