@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/arbitration.h"
+
+#include <algorithm>
+
+namespace splitplane {
+
+Arbitration::Arbitration(uint64_t device_id, size_t max_streams, std::optional<ElectionId> highest)
+    : device_id_(device_id), max_streams_(max_streams), highest_(highest) {}
+
+Result Arbitration::check(Stream stream, bool known, const p4::v1::MasterArbitrationUpdate& message,
+                          const Controller& election_id) const {
+    if (message.device_id() != device_id_) {
+        return {known ? Code::kFailedPrecondition : Code::kNotFound,
+                "no device " + std::to_string(message.device_id()) + " here, only " + std::to_string(device_id_)};
+    }
+    const auto& role = message.role();
+    if (!default_role(role.name(), role.id()) || role.has_config()) {
+        return {known ? Code::kFailedPrecondition : Code::kInvalidArgument,
+                "role " + (role.name().empty() ? std::to_string(role.id()) : role.name()) +
+                    ": there is only the default role, without a configuration"};
+    }
+    bool used = election_id && std::any_of(controllers_.begin(), controllers_.end(), [&](const auto& one) {
+                    return one.first != stream && one.second == election_id;
+                });
+    if (used) {
+        return {Code::kInvalidArgument, "election id " + std::to_string(election_id->high) + "." +
+                                            std::to_string(election_id->low) + " is another controller's"};
+    }
+    if (!known && controllers_.size() >= max_streams_) {
+        return {Code::kResourceExhausted, "there are " + std::to_string(max_streams_) + " controllers already"};
+    }
+    return {};
+}
+
+Result Arbitration::update(Stream stream, const p4::v1::MasterArbitrationUpdate& message,
+                           std::vector<Notice>& notices) {
+    Controller election_id;
+    if (message.has_election_id()) {
+        election_id = {message.election_id().high(), message.election_id().low()};
+    }
+    Result result = check(stream, controllers_.contains(stream), message, election_id);
+    if (!result.ok()) {
+        return result;
+    }
+    controllers_[stream] = election_id;
+    bool was_primary = primary_ == stream;
+    if (election_id && (!highest_ || *election_id >= *highest_)) {
+        highest_ = election_id;
+        primary_ = stream;
+        tell_all(notices);
+    } else if (was_primary) {
+        primary_.reset();
+        tell_all(notices);
+    } else {
+        notices.push_back(notice(stream));
+    }
+    return {};
+}
+
+void Arbitration::leave(Stream stream, std::vector<Notice>& notices) {
+    controllers_.erase(stream);
+    if (primary_ == stream) {
+        primary_.reset();
+        tell_all(notices);
+    }
+}
+
+bool Arbitration::is_primary(const p4::v1::Uint128& election_id) const {
+    if (!primary_) {
+        return false;
+    }
+    return controllers_.at(*primary_) == ElectionId{election_id.high(), election_id.low()};
+}
+
+// The new primary is told last.
+void Arbitration::tell_all(std::vector<Notice>& notices) const {
+    for (const auto& [stream, election_id] : controllers_) {
+        if (stream != primary_) {
+            notices.push_back(notice(stream));
+        }
+    }
+    if (primary_) {
+        notices.push_back(notice(*primary_));
+    }
+}
+
+Arbitration::Notice Arbitration::notice(Stream stream) const {
+    Notice notice{stream, {}};
+    notice.update.set_device_id(device_id_);
+    if (highest_) {
+        notice.update.mutable_election_id()->set_high(highest_->high);
+        notice.update.mutable_election_id()->set_low(highest_->low);
+    }
+    auto& status = *notice.update.mutable_status();
+    if (primary_ == stream) {
+        status.set_code(static_cast<int>(Code::kOk));
+    } else if (primary_) {
+        status.set_code(static_cast<int>(Code::kAlreadyExists));
+        status.set_message("another controller is primary");
+    } else {
+        status.set_code(static_cast<int>(Code::kNotFound));
+        status.set_message("no controller is primary");
+    }
+    return notice;
+}
+
+}  // namespace splitplane

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who of several controllers is primary: P4Runtime 1.4, section 5. Pure: it returns what is to be said to whom.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "p4/v1/p4runtime.pb.h"
+#include "tables/tables.h"
+
+namespace splitplane {
+
+class Arbitration {
+  public:
+    using Stream = uint64_t;
+    struct Notice {
+        Stream stream;
+        p4::v1::MasterArbitrationUpdate update;
+    };
+
+    // `highest` is the largest election id that any primary ever had; all zero: there was none.
+    Arbitration(uint64_t device_id, size_t max_streams, std::optional<ElectionId> highest);
+
+    // A message of a stream. An error ends the stream with it.
+    Result update(Stream stream, const p4::v1::MasterArbitrationUpdate& message, std::vector<Notice>& notices);
+    // A stream has ended.
+    void leave(Stream stream, std::vector<Notice>& notices);
+
+    bool is_primary(const p4::v1::Uint128& election_id) const;
+    std::optional<Stream> primary() const { return primary_; }
+    std::optional<ElectionId> highest() const { return highest_; }
+    size_t streams() const { return controllers_.size(); }
+
+  private:
+    using Controller = std::optional<ElectionId>;  // none: it never wants to be primary
+
+    Result check(Stream stream, bool known, const p4::v1::MasterArbitrationUpdate& message,
+                 const Controller& election_id) const;
+    Notice notice(Stream stream) const;
+    void tell_all(std::vector<Notice>& notices) const;
+
+    uint64_t device_id_;
+    size_t max_streams_;
+    std::map<Stream, Controller> controllers_;
+    std::optional<Stream> primary_;
+    std::optional<ElectionId> highest_;
+};
+
+// Whether a request names no role but the default one.
+inline bool default_role(const std::string& role, uint64_t role_id) {
+    return role.empty() && role_id == 0;
+}
+
+}  // namespace splitplane

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What comes and goes on streams: arbitration and packets.
+#include "server/decoding.h"
+#include "server/encoding.h"
+#include "server/service.h"
+
+namespace splitplane {
+
+namespace {
+
+constexpr size_t kLeastFrame = 14, kLongestFrame = 65536;
+
+p4::v1::StreamMessageResponse stream_error(const Result& result) {
+    p4::v1::StreamMessageResponse response;
+    auto& error = *response.mutable_error();
+    error.set_canonical_code(static_cast<int>(result.code));
+    error.set_message(result.text);
+    return response;
+}
+
+}  // namespace
+
+grpc::Status Service::serve(Arbitration::Stream id, const p4::v1::StreamMessageRequest& message, Outbox& outbox) {
+    p4::v1::StreamMessageResponse response;
+    switch (message.update_case()) {
+        case p4::v1::StreamMessageRequest::kArbitration:
+            return arbitrate(id, message.arbitration());
+        case p4::v1::StreamMessageRequest::kPacket: {
+            Result result = send_packet(id, message.packet());
+            if (result.ok()) {
+                return {};
+            }
+            count([](auto& statistics) { ++statistics.packet_outs_refused; });
+            response = stream_error(result);
+            *response.mutable_error()->mutable_packet_out()->mutable_packet_out()->mutable_metadata() =
+                message.packet().metadata();
+            break;
+        }
+        case p4::v1::StreamMessageRequest::kDigestAck:
+            response = stream_error({Code::kInvalidArgument, "the pipeline has no digests"});
+            response.mutable_error()->mutable_digest_list_ack();
+            break;
+        default:
+            response = stream_error({Code::kInvalidArgument, "no such message"});
+            response.mutable_error()->mutable_other();
+            break;
+    }
+    if (!outbox.push_error(std::move(response))) {
+        count([](auto& statistics) { ++statistics.stream_errors_dropped; });
+    }
+    return {};
+}
+
+// -- arbitration -----------------------------------------------------------------------------------------------------
+// With the tables' lock: whatever the primary before has begun to write is finished first.
+grpc::Status Service::arbitrate(Arbitration::Stream id, const p4::v1::MasterArbitrationUpdate& message) {
+    auto lock = tables_.lock();
+    std::lock_guard guard(arbitration_mutex_);
+    auto before = arbitration_.primary();
+    auto highest = arbitration_.highest();
+    std::vector<Arbitration::Notice> notices;
+    Result result = arbitration_.update(id, message, notices);
+    if (!result.ok()) {
+        return {static_cast<grpc::StatusCode>(result.code), result.text};
+    }
+    if (arbitration_.highest() != highest) {
+        tables_.set_election(*arbitration_.highest());
+        tables_.commit();
+    }
+    if (arbitration_.primary() != before) {
+        log(arbitration_.primary() ? "a controller is primary, election id " +
+                                         std::to_string(arbitration_.highest()->high) + "." +
+                                         std::to_string(arbitration_.highest()->low)
+                                   : "the primary controller has stepped back");
+    }
+    tell(notices);
+    return {};
+}
+
+void Service::leave(Arbitration::Stream id) {
+    auto lock = tables_.lock();
+    std::lock_guard guard(arbitration_mutex_);
+    bool was_primary = arbitration_.primary() == id;
+    outboxes_.erase(id);
+    std::vector<Arbitration::Notice> notices;
+    arbitration_.leave(id, notices);
+    if (was_primary) {
+        log("the primary controller has gone");
+    }
+    tell(notices);
+}
+
+void Service::tell(const std::vector<Arbitration::Notice>& notices) {
+    for (const auto& notice : notices) {
+        auto outbox = outboxes_.find(notice.stream);
+        if (outbox != outboxes_.end()) {
+            p4::v1::StreamMessageResponse response;
+            *response.mutable_arbitration() = notice.update;
+            outbox->second->push_arbitration(std::move(response));
+        }
+    }
+}
+
+// -- packets ---------------------------------------------------------------------------------------------------------
+void Service::punt(const Punt& punt) {
+    std::shared_ptr<Outbox> outbox;
+    {
+        std::lock_guard guard(arbitration_mutex_);
+        if (auto primary = arbitration_.primary()) {
+            outbox = outboxes_.at(*primary);
+        }
+    }
+    if (!outbox) {
+        count([](auto& statistics) { ++statistics.packet_ins_no_primary; });
+        return;
+    }
+    p4::v1::StreamMessageResponse response;
+    auto& packet = *response.mutable_packet();
+    packet.set_payload(punt.frame.data(), punt.frame.size());
+    auto* interface = packet.add_metadata();
+    interface->set_metadata_id(kPacketInInterface);
+    encode_value(punt.router_interface_id, *interface->mutable_value());
+    auto* reason = packet.add_metadata();
+    reason->set_metadata_id(kPacketInReason);
+    encode_value(punt.reason, *reason->mutable_value());
+    bool queued = outbox->push_packet(std::move(response));
+    count([&](auto& statistics) { ++(queued ? statistics.packet_ins : statistics.packet_ins_queue_full); });
+}
+
+Result Service::send_packet(Arbitration::Stream id, const p4::v1::PacketOut& packet) {
+    {
+        std::lock_guard guard(arbitration_mutex_);
+        if (arbitration_.primary() != id) {
+            return {Code::kPermissionDenied, "packet-out: not the primary controller"};
+        }
+    }
+    static const FieldSchema field{kPacketOutInterface, kInterfaceIdBits, "router_interface_id"};
+    if (packet.metadata_size() != 1 || packet.metadata(0).metadata_id() != field.id) {
+        return {Code::kInvalidArgument, "packet-out: its metadata is router_interface_id and nothing else"};
+    }
+    uint64_t interface_id = 0;
+    Result result = decode_value(field, packet.metadata(0).value(), interface_id);
+    if (!result.ok()) {
+        return {Code::kInvalidArgument, "packet-out: " + result.text};
+    }
+    const std::string& frame = packet.payload();
+    if (frame.size() < kLeastFrame || frame.size() > kLongestFrame) {
+        return {Code::kInvalidArgument, "packet-out: " + std::to_string(frame.size()) + " octets are no frame"};
+    }
+    uint32_t port = 0;
+    uint16_t vlan = 0;
+    if (!find_egress(static_cast<uint32_t>(interface_id), port, vlan)) {
+        return {Code::kNotFound, "packet-out: no router interface " + std::to_string(interface_id)};
+    }
+    bool sent = engine_.transmit(port, vlan, {reinterpret_cast<const uint8_t*>(frame.data()), frame.size()});
+    count([&](auto& statistics) { ++(sent ? statistics.packet_outs : statistics.packet_outs_no_port); });
+    return {};
+}
+
+bool Service::find_egress(uint32_t router_interface_id, uint32_t& port, uint16_t& vlan) const {
+    auto lock = tables_.lock();
+    const Row* row = tables_.rows().find(Table::kRouterInterface, {router_interface_id, 0});
+    if (row == nullptr) {
+        return false;
+    }
+    port = static_cast<uint32_t>(row->params[0]);
+    vlan = static_cast<uint16_t>(row->params[1]);
+    return true;
+}
+
+}  // namespace splitplane

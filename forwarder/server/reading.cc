@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/reading.h"
+
+#include "server/decoding.h"
+#include "server/encoding.h"
+
+namespace splitplane {
+
+namespace {
+
+constexpr int kEntitiesAtOnce = 2000;      // some 150 KiB, and 1 ms of the lock
+constexpr size_t kOctetsAtOnce = 1 << 20;  // where notes and groups are long: clients take 4 MiB by default
+constexpr size_t kRoutesAtOnce = 100;
+constexpr size_t kMemberOctets = 32;
+
+}  // namespace
+
+struct Reading::Filter {
+    const p4::v1::TableEntry& wanted;
+    bool any_table;
+    uint32_t action_id;
+};
+
+Reading::Reading(const Tables& tables, const Schema& schema, ReadSink sink)
+    : tables_(tables),
+      schema_(schema),
+      sink_(std::move(sink)),
+      part_(google::protobuf::Arena::CreateMessage<p4::v1::ReadResponse>(&arena_)) {}
+
+Reading::~Reading() = default;
+
+p4::v1::Entity& Reading::add() {
+    ++entities_;
+    return *part_->add_entities();
+}
+
+bool Reading::full() const {
+    return part_->entities_size() >= kEntitiesAtOnce || octets_ >= kOctetsAtOnce;
+}
+
+// Not with the lock held: the sink waits for the client.
+void Reading::flush() {
+    if (part_->entities_size() > 0) {
+        cancelled_ = cancelled_ || !sink_(*part_);
+        arena_.Reset();
+        octets_ = 0;
+        part_ = google::protobuf::Arena::CreateMessage<p4::v1::ReadResponse>(&arena_);
+    }
+}
+
+Result Reading::read(const p4::v1::Entity& wanted) {
+    switch (wanted.entity_case()) {
+        case p4::v1::Entity::kTableEntry:
+            return read_entries(wanted.table_entry());
+        case p4::v1::Entity::kActionProfileMember:
+            return read_members(wanted.action_profile_member());
+        case p4::v1::Entity::kActionProfileGroup:
+            return read_groups(wanted.action_profile_group());
+        case p4::v1::Entity::kDirectCounterEntry:
+            return read_resources(wanted.direct_counter_entry().table_entry(), true);
+        case p4::v1::Entity::kDirectMeterEntry:
+            return read_resources(wanted.direct_meter_entry().table_entry(), false);
+        case p4::v1::Entity::kPacketReplicationEngineEntry:
+            return {};  // none can be written, so there are none; clients that clear a device ask first
+        case p4::v1::Entity::ENTITY_NOT_SET:
+            return {Code::kInvalidArgument, "a read needs an entity"};
+        default:
+            return {Code::kUnimplemented, "the pipeline has only tables and an action profile"};
+    }
+}
+
+// -- table entries ---------------------------------------------------------------------------------------------------
+Result Reading::read_entries(const p4::v1::TableEntry& wanted) {
+    uint32_t action_id = wanted.action().has_action() ? wanted.action().action().action_id() : 0;
+    if (wanted.table_id() != 0) {
+        const TableSchema* table = schema_.find_table(wanted.table_id());
+        if (table == nullptr) {
+            return {Code::kNotFound, "no table " + std::to_string(wanted.table_id())};
+        }
+        Result result = check(*table, wanted);
+        return result.ok() ? read_table(*table, {wanted, false, action_id}) : result;
+    }
+    if (wanted.match_size() != 0 || wanted.has_action() || wanted.priority() != 0) {
+        return {Code::kInvalidArgument, "a read of all tables takes no filter"};
+    }
+    for (const auto& table : schema_.tables()) {
+        Result result = read_table(table, {wanted, true, 0});
+        if (!result.ok() || cancelled_) {
+            return result;
+        }
+    }
+    return {};
+}
+
+Result Reading::check(const TableSchema& table, const p4::v1::TableEntry& wanted) const {
+    if (wanted.has_counter_data() && table.kind == TableSchema::Kind::kRoutes) {
+        return refuse(Code::kUnimplemented, table.name, "routes are not counted one by one");
+    }
+    if ((wanted.has_counter_data() && !table.counted) || (wanted.has_meter_config() && !table.metered)) {
+        return refuse(Code::kInvalidArgument, table.name, "it has no direct counter or meter of this kind");
+    }
+    if (wanted.has_meter_counter_data()) {
+        return refuse(Code::kUnimplemented, table.name, "packets are not counted by color");
+    }
+    if (wanted.has_time_since_last_hit() || wanted.idle_timeout_ns() != 0) {
+        return refuse(Code::kInvalidArgument, table.name, "it has no idle timeout");
+    }
+    return {};
+}
+
+Result Reading::read_table(const TableSchema& table, const Filter& filter) {
+    if (filter.wanted.is_default_action()) {
+        encode_default(table, *add().mutable_table_entry());
+        flush();
+        return {};
+    }
+    if (table.kind == TableSchema::Kind::kConst) {
+        read_const(table, filter);
+        return {};
+    }
+    if (filter.wanted.match_size() != 0) {
+        return read_one(table, filter);
+    }
+    if (table.kind == TableSchema::Kind::kRoutes) {
+        read_routes(table, filter);
+    } else {
+        read_rows(table, filter);
+    }
+    return {};
+}
+
+void Reading::read_const(const TableSchema& table, const Filter& filter) {
+    const auto& wanted = filter.wanted;
+    p4::v1::TableEntry key;
+    *key.mutable_match() = wanted.match();
+    for (const auto& entry : table.entries) {
+        p4::v1::TableEntry other;
+        *other.mutable_match() = entry.match();
+        bool same = (wanted.match_size() == 0 || key.SerializeAsString() == other.SerializeAsString()) &&
+                    (wanted.priority() == 0 || wanted.priority() == entry.priority()) &&
+                    (filter.action_id == 0 || filter.action_id == entry.action().action().action_id());
+        if (same && wanted.metadata().empty() && wanted.controller_metadata() == 0) {
+            *add().mutable_table_entry() = entry;
+        }
+    }
+    flush();
+}
+
+Result Reading::read_one(const TableSchema& table, const Filter& filter) {
+    {
+        auto lock = tables_.lock();
+        if (table.kind == TableSchema::Kind::kRoutes) {
+            RouteKey key;
+            Result result = decode_route_key(table, filter.wanted, key);
+            if (!result.ok()) {
+                return result;
+            }
+            if (uint32_t leaf = tables_.routes().find(key.vrf_id, table.family, key.prefix)) {
+                read_route(table, tables_.objects().slot(Space::kVrf, key.vrf_id), key.prefix, leaf, filter);
+            }
+        } else {
+            Key key;
+            Result result = decode_key(table, filter.wanted, key);
+            if (!result.ok()) {
+                return result;
+            }
+            if (const Row* row = tables_.rows().find(table.table, key)) {
+                read_row(table, key, *row, filter);
+            }
+        }
+    }
+    flush();
+    return {};
+}
+
+void Reading::read_rows(const TableSchema& table, const Filter& filter) {
+    std::optional<Key> behind;
+    for (bool more = true; more && !cancelled_;) {
+        {
+            auto lock = tables_.lock();
+            const auto& rows = tables_.rows().rows(table.table);
+            auto row = behind ? rows.upper_bound(*behind) : rows.begin();
+            for (; row != rows.end() && !full(); ++row) {
+                read_row(table, row->first, row->second, filter);
+                behind = row->first;
+            }
+            more = row != rows.end();
+        }
+        flush();
+    }
+}
+
+void Reading::read_row(const TableSchema& table, Key key, const Row& row, const Filter& filter) {
+    const auto& wanted = filter.wanted;
+    const Notes& notes = row.notes();
+    const ActionSchema* action = table.selector ? nullptr : table.action_of(row.action);
+    bool other = (filter.action_id != 0 && (action == nullptr || action->id != filter.action_id)) ||
+                 (wanted.controller_metadata() != 0 && wanted.controller_metadata() != notes.controller_metadata) ||
+                 (!wanted.metadata().empty() && wanted.metadata() != notes.metadata) || wanted.priority() != 0;
+    if (other) {
+        return;
+    }
+    auto& entry = *add().mutable_table_entry();
+    octets_ += notes.metadata.size() + row.more().members.size() * kMemberOctets;
+    encode_row(schema_, table, key, row, entry);
+    if (wanted.has_counter_data() && table.counted) {
+        encode_count(tables_.rows().count(table.table, key, row), *entry.mutable_counter_data());
+    }
+    if (wanted.has_meter_config() && row.more().meter) {
+        encode_meter(*row.more().meter, *entry.mutable_meter_config());
+    }
+}
+
+void Reading::read_routes(const TableSchema& table, const Filter& filter) {
+    Routes::Cursor cursor;
+    for (bool more = true; more && !cancelled_;) {
+        {
+            auto lock = tables_.lock();
+            for (int some = 0; more && !full() && some * kRoutesAtOnce < kEntitiesAtOnce; ++some) {
+                more = tables_.routes().visit(table.family, cursor, kRoutesAtOnce,
+                                              [&](uint32_t vrf, const Prefix& prefix, uint32_t leaf) {
+                                                  read_route(table, vrf, prefix, leaf, filter);
+                                              });
+            }
+        }
+        flush();
+    }
+}
+
+void Reading::read_route(const TableSchema& table, uint32_t vrf, const Prefix& prefix, uint32_t leaf,
+                         const Filter& filter) {
+    const auto& wanted = filter.wanted;
+    RouteAction action = tables_.routes().action_of(leaf);
+    const Notes* notes = tables_.routes().notes(vrf, table.family, prefix);
+    bool noted = wanted.controller_metadata() != 0 || !wanted.metadata().empty();
+    bool other = (filter.action_id != 0 && table.action_of(action.kind)->id != filter.action_id) ||
+                 wanted.priority() != 0 || (noted && notes == nullptr) ||
+                 (noted && wanted.controller_metadata() != 0 &&
+                  wanted.controller_metadata() != notes->controller_metadata) ||
+                 (noted && !wanted.metadata().empty() && wanted.metadata() != notes->metadata);
+    if (!other) {
+        octets_ += notes == nullptr ? 0 : notes->metadata.size();
+        encode_route(table, tables_.objects().id_of(Space::kVrf, vrf), prefix, action, notes,
+                     *add().mutable_table_entry());
+    }
+}
+
+// -- direct counters and meters --------------------------------------------------------------------------------------
+Result Reading::read_resources(const p4::v1::TableEntry& wanted, bool counters) {
+    if (wanted.table_id() != 0) {
+        const TableSchema* table = schema_.find_table(wanted.table_id());
+        if (table == nullptr) {
+            return {Code::kNotFound, "no table " + std::to_string(wanted.table_id())};
+        }
+        if (counters && table->kind == TableSchema::Kind::kRoutes) {
+            return refuse(Code::kUnimplemented, table->name, "routes are not counted one by one");
+        }
+        if (!(counters ? table->counted : table->metered)) {
+            return refuse(Code::kInvalidArgument, table->name, "it has no direct counter or meter of this kind");
+        }
+        return read_resource(*table, wanted, counters);
+    }
+    for (const auto& table : schema_.tables()) {
+        bool has = table.kind == TableSchema::Kind::kRows && (counters ? table.counted : table.metered);
+        if (has && !cancelled_) {
+            read_resource(table, wanted, counters);
+        }
+    }
+    return {};
+}
+
+Result Reading::read_resource(const TableSchema& table, const p4::v1::TableEntry& wanted, bool counters) {
+    if (wanted.match_size() != 0) {
+        Key key;
+        Result result = decode_key(table, wanted, key);
+        if (!result.ok()) {
+            return result;
+        }
+        {
+            auto lock = tables_.lock();
+            const Row* row = tables_.rows().find(table.table, key);
+            if (row == nullptr) {
+                return refuse(Code::kNotFound, table.name, "no such entry");
+            }
+            add_resource(table, key, *row, counters);
+        }
+        flush();
+        return {};
+    }
+    std::optional<Key> behind;
+    for (bool more = true; more && !cancelled_;) {
+        {
+            auto lock = tables_.lock();
+            const auto& rows = tables_.rows().rows(table.table);
+            auto row = behind ? rows.upper_bound(*behind) : rows.begin();
+            for (; row != rows.end() && !full(); ++row) {
+                add_resource(table, row->first, row->second, counters);
+                behind = row->first;
+            }
+            more = row != rows.end();
+        }
+        flush();
+    }
+    return {};
+}
+
+void Reading::add_resource(const TableSchema& table, Key key, const Row& row, bool counters) {
+    auto& entity = add();
+    if (counters) {
+        encode_key(table, key, *entity.mutable_direct_counter_entry()->mutable_table_entry());
+        encode_count(tables_.rows().count(table.table, key, row),
+                     *entity.mutable_direct_counter_entry()->mutable_data());
+        return;
+    }
+    encode_key(table, key, *entity.mutable_direct_meter_entry()->mutable_table_entry());
+    if (row.more().meter) {
+        encode_meter(*row.more().meter, *entity.mutable_direct_meter_entry()->mutable_config());
+    }
+}
+
+// -- the action profile ----------------------------------------------------------------------------------------------
+Result Reading::read_members(const p4::v1::ActionProfileMember& wanted) {
+    if (wanted.action_profile_id() != 0 && wanted.action_profile_id() != schema_.profile_id()) {
+        return {Code::kNotFound, "no action profile " + std::to_string(wanted.action_profile_id())};
+    }
+    uint32_t behind = 0;  // no member has this id
+    for (bool more = true; more && !cancelled_;) {
+        {
+            auto lock = tables_.lock();
+            const auto& members = tables_.rows().members();
+            auto member = wanted.member_id() != 0 ? members.find(wanted.member_id()) : members.upper_bound(behind);
+            for (; member != members.end() && !full(); ++member) {
+                auto& message = *add().mutable_action_profile_member();
+                message.set_action_profile_id(schema_.profile_id());
+                message.set_member_id(member->first);
+                encode_member(schema_, member->second.nexthop_id, *message.mutable_action());
+                behind = member->first;
+                if (wanted.member_id() != 0) {
+                    break;
+                }
+            }
+            more = wanted.member_id() == 0 && member != members.end();
+        }
+        flush();
+    }
+    return {};
+}
+
+Result Reading::read_groups(const p4::v1::ActionProfileGroup& wanted) {
+    if (wanted.action_profile_id() != 0 && wanted.action_profile_id() != schema_.profile_id()) {
+        return {Code::kNotFound, "no action profile " + std::to_string(wanted.action_profile_id())};
+    }
+    uint32_t behind = 0;
+    for (bool more = true; more && !cancelled_;) {
+        {
+            auto lock = tables_.lock();
+            const auto& groups = tables_.rows().groups();
+            auto group = wanted.group_id() != 0 ? groups.find(wanted.group_id()) : groups.upper_bound(behind);
+            for (; group != groups.end() && !full(); ++group) {
+                auto& message = *add().mutable_action_profile_group();
+                message.set_action_profile_id(schema_.profile_id());
+                message.set_group_id(group->first);
+                message.set_max_size(group->second.max_size);
+                octets_ += group->second.parts.size() * kMemberOctets;
+                for (const auto& part : group->second.parts) {
+                    auto* member = message.add_members();
+                    member->set_member_id(part.member_id);
+                    member->set_weight(static_cast<int32_t>(part.weight));
+                }
+                behind = group->first;
+                if (wanted.group_id() != 0) {
+                    break;
+                }
+            }
+            more = wanted.group_id() == 0 && group != groups.end();
+        }
+        flush();
+    }
+    return {};
+}
+
+}  // namespace splitplane

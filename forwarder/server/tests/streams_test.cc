@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Arbitration, pipelines, and packets in and out.
+#include <google/protobuf/util/message_differencer.h>
+
+#include "server/tests/device.h"
+
+namespace splitplane::testing {
+namespace {
+
+using google::protobuf::util::MessageDifferencer;
+
+class Streams : public ::testing::Test {
+  protected:
+    Folder folder;
+    Device device{folder.path()};
+};
+
+TEST_F(Streams, TheHighestElectionIdIsPrimary) {
+    Controller low(device), high(device);
+    EXPECT_EQ(low.arbitrate(election(5)).status().code(), grpc::OK);
+    auto answer = high.arbitrate(election(1, 1));
+    EXPECT_EQ(answer.status().code(), grpc::OK);
+    EXPECT_EQ(answer.election_id().high(), 1u);
+    auto told = low.receive();
+    ASSERT_TRUE(told);
+    EXPECT_EQ(told->arbitration().status().code(), grpc::ALREADY_EXISTS);
+    EXPECT_EQ(told->arbitration().election_id().high(), 1u);
+
+    high.hang_up();
+    told = low.receive();
+    ASSERT_TRUE(told);
+    EXPECT_EQ(told->arbitration().status().code(), grpc::NOT_FOUND);
+    EXPECT_EQ(told->arbitration().election_id().high(), 1u) << "the highest that was ever seen";
+    EXPECT_EQ(low.arbitrate(election(6)).status().code(), grpc::NOT_FOUND);
+    EXPECT_EQ(low.arbitrate(election(1, 1)).status().code(), grpc::OK);
+}
+
+TEST_F(Streams, WithoutAnElectionIdNobodyIsPrimary) {
+    Controller watcher(device), primary(device);
+    auto answer = watcher.arbitrate(std::nullopt);
+    EXPECT_EQ(answer.status().code(), grpc::NOT_FOUND);
+    EXPECT_FALSE(answer.has_election_id()) << "there was no primary yet";
+    EXPECT_EQ(primary.arbitrate(election(0)).status().code(), grpc::OK) << "0 is not unset";
+    EXPECT_EQ(watcher.receive()->arbitration().status().code(), grpc::ALREADY_EXISTS);
+}
+
+TEST_F(Streams, APrimaryMayStepBack) {
+    Controller first(device), second(device);
+    EXPECT_EQ(first.arbitrate(election(9)).status().code(), grpc::OK);
+    EXPECT_EQ(second.arbitrate(election(8)).status().code(), grpc::ALREADY_EXISTS);
+    EXPECT_EQ(first.arbitrate(election(7)).status().code(), grpc::NOT_FOUND);
+    EXPECT_EQ(second.receive()->arbitration().status().code(), grpc::NOT_FOUND);
+    EXPECT_EQ(second.arbitrate(election(9)).status().code(), grpc::OK);
+    EXPECT_EQ(first.receive()->arbitration().status().code(), grpc::ALREADY_EXISTS);
+}
+
+TEST_F(Streams, WhatCannotArbitrateIsEnded) {
+    Controller primary(device), twin(device), stranger(device), role(device);
+    primary.arbitrate(election(5));
+    twin.arbitrate(election(5));
+    EXPECT_EQ(twin.end().error_code(), grpc::INVALID_ARGUMENT);
+    stranger.arbitrate(election(6), kDevice + 1);
+    EXPECT_EQ(stranger.end().error_code(), grpc::NOT_FOUND);
+    p4v1::MasterArbitrationUpdate message;
+    message.set_device_id(kDevice);
+    message.mutable_role()->set_name("monitor");
+    role.send(message);
+    EXPECT_FALSE(role.receive());
+    grpc::Status status = role.end();
+    EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+    EXPECT_NE(status.error_message().find("monitor"), std::string::npos);
+    primary.arbitrate(election(5), kDevice + 1);
+    EXPECT_EQ(primary.end().error_code(), grpc::FAILED_PRECONDITION);
+}
+
+TEST_F(Streams, ThereIsRoomForSoManyControllers) {
+    Folder other;
+    Device small(other.path(), {.device_id = kDevice, .max_streams = 2});
+    Controller first(small), second(small), third(small);
+    first.arbitrate(election(1));
+    second.arbitrate(election(2));
+    third.arbitrate(election(3));
+    EXPECT_EQ(third.end().error_code(), grpc::RESOURCE_EXHAUSTED);
+}
+
+TEST_F(Streams, TheHighestElectionIdOutlivesTheProcess) {
+    Folder other;
+    {
+        Device before(other.path());
+        Controller primary(before);
+        primary.arbitrate(election(5));
+    }
+    Device after(other.path());
+    Controller late(after);
+    auto answer = late.arbitrate(election(4));
+    EXPECT_EQ(answer.status().code(), grpc::NOT_FOUND);
+    EXPECT_EQ(answer.election_id().low(), 5u);
+}
+
+// -- the pipeline ----------------------------------------------------------------------------------------------------
+class Pipeline : public WithDevice {
+  protected:
+    p4v1::GetForwardingPipelineConfigResponse get(p4v1::GetForwardingPipelineConfigRequest::ResponseType type) {
+        grpc::ClientContext context;
+        p4v1::GetForwardingPipelineConfigRequest request;
+        request.set_device_id(kDevice);
+        request.set_response_type(type);
+        p4v1::GetForwardingPipelineConfigResponse response;
+        EXPECT_TRUE(primary->stub().GetForwardingPipelineConfig(&context, request, &response).ok());
+        return response;
+    }
+    size_t routes() { return primary->read_entries(kIpv4Table).size(); }
+};
+
+TEST_F(Pipeline, IsReturnedAsItWasSet) {
+    using Request = p4v1::GetForwardingPipelineConfigRequest;
+    auto all = get(Request::ALL).config();
+    EXPECT_TRUE(MessageDifferencer::Equals(all.p4info(), golden()));
+    EXPECT_EQ(all.p4_device_config(), "device config");
+    auto cookie = get(Request::COOKIE_ONLY).config();
+    EXPECT_EQ(cookie.cookie().cookie(), 4711u);
+    EXPECT_FALSE(cookie.has_p4info());
+    EXPECT_TRUE(cookie.p4_device_config().empty());
+    EXPECT_TRUE(get(Request::P4INFO_AND_COOKIE).config().p4_device_config().empty());
+    EXPECT_FALSE(get(Request::DEVICE_CONFIG_AND_COOKIE).config().has_p4info());
+}
+
+TEST_F(Pipeline, CommitClearsAndReconcileKeeps) {
+    ASSERT_EQ(primary->write_one(insert(route(9, "10.0.0.0/8", kBlackhole))), grpc::OK);
+    EXPECT_TRUE(primary->set_pipeline(Config::VERIFY).ok());
+    EXPECT_TRUE(primary->set_pipeline(Config::RECONCILE_AND_COMMIT).ok());
+    EXPECT_EQ(primary->set_pipeline(Config::COMMIT).error_code(), grpc::NOT_FOUND) << "nothing was saved";
+    EXPECT_TRUE(primary->set_pipeline(Config::VERIFY_AND_SAVE).ok());
+    EXPECT_TRUE(primary->set_pipeline(Config::COMMIT).ok());
+    EXPECT_EQ(routes(), 1u);
+    restart();
+    EXPECT_EQ(routes(), 1u);
+    EXPECT_TRUE(primary->set_pipeline(Config::VERIFY_AND_COMMIT).ok());
+    EXPECT_EQ(routes(), 0u);
+    restart();
+    EXPECT_EQ(routes(), 0u);
+    EXPECT_EQ(primary->write_one(insert(route(9, "10.0.0.0/8", kBlackhole))), grpc::OK);
+}
+
+TEST_F(Pipeline, AnotherOneIsRefusedByItsFirstDifference) {
+    ASSERT_EQ(primary->write_one(insert(route(9, "10.0.0.0/8", kBlackhole))), grpc::OK);
+    auto request = primary->pipeline_request(Config::VERIFY_AND_COMMIT);
+    request.mutable_config()->mutable_p4info()->mutable_tables(0)->set_size(4);
+    grpc::Status status = primary->set_pipeline(request);
+    EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+    EXPECT_NE(status.error_message().find("tables[0].size"), std::string::npos) << status.error_message();
+    request = primary->pipeline_request(Config::VERIFY_AND_COMMIT);
+    request.clear_config();
+    EXPECT_EQ(primary->set_pipeline(request).error_code(), grpc::INVALID_ARGUMENT);
+    request = primary->pipeline_request(Config::UNSPECIFIED);
+    EXPECT_EQ(primary->set_pipeline(request).error_code(), grpc::INVALID_ARGUMENT);
+    request = primary->pipeline_request(Config::VERIFY_AND_COMMIT);
+    *request.mutable_election_id() = election(99);
+    EXPECT_EQ(primary->set_pipeline(request).error_code(), grpc::PERMISSION_DENIED);
+    request.set_device_id(99);
+    EXPECT_EQ(primary->set_pipeline(request).error_code(), grpc::NOT_FOUND);
+    EXPECT_EQ(routes(), 1u) << "what was there is still";
+
+    request = primary->pipeline_request(Config::VERIFY);
+    auto& tables = *request.mutable_config()->mutable_p4info()->mutable_tables();
+    tables.SwapElements(0, 5);
+    EXPECT_TRUE(primary->set_pipeline(request).ok()) << "their order does not matter";
+}
+
+TEST_F(Pipeline, CapabilitiesNameTheVersion) {
+    grpc::ClientContext context;
+    p4v1::CapabilitiesResponse response;
+    ASSERT_TRUE(primary->stub().Capabilities(&context, {}, &response).ok());
+    EXPECT_EQ(response.p4runtime_api_version(), "1.4.0");
+}
+
+// -- packets ---------------------------------------------------------------------------------------------------------
+class Packets : public WithDevice {
+  protected:
+    const std::vector<uint8_t> frame = std::vector<uint8_t>(64, 0xab);
+
+    p4v1::PacketOut packet_out(uint64_t interface_id) {
+        p4v1::PacketOut packet;
+        packet.set_payload(frame.data(), frame.size());
+        packet.add_metadata()->set_metadata_id(1);
+        packet.mutable_metadata(0)->set_value(value(interface_id));
+        return packet;
+    }
+    // The error that a packet-out comes to.
+    p4v1::StreamError refused(const p4v1::PacketOut& packet) {
+        primary->send(packet);
+        auto message = primary->receive();
+        return message ? message->error() : p4v1::StreamError();
+    }
+};
+
+TEST_F(Packets, GoOutByTheirRouterInterface) {
+    ASSERT_EQ(primary->write_one(insert(entry(kInterfaceTable, {5}, kSetPort, {2, 30, 1500}))), grpc::OK);
+    primary->send(packet_out(5));
+    // The device takes a stream's messages in order: the answer to this one says that the packet has gone.
+    primary->arbitrate(election(1));
+    auto sent = device->engine().sent();
+    ASSERT_EQ(sent.size(), 1u);
+    EXPECT_EQ(sent[0].port, 2u);
+    EXPECT_EQ(sent[0].vlan, 30u);
+    EXPECT_EQ(sent[0].frame, frame);
+    EXPECT_EQ(device->server().statistics().packet_outs, 1u);
+}
+
+TEST_F(Packets, MalformedOnesAreRefusedByName) {
+    auto error = refused(packet_out(5));
+    EXPECT_EQ(error.canonical_code(), grpc::NOT_FOUND);
+    EXPECT_TRUE(error.has_packet_out());
+    auto packet = packet_out(5);
+    packet.mutable_metadata(0)->set_metadata_id(7);
+    EXPECT_EQ(refused(packet).canonical_code(), grpc::INVALID_ARGUMENT);
+    packet = packet_out(1ull << 32);
+    EXPECT_EQ(refused(packet).canonical_code(), grpc::INVALID_ARGUMENT);
+    packet = packet_out(5);
+    packet.set_payload("short");
+    EXPECT_EQ(refused(packet).canonical_code(), grpc::INVALID_ARGUMENT);
+    p4v1::StreamMessageRequest digest;
+    digest.mutable_digest_ack();
+    primary->send(digest);
+    EXPECT_TRUE(primary->receive()->error().has_digest_list_ack());
+    Controller backup(*device);
+    backup.arbitrate(election(0));
+    backup.send(packet_out(5));
+    EXPECT_EQ(backup.receive()->error().canonical_code(), grpc::PERMISSION_DENIED);
+    EXPECT_EQ(device->server().statistics().packet_outs_refused, 5u);
+}
+
+TEST_F(Packets, ComeInToThePrimaryOnly) {
+    Controller backup(*device);
+    backup.arbitrate(election(0));
+    device->engine().punt(70000, SP_PUNT_GLEAN, frame);
+    auto message = primary->receive();
+    ASSERT_TRUE(message && message->has_packet());
+    const auto& packet = message->packet();
+    EXPECT_EQ(packet.payload(), std::string(frame.begin(), frame.end()));
+    ASSERT_EQ(packet.metadata_size(), 2);
+    EXPECT_EQ(packet.metadata(0).metadata_id(), 1u);
+    EXPECT_EQ(packet.metadata(0).value(), value(70000));
+    EXPECT_EQ(packet.metadata(1).metadata_id(), 2u);
+    EXPECT_EQ(packet.metadata(1).value(), value(SP_PUNT_GLEAN));
+    EXPECT_EQ(device->server().statistics().packet_ins, 1u);
+    primary->hang_up();
+    ASSERT_EQ(backup.receive()->arbitration().status().code(), grpc::NOT_FOUND);
+    device->engine().punt(70000, SP_PUNT_GLEAN, frame);
+    EXPECT_EQ(device->server().statistics().packet_ins_no_primary, 1u);
+}
+
+TEST_F(Packets, ASlowPrimaryLosesThemByCount) {
+    Folder other;
+    Device small(other.path(), {.device_id = kDevice, .queued_packet_ins = 10});
+    Controller controller(small);
+    controller.arbitrate(election(1));
+    const std::vector<uint8_t> large(60'000, 1);
+    constexpr uint64_t kPunts = 2000;  // more than the sockets and windows between hold
+    for (uint64_t number = 0; number < kPunts; ++number) {
+        small.engine().punt(1, SP_PUNT_LOCAL, large);
+    }
+    auto statistics = small.server().statistics();
+    EXPECT_GT(statistics.packet_ins_queue_full, 0u);
+    EXPECT_EQ(statistics.packet_ins + statistics.packet_ins_queue_full, kPunts);
+    for (uint64_t number = 0; number < statistics.packet_ins; ++number) {
+        ASSERT_TRUE(controller.receive()->has_packet());
+    }
+}
+
+}  // namespace
+}  // namespace splitplane::testing
