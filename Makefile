@@ -7,13 +7,15 @@ PY := .venv/bin/python
 setup:
 	@scripts/setup
 
-check: setup
+check:
+	@scripts/setup python
 	@.venv/bin/ruff check .
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports --no-cache
 	@$(PY) -m pytest -q -n 2 --hypothesis-profile=quick -m "not root" tests/unit tests/contract
 
-test: setup
+test:
+	@scripts/setup sanitized
 	@$(PY) -m pytest tests
 
 demo: setup

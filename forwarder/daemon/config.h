@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What vr-forwarder is told: a TOML file, and the command line, whose words count more.
+//
+//     device_id = 1                        [ports]            [tls]
+//     listen = ["127.0.0.1:9559"]          1 = "eth1"         cert = "/etc/vr-forwarder/cert.pem"
+//     metrics = "127.0.0.1:9560"           2 = "eth2"         key = "/etc/vr-forwarder/key.pem"
+//     state = "/run/vr-forwarder"                             ca = "/etc/vr-forwarder/ca.pem"
+//     log_level = "info"                   [capacity]
+//     detach_on_exit = false               words = 16777216
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace splitplane {
+
+// What is wrong with the configuration, in one line that names the thing and the remedy.
+class ConfigError : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+enum class LogLevel { kDebug, kInfo, kWarning, kError };
+
+// PEM files. With `ca`, clients have to show a certificate that this authority has signed.
+struct TlsFiles {
+    std::string cert;
+    std::string key;
+    std::string ca;
+    bool wanted() const { return !cert.empty() || !key.empty() || !ca.empty(); }
+};
+
+struct Config {
+    uint64_t device_id = 1;
+    std::vector<std::string> listen{"127.0.0.1:9559"};  // "HOST:PORT" or "unix:PATH"
+    std::string metrics;                                 // the same; empty: only on the control socket
+    std::filesystem::path state = "/run/vr-forwarder";  // journal and control sockets; survives the process
+    std::string instance = "vr-forwarder";              // folder of bpffs for what is pinned
+    LogLevel log_level = LogLevel::kInfo;
+    bool detach_on_exit = false;
+    std::vector<Port> ports;  // in order of their numbers
+    TlsFiles tls;
+    Capacity capacity;
+
+    std::filesystem::path control_socket() const { return state / "control.sock"; }
+    std::filesystem::path p4runtime_socket() const { return state / "p4rt.sock"; }
+};
+
+// Read a file into `config`. ConfigError names file and line.
+void read_config(const std::filesystem::path& path, Config& config);
+void read_config_text(std::string_view text, const std::string& name, Config& config);
+
+// What only the whole tells: ConfigError where two ports are one interface, where TLS lacks a file, ….
+void check_config(const Config& config);
+
+// One value each, as file and command line write it. ConfigError says what is wrong with it and what would be right.
+Port port_of(std::string_view number, std::string_view interface);
+std::string address_of(std::string_view text);
+LogLevel log_level_of(std::string_view text);
+std::string instance_of(std::string_view text);
+uint64_t number_of(std::string_view text, std::string_view what, uint64_t least, uint64_t most);
+void set_capacity(Capacity& capacity, std::string_view name, uint64_t value);
+
+}  // namespace splitplane

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "daemon/config.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "daemon/options.h"
+
+namespace splitplane {
+namespace {
+
+Config read(const std::string& text) {
+    Config config;
+    read_config_text(text, "f.toml", config);
+    check_config(config);
+    return config;
+}
+
+std::string file_complaint(const std::string& text) {
+    try {
+        read(text);
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+    return "nothing";
+}
+
+Options parsed(const std::vector<std::string>& words) { return parse_options(words); }
+
+std::string complaint(const std::vector<std::string>& words) {
+    try {
+        check_config(parsed(words).config);
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+    return "nothing";
+}
+
+TEST(Config, EverythingIsRead) {
+    const Config config = read(R"(
+device_id = 7
+listen = ["192.0.2.1:9559", "unix:/run/x.sock", "[::1]:9559"]
+metrics = "127.0.0.1:9560"
+state = "/var/lib/x"
+instance = "edge-1"
+log_level = "debug"
+detach_on_exit = true
+[ports]
+10 = "eth1"
+2 = "eth2"
+[capacity]
+words = 1000
+members = 5
+)");
+    EXPECT_EQ(config.device_id, 7u);
+    EXPECT_EQ(config.listen, (std::vector<std::string>{"192.0.2.1:9559", "unix:/run/x.sock", "[::1]:9559"}));
+    EXPECT_EQ(config.metrics, "127.0.0.1:9560");
+    EXPECT_EQ(config.control_socket(), "/var/lib/x/control.sock");
+    EXPECT_EQ(config.instance, "edge-1");
+    EXPECT_EQ(config.log_level, LogLevel::kDebug);
+    EXPECT_TRUE(config.detach_on_exit);
+    ASSERT_EQ(config.ports.size(), 2u);
+    EXPECT_EQ(config.ports[0].number, 2u);
+    EXPECT_EQ(config.ports[0].interface, "eth2");
+    EXPECT_EQ(config.ports[1].number, 10u);
+    EXPECT_EQ(config.capacity.words, 1008u);  // whole units
+    EXPECT_EQ(config.capacity.members, 8u);
+}
+
+TEST(Config, AnEmptyFileIsTheDefaults) {
+    const Config config = read("");
+    EXPECT_EQ(config.listen, std::vector<std::string>{"127.0.0.1:9559"});
+    EXPECT_TRUE(config.ports.empty());
+    EXPECT_FALSE(config.detach_on_exit);
+}
+
+struct Wrong {
+    const char* text;
+    const char* said;
+};
+
+class WrongConfig : public testing::TestWithParam<Wrong> {};
+
+TEST_P(WrongConfig, IsOneLineThatNamesPlaceThingAndRemedy) {
+    const std::string said = file_complaint(std::string(GetParam().text));
+    EXPECT_EQ(said.find('\n'), std::string::npos) << said;
+    EXPECT_NE(said.find(GetParam().said), std::string::npos) << said;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, WrongConfig,
+    testing::Values(
+        Wrong{"device_id = 1\nprots = 3\n", "f.toml:2: unknown key `prots`; there are capacity, detach_on_exit"},
+        Wrong{"[tls]\nkeys = \"x\"\n", "f.toml:2: unknown key `keys` in [tls]; there are ca, cert, key"},
+        Wrong{"[ports]\n\n512 = \"eth1\"\n", "f.toml:3: a port's number is a number from 1 to 511, not `512`"},
+        Wrong{"[ports]\n0 = \"eth1\"\n", "f.toml:2: a port's number is a number from 1 to 511, not `0`"},
+        Wrong{"[ports]\neth1 = \"eth1\"\n", "not `eth1`"},
+        Wrong{"[ports]\n1 = 7\n", "f.toml:2: `ports.1` takes a text in quotes"},
+        Wrong{"[ports]\n1 = \"an/other\"\n", "`an/other` is no name of an interface"},
+        Wrong{"[ports]\n1 = \"a23456789012345678\"\n", "is no name of an interface"},
+        Wrong{"[ports]\n1 = \"eth1\"\n2 = \"eth1\"\n", "interface eth1 is two ports"},
+        Wrong{"ports = 3\n", "f.toml:1: `ports` is a table: write [ports]"},
+        Wrong{"listen = \"127.0.0.1:1\"\n", "`listen` takes a list"},
+        Wrong{"listen = [\"9559\"]\n", "f.toml:1: `9559` is no address; write HOST:PORT, [IPV6]:PORT or unix:PATH"},
+        Wrong{"listen = [\"::1:9559\"]\n", "`::1:9559` is no address"},
+        Wrong{"listen = [\"unix:x.sock\"]\n", "a Unix socket has an absolute path"},
+        Wrong{"metrics = \"127.0.0.1:0\"\n", "the port of `127.0.0.1:0` is a number from 1 to 65535"},
+        Wrong{"device_id = 0\n", "f.toml:1: `device_id` takes a number from 1 to"},
+        Wrong{"device_id = \"1\"\n", "`device_id` takes a number"},
+        Wrong{"detach_on_exit = 1\n", "`detach_on_exit` is true or false"},
+        Wrong{"log_level = \"loud\"\n", "`loud` is no log level; there are debug, info, warning, error"},
+        Wrong{"instance = \"../x\"\n", "`../x` is no name of an instance"},
+        Wrong{"[capacity]\nwords = -1\n", "f.toml:2: `words` takes a number from 1 to"},
+        Wrong{"[tls]\ncert = \"/nonexistent\"\n", "TLS needs both a certificate and its key"},
+        Wrong{"[tls]\ncert = \"/nonexistent\"\nkey = \"/nonexistent\"\n", "cannot read the TLS file /nonexistent"},
+        Wrong{"[ports\n", "f.toml:1: not TOML: "},
+        Wrong{"device_id = 1\ndevice_id = 2\n", "f.toml:2: not TOML: "}));
+
+TEST(Config, AMissingFileIsNamed) {
+    Config config;
+    try {
+        read_config("/nonexistent/f.toml", config);
+        FAIL();
+    } catch (const ConfigError& error) {
+        EXPECT_STREQ(error.what(), "cannot read the configuration /nonexistent/f.toml: No such file or directory");
+    }
+}
+
+TEST(Options, TheCommandLineCountsMoreThanTheFile) {
+    const std::string path = testing::TempDir() + "options.toml";
+    std::ofstream(path) << "device_id = 3\nlisten = [\"127.0.0.1:1\"]\nmetrics = \"127.0.0.1:2\"\n"
+                        << "[ports]\n1 = \"eth1\"\n";
+    const Options options =
+        parsed({"run", "--listen", "127.0.0.1:5", "--listen=unix:/x", "--port", "4=eth4", "--config", path});
+    EXPECT_EQ(options.verb, Verb::kRun);
+    EXPECT_EQ(options.config.device_id, 3u);
+    EXPECT_EQ(options.config.listen, (std::vector<std::string>{"127.0.0.1:5", "unix:/x"}));
+    EXPECT_EQ(options.config.metrics, "127.0.0.1:2");
+    ASSERT_EQ(options.config.ports.size(), 1u);
+    EXPECT_EQ(options.config.ports[0].interface, "eth4");
+}
+
+TEST(Options, VerbsAndTheirWords) {
+    EXPECT_EQ(parsed({}).verb, Verb::kRun);
+    EXPECT_EQ(parsed({"--port", "1=a"}).verb, Verb::kRun);
+    EXPECT_EQ(parsed({"status", "--json"}).json, true);
+    EXPECT_EQ(parsed({"dump", "nexthop"}).table, "nexthop");
+    EXPECT_EQ(parsed({"detach"}).verb, Verb::kDetach);
+    EXPECT_EQ(parsed({"status", "--help"}).verb, Verb::kHelp);
+    EXPECT_EQ(parsed({"--version"}).verb, Verb::kVersion);
+}
+
+TEST(Options, WhatIsWrongIsNamed) {
+    EXPECT_EQ(complaint({"--prot", "1=a"}), "unknown option --prot; see vr-forwarder --help");
+    EXPECT_EQ(complaint({"--port"}), "--port needs a value; see vr-forwarder --help");
+    EXPECT_EQ(complaint({"--port", "eth1"}), "--port takes N=INTERFACE, not `eth1`");
+    EXPECT_EQ(complaint({"--port", "1=a", "--port", "1=b"}), "port 1 is named twice; give each port one interface");
+    EXPECT_EQ(complaint({"--capacity", "routes=1"}).substr(0, 27), "`routes` is no capacity; th");
+    EXPECT_EQ(complaint({"start"}), "`start` is not understood; see vr-forwarder --help");
+    EXPECT_EQ(complaint({"status", "x"}), "`x` is not understood; see vr-forwarder --help");
+}
+
+}  // namespace
+}  // namespace splitplane

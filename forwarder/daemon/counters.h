@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the pipeline has counted, summed over CPUs, by the ids of P4Runtime.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <span>
+
+#include "engine/engine.h"
+
+namespace splitplane {
+
+struct Traffic {
+    uint64_t packets = 0;
+    uint64_t octets = 0;
+    void operator+=(const Traffic& more) { packets += more.packets, octets += more.octets; }
+};
+
+struct InterfaceTraffic {
+    Traffic received;
+    Traffic sent;
+};
+
+// By sp_reason_index(); 0 is not used.
+using ReasonTraffic = std::array<Traffic, SP_REASONS>;
+
+struct Counters {
+    std::map<uint32_t, InterfaceTraffic> interfaces;  // by router_interface_id
+    std::map<uint32_t, ReasonTraffic> routers;        // by vrf_id; 0: packets that are no router's
+    std::array<uint64_t, SP_ENGINE_COUNTERS> engine{};
+
+    InterfaceTraffic all_interfaces() const;
+    ReasonTraffic all_routers() const;
+};
+
+// Read them while packets go on being counted: each number is one that was true, not all at the same instant.
+// Interfaces are those on the ports.
+Counters read_counters(const sp_arrays& arrays, std::span<const Port> ports);
+
+// "ttl_expired", "blackhole", …, as the controller calls them (docs/planes.md); by sp_reason_index(), from 1 on.
+extern const std::array<const char*, SP_REASONS> kReasonNames;
+constexpr size_t kFirstDrop = 9;
+
+// "policed", "ring_full", …; nullptr for those that no packet is counted by.
+extern const std::array<const char*, SP_ENGINE_COUNTERS> kEngineCounterNames;
+
+}  // namespace splitplane

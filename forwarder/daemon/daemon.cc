@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "daemon/daemon.h"
+
+#include <fcntl.h>
+#include <grpcpp/security/server_credentials.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "daemon/log.h"
+#include "daemon/metrics.h"
+#include "daemon/notify.h"
+
+namespace splitplane {
+
+namespace {
+
+// One process for each state directory: the descriptor of its lock. ConfigError where it is taken.
+Descriptor locked_state(const Config& config) {
+    std::error_code problem;
+    std::filesystem::create_directories(config.state, problem);
+    if (!problem) std::filesystem::permissions(config.state, std::filesystem::perms::owner_all, problem);
+    if (problem) {
+        throw ConfigError("cannot use the state directory " + config.state.string() + ": " + problem.message());
+    }
+    const std::filesystem::path path = config.state / "lock";
+    Descriptor lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    if (!lock) throw ConfigError("cannot use the state directory: " + path.string() + ": " + std::strerror(errno));
+    if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+        throw ConfigError("another vr-forwarder runs with the state directory " + config.state.string() +
+                          "; stop it, or choose another --state");
+    }
+    return lock;
+}
+
+std::string content_of(const std::string& path) {
+    std::ifstream file(path);
+    std::stringstream content;
+    content << file.rdbuf();
+    if (!file) throw ConfigError("cannot read the TLS file " + path);
+    return content.str();
+}
+
+std::shared_ptr<grpc::ServerCredentials> credentials(const TlsFiles& tls) {
+    if (!tls.wanted()) return grpc::InsecureServerCredentials();
+    const auto asked = tls.ca.empty() ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
+                                      : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY;
+    grpc::SslServerCredentialsOptions options(asked);
+    options.pem_key_cert_pairs.push_back({content_of(tls.key), content_of(tls.cert)});
+    if (!tls.ca.empty()) options.pem_root_certs = content_of(tls.ca);
+    return grpc::SslServerCredentials(options);
+}
+
+bool is_loopback(const std::string& address) {
+    return address.starts_with("127.") || address.starts_with("localhost:") || address.starts_with("[::1]:");
+}
+
+XdpOptions engine_options(const Config& config) {
+    XdpOptions options;
+    options.instance = config.instance;
+    options.capacity = config.capacity;
+    return options;
+}
+
+ServerOptions server_options(const Config& config) {
+    ServerOptions options;
+    options.device_id = config.device_id;
+    options.log = [](const std::string& line) { log(LogLevel::kInfo, line); };
+    return options;
+}
+
+std::vector<std::string> statistics_addresses(const Config& config) {
+    std::vector<std::string> addresses{"unix:" + config.control_socket().string()};
+    if (!config.metrics.empty()) addresses.push_back(config.metrics);
+    return addresses;
+}
+
+// google.rpc.Code by its name in OpenMetrics.
+constexpr std::array<const char*, kCodes> kCodeNames{
+    "OK",          "CANCELLED",      "UNKNOWN",          "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED", "NOT_FOUND",
+    "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED",     "OUT_OF_RANGE",
+    "UNIMPLEMENTED", "INTERNAL",     "UNAVAILABLE",      "DATA_LOSS",          "UNAUTHENTICATED",
+};
+
+void add_by_code(std::vector<ServerCount>& counts, const char* name, const char* help,
+                 const std::array<uint64_t, kCodes>& values) {
+    for (size_t code = 0; code < kCodes; ++code) {
+        if (code == 0 || values[code] != 0) counts.push_back({name, help, "code", kCodeNames[code], values[code]});
+    }
+}
+
+std::vector<ServerCount> counts_of(const ServerStatistics& seen) {
+    std::vector<ServerCount> counts;
+    add_by_code(counts, "writes", "WriteRequests.", seen.writes);
+    add_by_code(counts, "updates", "Updates of WriteRequests.", seen.updates);
+    add_by_code(counts, "reads", "ReadRequests.", seen.reads);
+    add_by_code(counts, "pipeline_configs", "SetForwardingPipelineConfig requests.", seen.pipeline_configs);
+    const auto add = [&](const char* name, const char* help, uint64_t value) {
+        counts.push_back({name, help, "", "", value});
+    };
+    add("entities_read", "Entities sent in answer to reads.", seen.entities_read);
+    add("streams_refused", "Streams refused, because too many were open.", seen.streams_refused);
+    add("packet_ins", "Packets given to the primary controller.", seen.packet_ins);
+    add("packet_ins_no_primary", "Packets dropped: no controller was primary.", seen.packet_ins_no_primary);
+    add("packet_ins_queue_full", "Packets dropped: the primary did not take them.", seen.packet_ins_queue_full);
+    add("packet_outs", "Packets sent for the primary controller.", seen.packet_outs);
+    add("packet_outs_refused", "Packet-outs that were malformed or not allowed.", seen.packet_outs_refused);
+    add("packet_outs_no_port", "Packet-outs that no port took.", seen.packet_outs_no_port);
+    add("stream_errors_dropped", "StreamErrors for which there was no room.", seen.stream_errors_dropped);
+    return counts;
+}
+
+}  // namespace
+
+Daemon::Daemon(const Config& config)
+    : config_(config),
+      lock_(locked_state(config)),
+      engine_(engine_options(config)),
+      grace_(engine_),
+      tables_(engine_.arrays(), grace_, config.state / "journal"),
+      server_(tables_, engine_, server_options(config)) {
+    const std::vector<Listener> all = listeners();
+    for (const Listener& listener : all) listening_.push_back(listener.address);
+    server_.start(all);
+    engine_.activate(config_.ports);
+    statistics_ = std::make_unique<HttpServer>(statistics_addresses(config_),
+                                               [this](std::string_view path) { return answer(path); });
+    log_start();
+}
+
+Daemon::~Daemon() {
+    statistics_.reset();
+    engine_.stop();  // its punts go to the server
+    server_.stop();
+}
+
+std::vector<Listener> Daemon::listeners() const {
+    const std::string own = "unix:" + config_.p4runtime_socket().string();
+    std::vector<Listener> all{{own, grpc::InsecureServerCredentials()}};
+    for (const std::string& address : config_.listen) {
+        if (address == own) continue;
+        const bool local = address.starts_with("unix:");
+        if (!local && !config_.tls.wanted() && !is_loopback(address)) {
+            log(LogLevel::kWarning, "listening on " + address + " without TLS: whoever reaches it can take control");
+        }
+        all.push_back({address, local ? grpc::InsecureServerCredentials() : credentials(config_.tls)});
+    }
+    return all;
+}
+
+void Daemon::log_start() {
+    const JournalStatus journal = server_.statistics().journal;
+    if (journal.cut_octets != 0) {
+        log(LogLevel::kWarning, "the journal's last " + std::to_string(journal.cut_octets) +
+                                    " octets were not written whole and are left out");
+    }
+    if (journal.routes_replayed != 0) {
+        log(LogLevel::kInfo, "the journal had " + std::to_string(journal.routes_replayed) + " routes");
+    }
+    for (const std::string& remark : engine_.remarks()) log(LogLevel::kInfo, remark);
+    for (const PortStatus& port : engine_.ports()) {
+        const std::string name = "port " + std::to_string(port.port.number) + " (" + port.port.interface + ")";
+        if (!port.problem.empty()) {
+            log(LogLevel::kWarning, name + ": " + port.problem);
+        } else {
+            log(LogLevel::kInfo, name + ": " + port.mode + (port.up ? ", up" : ", down"));
+        }
+    }
+    log(LogLevel::kInfo, engine_.description() + "; device id " + std::to_string(config_.device_id));
+}
+
+Report Daemon::report() {
+    const ServerStatistics seen = server_.statistics();
+    Report report;
+    report.version = SP_VERSION;
+    report.pid = getpid();
+    report.uptime_s = static_cast<uint64_t>(
+        std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - started_).count());
+    report.device_id = config_.device_id;
+    report.listening = listening_;
+    report.engine = engine_.description();
+    report.remarks = engine_.remarks();
+    report.ports = engine_.ports();
+    for (const auto& table : seen.tables) report.tables.push_back({table.table, table.entries, table.size});
+    report.controllers = seen.streams;
+    report.primary = seen.primary;
+    if (seen.election != ElectionId{}) {
+        report.election_id = (seen.election.high != 0 ? std::to_string(seen.election.high) + "." : std::string()) +
+                             std::to_string(seen.election.low);
+    }
+    report.server = counts_of(seen);
+    report.trie_octets = seen.routes.trie_total;
+    report.trie_octets_used = seen.routes.trie_used;
+    report.journal_octets = seen.journal.octets;
+    {
+        const auto guard = tables_.lock();
+        report.pipeline = !tables_.pipeline().empty();
+    }
+    report.counters = read_counters(engine_.arrays(), config_.ports);
+    return report;
+}
+
+HttpResponse Daemon::answer(std::string_view path) {
+    if (path == "/metrics") return {200, OpenMetrics::kContentType, report_metrics(report())};
+    if (path == "/status") return {200, "text/plain; charset=utf-8", report_text(report())};
+    if (path == "/status.json") return {200, "application/json", report_json(report())};
+    return {404, "text/plain; charset=utf-8", "there are /metrics, /status and /status.json\n"};
+}
+
+void run_daemon(const Config& config) {
+    // Before there are threads, so that all of them leave these signals to this one.
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+    std::signal(SIGPIPE, SIG_IGN);
+    umask(0077);
+    {
+        Daemon daemon(config);
+        notify_service("READY=1");
+        int received = 0;
+        sigwait(&ends, &received);
+        log(LogLevel::kInfo, std::string("ending on ") + (received == SIGTERM ? "SIGTERM" : "SIGINT"));
+        notify_service("STOPPING=1");
+    }
+    if (config.detach_on_exit) {
+        log(LogLevel::kInfo, "detached from " + std::to_string(XdpEngine::detach(config.instance)) + " interfaces");
+    }
+}
+
+}  // namespace splitplane

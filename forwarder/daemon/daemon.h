@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One running forwarder: engine, tables and P4Runtime server put together, from start to end.
+//
+//     state directory, locked ─► engine: new tables ─► journal replayed into them ─► server listens
+//       ─► ports attached, or their program replaced ─► statistics served ─► READY
+//
+// Until the ports are attached, whatever an earlier process attached goes on by its own tables; what is then in force
+// is all that its controller wrote. At the end the ports stay attached, unless the configuration says otherwise.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "daemon/config.h"
+#include "daemon/http.h"
+#include "daemon/report.h"
+#include "engine/xdp/xdp_engine.h"
+#include "server/server.h"
+#include "tables/tables.h"
+
+namespace splitplane {
+
+class Daemon {
+  public:
+    // Start all of it. ConfigError, EngineError, JournalError, ServerError or HttpError where something cannot be had.
+    explicit Daemon(const Config& config);
+    // Stop serving. Ports stay attached.
+    ~Daemon();
+    Daemon(const Daemon&) = delete;
+    Daemon& operator=(const Daemon&) = delete;
+
+    Report report();
+
+  private:
+    // Tells the tables' writers when no packet is in the pipeline that saw what they took out.
+    class Grace : public GracePeriods {
+      public:
+        explicit Grace(Engine& engine) : engine_(engine) {}
+        void synchronize() override { engine_.synchronize(); }
+
+      private:
+        Engine& engine_;
+    };
+
+    std::vector<Listener> listeners() const;
+    HttpResponse answer(std::string_view path);
+    void log_start();
+
+    Config config_;
+    std::vector<std::string> listening_;
+    std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+    Descriptor lock_;
+    XdpEngine engine_;
+    Grace grace_;
+    Tables tables_;
+    P4RuntimeServer server_;
+    std::unique_ptr<HttpServer> statistics_;
+};
+
+// Run until SIGTERM or SIGINT.
+void run_daemon(const Config& config);
+
+}  // namespace splitplane

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "daemon/report.h"
+
+#include <algorithm>
+
+#include "daemon/json.h"
+#include "daemon/metrics.h"
+
+namespace splitplane {
+
+namespace {
+
+using Type = OpenMetrics::Type;
+
+// Rows under a head, columns as wide as their widest cell.
+class Columns {
+  public:
+    explicit Columns(std::vector<std::string> head) { add(std::move(head)); }
+
+    void add(std::vector<std::string> row) {
+        widths_.resize(std::max(widths_.size(), row.size()));
+        for (size_t at = 0; at < row.size(); ++at) widths_[at] = std::max(widths_[at], row[at].size());
+        rows_.push_back(std::move(row));
+    }
+
+    std::string text() const {
+        if (rows_.size() == 1) return "";
+        std::string text;
+        for (const auto& row : rows_) {
+            std::string line = " ";
+            for (size_t at = 0; at < row.size(); ++at) {
+                line += " " + row[at] + std::string(widths_[at] - row[at].size() + 1, ' ');
+            }
+            text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+        }
+        return "\n" + text;
+    }
+
+  private:
+    std::vector<std::vector<std::string>> rows_;
+    std::vector<size_t> widths_;
+};
+
+std::string duration(uint64_t seconds) {
+    const uint64_t days = seconds / 86400, hours = seconds / 3600 % 24, minutes = seconds / 60 % 60;
+    if (days != 0) return std::to_string(days) + " d " + std::to_string(hours) + " h";
+    if (hours != 0) return std::to_string(hours) + " h " + std::to_string(minutes) + " min";
+    if (minutes != 0) return std::to_string(minutes) + " min " + std::to_string(seconds % 60) + " s";
+    return std::to_string(seconds) + " s";
+}
+
+std::string mebioctets(uint64_t octets) { return std::to_string((octets + (1u << 19)) >> 20) + " MiB"; }
+
+std::string state_of(const PortStatus& port) {
+    if (!port.present) return "absent";
+    return port.up ? "up" : "down";
+}
+
+std::string head_text(const Report& report) {
+    std::string text = "vr-forwarder " + report.version + ", pid " + std::to_string(report.pid) + ", up for " +
+                       duration(report.uptime_s) + ", device id " + std::to_string(report.device_id) + "\n";
+    text += "engine     " + report.engine + "\n";
+    for (const std::string& remark : report.remarks) text += "           " + remark + "\n";
+    text += "listening ";
+    for (const std::string& address : report.listening) text += " " + address;
+    text += "\ncontrol    " + std::to_string(report.controllers) + " connected, " +
+            (report.primary ? "one of them primary" : "none of them primary");
+    if (!report.election_id.empty()) text += ", highest election id " + report.election_id;
+    text += std::string("\npipeline   ") + (report.pipeline ? "set" : "not set: no controller has pushed it") + "\n";
+    text += "trie       " + mebioctets(report.trie_octets_used) + " of " + mebioctets(report.trie_octets) + " used\n";
+    return text + "journal    " + mebioctets(report.journal_octets) + "\n";
+}
+
+Columns reason_columns(const Counters& counters) {
+    Columns columns({"REASON", "PACKETS", "OCTETS"});
+    const ReasonTraffic all = counters.all_routers();
+    for (size_t reason = 1; reason < SP_REASONS; ++reason) {
+        if (all[reason].packets == 0) continue;
+        const std::string kind = reason < kFirstDrop ? "punt " : "drop ";
+        const Traffic& traffic = all[reason];
+        columns.add({kind + kReasonNames[reason], std::to_string(traffic.packets), std::to_string(traffic.octets)});
+    }
+    for (size_t each = 0; each < SP_ENGINE_COUNTERS; ++each) {
+        if (kEngineCounterNames[each] == nullptr || counters.engine[each] == 0) continue;
+        columns.add({std::string("lost ") + kEngineCounterNames[each], std::to_string(counters.engine[each])});
+    }
+    return columns;
+}
+
+}  // namespace
+
+std::string report_text(const Report& report) {
+    Columns ports({"PORT", "INTERFACE", "STATE", "MODE", "PROBLEM"});
+    for (const PortStatus& port : report.ports) {
+        const std::string mode = port.mode.empty() ? "-" : port.mode;
+        ports.add({std::to_string(port.port.number), port.port.interface, state_of(port), mode, port.problem});
+    }
+    Columns tables({"TABLE", "ENTRIES", "SIZE"});
+    for (const TableReport& table : report.tables) {
+        tables.add({table.name, std::to_string(table.entries), std::to_string(table.size)});
+    }
+    const InterfaceTraffic traffic = report.counters.all_interfaces();
+    Columns packets({"TRAFFIC", "PACKETS", "OCTETS"});
+    packets.add({"received", std::to_string(traffic.received.packets), std::to_string(traffic.received.octets)});
+    packets.add({"sent", std::to_string(traffic.sent.packets), std::to_string(traffic.sent.octets)});
+    return head_text(report) + ports.text() + tables.text() + packets.text() +
+           reason_columns(report.counters).text();
+}
+
+namespace {
+
+void write_traffic(JsonWriter& json, std::string_view key, const Traffic& traffic) {
+    json.object(key).number("packets", traffic.packets).number("octets", traffic.octets).end();
+}
+
+void write_head(JsonWriter& json, const Report& report) {
+    json.text("version", report.version).number("pid", static_cast<uint64_t>(report.pid));
+    json.number("uptime_s", report.uptime_s).number("device_id", report.device_id).text("engine", report.engine);
+    json.array("remarks");
+    for (const std::string& remark : report.remarks) json.item(remark);
+    json.end().array("listening");
+    for (const std::string& address : report.listening) json.item(address);
+    json.end().boolean("pipeline", report.pipeline);
+    json.number("trie_octets_used", report.trie_octets_used).number("trie_octets", report.trie_octets);
+    json.number("journal_octets", report.journal_octets);
+}
+
+void write_lists(JsonWriter& json, const Report& report) {
+    json.array("ports");
+    for (const PortStatus& port : report.ports) {
+        json.object().number("number", port.port.number).text("interface", port.port.interface);
+        json.boolean("present", port.present).boolean("up", port.up).text("mode", port.mode);
+        json.text("problem", port.problem).end();
+    }
+    json.end().array("tables");
+    for (const TableReport& table : report.tables) {
+        json.object().text("name", table.name).number("entries", table.entries).number("size", table.size).end();
+    }
+    json.end().object("controllers").number("connected", report.controllers).boolean("primary", report.primary);
+    json.text("election_id", report.election_id).end();
+}
+
+void write_counters(JsonWriter& json, const Report& report) {
+    const Counters& counters = report.counters;
+    json.object("interfaces");
+    for (const auto& [id, traffic] : counters.interfaces) {
+        json.object(std::to_string(id));
+        write_traffic(json, "received", traffic.received);
+        write_traffic(json, "sent", traffic.sent);
+        json.end();
+    }
+    json.end().object("routers");
+    for (const auto& [id, reasons] : counters.routers) {
+        json.object(std::to_string(id));
+        for (size_t reason = 1; reason < SP_REASONS; ++reason) {
+            if (reasons[reason].packets != 0) write_traffic(json, kReasonNames[reason], reasons[reason]);
+        }
+        json.end();
+    }
+    json.end().object("lost");
+    for (size_t each = 0; each < SP_ENGINE_COUNTERS; ++each) {
+        if (kEngineCounterNames[each] != nullptr) json.number(kEngineCounterNames[each], counters.engine[each]);
+    }
+    json.end().object("server");
+    for (const ServerCount& count : report.server) {
+        json.number(count.label_value.empty() ? count.name : count.name + " " + count.label_value, count.value);
+    }
+    json.end();
+}
+
+}  // namespace
+
+std::string report_json(const Report& report) {
+    JsonWriter json;
+    json.object();
+    write_head(json, report);
+    write_lists(json, report);
+    write_counters(json, report);
+    json.end();
+    return std::move(json).take();
+}
+
+namespace {
+
+void write_ports(OpenMetrics& metrics, const Report& report) {
+    metrics.family("port_up", Type::kGauge, "1 while a port is attached, administratively up and has carrier.");
+    for (const PortStatus& port : report.ports) {
+        const std::string number = std::to_string(port.port.number);
+        metrics.sample(port.up && !port.mode.empty() ? 1 : 0,
+                       {{"port", number}, {"interface", port.port.interface}, {"mode", port.mode}});
+    }
+}
+
+void write_tables(OpenMetrics& metrics, const Report& report) {
+    metrics.family("table_entries", Type::kGauge, "Entries in force.");
+    for (const TableReport& table : report.tables) metrics.sample(table.entries, {{"table", table.name}});
+    metrics.family("table_size", Type::kGauge, "Entries that fit.");
+    for (const TableReport& table : report.tables) metrics.sample(table.size, {{"table", table.name}});
+    metrics.family("trie_used_bytes", Type::kGauge, "Memory that routes take in the data plane.");
+    metrics.sample(report.trie_octets_used);
+    metrics.family("trie_size_bytes", Type::kGauge, "Memory that there is for routes.");
+    metrics.sample(report.trie_octets);
+    metrics.family("journal_bytes", Type::kGauge, "Size of the journal.");
+    metrics.sample(report.journal_octets);
+}
+
+void write_interfaces(OpenMetrics& metrics, const Counters& counters) {
+    const auto family = [&](const char* name, const char* help, auto value) {
+        metrics.family(name, Type::kCounter, help);
+        for (const auto& [id, traffic] : counters.interfaces) {
+            metrics.sample(value(traffic), {{"router_interface", std::to_string(id)}});
+        }
+    };
+    using T = const InterfaceTraffic&;
+    family("received_packets", "Packets that came in by a router interface.", [](T t) { return t.received.packets; });
+    family("received_bytes", "Octets of these.", [](T t) { return t.received.octets; });
+    family("sent_packets", "Packets forwarded by a router interface.", [](T t) { return t.sent.packets; });
+    family("sent_bytes", "Octets of these.", [](T t) { return t.sent.octets; });
+}
+
+void write_reasons(OpenMetrics& metrics, const Counters& counters, const char* name, const char* help, size_t from,
+                   size_t to) {
+    metrics.family(name, Type::kCounter, help);
+    for (const auto& [id, reasons] : counters.routers) {
+        const std::string router = std::to_string(id);
+        for (size_t reason = from; reason < to; ++reason) {
+            if (reasons[reason].packets == 0) continue;  // 8,192 routers of 17 reasons would fill a page
+            metrics.sample(reasons[reason].packets, {{"router", router}, {"reason", kReasonNames[reason]}});
+        }
+    }
+}
+
+void write_server(OpenMetrics& metrics, const Report& report) {
+    std::string family;
+    for (const ServerCount& count : report.server) {
+        if (count.name != family) metrics.family("p4runtime_" + count.name, Type::kCounter, count.help);
+        family = count.name;
+        if (count.label.empty()) {
+            metrics.sample(count.value);
+        } else {
+            metrics.sample(count.value, {{count.label, count.label_value}});
+        }
+    }
+    metrics.family("p4runtime_controllers", Type::kGauge, "Controllers that are connected.");
+    metrics.sample(report.controllers);
+    metrics.family("p4runtime_primary", Type::kGauge, "1 while one of them is primary.");
+    metrics.sample(report.primary ? 1 : 0);
+}
+
+}  // namespace
+
+std::string report_metrics(const Report& report) {
+    OpenMetrics metrics;
+    metrics.family("build", Type::kInfo, "What is running.");
+    metrics.sample(1, {{"version", report.version}, {"engine", report.engine}});
+    metrics.family("uptime_seconds", Type::kGauge, "Since the process started.");
+    metrics.sample(report.uptime_s);
+    write_ports(metrics, report);
+    write_tables(metrics, report);
+    write_interfaces(metrics, report.counters);
+    write_reasons(metrics, report.counters, "punts", "Packets for a guest, before they are policed.", 1, kFirstDrop);
+    write_reasons(metrics, report.counters, "drops", "Packets dropped.", kFirstDrop, SP_REASONS);
+    metrics.family("lost", Type::kCounter, "Packets that the engine could not pass on.");
+    for (size_t each = 0; each < SP_ENGINE_COUNTERS; ++each) {
+        if (kEngineCounterNames[each] == nullptr) continue;
+        metrics.sample(report.counters.engine[each], {{"reason", kEngineCounterNames[each]}});
+    }
+    write_server(metrics, report);
+    return std::move(metrics).text();
+}
+
+}  // namespace splitplane
