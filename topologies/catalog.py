@@ -3,8 +3,13 @@
 from collections.abc import Callable
 
 from topologies.bmv2 import Bmv2Planes
+from topologies.forwarder import ForwarderPlanes
 from topologies.open_vswitch import OpenVSwitchPlanes
 from topologies.planes import Planes
 
-DEFAULT = "ovs"
-PLANES: dict[str, Callable[[], Planes]] = {"ovs": OpenVSwitchPlanes, "bmv2": Bmv2Planes}
+DEFAULT = "forwarder"
+PLANES: dict[str, Callable[[], Planes]] = {
+    "forwarder": ForwarderPlanes,
+    "ovs": OpenVSwitchPlanes,
+    "bmv2": Bmv2Planes,
+}

@@ -103,8 +103,13 @@ class Network:
         self.mininet.addLink(node, other, **names)
         for end, name in ((node, interface), (other, other_interface)):
             if isinstance(end, Host):
-                # Packets leave a switch in userspace as they are: checksums must be in them by then.
+                # Packets leave a plane as they are: checksums must be in them by then.
                 checked(inside(end, ["ethtool", "-K", name, "tx", "off", "tso", "off", "gso", "off"]))
+            if self.planes.polled and end not in self._switches:
+                checked(inside(end, ["ethtool", "-K", name, "gro", "on"]))
+                if not isinstance(end, Host):
+                    # A bridge in userspace could not send what GRO has joined.
+                    checked(inside(end, ["ip", "link", "set", name, "gro_max_size", "1"]))
 
     def put(self, link: Link, state: str) -> None:
         """Set both ends of a link "up" or "down", as a cable does; a veth tells its far end up to a second late."""

@@ -40,6 +40,7 @@ class OpenVSwitchPlanes:
 
     title = "Open vSwitch"
     needs_cables = False
+    polled = False
 
     def __init__(self) -> None:
         self._switches: dict[str, tuple[OVSSwitch, int]] = {}

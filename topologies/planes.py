@@ -15,6 +15,8 @@ class Planes(Protocol):
     title: str  # "Open vSwitch"
     needs_cables: bool
     """Whether two planes are connected through an access switch, as neither bears that its own end goes down."""
+    polled: bool
+    """Whether the other end of a port's cable has to poll (`gro on`), or the kernel drops what the plane sends."""
 
     def missing(self) -> str:
         """Return one line that says what this machine lacks for it and the remedy; empty when nothing."""

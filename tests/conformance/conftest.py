@@ -3,7 +3,13 @@ import pytest_asyncio
 from bmv2 import needs_bmv2
 from planes_wired import PLANES
 
-MARKS = {"fake": (), "openflow": (pytest.mark.root,), "bmv2": (pytest.mark.root, needs_bmv2)}
+MARKS = {
+    "fake": (),
+    "forwarder": (pytest.mark.root,),
+    "forwarder_generic": (pytest.mark.root,),
+    "openflow": (pytest.mark.root,),
+    "bmv2": (pytest.mark.root, needs_bmv2),
+}
 
 
 @pytest_asyncio.fixture(

@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from bmv2 import PrivateBmv2
-from cables import PORTS, cables, near_end, plugged_into
+from cables import PORTS, Cables, cables, near_end, plugged_into
+from device_hosts import JUMBO
 from openflow_net import BRIDGE, DATAPATH_ID
 from ovs import PrivateOvs
+from vr_forwarder import NATIVE_MTU, PrivateForwarder
 from wired import Heard, WiredPlane
 
 from controller.model import PlaneConfig, PlaneKind, PlanePort
@@ -91,22 +93,44 @@ async def _connected(ovs: PrivateOvs) -> AsyncIterator[tuple[OpenFlowPlane, Hear
 
 @contextlib.asynccontextmanager
 async def wired_bmv2() -> AsyncIterator[WiredPlane]:
-    ports = tuple(PlanePort(near_end(port), port) for port in PORTS)
     with PrivateBmv2(hosts_wanted=len(PORTS)) as bmv2, plugged_into(bmv2.hosts) as plugs:
-        heard = Heard()
-        config = PlaneConfig("edge", PlaneKind.P4RUNTIME, address=bmv2.address, device_id=1, ports=ports)
-        plane = P4RuntimePlane(config)
-        await plane.start(heard)
-        try:
-            await heard.until(lambda: plane.connected)
+        async with _wired_device("bmv2", bmv2.address, plugs) as wired:
+            yield wired
 
-            async def settle() -> None:
-                """A write is in force when it is answered, and counters are exact."""
 
-            with plugs.listening(heard.came_out):
-                yield WiredPlane("bmv2", plane, heard, plugs.send, settle, exact_shares, plugs.set_link)
-        finally:
-            await plane.close()
+@contextlib.asynccontextmanager
+async def wired_forwarder() -> AsyncIterator[WiredPlane]:
+    with PrivateForwarder(len(PORTS)) as forwarder, plugged_into(forwarder.hosts) as plugs:
+        assert {port["mode"] for port in forwarder.show("status")["ports"]} == {"native"}
+        async with _wired_device("forwarder", forwarder.address, plugs) as wired:
+            wired.longest_frame = NATIVE_MTU + 14
+            yield wired
+
+
+@contextlib.asynccontextmanager
+async def wired_generic_forwarder() -> AsyncIterator[WiredPlane]:
+    with PrivateForwarder(len(PORTS), mtu=JUMBO) as forwarder, plugged_into(forwarder.hosts) as plugs:
+        assert {port["mode"] for port in forwarder.show("status")["ports"]} == {"generic"}
+        async with _wired_device("forwarder_generic", forwarder.address, plugs) as wired:
+            yield wired
+
+
+@contextlib.asynccontextmanager
+async def _wired_device(kind: str, address: str, plugs: Cables) -> AsyncIterator[WiredPlane]:
+    ports = tuple(PlanePort(near_end(port), port) for port in PORTS)
+    plane = P4RuntimePlane(PlaneConfig("edge", PlaneKind.P4RUNTIME, address=address, device_id=1, ports=ports))
+    heard = Heard()
+    await plane.start(heard)
+    try:
+        await heard.until(lambda: plane.connected)
+
+        async def settle() -> None:
+            """A write is in force when it is answered, and counters are exact."""
+
+        with plugs.listening(heard.came_out):
+            yield WiredPlane(kind, plane, heard, plugs.send, settle, exact_shares, plugs.set_link)
+    finally:
+        await plane.close()
 
 
 async def _purge(control: Path) -> None:
@@ -122,4 +146,10 @@ async def _purge(control: Path) -> None:
     assert json.loads(answer)["error"] is None
 
 
-PLANES = {"fake": wired_fake, "openflow": wired_openflow, "bmv2": wired_bmv2}
+PLANES = {
+    "fake": wired_fake,
+    "forwarder": wired_forwarder,
+    "forwarder_generic": wired_generic_forwarder,
+    "openflow": wired_openflow,
+    "bmv2": wired_bmv2,
+}

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 from cases import CASES
 from deviations import DEVIATIONS
 
@@ -43,8 +44,9 @@ def test_open_vswitch_lacks_what_the_manual_says() -> None:
     }
 
 
-def test_bmv2_lacks_what_the_manual_says() -> None:
-    assert P4RuntimePlane.capabilities == documented(2)
+@pytest.mark.parametrize("column", [2, 3], ids=["bmv2", "forwarder"])
+def test_a_p4runtime_device_lacks_what_the_manual_says(column: int) -> None:
+    assert P4RuntimePlane.capabilities == documented(column)
 
 
 def test_the_fake_lacks_nothing() -> None:

@@ -40,6 +40,8 @@ def observation(case: Case, became: Leaves | PuntReason | DropReason) -> Observa
 async def test_case(wired: WiredPlane, case: Case, request: pytest.FixtureRequest) -> None:
     if case.needs and case.needs not in wired.plane.capabilities:
         pytest.skip(f"{case.name!r} needs {case.needs}, which {wired.kind} lacks")
+    if len(case.arrival.frame) > wired.longest_frame:
+        pytest.skip(f"{case.name!r} has a frame longer than the cables of {wired.kind} carry")
     deviation = DEVIATIONS.get(wired.kind, {}).get(case.name)
     if deviation:
         request.applymarker(pytest.mark.xfail(strict=True, raises=AssertionError, reason=deviation))

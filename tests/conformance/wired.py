@@ -93,6 +93,7 @@ class WiredPlane:
     shares: Callable[[tuple[int, ...]], list[float]]  # what weights come to
     set_link: Callable[[int, bool], None]  # cut a port's cable, or mend it
     counts_too_long_as_sent: bool = False
+    longest_frame: int = 9_014  # that its cables carry
     programmed: Installed | None = None
     live: set[int] = field(default_factory=lambda: set(PORTS))
     _before: Counters = field(default_factory=Counters)

@@ -10,6 +10,7 @@ from planes import PLANES, PlaneUnderTest
         "fake",
         pytest.param("openflow", marks=pytest.mark.root),
         "p4runtime",
+        pytest.param("forwarder", marks=pytest.mark.root),
         pytest.param("bmv2", marks=[pytest.mark.root, needs_bmv2]),
     ]
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bmv2 import PrivateBmv2
 from openflow_net import BRIDGE, Recorder, openflow_net
+from vr_forwarder import PrivateForwarder
 
 from controller.model import PlaneConfig, PlaneKind, PlanePort
 from controller.planes.base import Plane
@@ -120,9 +121,21 @@ async def bmv2_plane() -> AsyncIterator[PlaneUnderTest]:
             yield under_test
 
 
+@contextlib.asynccontextmanager
+async def forwarder_plane() -> AsyncIterator[PlaneUnderTest]:
+    with PrivateForwarder() as forwarder:
+
+        async def restart() -> None:
+            await asyncio.to_thread(forwarder.restart)
+
+        async with p4runtime_plane(forwarder.address, restart) as under_test:
+            yield under_test
+
+
 PLANES = {
     "fake": fake_plane,
     "openflow": openflow_plane,
     "p4runtime": p4runtime_server_plane,
+    "forwarder": forwarder_plane,
     "bmv2": bmv2_plane,
 }

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from ovs import Host, namespace, sh
+from device_hosts import add_host
+from ovs import Host, namespace
 
 PROGRAM = "simple_switch_grpc"
 CPU_PORT = 510  # of p4src/v1model
@@ -52,7 +53,7 @@ class PrivateBmv2:
             if self.namespace is None:
                 self.namespace = self._stack.enter_context(namespace("sp-bmv2"))
             for number in range(1, self.hosts_wanted + 1):
-                self._add_host(number)
+                self.hosts.append(add_host(self._stack, self.namespace, "bmv2", number))
             self._stack.callback(self.kill)
             self.start()
         except BaseException:
@@ -123,17 +124,3 @@ class PrivateBmv2:
         BMv2's own end stays up: while one of its interfaces is down, its receiving thread waits for that alone.
         """
         self.hosts[port - 1].ip("link", "set", "eth0", "up" if up else "down")
-
-    def _add_host(self, number: int) -> None:
-        there = self._stack.enter_context(namespace("sp-host"))
-        here, link, mac = str(self.namespace), f"p{number}", f"02:00:00:00:00:{number:02x}"
-        ends = ("type", "veth", "peer", "name", "eth0", "netns", there)
-        sh("ip", "-n", here, "link", "add", link, *ends)
-        for place, device in ((here, link), (there, "eth0")):
-            sh("ip", "netns", "exec", place, "ethtool", "-K", device, "tx", "off", "tso", "off", "gso", "off")
-            options = f"net.ipv6.conf.{device}"
-            quiet = f"{options}.accept_dad=0" if place == there else f"{options}.disable_ipv6=1"
-            sh("ip", "netns", "exec", place, "sysctl", "-qw", quiet)
-        sh("ip", "-n", here, "link", "set", link, "mtu", "9216", "up")
-        sh("ip", "-n", there, "link", "set", "eth0", "mtu", "9216", "address", mac, "up")
-        self.hosts.append(Host(there, "bmv2", number, link, mac))

@@ -10,6 +10,7 @@ import pytest
 from bmv2 import PrivateBmv2, needs_bmv2
 from ovs import Host, PrivateOvs
 from p4rt_relay import P4RuntimeRelay, read_entries
+from vr_forwarder import PrivateForwarder
 
 BRIDGE = "br"
 PLANE = "s1"
@@ -95,23 +96,42 @@ class OvsSwitch:
         return self.flows(), *(sorted(line.strip() for line in part.splitlines()[1:]) for part in parts)
 
 
-class Bmv2Switch:
-    """A private BMv2 behind a relay that counts the controller's requests and can be cut."""
+class Relayed(Protocol):
+    """A P4Runtime device of a test, as Bmv2Switch and ForwarderSwitch need it."""
 
-    HOSTS = 5  # a BMv2 gets its ports when it starts
+    directory: Path
+    hosts: list[Host]
 
-    def __init__(self) -> None:
-        self.bmv2 = PrivateBmv2(self.HOSTS)
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+
+    def __enter__(self) -> object:
+        """Start it."""
+
+    def __exit__(self, *_: object) -> None:
+        """Leave nothing behind."""
+
+    def restart(self) -> None:
+        """Have it run again, empty."""
+
+
+class DeviceSwitch:
+    """A P4Runtime device behind a relay that counts the controller's requests and can be cut."""
+
+    HOSTS = 5  # a device gets its ports when it starts
+
+    def __init__(self, device: Relayed) -> None:
+        self._device = device
         self._stack = contextlib.ExitStack()
 
-    def __enter__(self) -> "Bmv2Switch":
+    def __enter__(self) -> "DeviceSwitch":
         with contextlib.ExitStack() as stack:
-            stack.enter_context(self.bmv2)
-            path = Path(self.bmv2.directory, "relay.sock")
-            self._relay = P4RuntimeRelay(f"unix:{path}", self.bmv2.address)
+            stack.enter_context(self._device)  # type: ignore[arg-type]
+            path = Path(self._device.directory, "relay.sock")
+            self._relay = P4RuntimeRelay(f"unix:{path}", self._device.address)
             stack.callback(self._relay.close)
             self._stack = stack.pop_all()
-        self.namespace = str(self.bmv2.namespace)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -119,7 +139,7 @@ class Bmv2Switch:
 
     @property
     def declared(self) -> dict[str, Any]:
-        ports = {host.link: {"number": host.port, "device": host.link} for host in self.bmv2.hosts}
+        ports = {host.link: {"number": host.port, "device": host.link} for host in self._device.hosts}
         return {"name": PLANE, "kind": "p4runtime", "address": self._relay.address, "device_id": 1, "ports": ports}
 
     @property
@@ -133,21 +153,52 @@ class Bmv2Switch:
     def cut(self) -> None:
         self._relay.close()
 
-    def kill(self) -> None:
-        self.bmv2.kill()
-
     def restart(self) -> None:
-        self.bmv2.restart()
+        self._device.restart()
 
     def host(self, number: int, address: str, vlan: int = 0) -> Host:
         assert not vlan, "hosts of this switch are untagged"
-        host = self.bmv2.hosts[number - 1]
+        host = self._device.hosts[number - 1]
         host.ip("address", "add", address, "dev", "eth0")
         return host
 
     def holdings(self) -> object:
-        return read_entries(self.bmv2.address)
+        return read_entries(self._device.address)
 
 
-SWITCHES = (pytest.param(OvsSwitch, id="ovs"), pytest.param(Bmv2Switch, id="bmv2", marks=needs_bmv2))
+class Bmv2Switch(DeviceSwitch):
+    """A private BMv2."""
+
+    def __init__(self) -> None:
+        self.bmv2 = PrivateBmv2(self.HOSTS)
+        super().__init__(self.bmv2)
+
+    @property
+    def namespace(self) -> str:
+        return str(self.bmv2.namespace)
+
+    def kill(self) -> None:
+        self.bmv2.kill()
+
+
+class ForwarderSwitch(DeviceSwitch):
+    """A private vr-forwarder."""
+
+    def __init__(self) -> None:
+        self.forwarder = PrivateForwarder(self.HOSTS)
+        super().__init__(self.forwarder)
+
+    @property
+    def namespace(self) -> str:
+        return self.forwarder.namespace
+
+    def kill(self) -> None:
+        self.forwarder.power_off()  # killed alone it would go on forwarding
+
+
+SWITCHES = (
+    pytest.param(OvsSwitch, id="ovs"),
+    pytest.param(ForwarderSwitch, id="forwarder"),
+    pytest.param(Bmv2Switch, id="bmv2", marks=needs_bmv2),
+)
 """For tests that must hold whatever forwards."""

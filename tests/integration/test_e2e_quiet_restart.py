@@ -6,16 +6,19 @@ import pytest
 from bmv2 import needs_bmv2
 from e2e_world import OWN_ROUTES, World, many, world
 from rig import unbroken
-from rig_switches import Bmv2Switch
+from rig_switches import Bmv2Switch, DeviceSwitch, ForwarderSwitch
 
-pytestmark = [pytest.mark.root, needs_bmv2]
+pytestmark = pytest.mark.root
 
 ROUTES = 2_000
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[World]:
-    with world(switch=Bmv2Switch, many=many(ROUTES)) as found:
+SWITCHES = (pytest.param(ForwarderSwitch, id="forwarder"), pytest.param(Bmv2Switch, id="bmv2", marks=needs_bmv2))
+
+
+@pytest.fixture(scope="module", params=SWITCHES)
+def running(request: pytest.FixtureRequest) -> Iterator[World]:
+    with world(switch=request.param, many=many(ROUTES)) as found:
         found.bird.announce("many")
         found.rig.up("red/r1", routes=OWN_ROUTES + 1 + ROUTES)
         yield found
@@ -23,7 +26,7 @@ def running() -> Iterator[World]:
 
 def test_a_restart_writes_nothing(running: World) -> None:
     rig, switch = running.rig, running.rig.switch
-    assert isinstance(switch, Bmv2Switch)
+    assert isinstance(switch, DeviceSwitch)
     rig.up("blue/r1")
     held, before = switch.holdings(), switch.requests
     assert before["Write"] > ROUTES // 1000, "the relay has seen the routes go by"

@@ -30,7 +30,7 @@ async def finish(*command: str, limit_s: float = LIMIT_S, **environment: str) ->
     return process.returncode, printed.decode()
 
 
-@pytest.mark.parametrize("plane", ["ovs", pytest.param("bmv2", marks=needs_bmv2)])
+@pytest.mark.parametrize("plane", ["forwarder", "ovs", pytest.param("bmv2", marks=needs_bmv2)])
 @pytest.mark.parametrize("name", ["two_tenants", "leaf_spine"])
 async def test_everything_claimed_holds(name, plane):
     status, printed = await finish(str(ROOT / "topologies/run"), name, "--plane", plane, "--test")

@@ -1,15 +1,17 @@
-"""A plane under test on a private BMv2, with a router interface and a nexthop at each host's port."""
+"""A plane under test on a private P4Runtime device, with a router interface and a nexthop at each host's port."""
 
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-from bmv2 import PrivateBmv2
+import pytest
+from bmv2 import PrivateBmv2, needs_bmv2
 from openflow_net import RATES, VRF, Recorder, columns, interface, mac
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
+from vr_forwarder import PrivateForwarder
 
 from controller.model import PlaneConfig, PlaneKind, PlanePort
 from controller.planes.base import Nexthop, NexthopGroup, Op, Policer, RouterInterface, Update, WriteBatch
@@ -19,11 +21,20 @@ from controller.planes.p4runtime.plane import P4RuntimePlane
 _ARRIVES_S = 10.0
 
 
-@dataclass
-class Bmv2Net:
-    """The switch, its plane, what the plane told, and a socket at each host. Ids are the ports' numbers."""
+Device = PrivateForwarder | PrivateBmv2
 
-    bmv2: PrivateBmv2
+DEVICES = (
+    pytest.param(PrivateForwarder, id="forwarder"),
+    pytest.param(PrivateBmv2, id="bmv2", marks=needs_bmv2),
+)
+"""For tests that must hold on each."""
+
+
+@dataclass
+class DeviceNet:
+    """The device, its plane, what the plane told, and a socket at each host. Ids are the ports' numbers."""
+
+    device: Device
     plane: P4RuntimePlane
     heard: Recorder
     sockets: list[socket.socket]
@@ -31,7 +42,7 @@ class Bmv2Net:
 
     async def install(self, routes: dict[str, int], *groups: NexthopGroup) -> None:
         """Install the router with these routes."""
-        hosts = self.bmv2.hosts
+        hosts = self.device.hosts
         batch = WriteBatch(
             policers=[Update(Op.INSERT, Policer(VRF, RATES))],
             router_interfaces=[Update(Op.INSERT, one) for one in self.interfaces],
@@ -43,7 +54,7 @@ class Bmv2Net:
 
     def packet(self, port: int, target: str, source_port: int = 1000) -> bytes:
         """A UDP packet from the host behind a port to the router and further to a target."""
-        frame = Ether(src=self.bmv2.hosts[port - 1].mac, dst=self.interfaces[port - 1].mac)
+        frame = Ether(src=self.device.hosts[port - 1].mac, dst=self.interfaces[port - 1].mac)
         return bytes(frame / IP(src=f"10.0.{port}.2", dst=target, ttl=9) / UDP(sport=source_port, dport=9) / b"data")
 
     def send(self, port: int, *frames: bytes) -> None:
@@ -61,16 +72,16 @@ class Bmv2Net:
 
 
 @contextlib.asynccontextmanager
-async def bmv2_net(hosts: int = 2) -> AsyncIterator[Bmv2Net]:
-    """Start a switch with so many hosts and connect a plane to it."""
-    with PrivateBmv2(hosts) as bmv2, contextlib.ExitStack() as stack:
-        ports = tuple(PlanePort(host.link, host.port) for host in bmv2.hosts)
-        config = PlaneConfig("edge", PlaneKind.P4RUNTIME, address=bmv2.address, device_id=1, ports=ports)
+async def device_net(make: Callable[[], Device] = PrivateForwarder) -> AsyncIterator[DeviceNet]:
+    """Start a device with two hosts and connect a plane to it."""
+    with make() as device, contextlib.ExitStack() as stack:
+        ports = tuple(PlanePort(host.link, host.port) for host in device.hosts)
+        config = PlaneConfig("edge", PlaneKind.P4RUNTIME, address=device.address, device_id=1, ports=ports)
         plane, heard = P4RuntimePlane(config, timing=Timing(retry_s=0.02)), Recorder()
-        sockets = [stack.enter_context(host.packet_socket()) for host in bmv2.hosts]
+        sockets = [stack.enter_context(host.packet_socket()) for host in device.hosts]
         await plane.start(heard)
         try:
             await heard.until(lambda: plane.connected)
-            yield Bmv2Net(bmv2, plane, heard, sockets, [interface(host.port, host) for host in bmv2.hosts])
+            yield DeviceNet(device, plane, heard, sockets, [interface(host.port, host) for host in device.hosts])
         finally:
             await plane.close()

@@ -1,0 +1,128 @@
+"""What an operator of vr-forwarder sees: status, dump, metrics, and one line where something is wrong."""
+
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from device_net import device_net
+from openflow_net import VRF, via
+from vr_forwarder import PrivateForwarder
+
+from controller.planes.base import LOCAL
+from topologies.forwarder import PROGRAM
+
+pytestmark = pytest.mark.root
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def forwarder() -> Iterator[PrivateForwarder]:
+    with PrivateForwarder() as found:
+        yield found
+
+
+def http(path: Path, what: str) -> tuple[str, str]:
+    """Return the head and the body of what is served at a Unix socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
+        asked.connect(str(path))
+        asked.sendall(f"GET {what} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        head, _, body = b"".join(iter(lambda: asked.recv(1 << 16), b"")).decode().partition("\r\n\r\n")
+    return head, body
+
+
+def run(*words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([str(PROGRAM), *words], capture_output=True, text=True, check=False, timeout=30)
+
+
+def test_status_shows_ports_and_that_nobody_has_set_the_pipeline(forwarder: PrivateForwarder) -> None:
+    text = forwarder.run("status").stdout
+    assert "pipeline   not set" in text
+    ports = [line.split() for line in text.splitlines() if line.startswith(("  1 ", "  2 "))]
+    assert ports == [["1", "p1", "up", "native"], ["2", "p2", "up", "native"]]
+    status = forwarder.show("status")
+    assert [(port["number"], port["interface"], port["up"], port["problem"]) for port in status["ports"]] == [
+        (1, "p1", True, ""),
+        (2, "p2", True, ""),
+    ]
+    assert status["pid"] == forwarder.pid
+
+
+def test_dump_says_that_there_are_no_tables_yet(forwarder: PrivateForwarder) -> None:
+    done = forwarder.run("dump")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "vr-forwarder: no controller has set the pipeline yet, so there are no tables\n"
+
+
+def test_a_second_one_is_refused_by_name(forwarder: PrivateForwarder) -> None:
+    done = forwarder.run("run", "--port", "1=p1")
+    assert done.returncode == 2
+    assert done.stderr.startswith("vr-forwarder: another vr-forwarder runs with the state directory /")
+    assert done.stderr.count("\n") == 1
+
+
+async def test_dump_shows_entries_as_people_write_them() -> None:
+    async with device_net() as net:
+        await net.install({"10.9.0.0/16": via(2), "2001:db8::/32": LOCAL})
+        device = net.device
+        lines = device.run("dump").stdout.splitlines()
+        assert f"ipv4_route vrf_id={VRF} ipv4_dst=10.9.0.0/16 -> set_nexthop nexthop_id=2" in lines
+        assert f"ipv6_route vrf_id={VRF} ipv6_dst=2001:db8::/32 -> punt_local" in lines
+        (nexthop,) = [line for line in device.run("dump", "nexthop").stdout.splitlines() if "nexthop_id=2" in line]
+        assert nexthop.endswith(f"neighbor_mac={device.hosts[1].mac}")
+        routes = device.show("dump", "ipv4_route")
+        assert routes == [
+            {
+                "table": "ipv4_route",
+                "match": {"vrf_id": str(VRF), "ipv4_dst": "10.9.0.0/16"},
+                "actions": [{"name": "set_nexthop", "parameters": {"nexthop_id": "2"}}],
+                "counter": None,
+            }
+        ]
+        done = device.run("dump", "route")
+        assert done.stderr.startswith("vr-forwarder: there is no table `route`; there are ")
+
+
+async def test_metrics_follow_the_packets() -> None:
+    async with device_net() as net:
+        await net.install({"10.9.0.0/16": via(2)})
+        net.send(1, net.packet(1, "10.9.0.1"))
+        await net.received(2, b"data")
+        head, body = http(net.device.state / "control.sock", "/metrics")
+        assert "Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8" in head
+        assert body.endswith("# EOF\n")
+        lines = body.splitlines()
+        assert 'vr_forwarder_sent_packets_total{router_interface="2"} 1' in lines
+        assert 'vr_forwarder_table_entries{table="ipv4_route"} 1' in lines
+        assert "vr_forwarder_p4runtime_primary 1" in lines
+        types = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+        assert len(types) == len(set(types)), "each family once"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--port", "1=nosuch0"), "nosuch0"),
+        (("--config", "/nonexistent.toml"), "cannot read the configuration /nonexistent.toml"),
+        (("--listen", "9559"), "write HOST:PORT, [IPV6]:PORT or unix:PATH"),
+        (("--tls-cert", "/nonexistent"), "TLS needs both a certificate and its key"),
+    ],
+)
+def test_what_is_wrong_is_one_line(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    done = run("run", "--state", str(tmp_path / "state"), "--instance", "test-wrong", *words)
+    assert done.returncode in (1, 2)
+    assert done.stderr.startswith("vr-forwarder: ")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_status_of_none_says_so(tmp_path: Path) -> None:
+    done = run("status", "--state", str(tmp_path))
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith(f"vr-forwarder: no vr-forwarder answers at {tmp_path}/control.sock")
+
+
+def test_the_documented_configuration_is_right() -> None:
+    assert run("check", "--config", str(ROOT / "docs" / "vr-forwarder.toml")).stderr == ""

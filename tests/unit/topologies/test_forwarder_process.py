@@ -1,0 +1,42 @@
+"""A topology's vr-forwarder: its command line, and what is said where it does not run. A script takes its place."""
+
+from pathlib import Path
+
+import pytest
+
+from topologies import forwarder
+from topologies.forwarder import Forwarder, ForwarderPlanes
+from topologies.network import NetworkError
+
+SCRIPT = """#!/bin/sh
+[ "$1" = status ] && exit 1
+echo "$@"
+echo "vr-forwarder: {last}" >&2
+exit 1
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "vr-forwarder"
+    monkeypatch.setattr(forwarder, "PROGRAM", path)
+    monkeypatch.setattr(forwarder, "_RUN", tmp_path)
+    monkeypatch.setattr(forwarder, "mount_bpffs", lambda: None)  # which needs root
+    return path
+
+
+def test_its_command_and_its_last_words(program: Path, tmp_path: Path) -> None:
+    program.write_text(SCRIPT.format(last="port 1: eth1 is no interface"))
+    program.chmod(0o755)
+    switch = Forwarder("s1", 7)
+    with pytest.raises(NetworkError) as caught:
+        switch.start({"eth1": 1, "eth2": 2})
+    assert str(caught.value) == "vr-forwarder s1 ended: vr-forwarder: port 1: eth1 is no interface"
+    own = f"--state {tmp_path}/vr-forwarder-s1 --instance vr-forwarder-s1 --listen {switch.address} --device-id 7"
+    assert switch.log.read_text().splitlines()[0] == f"{own} --port 1=eth1 --port 2=eth2"
+
+
+def test_what_is_not_built_is_said(program: Path) -> None:
+    assert ForwarderPlanes().missing() == f"{program} is missing; run: make setup"
+    program.touch()
+    assert not ForwarderPlanes().missing()
