@@ -1,9 +1,13 @@
-"""bench/p4write: how many routes a second the P4Runtime driver writes.
+"""bench/p4write: how many routes a second the P4Runtime driver writes, and vr-forwarder takes.
 
     P4RuntimePlane.write ─gRPC─► a sink that only decodes        sink_entries_per_s
     P4RuntimePlane.write ─gRPC─► BMv2, empty                     bmv2_entries_per_s
+    P4RuntimePlane.write ─gRPC─► vr-forwarder, empty             forwarder_driver_entries_per_s
+    encoded before       ─gRPC─► vr-forwarder, empty             forwarder_entries_per_s
 
 Batches are those of the mirror: as large, and as many under way. The driver has one core and the other side another.
+What is encoded before goes in requests of 1,000 INSERTs, four under way; vr-forwarder has no ports, and its tables
+are the kernel's maps.
 """
 
 import argparse
@@ -19,7 +23,11 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+import grpc.aio
+from finsy.proto import p4r
 
 from bench.prefixes import announcements
 from bench.processes import machine_s
@@ -37,10 +45,16 @@ from controller.planes.base import (
     WriteBatch,
     route_action,
 )
+from controller.planes.p4runtime.channel import ElectionId
+from controller.planes.p4runtime.messages import request_head
 from controller.planes.p4runtime.p4info import golden_pipeline
 from controller.planes.p4runtime.plane import P4RuntimePlane
+from controller.planes.p4runtime.routes import RouteEncoder
 
 _BMV2 = "simple_switch_grpc"
+_FORWARDER = Path(__file__).parents[1] / "build/forwarder/daemon/vr-forwarder"
+_START_S = 20.0
+_UPDATES_PER_REQUEST, _REQUESTS_UNDER_WAY = 1000, 4
 _NEXTHOPS = 64
 _VRF = 7
 _CONNECT_S = 30.0
@@ -169,12 +183,87 @@ def bmv2(routes: int) -> Iterator[str]:
             yield address
 
 
+@contextlib.contextmanager
+def forwarder(routes: int) -> Iterator[str]:
+    """A vr-forwarder without ports, in namespaces of its own, with which all goes that it pins; its address."""
+    with tempfile.TemporaryDirectory(prefix="sp-p4write-") as directory:
+        address = f"unix:{directory}/listen.sock"
+        own = f"--state {directory}/state --listen {address} --device-id 1 --log-level warning"
+        mounted = f"mount -n -t bpf bpf /sys/fs/bpf && exec {_FORWARDER} {own}"
+        with other_side("unshare", "--net", "--mount", "sh", "-c", mounted) as process:
+            deadline = time.monotonic() + _START_S
+            while not Path(f"{directory}/listen.sock").exists():
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise SystemExit("p4write: vr-forwarder did not start")
+                time.sleep(0.05)
+            yield address
+
+
+class _Primary:
+    """A controller that only sends what was encoded before."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._channel: Any = channel
+        self._election_id = ElectionId(0, 1)
+
+    async def start(self) -> None:
+        """Become primary of a device and have it run the pipeline, empty."""
+        election_id = self._election_id.message()
+        self._stream = self._channel.stream_stream("/p4.v1.P4Runtime/StreamChannel")()
+        update = p4r.MasterArbitrationUpdate(device_id=1, election_id=election_id)
+        await self._stream.write(p4r.StreamMessageRequest(arbitration=update).SerializeToString())
+        await self._stream.read()
+        request = p4r.SetForwardingPipelineConfigRequest(
+            device_id=1,
+            election_id=election_id,
+            action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT,
+            config=golden_pipeline().message,
+        )
+        call = self._channel.unary_unary("/p4.v1.P4Runtime/SetForwardingPipelineConfig")
+        await call(request.SerializeToString())
+
+    def requests(self, work: list[WriteBatch]) -> list[bytes]:
+        """Return the WriteRequests of all routes."""
+        columns = [updates for batch in work for updates in batch.routes]
+        ops, keys = [op for one in columns for op in one.ops], [key for one in columns for key in one.keys]
+        actions = [action for one in columns for action in one.actions]
+        encoder = RouteEncoder(golden_pipeline().schema, _VRF, 4, lambda action: None)
+        head = request_head(1, self._election_id)
+        parts = (slice(at, at + _UPDATES_PER_REQUEST) for at in range(0, len(keys), _UPDATES_PER_REQUEST))
+        return [head + encoder.encode(ops[part], keys[part], actions[part])[0] for part in parts]
+
+    async def write_all(self, requests: list[bytes]) -> float:
+        """Write them, so many under way, and return how long it took."""
+        write, waiting = self._channel.unary_unary("/p4.v1.P4Runtime/Write"), iter(requests)
+
+        async def one_after_the_other() -> None:
+            for request in waiting:
+                await write(request)
+
+        start = time.perf_counter()
+        await asyncio.gather(*(one_after_the_other() for _ in range(_REQUESTS_UNDER_WAY)))
+        return time.perf_counter() - start
+
+
+async def encoded_before(options: argparse.Namespace, work: list[WriteBatch]) -> float:
+    """Return the median of the entries per second that vr-forwarder takes."""
+    rates: list[float] = []
+    for number in range(options.runs):
+        with forwarder(options.routes) as address:
+            async with grpc.aio.insecure_channel(address, (("grpc.use_local_subchannel_pool", 1),)) as channel:
+                primary = _Primary(channel)
+                await primary.start()
+                rates.append(options.routes / await primary.write_all(primary.requests(work)))
+        say(f"vr-forwarder, encoded before, {number + 1} of {options.runs}: {rates[-1]:,.0f} entries/s")
+    return sorted(rates)[(len(rates) - 1) // 2]
+
+
 async def median(options: argparse.Namespace, kind: Any, work: list[WriteBatch], name: str) -> dict[str, float]:
     """Measure so often, each time with a new other side, and return the run of median rate."""
     results = []
     for number in range(options.runs):
         with kind(sum(len(batch.routes[0]) for batch in work)) as address:
-            results.append(await measure(address, work, keeps=kind is bmv2))
+            results.append(await measure(address, work, keeps=kind is not sink))
         say(f"{name} {number + 1} of {options.runs}: {results[-1]['entries_per_s']:,.0f} entries/s")
     return sorted(results, key=lambda result: result["entries_per_s"])[(len(results) - 1) // 2]
 
@@ -190,6 +279,14 @@ async def program(options: argparse.Namespace) -> dict[str, Any]:
     else:
         say(f"{options.bmv2_routes} routes into BMv2")
         to_bmv2 = await median(options, bmv2, batches(options.bmv2_routes, options.seed), "BMv2")
+    to_forwarder, encoded = None, None
+    if not _FORWARDER.exists():
+        say(f"{_FORWARDER} is not built: forwarder_entries_per_s is null; run make setup")
+    else:
+        say(f"{options.routes} routes into vr-forwarder")
+        work = batches(options.routes, options.seed)
+        to_forwarder = await median(options, forwarder, work, "vr-forwarder")
+        encoded = await encoded_before(options, work)
     return {
         "routes": options.routes,
         "bmv2_routes": options.bmv2_routes,
@@ -198,13 +295,15 @@ async def program(options: argparse.Namespace) -> dict[str, Any]:
         "machine_s": {name: round(now - before[name], 2) for name, now in machine_s().items()},
         "sink_entries_per_s": round(to_sink["entries_per_s"]),
         "bmv2_entries_per_s": None if to_bmv2 is None else round(to_bmv2["entries_per_s"]),
+        "forwarder_driver_entries_per_s": None if to_forwarder is None else round(to_forwarder["entries_per_s"]),
+        "forwarder_entries_per_s": None if encoded is None else round(encoded),
     }
 
 
 def main() -> int:
     """Print the result as the last line."""
     parser = argparse.ArgumentParser(prog="p4write", description="P4Runtime driver: routes written per second")
-    parser.add_argument("--routes", type=int, default=200_000, help="routes into the sink")
+    parser.add_argument("--routes", type=int, default=200_000, help="routes into the sink and vr-forwarder")
     parser.add_argument("--bmv2-routes", type=int, default=20_000, help="routes into BMv2")
     parser.add_argument("--runs", type=int, default=5, help="runs of each; the median is reported")
     parser.add_argument("--seed", type=int, default=1)

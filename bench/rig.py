@@ -132,11 +132,11 @@ class Rig:
         return done.stdout.strip()
 
 
-def tenant(name: str, ports: list[str], *routers: dict[str, Any]) -> dict[str, Any]:
+def tenant(name: str, ports: list[str], *routers: dict[str, Any], **quota: int) -> dict[str, Any]:
     """Return a tenant for `Rig.apply`."""
     return {
         "name": name,
-        "slices": [{"plane": PLANE, "ports": {port: ["untagged"] for port in ports}}],
+        "slices": [{"plane": PLANE, "ports": {port: ["untagged"] for port in ports}, "quota": quota}],
         "routers": [router | {"plane": PLANE} for router in routers],
     }
 

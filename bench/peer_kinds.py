@@ -1,0 +1,290 @@
+"""The forwarders that bench/peers compares, each with the same one route; ours also with a full table.
+
+Each gets the wires' two ends, forwards what is for `ROUTE` to the receiver, with its MAC and a TTL one less (but the
+one that only redirects), and is on the forwarder's core with all that touches a packet.
+"""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Protocol
+
+from bench.p4writing import Connected, write_all
+from bench.peer_wires import (
+    FORWARDER_CORE,
+    IN_MAC,
+    NEIGHBOR_MAC,
+    OUT_MAC,
+    Conversation,
+    PeersError,
+    Wires,
+    checked,
+    inside,
+)
+from bench.prefixes import Announcement, announcements
+from bench.processes import prefer
+from controller.mirror import BATCH_ROUTES
+from controller.model import PlaneConfig, PlaneKind
+from controller.planes.base import (
+    Nexthop,
+    Op,
+    Policer,
+    RouteKind,
+    RouterInterface,
+    RouteUpdates,
+    Update,
+    WriteBatch,
+    route_action,
+)
+from controller.planes.p4runtime.plane import P4RuntimePlane
+
+ROUTE = Announcement(16 << 24, 8, 0)
+MTU = 1500
+_BMV2 = "simple_switch_grpc"
+_CPU_PORT = 510  # p4src/v1model
+_SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
+_RATES = (1000, 1000, 1000, 1000)
+_START_S, _CONNECT_S = 30.0, 30.0
+_IN_PORT, _OUT_PORT = 1, 2
+
+
+class Peer(Protocol):
+    """A forwarder under test."""
+
+    routes: bool  # it counts the TTL
+
+    def start(self, wires: Wires) -> None:
+        """Have it forward; PeersError where it does not start."""
+
+    def stop(self) -> None:
+        """End it; harmless when it did not start."""
+
+
+class Redirect:
+    """An XDP program that does nothing but redirect: the limit for whatever works by XDP."""
+
+    routes = False
+
+    def __init__(self, generator: Path) -> None:
+        self._generator = generator
+        self._process: Conversation | None = None
+
+    def start(self, wires: Wires) -> None:
+        """Attach it."""
+        argv = inside(wires.namespace, str(self._generator), "redirect", wires.into, wires.out)
+        self._process = Conversation(argv)
+
+    def stop(self) -> None:
+        """Detach it."""
+        if self._process is not None:
+            self._process.close()
+
+
+class Linux:
+    """Linux forwarding in a namespace."""
+
+    routes = True
+
+    def start(self, wires: Wires) -> None:
+        """Set addresses, the route and its neighbor."""
+        address = ("ip", "-n", wires.namespace, "address", "add")
+        checked(*address, "198.18.0.1/24", "dev", wires.into)
+        checked(*address, "198.19.0.1/24", "dev", wires.out)
+        checked("ip", "-n", wires.namespace, "route", "add", ROUTE.text, "via", "198.19.0.2")
+        neighbor = ("198.19.0.2", "lladdr", NEIGHBOR_MAC, "dev", wires.out, "nud", "permanent")
+        checked("ip", "-n", wires.namespace, "neigh", "add", *neighbor)
+        checked(*inside(wires.namespace, "sysctl", "-qw", "net.ipv4.ip_forward=1"))
+
+    def stop(self) -> None:
+        """Leave it to the namespace."""
+
+
+class _Processes:
+    """Processes on the forwarder's core, at the priority at which Debian runs ovs-vswitchd."""
+
+    def __init__(self, wires: Wires, directory: Path) -> None:
+        directory.mkdir(parents=True)
+        self._wires, self._directory = wires, directory
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def start(
+        self, argv: Iterable[str], ready: Callable[[], bool], environment: dict[str, str] | None = None
+    ) -> None:
+        """Start one and wait until it is ready."""
+        command = inside(self._wires.namespace, *argv, core=FORWARDER_CORE)
+        path = self._directory / f"{len(self._running)}.log"
+        with path.open("wb") as log:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=os.environ | (environment or {})
+            )
+        self._running.append(process)
+        deadline = time.monotonic() + _START_S
+        while not ready():
+            if process.poll() is not None or time.monotonic() > deadline:
+                said = path.read_text(errors="replace").strip().splitlines()
+                raise PeersError(f"{next(iter(argv))} does not start: {said[-1] if said else 'no word'}")
+            time.sleep(0.02)
+        prefer(process.pid)
+
+    def stop(self) -> None:
+        """End them, the last first."""
+        for process in reversed(self._running):
+            process.terminate()
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._running.clear()
+
+
+class Ovs:
+    """Open vSwitch with its userspace datapath: one flow with the route's match and actions."""
+
+    routes = True
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._processes: _Processes | None = None
+
+    def start(self, wires: Wires) -> None:
+        """Start it, with a bridge of both ends."""
+        place, database = self._directory, f"unix:{self._directory}/db.sock"
+        self._processes = processes = _Processes(wires, place)
+        own = dict.fromkeys(("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR"), str(place))
+        checked("ovsdb-tool", "create", f"{place}/conf.db", _SCHEMA)
+        server = ("ovsdb-server", f"{place}/conf.db", f"--remote=p{database}")
+        processes.start(server, (place / "db.sock").exists, own)
+        configure = ("ovs-vsctl", f"--db={database}")
+        checked(*configure, "--no-wait", "init")
+        control = place / "vswitchd.ctl"
+        processes.start(("ovs-vswitchd", f"--unixctl={control}", database), control.exists, own)
+        bridge = ("add-br", "br", "--", "set", "bridge", "br", "datapath_type=netdev", "fail_mode=secure")
+        checked(*configure, "--timeout=20", *bridge)
+        for number, end in ((_IN_PORT, wires.into), (_OUT_PORT, wires.out)):
+            request = ("--", "set", "interface", end, f"ofport_request={number}")
+            checked(*configure, "--timeout=20", "add-port", "br", end, *request)
+        match = f"in_port={_IN_PORT},ip,dl_dst={IN_MAC},nw_dst={ROUTE.text}"
+        actions = f"mod_dl_src:{OUT_MAC},mod_dl_dst:{NEIGHBOR_MAC},dec_ttl,output:{_OUT_PORT}"
+        checked("ovs-ofctl", "add-flow", f"unix:{place}/br.mgmt", f"{match},actions={actions}")
+
+    def stop(self) -> None:
+        """End it."""
+        if self._processes is not None:
+            self._processes.stop()
+
+
+class Bmv2:
+    """BMv2 with our pipeline and one route, written by the controller's driver."""
+
+    routes = True
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._processes: _Processes | None = None
+
+    def start(self, wires: Wires) -> None:
+        """Start it and write its tables."""
+        self._processes = _Processes(wires, self._directory)
+        socket = self._directory / "p4rt.sock"
+        own = ("--no-p4", "--device-id", "1", "--log-level", "off", *self._optional())
+        ports = ("-i", f"{_IN_PORT}@{wires.into}", "-i", f"{_OUT_PORT}@{wires.out}")
+        server = ("--grpc-server-addr", f"unix:{socket}", "--cpu-port", str(_CPU_PORT))
+        # Where it looks for its ports' carrier.
+        sysfs = ("unshare", "--mount", "sh", "-c", 'mount -n -t sysfs sysfs /sys && exec "$@"', "sh")
+        self._processes.start((*sysfs, _BMV2, *own, *ports, "--", *server), socket.exists)
+        asyncio.run(fill(f"unix:{socket}", [_router(1, 0)], [[ROUTE]]))
+
+    def _optional(self) -> list[str]:
+        """Return the options that a build may have or not: those of Thrift and of nanomsg, which writes to /tmp."""
+        known = subprocess.run([_BMV2, "--help"], capture_output=True, text=True, check=False)
+        options = {"--thrift-port": "9090", "--notifications-addr": f"ipc://{self._directory}/notices.ipc"}
+        return [part for name, value in options.items() if name in known.stdout for part in (name, value)]
+
+    def stop(self) -> None:
+        """End it."""
+        if self._processes is not None:
+            self._processes.stop()
+
+
+class Forwarder:
+    """vr-forwarder, driven by P4Runtime: a router on each VLAN, or one router on untagged frames."""
+
+    routes = True
+
+    def __init__(self, program: Path, directory: Path, tables: list[list[Announcement]]) -> None:
+        """``tables`` holds the routes of each router."""
+        self._program, self._directory, self._tables = program, directory, tables
+        self._processes: _Processes | None = None
+
+    def start(self, wires: Wires) -> None:
+        """Start it and write its tables."""
+        place = self._directory
+        self._processes = _Processes(wires, place)
+        socket = place / "p4rt.sock"
+        argv = [str(self._program), "run", "--port", f"{_IN_PORT}={wires.into}", "--port", f"{_OUT_PORT}={wires.out}"]
+        argv += ["--listen", f"unix:{socket}", "--state", str(place / "state"), "--instance", place.name]
+        self._processes.start(argv, socket.exists)
+        alone = len(self._tables) == 1
+        routers = [_router(vrf, 0 if alone else vrf) for vrf in range(1, len(self._tables) + 1)]
+        asyncio.run(fill(f"unix:{socket}", routers, self._tables))
+
+    def stop(self) -> None:
+        """End it."""
+        if self._processes is not None:
+            self._processes.stop()
+
+
+def full_tables(routes: int, vrfs: int, seed: int) -> list[list[Announcement]]:
+    """Return ``routes`` in all, shared equally by VRFs; each VRF has its own prefixes (see prefixes.py)."""
+    return [announcements(routes // vrfs, seed + number) for number in range(vrfs)]
+
+
+def _router(vrf: int, vlan: int) -> WriteBatch:
+    """Return what a router has beside its routes; nexthop ``vrf`` is the receiver."""
+    receiving, sending = 2 * vrf - 1, 2 * vrf
+    ends = (receiving, _IN_PORT, IN_MAC), (sending, _OUT_PORT, OUT_MAC)
+    return WriteBatch(
+        policers=[Update(Op.INSERT, Policer(vrf, _RATES))],
+        router_interfaces=[
+            Update(Op.INSERT, RouterInterface(id, vrf, port, vlan, _octets(mac), MTU)) for id, port, mac in ends
+        ],
+        nexthops=[Update(Op.INSERT, Nexthop(vrf, sending, _octets(NEIGHBOR_MAC)))],
+    )
+
+
+def _octets(mac: str) -> bytes:
+    return bytes.fromhex(mac.replace(":", ""))
+
+
+def _routes(vrf: int, table: list[Announcement]) -> Iterable[WriteBatch]:
+    keys = [one.network.to_bytes(4, "big") + bytes((one.length,)) for one in table]
+    for start in range(0, len(keys), BATCH_ROUTES):
+        part = keys[start : start + BATCH_ROUTES]
+        actions = [route_action(RouteKind.NEXTHOP, vrf)] * len(part)
+        yield WriteBatch(routes=[RouteUpdates(vrf, 4, [Op.INSERT] * len(part), part, actions)])
+
+
+async def fill(address: str, routers: list[WriteBatch], tables: list[list[Announcement]]) -> None:
+    """Write routers and their routes into a P4Runtime device, which has to take all of them."""
+    plane, connected = (
+        P4RuntimePlane(PlaneConfig("peer", PlaneKind.P4RUNTIME, address=address, device_id=1)),
+        Connected(),
+    )
+    await plane.start(connected)
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            await connected.event.wait()
+        routes = [batch for vrf, table in enumerate(tables, 1) for batch in _routes(vrf, table)]
+        await write_all(plane, [*routers, *routes])
+    finally:
+        await plane.close()
+
+
+def present(program: str) -> bool:
+    """Return whether a program is on PATH."""
+    return shutil.which(program) is not None
