@@ -17,7 +17,7 @@
 
 #include "bench/generator.h"
 
-char LICENSE[] SEC("license") = "Dual Apache/GPL";
+char LICENSE[] SEC("license") = "Apache-2.0";
 
 struct tag {
     __be16 tci;

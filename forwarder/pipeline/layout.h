@@ -2,10 +2,10 @@
  *
  * The tables as flat arrays: what the daemon writes in place and both builds of the pipeline read.
  *
- *     classifier[port, VLAN] ─► interface ─► vrf ─► route trie (nodes, words) ─► group ─► nexthop ─► interface
+ *     classifier[port, VLAN] ─► interface ─► vrf ─► route trie (words) ─► group ─► nexthop ─► interface
  *
  * One writer, many readers without locks. Whatever a reader takes in one piece is one aligned word here, stored and
- * loaded whole; what is longer (a trie's node block, a group's members) is written where no reader looks, then
+ * loaded whole; what is longer (a trie's block, a group's members) is written where no reader looks, then
  * published by storing the one word that names it, and its room is used again only after a grace period.
  *
  * Slots are dense indexes that the daemon gives to the ids of P4Runtime; slot 0 of `vrfs` is `vrf_id` 0, nobody's.
@@ -124,7 +124,7 @@ static inline sp_u32 sp_port_mtu(sp_u64 port) { return port >> 32 & 0xffff; }
 
 /* -- ipv4_route, ipv6_route --------------------------------------------------------------------------------------- */
 /* What a route does: a kind and, for nexthops and groups, a slot. 0 is no route. The top bit stays free: the trie
- * marks node numbers with it. */
+ * marks its blocks with it. */
 enum sp_route_kind {
     SP_ROUTE_NONE = 0,
     SP_ROUTE_NEXTHOP = 1,
@@ -192,14 +192,11 @@ enum sp_engine_counter {
 };
 
 /* -- the arrays ------------------------------------------------------------------------------------------------------ */
-struct sp_node; /* trie.h */
-
 /* Where an engine has put them. Lengths that are not constants above stand beside their array. */
 struct sp_arrays {
     sp_u64 *classifier;              /* [SP_PORTS * SP_VLANS] */
     struct sp_interface *interfaces; /* [SP_INTERFACES] */
     struct sp_vrf *vrfs;             /* [SP_VRFS] */
-    struct sp_node *nodes;           /* [node_count] */
     sp_u32 *words;                   /* [word_count], a multiple of 16 */
     sp_u64 *groups;                  /* [SP_GROUPS] */
     sp_u16 *members;                 /* [member_count], a multiple of 4 */
@@ -209,7 +206,6 @@ struct sp_arrays {
     struct sp_counter *tx;           /* [cpus][SP_INTERFACES], of router interfaces */
     struct sp_counter *reasons;      /* [cpus][SP_VRFS][SP_REASONS] */
     sp_u64 *engine_counters;         /* [cpus][SP_ENGINE_COUNTERS] */
-    sp_u32 node_count;
     sp_u32 word_count;
     sp_u32 member_count;
     sp_u32 cpus;

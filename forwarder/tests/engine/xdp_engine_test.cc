@@ -64,7 +64,7 @@ XdpOptions options(bool generic = false) {
     XdpOptions all;
     all.bpffs = bpffs();
     all.instance = "test";
-    all.capacity = {.nodes = 0, .words = 1u << 16, .members = 1u << 10};
+    all.capacity = {.words = 1u << 16, .members = 1u << 10};
     all.generic_only = generic;
     return all;
 }

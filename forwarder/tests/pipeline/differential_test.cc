@@ -18,7 +18,7 @@
 namespace splitplane::test {
 namespace {
 
-constexpr Capacity kCapacity{.nodes = 0, .words = 1u << 18, .members = 1u << 10};
+constexpr Capacity kCapacity{.words = 1u << 18, .members = 1u << 10};
 constexpr uint32_t kLoopback = 1;  // ifindex by which frames of BPF_PROG_TEST_RUN come in
 
 // The BPF build behind the interface of run().

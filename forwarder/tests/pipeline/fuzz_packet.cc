@@ -18,7 +18,7 @@ namespace {
 constexpr uint64_t kTables = 8;
 
 struct Tables {
-    MemoryEngine engine{Capacity{.nodes = 0, .words = 1u << 18, .members = 1u << 10}, 1};
+    MemoryEngine engine{Capacity{.words = 1u << 18, .members = 1u << 10}, 1};
     Writer write{engine.arrays()};
 
     explicit Tables(uint64_t seed) {

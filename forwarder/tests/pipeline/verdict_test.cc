@@ -83,7 +83,7 @@ TEST_F(Verdicts, ClassesDoNotStarveEachOther) {
 }
 
 TEST_F(Verdicts, EachCpuCountsForItself) {
-    MemoryEngine engine(Capacity{.nodes = 0, .words = 1u << 12, .members = 64}, 2);
+    MemoryEngine engine(Capacity{.words = 1u << 12, .members = 64}, 2);
     Writer two(engine.arrays());
     two.usual_router();
     const Octets frame = ethernet(kOwnMac, kHostMac, 0x0800, Ipv4{.dst = 0x0a010001}.octets());

@@ -101,7 +101,7 @@ class Writer {
 
 // The usual router on plain memory.
 struct World {
-    MemoryEngine engine{Capacity{.nodes = 0, .words = 1u << 16, .members = 1u << 10}, 1};
+    MemoryEngine engine{Capacity{.words = 1u << 16, .members = 1u << 10}, 1};
     sp_arrays& tables = engine.arrays();
     Writer write{tables};
 
