@@ -12,7 +12,6 @@ namespace {
 constexpr int kKeepaliveMs = 10'000;         // a controller that vanished without a word is noticed
 constexpr int kKeepaliveTimeoutMs = 10'000;
 constexpr int kLeastPingMs = 1'000;          // what clients may do
-constexpr int kWindowOctets = 4 << 20;
 constexpr size_t kThreads = 96;              // streams and reads have one each; Write has its own
 constexpr auto kStopPatience = std::chrono::milliseconds(200);
 
@@ -68,10 +67,6 @@ std::vector<int> P4RuntimeServer::Impl::start(const std::vector<Listener>& liste
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kLeastPingMs);
-    // gRPC 1.51 at times forgets to widen a window while it measures the bandwidth: the stream then stands still until
-    // the next ping. So the window is wide from the start, and nothing is measured.
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kWindowOctets);
     builder.RegisterService(&service);
     server_ = builder.BuildAndStart();
     for (size_t position = 0; position < listeners.size(); ++position) {
