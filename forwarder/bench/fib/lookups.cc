@@ -35,6 +35,7 @@ namespace {
 constexpr uint32_t kWords = 1u << 24;  // as the daemon has them by default
 constexpr size_t kDestinations = 1 << 20;
 constexpr uint32_t kNexthops = 255;
+constexpr double kPace = 500e3;  // updates a second of the paced writer
 constexpr auto kBackground = std::chrono::milliseconds(300);  // of one measurement of look-ups while updates run
 
 double now_s() {
@@ -194,14 +195,27 @@ class Ours {
     std::unique_ptr<Fib> fib_;
 };
 
+// The rate of passes over all destinations, in a cache that one pass before has warmed: without that, each would be
+// measured in what the other has left of it.
+template <typename Pass>
+double rate_of(const Destinations& destinations, Pass pass) {
+    constexpr int kPasses = 4;
+    pass();
+    double start = cpu_s();
+    for (int at = 0; at < kPasses; ++at) {
+        pass();
+    }
+    return kPasses * static_cast<double>(destinations.size()) / (cpu_s() - start) / 1e6;
+}
+
 double time_ours(Ours& ours, const Destinations& destinations) {
     sp_u32 leaves[kBurst];
-    double start = cpu_s();
-    for (size_t from = 0; from < destinations.size(); from += kBurst) {
-        ours.burst(destinations, from, kBurst, leaves);
-        asm volatile("" : : "r"(leaves) : "memory");
-    }
-    return static_cast<double>(destinations.size()) / (cpu_s() - start) / 1e6;
+    return rate_of(destinations, [&] {
+        for (size_t from = 0; from < destinations.size(); from += kBurst) {
+            ours.burst(destinations, from, kBurst, leaves);
+            asm volatile("" : : "r"(leaves) : "memory");
+        }
+    });
 }
 
 // Each look-up begins when the one before has ended, as a packet of the XDP engine does it.
@@ -216,9 +230,7 @@ double time_one_by_one(Ours& ours, const Destinations& destinations) {
 
 double time_peer(Peer& peer, const Destinations& destinations) {
     std::vector<uint64_t> found(kBurst);
-    double start = cpu_s();
-    peer.look_up(destinations, found);
-    return static_cast<double>(destinations.size()) / (cpu_s() - start) / 1e6;
+    return rate_of(destinations, [&] { peer.look_up(destinations, found); });
 }
 
 void expect_same(Ours& ours, Peer& peer, const Destinations& destinations, const char* name) {
@@ -333,90 +345,115 @@ void time_disturbed(Ours& ours, const std::vector<Route>& routes, const Destinat
     out.updates_per_s.push_back(static_cast<double>(done) / length_s);
 }
 
-std::string number(const std::vector<double>& values) {
-    return values.empty() ? "null" : std::to_string(median(values));
-}
-
-int run(char** arguments) {
-    auto core = [&](int at) { return static_cast<uint32_t>(std::strtoul(arguments[at], nullptr, 10)); };
-    std::vector<Route> routes = read_routes(arguments[1]);
-    uint32_t tables = core(2);
-    bool ipv6 = std::strcmp(arguments[3], "6") == 0;
-    uint32_t runs = core(4), reader_core = core(5), writer_core = core(6);
-    if (routes.empty()) {
-        std::fprintf(stderr, "fib: no routes in %s\n", arguments[1]);
-        return 1;
+// Everything that is measured, in the order of the output.
+class Result {
+  public:
+    void number(const char* name, double value) { field(name, std::to_string(value)); }
+    void count(const char* name, size_t value) { field(name, std::to_string(value)); }
+    void text(const char* name, const std::string& value) { field(name, '"' + value + '"'); }
+    void middle(const char* name, const std::vector<double>& values) {
+        field(name, values.empty() ? "null" : std::to_string(median(values)));
     }
-    pin(reader_core);
-    Destinations destinations = make_destinations(routes, ipv6);
-    double start = now_s();
-    Ours ours(routes, ipv6);
-    double loading = static_cast<double>(routes.size()) / (now_s() - start);
-    FibMemory memory = ours.fib().memory();
-    say("%zu routes in %u tables: %.2f octets a route", routes.size(), tables, per(memory.trie_used, routes.size()));
+    void print() const { std::printf("{%s}\n", fields_.c_str()); }
 
-    std::string no_fib, no_lpm;
-    std::vector<double> ours_mlps, one_ns, fib_mlps, lpm_mlps, fib_ratios, lpm_ratios;
-    std::unique_ptr<Peer> fib = make_rte_fib(routes, tables, ipv6, no_fib);
-    pin(reader_core);
-    // By turns; ours are compared with the turns beside them, as long as there is somebody to compare with.
-    auto together = [&](Peer* peer, const char* name, std::vector<double>& mlps, std::vector<double>& ratios) {
-        if (peer == nullptr) {
-            return;
-        }
-        expect_same(ours, *peer, destinations, name);
-        for (uint32_t at = 0; at < runs; ++at) {
+  private:
+    void field(const char* name, const std::string& value) {
+        fields_ += (fields_.empty() ? "\"" : ", \"") + std::string(name) + "\": " + value;
+    }
+    std::string fields_;
+};
+
+struct Options {
+    const char* routes;
+    uint32_t tables;
+    bool ipv6;
+    uint32_t runs, reader_core, writer_core;
+};
+
+// Ours and a library by turns. False: the library, or the memory that it takes, is not to be had.
+using MakePeer = decltype(make_rte_fib)*;
+bool compare(Ours& ours, const std::vector<Route>& routes, const Destinations& destinations, const Options& options,
+             const std::string& name, MakePeer make, std::vector<double>& ours_mlps, Result& result) {
+    std::string why;
+    std::unique_ptr<Peer> peer = make(routes, options.tables, options.ipv6, why);
+    pin(options.reader_core);
+    say("%s%s%s", name.c_str(), peer == nullptr ? " is left out: " : "", why.c_str());
+    std::vector<double> mlps, ratios;
+    if (peer != nullptr) {
+        expect_same(ours, *peer, destinations, name.c_str());
+        for (uint32_t at = 0; at < options.runs; ++at) {
             ours_mlps.push_back(time_ours(ours, destinations));
             mlps.push_back(time_peer(*peer, destinations));
             ratios.push_back(ours_mlps.back() / mlps.back());
         }
-    };
-    auto alone = [&] {
-        for (uint32_t at = 0; at < runs; ++at) {
-            one_ns.push_back(time_one_by_one(ours, destinations));
-            if (fib_mlps.empty() && lpm_mlps.empty()) {
-                ours_mlps.push_back(time_ours(ours, destinations));
-            }
-        }
-    };
-    time_ours(ours, destinations);
-    say("rte_fib%s%s", fib == nullptr ? " is left out: " : "", no_fib.c_str());
-    together(fib.get(), "rte_fib", fib_mlps, fib_ratios);
-    fib.reset();
-    std::unique_ptr<Peer> lpm = make_rte_lpm(routes, tables, ipv6, no_lpm);
-    pin(reader_core);
-    say("rte_lpm%s%s", lpm == nullptr ? " is left out: " : "", no_lpm.c_str());
-    together(lpm.get(), "rte_lpm", lpm_mlps, lpm_ratios);
-    say("updates");
-    lpm.reset();
-    alone();
+    }
+    result.middle((name == "rte_fib" ? "rte_fib_scalar_mlps" : name + "_mlps").c_str(), mlps);
+    result.middle(("ratio_to_" + name).c_str(), ratios);
+    result.text((name + "_absent").c_str(), why);
+    return peer != nullptr;
+}
 
+void change(Ours& ours, const std::vector<Route>& routes, const Destinations& destinations, const Options& options,
+            Result& result) {
     Updates updates;
     Disturbed full, paced;
-    pin(writer_core);
+    pin(options.writer_core);
     size_t count = std::min<size_t>(routes.size() / 2, 100000);
-    for (uint32_t at = 0; at < runs; ++at) {
+    for (uint32_t at = 0; at < options.runs; ++at) {
         time_updates(ours, routes, count, at * count, updates);
-        time_disturbed(ours, routes, destinations, reader_core, 0, full);
-        time_disturbed(ours, routes, destinations, reader_core, 500e3, paced);
+        time_disturbed(ours, routes, destinations, options.reader_core, 0, full);
+        time_disturbed(ours, routes, destinations, options.reader_core, kPace, paced);
     }
+    result.middle("updates_per_s", updates.all);
+    result.middle("inserts_per_s", updates.insert);
+    result.middle("deletions_per_s", updates.erase);
+    result.middle("replacements_per_s", updates.replace);
+    result.middle("disturbed_drop", full.drop);
+    result.middle("disturbed_updates_per_s", full.updates_per_s);
+    result.middle("paced_drop", paced.drop);
+    result.middle("paced_updates_per_s", paced.updates_per_s);
+}
+
+int run(const Options& options) {
+    std::vector<Route> routes = read_routes(options.routes);
+    if (routes.empty()) {
+        std::fprintf(stderr, "fib: no routes in %s\n", options.routes);
+        return 1;
+    }
+    pin(options.reader_core);
+    Destinations destinations = make_destinations(routes, options.ipv6);
+    Result result;
+    result.count("routes", routes.size());
+    result.count("tables", options.tables);
+    double start = now_s();
+    Ours ours(routes, options.ipv6);
+    result.number("loads_per_s", static_cast<double>(routes.size()) / (now_s() - start));
+    FibMemory memory = ours.fib().memory();
+    result.number("bytes_per_route", per(memory.trie_used, routes.size()));
+    result.number("bytes_per_route_peak", per(memory.trie_peak, routes.size()));
+    result.number("store_bytes_per_route", per(memory.store, routes.size()));
+    result.count("empty_vrf_bytes", empty_vrf());
+    say("%zu routes in %u tables: %.2f octets a route", routes.size(), options.tables,
+        per(memory.trie_used, routes.size()));
+
+    std::vector<double> ours_mlps, one_ns;
+    time_ours(ours, destinations);
+    bool compared = compare(ours, routes, destinations, options, "rte_fib", make_rte_fib, ours_mlps, result);
+    std::vector<double> beside_lpm;
+    compare(ours, routes, destinations, options, "rte_lpm", make_rte_lpm, beside_lpm, result);
+    for (uint32_t at = 0; at < options.runs; ++at) {
+        one_ns.push_back(time_one_by_one(ours, destinations));
+        if (!compared) {
+            ours_mlps.push_back(time_ours(ours, destinations));
+        }
+    }
+    result.middle("ours_mlps", ours_mlps);
+    result.middle("ours_one_by_one_ns", one_ns);
+    say("updates");
+    change(ours, routes, destinations, options, result);
     ours.fib().settle();
-    FibMemory later = ours.fib().memory();
-    auto per_route = [&](size_t octets) { return per(octets, routes.size()); };
-    std::printf("{\"routes\": %zu, \"tables\": %u, \"ours_mlps\": %s, \"ours_one_by_one_ns\": %s, "
-                "\"rte_fib_scalar_mlps\": %s, \"rte_lpm_mlps\": %s, \"rte_fib_absent\": \"%s\", \"rte_lpm_absent\": "
-                "\"%s\", \"ratio_to_rte_fib\": %s, \"ratio_to_rte_lpm\": %s, \"bytes_per_route\": %.2f, \"bytes_per_route_peak\": %.2f, "
-                "\"bytes_per_route_after_updates\": %.2f, \"store_bytes_per_route\": %.2f, \"loads_per_s\": %.0f, "
-                "\"updates_per_s\": %s, \"inserts_per_s\": %s, \"deletions_per_s\": %s, \"replacements_per_s\": %s, "
-                "\"disturbed_drop\": %s, \"disturbed_updates_per_s\": %s, \"paced_drop\": %s, "
-                "\"paced_updates_per_s\": %s, \"empty_vrf_bytes\": %zu}\n",
-                routes.size(), tables, number(ours_mlps).c_str(), number(one_ns).c_str(), number(fib_mlps).c_str(),
-                number(lpm_mlps).c_str(), no_fib.c_str(), no_lpm.c_str(), number(fib_ratios).c_str(),
-                number(lpm_ratios).c_str(), per_route(memory.trie_used),
-                per_route(memory.trie_peak), per_route(later.trie_peak), per_route(memory.store), loading,
-                number(updates.all).c_str(), number(updates.insert).c_str(), number(updates.erase).c_str(),
-                number(updates.replace).c_str(), number(full.drop).c_str(), number(full.updates_per_s).c_str(),
-                number(paced.drop).c_str(), number(paced.updates_per_s).c_str(), empty_vrf());
+    result.number("bytes_per_route_after_updates", per(ours.fib().memory().trie_peak, routes.size()));
+    result.print();
     return 0;
 }
 
@@ -428,5 +465,7 @@ int main(int count, char** arguments) {
         std::fprintf(stderr, "usage: lookups ROUTES TABLES 4|6 RUNS READER_CORE WRITER_CORE\n");
         return 2;
     }
-    return splitplane::bench::run(arguments);
+    auto number = [&](int at) { return static_cast<uint32_t>(std::strtoul(arguments[at], nullptr, 10)); };
+    bool ipv6 = std::strcmp(arguments[3], "6") == 0;
+    return splitplane::bench::run({arguments[1], number(2), ipv6, number(4), number(5), number(6)});
 }

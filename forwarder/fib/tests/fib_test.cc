@@ -7,6 +7,10 @@
 
 #include "fib/tests/rig.h"
 
+extern "C" {
+#include "pipeline/trie_bulk.h"
+}
+
 namespace splitplane {
 namespace {
 
@@ -51,11 +55,38 @@ class Prefixes {
     std::vector<uint32_t> lengths_;
 };
 
+// Bursts of any length, in which tables without a root occur too.
+void expect_bursts(const Arrays& arrays, uint32_t vrf, Family family, const std::vector<Key>& addresses) {
+    std::vector<sp_u64> roots;
+    std::vector<sp_u32> ipv4, leaves(addresses.size());
+    std::vector<std::array<sp_u64, 2>> ipv6;
+    auto at_family = static_cast<size_t>(family);
+    for (size_t at = 0; at < addresses.size(); ++at) {
+        roots.push_back(arrays.arrays.vrfs[at % 5 == 0 ? 0 : vrf].root[at_family]);
+        ipv4.push_back(static_cast<uint32_t>(high_of(addresses[at]) >> 32));
+        ipv6.push_back({high_of(addresses[at]), low_of(addresses[at])});
+    }
+    auto count = static_cast<sp_u32>(addresses.size());
+    if (family == Family::kIpv4) {
+        sp_trie_lookup4_bulk(&arrays.arrays, roots.data(), ipv4.data(), leaves.data(), count);
+    } else {
+        auto* numbers = reinterpret_cast<const sp_u64(*)[2]>(ipv6.data());
+        sp_trie_lookup6_bulk(&arrays.arrays, roots.data(), numbers, leaves.data(), count);
+    }
+    for (size_t at = 0; at < addresses.size(); ++at) {
+        uint32_t fallback = arrays.arrays.vrfs[vrf].default_leaf[at_family];
+        uint32_t expected = at % 5 == 0 ? 0 : arrays.lookup(vrf, family, addresses[at]);
+        ASSERT_EQ(leaves[at] != 0 || at % 5 == 0 ? leaves[at] : fallback, expected);
+    }
+}
+
 // Both borders of every route and what lies beside them.
 void expect_alike(const Arrays& arrays, uint32_t vrf, Family family, const Reference& reference, Prefixes& prefixes) {
     uint32_t bits = bits_of(family);
+    std::vector<Key> addresses;
     auto check = [&](Key address) {
         address &= mask_of(bits);
+        addresses.push_back(address);
         ASSERT_EQ(arrays.lookup(vrf, family, address), reference.lookup(address, bits))
             << "address " << std::hex << high_of(address) << " " << low_of(address);
     };
@@ -69,6 +100,7 @@ void expect_alike(const Arrays& arrays, uint32_t vrf, Family family, const Refer
     for (int at = 0; at < 50; ++at) {
         check(prefixes.address());
     }
+    expect_bursts(arrays, vrf, family, addresses);
 }
 
 void expect_same_routes(const Fib& fib, uint32_t vrf, Family family, const Reference& reference) {
