@@ -1,7 +1,7 @@
 """bench/forwarder: what a packet costs the whole pipeline in the kernel, beside the kernel's own look-up.
 
-One core runs a program on one frame of 64 octets over and over (BPF_PROG_TEST_RUN), each time with the next of a
-million destinations: random addresses of random routes. Programs take turns:
+One core runs a program on one frame of 64 octets over and over (BPF_PROG_TEST_RUN), each time with the next of
+2^18 destinations: random addresses of random routes. Programs take turns:
 
     whole_pipeline    vr-forwarder's, with all routes in so many VRFs; frames come and leave tagged
     kernel_lookup     a forwarder that asks bpf_fib_lookup(): all routes in the main table, neighbors resolved

@@ -117,7 +117,7 @@ class Peers:
             kinds["bmv2"] = (lambda: Bmv2(_WORK / "bmv2"), one)
         if self._program.exists():
             tables = full_tables(self._options.routes, self._options.vrfs, self._options.seed)
-            many = _destinations_file(tables, 1 << 20, self._options.seed)
+            many = _destinations_file(tables, 1 << 18, self._options.seed)
             kinds["forwarder"] = (lambda: Forwarder(self._program, _WORK / "forwarder", [[ROUTE]]), one)
             kinds[_FULL] = (lambda: Forwarder(self._program, _WORK / "full", tables), many)
         chosen = self._options.only or list(kinds)

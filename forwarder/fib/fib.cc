@@ -15,8 +15,14 @@ namespace {
 // Of the array, for deletions: a sixteenth, in a small one more, so that it holds a few of the biggest blocks.
 uint32_t reserve_of(uint32_t units) { return std::max(units / 16, std::min(units / 4, 512u)); }
 
-// Every node below a root has a block of two units or more, or is one of few; see TrieWriter.
-uint32_t node_limit(const sp_arrays& arrays) { return arrays.word_count / 4 + 4 * SP_VRFS; }
+// Behind the last list there is room for the longest, which sp_trie_list_whole() reads whatever a list has.
+uint32_t unit_count(const sp_arrays& arrays) {
+    uint32_t units = arrays.word_count / 2;
+    return units - std::min(units, SP_TRIE_LIST);
+}
+
+// What the tries can hold: a list has about as many nodes as units, all else has fewer; and those in the roots.
+uint32_t node_limit(const sp_arrays& arrays) { return arrays.word_count / 2 + 4 * SP_VRFS; }
 
 }  // namespace
 
@@ -24,7 +30,7 @@ class Fib::Tables {
   public:
     Tables(sp_arrays& arrays, GracePeriods& grace)
         : arrays_(arrays),
-          arena_({reinterpret_cast<uint64_t*>(arrays.words), arrays.word_count / 2}, grace),
+          arena_({reinterpret_cast<uint64_t*>(arrays.words), unit_count(arrays)}, grace),
           store_(node_limit(arrays), arrays.word_count / 2 + 2),
           writer_(store_, arrays, arena_),
           tables_(SP_VRFS * 2) {}
@@ -54,6 +60,11 @@ class Fib::Tables {
         sizes_[static_cast<size_t>(family)] += static_cast<size_t>(change);
     }
 
+    // The slots that a change of a route concerns. One that longer ones hide may still be in a list.
+    uint64_t changed(const RouteNode& node, uint32_t heap) const {
+        uint64_t visible = store_.visible(node, heap);
+        return visible != 0 ? visible : heap_range(heap);
+    }
     bool descend(uint32_t node, Key key, uint32_t length, Place& place) const;
     FibResult insert(TrieTable& table, sp_u64& root, const Place& place, Key key, uint32_t length, uint32_t leaf);
     FibResult insert_below(TrieTable& table, sp_u64& root, const Place& place, Key key, uint32_t length, uint32_t leaf);
@@ -109,7 +120,8 @@ FibResult Fib::Tables::set(uint32_t vrf, Family family, const Prefix& prefix, ui
     uint32_t heap = there ? heap_of(key, prefix.length) : 0;
     if (uint32_t before = there ? store_.leaf(node, heap) : 0; before != 0) {
         store_.replace_route(node, heap, leaf);
-        if (before != leaf && !writer_.update(table, root, place, store_.visible(node, heap), reserve())) {
+        if (before != leaf &&
+            !writer_.update(table, root, place, {key, prefix.length, leaf}, changed(node, heap), reserve())) {
             store_.replace_route(node, heap, before);
             return FibResult::kFull;
         }
@@ -124,7 +136,6 @@ FibResult Fib::Tables::set(uint32_t vrf, Family family, const Prefix& prefix, ui
         result = insert_between(table, root, place, key, prefix.length, leaf);
     }
     if (result == FibResult::kDone) {
-        table.count_route(depth_of(prefix.length), 1);
         count(vrf, family, 1);
         writer_.fit_root(table, root, reserve());
     } else if (table.base == 0) {
@@ -142,7 +153,7 @@ FibResult Fib::Tables::insert(TrieTable& table, sp_u64& root, const Place& place
     if (!store_.add_route(node, heap, leaf)) {
         return FibResult::kFull;
     }
-    if (!writer_.update(table, root, place, store_.visible(node, heap), reserve())) {
+    if (!writer_.update(table, root, place, {key, length, leaf}, changed(node, heap), reserve())) {
         store_.remove_route(node, heap);
         return FibResult::kFull;
     }
@@ -171,12 +182,11 @@ FibResult Fib::Tables::insert_below(TrieTable& table, sp_u64& root, const Place&
         store_.drop(made);
         return FibResult::kFull;
     }
-    if (!writer_.update(table, root, place, slot_bit(slot), reserve())) {
+    if (!writer_.update(table, root, place, {key, length, leaf}, slot_bit(slot), reserve())) {
         store_.remove_child(node, slot);
         store_.drop(made);
         return FibResult::kFull;
     }
-    table.count_link(node.depth, store_.at(made).depth, 1);
     return FibResult::kDone;
 }
 
@@ -206,19 +216,13 @@ FibResult Fib::Tables::insert_between(TrieTable& table, sp_u64& root, const Plac
         store_.add_child(store_.at(fork), slot_of(key, fork_depth), made);
     }
     store_.replace_child(node, slot, fork);
-    if (!writer_.update(table, root, place, slot_bit(slot), reserve())) {
+    if (!writer_.update(table, root, place, {key, length, leaf}, slot_bit(slot), reserve())) {
         store_.replace_child(node, slot, child);
         if (!own) {
             store_.drop(made);
         }
         store_.drop(fork);
         return FibResult::kFull;
-    }
-    table.count_link(node.depth, child_depth, -1);
-    table.count_link(node.depth, fork_depth, 1);
-    table.count_link(fork_depth, child_depth, 1);
-    if (!own) {
-        table.count_link(fork_depth, store_.at(made).depth, 1);
     }
     return FibResult::kDone;
 }
@@ -240,14 +244,13 @@ FibResult Fib::Tables::erase(uint32_t vrf, Family family, const Prefix& prefix) 
     RouteNode& node = store_.at(place.last());
     uint32_t heap = heap_of(key, prefix.length);
     uint32_t leaf = store_.leaf(node, heap);
-    uint64_t slots = store_.visible(node, heap);
+    uint64_t slots = changed(node, heap);
     store_.remove_route(node, heap);
-    if (!writer_.update(table, root, place, slots, 0)) {
+    if (!writer_.update(table, root, place, {key, prefix.length, 0}, slots, 0)) {
         [[maybe_unused]] bool back = store_.add_route(node, heap, leaf);  // into the room that it just left
         assert(back);
         return FibResult::kFull;
     }
-    table.count_route(node.depth, -1);
     count(vrf, family, -1);
     tidy(table, root, place);
     if (table.node != 0) {
@@ -277,21 +280,16 @@ void Fib::Tables::tidy(TrieTable& table, sp_u64& root, Place& place) {
         uint32_t slot = slot_of(node.key, parent.depth);
         if (children == 0) {
             store_.remove_child(parent, slot);  // which was a leaf of the parent already, as readers see it
-            table.count_link(parent.depth, node.depth, -1);
             store_.drop(index);
             continue;
         }
         uint32_t child = store_.child(node, first_slot(node.children));
-        uint32_t child_depth = store_.at(child).depth;
         store_.replace_child(parent, slot, child);
         --place.count;
-        if (!writer_.update(table, root, place, slot_bit(slot), 0)) {
+        if (!TrieWriter::listed(node) && !writer_.update(table, root, place, {}, slot_bit(slot), 0)) {
             store_.replace_child(parent, slot, index);
             return;
         }
-        table.count_link(parent.depth, node.depth, -1);
-        table.count_link(node.depth, child_depth, -1);
-        table.count_link(parent.depth, child_depth, 1);
         writer_.forget(node);
         store_.drop(index);
         return;

@@ -137,6 +137,25 @@ uint64_t RouteStore::paint(const RouteNode& node, uint32_t background, std::arra
     return covered;
 }
 
+uint64_t RouteStore::covered(const RouteNode& node) const {
+    uint64_t covered = 0;
+    for (uint32_t word = 0; word < 2; ++word) {
+        for (uint64_t bits = node.routes[word]; bits != 0; bits &= bits - 1) {
+            covered |= heap_range(word * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
+        }
+    }
+    return covered;
+}
+
+uint32_t RouteStore::leaf_over(const RouteNode& node, uint32_t heap, uint32_t background) const {
+    for (; heap > 1; heap /= 2) {
+        if (has(node, heap)) {
+            return leaf(node, heap);
+        }
+    }
+    return background;
+}
+
 uint64_t RouteStore::visible(const RouteNode& node, uint32_t heap) const {
     uint64_t seen = heap_range(heap);
     uint64_t longer = heap < 64 ? node.routes[0] & ~(~uint64_t{0} >> (63 - heap)) : 0;

@@ -28,9 +28,8 @@ struct alignas(64) RouteNode {
     uint32_t background;  // the leaf where nothing in the node matches
     uint8_t depth;
     uint8_t top;    // bits of the address that are taken where `word` is found
-    uint8_t paths : 4;  // path blocks that lead to
-    uint8_t list : 4;   // the routes in a list, or
-    uint8_t runs;       // the words of a node block, or neither
+    uint8_t paths;  // path blocks that lead to
+    uint8_t runs;   // the words of a node block; 0: to one word
 };
 static_assert(sizeof(RouteNode) == 64);
 
@@ -64,6 +63,9 @@ class RouteStore {
 
     // The leaf of every slot by the node's own routes, `background` elsewhere. Returns the slots that a route covers.
     uint64_t paint(const RouteNode& node, uint32_t background, std::array<uint32_t, kSlots>& slots) const;
+    uint64_t covered(const RouteNode& node) const;
+    // The leaf of the longest route of the node that covers a prefix (by heap number), or `background`.
+    uint32_t leaf_over(const RouteNode& node, uint32_t heap, uint32_t background) const;
     // The slots of a prefix in which no longer route of the node covers it.
     uint64_t visible(const RouteNode& node, uint32_t heap) const;
 

@@ -3,25 +3,13 @@
 
 namespace splitplane {
 
-namespace {
-
-// RouteNode::top of a node without blocks: the root has its slots, or it is in the list of one above; 255: it was never
-// emitted.
-constexpr uint8_t kInRoot = 254;
-constexpr uint8_t kInList = 253;
-
-uint32_t block_units(const RouteNode& node) {
-    return 2u * (node.paths + node.list) + (node.runs > 0 ? 1 + (node.runs + 1u) / 2 : 0);
-}
-
-}  // namespace
-
 // -- the change as a whole ----------------------------------------------------------------------------------------
 
 void TrieWriter::begin(uint32_t reserve, bool may_wait) {
     reserve_ = reserve;
     may_wait_ = may_wait;
     full_ = false;
+    dirty_.clear();
     before_.clear();
     stores_.clear();
     made_.clear();
@@ -36,8 +24,7 @@ bool TrieWriter::commit() {
             node.word = was.word;
             node.background = was.background;
             node.top = was.top;
-            node.paths = was.paths & 15;
-            node.list = was.list & 15;
+            node.paths = was.paths;
             node.runs = was.runs;
         }
         for (const Block& block : made_) {
@@ -53,6 +40,12 @@ bool TrieWriter::commit() {
     return true;
 }
 
+void TrieWriter::retire_unlinked() {
+    for (const Block& block : unlinked_) {
+        arena_.retire(block.first, block.units);
+    }
+}
+
 uint32_t TrieWriter::allocate(uint32_t units) {
     uint32_t first = full_ ? 0 : arena_.allocate(units, reserve_, may_wait_);
     if (first == 0) {
@@ -65,7 +58,7 @@ uint32_t TrieWriter::allocate(uint32_t units) {
 
 void TrieWriter::remember(uint32_t index) {
     const RouteNode& node = store_.at(index);
-    before_.push_back({index, node.word, node.background, node.top, node.paths, node.list, node.runs});
+    before_.push_back({index, node.word, node.background, node.top, node.paths, node.runs});
 }
 
 void TrieWriter::plan(uint32_t index, uint32_t count, uint32_t value) {
@@ -74,26 +67,27 @@ void TrieWriter::plan(uint32_t index, uint32_t count, uint32_t value) {
     }
 }
 
-bool TrieWriter::update(TrieTable& table, sp_u64& root, const Place& place, uint64_t slots, uint32_t reserve) {
+bool TrieWriter::update(TrieTable& table, sp_u64& root, const Place& place, const Change& change, uint64_t slots,
+                        uint32_t reserve) {
     begin(reserve, true);
     bool first = table.base == 0;
     if (first) {
-        table.bits = 0;
-        table.base = allocate(1);
-    }
-    uint32_t at = place.count - 1;
-    for (; store_.at(place.nodes[at]).top == kInList; --at) {
-        slots = ~uint64_t{0};
-    }
-    const RouteNode& node = store_.at(place.nodes[at]);
-    if (node.depth < table.bits) {
-        spread(table, place.nodes[at], node.background, slots, false);
-    } else if (!full_) {
-        uint32_t old_word = node.word;
-        uint32_t word = emit(place.nodes[at], first ? 0 : node.top, node.background, slots);
-        if (first) {
-            arrays_.words[table.base * 2] = word;
+        table.bits = kStride;
+        table.base = allocate(root_units(kStride));
+        spread(table, place.nodes[0], 0, 0, true);
+    } else if (!edit_list(table, place, change)) {
+        uint32_t at = place.count - 1;
+        // What is in a list, or may come into one, is the matter of the node or root that leads to it.
+        for (; in_list_or_few(table, store_.at(place.nodes[at])); --at) {
+            dirty_.push_back({place.nodes[at], slots});
+            slots = slot_bit(slot_of(store_.at(place.nodes[at]).key, store_.at(place.nodes[at - 1]).depth));
+        }
+        const RouteNode& node = store_.at(place.nodes[at]);
+        if (node.depth < table.bits) {
+            spread(table, place.nodes[at], node.background, slots, false);
         } else {
+            uint32_t old_word = node.word;
+            uint32_t word = emit(place.nodes[at], node.top, node.background, slots);
             lead_up(table, place, at, word, old_word);
         }
     }
@@ -102,11 +96,9 @@ bool TrieWriter::update(TrieTable& table, sp_u64& root, const Place& place, uint
         return false;
     }
     if (first) {
-        __atomic_store_n(&root, sp_trie_root(table.base * 2, 0), __ATOMIC_RELEASE);
+        __atomic_store_n(&root, sp_trie_root(table.base * 2, table.bits), __ATOMIC_RELEASE);
     }
-    for (const Block& block : unlinked_) {
-        arena_.retire(block.first, block.units);
-    }
+    retire_unlinked();
     return true;
 }
 
@@ -115,21 +107,19 @@ bool TrieWriter::update(TrieTable& table, sp_u64& root, const Place& place, uint
 // Make the trie lead to a node's new word, from the parent on.
 void TrieWriter::lead_up(const TrieTable& table, const Place& place, uint32_t at, uint32_t word, uint32_t old_word) {
     for (; word != old_word && !full_; --at) {
-        if (at == 0) {
-            plan(table.base * 2, 1, word);
-            return;
-        }
         const RouteNode& child = store_.at(place.nodes[at]);
         const RouteNode& parent = store_.at(place.nodes[at - 1]);
+        uint32_t slot = slot_of(child.key, parent.depth);
+        if (table.cuts(parent)) {
+            spread(table, place.nodes[at - 1], parent.background, slot_bit(slot), false);
+            return;
+        }
         if (parent.depth < table.bits) {
             plan(root_index(table, child.key), 1, word);
             return;
         }
-        uint32_t slot = slot_of(child.key, parent.depth);
-        uint32_t block = (parent.word & SP_TRIE_UNIT) * 2 + kPathWords * parent.paths;
-        TrieShape list;
-        bool listed = make_list(store_, parent, parent.top, list);
-        if (is_block(word) && is_block(old_word) && !listed) {  // which is a run of its own
+        if (!is_leaf(word) && !is_leaf(old_word)) {  // which is a run of its own
+            uint32_t block = node_index(parent);
             if (parent.runs == 0) {
                 plan(block - kPathWords + SP_TRIE_PATH_HIT, 1, word);
             } else {
@@ -147,72 +137,164 @@ void TrieWriter::lead_up(const TrieTable& table, const Place& place, uint32_t at
 // does not match. `dirty`: the slots that changed since it was last asked for.
 uint32_t TrieWriter::emit(uint32_t index, uint32_t top, uint32_t background, uint64_t dirty) {
     RouteNode& node = store_.at(index);
+    for (Dirty& changed : dirty_) {
+        if (changed.node == index) {
+            dirty |= changed.slots;
+            changed.node = 0;
+        }
+    }
     if (dirty == 0 && node.top == top && node.background == background) {
         return node.word;
     }
     remember(index);
-    Slots painted;
-    TrieShape list;
-    bool listed = make_list(store_, node, top, list);
-    if (listed && node.children != 0) {
-        swallow(node);
-        return write(node, top, background, list, painted);
-    }
-    uint64_t covered = store_.paint(node, background, painted);
-    bool fresh = node.top != top || node.runs == 0;
-    dirty = fresh ? ~uint64_t{0} : dirty | (node.background == background ? 0 : ~covered);
-    Slots slots = painted;
-    if (dirty != ~uint64_t{0}) {
-        expand(node, slots);
-        for (uint64_t bits = dirty & ~node.children; bits != 0; bits &= ~slot_bit(first_slot(bits))) {
-            slots[first_slot(bits)] = painted[first_slot(bits)];
+    Filling filling(node);
+    uint64_t covered = store_.paint(node, background, filling.leaves);
+    filling.words = filling.leaves;
+    uint32_t listed = listed_behind_path(node);
+    TrieShape shape;
+    RouteList list;
+    if (node.depth > top && gather(store_, node, 1, node.depth + SP_TRIE_LIST_BITS, list) && list.count > 1 &&
+        list_pays(node, 1, node.depth, list)) {
+        shape = {node.key, node.depth - top, 0, 0, put_list(list, node.depth, background, listed)};
+        if (node.runs > 0) {
+            unlink_lists(node_index(node), nullptr);
+        }
+        swallow_below(node, 1);
+    } else {
+        if (node.runs > 0) {
+            expand(node_index(node), dirty | (node.background == background ? 0 : ~covered), filling);
+        }
+        fill(filling, 2, background);
+        fill(filling, 3, background);
+        shape = shape_of(node, top, background, filling.words);
+        if (node.runs > 0) {
+            unlink_lists(node_index(node), &filling.words);
         }
     }
-    for (uint64_t bits = dirty & node.children; bits != 0; bits &= ~slot_bit(first_slot(bits))) {
-        uint32_t slot = first_slot(bits);
-        slots[slot] = emit(store_.child(node, slot), node.depth + kStride, painted[slot], 0);
+    if (listed != 0 && (shape.runs > 0 || shape.word != listed)) {
+        unlink_list(listed);
     }
-    TrieShape block = shape_of(node, top, background, slots);
-    return write(node, top, background, listed && list.units() < block.units() ? list : block, slots);
+    return write(node, top, background, shape, filling.words);
 }
 
-void TrieWriter::expand(const RouteNode& node, Slots& slots) const {
-    const sp_u32* words = arrays_.words + (node.word & SP_TRIE_UNIT) * 2 + kPathWords * node.paths;
-    uint64_t vector = load_bits(words);
-    words += SP_TRIE_NODE_WORDS;
-    for (uint32_t slot = 0; vector != 0; ++words) {
+// Begin with what a node block has. What shares a list with a dirty slot is to be found anew as well.
+void TrieWriter::expand(uint32_t block, uint64_t dirty, Filling& filling) const {
+    const sp_u32* word = arrays_.words + block + SP_TRIE_NODE_WORDS;
+    filling.was = load_bits(arrays_.words + block);
+    filling.stale = dirty;
+    uint64_t vector = filling.was;
+    for (uint32_t slot = 0; vector != 0; ++word) {
         vector &= ~slot_bit(slot);
         uint32_t end = first_slot(vector);  // 64 behind the last run
-        std::fill(slots.begin() + slot, slots.begin() + end, *words);
+        std::fill(filling.words.begin() + slot, filling.words.begin() + end, *word);
+        uint64_t run = slot_range(slot, end - slot);
+        filling.stale |= is_list(*word) && (dirty & run) != 0 ? run : 0;
         slot = end;
     }
 }
 
-// Everything below a node is in its list.
-void TrieWriter::swallow(const RouteNode& node) {
-    for (uint64_t bits = node.children; bits != 0; bits &= ~slot_bit(first_slot(bits))) {
-        uint32_t index = store_.child(node, first_slot(bits));
-        RouteNode& child = store_.at(index);
-        remember(index);
-        unlink(child);
-        child.word = 0;
-        child.top = kInList;
-        child.paths = child.list = child.runs = 0;
-        swallow(child);
+// Find the stale words below a prefix of a node, which is covered by `leaf`: one list, or each half by itself.
+void TrieWriter::fill(Filling& filling, uint32_t heap, uint32_t leaf) {
+    const RouteNode& node = filling.node;
+    uint64_t range = heap_range(heap);
+    uint32_t first = heap_slot(heap), end = first + heap_slots(heap);
+    if ((filling.stale & range) == 0) {
+        return;
     }
+    if ((node.children & range) == 0) {
+        for (uint64_t bits = filling.stale & range; bits != 0; bits &= ~slot_bit(first_slot(bits))) {
+            filling.words[first_slot(bits)] = filling.leaves[first_slot(bits)];
+        }
+        return;
+    }
+    if (store_.has(node, heap)) {
+        leaf = store_.leaf(node, heap);
+    }
+    RouteList list;
+    if (gather(store_, node, heap, node.depth + SP_TRIE_LIST_BITS, list) &&
+        (list.count == 0 || list_pays(node, heap, node.depth, list))) {
+        uint32_t word = leaf;
+        if (list.count > 0) {
+            // Stored in place only where it led to the same addresses before: its background is theirs.
+            bool same = (filling.was & range) == slot_bit(first) && (end == kSlots || filling.was & slot_bit(end));
+            word = put_list(list, node.depth, leaf, same ? filling.words[first] : 0);
+        }
+        std::fill(filling.words.begin() + first, filling.words.begin() + end, word);
+        swallow_below(node, heap);
+        return;
+    }
+    if (heap >= kSlots) {
+        filling.words[first] = emit(store_.child(node, first), node.depth + kStride, leaf, 0);
+        return;
+    }
+    fill(filling, 2 * heap, leaf);
+    fill(filling, 2 * heap + 1, leaf);
 }
 
-void TrieWriter::unlink(const RouteNode& node) {
-    if (is_block(node.word) && block_units(node) > 0) {
-        unlinked_.push_back({node.word & SP_TRIE_UNIT, block_units(node)});
+// Whether a list of all below a prefix of a node is better than a node block, or a share of one. `top`: how many bits
+// are taken where readers come to it.
+bool TrieWriter::list_pays(const RouteNode& node, uint32_t heap, uint32_t top, const RouteList& list) const {
+    uint64_t children = node.children & heap_range(heap);
+    if (children == 0) {
+        // At most a unit less than the node block, which is faster to look up.
+        return node.depth > top;
     }
+    uint32_t own = 0;
+    for (uint32_t at = 0; at < list.count; ++at) {
+        own += list.routes[at].length <= node.depth + kStride;
+    }
+    // A route of the node's own costs no more than two words otherwise, and a child no less than six.
+    auto below = static_cast<uint32_t>(std::popcount(children));
+    if (below > 1 || own > 0) {
+        return own <= 3 * below;
+    }
+    const RouteNode& child = store_.at(store_.child(node, first_slot(children)));
+    return child.children != 0 || list_pays(child, 1, node.depth + kStride, list);
+}
+
+// Whether a node, which is not in the root, is in a list or may come into one.
+bool TrieWriter::in_list_or_few(const TrieTable& table, const RouteNode& node) const {
+    if (node.depth < table.bits || node.top == kInList) {
+        return node.depth >= table.bits;
+    }
+    RouteList list;
+    return (node.children != 0 || node.depth > node.top) && gather(store_, node, 1, kKeyBits, list);
+}
+
+uint32_t TrieWriter::put_list(const RouteList& list, uint32_t from, uint32_t background, uint32_t old_word) {
+    std::array<sp_u32, kMostListWords> image;
+    uint32_t size = compose(list, from, background, image.data());
+    if (is_list(old_word)) {
+        const sp_u32* now = arrays_.words + block_index(old_word);
+        uint32_t at = 1;
+        while (at < size && now[at] == image[at]) {  // not beyond its end, which is the same in both
+            at += 2;
+        }
+        if (at > size) {
+            for (at = 0; at < size; at += 2) {
+                plan(block_index(old_word) + at, 1, image[at]);
+            }
+            return old_word;
+        }
+    }
+    return put_image(image.data(), size);
+}
+
+// A list in room of its own.
+uint32_t TrieWriter::put_image(const sp_u32* image, uint32_t size) {
+    uint32_t unit = allocate(size / 2);
+    if (unit == 0) {
+        return 0;
+    }
+    std::copy_n(image, size, arrays_.words + unit * 2);
+    return list_word(unit);
 }
 
 // Where nothing but leaves and children's words has changed. `image` begins where the node's blocks do.
 bool TrieWriter::store_in_place(const RouteNode& node, const TrieShape& shape, const sp_u32* image, uint32_t size) {
-    uint32_t index = (node.word & SP_TRIE_UNIT) * 2;
+    uint32_t index = block_index(node.word);
     const sp_u32* now = arrays_.words + index;
-    uint32_t paths = shape.paths() + shape.listed;
+    uint32_t paths = shape.paths();
     for (uint32_t at = 0; at < paths * kPathWords; at += kPathWords) {
         if (load_bits(now + at) != load_bits(image + at)) {
             return false;
@@ -232,131 +314,94 @@ uint32_t TrieWriter::write(RouteNode& node, uint32_t top, uint32_t background, c
     std::array<sp_u32, kMostWords> image;
     uint32_t units = shape.units();
     uint32_t paths = shape.paths();
-    bool in_place = is_block(node.word) && block_units(node) > 0 && units > 0 && node.top == top &&
-                    node.paths == paths && node.list == shape.listed && node.runs == shape.runs;
+    bool in_place = units > 0 && block_units(node) > 0 && node.top == top && node.paths == paths &&
+                    node.runs == shape.runs;
     if (in_place) {
         uint32_t size = compose(shape, slots, top, background, node.word & SP_TRIE_UNIT, image.data());
         in_place = store_in_place(node, shape, image.data(), size);
     }
     if (!in_place) {
-        unlink(node);
+        unlink_block(node);
         uint32_t unit = units == 0 ? 0 : allocate(units);
         if (units == 0) {
             node.word = shape.word;
         } else if (unit != 0) {
             uint32_t size = compose(shape, slots, top, background, unit, image.data());
             std::copy_n(image.data(), size, arrays_.words + unit * 2);
-            node.word = paths + shape.listed > 0 ? path_word(unit) : node_word(unit);
+            node.word = paths > 0 ? path_word(unit) : node_word(unit);
         }
     }
     node.background = background;
     node.top = static_cast<uint8_t>(top);
-    node.paths = paths & 15;
-    node.list = shape.listed & 15;
+    node.paths = static_cast<uint8_t>(paths);
     node.runs = static_cast<uint8_t>(shape.runs);
     return node.word;
 }
 
-void TrieWriter::forget(RouteNode& node) {
-    if (is_block(node.word) && block_units(node) > 0) {
-        arena_.retire(node.word & SP_TRIE_UNIT, block_units(node));
-    }
-}
+// -- what is not led to any more ------------------------------------------------------------------------------------
 
-// -- nodes in the root ------------------------------------------------------------------------------------------------
-
-uint32_t TrieWriter::root_index(const TrieTable& table, Key key) {
-    return table.base * 2 + (table.bits == 0 ? 0 : static_cast<uint32_t>(key >> (kKeyBits - table.bits)));
-}
-
-// Put a node above s, with all below it, into the root's words. `everything`: the root is new.
-void TrieWriter::spread(const TrieTable& table, uint32_t index, uint32_t background, uint64_t dirty, bool everything) {
+// A node is in a list, with everything below it.
+void TrieWriter::swallow(uint32_t index) {
     RouteNode& node = store_.at(index);
-    Slots painted;
-    uint64_t covered = store_.paint(node, background, painted);
-    if (everything || node.top != kInRoot) {
-        dirty = ~uint64_t{0};
-    } else if (node.background != background) {
-        dirty |= ~covered;
+    if (node.top != kInList) {
+        remember(index);
+        unlink(node);
+        node.word = 0;
+        node.top = kInList;
+        node.paths = node.runs = 0;
     }
-    remember(index);
+    swallow_below(node, 1);
+}
+
+void TrieWriter::swallow_below(const RouteNode& node, uint32_t heap) {
+    for (uint64_t bits = node.children & heap_range(heap); bits != 0; bits &= ~slot_bit(first_slot(bits))) {
+        swallow(store_.child(node, first_slot(bits)));
+    }
+}
+
+// A node's blocks and the lists that they lead to.
+void TrieWriter::unlink(const RouteNode& node) {
+    if (node.runs > 0) {
+        unlink_lists(node_index(node), nullptr);
+    } else if (uint32_t listed = listed_behind_path(node); listed != 0) {
+        unlink_list(listed);
+    }
+    unlink_block(node);
+}
+
+void TrieWriter::unlink_block(const RouteNode& node) {
+    if (block_units(node) > 0) {
+        unlinked_.push_back({node.word & SP_TRIE_UNIT, block_units(node)});
+    }
+}
+
+void TrieWriter::unlink_list(uint32_t word) {
+    unlinked_.push_back({word & SP_TRIE_UNIT, list_units(arrays_.words + block_index(word))});
+}
+
+// The lists that a node block leads to, but for those that stay where they are.
+void TrieWriter::unlink_lists(uint32_t block, const Slots* kept) {
+    const sp_u32* word = arrays_.words + block + SP_TRIE_NODE_WORDS;
+    for (uint64_t bits = load_bits(arrays_.words + block); bits != 0; bits &= ~slot_bit(first_slot(bits)), ++word) {
+        if (is_list(*word) && (kept == nullptr || (*kept)[first_slot(bits)] != *word)) {
+            unlink_list(*word);
+        }
+    }
+}
+
+// 0: none.
+uint32_t TrieWriter::listed_behind_path(const RouteNode& node) const {
+    if (node.paths == 0 || node.runs > 0) {
+        return 0;
+    }
+    uint32_t word = arrays_.words[node_index(node) - kPathWords + SP_TRIE_PATH_HIT];
+    return is_list(word) ? word : 0;
+}
+
+void TrieWriter::forget(const RouteNode& node) {
+    unlinked_.clear();
     unlink(node);
-    node.word = 0;
-    node.background = background;
-    node.top = kInRoot;
-    node.paths = node.list = node.runs = 0;
-    for (; dirty != 0; dirty &= ~slot_bit(first_slot(dirty))) {
-        uint32_t slot = first_slot(dirty);
-        spread_slot(table, node, slot, painted[slot], everything);
-    }
-}
-
-void TrieWriter::spread_slot(const TrieTable& table, const RouteNode& node, uint32_t slot, uint32_t leaf,
-                             bool everything) {
-    uint32_t first = root_index(table, node.key | slot_key(slot, node.depth));
-    uint32_t end = first + (1u << (table.bits - node.depth - kStride));
-    uint32_t index = store_.child(node, slot);
-    if (index == 0) {
-        plan(first, end - first, leaf);
-        return;
-    }
-    const RouteNode& child = store_.at(index);
-    bool in_root = child.depth < table.bits;
-    uint32_t at = root_index(table, child.key);
-    uint32_t behind = at + (in_root ? 1u << (table.bits - child.depth) : 1);
-    plan(first, at - first, leaf);
-    plan(behind, end - behind, leaf);
-    if (!in_root) {
-        plan(at, 1, emit(index, table.bits, leaf, 0));
-    } else if (everything || child.top != kInRoot || child.background != leaf) {
-        spread(table, index, leaf, 0, everything);
-    }
-}
-
-void TrieWriter::fit_root(TrieTable& table, sp_u64& root, uint32_t reserve) {
-    constexpr uint32_t kBiggest = TrieTable::root_bits(2);
-    uint32_t at = table.bits / kStride;  // of the next bigger one
-    uint32_t bigger = table.bits + kStride;
-    if (table.bits < kBiggest && table.occupied[at] >= 1u << bigger >> 1 && table.routes >= table.refused) {
-        bool done = rebuild_root(table, root, bigger, reserve);
-        table.refused = done ? 0 : table.routes + table.routes / 4;
-    } else if (table.bits > 0 && table.occupied[at - 1] < 1u << table.bits >> 3) {
-        rebuild_root(table, root, table.bits - kStride, 0);
-    }
-}
-
-bool TrieWriter::rebuild_root(TrieTable& table, sp_u64& root, uint32_t bits, uint32_t reserve) {
-    TrieTable before = table;
-    begin(reserve, false);
-    uint32_t base = allocate(((1u << bits) + 1) / 2);
-    if (base == 0) {
-        return false;
-    }
-    table.base = base;
-    table.bits = bits;
-    if (bits > 0) {
-        spread(table, table.node, 0, 0, true);
-    } else {
-        plan(base * 2, 1, emit(table.node, 0, 0, 0));
-    }
-    if (!commit()) {
-        table = before;
-        return false;
-    }
-    __atomic_store_n(&root, sp_trie_root(base * 2, bits), __ATOMIC_RELEASE);
-    unlinked_.push_back({before.base, ((1u << before.bits) + 1) / 2});
-    for (const Block& block : unlinked_) {
-        arena_.retire(block.first, block.units);
-    }
-    return true;
-}
-
-void TrieWriter::clear(TrieTable& table, sp_u64& root) {
-    __atomic_store_n(&root, 0, __ATOMIC_RELEASE);
-    arena_.retire(table.base, ((1u << table.bits) + 1) / 2);
-    table.base = 0;
-    table.bits = 0;
-    table.refused = 0;
+    retire_unlinked();
 }
 
 }  // namespace splitplane

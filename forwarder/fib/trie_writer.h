@@ -2,19 +2,24 @@
 //
 // Puts a tree of routes into the words that readers walk (pipeline/trie.h).
 //
-//     the store's nodes   depth 0 ─ 6 ─ 12 ─│─ 18 ─ 24        s = 18: what lies above is spread out in the root,
-//     the readers' words  root, 2^18 words  │ block ─ block   what lies below has a block for each node
+//     the store's nodes   depth 0 ─ 6 ─ 12 ──── 18 ─ 24       s = 14: what lies above is spread out in the root, as are
+//     the readers' words  root, 2^14 words │ block ─ block    nodes of depth 12, in four parts each; what lies below
+//                                                             has a block for each node, or is in a list
+//
+// A list holds all routes below one word of the root, below some neighboring slots of a node block, or behind a path.
+// It asks for the bits from that node's depth on; below the root, for those that the root does not take.
 //
 // Nothing that a reader can reach is changed in any way but by storing one word. A change is planned bottom up: where
-// the vectors stay, words to be stored; where they do not, a new block. When all the room that it needs is had, the
-// words are stored, each of which switches the addresses below it from the old routes to the new. Without the room, the
-// plan is undone, and nothing was ever to be seen.
+// the vectors and keys stay, words to be stored; where they do not, a new block. When there is all the room it needs,
+// the words are stored, each of which switches the addresses below it from the old routes to the new. Without the room,
+// the plan is undone, and nothing was ever to be seen.
 #pragma once
 
 #include <vector>
 
 #include "fib/arena.h"
 #include "fib/route_store.h"
+#include "fib/trie_list.h"
 #include "fib/trie_shape.h"
 
 namespace splitplane {
@@ -26,21 +31,10 @@ struct TrieTable {
     uint32_t bits = 0;   // s
     uint32_t routes = 0; // the default route too
     uint32_t refused = 0; // routes when a bigger root was not to be had
-    // For s = 6, 12, 18: how many of a root's words would have something of their own: links that cross it and routes
-    // above.
-    std::array<uint32_t, 3> occupied{};
 
-    void count_link(uint32_t above, uint32_t below, int change) {
-        for (uint32_t at = 0; at < occupied.size(); ++at) {
-            occupied[at] += above < root_bits(at) && below >= root_bits(at) ? static_cast<uint32_t>(change) : 0;
-        }
-    }
-    void count_route(uint32_t depth, int change) {
-        for (uint32_t at = 0; at < occupied.size(); ++at) {
-            occupied[at] += depth < root_bits(at) ? static_cast<uint32_t>(change) : 0;
-        }
-    }
-    static constexpr uint32_t root_bits(uint32_t at) { return (at + 1) * kStride; }
+    uint32_t taken() const { return bits - bits % kStride; }
+    // Whether the root's words have the parts of a node, not whole ones.
+    bool cuts(const RouteNode& node) const { return node.depth < bits && node.depth + kStride > bits; }
 };
 
 class TrieWriter {
@@ -55,10 +49,21 @@ class TrieWriter {
         uint32_t last() const { return nodes[count - 1]; }
     };
 
+    // The route that changed. `length` 0: none, only the tree did.
+    struct Change {
+        Key key = 0;
+        uint32_t length = 0;
+        uint32_t leaf = 0;  // 0: it is gone
+    };
+
     // Let the trie follow the store, in which something changed at the given slots of the place's last node. `root` is
     // the word of sp_vrf, stored where it changes. False: no room but for `reserve` units; the trie is as before, the
     // store is the caller's to undo.
-    bool update(TrieTable& table, sp_u64& root, const Place& place, uint64_t slots, uint32_t reserve);
+    bool update(TrieTable& table, sp_u64& root, const Place& place, const Change& change, uint64_t slots,
+                uint32_t reserve);
+
+    // Whether a node is in a list, which does not show how the tree holds its routes.
+    static bool listed(const RouteNode& node);
 
     // Give the root the size that the table asks for, if there is room; never waits.
     void fit_root(TrieTable& table, sp_u64& root, uint32_t reserve);
@@ -67,7 +72,7 @@ class TrieWriter {
     void clear(TrieTable& table, sp_u64& root);
 
     // A node leaves the tree, and nothing leads to its blocks any more.
-    void forget(RouteNode& node);
+    void forget(const RouteNode& node);
 
   private:
     // What the trie held of a node before this change.
@@ -75,7 +80,12 @@ class TrieWriter {
         uint32_t node;
         uint32_t word;
         uint32_t background;
-        uint8_t top, paths, list, runs;
+        uint8_t top, paths, runs;
+    };
+    // A node that changed, or has one below it that did; taken out when it is emitted.
+    struct Dirty {
+        uint32_t node;
+        uint64_t slots;
     };
     struct Store {
         uint32_t index, count, value;
@@ -83,24 +93,64 @@ class TrieWriter {
     struct Block {
         uint32_t first, units;
     };
+    // What is to stand in the slots of a node, or of a part of one.
+    struct Filling {
+        explicit Filling(const RouteNode& of) : node(of) {}
+        const RouteNode& node;
+        Slots leaves;                   // by the node's own routes, and the background
+        Slots words;                    // what there was, and is to be
+        uint64_t stale = ~uint64_t{0};  // slots whose words are to be found anew
+        uint64_t was = 0;               // the vector that there was; 0: none
+    };
+    // A list, by the word that leads to it: it asks from `from` on, for what has so many bits there in common.
+    struct Listed {
+        uint32_t at, from, bits;
+        uint32_t leaf;  // for what matches none of its routes
+        bool in_node;   // or behind its path
+    };
     void begin(uint32_t reserve, bool may_wait);
     bool commit();
+    void retire_unlinked();
     uint32_t allocate(uint32_t units);
     void remember(uint32_t index);
     void plan(uint32_t index, uint32_t count, uint32_t value);
 
+    // trie_writer.cc: nodes with blocks
     uint32_t emit(uint32_t index, uint32_t top, uint32_t background, uint64_t dirty);
-    void expand(const RouteNode& node, Slots& slots) const;
-    void swallow(const RouteNode& node);
-    void unlink(const RouteNode& node);
+    void expand(uint32_t block, uint64_t dirty, Filling& filling) const;
+    void fill(Filling& filling, uint32_t heap, uint32_t leaf);
+    bool list_pays(const RouteNode& node, uint32_t heap, uint32_t top, const RouteList& list) const;
+    bool in_list_or_few(const TrieTable& table, const RouteNode& node) const;
+    uint32_t put_list(const RouteList& list, uint32_t from, uint32_t background, uint32_t old_word);
+    uint32_t put_image(const sp_u32* image, uint32_t size);
     bool store_in_place(const RouteNode& node, const TrieShape& shape, const sp_u32* image, uint32_t size);
-    uint32_t write(RouteNode& node, uint32_t top, uint32_t background, const TrieShape& shape,
-                   const Slots& slots);
+    uint32_t write(RouteNode& node, uint32_t top, uint32_t background, const TrieShape& shape, const Slots& slots);
     void lead_up(const TrieTable& table, const Place& place, uint32_t at, uint32_t word, uint32_t old_word);
 
+    void swallow(uint32_t index);
+    void swallow_below(const RouteNode& node, uint32_t heap);
+    void unlink(const RouteNode& node);
+    void unlink_block(const RouteNode& node);
+    void unlink_list(uint32_t word);
+    void unlink_lists(uint32_t block, const Slots* kept);
+    uint32_t listed_behind_path(const RouteNode& node) const;
+
+    // trie_edit.cc: lists in which one route changes
+    bool edit_list(const TrieTable& table, const Place& place, const Change& change);
+    bool find_list(const TrieTable& table, const Place& place, const Change& change, Listed& listed) const;
+    bool only_own_below(const TrieTable& table, const RouteNode& above, uint32_t heap) const;
+
+    // trie_root.cc: what the root has
     void spread(const TrieTable& table, uint32_t index, uint32_t background, uint64_t dirty, bool everything);
     void spread_slot(const TrieTable& table, const RouteNode& node, uint32_t slot, uint32_t leaf, bool everything);
-    static uint32_t root_index(const TrieTable& table, Key key);
+    uint32_t emit_part(const RouteNode& node, uint32_t heap, uint32_t background, uint32_t old_word, uint64_t dirty);
+    uint32_t emit_below(const TrieTable& table, uint32_t index, uint32_t leaf, uint32_t old_word);
+    uint32_t put_part(const Slots& words, uint32_t old_word);
+    void unlink_part(const TrieTable& table, uint32_t word);
+    static uint32_t root_units(uint32_t bits) { return 1u << bits >> 1; }
+    static uint32_t root_index(const TrieTable& table, Key key) {
+        return table.base * 2 + static_cast<uint32_t>(key >> (kKeyBits - table.bits));
+    }
     bool rebuild_root(TrieTable& table, sp_u64& root, uint32_t bits, uint32_t reserve);
 
     RouteStore& store_;
@@ -111,10 +161,22 @@ class TrieWriter {
     uint32_t reserve_ = 0;
     bool may_wait_ = false;
     bool full_ = false;
+    std::vector<Dirty> dirty_;
     std::vector<Before> before_;
     std::vector<Store> stores_;
     std::vector<Block> made_;
     std::vector<Block> unlinked_;
 };
+
+// RouteNode::top of a node without blocks: the root has its slots, or it is in a list, or was never emitted.
+inline constexpr uint8_t kInRoot = 254;
+inline constexpr uint8_t kInList = 255;
+inline bool TrieWriter::listed(const RouteNode& node) { return node.top == kInList; }
+
+inline uint32_t block_units(const RouteNode& node) {
+    return 2u * node.paths + (node.runs > 0 ? node_units(node.runs) : 0);
+}
+// Where its node block begins in the array, behind its paths.
+inline uint32_t node_index(const RouteNode& node) { return block_index(node.word) + kPathWords * node.paths; }
 
 }  // namespace splitplane

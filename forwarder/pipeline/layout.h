@@ -123,8 +123,8 @@ static inline sp_u32 sp_port_vlan(sp_u64 port) { return port >> 16 & (SP_VLANS -
 static inline sp_u32 sp_port_mtu(sp_u64 port) { return port >> 32 & 0xffff; }
 
 /* -- ipv4_route, ipv6_route --------------------------------------------------------------------------------------- */
-/* What a route does: a kind and, for nexthops and groups, a slot. 0 is no route. The top bit stays free: the trie
- * marks its blocks with it. */
+/* What a route does: a kind and, for nexthops and groups, a slot. 0 is no route. The two top bits stay free: the
+ * trie marks its blocks with them. */
 enum sp_route_kind {
     SP_ROUTE_NONE = 0,
     SP_ROUTE_NEXTHOP = 1,

@@ -31,7 +31,7 @@ static inline void sp_trie_go_on(sp_tables tables, struct sp_trie_going *going, 
 {
     const sp_u32 *words = tables->words + (sp_u64)(word & SP_TRIE_UNIT) * 2;
 
-    if (word & SP_TRIE_BLOCK) {
+    if (word & ~SP_TRIE_UNIT) {
         __builtin_prefetch(words);
         __builtin_prefetch(words + 12);
         going->number[going->count] = (sp_u8)number;
@@ -40,91 +40,98 @@ static inline void sp_trie_go_on(sp_tables tables, struct sp_trie_going *going, 
     }
 }
 
-/* sp_trie_walk() by one block. */
-static inline sp_u32 sp_trie_step(sp_tables tables, sp_u32 word, sp_u64 high, sp_u32 *taken)
+/* sp_trie_list() without branches that depend on the address: which route is the first is as good as random. It looks at
+ * as many entries as the longest list has, from the last to the first, so that what lies behind a list's end (fib/ sees
+ * to it that there is something) comes before that end, which always matches. */
+static inline __attribute__((always_inline)) sp_u32 sp_trie_list_whole(sp_tables tables, sp_u32 word, sp_u64 high)
 {
     const sp_u32 *words = tables->words + (sp_u64)(word & SP_TRIE_UNIT) * 2;
-    sp_u64 bits = sp_trie_load_bits(words);
-    sp_u32 length = (sp_u32)(bits & 63);
+    sp_u32 leaf = 0;
 
-    if (!(word & SP_TRIE_PATH)) {
-        *taken += SP_TRIE_STRIDE;
-        return sp_load_word(words + SP_TRIE_NODE_WORDS - 1 + sp_trie_count(bits >> (~high >> 58)));
+    for (sp_u32 at = SP_TRIE_LIST + 1; at-- > 0;) {
+        sp_u64 entry = sp_trie_load_bits(words + 2 * at);
+
+        leaf = (high ^ entry) >> 1 >> (entry >> 32 & 63) ? leaf : (sp_u32)entry;
     }
-    if ((high ^ bits) >> ((64 - length) & 63)) {
-        return sp_load_word(words + SP_TRIE_PATH_MISS);
+    return leaf;
+}
+
+/* Look-ups of one family: `ipv4` or `ipv6` is what there is. */
+struct sp_trie_burst {
+    const sp_u64 *roots;
+    const sp_u32 *ipv4;
+    const sp_u64 (*ipv6)[2];
+    sp_u32 is_ipv6;
+};
+
+/* The bits of an address from the `taken`th on. */
+static inline __attribute__((always_inline)) sp_u64 sp_trie_rest(const struct sp_trie_burst *burst, sp_u32 at,
+                                                                 sp_u32 taken)
+{
+    const sp_u64 *address;
+
+    if (!burst->is_ipv6) {
+        return (sp_u64)burst->ipv4[at] << 32 << taken;
     }
-    *taken += length;
-    return sp_load_word(words + SP_TRIE_PATH_HIT);
+    address = burst->ipv6[at];
+    return taken < 64 ? address[0] << taken | address[1] >> 1 >> (63 - taken) : address[1] << (taken - 64);
+}
+
+/* SP_TRIE_TOGETHER look-ups at most. */
+static inline __attribute__((always_inline)) void sp_trie_look_up(sp_tables tables, const struct sp_trie_burst *burst,
+                                                                  sp_u32 *leaves, sp_u32 count)
+{
+    struct sp_trie_going going;
+
+    going.count = 0;
+    for (sp_u32 at = 0; at < count; at++) {
+        __builtin_prefetch(sp_trie_root_word(tables, burst->roots[at], sp_trie_rest(burst, at, 0)));
+    }
+    for (sp_u32 at = 0; at < count; at++) {
+        leaves[at] = sp_load_word(sp_trie_root_word(tables, burst->roots[at], sp_trie_rest(burst, at, 0)));
+        sp_trie_go_on(tables, &going, leaves[at], at, sp_trie_root_taken(burst->roots[at]));
+    }
+    while (going.count > 0) {
+        sp_u32 now = going.count;
+
+        going.count = 0;
+        for (sp_u32 each = 0; each < now; each++) {
+            sp_u32 at = going.number[each], taken = going.taken[each], more;
+            sp_u64 rest = sp_trie_rest(burst, at, taken);
+
+            if (leaves[at] & SP_TRIE_BLOCK) {
+                leaves[at] = sp_trie_step(tables, leaves[at], rest, &more);
+                sp_trie_go_on(tables, &going, leaves[at], at, taken + more);
+            } else {
+                leaves[at] = sp_trie_list_whole(tables, leaves[at], rest);
+            }
+        }
+    }
 }
 
 /* sp_trie_lookup4() for `count` addresses in host order, each in the trie of the root beside it. */
 static inline void sp_trie_lookup4_bulk(sp_tables tables, const sp_u64 *roots, const sp_u32 *addresses, sp_u32 *leaves,
                                         sp_u32 count)
 {
-    struct sp_trie_going going;
+    for (sp_u32 from = 0; from < count; from += SP_TRIE_TOGETHER) {
+        struct sp_trie_burst burst = {roots + from, addresses + from, 0, 0};
 
-    for (; count > 0; roots += SP_TRIE_TOGETHER, addresses += SP_TRIE_TOGETHER, leaves += SP_TRIE_TOGETHER) {
-        sp_u32 some = count < SP_TRIE_TOGETHER ? count : SP_TRIE_TOGETHER;
+        sp_u32 left = count - from;
 
-        count -= some;
-        going.count = 0;
-        for (sp_u32 at = 0; at < some; at++) {
-            __builtin_prefetch(sp_trie_root_word(tables, roots[at], (sp_u64)addresses[at] << 32));
-        }
-        for (sp_u32 at = 0; at < some; at++) {
-            leaves[at] = sp_load_word(sp_trie_root_word(tables, roots[at], (sp_u64)addresses[at] << 32));
-            sp_trie_go_on(tables, &going, leaves[at], at, sp_trie_root_bits(roots[at]));
-        }
-        while (going.count > 0) {
-            sp_u32 now = going.count;
-
-            going.count = 0;
-            for (sp_u32 each = 0; each < now; each++) {
-                sp_u32 at = going.number[each], taken = going.taken[each];
-
-                leaves[at] = sp_trie_step(tables, leaves[at], (sp_u64)addresses[at] << 32 << taken, &taken);
-                sp_trie_go_on(tables, &going, leaves[at], at, taken);
-            }
-        }
+        sp_trie_look_up(tables, &burst, leaves + from, left < SP_TRIE_TOGETHER ? left : SP_TRIE_TOGETHER);
     }
-}
-
-/* The bits of an IPv6 address from the `taken`th on. */
-static inline sp_u64 sp_trie_rest(const sp_u64 *address, sp_u32 taken)
-{
-    return taken < 64 ? address[0] << taken | address[1] >> 1 >> (63 - taken) : address[1] << (taken - 64);
 }
 
 /* sp_trie_lookup6() for `count` addresses: the first and the last eight octets of each as numbers. */
 static inline void sp_trie_lookup6_bulk(sp_tables tables, const sp_u64 *roots, const sp_u64 (*addresses)[2],
                                         sp_u32 *leaves, sp_u32 count)
 {
-    struct sp_trie_going going;
+    for (sp_u32 from = 0; from < count; from += SP_TRIE_TOGETHER) {
+        struct sp_trie_burst burst = {roots + from, 0, addresses + from, 1};
 
-    for (; count > 0; roots += SP_TRIE_TOGETHER, addresses += SP_TRIE_TOGETHER, leaves += SP_TRIE_TOGETHER) {
-        sp_u32 some = count < SP_TRIE_TOGETHER ? count : SP_TRIE_TOGETHER;
+        sp_u32 left = count - from;
 
-        count -= some;
-        going.count = 0;
-        for (sp_u32 at = 0; at < some; at++) {
-            __builtin_prefetch(sp_trie_root_word(tables, roots[at], addresses[at][0]));
-        }
-        for (sp_u32 at = 0; at < some; at++) {
-            leaves[at] = sp_load_word(sp_trie_root_word(tables, roots[at], addresses[at][0]));
-            sp_trie_go_on(tables, &going, leaves[at], at, sp_trie_root_bits(roots[at]));
-        }
-        while (going.count > 0) {
-            sp_u32 now = going.count;
-
-            going.count = 0;
-            for (sp_u32 each = 0; each < now; each++) {
-                sp_u32 at = going.number[each], taken = going.taken[each];
-
-                leaves[at] = sp_trie_step(tables, leaves[at], sp_trie_rest(addresses[at], taken), &taken);
-                sp_trie_go_on(tables, &going, leaves[at], at, taken);
-            }
-        }
+        sp_trie_look_up(tables, &burst, leaves + from, left < SP_TRIE_TOGETHER ? left : SP_TRIE_TOGETHER);
     }
 }
 

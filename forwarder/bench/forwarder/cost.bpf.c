@@ -44,11 +44,11 @@ static inline sp_u32 arrive(struct xdp_md *context)
         return 0;
     }
     sp_put64(data, BENCH_OWN_MAC << 16);
-    *(sp_u16 *)(data + 14) = arrival->vlan;
+    sp_put16(data + 14, arrival->tag & ((1 << ARRIVAL_VLAN_BITS) - 1));
     data[L2_OCTETS + 8] = BENCH_TTL;
     *(sp_u16 *)(data + L2_OCTETS + 10) = arrival->checksum;
     *(sp_u32 *)(data + L2_OCTETS + 16) = arrival->dst;
-    return arrival->port;
+    return arrival->tag >> ARRIVAL_VLAN_BITS;
 }
 
 SEC("xdp")

@@ -177,8 +177,7 @@ class Tables {
             arrival& each = arrivals[number];
             std::copy_n(&frame[34], 4, reinterpret_cast<uint8_t*>(&each.dst));
             std::copy_n(&frame[28], 2, reinterpret_cast<uint8_t*>(&each.checksum));
-            each.vlan = htons(static_cast<uint16_t>(vlan_of(router)));
-            each.port = port_of(router);
+            each.tag = static_cast<uint16_t>(port_of(router) << ARRIVAL_VLAN_BITS | vlan_of(router));
         }
         ::munmap(memory, octets);
     }

@@ -203,7 +203,7 @@ TEST(Fib, KeepsTheDefaultRouteOutOfTheTrie) {
     EXPECT_EQ(fib.size(Family::kIpv4), 0u);
 }
 
-// Roots of 2^6, 2^12 and 2^18 words, and back.
+// Roots of 2^6 to 2^18 words, and back.
 TEST(Fib, GivesARootTheSizeOfItsTable) {
     Arrays arrays(1 << 22);
     NoReaders grace;
@@ -229,6 +229,9 @@ TEST(Fib, GivesARootTheSizeOfItsTable) {
         }
     };
     expect_alike();
+    for (uint32_t bits = 6; bits < 18; ++bits) {
+        EXPECT_GT(seen[bits], 0u) << bits;
+    }
     while (root_bits() > 0) {
         Prefix prefix = order.back();
         order.pop_back();
@@ -239,7 +242,7 @@ TEST(Fib, GivesARootTheSizeOfItsTable) {
             expect_alike();
         }
     }
-    EXPECT_EQ(seen[0] + seen[6] + seen[12], 0u);
+    EXPECT_EQ(std::count(seen.begin(), seen.end(), 0u), 19);
 }
 
 TEST(Fib, HoldsThousandsOfTables) {
@@ -330,13 +333,13 @@ TEST(Fib, CostsAnEmptyTableNextToNothing) {
     EXPECT_LE(fib.memory().store / SP_VRFS, 128u);
 }
 
-// A host far from all others is a path and no chain of nodes.
+// A host far from all others is paths behind the smallest root, and no chain of nodes.
 TEST(Fib, KeepsALoneHostInAFewBlocks) {
     Arrays arrays(1 << 12);
     NoReaders grace;
     Fib fib(arrays.arrays, grace);
     ASSERT_EQ(fib.set(1, Family::kIpv6, prefix_of(~Key{0} / 3, 128), 9), FibResult::kDone);
-    EXPECT_LE(fib.memory().trie_used, 72u);
+    EXPECT_LE(fib.memory().trie_used, 256u + 48);
     EXPECT_EQ(fib.memory().nodes, 2u);
 }
 

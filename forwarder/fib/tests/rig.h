@@ -16,6 +16,8 @@ extern "C" {
 
 #include "fib/fib.h"
 #include "fib/key.h"
+#include "fib/trie_list.h"
+#include "fib/trie_shape.h"
 
 namespace splitplane {
 
@@ -26,16 +28,18 @@ class Arrays {
         arrays.word_count = words;
         arrays.vrfs = vrfs_.get();
     }
+    uint32_t trie_lookup(uint32_t vrf, Family family, Key address) const {
+        sp_u64 root = sp_load_long(&arrays.vrfs[vrf].root[static_cast<size_t>(family)]);
+        return family == Family::kIpv4 ? sp_trie_lookup4(&arrays, root, static_cast<uint32_t>(high_of(address) >> 32))
+                                       : sp_trie_lookup6(&arrays, root, high_of(address), low_of(address));
+    }
     // The default route has a word of its own: the two words are of one moment if it has not changed between.
     uint32_t lookup(uint32_t vrf, Family family, Key address) const {
         auto at = static_cast<size_t>(family);
         const sp_vrf& entry = arrays.vrfs[vrf];
         for (;;) {
             uint32_t fallback = sp_load_word(&entry.default_leaf[at]);
-            sp_u64 root = sp_load_long(&entry.root[at]);
-            uint32_t leaf = family == Family::kIpv4
-                                ? sp_trie_lookup4(&arrays, root, static_cast<uint32_t>(high_of(address) >> 32))
-                                : sp_trie_lookup6(&arrays, root, high_of(address), low_of(address));
+            uint32_t leaf = trie_lookup(vrf, family, address);
             if (leaf != 0) {
                 return leaf;
             }
@@ -59,13 +63,65 @@ class NoReaders : public GracePeriods {
     std::atomic<uint64_t> calls{0};
 };
 
+// What the words of a trie are, counted as readers come to them.
+struct Shapes {
+    uint32_t root_lists = 0;    // right below the root,
+    uint32_t node_lists = 0;    // in one slot of a node block,
+    uint32_t shared_lists = 0;  // in more than one,
+    uint32_t path_lists = 0;    // behind a path
+    uint32_t longest = 0;       // routes in a list
+    uint32_t nodes = 0, paths = 0;
+    uint32_t parts = 0;         // words of the root that lead to the block of a part of a node
+
+    Shapes() = default;
+    Shapes(const Arrays& arrays, uint32_t vrf, Family family) : words_(arrays.arrays.words) {
+        sp_u64 root = arrays.arrays.vrfs[vrf].root[static_cast<size_t>(family)];
+        for (uint32_t at = 0; root != 0 && at < 1u << sp_trie_root_bits(root); ++at) {
+            uint32_t word = words_[sp_trie_root_base(root) + at];
+            parts += is_node(word) && sp_trie_root_bits(root) != sp_trie_root_taken(root);
+            look(word, root_lists);
+        }
+    }
+    Shapes& operator+=(const Shapes& other) {
+        root_lists += other.root_lists, node_lists += other.node_lists, shared_lists += other.shared_lists;
+        path_lists += other.path_lists, nodes += other.nodes, paths += other.paths, parts += other.parts;
+        longest = std::max(longest, other.longest);
+        return *this;
+    }
+    uint32_t lists() const { return root_lists + node_lists + shared_lists + path_lists; }
+
+  private:
+    void look(uint32_t word, uint32_t& lists) {
+        const sp_u32* block = words_ + block_index(word);
+        if (is_leaf(word)) {
+            return;
+        }
+        if (is_list(word)) {
+            ++lists;
+            longest = std::max(longest, list_units(block) - 1);
+        } else if (is_node(word)) {
+            ++nodes;
+            uint32_t at = SP_TRIE_NODE_WORDS;
+            uint64_t vector = load_bits(block);
+            for (uint64_t bits = vector; bits != 0; bits &= ~slot_bit(first_slot(bits)), ++at) {
+                uint32_t next = first_slot(bits) + 1;
+                look(block[at], next == kSlots || vector & slot_bit(next) ? node_lists : shared_lists);
+            }
+        } else {
+            ++paths;
+            look(block[SP_TRIE_PATH_HIT], path_lists);
+        }
+    }
+    const sp_u32* words_ = nullptr;
+};
+
 // Routes of one table by (address, length), which is also their order.
 class Reference {
   public:
     std::map<std::pair<Key, uint32_t>, uint32_t> routes;
 
-    uint32_t lookup(Key address, uint32_t bits) const {
-        for (uint32_t length = bits + 1; length-- > 0;) {
+    uint32_t lookup(Key address, uint32_t bits, uint32_t shortest = 0) const {
+        for (uint32_t length = bits + 1; length-- > shortest;) {
             auto found = routes.find({address & mask_of(length), length});
             if (found != routes.end()) {
                 return found->second;

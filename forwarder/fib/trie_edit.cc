@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A route that comes, goes or changes in a list. All that is needed stands there, so the other routes' nodes, which are
+// seldom in a cache, are not asked.
+#include "fib/trie_writer.h"
+
+namespace splitplane {
+
+namespace {
+
+// A shorter one in a node block may have become one with its neighbor.
+constexpr uint32_t kShort = 2;
+
+}  // namespace
+
+// The list that may hold a route, and what covers all of it. False: there is none, or more than a list has to change.
+bool TrieWriter::find_list(const TrieTable& table, const Place& place, const Change& change, Listed& listed) const {
+    uint32_t level = place.count - 1;
+    while (store_.at(place.nodes[level]).top == kInList) {
+        --level;
+    }
+    const RouteNode& above = store_.at(place.nodes[level]);
+    uint32_t slot = slot_of(change.key, above.depth);
+    uint32_t block = 0, heap = 1;
+    listed.in_node = false;
+    if (above.depth < table.bits) {
+        uint32_t bits = std::min(table.bits - above.depth, kStride);
+        heap = 1u << bits | slot >> (kStride - bits);
+        listed.at = root_index(table, change.key);
+        listed.from = table.taken();
+        listed.bits = table.bits - table.taken();
+        if (table.cuts(above) && is_node(arrays_.words[listed.at])) {
+            block = block_index(arrays_.words[listed.at]);
+        } else if (change.leaf != 0 && only_own_below(table, above, heap)) {
+            return false;
+        }
+    } else if (above.runs > 0) {
+        block = node_index(above);
+    } else if (above.paths > 0) {
+        listed = {node_index(above) - kPathWords + SP_TRIE_PATH_HIT, above.depth, 0, 0, true};
+    } else {
+        return false;
+    }
+    if (block != 0) {
+        uint64_t vector = load_bits(arrays_.words + block);
+        uint64_t upto = vector >> (kSlots - 1 - slot);
+        uint64_t behind = slot + 1 < kSlots ? vector & (~uint64_t{0} >> (slot + 1)) : 0;
+        // Of a part's block, less what no address comes to.
+        uint32_t first = std::max(slot - static_cast<uint32_t>(std::countr_zero(upto)), heap_slot(heap));
+        uint32_t end = std::min(behind != 0 ? first_slot(behind) : kSlots, heap_slot(heap) + heap_slots(heap));
+        uint32_t size = end - first;
+        auto children = static_cast<uint32_t>(std::popcount(above.children & heap_range(heap)));
+        if (change.leaf == 0 && children <= SP_TRIE_LIST) {
+            return false;  // all of it may be a list now
+        }
+        uint32_t bits = kStride - static_cast<uint32_t>(std::countr_zero(size));
+        heap = 1u << bits | first >> (kStride - bits);
+        listed = {block + SP_TRIE_NODE_WORDS - 1 + sp_trie_count(upto), above.depth, bits, 0, true};
+    }
+    uint32_t behind = listed.from + listed.bits;
+    if (!is_list(arrays_.words[listed.at]) || change.length <= behind ||
+        change.length > listed.from + SP_TRIE_LIST_BITS) {
+        return false;
+    }
+    listed.leaf = store_.leaf_over(above, heap, above.background);
+    return true;
+}
+
+// Whether a word of the root leads to routes of one node only, which list_pays() leaves to a node block; or there is a
+// new node above s, which is to be spread.
+bool TrieWriter::only_own_below(const TrieTable& table, const RouteNode& above, uint32_t heap) const {
+    if (table.cuts(above)) {
+        return (above.children & heap_range(heap)) == 0;
+    }
+    uint32_t index = store_.child(above, heap_slot(heap));
+    const RouteNode& below = store_.at(index);
+    return index == 0 || below.depth < table.bits || (below.children == 0 && below.depth == table.taken());
+}
+
+bool TrieWriter::edit_list(const TrieTable& table, const Place& place, const Change& change) {
+    Listed listed;
+    if (change.length == 0 || !find_list(table, place, change, listed)) {
+        return false;
+    }
+    uint32_t old_word = arrays_.words[listed.at];
+    const sp_u32* old = arrays_.words + block_index(old_word);
+    uint32_t key = list_key(change.key, change.length, listed.from), bits = list_key_bits(key);
+    uint32_t units = 0, found = 0, longer = 0;  // `found`: the number of its entry, from 1
+    for (bool more = true; more; ++units) {
+        uint32_t each = old[2 * units + 1];
+        more = list_key_bits(each) > 0;
+        found = each == key ? units + 1 : found;
+        longer += list_key_bits(each) >= bits ? 1 : 0;
+    }
+    if (change.leaf != 0 && found != 0) {
+        plan(block_index(old_word) + 2 * (found - 1), 1, change.leaf);
+        return true;
+    }
+    bool room = units <= SP_TRIE_LIST, is_short = units - 1 <= kShort + 1;
+    if (change.leaf != 0 ? !room : found == 0 || (listed.in_node && is_short)) {
+        return false;
+    }
+    std::array<sp_u32, kMostListWords> image;
+    uint32_t kept = change.leaf != 0 ? longer : found - 1;
+    sp_u32* to = std::copy_n(old, 2 * kept, image.data());
+    if (change.leaf != 0) {
+        *to++ = change.leaf;
+        *to++ = key;
+    }
+    uint32_t rest = change.leaf != 0 ? kept : found;
+    to = std::copy_n(old + 2 * rest, 2 * (units - rest), to);
+    to[-2] = listed.leaf;  // may have changed while longer routes hid it
+    auto size = static_cast<uint32_t>(to - image.data());
+    unlink_list(old_word);
+    plan(listed.at, 1, size > 2 ? put_image(image.data(), size) : listed.leaf);
+    return true;
+}
+
+}  // namespace splitplane
