@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from vrc.errors import TapError, VrcError
 from vrc.holder import Holder
@@ -56,7 +57,7 @@ class Options:
 class Agent(SessionOwner):
     """One router's VRC. Must be made inside a running event loop."""
 
-    def __init__(self, options: Options, identity: Identity) -> None:
+    def __init__(self, options: Options) -> None:
         self.interfaces = Interfaces()
         self.neighbors = Neighbors(self.interfaces)
         self.sets = NexthopSets()
@@ -72,6 +73,7 @@ class Agent(SessionOwner):
         self._zebra_connected = asyncio.Event()
         self.source = self._make_source(options)
         self.source.changed = self._changed
+        identity = partial(Identity.read, options.identity)
         self.session = Session(options.session, identity, options.router, options.source, self.known, self)
         self._settled_at_s: float | None = None
         self._heard_from_s = 0.0  # when probes that end have been sent with a session there
@@ -261,7 +263,8 @@ def parse(arguments: list[str] | None = None) -> tuple[Options, str]:
 
 
 async def _run(options: Options) -> None:
-    task = asyncio.ensure_future(Agent(options, Identity.read(options.identity)).run())
+    Identity.read(options.identity)  # one line at once, rather than a session that never comes
+    task = asyncio.ensure_future(Agent(options).run())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel)

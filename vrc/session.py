@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +48,15 @@ class Identity:
 class Session:
     """Connects, resyncs, reports; never gives up and never wipes anything."""
 
-    def __init__(self, target: str, identity: Identity, router: str, source: str, known: Known, owner: SessionOwner):
+    def __init__(
+        self,
+        target: str,
+        identity: Callable[[], Identity],
+        router: str,
+        source: str,
+        known: Known,
+        owner: SessionOwner,
+    ) -> None:
         self.connected = asyncio.Event()  # a declaration was applied and the resync has begun
         self.attempts = 0
         self._target, self._identity, self._router, self._source = target, identity, router, source
@@ -72,7 +80,7 @@ class Session:
                 reason = "the controller ended the stream"
             except grpc.aio.AioRpcError as error:
                 reason = f"{error.code().name}: {error.details()}"
-            except grpc.aio.UsageError as error:  # the stream ended under a write
+            except (BadIdentity, grpc.aio.UsageError) as error:  # the latter: the stream ended under a write
                 reason = str(error)
             log.log(logging.DEBUG if reason == last_reason else logging.WARNING, "no session: %s", reason)
             last_reason = reason
@@ -83,7 +91,7 @@ class Session:
             backoff = min(2 * backoff, _LAST_BACKOFF_S)
 
     async def _once(self) -> None:
-        identity = self._identity
+        identity = self._identity()  # it is renewed while this runs
         credentials = grpc.ssl_channel_credentials(identity.ca, identity.key, identity.certificate)
         options = [
             ("grpc.ssl_target_name_override", SERVER_NAME),

@@ -1,9 +1,10 @@
 """A program that the supervisor keeps running: its process, its output, and when it is started again."""
 
+import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from vrc.guest.log import GuestLog
 from vrc.guest.reactor import Reactor, Timer
@@ -36,6 +37,13 @@ class Backoff:
     def failed(self) -> bool:
         """Tell whether it only dies."""
         return self.deaths >= FAILED_AFTER
+
+
+def reap() -> Iterator[tuple[int, int]]:
+    """Yield pid and exit status (negative: killed by that signal) of every process that has ended."""
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            yield ended[0], os.waitstatus_to_exitcode(ended[1])
 
 
 class Children:
@@ -88,17 +96,11 @@ class Children:
             child.said(data, self.log)
 
     def _reap(self) -> None:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                break
-            if pid == 0:
-                break
+        for pid, exit_status in reap():
             if child := self._by_pid.pop(pid, None):
                 if child.output >= 0:
                     self._read(child, child.output)  # what it said last
-                child.died(os.waitstatus_to_exitcode(status))
+                child.died(exit_status)
         if self.on_reaped:
             self.on_reaped()
 

@@ -249,9 +249,12 @@ def _bring_up(interface: str) -> None:
 def give_up_privileges() -> None:
     """Drop from the bounding set what nobody in the guest needs, and forbid gaining privileges by exec.
 
-    The controller may run at a better priority than others (docs/bench.md), which guests do not inherit.
+    The controller may run at a better priority than others (docs/bench.md), which guests do not inherit. They are
+    batch work (sched(7)): one that wakes does not interrupt who runs, so daemons that hand routes on to each other
+    do so in larger pieces.
     """
     os.setpriority(os.PRIO_PROCESS, 0, max(0, os.getpriority(os.PRIO_PROCESS, 0)))
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     for capability in range(64):
         if capability in _CAPABILITIES_KEPT:
             continue

@@ -1,4 +1,4 @@
-"""The event loop of the guest's supervisor: readable descriptors, timers, signals; nothing else wakes it.
+"""The event loop of the guest's supervisor: ready descriptors, timers, signals; nothing else wakes it.
 
 Not asyncio on purpose: importing that costs 8 MB per guest, and the supervisor is there once for every router.
 """
@@ -28,7 +28,7 @@ class Timer:
 
 
 class Reactor:
-    """Calls back on readable descriptors, timers and signals, one at a time, until `stop`."""
+    """Calls back on ready descriptors, timers and signals, one at a time, until `stop`."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -41,11 +41,36 @@ class Reactor:
 
     def add_reader(self, fd: int, callback: Callback) -> None:
         """Call back whenever ``fd`` can be read (or its peer is gone)."""
-        self._selector.register(fd, selectors.EVENT_READ, callback)
+        self._add(fd, selectors.EVENT_READ, callback)
 
     def remove_reader(self, fd: int) -> None:
-        """Forget ``fd``; do it before closing it."""
-        self._selector.unregister(fd)
+        """Do not call back for reading any more; do it before closing ``fd``."""
+        self._remove(fd, selectors.EVENT_READ)
+
+    def add_writer(self, fd: int, callback: Callback) -> None:
+        """Call back whenever ``fd`` can be written (or its peer is gone)."""
+        self._add(fd, selectors.EVENT_WRITE, callback)
+
+    def remove_writer(self, fd: int) -> None:
+        """Do not call back for writing any more; do it before closing ``fd``."""
+        self._remove(fd, selectors.EVENT_WRITE)
+
+    def _add(self, fd: int, event: int, callback: Callback) -> None:
+        key = self._selector.get_map().get(fd)
+        if key is None:
+            self._selector.register(fd, event, {event: callback})
+            return
+        if event in key.data:
+            raise ValueError(f"descriptor {fd} has a callback already")
+        self._selector.modify(fd, key.events | event, key.data | {event: callback})
+
+    def _remove(self, fd: int, event: int) -> None:
+        key = self._selector.get_key(fd)
+        left = {other: callback for other, callback in key.data.items() if other != event}
+        if left:
+            self._selector.modify(fd, key.events & ~event, left)
+        else:
+            self._selector.unregister(fd)
 
     def call_later(self, delay_s: float, callback: Callback) -> Timer:
         """Call back once after ``delay_s`` seconds."""
@@ -67,10 +92,12 @@ class Reactor:
         """Serve callbacks until `stop`."""
         self._running = True
         while self._running:
-            for key, _ in self._selector.select(self._wait_s()):
-                # A callback earlier in this round may have closed this descriptor.
-                if self._selector.get_map().get(key.fd) is not None:
-                    key.data()
+            for key, events in self._selector.select(self._wait_s()):
+                for event in (selectors.EVENT_READ, selectors.EVENT_WRITE):
+                    # A callback earlier in this round may have closed this descriptor.
+                    now = self._selector.get_map().get(key.fd) if events & event else None
+                    if now is not None and (callback := now.data.get(event)):
+                        callback()
             self._run_timers()
 
     def _wait_s(self) -> float | None:

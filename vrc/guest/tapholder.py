@@ -15,6 +15,7 @@ import os
 import socket
 from typing import Any
 
+from vrc.guest.listener import Listener
 from vrc.guest.reactor import Reactor
 
 MAX_HELD = 256
@@ -37,12 +38,7 @@ class TapHolder:
         self._reactor = reactor
         self._held: dict[str, int] = {}
         self._clients: set[socket.socket] = set()
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-        self._listener.bind(path)
-        os.chmod(path, 0o600)
-        os.chown(path, owner, owner)
-        self._listener.listen(MAX_CLIENTS)
-        reactor.add_reader(self._listener.fileno(), self._accept)
+        self._listener = Listener(reactor, path, socket.SOCK_SEQPACKET, owner, MAX_CLIENTS, self._take)
 
     @property
     def names(self) -> list[str]:
@@ -53,23 +49,17 @@ class TapHolder:
         """Close every descriptor that is held, every client and the socket."""
         for client in list(self._clients):
             self._forget(client)
-        self._reactor.remove_reader(self._listener.fileno())
         self._listener.close()
         for fd in self._held.values():
             os.close(fd)
         self._held.clear()
 
-    def _accept(self) -> None:
-        try:
-            client, _ = self._listener.accept()
-        except OSError:
-            return
+    def _take(self, client: socket.socket) -> bool:
         if len(self._clients) >= MAX_CLIENTS:
-            client.close()
-            return
-        client.setblocking(False)
+            return False
         self._clients.add(client)
         self._reactor.add_reader(client.fileno(), lambda: self._receive(client))
+        return True
 
     def _forget(self, client: socket.socket) -> None:
         self._reactor.remove_reader(client.fileno())
