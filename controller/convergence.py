@@ -90,7 +90,7 @@ class Convergence:
     @property
     def unfinished(self) -> bool:
         """Whether something waits for a plane or a guest."""
-        return bool(self.tombstones or self._holds or self._guests.failures)
+        return bool(self.tombstones or self._holds or self._guests.failing)
 
     def commit(self, state: State, ids: Ids) -> None:
         """Store a new declared state; what it deletes and gives up is stored with it. StoreError leaves all as is."""
@@ -122,8 +122,7 @@ class Convergence:
 
     async def look_after_guests(self) -> None:
         """Notice guests that died, for the next `converge` to start again."""
-        for router in list(self.state.routers.values()):
-            await self._guests.watch(router)
+        await asyncio.gather(*(self._guests.watch(router) for router in self.state.routers.values()))
 
     async def converge(self, report: Report) -> Unfinished:
         """Bring planes and guests to the declared state as far as that is possible now."""

@@ -24,11 +24,14 @@ from controller.convergence import Convergence
 from controller.core import Core
 from controller.errors import SplitplaneError, StoreError
 from controller.events import EventLog
-from controller.guests import frr
-from controller.guests.fleet import GuestFleet
+from controller.guests import netns
+from controller.guests.accelerator import AcceleratorProbe
+from controller.guests.base import GuestDriver
+from controller.guests.fleet import Check, GuestFleet
 from controller.guests.netns import NetnsDriver
+from controller.guests.qemu import QemuDriver
 from controller.mirror import AUDIT_INTERVAL_S
-from controller.model import RouterConfig
+from controller.model import GuestKind, RouterConfig
 from controller.operations import Operations
 from controller.pki import PKI
 from controller.planes.catalog import PlaneCatalog
@@ -40,6 +43,7 @@ from controller.supervisor import Supervisor
 
 DEFAULT_STATE = Path("/var/lib/splitplane")
 DEFAULT_RUN = Path("/run/splitplane")
+DEFAULT_IMAGE = Path("/var/lib/splitplane/image")
 DEFAULT_OPENFLOW = "tcp:127.0.0.1:6653"
 
 
@@ -82,6 +86,8 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         add(f"--p4runtime-{name}", type=Path, metavar="PEM", help=f"{what}; default: no TLS")
     audit = "seconds between two audits, which read a plane back and repair it (default: %(default)g)"
     add("--audit-interval", type=parse_interval, default=AUDIT_INTERVAL_S, metavar="SECONDS", help=audit)
+    image = "directory of the image of guests in virtual machines (default: %(default)s)"
+    add("--guest-image", type=Path, default=DEFAULT_IMAGE, metavar="DIRECTORY", help=image)
     add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     options = parser.parse_args(argv)
     try:
@@ -144,12 +150,6 @@ def device_tls(options: argparse.Namespace) -> TlsFiles | None:
     return TlsFiles(options.p4runtime_ca, options.p4runtime_cert, options.p4runtime_key)
 
 
-async def check_netns_guest(router: RouterConfig) -> None:
-    """Tell before anything is stored whether a namespace guest could start: FRR is there and takes the text."""
-    frr.require_installed(frr.daemons_for(router.frr))
-    await frr.check(router.full_name, router.frr)
-
-
 class Daemon:
     """All parts of one controller."""
 
@@ -167,10 +167,7 @@ class Daemon:
         tls = switch_tls(self.pki, options) if listen.secure else None
         self.listen = listen
         self.listener = OpenFlowListener(listen.host, listen.port, tls)
-        driver = NetnsDriver(hidden=(state.absolute(), options.run.absolute()))
-        fleet = GuestFleet(
-            state, {"netns": driver}, {"netns": check_netns_guest}, self.pki, self.sessions, self.events
-        )
+        self.fleet = fleet = self._make_fleet(options)
         named = listen.secure and options.openflow_ca is None
         catalog = PlaneCatalog(self.listener, named=named, p4runtime_tls=device_tls(options))
         self.convergence = Convergence(self.store, self.core, catalog, fleet, self.events)
@@ -179,6 +176,19 @@ class Daemon:
         )
         self.api = ApiServer(make_app(self.operations), options.run)
         self.supervisor = Supervisor(self.events)
+
+    def _make_fleet(self, options: argparse.Namespace) -> GuestFleet:
+        state: Path = options.state
+        hidden = (state.absolute(), options.run.absolute())
+        machines = QemuDriver(options.guest_image.absolute(), AcceleratorProbe(state), hidden)
+        drivers: dict[GuestKind, GuestDriver] = {GuestKind.NETNS: NetnsDriver(hidden), GuestKind.KVM: machines}
+        checks: dict[GuestKind, Check] = {GuestKind.NETNS: netns.check_guest, GuestKind.KVM: machines.check}
+        return GuestFleet(state, drivers, checks, self.pki, self.sessions, self.events, self._connected)
+
+    def _connected(self, router: RouterConfig) -> bool:
+        """Whether a router's VRC has a session; one that the core does not know yet is not missed."""
+        known = self.core.routers.get(router.vrf_id)
+        return known is None or known.vrc is not None
 
     def _restart(self) -> None:
         self.restarting = True
@@ -208,6 +218,7 @@ class Daemon:
         """Close channels and sessions; guests run on, planes forward on."""
         self.api.close()
         await self.supervisor.close()
+        await self.fleet.close()
         await self.sessions.close()
         await self.core.close()
         await self.listener.close()
@@ -229,6 +240,8 @@ def main() -> None:
     options = parse_arguments()
     level = getattr(logging, options.log_level.upper())
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    # Batch work (sched(7)): a message does not interrupt whoever makes the next one, so they come in larger pieces.
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     try:
         descriptor = lock_state(options.state)
         restarting = asyncio.run(serve(options))

@@ -166,20 +166,23 @@ class FakeGuests:
     """Implements `GuestDriver`; routers in ``failing`` cannot start, for the reason given there."""
 
     def __init__(self) -> None:
-        self.running: dict[int, GuestSpec] = {}
+        self.running_specs: dict[int, GuestSpec] = {}
         self.starts: list[str] = []
         self.failing: dict[str, str] = {}
+        self.troubles: dict[str, str] = {}
+        self.words = ""
+        self.notices: list[str] = []
 
     async def start(self, spec: GuestSpec) -> None:
         """Run it."""
         if (reason := self.failing.get(spec.router)) is not None:
             raise GuestError(reason)
         self.starts.append(spec.router)
-        self.running[spec.vrf_id] = spec
+        self.running_specs[spec.vrf_id] = spec
 
     async def stop(self, spec: GuestSpec) -> None:
         """Stop it."""
-        self.running.pop(spec.vrf_id, None)
+        self.running_specs.pop(spec.vrf_id, None)
 
     async def delete(self, spec: GuestSpec) -> None:
         """Stop it."""
@@ -187,12 +190,40 @@ class FakeGuests:
 
     async def status(self, spec: GuestSpec) -> GuestStatus:
         """Tell whether it runs."""
-        running = spec.vrf_id in self.running
+        running = spec.vrf_id in self.running_specs
         return GuestStatus(running, 4242 if running else 0, {"zebra": "up"} if running else {}, 0)
 
-    def exec_argv(self, pid: int, argv: list[str]) -> list[str]:
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    def running(self, spec: GuestSpec) -> int:
+        """Name a process where it runs."""
+        return 4242 if spec.vrf_id in self.running_specs else 0
+
+    def last_words(self, spec: GuestSpec) -> str:
+        """Return what ``words`` says."""
+        return self.words
+
+    async def look_after(self, spec: GuestSpec) -> list[str]:
+        """Return what ``notices`` says, once."""
+        found, self.notices = self.notices, []
+        return found
+
+    def trouble(self, spec: GuestSpec) -> str:
+        """Return what ``troubles`` says of a router."""
+        return self.troubles.get(spec.router, "")
+
+    def label(self, spec: GuestSpec) -> str:
+        """Show the kind as declared."""
+        return spec.guest.kind.value
+
+    def exec_argv(self, spec: GuestSpec, pid: int, argv: list[str]) -> list[str]:
         """Run it with env(1), in no namespace at all."""
         return ["env", f"GUEST_PID={pid}", *argv]
+
+    def console_argv(self, spec: GuestSpec) -> list[str]:
+        """Run it with env(1) too."""
+        return ["env", "console", spec.router]
 
     def log_path(self, spec: GuestSpec) -> Path:
         """Name a file."""

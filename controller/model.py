@@ -88,6 +88,34 @@ class RouteSource(StrEnum):
     NETLINK = "netlink"
 
 
+class GuestKind(StrEnum):
+    """Which driver runs a guest."""
+
+    NETNS = "netns"
+    KVM = "kvm"
+
+
+@dataclass(frozen=True, slots=True)
+class GuestConfig:
+    """Where a router's daemons run; the sizes and the image are of machines alone."""
+
+    kind: GuestKind = GuestKind.NETNS
+    memory_mib: int = 0
+    vcpus: int = 0
+    image: str = ""  # directory of the image; the controller's own where left out
+
+    def __str__(self) -> str:
+        """The guest as `vrctl diff` shows it."""
+        if self.kind is GuestKind.NETNS:
+            return self.kind.value
+        image = f" {self.image}" if self.image else ""
+        return f"{self.kind} {self.memory_mib}M {self.vcpus} vCPU{image}"
+
+
+NAMESPACE = GuestConfig()
+"""The light guest that a router has where nothing else is said."""
+
+
 @dataclass(frozen=True, slots=True)
 class RouterConfig:
     """One virtual router."""
@@ -100,7 +128,7 @@ class RouterConfig:
     interfaces: tuple[InterfaceConfig, ...]
     hold_time_s: int = 120
     source: RouteSource = RouteSource.FPM
-    guest: str = "netns"
+    guest: GuestConfig = NAMESPACE
     frr: str = ""  # FRR's integrated configuration, as given
 
     @property

@@ -260,7 +260,10 @@ class Operations:
             router = tombstone.router
             what = "its plane" if not tombstone.plane_clean else "its guest"
             views.append(
-                RouterView(router.full_name, router.plane, "deleting", f"waits for {what}", 0, 0, 0, 0, 0, 0, 0)
+                RouterView(
+                    *(router.full_name, router.plane, "deleting", f"waits for {what}", 0, 0, 0, 0, 0, 0, 0),
+                    guest=router.guest.kind.value,
+                )
             )
         return views
 
@@ -272,9 +275,19 @@ class Operations:
             state, reason = "starting", ""
             if router.plane in self.state.detached:
                 state, reason = "no-plane", f"plane {router.plane}: detached; use it again with vrctl plane attach"
-            return RouterView(router.full_name, router.plane, state, reason, 0, 0, 0, 0, 0, 0, 0)
-        failure = self._guests.failures.get(router.vrf_id)
-        return replace(view, state="degraded", reason=failure) if failure else view
+            view = RouterView(router.full_name, router.plane, state, reason, 0, 0, 0, 0, 0, 0, 0)
+        else:
+            view = self._with_trouble(router, view)
+        return replace(view, guest=self._guests.label(router))
+
+    def _with_trouble(self, router: RouterConfig, view: RouterView) -> RouterView:
+        """Let a guest that does not run, or not well, show in the state of its router."""
+        if failure := self._guests.failure(router):
+            return replace(view, state="degraded", reason=failure)
+        trouble = self._guests.trouble(router)
+        if not trouble or view.state == "no-plane":
+            return view
+        return replace(view, state="disconnected" if view.state == "disconnected" else "degraded", reason=trouble)
 
     def interface_views(self) -> list[InterfaceView]:
         """Show the interfaces of all routers."""
@@ -299,6 +312,14 @@ class Operations:
     async def exec_argv(self, router: RouterConfig, argv: list[str]) -> list[str]:
         """Return the command that runs ``argv`` in a router's guest, as the controller would start it."""
         return await self._guests.exec_argv(router, argv)
+
+    def console_argv(self, router: RouterConfig) -> list[str]:
+        """Return the command that connects a terminal with the console of a router's guest."""
+        return self._guests.console_argv(router)
+
+    def logs_argv(self, router: RouterConfig, follow: bool) -> list[str]:
+        """Return the command that shows what a router's guest says."""
+        return self._guests.logs_argv(router, follow)
 
     def capture(self, router: RouterConfig, interface: str | None) -> AsyncIterator[CapturedFrame]:
         """Follow punted and injected frames of a router."""

@@ -25,7 +25,9 @@ SERVER_NAME = "vr-controller"
 URI_PREFIX = "splitplane:router"
 CA_LIFETIME = timedelta(days=20 * 365)
 LIFETIME = timedelta(days=10 * 365)
-RENEW_BEFORE = timedelta(days=365)
+"""Of the server's own certificate and of switches', which people install."""
+ROUTER_LIFETIME = timedelta(days=90)
+RENEW_BEFORE = timedelta(days=30)
 CLOCK_SKEW = timedelta(days=1)
 
 IDENTITY_FILES = ("cert.pem", "key.pem", "ca.pem")
@@ -79,7 +81,9 @@ class PKI:
         serial = secrets.token_hex(16)
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.UniformResourceIdentifier(f"{URI_PREFIX}:{router.vrf_id}:{serial}")
-        certificate = self._sign(key.public_key(), router.full_name, name, ExtendedKeyUsageOID.CLIENT_AUTH)
+        certificate = self._sign(
+            key.public_key(), router.full_name, name, ExtendedKeyUsageOID.CLIENT_AUTH, ROUTER_LIFETIME
+        )
         self._store.revoke_certificates(router.vrf_id)
         self._store.add_certificate(Certificate(serial, router.vrf_id))
         try:
@@ -90,6 +94,11 @@ class PKI:
         except OSError as problem:
             raise StoreError(f"{directory}: {problem.strerror}; free space or give another state directory") from None
         return directory
+
+    def renew_at(self, vrf_id: int) -> datetime:
+        """Return when `issue` would make a new certificate for a router that has one."""
+        pem = (self.identity(vrf_id) / IDENTITY_FILES[0]).read_bytes()
+        return x509.load_pem_x509_certificate(pem).not_valid_after_utc - RENEW_BEFORE
 
     def issue_switch(self, plane: str) -> tuple[bytes, bytes, bytes]:
         """Return a new key, certificate and the authority's certificate for the switch of a plane, all PEM."""
@@ -135,11 +144,16 @@ class PKI:
         return _key_pem(key), certificate
 
     def _sign(
-        self, key: ec.EllipticCurvePublicKey, name: str, alternative: x509.GeneralName, usage: x509.ObjectIdentifier
+        self,
+        key: ec.EllipticCurvePublicKey,
+        name: str,
+        alternative: x509.GeneralName,
+        usage: x509.ObjectIdentifier,
+        lifetime: timedelta = LIFETIME,
     ) -> bytes:
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         certificate = (
-            _builder(subject, self._ca.subject, key, LIFETIME)
+            _builder(subject, self._ca.subject, key, lifetime)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)

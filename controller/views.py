@@ -18,6 +18,7 @@ class RouterView:
     groups: int
     pending: int  # routes learned but not yet confirmed by the plane
     refused: int  # entries the plane or a quota refused
+    guest: str = ""  # its kind: "netns", "kvm", "kvm (emulated)"
 
 
 @dataclass(frozen=True, slots=True)

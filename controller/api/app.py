@@ -310,6 +310,18 @@ async def exec_(router: Router, body: ExecBody, operations: Op) -> Command:
     return Command(argv=await operations.exec_argv(router, body.argv))
 
 
+@api.get("/routers/{tenant}/{router}/console")
+async def console(router: Router, operations: Op) -> Command:
+    """Return the command that connects a terminal with the console of a router's guest."""
+    return Command(argv=operations.console_argv(router))
+
+
+@api.get("/routers/{tenant}/{router}/logs")
+async def logs(router: Router, operations: Op, follow: bool = False) -> Command:
+    """Return the command that shows what a router's guest says: its daemons, or a machine's console."""
+    return Command(argv=operations.logs_argv(router, follow))
+
+
 @api.get("/events", responses=_streamed(NDJSON, "Event, one a line"), response_model=list[Event])
 async def events(operations: Op, since: int = 0, follow: bool = False) -> Any:
     """List the events after a sequence number; with ``follow``, go on with those to come, one a line."""

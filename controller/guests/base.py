@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from controller.model import RouteSource
+from controller.model import NAMESPACE, GuestConfig, RouteSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,8 @@ class GuestSpec:
     hold_time_s: int
     directory: Path  # this guest's own, on the host; made by the driver, removed by `delete`
     identity: Path  # cert.pem, key.pem, ca.pem of this router
-    session: Path  # directory with session.sock, bind-mounted into the guest
+    session: Path  # directory with session.sock, the only thing of the host that the guest can talk to
+    guest: GuestConfig = NAMESPACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,29 @@ class GuestDriver(Protocol):
     async def status(self, spec: GuestSpec) -> GuestStatus:
         """Tell what runs."""
 
-    def exec_argv(self, pid: int, argv: list[str]) -> list[str]:
+    async def close(self) -> None:
+        """Let go of all guests; they run on."""
+
+    def running(self, spec: GuestSpec) -> int:
+        """Return the guest's first process, 0 when it does not run; asks nobody and returns at once."""
+
+    def last_words(self, spec: GuestSpec) -> str:
+        """Why a guest that runs no more ended, in a few words; empty where that is not known."""
+
+    async def look_after(self, spec: GuestSpec) -> list[str]:
+        """Do what a running guest needs from time to time; returns lines that the operator may want to read."""
+
+    def trouble(self, spec: GuestSpec) -> str:
+        """What ails a running guest as a whole, as last seen by `look_after`; empty where nothing does."""
+
+    def label(self, spec: GuestSpec) -> str:
+        """What the operator is shown as the guest's kind: "netns", "kvm", "kvm (emulated)"."""
+
+    def exec_argv(self, spec: GuestSpec, pid: int, argv: list[str]) -> list[str]:
         """Return the command that runs ``argv`` inside the guest whose first process is ``pid``."""
 
+    def console_argv(self, spec: GuestSpec) -> list[str]:
+        """Return the command that connects a terminal with the guest's console; GuestError where it has none."""
+
     def log_path(self, spec: GuestSpec) -> Path:
-        """The file that the guest's daemons, supervisor and VRC log to."""
+        """The file with what the guest says: its daemons, supervisor and VRC, or a machine's console."""

@@ -1,13 +1,17 @@
 """All guests of this controller: started or adopted as declared, watched, and removed with their routers."""
 
 import asyncio
+import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from controller.errors import GuestError, NoSuch, SplitplaneError
 from controller.events import EventLog
 from controller.guests.base import GuestDriver, GuestSpec, GuestStatus
-from controller.model import RouterConfig
+from controller.model import GuestKind, RouterConfig
 from controller.pki import PKI
 from controller.ports import SessionPort
 
@@ -17,25 +21,74 @@ Check = Callable[[RouterConfig], Awaitable[None]]
 STARTS_AT_ONCE = 4
 """Guests being started at the same time; each costs a second of CPU."""
 
+SILENCE_S = 60.0
+"""A guest whose VRC has had no session for so long is said to be silent."""
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
+SETTLED_S = 120.0
+"""A guest that lived so long may die once more without a pause."""
+
+Connected = Callable[[RouterConfig], bool]
+"""Tells whether a router's VRC has a session."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Death:
+    """A guest that died as a whole, and when it may be started again."""
+
+    spec: GuestSpec
+    count: int  # in a row
+    why: str
+    not_before: float
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one router's guest."""
+
+    admitted: bool = False
+    renew_at: datetime | None = None  # its certificate
+    started: GuestSpec | None = None  # as which it was started or adopted; None while it does not run
+    begun_s: float = 0.0  # when that was
+    heard_s: float = 0.0  # when that was, or its session was last seen
+    silent: bool = False
+    failure: str = ""  # why it does not run as declared, in one line
+    death: _Death | None = None  # the last one
+
+    @property
+    def due(self) -> bool:
+        """Whether a certificate that was issued has to be renewed."""
+        return self.renew_at is not None and datetime.now(UTC) >= self.renew_at
+
 
 class GuestFleet:
-    """Keeps guests at what is declared. ``failures`` says in one line why a guest does not run, by vrf_id."""
+    """Keeps guests at what is declared."""
 
     def __init__(
         self,
         state: Path,
-        drivers: Mapping[str, GuestDriver],
-        checks: Mapping[str, Check],
+        drivers: Mapping[GuestKind, GuestDriver],
+        checks: Mapping[GuestKind, Check],
         pki: PKI,
         sessions: SessionPort,
         events: EventLog,
+        connected: Connected = lambda _: True,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._connected, self._clock = connected, clock
         self._state, self._drivers, self._checks = state, drivers, checks
         self._pki, self._sessions, self._events = pki, sessions, events
-        self._started: dict[int, GuestSpec] = {}
-        self._admitted: set[int] = set()
+        self._guests: defaultdict[int, _Known] = defaultdict(_Known)  # by vrf_id
         self._gate = asyncio.Semaphore(STARTS_AT_ONCE)
-        self.failures: dict[int, str] = {}
+
+    @property
+    def failing(self) -> bool:
+        """Whether a guest does not run as declared."""
+        return any(known.failure for known in self._guests.values())
+
+    def failure(self, router: RouterConfig) -> str:
+        """Why a router's guest does not run as declared, in one line; empty where it does."""
+        return self._guests[router.vrf_id].failure
 
     def spec(self, router: RouterConfig) -> GuestSpec:
         """Return what the driver is told about a router."""
@@ -48,36 +101,45 @@ class GuestFleet:
             directory=self._state / "guests" / str(router.vrf_id),
             identity=self._pki.identity(router.vrf_id),
             session=self._sessions.directory_for(router.vrf_id),
+            guest=router.guest,
         )
 
     def driver(self, router: RouterConfig) -> GuestDriver:
         """Return the driver of a router's kind of guest."""
         try:
-            return self._drivers[router.guest]
+            return self._drivers[router.guest.kind]
         except KeyError:
-            raise NoSuch("kind of guest", router.guest, f"known: {', '.join(sorted(self._drivers))}") from None
+            raise NoSuch("kind of guest", router.guest.kind, f"known: {', '.join(sorted(self._drivers))}") from None
 
     async def check(self, router: RouterConfig) -> None:
         """Tell before anything is stored whether the guest could start; GuestError says why not."""
-        if (check := self._checks.get(router.guest)) is not None:
+        if (check := self._checks.get(router.guest.kind)) is not None:
             await check(router)
 
     def current(self, router: RouterConfig) -> bool:
-        """Tell whether the guest was started as now declared."""
-        return self._started.get(router.vrf_id) == self.spec(router)
+        """Tell whether the guest was started as now declared, with a certificate that is good for long enough."""
+        known = self._guests[router.vrf_id]
+        return not known.due and known.started == self.spec(router)
 
     def admit(self, router: RouterConfig) -> None:
-        """Let a router's VRC connect, with a certificate of its own."""
+        """Let a router's VRC connect, with a certificate of its own; a new one where the old one ends soon."""
+        known = self._guests[router.vrf_id]
+        due = known.due
         self._pki.issue(router)
-        if router.vrf_id not in self._admitted:
+        known.renew_at = self._pki.renew_at(router.vrf_id)
+        if due:
+            line = f"again on {known.renew_at:%Y-%m-%d}"
+            self._events.emit("info", "certificate-renewed", router.full_name, line)
+        if not known.admitted:
             self._sessions.admit(router.vrf_id)
-            self._admitted.add(router.vrf_id)
+            known.admitted = True
 
     async def ensure(self, router: RouterConfig) -> None:
         """Start, adopt or change a guest; GuestError where it cannot run."""
         async with self._gate:
             spec = self.spec(router)
             try:
+                self._wait_after_death(spec)
                 self.admit(router)
                 await self.driver(router).start(spec)
             except SplitplaneError as problem:
@@ -86,21 +148,71 @@ class GuestFleet:
             except OSError as problem:
                 self._note_failure(router, f"{problem.filename}: {problem.strerror}")
                 raise GuestError(f"{problem.filename}: {problem.strerror}") from None
-            self._started[router.vrf_id] = spec
-            if self.failures.pop(router.vrf_id, None) is not None:
+            known = self._guests[router.vrf_id]
+            known.started, known.begun_s = spec, self._clock()
+            known.heard_s = known.begun_s
+            if known.failure:
+                known.failure = ""
                 self._events.emit("info", "guest-started", router.full_name, "the guest runs again")
 
     def _note_failure(self, router: RouterConfig, text: str) -> None:
         text = text.removeprefix(f"{router.full_name}: ")  # whoever shows it names the router
-        if self.failures.get(router.vrf_id) != text:
+        known = self._guests[router.vrf_id]
+        if known.failure != text:
             self._events.emit("error", "guest-failed", router.full_name, text)
-        self.failures[router.vrf_id] = text
+        known.failure = text
 
     async def watch(self, router: RouterConfig) -> None:
-        """Notice a guest that died as a whole, so that the next `ensure` starts it again."""
-        if router.vrf_id in self._started and not (await self.status(router)).running:
-            self._started.pop(router.vrf_id, None)
-            self._events.emit("warning", "guest-died", router.full_name, "the guest's first process is gone")
+        """Notice a guest that died as a whole, for the next `ensure` to start it again, and what ails the others."""
+        known = self._guests[router.vrf_id]
+        if (spec := known.started) is None:
+            return
+        driver = self.driver(router)
+        if not driver.running(spec):
+            self._note_death(router, known, spec, driver.last_words(spec))
+            return
+        for line in await driver.look_after(spec):
+            self._events.emit("warning", "guest-trouble", router.full_name, line)
+        self._note_silence(router, known)
+
+    def _note_death(self, router: RouterConfig, known: _Known, spec: GuestSpec, words: str) -> None:
+        now, before = self._clock(), known.death
+        known.started = None
+        count = before.count + 1 if before is not None and now - known.begun_s < SETTLED_S else 1
+        pause_s = min(FIRST_PAUSE_S * 2 ** (count - 2), LONGEST_PAUSE_S) if count > 1 else 0.0
+        why = words or "the guest's first process is gone"
+        known.death = _Death(spec, count, why, now + pause_s)
+        self._events.emit("warning", "guest-died", router.full_name, why)
+
+    def _wait_after_death(self, spec: GuestSpec) -> None:
+        """GuestError while a guest that keeps dying has to wait; a changed declaration is tried at once."""
+        death = self._guests[spec.vrf_id].death
+        if death is not None and death.spec == spec and self._clock() < death.not_before:
+            raise GuestError(f"{death.why}; it died {death.count} times in a row and is started again after a pause")
+
+    def _note_silence(self, router: RouterConfig, known: _Known) -> None:
+        now = self._clock()
+        if self._connected(router):
+            known.heard_s, known.silent = now, False
+        elif now - known.heard_s >= SILENCE_S and not known.silent:
+            known.silent = True
+            self._events.emit("error", "guest-silent", router.full_name, self.trouble(router))
+
+    def trouble(self, router: RouterConfig) -> str:
+        """Why a router's guest is of no use, in one line; empty where it is not known to be."""
+        known = self._guests[router.vrf_id]
+        if known.failure:
+            return known.failure
+        if known.started is not None and (ailing := self.driver(router).trouble(known.started)):
+            return ailing
+        if known.silent:
+            return f"the guest has not connected for {SILENCE_S:.0f} s; see vrctl logs {router.full_name}"
+        return ""
+
+    def label(self, router: RouterConfig) -> str:
+        """What the operator is shown as the kind of a router's guest."""
+        driver = self._drivers.get(router.guest.kind)
+        return driver.label(self.spec(router)) if driver is not None else router.guest.kind.value
 
     async def remove(self, router: RouterConfig) -> None:
         """Revoke a router's certificate, end its session and remove its guest; GuestError where something stays."""
@@ -108,20 +220,41 @@ class GuestFleet:
             self._sessions.revoke(router.vrf_id)
         except OSError as problem:
             raise GuestError(f"{problem.filename}: {problem.strerror}") from None
-        self._admitted.discard(router.vrf_id)
+        self._guests[router.vrf_id].admitted = False
         self._pki.revoke(router.vrf_id)
         await self.driver(router).delete(self.spec(router))
-        self._started.pop(router.vrf_id, None)
-        self.failures.pop(router.vrf_id, None)
+        self._guests.pop(router.vrf_id, None)
 
     async def status(self, router: RouterConfig) -> GuestStatus:
-        """Tell what runs in a guest."""
-        return await self.driver(router).status(self.spec(router))
+        """Tell what runs in a guest; one that is up and yet useless is not called up."""
+        status = await self.driver(router).status(self.spec(router))
+        if self._guests[router.vrf_id].silent and status.daemons.get("machine") == "up":
+            silent = f"failed: {self.trouble(router)}"
+            return replace(status, daemons=status.daemons | {"machine": silent})
+        return status
 
     async def exec_argv(self, router: RouterConfig, argv: list[str]) -> list[str]:
         """Return the command, as the controller would run it, that runs ``argv`` in a router's guest."""
-        status = await self.status(router)
-        if not status.running:
-            why = self.failures.get(router.vrf_id, "it is starting")
+        spec, driver = self.spec(router), self.driver(router)
+        if not (pid := driver.running(spec)):
+            why = self.failure(router) or "it is starting"
             raise GuestError(f"the guest of {router.full_name} does not run: {why}")
-        return self.driver(router).exec_argv(status.pid, argv)
+        return driver.exec_argv(spec, pid, argv)
+
+    async def close(self) -> None:
+        """Let go of all guests; they run on."""
+        for driver in self._drivers.values():
+            await driver.close()
+
+    def console_argv(self, router: RouterConfig) -> list[str]:
+        """Return the command that connects a terminal with the console of a router's guest."""
+        return self.driver(router).console_argv(self.spec(router))
+
+    def logs_argv(self, router: RouterConfig, follow: bool) -> list[str]:
+        """Return the command that shows what a router's guest says; GuestError where it never said anything."""
+        path = self.driver(router).log_path(self.spec(router))
+        if not path.exists():
+            why = self.failure(router) or "it is starting"
+            raise GuestError(f"the guest of {router.full_name} has no log yet: {why}")
+        # By name: a log that has reached its bound goes on in a new file.
+        return ["/usr/bin/tail", "-n", "+1", *(["-F"] if follow else []), str(path.absolute())]

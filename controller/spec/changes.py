@@ -132,7 +132,9 @@ def _routers(before: State, after: State) -> Iterator[Change]:
 
 def _router_details(before: RouterConfig, after: RouterConfig) -> list[str]:
     if before.vrf_id != after.vrf_id:
-        return [f"plane {before.plane} → {after.plane}: made anew there"]
+        where = f"plane {before.plane} → {after.plane}" if before.plane != after.plane else ""
+        kind = f"guest {before.guest} → {after.guest}" if before.guest.kind != after.guest.kind else ""
+        return [", ".join(filter(None, (where, kind))) + ": made anew there"]
     found = _fields(before, after, "quota", "interfaces", "frr", "vrf_id")
     old = {interface.name: interface for interface in before.interfaces}
     new = {interface.name: interface for interface in after.interfaces}

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from controller.model import UNTAGGED, PlaneKind, RouteSource
+from controller.model import UNTAGGED, GuestConfig, GuestKind, PlaneKind, RouteSource
 
 MAX_VLAN = 4094
 MAX_DATAPATH_ID = (1 << 64) - 1
@@ -21,6 +21,11 @@ MAC = r"^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$"
 VLAN_RANGE = r"^(untagged|[0-9]{1,4}(-[0-9]{1,4})?)$"
 SERVER_ADDRESS = r"^(unix:/.{1,106}|[A-Za-z0-9_.-]+:[0-9]{1,5}|\[[0-9A-Fa-f:.]+\]:[0-9]{1,5})$"
 DEVICE_NAME = r"^[^\s/]{1,15}$"
+MEMORY = r"^[1-9][0-9]{0,6}[MG]$"
+IMAGE = r"^/[^\x00-\x1f]{1,1023}$"
+
+MIN_MEMORY_MIB, MAX_MEMORY_MIB, DEFAULT_MEMORY_MIB = 128, 64 << 10, 256
+MAX_VCPUS = 64
 
 PATTERN_WORDS = {
     NAME: "lower-case letters, digits and '-', at most 31 characters",
@@ -30,6 +35,8 @@ PATTERN_WORDS = {
     VLAN_RANGE: "a VLAN id, a range such as 200-210, or 'untagged'",
     SERVER_ADDRESS: "HOST:PORT, [IPV6]:PORT or unix:/PATH",
     DEVICE_NAME: "the name of a network interface, at most 15 characters (IFNAMSIZ)",
+    MEMORY: "a size such as 256M or 2G",
+    IMAGE: "the absolute path of an image's directory",
 }
 """What a pattern wants, in words."""
 
@@ -99,6 +106,17 @@ def _interface_name(name: str) -> str:
 def _server_address(text: str) -> str:
     if not text.startswith("unix:") and not 1 <= int(text.rpartition(":")[2]) <= 65_535:
         raise ValueError(f"{text!r} has no port from 1 to 65535")
+    return text
+
+
+def parse_memory(text: str) -> int:
+    """Return what 256M or 2G means, in MiB."""
+    return int(text[:-1]) << (10 if text.endswith("G") else 0)
+
+
+def _memory(text: str) -> str:
+    if not MIN_MEMORY_MIB <= parse_memory(text) <= MAX_MEMORY_MIB:
+        raise ValueError(f"{text} is no size for a machine; memory goes from 128M to 64G")
     return text
 
 
@@ -201,9 +219,32 @@ class SliceSection(Section):
 
 
 class GuestSection(Section):
-    """Where the routing daemons of a router run."""
+    """Where the routing daemons of a router run. The keys after `kind` belong to `kvm`."""
 
-    kind: Literal["netns"] = "netns"
+    kind: Literal["netns", "kvm"] = Field(default="netns", description="a network namespace, or a virtual machine")
+    memory: Annotated[str, Field(pattern=MEMORY), AfterValidator(_memory)] | None = Field(
+        default=None, description="of the machine, 128M to 64G; 256M where left out"
+    )
+    vcpus: Annotated[int, Field(ge=1, le=MAX_VCPUS)] | None = Field(
+        default=None, description="processors of the machine; 1 where left out"
+    )
+    image: Annotated[str, Field(pattern=IMAGE)] | None = Field(
+        default=None, description="directory of the machine's image; the controller's --guest-image where left out"
+    )
+
+    @property
+    def misplaced(self) -> list[str]:
+        """The keys that are given and belong to another kind."""
+        given = [key for key in ("memory", "vcpus", "image") if getattr(self, key) is not None]
+        return given if self.kind == "netns" else []
+
+    @property
+    def config(self) -> GuestConfig:
+        """The guest in the model's terms."""
+        if self.kind == "netns":
+            return GuestConfig()
+        memory_mib = parse_memory(self.memory) if self.memory else DEFAULT_MEMORY_MIB
+        return GuestConfig(GuestKind.KVM, memory_mib, self.vcpus or 1, self.image or "")
 
 
 class InterfaceSection(Section):

@@ -114,8 +114,12 @@ class _Merge:
             raise self.parsed.error(place.line("frr_file"), f"router {full_name}: {problem}") from None
         if frr is None:
             raise self.parsed.error(place.line("frr_file"), f"frr_file {section.frr_file} was not sent along")
+        for key in section.guest.misplaced:
+            line = place.line("guest", key)
+            raise self.parsed.error(line, f"router {full_name}: {key} belongs to a guest of kind kvm; leave it out")
+        guest = section.guest.config
         old = self.old.routers.get(full_name)
-        if old is not None and (old.plane, old.guest) != (section.plane, section.guest.kind):
+        if old is not None and (old.plane, old.guest.kind) != (section.plane, guest.kind):
             old = None  # another plane or kind of guest: another router, under a new id
         ids = {interface.name: interface.id for interface in old.interfaces} if old else {}
         interfaces = []
@@ -134,7 +138,7 @@ class _Merge:
             interfaces=tuple(interfaces),
             hold_time_s=section.hold_time_s,
             source=section.route_source,
-            guest=section.guest.kind,
+            guest=guest,
             frr=frr,
         )
 

@@ -5,6 +5,8 @@ from dataclasses import asdict
 from typing import Any
 
 from controller.model import (
+    GuestConfig,
+    GuestKind,
     InterfaceConfig,
     PlaneConfig,
     PlaneKind,
@@ -58,14 +60,18 @@ def router_row(router: RouterConfig) -> Row:
         router.plane,
         router.hold_time_s,
         source,
-        router.guest,
+        router.guest.kind.value,
         router.frr,
+        router.guest.memory_mib,
+        router.guest.vcpus,
+        router.guest.image,
     )
 
 
 def router_of(row: Row, quota: Quota, interfaces: tuple[InterfaceConfig, ...]) -> RouterConfig:
     """Return a router from its row, its slice's quota and its interfaces."""
-    vrf_id, tenant, name, plane, hold_time_s, source, guest, frr = row
+    vrf_id, tenant, name, plane, hold_time_s, source, kind, frr, memory_mib, vcpus, image = row
+    guest = GuestConfig(GuestKind(kind), memory_mib, vcpus, image)
     return RouterConfig(vrf_id, tenant, name, plane, quota, interfaces, hold_time_s, RouteSource(source), guest, frr)
 
 

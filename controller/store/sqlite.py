@@ -14,7 +14,7 @@ from controller.spec.state import Attachment, Hold, Ids, State, Tombstone
 from controller.store import rows
 from controller.store.base import Certificate, Snapshot
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 FILE = "state.sqlite"
 
 _SCHEMA = """
@@ -50,8 +50,20 @@ ALTER TABLE planes ADD COLUMN address TEXT NOT NULL DEFAULT '';
 ALTER TABLE planes ADD COLUMN device_id TEXT NOT NULL DEFAULT '0x0';
 ALTER TABLE planes ADD COLUMN ports TEXT NOT NULL DEFAULT '[]';
 """,
+    # guests in virtual machines
+    2: """
+ALTER TABLE routers ADD COLUMN memory_mib INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE routers ADD COLUMN vcpus INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE routers ADD COLUMN image TEXT NOT NULL DEFAULT '';
+ALTER TABLE tombstones ADD COLUMN memory_mib INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE tombstones ADD COLUMN vcpus INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE tombstones ADD COLUMN image TEXT NOT NULL DEFAULT '';
+""",
 }
 """What brings a store from one version to the next."""
+
+_ROUTER = "vrf_id, tenant, name, plane, hold_time_s, source, guest, frr, memory_mib, vcpus, image"
+"""The columns of a router, in the order of its row."""
 
 
 class SqliteStore:
@@ -128,7 +140,9 @@ class SqliteStore:
                 db.execute("INSERT OR REPLACE INTO holds VALUES(?, ?, ?, ?, ?)", row)
             for tombstone in tombstones:
                 row = (*rows.router_row(tombstone.router), int(tombstone.plane_clean), int(tombstone.guest_clean))
-                db.execute("INSERT OR REPLACE INTO tombstones VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+                columns = f"{_ROUTER}, plane_clean, guest_clean"
+                marks = ", ".join("?" * len(row))
+                db.execute(f"INSERT OR REPLACE INTO tombstones({columns}) VALUES({marks})", row)
 
     def release(self, vrf_id: int) -> None:
         """Forget the holds of a router."""
@@ -196,7 +210,7 @@ def read_snapshot(db: sqlite3.Connection) -> Snapshot:
         interfaces.setdefault(vrf_id, []).append(interface)
     quotas = {(tenant, part.plane): part.quota for tenant, part in slices}
     routers: dict[str, RouterConfig] = {}
-    for row in db.execute("SELECT * FROM routers"):
+    for row in db.execute(f"SELECT {_ROUTER} FROM routers"):
         quota = quotas.get((row[1], row[3]), Quota())
         router = rows.router_of(row, quota, tuple(interfaces.get(row[0], ())))
         routers[router.full_name] = router
@@ -209,8 +223,8 @@ def read_snapshot(db: sqlite3.Connection) -> Snapshot:
     )
     holds = tuple(Hold(Attachment(*row[:3]), row[3], row[4]) for row in db.execute("SELECT * FROM holds"))
     tombstones = tuple(
-        Tombstone(rows.router_of(row[:8], Quota(), ()), bool(row[8]), bool(row[9]))
-        for row in db.execute("SELECT * FROM tombstones")
+        Tombstone(rows.router_of(row[:-2], Quota(), ()), bool(row[-2]), bool(row[-1]))
+        for row in db.execute(f"SELECT {_ROUTER}, plane_clean, guest_clean FROM tombstones")
     )
     meta = dict(db.execute("SELECT key, value FROM meta"))
     taken = frozenset(router.vrf_id for router in routers.values()) | {t.router.vrf_id for t in tombstones}
@@ -228,7 +242,8 @@ def write_state(db: sqlite3.Connection, before: State, after: State) -> None:
     changed = [router for name, router in after.routers.items() if before.routers.get(name) != router]
     gone = [old for name, old in before.routers.items() if after.routers.get(name) != old]
     db.executemany("DELETE FROM routers WHERE vrf_id = ?", [(router.vrf_id,) for router in gone])
-    db.executemany("INSERT INTO routers VALUES(?, ?, ?, ?, ?, ?, ?, ?)", map(rows.router_row, changed))
+    marks = ", ".join("?" * len(_ROUTER.split()))
+    db.executemany(f"INSERT INTO routers({_ROUTER}) VALUES({marks})", map(rows.router_row, changed))
     for router in changed:
         interfaces = [rows.interface_row(router, at, interface) for at, interface in enumerate(router.interfaces)]
         db.executemany("INSERT INTO interfaces VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", interfaces)

@@ -21,7 +21,7 @@ class Kind(StrEnum):
 
 
 _COLUMNS = {
-    Kind.ROUTERS: "router plane state ipv4_routes ipv6_routes neighbors nexthops groups pending refused reason",
+    Kind.ROUTERS: "router plane guest state ipv4_routes ipv6_routes neighbors nexthops groups pending refused reason",
     Kind.PLANES: "name kind reached_at connected routers ports entries capabilities reason",
     Kind.INTERFACES: "router name port vlan mac mtu addresses up port_up",
     Kind.TENANTS: "name slices routers",

@@ -1,4 +1,4 @@
-"""Commands that stay: exec, events --follow, capture."""
+"""Commands that stay: exec, console, logs, events --follow, capture."""
 
 import sys
 from collections.abc import Iterator
@@ -18,20 +18,40 @@ def exec(
     router: Router, command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="e.g. -- vtysh")]
 ) -> None:
     """Run a command in a router's guest, such as vtysh; its exit status is ours."""
-    from controller.vrctl.guest import command_for, replace_process
-
     if command[0] == "--":
         command = command[1:]
     if not command:
         raise typer.BadParameter("give a command after --, such as vtysh")
     answer = client().call("POST", path_of(*router_path(router), "exec"), {"argv": command})
-    argv = command_for(client().controller_pid(), answer["argv"])
+    _become(answer["argv"])
+
+
+def _become(command: list[str]) -> None:
+    """Run a command of the controller's, with this terminal and instead of us."""
+    from controller.vrctl.guest import command_for, replace_process
+
+    argv = command_for(client().controller_pid(), command)
     sys.stdout.flush()
     try:
         replace_process(argv)
     except OSError as problem:
         output.complain(f"{argv[0]}: {problem.strerror}; install util-linux, and run vrctl as root")
         raise typer.Exit(FAILED) from None
+
+
+@app.command()
+def console(router: Router) -> None:
+    """Connect this terminal with the console of a router's virtual machine; Ctrl-] ends it."""
+    _become(client().get(*router_path(router), "console")["argv"])
+
+
+@app.command()
+def logs(
+    router: Router,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="go on with what is to come")] = False,
+) -> None:
+    """Show what a router's guest says: its daemons and its VRC, or a virtual machine's console."""
+    _become(client().get(*router_path(router), "logs", follow=follow)["argv"])
 
 
 @app.command()

@@ -1,0 +1,92 @@
+"""guest.json: what vr-guest (vrc/supervisor.py) is started with, on this host or inside a machine."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from controller.guests import frr
+from controller.guests.base import GuestSpec
+from controller.model import RouteSource
+
+VRC_UID_BASE = 0x70000000
+"""The VRC of router N runs as user and group VRC_UID_BASE + N: a range that neither Debian nor systemd gives out."""
+
+SESSION_IN_GUEST = "/run/splitplane/session"
+IDENTITY_IN_GUEST = "/run/splitplane/identity"
+HOLDER_IN_GUEST = "/run/splitplane-guest/holder.sock"
+
+Command = Callable[[GuestSpec, str], Sequence[str]]
+"""Makes the VRC's command from the spec and the path of the Python interpreter inside the guest."""
+
+Bind = tuple[str, str, bool]
+"""Where a directory lies, where the guest sees it, whether it may write there."""
+
+
+def vrc_uid(vrf_id: int) -> int:
+    """The user that the VRC of a router runs as."""
+    return VRC_UID_BASE + vrf_id
+
+
+def vrc_command(spec: GuestSpec, python: str) -> list[str]:
+    """The command of Splitplane's own VRC."""
+    return [
+        *(python, "-s", "-P", "-m", "vrc.agent", "--router", spec.router, "--source", spec.source.value),
+        *("--session", f"unix:{SESSION_IN_GUEST}/session.sock", "--identity", IDENTITY_IN_GUEST),
+        *("--holder", HOLDER_IN_GUEST),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a guest is to run: paths as they are there, on this host or inside a machine."""
+
+    directory: str  # the supervisor's own
+    session: str  # has session.sock
+    identity: str
+    etc: str
+    run: str
+    code: tuple[Bind, ...]  # what the VRC needs besides, to be bind-mounted
+    hidden: tuple[str, ...]  # directories that are to be empty
+    app: str  # PYTHONPATH in the guest
+    frr_ids: list[int] | None  # user, group, vty group; None where they are not known here
+
+
+def guest_config(spec: GuestSpec, place: Place, argv: Sequence[str]) -> dict[str, Any]:
+    """Return guest.json for a guest; ``argv`` is its VRC's command."""
+    daemons = frr.daemons_for(spec.frr)
+    hostname = hostname_of(spec)
+    fpm = spec.source is RouteSource.FPM
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8"}
+    environment |= {"PYTHONPATH": place.app, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {
+        "router": spec.router,
+        "hostname": hostname,
+        "directory": place.directory,
+        "binds": [
+            [place.session, SESSION_IN_GUEST, False],
+            [place.identity, IDENTITY_IN_GUEST, False],
+            [place.etc, "/etc/frr", False],
+            [place.run, "/run/frr", True],
+            *map(list, place.code),
+        ],
+        "hidden": list(place.hidden),
+        "vrc": {"uid": vrc_uid(spec.vrf_id), "argv": list(argv), "environment": environment},
+        "frr": {
+            "ids": place.frr_ids,
+            "text": frr.compose(spec.frr, hostname, fpm),
+            "daemons": list(daemons),
+            "hold_time_s": spec.hold_time_s,
+            "fpm": fpm,
+        },
+    }
+
+
+def hostname_of(spec: GuestSpec) -> str:
+    """The guest's own name of itself."""
+    return spec.router.replace("/", "-")[:63]
+
+
+def enclosure_of(config: dict[str, Any]) -> list[Any]:
+    """The part of guest.json that only a restart of the whole guest changes."""
+    fields = [config.get(name) for name in ("router", "hostname", "directory", "binds", "hidden")]
+    return [*fields, config["vrc"]["uid"], config["frr"]["ids"]]

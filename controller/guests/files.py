@@ -1,0 +1,54 @@
+"""Files of a guest's directory: replaced at once, with their owner and mode from the first moment."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+CONFIG = "guest.json"
+
+
+def replace_file(path: Path, content: bytes, owner: int, mode: int) -> None:
+    """Make a file hold ``content``; one that does already is left alone."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.read_bytes() == content:
+            return
+    new = path.with_name(path.name + ".new")
+    with open(new, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+        os.fchown(file.fileno(), owner, owner)
+        os.fchmod(file.fileno(), mode)
+        file.write(content)
+    new.replace(path)
+
+
+def make_directory(path: Path, owner: int, group: int, mode: int) -> None:
+    """Make a directory, or bring an existing one to this owner and mode."""
+    path.mkdir(parents=True, exist_ok=True)
+    os.chown(path, owner, group)
+    path.chmod(mode)
+
+
+def read_config(directory: Path) -> dict[str, Any] | None:
+    """Return what a guest was started with, None where that is not known."""
+    try:
+        config: dict[str, Any] = json.loads((directory / CONFIG).read_text())
+    except (OSError, ValueError):
+        return None
+    return config
+
+
+def write_config(directory: Path, config: dict[str, Any]) -> None:
+    """Note what a guest was started with."""
+    replace_file(directory / CONFIG, json.dumps(config, indent=1).encode(), 0, 0o600)
+
+
+@contextlib.contextmanager
+def short_path(directory: Path, name: str) -> Iterator[str]:
+    """A path of a socket in a directory that is short enough: it may have 107 octets (unix(7)), and ours more."""
+    held = os.open(directory, os.O_PATH)
+    try:
+        yield f"/proc/self/fd/{held}/{name}"
+    finally:
+        os.close(held)

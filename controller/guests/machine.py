@@ -1,0 +1,66 @@
+"""What a machine was started with, and its state in words."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from controller.guests.command import Sizes
+from controller.guests.files import replace_file
+from controller.guests.limits import Limits
+
+FILE = "machine.json"
+
+_HOST_MIB = 256  # what QEMU and its relays take besides the machine's memory
+_PIDS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """machine.json: what only a restart of the whole machine changes, and what it runs on."""
+
+    memory_mib: int
+    vcpus: int
+    image: str
+    accelerator: str = ""
+    identity: str = ""  # SHA-256 of the certificate's files inside
+    missing: tuple[str, ...] = ()  # limits that the host does not offer
+
+    def same_as(self, other: "Machine | None") -> bool:
+        """Whether a machine need not be restarted to become the other one."""
+        mine = (self.memory_mib, self.vcpus, self.image)
+        return other is not None and mine == (other.memory_mib, other.vcpus, other.image)
+
+
+def read_machine(directory: Path) -> Machine | None:
+    """Return what the machine of a directory was started with, None where that is not known."""
+    try:
+        fields = json.loads((directory / FILE).read_text())
+        return Machine(**fields | {"missing": tuple(fields["missing"])})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def write_machine(directory: Path, machine: Machine) -> None:
+    """Note what the machine of a directory is started with."""
+    replace_file(directory / FILE, json.dumps(asdict(machine)).encode(), 0, 0o600)
+
+
+def digest(identity: dict[str, bytes]) -> str:
+    """Name the content of a certificate's files."""
+    return hashlib.sha256(b"\0".join(identity.values())).hexdigest()
+
+
+def limits_of(sizes: Sizes) -> Limits:
+    """Return what a machine may take of the host."""
+    return Limits((sizes.memory_mib + _HOST_MIB) << 20, sizes.vcpus + 0.5, _PIDS)
+
+
+def machine_state(reply: dict[str, Any], memory_mib: int) -> str:
+    """Return a machine's state from what its first process says of it."""
+    supervisor, kills = str(reply.get("supervisor", "")), reply.get("oom_kills")
+    if kills:
+        remedy = f"raise memory: under guest: (now {memory_mib}M)"
+        return f"failed: out of memory, {kills} processes were killed since it started; {remedy}"
+    return "up" if supervisor in ("", "up") else supervisor
