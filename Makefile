@@ -15,8 +15,8 @@ check:
 	@$(PY) -m pytest -q -n 2 --hypothesis-profile=quick -m "not root" tests/unit tests/contract
 
 test:
-	@scripts/setup sanitized
-	@$(PY) -m pytest tests
+	@scripts/setup tests
+	@$(PY) -m pytest -n 2 --dist loadfile tests
 
 demo: setup
 	@topologies/demo $(if $(PLANE),--plane $(PLANE))

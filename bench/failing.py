@@ -22,7 +22,7 @@ from typing import Any
 from bench import bird
 from bench.bird import Bird
 from bench.prefixes import announcements
-from bench.rig import AS_NUMBER, PLANE, WORK, Rig, bgp_config, interface, keep_logs, say, tenant
+from bench.rig import AS_NUMBER, PLANE, WORK, Rig, bgp_config, interface, report, say, tenant
 from bench.snoop import Snoop
 from topologies.enclosure import run_enclosed
 from topologies.network import NetworkError, checked, inside, wait_for
@@ -168,17 +168,8 @@ class Arrivals:
 def program() -> int:
     """Measure one failure, inside the enclosure."""
     options = _options()
-    try:
-        print(json.dumps(Failover(options).run()), flush=True)
-    except NetworkError as problem:
-        print(f"failover: {problem}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    finally:
-        if options.keep:
-            keep_logs(options.keep / str(options.flows))
-    return 0
+    keep = options.keep / str(options.flows) if options.keep else None
+    return report("failover", lambda: Failover(options).run(), keep)
 
 
 def _options() -> argparse.Namespace:

@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,21 @@ def tenant(name: str, ports: list[str], *routers: dict[str, Any], **quota: int) 
 def interface(name: str, port: str, *addresses: str) -> dict[str, Any]:
     """Return an interface for a router of `tenant`."""
     return {"name": name, "port": port, "addresses": list(addresses)}
+
+
+def report(name: str, measure: Callable[[], dict[str, Any]], keep: Path | None) -> int:
+    """Print what a measurement gives as JSON and return the exit status; its logs go to ``keep``, however it ends."""
+    try:
+        print(json.dumps(measure()), flush=True)
+    except NetworkError as problem:
+        print(f"{name}: {problem}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        if keep:
+            keep_logs(keep)
+    return 0
 
 
 def keep_logs(directory: Path) -> None:

@@ -17,6 +17,7 @@ RUN = Path("/run/splitplane")
 STATE = Path("/run/splitplane-state")
 SOCKET = RUN / "api.sock"
 LOG = Path("/run/vr-controller.log")
+IMAGE = Path(__file__).parents[1] / "build/guest"  # scripts/setup guest
 
 
 class Controller:
@@ -29,7 +30,7 @@ class Controller:
         """Start the daemon and wait until it serves its API."""
         RUN.mkdir(exist_ok=True)
         STATE.mkdir(exist_ok=True)
-        places = ("--state", str(STATE), "--run", str(RUN), "--openflow", CONTROLLER)
+        places = ("--state", str(STATE), "--run", str(RUN), "--openflow", CONTROLLER, "--guest-image", str(IMAGE))
         with LOG.open("ab") as log:
             # In a session of its own: Ctrl-C at the terminal is for us, not for the daemon.
             self._process = subprocess.Popen(

@@ -5,9 +5,11 @@ import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bmv2 import PrivateBmv2
+from device_hosts import PrivateDevice
 from openflow_net import BRIDGE, Recorder, openflow_net
 from vr_forwarder import PrivateForwarder
 
@@ -111,24 +113,13 @@ async def p4runtime_server_plane() -> AsyncIterator[PlaneUnderTest]:
 
 
 @contextlib.asynccontextmanager
-async def bmv2_plane() -> AsyncIterator[PlaneUnderTest]:
-    with PrivateBmv2() as bmv2:
+async def device_plane(make: Callable[[], PrivateDevice]) -> AsyncIterator[PlaneUnderTest]:
+    with make() as private:
 
         async def restart() -> None:
-            await asyncio.to_thread(bmv2.restart)
+            await asyncio.to_thread(private.restart)
 
-        async with p4runtime_plane(bmv2.address, restart) as under_test:
-            yield under_test
-
-
-@contextlib.asynccontextmanager
-async def forwarder_plane() -> AsyncIterator[PlaneUnderTest]:
-    with PrivateForwarder() as forwarder:
-
-        async def restart() -> None:
-            await asyncio.to_thread(forwarder.restart)
-
-        async with p4runtime_plane(forwarder.address, restart) as under_test:
+        async with p4runtime_plane(private.address, restart) as under_test:
             yield under_test
 
 
@@ -136,6 +127,6 @@ PLANES = {
     "fake": fake_plane,
     "openflow": openflow_plane,
     "p4runtime": p4runtime_server_plane,
-    "forwarder": forwarder_plane,
-    "bmv2": bmv2_plane,
+    "forwarder": partial(device_plane, PrivateForwarder),
+    "bmv2": partial(device_plane, PrivateBmv2),
 }

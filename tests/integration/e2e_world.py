@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ovs import Host, sh
-from rig import Bird, Rig, interface, tenant
+from rig import DEADLINE_S, Bird, Rig, interface, tenant
 from rig_switches import OvsSwitch, RigSwitch
 
 FAR = "192.0.2.1"
@@ -22,8 +22,8 @@ NEAR_FEED = "198.51.100.1"
 OWN_ROUTES = 4
 """IPv4 routes of red/r1 with nothing but `near` announced: three connected, one static, NEAR_FEED's."""
 
-_STATIC = "ip route 192.0.2.0/24 10.2.0.2\n"
-_BGP = """router bgp 65000
+STATIC = "ip route 192.0.2.0/24 10.2.0.2\n"
+BGP = """router bgp 65000
  bgp router-id 10.3.0.1
  no bgp ebgp-requires-policy
  bgp graceful-restart
@@ -71,16 +71,23 @@ def _ends(rig: Rig, number: int) -> Ends:
     return Ends(left, right)
 
 
-def _tenant(name: str, ends: Ends, frr: str, hold_s: int, *more: dict[str, object]) -> dict[str, object]:
+def _tenant(
+    name: str, ends: Ends, frr: str, hold_s: int, *more: dict[str, object], **guest: object
+) -> dict[str, object]:
     interfaces = [interface("left", ends.left, "10.1.0.1/24"), interface("right", ends.right, "10.2.0.1/24"), *more]
     ports = {str(one["port"]): ["untagged"] for one in interfaces}
-    router = {"name": "r1", "interfaces": interfaces, "frr": frr, "hold_time_s": hold_s}
+    router = {"name": "r1", "interfaces": interfaces, "frr": frr, "hold_time_s": hold_s, "guest": guest}
     return tenant(name, ports, router)
 
 
 @contextlib.contextmanager
 def world(
-    *options: str, switch: Callable[[], RigSwitch] = OvsSwitch, hold_time_s: int = 15, **feeds: list[str]
+    *options: str,
+    switch: Callable[[], RigSwitch] = OvsSwitch,
+    hold_time_s: int = 15,
+    red_guest: dict[str, object] | None = None,
+    limit_s: float = DEADLINE_S,
+    **feeds: list[str],
 ) -> Iterator[World]:
     """Bring it up, converged, with BIRD ready to announce ``feeds``."""
     with Rig(*options, switch=switch) as rig:
@@ -88,12 +95,15 @@ def world(
         feeder = rig.host(5, "10.3.0.2/24", "10.3.0.1")
         feeder.ip("address", "add", f"{NEAR_FEED}/32", "dev", "lo")
         feed = interface("feed", feeder, "10.3.0.1/24")
-        tenants = _tenant("red", red, _STATIC + _BGP, hold_time_s, feed), _tenant("blue", blue, _STATIC, hold_time_s)
+        tenants = (
+            _tenant("red", red, STATIC + BGP, hold_time_s, feed, **(red_guest or {})),
+            _tenant("blue", blue, STATIC, hold_time_s),
+        )
         rig.apply(*tenants)
         bird = Bird(rig, feeder, "10.3.0.2", "10.3.0.1", near=["198.51.100.0/24"], **feeds)
         bird.announce("near")
         rig.up("blue/r1", routes=3)
-        rig.up("red/r1", routes=OWN_ROUTES + 1)
+        rig.up("red/r1", routes=OWN_ROUTES + 1, limit_s=limit_s)
         found = World(rig, red, blue, feeder, bird, {str(one["name"]): one for one in tenants})
         for host, address in found.ways:  # hosts and guests get to know each other
             sh("ip", "netns", "exec", host.namespace, "ping", "-q", "-c", "5", "-i", "0.2", address)

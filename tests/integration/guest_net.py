@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from controller.guests.base import GuestSpec, GuestStatus
-from controller.guests.netns import Command, NetnsDriver
+from controller.guests.enclosed import Command
+from controller.guests.netns import NetnsDriver
 from controller.model import RouteSource
 
 BGP = "router bgp 65001\n neighbor 10.0.0.2 remote-as 65002\n!\nip route 10.5.0.0/24 Null0\n"
@@ -69,7 +70,7 @@ class GuestBed:
     def run(self, status: GuestStatus, *argv: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the guest, as an operator would."""
         return subprocess.run(
-            self.driver.exec_argv(status.pid, list(argv)), capture_output=True, text=True, timeout=20
+            self.driver.exec_argv(self.specs[0], status.pid, list(argv)), capture_output=True, text=True, timeout=20
         )
 
 

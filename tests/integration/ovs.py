@@ -23,7 +23,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 T = TypeVar("T")
 
@@ -126,8 +126,36 @@ class Host:
         return in_namespace(self.namespace, make)
 
 
+class Private:
+    """What a test has for itself inside ``with``. Whatever ``bring_up`` puts on the stack goes with it, however it
+    ends."""
+
+    _stack: contextlib.ExitStack
+
+    def bring_up(self) -> None:
+        """Start everything."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        try:
+            self.bring_up()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def make_directory(self, prefix: str) -> Path:
+        """Make a directory that goes with it."""
+        directory = Path(tempfile.mkdtemp(prefix=prefix))
+        self._stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        return directory
+
+
 @dataclass
-class PrivateOvs:
+class PrivateOvs(Private):
     """Open vSwitch in a namespace: ``with PrivateOvs() as ovs``. A given namespace is used and left alone."""
 
     namespace: str | None = None
@@ -136,22 +164,14 @@ class PrivateOvs:
     _processes: list[subprocess.Popen[bytes]] = field(default_factory=list, init=False)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1), init=False)
 
-    def __enter__(self) -> "PrivateOvs":
-        try:
-            self.directory = Path(tempfile.mkdtemp(prefix="sp-ovs-"))
-            self._stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
-            if self.namespace is None:
-                self.namespace = self._stack.enter_context(namespace("sp-ovs"))
-            self._stack.callback(self.kill)
-            self._database = f"unix:{self.directory}/db.sock"
-            self._start()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def bring_up(self) -> None:
+        """Start its daemons."""
+        self.directory = self.make_directory("sp-ovs-")
+        if self.namespace is None:
+            self.namespace = self._stack.enter_context(namespace("sp-ovs"))
+        self._stack.callback(self.kill)
+        self._database = f"unix:{self.directory}/db.sock"
+        self._start()
 
     @property
     def environment(self) -> dict[str, str]:

@@ -18,14 +18,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from math import inf
 from pathlib import Path
 from typing import Any
 
-from ovs import Host, PrivateOvs, sh
+from ovs import Host, Private, PrivateOvs, sh
 from rig_switches import OPENFLOW, PLANE, OvsSwitch, RigSwitch
 
 from bench.processes import descendants
@@ -50,7 +49,7 @@ def until(what: str, condition: Callable[[], object], limit_s: float = DEADLINE_
         time.sleep(every_s)
 
 
-class Rig:
+class Rig(Private):
     """One controller and one switch: ``with Rig() as rig``."""
 
     def __init__(self, *options: str, switch: Callable[[], RigSwitch] = OvsSwitch) -> None:
@@ -58,24 +57,16 @@ class Rig:
         self._stack = contextlib.ExitStack()
         self._controller: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> "Rig":
-        try:
-            self.directory = Path(tempfile.mkdtemp(prefix="sp-rig-"))
-            self._stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
-            self.state, self.run = self.directory / "state", self.directory / "run"
-            self.log = self.directory / "vr-controller.log"
-            self.switch = self._stack.enter_context(self._make_switch())
-            self._start_first_process()
-            self.api = Client(self.run / "api.sock")
-            self.start_controller()
-            self.switch.connect()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def bring_up(self) -> None:
+        """Start the switch and the controller, and let them find each other."""
+        self.directory = self.make_directory("sp-rig-")
+        self.state, self.run = self.directory / "state", self.directory / "run"
+        self.log = self.directory / "vr-controller.log"
+        self.switch = self._stack.enter_context(self._make_switch())
+        self._start_first_process()
+        self.api = Client(self.run / "api.sock")
+        self.start_controller()
+        self.switch.connect()
 
     # -- the controller ----------------------------------------------------------------------------------------------
     def _start_first_process(self) -> None:

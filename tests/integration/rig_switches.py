@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import pytest
 from bmv2 import PrivateBmv2, needs_bmv2
+from device_hosts import PrivateDevice
 from ovs import Host, PrivateOvs
 from p4rt_relay import P4RuntimeRelay, read_entries
 from vr_forwarder import PrivateForwarder
@@ -96,38 +97,18 @@ class OvsSwitch:
         return self.flows(), *(sorted(line.strip() for line in part.splitlines()[1:]) for part in parts)
 
 
-class Relayed(Protocol):
-    """A P4Runtime device of a test, as Bmv2Switch and ForwarderSwitch need it."""
-
-    directory: Path
-    hosts: list[Host]
-
-    @property
-    def address(self) -> str:
-        """Where it listens."""
-
-    def __enter__(self) -> object:
-        """Start it."""
-
-    def __exit__(self, *_: object) -> None:
-        """Leave nothing behind."""
-
-    def restart(self) -> None:
-        """Have it run again, empty."""
-
-
 class DeviceSwitch:
     """A P4Runtime device behind a relay that counts the controller's requests and can be cut."""
 
     HOSTS = 5  # a device gets its ports when it starts
 
-    def __init__(self, device: Relayed) -> None:
+    def __init__(self, device: PrivateDevice) -> None:
         self._device = device
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> "DeviceSwitch":
         with contextlib.ExitStack() as stack:
-            stack.enter_context(self._device)  # type: ignore[arg-type]
+            stack.enter_context(self._device)
             path = Path(self._device.directory, "relay.sock")
             self._relay = P4RuntimeRelay(f"unix:{path}", self._device.address)
             stack.callback(self._relay.close)
@@ -136,6 +117,10 @@ class DeviceSwitch:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    @property
+    def namespace(self) -> str:
+        return str(self._device.namespace)
 
     @property
     def declared(self) -> dict[str, Any]:
@@ -156,6 +141,9 @@ class DeviceSwitch:
     def restart(self) -> None:
         self._device.restart()
 
+    def kill(self) -> None:
+        self._device.power_off()
+
     def host(self, number: int, address: str, vlan: int = 0) -> Host:
         assert not vlan, "hosts of this switch are untagged"
         host = self._device.hosts[number - 1]
@@ -170,30 +158,15 @@ class Bmv2Switch(DeviceSwitch):
     """A private BMv2."""
 
     def __init__(self) -> None:
-        self.bmv2 = PrivateBmv2(self.HOSTS)
-        super().__init__(self.bmv2)
-
-    @property
-    def namespace(self) -> str:
-        return str(self.bmv2.namespace)
-
-    def kill(self) -> None:
-        self.bmv2.kill()
+        super().__init__(PrivateBmv2(self.HOSTS))
 
 
 class ForwarderSwitch(DeviceSwitch):
-    """A private vr-forwarder."""
+    """A private vr-forwarder, which goes on forwarding where only its daemon is killed."""
 
     def __init__(self) -> None:
         self.forwarder = PrivateForwarder(self.HOSTS)
         super().__init__(self.forwarder)
-
-    @property
-    def namespace(self) -> str:
-        return self.forwarder.namespace
-
-    def kill(self) -> None:
-        self.forwarder.power_off()  # killed alone it would go on forwarding
 
 
 SWITCHES = (

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.root
 
 SHOWING = {
     "get tenants": "NAME  SLICES",
-    "get routers": "ROUTER   PLANE  STATE",
+    "get routers": "ROUTER   PLANE  GUEST",
     "get planes": "NAME  KIND",
     "get interfaces": "ROUTER   NAME   PORT",
     "routes red/r1": "198.51.100.0/24  forward    10.3.0.2 feed weight 1",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from guest_net import guest_bed, processes, runs_python
 
-from controller.guests.netns import vrc_uid
+from controller.guests.enclosed import vrc_uid
 
 pytestmark = pytest.mark.root
 
@@ -117,6 +117,8 @@ async def test_a_guest_does_not_inherit_its_controllers_priority() -> None:
             status = await bed.started(bed.spec())
         finally:
             os.setpriority(os.PRIO_PROCESS, 0, own)
-        priorities = {name: os.getpriority(os.PRIO_PROCESS, pid) for name, pid in processes(status).items()}
+        found = processes(status)
+        priorities = {name: os.getpriority(os.PRIO_PROCESS, pid) for name, pid in found.items()}
         assert priorities
         assert min(priorities.values()) >= 0
+        assert {os.sched_getscheduler(pid) for pid in found.values()} == {os.SCHED_BATCH}

@@ -1,7 +1,7 @@
 """A session that is lost and comes back: everything is told again, nothing withdrawn; acks bound what is sent."""
 
 import pytest
-from vrc_guest import Controller, guest, interface
+from vrc_guest import Controller, guest, interface, make_identities
 
 from wire import splitplane_pb2 as pb
 
@@ -28,6 +28,22 @@ async def test_reconnect_resyncs() -> None:
             assert set(again.routes) == set(routes) - {"10.50.0.0/24"} | {"10.51.0.0/24"}
             assert again.interfaces[1].up
             assert [ways for _, ways in again.writes if not ways] == []
+        finally:
+            await again.stop()
+
+
+async def test_a_new_identity_is_used_without_a_restart() -> None:
+    controller = Controller(interface(1, "10.1.0.1/24"))
+    async with guest(controller) as g:
+        await g.start_vrc("--source", "netlink")
+        await controller.until(lambda: len(controller.resync_ends) == 1)
+        await controller.stop()
+        make_identities(g.directory)  # of another authority: the old one would be refused
+        again = Controller(interface(1, "10.1.0.1/24"))
+        await again.start(g.directory)
+        try:
+            await again.until(lambda: len(again.resync_ends) == 1)
+            assert again.hellos[0].instance == controller.hellos[0].instance
         finally:
             await again.stop()
 

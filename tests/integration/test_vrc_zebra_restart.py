@@ -5,6 +5,8 @@ from vrc_guest import Controller, guest, interface
 
 pytestmark = pytest.mark.root
 
+HOLD_S = 8  # longer than zebra and staticd take to be up again beside other tests
+
 BEFORE = """
 ip route 10.50.0.0/24 10.1.0.2
 ip route 10.51.0.0/24 10.1.0.2
@@ -21,11 +23,11 @@ ip route 10.52.0.0/24 10.2.0.2
 
 
 async def test_zebra_killed_under_k() -> None:
-    controller = Controller(interface(1, "10.1.0.1/24"), interface(2, "10.2.0.1/24"), hold_time_s=3)
+    controller = Controller(interface(1, "10.1.0.1/24"), interface(2, "10.2.0.1/24"), hold_time_s=HOLD_S)
     async with guest(controller) as g:
         await g.start_vrc()
         await controller.until(lambda: len(controller.interfaces) == 2)
-        await g.start_zebra("-K", "3")
+        await g.start_zebra("-K", str(HOLD_S))
         await g.start_daemon("staticd", BEFORE)
         await controller.until(lambda: len(controller.routes) == 5)
         kept = {prefix: controller.routes[prefix] for prefix in ("10.51.0.0/24", "10.52.0.0/24")}
@@ -35,7 +37,7 @@ async def test_zebra_killed_under_k() -> None:
         await g.kill_daemon("zebra")
         await g.kill_daemon("staticd")
         await controller.until(lambda: "fpm_lost" in controller.notices)
-        await g.start_zebra("-K", "3")
+        await g.start_zebra("-K", str(HOLD_S))
         await g.start_daemon("staticd", AFTER)
         await controller.until(lambda: "10.40.0.0/24" in controller.routes)
         assert controller.routes["10.50.0.0/24"] == stale

@@ -18,13 +18,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from device_hosts import add_host
-from ovs import Host, namespace
+from device_hosts import PrivateDevice, add_host
+from ovs import Host
 
 from topologies.forwarder import PROGRAM
 
@@ -36,39 +35,17 @@ _HOLDER = "mount -n -t bpf bpf /sys/fs/bpf && echo && exec sleep infinity"
 
 
 @dataclass
-class PrivateForwarder:
-    """vr-forwarder in a namespace: ``with PrivateForwarder(2) as forwarder``; no pipeline until one is pushed.
+class PrivateForwarder(PrivateDevice):
+    """vr-forwarder in a namespace: ``with PrivateForwarder(2) as forwarder``; no pipeline until one is pushed."""
 
-    Host N is behind port N and has the MAC 02:00:00:00:00:0N.
-    """
-
-    hosts_wanted: int = 2
     options: tuple[str, ...] = ()
     mtu: int = NATIVE_MTU
-    namespace: str = field(default="", init=False)
-    directory: Path = field(init=False)
-    hosts: list[Host] = field(default_factory=list, init=False)
-    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, init=False)
+    kind = "vr-forwarder"
     _holder: subprocess.Popen[bytes] | None = field(default=None, init=False)
-    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
-    def __enter__(self) -> "PrivateForwarder":
-        try:
-            self.directory = Path(tempfile.mkdtemp(prefix="sp-fwd-"))
-            self._stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
-            self.namespace = self._stack.enter_context(namespace("sp-fwd"))
-            for number in range(1, self.hosts_wanted + 1):
-                polled = add_host(self._stack, self.namespace, "forwarder", number, "gro", "on", mtu=self.mtu)
-                self.hosts.append(polled)
-            self._stack.callback(self.power_off)
-            self.power_on()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def add_host(self, stack: contextlib.ExitStack, here: str, number: int) -> Host:
+        """Add the host behind a port, with an end that is polled, which a veth peer of native XDP needs."""
+        return add_host(stack, here, self.kind, number, "gro", "on", mtu=self.mtu)
 
     @property
     def state(self) -> Path:
@@ -80,21 +57,10 @@ class PrivateForwarder:
         """Where its P4Runtime server listens."""
         return f"unix:{self.state}/p4rt.sock"
 
-    @property
-    def log(self) -> str:
-        """What it has written so far, of all its starts."""
-        return (self.directory / "vr-forwarder.log").read_text(errors="replace")
-
-    @property
-    def pid(self) -> int:
-        """The process of the running daemon."""
-        assert self._process is not None, "start comes first"
-        return self._process.pid
-
     # -- life --------------------------------------------------------------------------------------------------------
     def power_on(self) -> None:
         """Start it with nothing."""
-        command = ("ip", "netns", "exec", self.namespace, "setpriv", "--pdeathsig", "KILL", "sh", "-c", _HOLDER)
+        command = ("ip", "netns", "exec", str(self.namespace), "setpriv", "--pdeathsig", "KILL", "sh", "-c", _HOLDER)
         self._holder = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         assert self._holder.stdout is not None
         assert self._holder.stdout.readline(), "no bpffs"
@@ -110,11 +76,6 @@ class PrivateForwarder:
             self._holder = None
         shutil.rmtree(self.state, ignore_errors=True)
 
-    def restart(self) -> None:
-        """Have it start again with nothing."""
-        self.power_off()
-        self.power_on()
-
     def start(self, *options: str) -> None:
         """Start the daemon and wait until it says that it serves; RuntimeError with its log where it does not."""
         ports = [word for host in self.hosts for word in ("--port", f"{host.port}={host.link}")]
@@ -122,7 +83,7 @@ class PrivateForwarder:
         notices.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
             heard.bind(str(notices))
-            with (self.directory / "vr-forwarder.log").open("ab") as log:
+            with self.log_file.open("ab") as log:
                 self._process = subprocess.Popen(
                     self.command("run", "--listen", self.address, *ports, *self.options, *options),
                     stdin=subprocess.DEVNULL,
@@ -175,7 +136,3 @@ class PrivateForwarder:
         done = self.run(verb, "--json", *options)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
-
-    def set_link(self, port: int, up: bool) -> None:
-        """Give a port carrier or take it away, by the host's end of the cable."""
-        self.hosts[port - 1].ip("link", "set", "eth0", "up" if up else "down")

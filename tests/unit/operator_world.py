@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from cryptography import x509
+
 from controller.convergence import Convergence
 from controller.errors import GuestError
 from controller.events import EventLog
 from controller.fakes import FakeCore, FakeGuests, FakeSessions
 from controller.guests.fleet import GuestFleet
-from controller.model import RouterConfig
+from controller.model import GuestKind, RouterConfig
 from controller.operations import Operations, Outcome
 from controller.pki import PKI
 from controller.planes.fake import FakePlane
@@ -24,8 +26,9 @@ class Controller:
         self.store = SqliteStore(state)
         self.refused: dict[str, str] = {}
         self.restarts = 0
-        pki = PKI(state, self.store)
-        fleet = GuestFleet(state, {"netns": self.guests}, {"netns": self.check}, pki, self.sessions, self.events)
+        self.drivers = {GuestKind.NETNS: self.guests}
+        self.pki = pki = PKI(state, self.store)
+        fleet = GuestFleet(state, self.drivers, {GuestKind.NETNS: self.check}, pki, self.sessions, self.events)
         self.convergence = Convergence(self.store, self.core, lambda c: FakePlane(c.name), fleet, self.events)
         self.operations = Operations(
             state, self.store, pki, self.core, self.convergence, fleet, self.events, self.restart
@@ -40,6 +43,13 @@ class Controller:
 
     async def apply(self, text: str, files: Mapping[str, str] | None = None) -> Outcome:
         return await self.operations.apply(text, "t.yaml", files or {}, lambda _: None, lambda: None)
+
+    def serial(self, vrf_id: int) -> str:
+        """The serial that a router's certificate names."""
+        pem = (self.pki.identity(vrf_id) / "cert.pem").read_bytes()
+        names = x509.load_pem_x509_certificate(pem).extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        (uri,) = names.value.get_values_for_type(x509.UniformResourceIdentifier)
+        return uri.rpartition(":")[2]
 
     def attached(self) -> dict[str, list[tuple[str, int]]]:
         return {r.full_name: [(i.port, i.vlan) for i in r.interfaces] for r in self.core.routers.values()}

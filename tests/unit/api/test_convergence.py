@@ -1,5 +1,6 @@
 """What is declared comes to be; a port is free for others only when the plane confirmed that it is."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from operator_world import Controller
 
 from controller import archive
 from controller.errors import Conflict, GuestError, NoSuch, SpecError, StoreError
+from controller.pki import ROUTER_LIFETIME
 from controller.spec.document import PlaneOptions
 from controller.store.sqlite import SqliteStore
 
@@ -35,6 +37,19 @@ async def test_apply_brings_routers_and_guests_up(controller: Controller) -> Non
     assert controller.attached() == {"red/r1": [("p1", 100)]}
     assert controller.guests.starts == ["red/r1"]
     assert controller.sessions.admitted == {1}
+
+
+async def test_a_certificate_is_renewed_before_it_ends(controller: Controller, monkeypatch) -> None:
+    monkeypatch.setattr("controller.pki.RENEW_BEFORE", ROUTER_LIFETIME + timedelta(days=1))  # as if it ended soon
+    await controller.apply(HEAD + RED)
+    first = controller.serial(1)
+    await controller.apply(HEAD + RED)
+    assert controller.guests.starts == ["red/r1", "red/r1"]  # it was given the new one
+    second = controller.serial(1)
+    assert second != first
+    assert not controller.pki.is_valid(first, 1)
+    assert controller.pki.is_valid(second, 1)
+    assert [event.kind for event in controller.events.recent(0)].count("certificate-renewed") == 1
 
 
 async def test_applying_again_touches_nothing(controller: Controller) -> None:
@@ -112,7 +127,7 @@ async def test_deleting_removes_plane_entries_guest_and_certificate(controller: 
         ("delete", "slice", "red@s1"),
         ("delete", "router", "red/r1"),
     ]
-    assert (controller.core.routers, controller.guests.running, controller.sessions.admitted) == ({}, {}, set())
+    assert (controller.core.routers, controller.guests.running_specs, controller.sessions.admitted) == ({}, {}, set())
     assert controller.store.load().tombstones == ()
 
 
@@ -122,7 +137,7 @@ async def test_a_router_on_an_unreachable_plane_is_deleted_when_it_connects(tmp_
     first.core.unreachable.add("s1")
     outcome = await first.operations.delete_router("red/r1")
     assert "it is removed when the plane connects" in outcome.waiting[0]
-    assert first.guests.running == {}
+    assert first.guests.running_specs == {}
     assert [view.state for view in first.operations.router_views()] == ["deleting"]
     first.store.close()
 
@@ -185,7 +200,7 @@ async def test_a_guest_that_fails_is_no_failure_of_what_concerns_another_router(
 
 async def test_a_guest_that_died_is_started_again(controller: Controller) -> None:
     await controller.apply(HEAD + RED)
-    controller.guests.running.clear()
+    controller.guests.running_specs.clear()
     await controller.convergence.look_after_guests()
     await controller.convergence.converge(lambda _: None)
     assert controller.guests.starts == ["red/r1", "red/r1"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from controller.errors import GuestError
-from controller.guests import netns
+from controller.guests import control, enclosed
 from controller.guests.base import GuestSpec
 from controller.guests.netns import NetnsDriver
 from controller.model import RouteSource
@@ -70,16 +70,16 @@ async def test_a_refusal_names_the_router_and_what_frr_said(tmp_path: Path) -> N
 
     async with await asyncio.start_unix_server(answer, tmp_path / "control.sock"):
         with pytest.raises(GuestError, match=r"^red/r1: frr line 3: no$"):
-            await netns._request(spec(tmp_path), {"op": "reload"}, 5)
+            await control.ask(tmp_path, "red/r1", {"op": "reload"}, 5)
 
 
 def test_exec_enters_the_namespaces_of_the_guest_and_keeps_the_arguments() -> None:
-    argv = NetnsDriver().exec_argv(os.getpid(), ["vtysh", "-c", "show ip route"])
+    argv = NetnsDriver().exec_argv(spec(Path("/nowhere")), os.getpid(), ["vtysh", "-c", "show ip route"])
     assert argv[-4:] == ["--", "vtysh", "-c", "show ip route"]
     assert argv[1:3] == ["--target", str(os.getpid())]
     assert "--user" not in argv  # entering one's own user namespace is an error
 
 
 def test_each_vrc_has_a_user_of_its_own() -> None:
-    assert netns.vrc_uid(1) != netns.vrc_uid(2)
-    assert netns.vrc_uid(0) > 65535
+    assert enclosed.vrc_uid(1) != enclosed.vrc_uid(2)
+    assert enclosed.vrc_uid(0) > 65535

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vrc.guest.reactor import Reactor
-from vrc.guest.tapholder import MAX_HELD, TapHolder
+from vrc.guest.tapholder import MAX_CLIENTS, MAX_HELD, TapHolder
 
 
 class Wire:
@@ -135,3 +135,15 @@ def test_a_client_that_leaves_is_forgotten_and_what_it_gave_is_kept(wire: Wire, 
 )
 def test_any_message_gets_one_reply(wire: Wire, message: bytes) -> None:
     assert isinstance(wire.say(message)["ok"], bool)
+
+
+def test_clients_at_once_are_bounded_and_counted(wire: Wire, tmp_path: Path) -> None:
+    others = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(MAX_CLIENTS)]
+    for other in others:
+        other.connect(str(tmp_path / "holder.sock"))
+        wire.turn()
+    assert others[-1].recv(1) == b""
+    assert wire.holder._listener.refused == 1
+    assert wire.ask("list") == {"ok": True, "names": []}
+    for other in others:
+        other.close()

@@ -12,10 +12,20 @@ from pathlib import Path
 import pytest
 
 from controller.errors import StoreError
-from controller.model import PlaneConfig, PlaneKind, PlanePort, TenantConfig
+from controller.model import (
+    NAMESPACE,
+    GuestConfig,
+    GuestKind,
+    PlaneConfig,
+    PlaneKind,
+    PlanePort,
+    RouteSource,
+    TenantConfig,
+)
 from controller.spec.merge import merge
 from controller.spec.parse import parse
 from controller.spec.state import Attachment, Hold, Ids, State, Tombstone
+from controller.store import sqlite
 from controller.store.base import Certificate
 from controller.store.sqlite import FILE, SqliteStore
 
@@ -140,27 +150,52 @@ def test_p4runtime_planes_come_back(tmp_path: Path) -> None:
     assert SqliteStore(tmp_path).load().state == state
 
 
-_PLANES_OF_VERSION_1 = """
-CREATE TABLE planes(name TEXT PRIMARY KEY, kind TEXT NOT NULL, datapath_id TEXT NOT NULL, attached INTEGER NOT NULL)
-    STRICT;
-INSERT INTO planes VALUES('s1', 'openflow', '0xffffffffffffffff', 1), ('s2', 'openflow', '0x2', 0);
-PRAGMA user_version = 1;
+_OF_VERSION_2 = """
+INSERT INTO planes(name, kind, datapath_id, attached) VALUES('s2', 'openflow', '0x2', 0);
+INSERT INTO tenants VALUES('red');
+INSERT INTO routers VALUES(3, 'red', 'r3', 's2', 60, 'netlink', 'netns', 'router bgp 65001');
+INSERT INTO tombstones VALUES(4, 'red', 'r4', 's2', 120, 'fpm', 'netns', '!', 1, 0);
 """
 
 
-def test_a_store_of_version_1_is_brought_to_this_one(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path)
-    state, ids = declared(TEXT, store)
-    store.commit(state, ids, (), ())
-    store.close()
-    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as db:
-        db.executescript("DROP TABLE planes;" + _PLANES_OF_VERSION_1)
+def made_by_version(version: int, path: Path) -> None:
+    """Make a store as a controller of an earlier version left it."""
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.executescript(sqlite._SCHEMA)
+        for step in range(1, version):
+            db.executescript(sqlite._MIGRATIONS[step])
+        meta = {"identity": 7, "next_vrf": 5, "next_interface": 1}
+        db.executemany("INSERT INTO meta VALUES(?, ?)", meta.items())
+        db.executescript(f"{_OF_VERSION_2} PRAGMA user_version = {version};")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_store_of_an_earlier_version_is_brought_to_this_one(tmp_path: Path, version: int) -> None:
+    made_by_version(version, tmp_path / FILE)
     for _ in range(2):  # and stays there
         store = SqliteStore(tmp_path)
-        found = store.load().state
-        assert found.planes == {**state.planes, "s2": PlaneConfig("s2", PlaneKind.OPENFLOW, 2)}
-        assert (found.detached, found.routers) == ({"s2"}, state.routers)
+        found = store.load()
+        assert found.state.planes == {"s2": PlaneConfig("s2", PlaneKind.OPENFLOW, 2)}
+        assert found.state.detached == {"s2"}
+        router = found.state.routers["red/r3"]
+        assert (router.vrf_id, router.hold_time_s, router.frr) == (3, 60, "router bgp 65001")
+        assert (router.source, router.guest) == (RouteSource.NETLINK, NAMESPACE)
+        (tombstone,) = found.tombstones
+        assert (tombstone.router.full_name, tombstone.router.guest) == ("red/r4", NAMESPACE)
+        assert (tombstone.plane_clean, tombstone.guest_clean) == (True, False)
         store.close()
+
+
+def test_a_machine_s_sizes_come_back_also_of_a_deleted_router(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    machine = "plane: s1, guest: {kind: kvm, memory: 1G, vcpus: 2, image: /srv/image}"
+    state, ids = declared(TEXT.replace("plane: s1, interfaces", f"{machine}, interfaces"), store)
+    wanted = GuestConfig(GuestKind.KVM, 1024, 2, "/srv/image")
+    assert state.routers["red/r2"].guest == wanted
+    store.commit(state, ids, (), [Tombstone(replace(state.routers["red/r2"], vrf_id=9))])
+    found = store.load()
+    assert found.state.routers["red/r2"].guest == wanted
+    assert [tombstone.router.guest for tombstone in found.tombstones] == [wanted]
 
 
 def test_another_schema_is_refused(tmp_path: Path) -> None:
@@ -168,7 +203,7 @@ def test_another_schema_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / FILE) as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
-    with pytest.raises(StoreError, match="has schema 99, this controller knows 2"):
+    with pytest.raises(StoreError, match="has schema 99, this controller knows 3"):
         SqliteStore(tmp_path)
 
 

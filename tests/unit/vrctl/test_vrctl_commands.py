@@ -104,7 +104,7 @@ async def test_a_guest_that_fails_is_status_1_and_a_plane_that_is_away_a_warning
 
 
 async def test_get_lists_every_kind(vrctl: Vrctl, applied: str) -> None:
-    assert table((await vrctl("get", "routers"))[1])[1][:4] == ["red/r1", "s1", "up", "3"]
+    assert table((await vrctl("get", "routers"))[1])[1][:5] == ["red/r1", "s1", "netns", "up", "3"]
     assert table((await vrctl("get", "planes"))[1])[1][:3] == ["s1", "fake", "yes"]
     assert "p1 untagged 100" in (await vrctl("get", "tenants"))[1]
     assert table((await vrctl("get", "interfaces"))[1])[1][:4] == ["red/r1", "eth0", "p1", "100"]
@@ -211,7 +211,7 @@ async def test_delete_by_name_and_by_file(vrctl: Vrctl, applied: str, controller
     await vrctl("apply", "-f", applied)
     assert (await vrctl("delete", "-f", applied))[0] == 0
     assert not controller.operations.state.planes
-    assert not controller.guests.running
+    assert not controller.guests.running_specs
 
 
 async def test_planes_are_attached_and_detached(vrctl: Vrctl, controller: Controller) -> None:

@@ -1,0 +1,37 @@
+"""The image of guests in machines for tests, and what is left of machines on a host."""
+
+import subprocess
+from pathlib import Path
+
+from controller.guests import limits
+
+ROOT = Path(__file__).parents[2]
+IMAGE = ROOT / "build/guest"
+QEMU = "qemu-system-x86_64"
+BOOT_S = 120.0
+"""A deadline: an emulated machine boots in seconds, but not on a host that has other things to do."""
+
+
+def needs_image() -> None:
+    """Fail, by name, where the image was not made."""
+    assert (IMAGE / "image.json").exists(), f"{IMAGE} is missing; run: scripts/setup tests"
+
+
+def machines_of(directory: Path) -> list[int]:
+    """Return the QEMU processes that hold a file under a directory: each has its machine's lock and logs."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and QEMU in (entry / "cmdline").read_text().split("\0")[0]:
+                opened = [held.readlink() for held in (entry / "fd").iterdir()]
+                if any(path.is_relative_to(directory) for path in opened):
+                    found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def control_groups(directory: Path) -> set[str]:
+    """Return the control groups of the machine whose directory this is."""
+    find = ["find", "/sys/fs/cgroup", "-path", f"*/splitplane/{limits.name_of(directory)}", "-type", "d"]
+    return set(subprocess.run(find, capture_output=True, text=True, check=False).stdout.split())

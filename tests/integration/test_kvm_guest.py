@@ -1,0 +1,166 @@
+"""A router in a virtual machine, with the controller and a switch: routes arrive, it comes back, it leaves nothing.
+
+red/r1 (machine)                          blue/r1 (namespaces)
+  left  10.1.0.1/24 ── red.left             left  10.1.0.1/24 ── blue.left
+  right 10.2.0.1/24 ── red.right, FAR       right 10.2.0.1/24 ── blue.right, FAR
+  feed  10.3.0.1/24 ── feeder (BIRD)
+"""
+
+import os
+import pty
+import select
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from e2e_world import BGP, FAR, OWN_ROUTES, STATIC, World, world
+from machines import BOOT_S, IMAGE, control_groups, machines_of, needs_image
+from ovs import sh
+from rig import Rig, document, unbroken, until
+
+pytestmark = pytest.mark.root
+
+HOLD_S = 120
+ROUTES = OWN_ROUTES + 1  # the feeder's is the last
+
+
+@dataclass
+class Machines:
+    """A world in which red's guest is a machine."""
+
+    world: World
+
+    @property
+    def rig(self) -> Rig:
+        return self.world.rig
+
+    @property
+    def qemu(self) -> int:
+        (pid,) = machines_of(self.rig.state)
+        return pid
+
+    def up(self) -> None:
+        self.rig.up("red/r1", routes=ROUTES, limit_s=BOOT_S)
+
+
+@pytest.fixture(scope="module")
+def machines() -> Iterator[Machines]:
+    needs_image()
+    guest = {"kind": "kvm", "memory": "256M"}
+    with world("--guest-image", str(IMAGE), hold_time_s=HOLD_S, red_guest=guest, limit_s=BOOT_S) as found:
+        try:
+            yield Machines(found)
+        finally:
+            directory = found.rig.state / "guests" / "1"
+            found.rig.ok("delete", "tenant", "red")
+            until("its control groups are gone", lambda: not control_groups(directory))
+
+
+def test_routes_of_a_machine_s_daemons_are_forwarded_by_the_plane(machines: Machines) -> None:
+    rig = machines.rig
+    rig.verified()
+    kinds = {view["router"]: view["guest"] for view in rig.api.get("routers")}
+    assert kinds["blue/r1"] == "netns"
+    assert kinds["red/r1"] in ("kvm", "kvm (emulated)")
+    assert set(rig.api.get("routers", "red", "r1", "daemons").items()) >= {
+        *(("machine", "up"), ("vrc", "up"), ("zebra", "up"), ("bgpd", "up")),
+    }
+    with unbroken(rig, *machines.world.ways):
+        sh("ip", "netns", "exec", machines.world.red.left.namespace, "ping", "-q", "-c", "20", "-i", "0.05", FAR)
+
+
+def test_a_command_runs_inside_and_brings_back_output_and_status(machines: Machines) -> None:
+    rig = machines.rig
+    routes = rig.ok("exec", "red/r1", "--", "vtysh", "-c", "show ip route bgp", text="")
+    assert "198.51.100.0/24" in routes
+    assert rig.ok("exec", "red/r1", "--", "cat", text="typed") == "typed"
+    failed = rig.vrctl("exec", "red/r1", "--", "sh", "-c", "echo no >&2; exit 7", text="")
+    assert (failed.returncode, failed.stdout, failed.stderr) == (7, "", "no\n")
+    # Its own link is not in the guest: there are the router's interfaces and nothing else.
+    links = {
+        line.split(":")[1].strip()
+        for line in rig.ok("exec", "red/r1", "--", "ip", "-o", "link", text="").splitlines()
+    }
+    assert links == {"lo", "left", "right", "feed"}
+
+
+def test_the_console_is_a_terminal_and_its_log_can_be_read(machines: Machines) -> None:
+    rig = machines.rig
+    ours, theirs = pty.openpty()
+    console = subprocess.Popen(rig.command("console", "red/r1"), stdin=theirs, stdout=theirs, env=rig.environment)
+    os.close(theirs)
+    said = b""
+
+    def hears(words: bytes) -> bool:
+        nonlocal said
+        if select.select([ours], [], [], 0.2)[0]:
+            said += os.read(ours, 65536)
+        elif b"#" not in said:
+            os.write(ours, b"\r")
+        return words in said
+
+    try:
+        until("a shell", lambda: hears(b"#"), 30)
+        os.write(ours, b"hostname; echo $((6 * 7))x\r")
+        until("its answer", lambda: hears(b"42x"), 30)
+        assert b"red-r1" in said
+        os.write(ours, b"exit\r\x1d")
+        assert console.wait(10) == 0
+    finally:
+        console.kill()
+        console.wait()
+        os.close(ours)
+    assert "42x" in rig.ok("logs", "red/r1")
+    assert rig.complaint("console", "blue/r1") == (
+        "vrctl: blue/r1: a guest in a namespace has no console; try vrctl exec blue/r1 -- bash"
+    )
+
+
+def test_a_changed_configuration_is_loaded_without_a_restart(machines: Machines) -> None:
+    rig, before = machines.rig, machines.qemu
+    red = machines.world.declared["red"]
+    frr = STATIC + BGP + "ip route 203.0.113.0/24 10.2.0.2\n"
+    changed = red | {"routers": [red["routers"][0] | {"frr": frr}]}
+    rig.apply(changed)
+    rig.up("red/r1", routes=ROUTES + 1, limit_s=BOOT_S)
+    refused = changed | {"routers": [changed["routers"][0] | {"frr": "router bgp 65000\n neighbr 10.3.0.2\n"}]}
+    done = rig.vrctl("apply", "-f", "-", text=document(refused, plane=rig.switch.declared))
+    assert done.returncode == 1
+    assert "frr line 2: unknown command: neighbr 10.3.0.2" in done.stderr
+    rig.apply(red)
+    machines.up()
+    assert machines.qemu == before
+
+
+def test_a_restarted_controller_finds_its_machine(machines: Machines) -> None:
+    before = machines.qemu
+    with unbroken(machines.rig, (machines.world.red.left, FAR)):
+        machines.rig.kill_controller()
+        machines.rig.start_controller()
+        machines.up()
+    assert machines.qemu == before
+    assert machines.rig.ok("exec", "red/r1", "--", "hostname", text="") == "red-r1\n"
+
+
+def test_a_machine_that_is_killed_comes_back_and_the_plane_forwards_meanwhile(machines: Machines) -> None:
+    rig, before = machines.rig, machines.qemu
+    with unbroken(rig, (machines.world.red.left, FAR), (machines.world.blue.left, FAR)):
+        os.kill(before, signal.SIGKILL)
+        until("it is noticed", lambda: "guest-died red/r1" in rig.ok("events"), 30)
+        machines.up()
+        until("every route is learned anew", lambda: not any(r["stale"] for r in rig.show("routes", "red/r1")))
+    assert machines.qemu != before
+    rig.verified("red/r1")
+
+
+def test_a_deleted_machine_leaves_nothing(machines: Machines) -> None:
+    rig = machines.rig
+    directory = rig.state / "guests" / "1"
+    rig.ok("delete", "router", "red/r1")
+    until("it is buried", lambda: "router-removed red/r1" in rig.ok("events"), 30)
+    assert machines_of(rig.state) == []
+    assert not control_groups(directory)
+    assert [path.name for path in (rig.state / "guests").iterdir()] == [str(2)]
+    assert [path.name for path in (rig.run / "sessions").iterdir() if path.is_dir()] == [str(2)]

@@ -1,0 +1,197 @@
+"""QEMU's process on the host: whose it is, what it sees, and what is said where it cannot run."""
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from machines import BOOT_S, IMAGE, control_groups, needs_image
+
+from controller.daemon import DEFAULT_RUN
+from controller.errors import GuestError
+from controller.guests import ending, image
+from controller.guests.accelerator import AcceleratorProbe
+from controller.guests.base import GuestSpec, GuestStatus
+from controller.guests.command import Accelerator, machine_uid
+from controller.guests.qemu import QemuDriver
+from controller.model import GuestConfig, GuestKind, RouteSource
+
+pytestmark = pytest.mark.root
+
+GUEST = GuestConfig(GuestKind.KVM, 256, 1)
+
+
+class Bed:
+    """A driver of machines, and one router's directories as the controller makes them."""
+
+    def __init__(self, base: Path) -> None:
+        self.state, self.run = base / "state", base / "run"
+        identity, session = self.state / "pki/1", self.run / "sessions/1"
+        for directory in (identity, session):
+            directory.mkdir(parents=True)
+        for name in ("cert.pem", "key.pem", "ca.pem"):
+            (identity / name).write_text(f"{name}\n")
+        directory = self.state / ("guests-" + "x" * 90) / "1"  # longer than a socket's path may be
+        self.spec = GuestSpec(1, "red/r1", RouteSource.FPM, "!\n", 30, directory, identity, session, GUEST)
+        self.probe = AcceleratorProbe(self.state)
+        self.driver = self.new_driver()
+
+    def new_driver(self, image: Path = IMAGE) -> QemuDriver:
+        return QemuDriver(image, self.probe, (self.state, self.run, DEFAULT_RUN))
+
+    async def booted(self) -> GuestStatus:
+        async with asyncio.timeout(BOOT_S):
+            status = await self.driver.status(self.spec)
+            while status.daemons.get("machine") != "up" or "zebra" not in status.daemons:
+                assert status.running, self.driver.last_words(self.spec)
+                await asyncio.sleep(0.1)
+                status = await self.driver.status(self.spec)
+        return status
+
+
+@asynccontextmanager
+async def bed() -> AsyncIterator[Bed]:
+    needs_image()
+    base = Path(tempfile.mkdtemp(prefix="splitplane-machine-", dir="/var/lib"))
+    made = Bed(base)
+    try:
+        yield made
+    finally:
+        await made.driver.delete(made.spec)
+        shutil.rmtree(base)
+    assert not control_groups(made.spec.directory)
+
+
+def view(pid: int, path: str) -> list[str]:
+    """What a process sees in a directory."""
+    return sorted(os.listdir(f"/proc/{pid}/root{path}"))
+
+
+async def test_qemu_has_a_user_a_network_and_files_of_its_own() -> None:
+    async with bed() as at:
+        await at.driver.start(at.spec)
+        pid = at.driver.running(at.spec)
+        status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+        assert set(status["Uid"].split()) == set(status["Gid"].split()) == {str(machine_uid(1))}
+        assert {status[name].strip("0") for name in ("CapPrm", "CapEff", "CapBnd", "CapInh", "CapAmb")} == {""}
+        assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+        for kind in ("net", "mnt", "ipc", "uts"):
+            assert os.readlink(f"/proc/{pid}/ns/{kind}") != os.readlink(f"/proc/self/ns/{kind}")
+        links = Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]
+        assert [line.split(":")[0].strip() for line in links] == ["lo"]
+        assert view(pid, "/run") == ["splitplane"]
+        assert view(pid, "/run/splitplane") == ["relay", "relay.py", "session"]
+        for hidden in ("/home", "/root", "/tmp", str(at.state), str(at.run)):
+            assert view(pid, hidden) == []
+        modes = {path.name: path.stat().st_mode & 0o777 for path in at.spec.directory.iterdir() if path.is_file()}
+        assert modes == dict.fromkeys(modes, 0o600)
+        assert at.spec.directory.stat().st_mode & 0o777 == 0o700
+
+
+async def test_a_machine_boots_is_adopted_and_takes_a_new_certificate() -> None:
+    async with bed() as at:
+        await at.driver.start(at.spec)
+        assert (await at.driver.status(at.spec)).daemons["machine"] == "booting"
+        assert at.driver.trouble(at.spec) == "its machine is booting"
+        status = await at.booted()
+        assert set(status.daemons) >= {"machine", "vrc", "zebra", "staticd"}
+        await at.driver.close()
+        at.driver = at.new_driver()
+        await at.driver.start(at.spec)
+        (at.spec.identity / "cert.pem").write_text("another\n")
+        await at.driver.start(at.spec)
+        assert at.driver.running(at.spec) == status.pid
+        argv = at.driver.exec_argv(at.spec, status.pid, ["cat", "/run/splitplane/identity/cert.pem"])
+        shown = await asyncio.to_thread(subprocess.run, argv, stdin=subprocess.DEVNULL, capture_output=True)
+        assert (shown.stdout, shown.stderr) == (b"another\n", b"")
+        bigger = dataclasses.replace(at.spec, guest=dataclasses.replace(GUEST, memory_mib=320))
+        await at.driver.start(bigger)
+        assert at.driver.running(at.spec) not in (0, status.pid)
+
+
+async def test_two_controllers_that_start_one_machine_make_one() -> None:
+    async with bed() as at:
+        other = at.new_driver()
+        results = await asyncio.gather(at.driver.start(at.spec), other.start(at.spec), return_exceptions=True)
+        await other.close()
+        assert [problem for problem in results if problem and not isinstance(problem, GuestError)] == []
+        assert None in results
+        assert at.driver.running(at.spec)
+
+
+async def test_the_end_of_qemu_is_explained() -> None:
+    async with bed() as at:
+        await at.driver.start(at.spec)
+        pid = at.driver.running(at.spec)
+        os.kill(pid, signal.SIGTERM)
+        await ended(pid)
+        assert not (await at.driver.status(at.spec)).running
+        assert at.driver.last_words(at.spec) == "QEMU was ended by a signal"
+
+
+async def ended(pid: int) -> None:
+    """Wait for the end of a process."""
+    with contextlib.suppress(ProcessLookupError):
+        pidfd = os.pidfd_open(pid)
+        assert await ending.ended(pidfd, BOOT_S)
+        os.close(pidfd)
+
+
+def copy_of_image(at: Bed) -> Path:
+    copy = at.state / "image"
+    copy.mkdir()
+    for path in IMAGE.iterdir():
+        if path.is_file() and not path.name.startswith("."):
+            (copy / path.name).symlink_to(path)
+    return copy
+
+
+async def test_a_kernel_that_qemu_does_not_take_is_one_line() -> None:
+    async with bed() as at:
+        copy = copy_of_image(at)
+        await at.probe.choose(image.load(IMAGE, "red/r1"))
+        (copy / "vmlinuz").unlink()
+        (copy / "vmlinuz").write_bytes(b"no kernel at all")
+        (copy / "vmlinuz").chmod(0o644)
+        driver = at.new_driver(copy)
+        with pytest.raises(GuestError, match=r"^red/r1: QEMU did not start: .*kernel") as caught:
+            await driver.start(at.spec)
+        assert "\n" not in str(caught.value)
+        assert not driver.running(at.spec)
+
+
+async def test_a_root_file_system_that_does_not_boot_is_said_as_the_kernel_says_it() -> None:
+    async with bed() as at:
+        copy = copy_of_image(at)
+        (copy / "root.squashfs").unlink()
+        (copy / "root.squashfs").write_bytes(b"\0" * 4096)
+        (copy / "root.squashfs").chmod(0o644)
+        driver = at.new_driver(copy)
+        await driver.start(at.spec)
+        await ended(driver.running(at.spec))
+        assert driver.last_words(at.spec).startswith("it powered itself off: ")
+        assert driver.last_words(at.spec).endswith("/dev/vda: not a squashfs file system")
+        await driver.delete(at.spec)
+
+
+async def test_the_accelerator_is_tried_once_in_each_boot_of_the_host(tmp_path: Path) -> None:
+    needs_image()
+
+    found = image.load(IMAGE, "red/r1")
+    probe = AcceleratorProbe(tmp_path)
+    first = await probe.choose(found)
+    assert (first is Accelerator.TCG) == bool(probe.reason)
+    again = AcceleratorProbe(tmp_path, device=tmp_path / "none")  # it would not look there
+    assert (await again.choose(found), again.reason) == (first, probe.reason)
+    (tmp_path / "accelerator.json").write_text('{"boot": "another", "accelerator": "kvm", "reason": ""}')
+    without = AcceleratorProbe(tmp_path, device=tmp_path / "none")
+    assert await without.choose(found) is Accelerator.TCG
+    assert without.reason == f"{tmp_path}/none cannot be opened"

@@ -1,0 +1,251 @@
+"""The host's end of a machine's channels: control requests, commands, the session relay, the console."""
+
+import asyncio
+import base64
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.errors import GuestError
+from controller.guests import control, inside, relay
+from controller.guests.console import carry
+from controller.guests.control import Silence
+
+Answer = Callable[[dict[str, Any]], list[bytes]]
+
+
+def machine(directory: Path, answer: Answer) -> threading.Thread:
+    """A machine that answers one client's requests on control.sock, each with lines."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(directory / "control.sock"))
+    listener.listen(4)
+
+    def serve() -> None:
+        with listener, listener.accept()[0] as client, client.makefile("rb") as lines:
+            for line in lines:
+                if line.strip():
+                    for reply in answer(json.loads(line)):
+                        client.sendall(reply + b"\n")
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    return thread
+
+
+def to(request: dict[str, Any], **fields: Any) -> bytes:
+    return json.dumps({"id": request["id"], "ok": True, **fields}).encode()
+
+
+async def test_replies_that_somebody_else_did_not_wait_for_are_dropped(tmp_path: Path) -> None:
+    stale = [b"", b'{"id": "another", "ok": true, "free_mib": 1}', b'{"ok": true}']
+    machine(tmp_path, lambda request: [*stale, to(request, free_mib=7)])
+    reply = await control.ask(tmp_path, "red/r1", {"op": "machine"}, 5, shared=True)
+    assert reply["free_mib"] == 7
+
+
+async def test_a_request_begins_with_a_blank_line_that_ends_what_was_left_half_sent(tmp_path: Path) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for op in ("machine", "reload"):
+            assert await reader.readline() == b"\n"
+            request = json.loads(await reader.readline())
+            assert request["op"] == op
+            writer.write(to(request) + b"\n")
+        writer.close()
+
+    async with await asyncio.start_unix_server(answer, tmp_path / "control.sock"):
+        assert (await control.ask(tmp_path, "red/r1", {"op": "reload"}, 5, shared=True))["ok"]
+
+
+async def test_only_what_changes_nothing_is_said_again_until_the_machine_hears(tmp_path: Path) -> None:
+    def answer(request: dict[str, Any]) -> list[bytes]:
+        asked.append(request["op"])
+        return [to(request)] if len(asked) > 2 else []
+
+    asked: list[str] = []
+    machine(tmp_path, answer)
+    await control.ask(tmp_path, "red/r1", {"op": "identity"}, 5, shared=True)
+    assert asked == ["machine", "machine", "machine", "identity"]
+
+
+async def test_silence_is_told_from_a_refusal(tmp_path: Path) -> None:
+    machine(tmp_path, lambda _: [])
+    with pytest.raises(Silence, match=r"^red/r1: the guest did not answer machine in 0 s$"):
+        await control.ask(tmp_path, "red/r1", {"op": "machine"}, 0.1, shared=True)
+
+
+async def test_what_frr_refused_is_not_tried_again_until_it_changes(tmp_path: Path) -> None:
+    asked: list[dict[str, Any]] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(json.loads(await reader.readline()))
+        bad = asked[-1]["config"] == {"text": "bad"}
+        writer.write(b'{"ok": false, "error": "line 3: no"}\n' if bad else b'{"ok": true}\n')
+        writer.close()
+
+    reloads = control.Reloads()
+    async with await asyncio.start_unix_server(answer, tmp_path / "control.sock"):
+        for _ in range(3):
+            with pytest.raises(GuestError, match=r"^red/r1: frr line 3: no$"):
+                await reloads.reload(tmp_path, "red/r1", {"text": "bad"})
+        assert len(asked) == 1
+        await reloads.reload(tmp_path, "red/r1", {"text": "good"})
+        with pytest.raises(GuestError):
+            await reloads.reload(tmp_path, "red/r1", {"text": "bad"})
+        assert len(asked) == 3
+
+
+# -- commands --------------------------------------------------------------------------------------------------------
+
+
+def run_inside(directory: Path, *argv: str, **options: Any) -> "subprocess.CompletedProcess[bytes]":
+    command = [sys.executable, "-m", "controller.guests.inside", str(directory), "--", *argv]
+    return subprocess.run(command, capture_output=True, timeout=30, **options)
+
+
+def test_a_command_s_output_and_status_come_back(tmp_path: Path) -> None:
+    def answer(request: dict[str, Any]) -> list[bytes]:
+        if request["op"] == "machine":
+            return [to(request)]
+        asked.append(request)
+        out, err = (base64.b64encode(text).decode() for text in (b"out\n", b"err\n"))
+        return [b'{"id": "stale", "ok": true}', to(request, status=3, stdout=out, stderr=err)]
+
+    asked: list[dict[str, Any]] = []
+    machine(tmp_path, answer)
+    done = run_inside(tmp_path, "vtysh", "-c", "show ip route", input=b"typed")
+    assert (done.returncode, done.stdout, done.stderr) == (3, b"out\n", b"err\n")
+    assert asked[0]["argv"] == ["vtysh", "-c", "show ip route"]
+    assert base64.b64decode(asked[0]["stdin"]) == b"typed"
+
+
+def test_a_command_that_cannot_be_run_is_one_line(tmp_path: Path) -> None:
+    def answer(request: dict[str, Any]) -> list[bytes]:
+        refusal = {"id": request["id"], "ok": False, "error": "no such program"}
+        return [to(request) if request["op"] == "machine" else json.dumps(refusal).encode()]
+
+    machine(tmp_path, answer)
+    done = run_inside(tmp_path, "nonsense", stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stderr) == (inside.FAILED, b"vrctl: nonsense: no such program\n")
+
+
+def test_without_a_machine_a_command_is_one_line(tmp_path: Path) -> None:
+    done = run_inside(tmp_path, "true", stdin=subprocess.DEVNULL)
+    assert done.returncode == inside.FAILED
+    assert done.stderr.count(b"\n") == 1
+
+
+# -- the session relay -----------------------------------------------------------------------------------------------
+
+
+def start_relay(directory: Path, path: Path) -> "tuple[socket.socket, subprocess.Popen[bytes]]":
+    """Start a relay as QEMU does; returns the guest's end of its connection."""
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-I", "-S", relay.__file__, str(directory), str(path)]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
+    theirs.close()
+    ours.settimeout(10)
+    return ours, process
+
+
+def test_octets_pass_both_ways_and_the_end_of_one_way_is_not_the_end_of_the_other(tmp_path: Path) -> None:
+    content = os.urandom(3 << 20)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(tmp_path / "session.sock"))
+        listener.listen(1)
+        guest, process = start_relay(tmp_path, tmp_path / "session.sock")
+        session, _ = listener.accept()
+
+        def echo() -> None:
+            with session, session.makefile("rb") as pieces:
+                session.sendall(pieces.read())
+
+        thread = threading.Thread(target=echo)
+        thread.start()
+        with guest, guest.makefile("rb") as pieces:
+            guest.sendall(content)
+            guest.shutdown(socket.SHUT_WR)
+            assert pieces.read() == content
+        thread.join(10)
+    assert process.wait(10) == 0
+
+
+def test_the_fifth_connection_is_closed_and_counted_and_a_freed_place_is_given_again(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(tmp_path / "session.sock"))
+        listener.listen(8)
+        through, accepted = [], []
+        for _ in range(4):  # one after the other, so that the ends of one connection are known
+            through.append(start_relay(tmp_path, tmp_path / "session.sock"))
+            accepted.append(listener.accept()[0])
+        for expected in (1, 2):
+            guest, process = start_relay(tmp_path, tmp_path / "session.sock")
+            with guest:
+                assert guest.recv(1) == b""
+            assert process.wait(10) == 1
+            assert (tmp_path / "refused").stat().st_size == expected
+        accepted[0].close()
+        through[0][0].close()
+        assert through[0][1].wait(10) == 0
+        guest, process = start_relay(tmp_path, tmp_path / "session.sock")
+        again, _ = listener.accept()
+        for end in (guest, again, *accepted, *(one for one, _ in through)):
+            end.close()
+        assert {one.wait(10) for one in (process, *(each for _, each in through))} == {0}
+
+
+def test_while_the_controller_is_away_a_connection_is_closed_without_a_word_and_not_counted(tmp_path: Path) -> None:
+    guest, process = start_relay(tmp_path, tmp_path / "session.sock")
+    with guest:
+        assert guest.recv(100) == b""
+    assert process.wait(10) == 1
+    assert not (tmp_path / "refused").exists()
+
+
+def test_a_slot_is_a_lock_and_ends_with_its_holder(tmp_path: Path) -> None:
+    taken = [relay.take_slot(str(tmp_path)) for _ in range(relay.SLOTS)]
+    assert None not in taken
+    assert relay.take_slot(str(tmp_path)) is None
+    assert taken[2] is not None
+    fcntl.flock(taken[2], fcntl.LOCK_UN)
+    assert relay.take_slot(str(tmp_path)) is not None
+    for slot in taken:
+        assert slot is not None
+        os.close(slot)
+
+
+# -- the console -----------------------------------------------------------------------------------------------------
+
+
+def test_a_console_carries_keys_until_the_escape_and_prints_what_comes() -> None:
+    ours, theirs = socket.socketpair()
+    keys, typed = os.pipe()
+    shown, screen = os.pipe()
+    theirs.sendall(b"login: ")
+    os.write(typed, b"root\n\x1dlost")
+    with ours, theirs:
+        carry(ours, keys, screen)
+        assert theirs.recv(100) == b"root\n"
+    os.close(screen)
+    with open(shown, "rb") as screen_text:
+        assert screen_text.read() == b"login: "
+    for end in (keys, typed):
+        os.close(end)
+
+
+def test_a_console_ends_with_its_machine() -> None:
+    ours, theirs = socket.socketpair()
+    keys, typed = os.pipe()
+    theirs.close()
+    with ours:
+        carry(ours, keys, 1)
+    for end in (keys, typed):
+        os.close(end)

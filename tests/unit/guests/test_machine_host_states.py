@@ -1,0 +1,219 @@
+"""What the operator is told of machines: states, last words, limits, and a fleet that pauses between starts."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from operator_world import Controller
+
+from controller.errors import GuestError
+from controller.guests import limits
+from controller.guests.accelerator import AcceleratorProbe
+from controller.guests.base import GuestSpec
+from controller.guests.fleet import LONGEST_PAUSE_S, SETTLED_S, SILENCE_S, GuestFleet
+from controller.guests.limits import Limits
+from controller.guests.machine import machine_state
+from controller.guests.messages import MAX_CONSOLE_BYTES, bound_console
+from controller.guests.qemu import QemuDriver
+from controller.model import GuestConfig, GuestKind, RouterConfig, RouteSource
+from controller.pki import PKI
+
+LIMITS = Limits(512 << 20, 1.5, 64)
+DOCUMENT = """\
+version: 1
+planes: [{name: s1, datapath_id: 1}]
+tenants:
+  - name: red
+    slices: [{plane: s1, ports: {p1: [untagged]}}]
+    routers:
+      - {name: r1, plane: s1, interfaces: [{name: eth0, port: p1}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("reply", "state"),
+    [
+        ({"supervisor": "up", "oom_kills": 0}, "up"),
+        ({"supervisor": "failed: exit status 1"}, "failed: exit status 1"),
+        (
+            {"supervisor": "up", "oom_kills": 3},
+            "failed: out of memory, 3 processes were killed since it started; raise memory: under guest: (now 256M)",
+        ),
+    ],
+)
+def test_a_machine_s_state(reply: dict[str, object], state: str) -> None:
+    assert machine_state(reply, 256) == state
+
+
+def driver_and_spec(tmp_path: Path) -> tuple[QemuDriver, GuestSpec]:
+    spec = GuestSpec(
+        *(1, "red/r1", RouteSource.FPM, "!", 30, tmp_path, tmp_path, tmp_path),
+        guest=GuestConfig(GuestKind.KVM, 192, 1),
+    )
+    return QemuDriver(tmp_path, AcceleratorProbe(tmp_path)), spec
+
+
+@pytest.mark.parametrize(
+    ("console", "log", "words"),
+    [
+        ("", "", "QEMU was killed"),
+        ("", "qemu-system-x86_64: one\nqemu-system-x86_64: Could not open it\n", "Could not open it"),
+        ("Kernel panic - not syncing: VFS: no root\r\n", "", "kernel panic: VFS: no root"),
+        (
+            "Kernel panic - not syncing: System is deadlocked on memory\r\n",
+            "",
+            "out of memory; raise memory: under guest: (now 192M)",
+        ),
+    ],
+)
+def test_a_machine_s_last_words(tmp_path: Path, console: str, log: str, words: str) -> None:
+    driver, spec = driver_and_spec(tmp_path)
+    (tmp_path / "console.log").write_text(console)
+    (tmp_path / "qemu.log").write_text(log)
+    assert driver.last_words(spec) == words
+
+
+def test_the_console_s_log_is_bounded_and_its_end_is_kept(tmp_path: Path) -> None:
+    log = tmp_path / "console.log"
+    log.write_bytes(b"x" * MAX_CONSOLE_BYTES)
+    bound_console(tmp_path)
+    assert log.stat().st_size == MAX_CONSOLE_BYTES
+    with log.open("ab", buffering=0) as file:
+        file.write(b"the end")
+        bound_console(tmp_path)
+        file.write(b"goes on")
+    assert log.read_bytes() == b"goes on"
+    assert (tmp_path / "console.log.1").read_bytes().endswith(b"the end")
+
+
+def controllers(root: Path, *names: str) -> None:
+    for name in names:
+        (root / name).mkdir(parents=True)
+        (root / name / "cgroup.procs").touch()
+
+
+def test_limits_of_control_groups_of_version_1_and_what_is_missing(tmp_path: Path) -> None:
+    controllers(tmp_path, "memory", "pids")
+    group = limits.make(Path("/state/guests/7"), LIMITS, tmp_path)
+    assert group.missing == ("cpu",)
+    memory, pids = (Path(procs).parent for procs in group.procs)
+    assert (memory / "memory.limit_in_bytes").read_text() == str(512 << 20)
+    assert (pids / "pids.max").read_text() == "64"
+    other = limits.make(Path("/other/guests/7"), LIMITS, tmp_path)
+    assert not set(other.procs) & set(group.procs)  # two controllers of one host
+
+
+def test_limits_of_control_groups_of_version_2(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu memory pids")
+    for place in (tmp_path, tmp_path / "splitplane"):
+        place.mkdir(exist_ok=True)
+        (place / "cgroup.subtree_control").write_text("cpu memory pids")
+    group = limits.make(Path("/state/guests/7"), LIMITS, tmp_path)
+    assert group.missing == ()
+    (procs,) = group.procs
+    assert Path(procs).with_name("cpu.max").read_text() == "150000 100000"
+    assert Path(procs).with_name("memory.max").read_text() == str(512 << 20)
+
+
+def test_a_host_without_control_groups_is_said_to_lack_them_all(tmp_path: Path) -> None:
+    assert limits.make(Path("/state/guests/7"), LIMITS, tmp_path).missing == limits.CONTROLLERS
+
+
+# -- the fleet -------------------------------------------------------------------------------------------------------
+
+
+class Watched:
+    """A controller on fakes with one router, a clock, and a VRC that is there or not."""
+
+    def __init__(self, state: Path) -> None:
+        self.now, self.here = 1000.0, True
+        self.controller = Controller(state)
+        fakes = self.controller
+        pki = PKI(state, fakes.store)
+        self.fleet = GuestFleet(
+            *(state, {GuestKind.NETNS: fakes.guests}, {}, pki, fakes.sessions, fakes.events),
+            *(lambda _: self.here, lambda: self.now),
+        )
+
+    def kinds(self) -> list[str]:
+        return [event.kind for event in self.controller.events.recent(0)]
+
+
+@pytest.fixture
+async def watched(tmp_path: Path) -> Watched:
+    found = Watched(tmp_path)
+    await found.controller.apply(DOCUMENT)
+    return found
+
+
+async def refused(fleet: GuestFleet, router: RouterConfig) -> str | None:
+    try:
+        await fleet.ensure(router)
+    except GuestError as problem:
+        return str(problem)
+    return None
+
+
+async def test_a_guest_that_keeps_dying_is_started_with_growing_pauses(watched: Watched) -> None:
+    fleet, guests = watched.fleet, watched.controller.guests
+    router = watched.controller.operations.router("red/r1")
+    guests.words = "kernel panic: no root"
+    pauses = []
+    for _ in range(9):
+        await fleet.ensure(router)
+        guests.running_specs.clear()
+        await fleet.watch(router)
+        before = watched.now
+        while (refusal := await refused(fleet, router)) is not None:
+            assert refusal.startswith("kernel panic: no root; it died ")
+            assert fleet.trouble(router) == refusal
+            watched.now += 0.5
+        pauses.append(watched.now - before)
+    assert pauses == [0, 2, 4, 8, 16, 32, LONGEST_PAUSE_S, LONGEST_PAUSE_S, LONGEST_PAUSE_S]
+    assert fleet.trouble(router) == ""
+    watched.now += SETTLED_S
+    guests.running_specs.clear()
+    await fleet.watch(router)
+    await fleet.ensure(router)  # it had settled
+
+
+async def test_a_changed_declaration_is_tried_at_once(watched: Watched) -> None:
+    fleet, guests = watched.fleet, watched.controller.guests
+    router = watched.controller.operations.router("red/r1")
+    for _ in range(2):
+        await fleet.ensure(router)
+        guests.running_specs.clear()
+        await fleet.watch(router)
+    assert await refused(fleet, router) is not None
+    await fleet.ensure(replace(router, hold_time_s=7))
+
+
+async def test_a_guest_that_never_connects_is_named(watched: Watched) -> None:
+    fleet = watched.fleet
+    router = watched.controller.operations.router("red/r1")
+    await fleet.ensure(router)
+    watched.here = False
+    watched.now += SILENCE_S - 1
+    await fleet.watch(router)
+    assert fleet.trouble(router) == ""
+    watched.now += 1
+    for _ in range(3):
+        await fleet.watch(router)
+    assert fleet.trouble(router) == "the guest has not connected for 60 s; see vrctl logs red/r1"
+    assert watched.kinds().count("guest-silent") == 1
+    watched.here = True
+    await fleet.watch(router)
+    assert fleet.trouble(router) == ""
+
+
+async def test_a_guest_s_trouble_and_notices_reach_the_operator(watched: Watched) -> None:
+    fleet, guests = watched.fleet, watched.controller.guests
+    router = watched.controller.operations.router("red/r1")
+    await fleet.ensure(router)
+    guests.troubles["red/r1"] = "out of memory"
+    guests.notices = ["5 connections were refused"]
+    await fleet.watch(router)
+    assert fleet.trouble(router) == "out of memory"
+    assert [e.text for e in watched.controller.events.recent(0) if e.kind == "guest-trouble"] == [
+        "5 connections were refused"
+    ]
