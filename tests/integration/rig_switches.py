@@ -92,7 +92,7 @@ class OvsSwitch:
         text = self.ovs.ofctl("dump-flows", BRIDGE, "--no-stats", *match)
         return sorted(_VARIES.sub("", line).strip() for line in text.splitlines() if "actions=" in line)
 
-    def holdings(self) -> object:
+    def holdings(self) -> tuple[list[str], ...]:
         parts = (self.ovs.ofctl(command, BRIDGE) for command in ("dump-groups", "dump-meters"))
         return self.flows(), *(sorted(line.strip() for line in part.splitlines()[1:]) for part in parts)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from e2e_world import World, world
-from rig import Rig, unbroken
-from rig_switches import BRIDGE
+from rig import Rig, unbroken, until
+from rig_switches import BRIDGE, OvsSwitch
 
 from bench.processes import descendants
 
@@ -37,8 +37,33 @@ def files(rig: Rig) -> set[str]:
     return {str(path.relative_to(rig.directory)) for path in paths if not volatile.search(path.name)}
 
 
-def mounts(rig: Rig) -> str:
-    return Path(f"/proc/{rig.first}/mountinfo").read_text()
+def mounts(rig: Rig) -> set[str]:
+    return set(Path(f"/proc/{rig.first}/mountinfo").read_text().splitlines())
+
+
+def holdings(rig: Rig) -> set[str]:
+    """Return the flows, groups and meters of the switch."""
+    assert isinstance(rig.switch, OvsSwitch)
+    return {line for part in rig.switch.holdings() for line in part}
+
+
+TRACES = (holdings, namespaces, files, mounts)
+
+
+def traces(rig: Rig) -> dict[str, set[str]]:
+    return {look.__name__: look(rig) for look in TRACES}
+
+
+def settled(rig: Rig) -> dict[str, set[str]]:
+    """Return all traces, once two looks in a row found the same: who is left starts and ends processes as well."""
+    looks = [traces(rig)]
+
+    def same() -> bool:
+        looks.append(traces(rig))
+        return looks[-1] == looks[-2]
+
+    until("nothing changes", same, every_s=0.5)
+    return looks[-1]
 
 
 def test_a_deleted_tenant_leaves_nothing(running: World) -> None:
@@ -46,17 +71,21 @@ def test_a_deleted_tenant_leaves_nothing(running: World) -> None:
     red = running.declared["red"]
     with unbroken(rig, (running.blue.left, "192.0.2.1")):
         assert rig.ok("delete", "tenant", "red").splitlines()[0] == "delete tenant red"
-        left = rig.switch.holdings(), namespaces(rig), files(rig), mounts(rig)
-        assert not [flow for flow in left[0][0] if "metadata=0x1" in flow or "in_port=1," in flow]
+        left = settled(rig)
+        assert not [line for line in left["holdings"] if "metadata=0x1" in line or "in_port=1," in line]
         used = set(re.findall(r"group:(\d+)", " ".join(rig.flows())))
         assert used == set(re.findall(r"group_id=(\d+)", rig.ovs.ofctl("dump-groups", BRIDGE)))
-        assert sum(line.startswith("meter=") for line in left[0][2]) == 4  # blue's, one for each punt class
+        meters = [line for line in left["holdings"] if line.startswith("meter=")]
+        assert len(meters) == 4  # blue's, one for each punt class
         assert len(rig.api.get("routers")) == 1
         rig.apply(red)
         rig.up("red/r1")
-        assert (files(rig), namespaces(rig)) > (left[2], left[1])
+        assert files(rig) > left["files"]
+        assert namespaces(rig) > left["namespaces"]
         rig.ok("delete", "router", "red/r1")
         rig.ok("delete", "tenant", "red")
-    assert (rig.switch.holdings(), namespaces(rig), files(rig), mounts(rig)) == left
+    now = settled(rig)
+    for kind in now:
+        assert now[kind] == left[kind], kind
     assert "router-removed red/r1: nothing of it is left" in rig.ok("events")
     rig.verified()
