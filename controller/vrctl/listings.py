@@ -8,7 +8,7 @@ import typer
 from controller.vrctl import output
 from controller.vrctl.client import path_of
 from controller.vrctl.output import Format
-from controller.vrctl.shell import FAILED, Output, Router, app, client, complete_router, router_path
+from controller.vrctl.shell import FAILED, INTERRUPTED, Output, Router, app, client, complete_router, router_path
 
 
 class Kind(StrEnum):
@@ -48,12 +48,30 @@ _ROWS = {Kind.TENANTS: tenant_row, Kind.PLANES: plane_row}
 
 
 @app.command()
-def get(kind: Kind, form: Output = Format.TABLE) -> None:
-    """List tenants, routers, planes or interfaces."""
-    rows = client().get(kind.value)
-    if form is Format.TABLE and kind in _ROWS:
-        rows = map(_ROWS[kind], rows)
-    output.write_rows(rows, _COLUMNS[kind].split(), form, f"no {kind}")
+def get(
+    kind: Kind,
+    watch: Annotated[bool, typer.Option("-w", "--watch", help="go on with what changes; Ctrl-C ends it")] = False,
+    form: Output = Format.TABLE,
+) -> None:
+    """List tenants, routers, planes or interfaces.
+
+    With --watch, a terminal shows the list as it is now; a pipe or a file gets a line for each row that changes.
+    """
+
+    def read() -> list[dict[str, Any]]:
+        rows = client().get(kind.value)
+        return [_ROWS[kind](row) for row in rows] if form is Format.TABLE and kind in _ROWS else rows
+
+    columns = _COLUMNS[kind].split()
+    if not watch:
+        output.write_rows(read(), columns, form, f"no {kind}")
+        return
+    from controller.vrctl import watching
+
+    try:
+        watching.watch(read, columns, form)
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
 
 
 @app.command()

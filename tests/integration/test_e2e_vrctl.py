@@ -104,6 +104,22 @@ def test_events_are_followed(running: World) -> None:
     rig.ok("delete", "plane", "s3")
 
 
+def test_a_list_is_watched(running: World) -> None:
+    rig = running.rig
+    command = rig.command("get", "planes", "--watch", "-o", "json")
+    with subprocess.Popen(command, env=rig.environment, stdout=subprocess.PIPE) as watch:
+        assert watch.stdout is not None
+        try:
+            changes = map(json.loads, iter(watch.stdout.readline, b""))
+            assert next(changes)["name"] == "s1"
+            rig.ok("plane", "attach", "s3", "--datapath-id", "0x3")
+            assert any((one["change"], one["name"]) == ("added", "s3") for one in changes)
+            rig.ok("delete", "plane", "s3")
+            assert any((one["change"], one["name"]) == ("removed", "s3") for one in changes)
+        finally:
+            watch.terminate()
+
+
 def test_a_detached_plane_forwards_on(running: World) -> None:
     rig = running.rig
     with unbroken(rig, *running.ways):

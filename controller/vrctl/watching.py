@@ -1,0 +1,113 @@
+"""`get --watch`: a list on a terminal that is kept true, or a line for each row of it that changes."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from controller.vrctl import output
+from controller.vrctl.client import Unreachable
+from controller.vrctl.output import Format
+
+EVERY_S = 1.0
+"""The controller is asked so often; it answers from memory."""
+
+Row = dict[str, Any]
+Read = Callable[[], list[Row]]
+
+
+def watch(read: Read, columns: Sequence[str], form: Format) -> None:
+    """Show what ``read`` returns, and its changes, until KeyboardInterrupt.
+
+    A controller that is away later on is waited for; Unreachable where it is away from the start.
+    """
+    if form is Format.TABLE and sys.stdout.isatty():
+        _show(read, columns)
+    else:
+        _print_changes(read, columns, form)
+
+
+def _looks(read: Read) -> Iterator[tuple[list[Row], str]]:
+    """Yield what is there now and, where the controller is away, its complaint beside what was there last."""
+    rows = read()
+    yield rows, ""
+    while True:
+        time.sleep(EVERY_S)
+        try:
+            rows, complaint = read(), ""
+        except Unreachable as problem:
+            complaint = str(problem)
+        yield rows, complaint
+
+
+def _show(read: Read, columns: Sequence[str]) -> None:
+    from rich.live import Live
+
+    looks = _looks(read)
+    first = next(looks)
+    with Live(_frame(*first, columns), auto_refresh=False) as live:
+        for rows, complaint in looks:
+            live.update(_frame(rows, complaint, columns), refresh=True)
+
+
+def _frame(rows: list[Row], complaint: str, columns: Sequence[str]) -> Any:
+    table = output.rich_table(rows, columns)
+    table.caption_justify, table.caption = "left", complaint or time.strftime("%H:%M:%S")
+    return table
+
+
+def differences(before: list[Row], now: list[Row]) -> Iterator[tuple[str, Row]]:
+    """Yield "added", "changed" or "removed" and the row, in the order of the list; what is gone comes last."""
+    had, has = ({_key(row): row for row in rows} for rows in (before, now))
+    for key, row in has.items():
+        if key not in had:
+            yield "added", row
+        elif had[key] != row:
+            yield "changed", row
+    yield from (("removed", row) for key, row in had.items() if key not in has)
+
+
+def _key(row: Row) -> tuple[object, object]:
+    return row.get("router"), row.get("name")
+
+
+def _print_changes(read: Read, columns: Sequence[str], form: Format) -> None:
+    before: list[Row] = []
+    complained = ""
+    write = _Table(columns).write if form is Format.TABLE else _write_json if form is Format.JSON else _write_yaml
+    for rows, complaint in _looks(read):
+        if complaint and complaint != complained:
+            output.complain(f"{complaint}; waiting for it")
+        complained = complaint
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        write([{"time": stamp, "change": how, **row} for how, row in differences(before, rows)])
+        sys.stdout.flush()
+        before = rows
+
+
+def _write_json(rows: list[Row]) -> None:
+    for row in rows:
+        print(json.dumps(row, ensure_ascii=False))
+
+
+def _write_yaml(rows: list[Row]) -> None:
+    if rows:
+        output.write_yaml(rows)
+
+
+class _Table:
+    """Rows under one head; a column grows with what it has to hold."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns = ("time", "change", *columns)
+        self._widths = [0, len("changed"), *(0 for _ in columns)]
+        self._head = [output.titles_of(self._columns)]
+
+    def write(self, rows: list[Row]) -> None:
+        lines = self._head + [[output.cell(row[column]) for column in self._columns] for row in rows]
+        self._head = []
+        for line in lines:
+            self._widths = [max(width, len(text)) for width, text in zip(self._widths, line, strict=True)]
+        for line in lines:
+            print(output.aligned(line, self._widths))

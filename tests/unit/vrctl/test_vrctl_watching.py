@@ -1,0 +1,96 @@
+"""`get --watch`: what is printed for each look at a list."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from controller.vrctl import watching
+from controller.vrctl.client import Unreachable
+from controller.vrctl.output import Format
+
+COLUMNS = ("router", "state", "pending")
+
+
+def row(router: str, state: str = "up", pending: int = 0) -> dict[str, Any]:
+    return {"router": router, "state": state, "pending": pending}
+
+
+AWAY = Unreachable(Path("/run/splitplane/api.sock"))
+LOOKS = [
+    [row("red/r1"), row("red/r2", "starting")],
+    [row("red/r1"), row("red/r2", "starting")],
+    [row("red/r1"), row("red/r2"), row("blue/r1", "starting", 7)],
+    AWAY,
+    AWAY,
+    [row("red/r2"), row("blue/r1")],
+]
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "EVERY_S", 0.0)
+
+
+def watched(capsys: pytest.CaptureFixture[str], form: Format) -> tuple[str, str]:
+    """Return what was printed for LOOKS and what was complained of."""
+    looks: Iterator[Any] = iter(LOOKS)
+
+    def read() -> list[dict[str, Any]]:
+        look = next(looks, None)
+        if look is None:
+            raise KeyboardInterrupt
+        if isinstance(look, Unreachable):
+            raise look
+        return list(look)
+
+    with pytest.raises(KeyboardInterrupt):
+        watching.watch(read, COLUMNS, form)
+    said = capsys.readouterr()
+    return said.out, said.err
+
+
+CHANGES = [
+    ("added", "red/r1", "up"),
+    ("added", "red/r2", "starting"),
+    ("changed", "red/r2", "up"),
+    ("added", "blue/r1", "starting"),
+    ("changed", "blue/r1", "up"),
+    ("removed", "red/r1", "up"),
+]
+
+
+def test_a_table_has_one_head_and_a_line_for_each_change(capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = watched(capsys, Format.TABLE)
+    head, *lines = out.splitlines()
+    assert head.split() == ["TIME", "CHANGE", "ROUTER", "STATE", "PENDING"]
+    assert [tuple(line.split()[2:5]) for line in lines] == CHANGES
+    assert len({line.index(router) for line, (_, router, _) in zip(lines, CHANGES, strict=True)}) == 1
+    assert err == (
+        "vrctl: no controller at /run/splitplane/api.sock; start vr-controller or give --socket; waiting for it\n"
+    )
+
+
+def test_programs_get_a_value_for_each_change(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [json.loads(line) for line in watched(capsys, Format.JSON)[0].splitlines()]
+    assert [(one["change"], one["router"], one["state"]) for one in rows] == CHANGES
+    assert rows[3]["pending"] == 7
+    again = YAML(typ="safe", pure=True).load(watched(capsys, Format.YAML)[0])
+    assert [one | {"time": ""} for one in again] == [one | {"time": ""} for one in rows]
+
+
+def test_rows_are_told_apart_by_router_and_name() -> None:
+    before = [{"router": "red/r1", "name": "eth0", "up": True}, {"router": "red/r2", "name": "eth0", "up": True}]
+    now = [before[0], before[1] | {"up": False}]
+    assert list(watching.differences(before, now)) == [("changed", now[1])]
+
+
+def test_a_controller_that_is_away_from_the_start_is_an_error() -> None:
+    def read() -> list[dict[str, Any]]:
+        raise AWAY
+
+    with pytest.raises(Unreachable):
+        watching.watch(read, COLUMNS, Format.JSON)
