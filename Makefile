@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PY := .venv/bin/python
 
-.PHONY: setup check test demo p4 clean
+.PHONY: setup check test demo guest p4 clean
 
 setup:
 	@scripts/setup
@@ -18,8 +18,11 @@ test:
 	@scripts/setup tests
 	@$(PY) -m pytest -n 2 --dist loadfile tests
 
-demo: setup
-	@topologies/demo $(if $(PLANE),--plane $(PLANE))
+guest:
+	@scripts/setup guest
+
+demo: $(if $(filter kvm,$(GUEST)),guest,setup)
+	@topologies/demo $(if $(PLANE),--plane $(PLANE)) $(if $(GUEST),--guest $(GUEST))
 
 # Needs p4c on PATH; what it makes is committed.
 p4:

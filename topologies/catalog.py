@@ -1,4 +1,4 @@
-"""The one place that knows what `--plane` means."""
+"""The one place that knows what `--plane` and `--guest` mean."""
 
 from collections.abc import Callable
 
@@ -13,3 +13,7 @@ PLANES: dict[str, Callable[[], Planes]] = {
     "ovs": OpenVSwitchPlanes,
     "bmv2": Bmv2Planes,
 }
+
+MACHINE = "kvm"
+GUESTS = ("netns", MACHINE)
+GUEST_HELP = "where red's routers, or those of leaf_spine, run (default: %(default)s); for kvm: make guest"

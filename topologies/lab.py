@@ -1,5 +1,6 @@
 """A topology brought up: its network, its controller, and the wait until everything has converged."""
 
+import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -8,13 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
+from ruamel.yaml import YAML
 
-from topologies.control import LOG, STATE, Controller
+from topologies.control import LOG, RUN, STATE, Controller
 from topologies.network import Network, NetworkError
 from topologies.open_vswitch import daemon_logs, start_daemons
 from topologies.planes import Planes
 from topologies.probes import ping
 from topologies.readings import NEIGHBOR_COMMANDS, neighbors
+
+CONVERGE_LIMIT_S = 120.0
+"""Machines take a minute to be up where several are emulated at once."""
 
 Progress = Callable[[str], None]
 
@@ -28,14 +33,15 @@ class Topology:
     build: Callable[[Network], None]
     routers: tuple[str, ...]  # "tenant/router"
     sessions: Mapping[str, Mapping[str, int]]  # router or host → protocol → expected neighbors
+    machines: tuple[str, ...]  # tenants whose guests are virtual machines where that is asked for
     ends: tuple[tuple[str, str], ...]  # host → address it must reach
 
 
 class Lab:
-    """Everything of one topology, running."""
+    """Everything of one topology, running; with ``machines``, its guests of such tenants are virtual machines."""
 
-    def __init__(self, topology: Topology, planes: Planes) -> None:
-        self.topology = topology
+    def __init__(self, topology: Topology, planes: Planes, machines: bool = False) -> None:
+        self.topology, self._machines = topology, machines
         self.network = Network(planes)
         self.controller = Controller()
 
@@ -49,9 +55,22 @@ class Lab:
         self.controller.start()
         progress(f"applying {self.topology.spec.name}")
         self.controller.declare(self.network.planes.declared())
-        self.controller.vrctl("apply", "-f", str(self.topology.spec))
+        self.controller.vrctl("apply", "-f", str(self._with_machines() if self._machines else self.topology.spec))
 
-    def converge(self, progress: Progress, timeout_s: float = 90) -> float:
+    def _with_machines(self) -> Path:
+        """Write the specification with its untrusted tenants in virtual machines; return where."""
+        spec = self.topology.spec
+        declared = YAML(typ="safe", pure=True).load(spec)
+        for tenant in declared["tenants"]:
+            for router in tenant["routers"]:
+                router["frr_file"] = str(spec.parent / router["frr_file"])
+                if tenant["name"] in self.topology.machines:
+                    router["guest"] = {"kind": "kvm"}
+        changed = RUN / spec.name
+        changed.write_text(json.dumps(declared))  # JSON is YAML
+        return changed
+
+    def converge(self, progress: Progress, timeout_s: float = CONVERGE_LIMIT_S) -> float:
         """Wait until routers, sessions and ends are all there; return how long it took, in seconds."""
         start = time.monotonic()
         # The hosts see most sessions from their end, and are quicker to ask than the routers.

@@ -9,7 +9,7 @@ from pathlib import Path
 from mininet.cli import CLI
 from rich.console import Console
 
-from topologies.catalog import DEFAULT, PLANES
+from topologies.catalog import DEFAULT, GUEST_HELP, GUESTS, MACHINE, PLANES
 from topologies.checks import Claim, run_checks
 from topologies.control import SOCKET
 from topologies.enclosure import outer_pid, run_enclosed
@@ -36,7 +36,7 @@ def program() -> int:
     options = _options()
     topology, claims = load(options.name)
     console = Console()
-    lab = Lab(topology, PLANES[options.plane]())
+    lab = Lab(topology, PLANES[options.plane](), options.guest == MACHINE)
     try:
         with spinner(console, topology.name) as progress:
             lab.bring_up(progress)
@@ -74,6 +74,7 @@ def _options() -> argparse.Namespace:
     what.add_argument("--test", action="store_true", help="check that everything holds; exit status 1 if not")
     what.add_argument("--cli", action="store_true", help="open Mininet's prompt; its end ends the topology")
     parser.add_argument("--plane", choices=PLANES, default=DEFAULT, help="what forwards (default: %(default)s)")
+    parser.add_argument("--guest", choices=GUESTS, default=GUESTS[0], help=GUEST_HELP)
     parser.add_argument("--keep", type=Path, metavar="DIR", help="copy all logs to DIR at the end")
     return parser.parse_args()
 

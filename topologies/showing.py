@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from topologies import proofs
-from topologies.catalog import DEFAULT, PLANES
+from topologies.catalog import DEFAULT, GUEST_HELP, GUESTS, MACHINE, PLANES
 from topologies.checks import Claim, expect, verdict
 from topologies.enclosure import run_enclosed
 from topologies.lab import Lab, Progress, spinner
@@ -81,7 +81,7 @@ def fib(lab: Lab, progress: Progress) -> list[str]:
 STEPS = (
     Step(
         "Sessions",
-        "each tenant's routers speak with each other and with external FRR neighbors, OSPF in red, eBGP in blue",
+        "routers speak with each other and with external FRR neighbors: OSPF in red, and BGP with n2; eBGP in blue",
         proofs.sessions_up,
     ),
     Step("Reach", "h1 pings h2 in both tenants under the same addresses, IPv4 and IPv6", claims.reach),
@@ -113,9 +113,11 @@ def program() -> int:
     """Bring two_tenants up and go through the steps; inside the enclosure."""
     console = Console(highlight=False)
     start = time.monotonic()
-    planes = PLANES[_options().plane]()
-    console.print(f"[bold]Splitplane[/bold]: two tenants with the same addresses on one {planes.title}{_PICTURE}")
-    lab = Lab(TOPOLOGY, planes)
+    options = _options()
+    planes = PLANES[options.plane]()
+    where = f"{planes.title}, red in virtual machines" if options.guest == MACHINE else planes.title
+    console.print(f"[bold]Splitplane[/bold]: two tenants with the same addresses on one {where}{_PICTURE}")
+    lab = Lab(TOPOLOGY, planes, options.guest == MACHINE)
     try:
         with spinner(console, "bringing it up") as progress:
             lab.bring_up(progress)
@@ -148,6 +150,7 @@ def _show(number: int, step: Step, lab: Lab, console: Console) -> bool:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="demo", description=__doc__)
     parser.add_argument("--plane", choices=PLANES, default=DEFAULT, help="what forwards (default: %(default)s)")
+    parser.add_argument("--guest", choices=GUESTS, default=GUESTS[0], help=GUEST_HELP)
     return parser.parse_args()
 
 

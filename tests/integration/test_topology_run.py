@@ -1,43 +1,20 @@
 """Each topology, brought up by topologies/run, holds what it claims; what it lacks it says in one line."""
 
-import asyncio
-import os
 import sys
-from pathlib import Path
 
 import pytest
 from bmv2 import needs_bmv2
+from programs import ROOT, all_hold, finish
 
 from topologies.bmv2 import PROGRAM, Bmv2Planes
 
 pytestmark = pytest.mark.root
 
-ROOT = Path(__file__).parents[2]
-LIMIT_S = 240
-
-
-async def finish(*command: str, limit_s: float = LIMIT_S, **environment: str) -> tuple[int, str]:
-    """Run a command to its end and return its exit status and what it printed."""
-    pipes = {"stdin": asyncio.subprocess.DEVNULL, "stdout": asyncio.subprocess.PIPE}
-    pipes["stderr"] = asyncio.subprocess.STDOUT
-    process = await asyncio.create_subprocess_exec(*command, **pipes, env=os.environ | environment)
-    try:
-        printed, _ = await asyncio.wait_for(process.communicate(), limit_s)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return process.returncode, printed.decode()
-
 
 @pytest.mark.parametrize("plane", ["forwarder", "ovs", pytest.param("bmv2", marks=needs_bmv2)])
 @pytest.mark.parametrize("name", ["two_tenants", "leaf_spine"])
 async def test_everything_claimed_holds(name, plane):
-    status, printed = await finish(str(ROOT / "topologies/run"), name, "--plane", plane, "--test")
-    lines = printed.splitlines()
-    assert status == 0, printed
-    assert sum(line.startswith("ok ") for line in lines) >= 8
-    assert not any(line.startswith("FAIL") for line in lines)
+    all_hold(*await finish(str(ROOT / "topologies/run"), name, "--plane", plane, "--test"))
 
 
 async def test_missing_programs_are_named_in_one_line():

@@ -36,5 +36,6 @@ TOPOLOGY = Topology(
     build=build,
     routers=tuple(f"fabric/{name}" for name in LEAVES + SPINES),
     sessions={f"fabric/{name}": {"BGP": 4} for name in LEAVES + SPINES},
+    machines=("fabric",),
     ends=tuple(("h1", address) for address in H2),
 )

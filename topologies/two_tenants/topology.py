@@ -3,7 +3,8 @@
     h1 ── n1 ──(red: VLAN 100 of a trunk)── [r1 ── r2] ══ two links ══ n2 ── h2
 
 n1 and n2 are Mininet hosts with FRR, r1 and r2 virtual routers on switch s1, the link between them a pair of its
-ports. 203.0.113.1 and 2001:db8:99::1 exist in red alone.
+ports. 203.0.113.1 and 2001:db8:99::1 exist in red alone; n2 announces them to r2 by BGP, all else there is OSPF's.
+Only one link has that session: FRR 8.4 does not see a link fail whose group OSPF and BGP share.
 
 Hellos and keepalives go every second, but neighbors give up only after 10 s (OSPF) or 12 s (BGP, BFD): longer than a
 restart of the controller, during which nobody relays what is punted.
@@ -18,7 +19,7 @@ _HERE = Path(__file__).parent
 TENANTS = ("red", "blue")
 H1, H2 = ("10.1.0.10", "2001:db8:1::10"), ("10.2.0.10", "2001:db8:2::10")
 RED_ALONE = ("203.0.113.1", "2001:db8:99::1")
-_DAEMONS = {"red": ("ospfd", "ospf6d"), "blue": ("bgpd", "bfdd", "staticd")}
+_DAEMONS = {"red": ("ospfd", "ospf6d", "bgpd"), "blue": ("bgpd", "bfdd", "staticd")}
 _LINKS = {"n1": 1, "n2": 2, "r1": 2, "r2": 3}
 
 
@@ -48,6 +49,8 @@ def _sessions() -> dict[str, dict[str, int]]:
         separator = "/" if node.startswith("r") else "-"
         found[f"red{separator}{node}"] = {"OSPFv2": links, "OSPFv3": links}
         found[f"blue{separator}{node}"] = {"BGP": 2 * links}
+    for node in ("red/r2", "red-n2"):
+        found[node]["BGP"] = 2
     return found
 
 
@@ -57,5 +60,6 @@ TOPOLOGY = Topology(
     build=build,
     routers=tuple(f"{tenant}/{router}" for tenant in TENANTS for router in ("r1", "r2")),
     sessions=_sessions(),
+    machines=("red",),
     ends=tuple((f"{tenant}-h1", address) for tenant in TENANTS for address in H2),
 )

@@ -1,0 +1,10 @@
+"""two_tenants with red's routers in virtual machines and blue's in namespaces holds all that it claims."""
+
+import pytest
+from programs import ROOT, all_hold, finish
+
+pytestmark = pytest.mark.root
+
+
+async def test_everything_claimed_holds_with_a_tenant_in_machines() -> None:
+    all_hold(*await finish(str(ROOT / "topologies/run"), "two_tenants", "--guest", "kvm", "--test", limit_s=420))
