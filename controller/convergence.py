@@ -10,9 +10,10 @@ What cannot be confirmed now, because a plane is not reachable, is tried again u
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from controller.errors import PlaneUnreachable, SplitplaneError
+from controller.errors import GuestError, PlaneUnreachable, SplitplaneError
 from controller.events import EventLog
 from controller.guests.fleet import GuestFleet
 from controller.model import PlaneConfig, RouterConfig
@@ -239,6 +240,8 @@ class Convergence:
         steps.next(f"remove {tombstone.router.full_name}")
         router, vrf_id = tombstone.router, tombstone.router.vrf_id
         waiting = []
+        with suppress(GuestError):  # what stays of its socket is told below
+            self._guests.revoke(router)  # or its VRC would come back while the plane is emptied
         if not tombstone.plane_clean and router.plane not in self._in_use:
             waiting.append(f"{router.full_name}: plane {router.plane} is detached; it is removed when it is attached")
         elif not tombstone.plane_clean:

@@ -130,7 +130,12 @@ class VirtualRouter:
         await self.plane.ready.wait()
 
     def open(self, vrc: VrcPort) -> None:
-        """A VRC said Hello: it supersedes the one before and repeats everything it knows."""
+        """A VRC said Hello: it supersedes the one before and repeats everything it knows.
+
+        SessionRefused while the router is being removed from its plane, which would never be clean of it.
+        """
+        if self.fib.removing:
+            raise SessionRefused("the router is being removed from its plane; try again")
         if self.vrc is not None:
             self.vrc.close("another session of this router has begun")
         self.vrc = vrc

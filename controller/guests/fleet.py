@@ -214,14 +214,18 @@ class GuestFleet:
         driver = self._drivers.get(router.guest.kind)
         return driver.label(self.spec(router)) if driver is not None else router.guest.kind.value
 
-    async def remove(self, router: RouterConfig) -> None:
-        """Revoke a router's certificate, end its session and remove its guest; GuestError where something stays."""
+    def revoke(self, router: RouterConfig) -> None:
+        """Revoke a router's certificate and end its session for good; GuestError where its socket stays."""
         try:
             self._sessions.revoke(router.vrf_id)
         except OSError as problem:
             raise GuestError(f"{problem.filename}: {problem.strerror}") from None
         self._guests[router.vrf_id].admitted = False
         self._pki.revoke(router.vrf_id)
+
+    async def remove(self, router: RouterConfig) -> None:
+        """Revoke a router and remove its guest; GuestError where something stays."""
+        self.revoke(router)
         await self.driver(router).delete(self.spec(router))
         self._guests.pop(router.vrf_id, None)
 

@@ -1,8 +1,11 @@
 """Reconnects, restarts, resyncs: nothing is wiped, nothing stale stays."""
 
+import asyncio
+
 import pytest
 from worlds import World, gateway, mac, router_config
 
+from controller.errors import SessionRefused
 from controller.planes.base import LOCAL
 from controller.rib import SetKind
 from wire.columns import prefix_key as key
@@ -152,6 +155,19 @@ async def test_remove_router_leaves_nothing(make_world):
     assert not entries.policers
     assert not entries.groups
     assert not entries.nexthops
+
+
+async def test_a_vrc_that_comes_back_does_not_hold_up_a_removal(make_world):
+    world = await make_world(router_config())
+    world.connect()
+    teach(world)
+    await world.settle()
+    removal = asyncio.create_task(world.core.remove_router(1))
+    await asyncio.sleep(0)
+    with pytest.raises(SessionRefused, match="being removed"):
+        world.connect()
+    await asyncio.wait_for(removal, 10)
+    assert not world.plane.entries.routes.get(1)
 
 
 async def test_audit_repairs_what_was_changed_by_hand(make_world):
