@@ -90,6 +90,7 @@ class Core:
         retry_at = self._clock() + REFUSED_RETRY_S
         while True:
             await asyncio.sleep(TICK_S)
+            self._events.tell_held()
             for router in list(self.routers.values()):
                 router.tick()
             if self._clock() >= retry_at:

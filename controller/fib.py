@@ -15,7 +15,7 @@ Pure: no sockets, no clock of its own, no await.
 """
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +45,13 @@ from controller.resolve import (
     SliceUsage,
 )
 from controller.rib import Member, NexthopSet, Rib, SetKind
+from wire import MAX_ROUTES_PER_MESSAGE
+
+SPARE_ROUTES = 10_000
+"""Routes of a family that are kept beyond the quota, each refused by name, to be installed where there is room."""
+
+LOST_AHEAD = 64 * MAX_ROUTES_PER_MESSAGE
+"""Prefixes that may wait for the plane though they are neither learned nor installed: twice a VRC's window."""
 
 _FIRST_OBJECT_ACTION = RouteKind.NEXTHOP << 28
 _HOST_BITS = {4: 32, 16: 128}
@@ -130,21 +137,36 @@ class Fib:
                 changed.append(interface.config.id)
         self._interfaces_changed(changed, now)
 
-    def set_interface(self, interface_id: int, up: bool, addresses: frozenset[bytes], now: float) -> None:
-        """Take the guest's state of an interface: up, and its own addresses (4 or 16 octets)."""
-        interface = self.resolution.interfaces[interface_id]
-        interface.guest_up = up
-        if addresses != interface.addresses:
-            before = interface.addresses
-            interface.addresses = addresses
+    def set_interfaces(self, states: Mapping[int, tuple[bool, frozenset[bytes]]], now: float) -> None:
+        """Take the guest's states of interfaces by id: up, and own addresses (4 or 16 octets).
+
+        All at once, because following an interface may take a pass over every route.
+        """
+        for interface_id, (up, addresses) in states.items():
+            interface = self.resolution.interfaces[interface_id]
+            interface.guest_up = up
+            before, interface.addresses = interface.addresses, addresses
             for address in before ^ addresses:
                 self._refresh_own(address)
-        self._interfaces_changed([interface_id], now)
+        self._interfaces_changed(states, now)
 
-    def set_neighbor(self, interface_id: int, address: bytes, mac: bytes, failed: bool, now: float) -> bool:
-        """Take a neighbor's state; an empty MAC unsets it. False where the quota has no room for it."""
+    def set_neighbors(self, states: Mapping[tuple[int, bytes], tuple[bytes, bool]], now: float) -> int:
+        """Take states of neighbors by interface and address: MAC, and whether it failed; neither unsets it.
+
+        Returns how many the quota has no room for. All at once, as `set_interfaces`.
+        """
+        refused = 0
+        for key, (mac, failed) in states.items():
+            if self._set_neighbor(key, mac, failed, now):
+                self._refresh_own(key[1])
+            else:
+                refused += 1
+        nexthops = self.resolution.nexthops
+        self._refresh([nexthops[key] for key in states if key in nexthops], now)
+        return refused
+
+    def _set_neighbor(self, key: tuple[int, bytes], mac: bytes, failed: bool, now: float) -> bool:
         resolution = self.resolution
-        key = (interface_id, address)
         known = resolution.neighbors.get(key)
         if mac or failed:
             if known is None:
@@ -156,10 +178,6 @@ class Fib:
         elif known is not None:
             del resolution.neighbors[key]
             resolution.usage.neighbors -= 1
-        self._refresh_own(address)
-        nexthop = resolution.nexthops.get(key)
-        if nexthop is not None:
-            self._refresh([nexthop], now)
         return True
 
     def tick(self, now: float) -> None:
@@ -172,11 +190,33 @@ class Fib:
     # What the VRC learned
 
     def learn(self, family: int, keys: list[bytes], set_ids: Iterable[int]) -> None:
-        """Apply one Routes message. SessionRefused as `Rib.replace`."""
-        self._enqueue(self.rib.replace(family, keys, array("I", set_ids)))
+        """Apply one Routes message, but for new routes far beyond the quota. SessionRefused as `Rib.replace`."""
+        ids, most = array("I", set_ids), self._most_routes(family)
+        if self.rib.counts[family] + len(keys) > most:
+            admitted = self.rib.admit(family, keys, ids, most)
+            keys, ids = [keys[i] for i in admitted], array("I", [ids[i] for i in admitted])
+        self._enqueue(self.rib.replace(family, keys, ids))
+
+    @property
+    def room_again(self) -> bool:
+        """Whether all spare room is free again in every family of which routes were not kept."""
+        rib = self.rib
+        lost = [family for family, count in rib.unkept.items() if count]
+        return bool(lost) and all(rib.counts[family] + SPARE_ROUTES <= self._most_routes(family) for family in lost)
+
+    @property
+    def overrun(self) -> bool:
+        """Whether more prefixes wait for the plane than a VRC that waits for acknowledgements could have changed."""
+        return self.prefixes.pending > len(self.rib.routes) + len(self.prefixes.installed) + LOST_AHEAD
+
+    def _most_routes(self, family: int) -> int:
+        quota = self.config.quota
+        return (quota.ipv4_routes if family == 4 else quota.ipv6_routes) + SPARE_ROUTES
 
     def define_set(self, set_id: int, kind: SetKind, members: tuple[Member, ...]) -> None:
         """Name a nexthop set and resolve it where it is new. SessionRefused as `Rib.define`."""
+        if self.rib.crowded and self.idle:
+            self.collect()
         fresh = self.rib.define(set_id, kind, members)
         if fresh is not None:
             self.resolution.attach(fresh)

@@ -219,7 +219,7 @@ class PlaneMirror:
         subject = self.plane.name if fib is None else fib.config.full_name
         key = prefix_text(one.key) if isinstance(one.key, bytes) else str(one.key)
         kind = "table-full" if one.full else "entry-refused"
-        self._events.emit("error", kind, subject, f"plane {self.plane.name} {one.table} {key}: {one.reason}")
+        self._events.report("error", kind, subject, f"plane {self.plane.name} {one.table} {key}: {one.reason}")
 
     async def _settle_writes(self) -> None:
         pending, self._writes = list(self._writes), deque()

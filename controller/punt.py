@@ -10,6 +10,7 @@ import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 
+from controller.bucket import TokenBucket
 from controller.model import InterfaceConfig
 from controller.planes.base import PUNT_CLASS, PuntClass, PuntReason
 from controller.views import CapturedFrame
@@ -36,9 +37,7 @@ class RouterPunts:
         self.counters: Counter[str] = Counter()
         self._queues: dict[PuntClass, deque[Punt]] = {one: deque() for one in PuntClass}
         self._filled = asyncio.Event()
-        self._clock = clock
-        self._tokens = float(PACKET_OUT_PER_S)
-        self._refilled = clock()
+        self._sending = TokenBucket(PACKET_OUT_PER_S, PACKET_OUT_PER_S, clock)
         self._captures: dict[asyncio.Queue[CapturedFrame], int | None] = {}
 
     # Plane → guest
@@ -87,22 +86,13 @@ class RouterPunts:
             return "foreign_mac"
         if frame[12:14] in _TAGS:
             return "foreign_vlan"
-        return None if self._spend() else "packet_out_rate"
+        return None if self._sending.take() else "packet_out_rate"
 
     def sent(self, interface_id: int, frame: bytes, taken: bool) -> None:
         """Count a frame handed to the plane, or dropped because its channel is congested."""
         self.counters["from_guest" if taken else "drop_plane_congested"] += 1
         if self._captures and taken:
             self._capture(interface_id, False, frame)
-
-    def _spend(self) -> bool:
-        now = self._clock()
-        self._tokens = min(PACKET_OUT_PER_S, self._tokens + (now - self._refilled) * PACKET_OUT_PER_S)
-        self._refilled = now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
 
     # Watching
 

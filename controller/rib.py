@@ -18,6 +18,9 @@ MAX_SETS = 65_536
 MAX_MEMBERS = 256
 """Most members of one set: FRR's multipath limit."""
 
+MAX_KEPT_SETS, MAX_KEPT_MEMBERS = 2 * MAX_SETS, 8 * MAX_SETS
+"""Most sets, and most members of all of them, that are kept; those that the VRC has let go stay until `collect`."""
+
 
 class SetKind(IntEnum):
     """What the routes of a set do (the numbers of wire's NexthopSet.Kind)."""
@@ -63,7 +66,14 @@ class Rib:
         self.counts = {4: 0, 6: 0}
         self.stale: set[bytes] = set()
         self.names: dict[int, NexthopSet] = {}  # by the VRC's id
+        self.unkept = {4: 0, 6: 0}  # routes that there was no room for since the resync began
         self._interned: dict[tuple[SetKind, tuple[Member, ...]], NexthopSet] = {}
+        self._members = 0  # of all sets
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there may be no room for another set before the next `collect`."""
+        return len(self._interned) >= MAX_KEPT_SETS or self._members > MAX_KEPT_MEMBERS - MAX_MEMBERS
 
     @property
     def sets(self) -> Iterable[NexthopSet]:
@@ -74,11 +84,12 @@ class Rib:
         """Mark every route; what is not repeated until `sweep` goes then. Ids of sets start afresh."""
         self.stale = set(self.routes)
         self.names.clear()
+        self.unkept = {4: 0, 6: 0}
 
     def define(self, set_id: int, kind: SetKind, members: Iterable[Member]) -> NexthopSet | None:
         """Name a set; returns it where its content is new, so that it can be resolved.
 
-        SessionRefused for id 0, an id that means something else already, or more than `MAX_SETS`.
+        SessionRefused for id 0, an id that means something else already, or more than there may be.
         """
         if set_id == 0:
             raise SessionRefused("nexthop set 0 is reserved for withdrawal")
@@ -92,6 +103,9 @@ class Rib:
         if known is not None:
             self.names[set_id] = known
             return None
+        if self.crowded:
+            raise SessionRefused(f"more than {MAX_KEPT_SETS} nexthop sets or {MAX_KEPT_MEMBERS} members of them")
+        self._members += len(content[1])
         fresh = self.names[set_id] = self._interned[content] = NexthopSet(*content)
         return fresh
 
@@ -99,6 +113,23 @@ class Rib:
         """Forget names; a set goes with its last route."""
         for set_id in set_ids:
             self.names.pop(set_id, None)
+
+    def admit(self, family: int, keys: list[bytes], set_ids: "array[int]", most: int) -> list[int]:
+        """Return the positions of a Routes message that there is room for, with at most ``most`` routes of a family.
+
+        Withdrawals and changes always have room. What has none is counted in `unkept`. SessionRefused as `replace`.
+        """
+        if unknown := set(set_ids) - self.names.keys() - {0}:
+            raise SessionRefused(_undefined(min(unknown)))
+        room, routes, admitted = most - self.counts[family], self.routes, []
+        for position, (key, set_id) in enumerate(zip(keys, set_ids, strict=True)):
+            if set_id and key not in routes:
+                if room <= 0:
+                    self.unkept[family] += 1
+                    continue
+                room -= 1
+            admitted.append(position)
+        return admitted
 
     def replace(self, family: int, keys: list[bytes], set_ids: "array[int]") -> list[bytes]:
         """Apply one Routes message, ids being 32-bit numbers; returns the keys whose set changed.
@@ -108,7 +139,7 @@ class Rib:
         try:
             changed, more = _routes.replace(keys, set_ids, self.names, self.routes)
         except KeyError as unknown:
-            raise SessionRefused(f"routes use nexthop set {unknown.args[0]}, which is not defined") from None
+            raise SessionRefused(_undefined(unknown.args[0])) from None
         self.counts[family] += more
         if self.stale:
             self.stale.difference_update(keys)
@@ -135,4 +166,9 @@ class Rib:
         unused = [s for s in self._interned.values() if not s.routes and id(s) not in named]
         for one in unused:
             del self._interned[one.kind, one.members]
+            self._members -= len(one.members)
         return unused
+
+
+def _undefined(set_id: int) -> str:
+    return f"routes use nexthop set {set_id}, which is not defined"

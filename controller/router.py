@@ -10,7 +10,7 @@ Nothing here knows gRPC: a session calls in with plain values and is called back
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from controller.errors import SessionRefused
@@ -72,6 +72,7 @@ class VirtualRouter:
         self._events = events
         self._clock = clock
         self._acks: deque[tuple[int, int]] = deque()
+        self._progress = asyncio.Event()
         self._resynced = False
         self._doubted: dict[tuple[int, bytes], None] = {}  # neighbors given up while the plane was away
         self._trouble = ""  # why it is degraded, as last told
@@ -112,11 +113,13 @@ class VirtualRouter:
         self.fib.tick(now)
         if self._sweep_at is not None and now >= self._sweep_at:
             self._end_hold()
+        if self.fib.room_again and self.vrc is not None:
+            self.vrc.close("there is room again for routes that were not kept")
         if self.fib.busy:
             self.plane.wake()
         if self._doubted and not self.plane.silent:
-            for key in self._doubted:  # not heard of since: whoever is sent something is looked for
-                self.fib.set_neighbor(*key, b"", False, now)
+            # Not heard of since: whoever is sent something is looked for.
+            self.fib.set_neighbors(dict.fromkeys(self._doubted, (b"", False)), now)
             self._doubted.clear()
         self._tell_trouble()
 
@@ -143,6 +146,7 @@ class VirtualRouter:
         self._resynced = False
         self._sweep_at = self._clock() + self.config.hold_time_s
         self.fib.rib.begin_resync()
+        self.fib.resolution.neighbors_refused = 0  # they are repeated too
         self._fail_snapshots("the session was restarted")
         vrc.declare(self.config, self.ports_up())
 
@@ -155,16 +159,27 @@ class VirtualRouter:
         self._sweep_at = self._clock() + self.config.hold_time_s
         self.punts.clear()
         self._fail_snapshots("the session ended")
-        self._events.emit("warning", "vrc-lost", self.config.full_name, f"forwarding for {self.config.hold_time_s} s")
+        text = f"forwarding for {self.config.hold_time_s} s"
+        self._events.report("warning", "vrc-lost", self.config.full_name, text)
 
     def processed(self, sequence: int) -> None:
         """A message was applied: it is acknowledged when the plane has confirmed what it changed."""
-        self._acks.append((sequence, self.fib.prefixes.mark()))
+        mark = self.fib.prefixes.mark()
+        if self._acks and self._acks[-1][1] == mark:
+            self._acks.pop()  # both are confirmed at once
+        self._acks.append((sequence, mark))
         self.confirmed()
         self.plane.wake()
 
+    async def caught_up(self) -> None:
+        """Wait until the plane has taken in enough of what was learned for more to be read."""
+        while self.fib.overrun:
+            self._progress.clear()
+            await self._progress.wait()
+
     def confirmed(self) -> None:
         """The plane has confirmed something: send what can be acknowledged."""
+        self._progress.set()
         reached = 0
         while self._acks and self.fib.prefixes.reached(self._acks[0][1]):
             reached = self._acks.popleft()[0]
@@ -172,27 +187,47 @@ class VirtualRouter:
             self.vrc.acknowledge(reached)
 
     def interface_state(self, interface_id: int, up: bool, addresses: Sequence[bytes]) -> None:
-        """The guest's state of an interface. SessionRefused where it is not this router's."""
-        if not self._has_interface(interface_id):
-            return
-        if len(addresses) > MAX_ADDRESSES or any(len(a) not in (4, 16) for a in addresses):
-            raise SessionRefused(f"interface {interface_id} has malformed or more than {MAX_ADDRESSES} addresses")
-        self.fib.set_interface(interface_id, up, frozenset(addresses), self._clock())
+        """The guest's state of one interface; as `interface_states`."""
+        self.interface_states([(interface_id, up, addresses)])
+
+    def interface_states(self, states: Iterable[tuple[int, bool, Sequence[bytes]]]) -> None:
+        """The guest's states of interfaces: id, up, own addresses; of several of one interface the last counts.
+
+        SessionRefused, with nothing done, where one is malformed or not this router's.
+        """
+        known: dict[int, tuple[bool, frozenset[bytes]]] = {}
+        for interface_id, up, addresses in states:
+            if not self._has_interface(interface_id):
+                continue
+            if len(addresses) > MAX_ADDRESSES or any(len(a) not in (4, 16) for a in addresses):
+                raise SessionRefused(f"interface {interface_id} has malformed or more than {MAX_ADDRESSES} addresses")
+            known[interface_id] = up, frozenset(addresses)
+        self.fib.set_interfaces(known, self._clock())
 
     def neighbor(self, interface_id: int, address: bytes, mac: bytes, failed: bool) -> None:
-        """A neighbor of the guest's kernel. SessionRefused where it is malformed or on a foreign interface."""
-        if not self._has_interface(interface_id):
-            return
-        if len(address) not in (4, 16) or len(mac) not in (0, 6) or (mac and mac[0] & 1):
-            raise SessionRefused(f"neighbor {address.hex()} {mac.hex()} is malformed")
-        key = (interface_id, address)
-        if not mac and self.plane.silent:
-            if key in self.fib.resolution.neighbors:  # it is forwarded to, and may well be there
-                self._doubted[key] = None
-            return
-        self._doubted.pop(key, None)
-        if not self.fib.set_neighbor(interface_id, address, mac, failed, self._clock()):
-            self.punts.counters["neighbors_over_quota"] += 1
+        """One neighbor of the guest's kernel; as `neighbors`."""
+        self.neighbors([(interface_id, address, mac, failed)])
+
+    def neighbors(self, states: Iterable[tuple[int, bytes, bytes, bool]]) -> None:
+        """Neighbors of the guest's kernel: interface, address, MAC, failed; of several of one the last counts.
+
+        SessionRefused, with nothing done, where one is malformed or on a foreign interface.
+        """
+        known: dict[tuple[int, bytes], tuple[bytes, bool]] = {}
+        for interface_id, address, mac, failed in states:
+            if not self._has_interface(interface_id):
+                continue
+            if len(address) not in (4, 16) or len(mac) not in (0, 6) or (mac and mac[0] & 1):
+                raise SessionRefused(f"neighbor {address[:16].hex()} {mac[:6].hex()} is malformed")
+            known[interface_id, address] = mac, failed
+        if self.plane.silent:  # one that is forwarded to may well be there
+            gone = {key for key, (mac, _) in known.items() if not mac}
+            self._doubted.update(dict.fromkeys(gone & self.fib.resolution.neighbors.keys()))
+            known = {key: state for key, state in known.items() if key not in gone}
+        for key in known:
+            self._doubted.pop(key, None)
+        if refused := self.fib.set_neighbors(known, self._clock()):
+            self.punts.counters["neighbors_over_quota"] += refused
 
     def define_set(self, set_id: int, kind: int, members: Sequence[tuple[int, bytes, int]]) -> None:
         """Name a nexthop set. SessionRefused where it names a foreign interface or is malformed."""
@@ -200,7 +235,12 @@ class VirtualRouter:
 
     def routes(self, family: int, keys: list[bytes], set_ids: Sequence[int]) -> None:
         """Replace or withdraw routes."""
+        before = self.fib.rib.unkept[family]
         self.fib.learn(family, keys, set_ids)
+        if more := self.fib.rib.unkept[family] - before:
+            self.punts.counters[f"ipv{family}_routes_not_kept"] += more
+            text = f"{more} of a message, too far beyond quota ipv{family}_routes"
+            self._events.report("warning", "routes-not-kept", self.config.full_name, text)
 
     def resync_end(self, daemons_settled: bool) -> None:
         """Everything was repeated; stale routes go now or when the hold time has passed."""
@@ -262,9 +302,9 @@ class VirtualRouter:
         if trouble != self._trouble:
             name = self.config.full_name
             if trouble:
-                self._events.emit("warning", "router-degraded", name, trouble)
+                self._events.report("warning", "router-degraded", name, trouble)
             else:
-                self._events.emit("info", "router-recovered", name, f"no more: {self._trouble}")
+                self._events.report("info", "router-recovered", name, f"no more: {self._trouble}")
             self._trouble = trouble
 
     def _end_hold(self) -> None:
@@ -279,7 +319,7 @@ class VirtualRouter:
             self.fib.rib.begin_resync()
         swept = self.fib.sweep()
         if swept:
-            self._events.emit("info", "swept", self.config.full_name, f"{swept} stale routes")
+            self._events.report("info", "swept", self.config.full_name, f"{swept} stale routes")
         self.plane.wake()
 
     def _fail_snapshots(self, reason: str) -> None:

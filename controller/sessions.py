@@ -4,47 +4,58 @@ A guest sees only its own directory, bind-mounted; the link in it survives the c
 socket is linked under the same name. The certificate says which router a session is of: a message that names another
 router, another's interface or anything malformed ends the session with one line in the event log, and what came
 before it in the same message is not applied.
+
+A guest may be hostile. Its messages cost the others no more than their share of the event loop: one that took long is
+followed by a pause as long, a router that is far ahead of its plane is not read from, and streams beyond a rate are
+refused. A refused stream stays open for a second, and a connection may have only a few.
 """
 
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any, Protocol
 
 import grpc
+from google.protobuf.message import DecodeError
 
+from controller.bucket import TokenBucket
 from controller.core import Core
 from controller.errors import SessionRefused
 from controller.events import EventLog
 from controller.model import RouterConfig
 from controller.router import VirtualRouter
+from controller.text import printable
 from wire import (
     MAX_FRAMES_PER_MESSAGE,
     MAX_MESSAGE_BYTES,
     MAX_ROUTES_PER_MESSAGE,
     PROTOCOL_VERSION,
     splitplane_pb2,
-    splitplane_pb2_grpc,
 )
 from wire.columns import KEY_STRIDE, unpack_ids, unpack_prefixes
 
-NOTICES_PER_SESSION = 100
-"""Notices of one session that become events; the rest is only counted."""
+STREAMS_AT_ONCE, STREAMS_PER_S = 20, 1.0
+"""Streams that a router may open; a session is two."""
 
-REFUSALS_LOGGED = 8
-"""Refused packet-outs of one session, by reason, that become events; all are counted."""
+REFUSAL_PAUSE_S = 1.0
+"""How long a refused stream stays open: as long as it does, it is one of the few that a connection may have."""
+
+LONG_MESSAGE_S, LONGEST_PAUSE_S = 0.02, 1.0
+"""A message that took longer is followed by a pause as long, up to the latter."""
 
 LAST_WORDS_S = 1.0
 """How long a VRC that does not read may hold up the end of its session."""
 
 _OPTIONS = [
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", 2 * MAX_MESSAGE_BYTES),  # up to there it is refused by name
     ("grpc.max_concurrent_streams", 4),
     ("grpc.so_reuseport", 0),
 ]
 _URI_PREFIX = "splitplane:router:"
+_SERVICE = "splitplane.v1.VrcSession"
 
 
 class Identities(Protocol):
@@ -65,7 +76,6 @@ class ControlSession:
         self._context = context
         self._events = events
         self._sequence = 0
-        self._notices = 0
         self._outbound: dict[str, Any] = {}
         self._ready = asyncio.Event()
         self._closing: str | None = None
@@ -116,9 +126,13 @@ class ControlSession:
 
     # The stream
 
-    async def read(self, requests: AsyncIterator[Any]) -> None:
+    async def read(self, requests: AsyncIterator[bytes]) -> None:
         """Apply what the VRC says. SessionRefused where it is not its to say."""
-        async for message in requests:
+        async for octets in requests:
+            if self._closing is not None:
+                continue  # what another session says now is what counts
+            began = time.perf_counter()
+            message = _decoded(splitplane_pb2.VrcMessage, octets)
             if message.sequence != self._sequence + 1:
                 raise SessionRefused(f"message {message.sequence} after {self._sequence}")
             self._sequence = message.sequence
@@ -129,11 +143,17 @@ class ControlSession:
                 raise SessionRefused(f"message {self._sequence} has no known body")
             if body == "hello":
                 await self._router.plane_known()
-            try:
-                getattr(self, f"_on_{body}")(getattr(message, body))
-            except ValueError as problem:
-                raise SessionRefused(str(problem)) from None
-            self._router.processed(self._sequence)
+                began = time.perf_counter()
+            self._apply(body, message)
+            await _give_way(began)
+            await self._router.caught_up()
+
+    def _apply(self, body: str, message: Any) -> None:
+        try:
+            getattr(self, f"_on_{body}")(getattr(message, body))
+        except ValueError as problem:
+            raise SessionRefused(str(problem)) from None
+        self._router.processed(self._sequence)
 
     async def write(self) -> None:
         """Send what is due, until closed."""
@@ -157,17 +177,15 @@ class ControlSession:
         if hello.protocol != PROTOCOL_VERSION:
             raise SessionRefused(f"protocol {hello.protocol}; this controller speaks {PROTOCOL_VERSION}")
         if hello.router != name:
-            raise SessionRefused(f"Hello of router {hello.router!r} with the certificate of {name}")
+            raise SessionRefused(f"Hello of router {hello.router[:64]!r} with the certificate of {name}")
         self._router.open(self)
-        self._events.emit("info", "vrc-connected", name, f"source {hello.source[:16]}")
+        self._events.report("info", "vrc-connected", name, f"source {hello.source[:16]}")
 
     def _on_interfaces(self, interfaces: Any) -> None:
-        for one in interfaces.states:
-            self._router.interface_state(one.id, one.up, one.addresses)
+        self._router.interface_states((one.id, one.up, one.addresses) for one in interfaces.states)
 
     def _on_neighbors(self, neighbors: Any) -> None:
-        for one in neighbors.neighbors:
-            self._router.neighbor(one.interface_id, one.address, one.mac, one.failed)
+        self._router.neighbors((one.interface_id, one.address, one.mac, one.failed) for one in neighbors.neighbors)
 
     def _on_nexthop_sets(self, sets: Any) -> None:
         for one in sets.sets:
@@ -189,14 +207,12 @@ class ControlSession:
             self._router.snapshot_end(snapshot.id, snapshot.error[:200])
 
     def _on_notice(self, notice: Any) -> None:
-        self._notices += 1
-        if self._notices <= NOTICES_PER_SESSION:
-            text = _printable(notice.text)
-            self._events.emit("warning", f"vrc-{_printable(notice.kind)[:32]}", self._router.config.full_name, text)
+        kind, text = f"vrc-{printable(notice.kind, 32)}", printable(notice.text, 200)
+        self._events.report("warning", kind, self._router.config.full_name, text, share="vrc-notice")
 
 
 class SessionServer:
-    """Listens for VRCs. Implements wire's VrcSession."""
+    """Listens for VRCs: wire's VrcSession, on octets, so that what is no message is refused by name too."""
 
     def __init__(self, core: Core, identities: Identities, directory: Path, events: EventLog) -> None:
         self._core = core
@@ -205,6 +221,7 @@ class SessionServer:
         self._events = events
         self._server: grpc.aio.Server | None = None
         self._admitted: dict[int, asyncio.Event] = {}  # set: revoked
+        self._streams: dict[int, TokenBucket] = {}  # that a router may still open
 
     async def start(self) -> None:
         """Listen and link the socket into the directories of all admitted routers."""
@@ -212,7 +229,7 @@ class SessionServer:
         key, certificate, authority = self._identities.server_credentials()
         credentials = grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
         server = grpc.aio.server(options=_OPTIONS)
-        splitplane_pb2_grpc.add_VrcSessionServicer_to_server(self, server)  # type: ignore[no-untyped-call]
+        server.add_generic_rpc_handlers((_Methods(self),))
         self._socket.unlink(missing_ok=True)
         server.add_secure_port(f"unix:{self._socket}", credentials)
         await server.start()
@@ -234,12 +251,14 @@ class SessionServer:
     def admit(self, vrf_id: int) -> None:
         """Make a router's socket."""
         self._admitted.setdefault(vrf_id, asyncio.Event())
+        self._streams.setdefault(vrf_id, TokenBucket(STREAMS_PER_S, STREAMS_AT_ONCE))
         self.directory_for(vrf_id).mkdir(mode=0o755, parents=True, exist_ok=True)
         if self._server is not None:
             self._link(vrf_id)
 
     def revoke(self, vrf_id: int) -> None:
         """Remove a router's socket and cut its sessions."""
+        self._streams.pop(vrf_id, None)
         revoked = self._admitted.pop(vrf_id, None)
         if revoked is not None:
             revoked.set()
@@ -262,37 +281,49 @@ class SessionServer:
 
     # The service
 
-    async def Control(self, requests: AsyncIterator[Any], context: Any) -> None:
+    async def control(self, requests: AsyncIterator[bytes], context: Any) -> None:
         """Serve a Control stream."""
         router = await self._identify(context)
         session = ControlSession(router, context, self._events)
         try:
+            self._admit_stream(router)
             await self._serve(router, session.read(requests), session.write())
         except SessionRefused as refused:
             router.lost(session)
             refusal = splitplane_pb2.ControllerMessage(
-                refusal=splitplane_pb2.Refusal(reason=str(refused), fatal=True)
+                refusal=splitplane_pb2.Refusal(reason=printable(str(refused)), fatal=True)
             )
             await self._refuse(router, context, refused, refusal)
         finally:
             router.lost(session)
 
-    async def Packets(self, requests: AsyncIterator[Any], context: Any) -> None:
+    async def packets(self, requests: AsyncIterator[bytes], context: Any) -> None:
         """Serve a Packets stream."""
         router = await self._identify(context)
         try:
+            self._admit_stream(router)
             await self._serve(router, self._take_packets(router, requests), self._relay(router, context))
         except SessionRefused as refused:
             await self._refuse(router, context, refused)
 
+    async def unknown(self, _requests: AsyncIterator[bytes], context: Any) -> None:
+        """Refuse a stream of any other name."""
+        router = await self._identify(context)
+        await self._refuse(router, context, SessionRefused("a stream that is neither Control nor Packets"))
+
     async def _refuse(self, router: VirtualRouter, context: Any, refused: SessionRefused, *words: Any) -> None:
-        """End a stream with an error, after some last words."""
-        self._events.emit("error", "session-refused", router.config.full_name, str(refused))
+        """End a stream with an error, after some last words and a pause."""
+        text = printable(str(refused))
+        router.punts.counters["streams_refused"] += 1
+        self._events.report("error", "session-refused", router.config.full_name, text)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_S):
                 for word in words:
                     await context.write(word)
-                await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(refused))
+        await asyncio.sleep(REFUSAL_PAUSE_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_S):
+                await context.abort(grpc.StatusCode.PERMISSION_DENIED, text)
 
     async def _serve(self, router: VirtualRouter, *directions: Coroutine[Any, Any, None]) -> None:
         """Run both directions of a stream until one ends or the router is revoked."""
@@ -307,19 +338,17 @@ class SessionServer:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _take_packets(self, router: VirtualRouter, requests: AsyncIterator[Any]) -> None:
-        logged: dict[str, int] = {}
-        async for message in requests:
+    async def _take_packets(self, router: VirtualRouter, requests: AsyncIterator[bytes]) -> None:
+        name = router.config.full_name
+        async for octets in requests:
+            message = _decoded(splitplane_pb2.PacketOuts, octets)
             if len(message.packets) > MAX_FRAMES_PER_MESSAGE:
                 raise SessionRefused(f"{len(message.packets)} frames in one message of the Packets stream")
             for packet in message.packets:
                 reason = self._core.packet_out(router, packet.interface_id, packet.frame)
-                if reason is None:
-                    continue
-                logged[reason] = logged.get(reason, 0) + 1
-                if logged[reason] <= REFUSALS_LOGGED:
+                if reason is not None:
                     text = f"{reason} on interface {packet.interface_id}, {len(packet.frame)} octets"
-                    self._events.emit("error", "packet-out-refused", router.config.full_name, text)
+                    self._events.report("error", "packet-out-refused", name, text, share=f"packet-out {reason}")
 
     async def _relay(self, router: VirtualRouter, context: Any) -> None:
         while True:
@@ -341,12 +370,53 @@ class SessionServer:
             admitted = router is not None and int(vrf_id) in self._admitted
             if router is not None and admitted and self._identities.is_valid(serial, int(vrf_id)):
                 return router
-            self._events.emit("error", "session-refused", f"router {vrf_id}", "its certificate is revoked or unknown")
+            text = "its certificate is revoked or unknown"
+            self._events.report("error", "session-refused", f"router {vrf_id}", text)
             break
         else:
-            self._events.emit("error", "session-refused", "unknown", "a certificate that names no router")
+            self._events.report("error", "session-refused", "unknown", "a certificate that names no router")
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, "this certificate is not valid for any router")
         raise AssertionError("abort raises")
+
+    def _admit_stream(self, router: VirtualRouter) -> None:
+        """SessionRefused where a router opens a stream too soon after too many others."""
+        if not self._streams[router.config.vrf_id].take():
+            raise SessionRefused(f"more than {STREAMS_AT_ONCE} streams at once, then {STREAMS_PER_S:g} a second")
+
+
+class _Methods(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # is no generic class when it runs
+    """The methods of the service, on octets, and one for every other name."""
+
+    def __init__(self, server: SessionServer) -> None:
+        self._known = {f"/{_SERVICE}/Control": server.control, f"/{_SERVICE}/Packets": server.packets}
+        self._unknown = server.unknown
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        """Return what serves a call."""
+        serve = self._known.get(handler_call_details.method, self._unknown)
+        return grpc.stream_stream_rpc_method_handler(serve, response_serializer=_serialized)
+
+
+def _serialized(message: Any) -> bytes:
+    octets: bytes = message.SerializeToString()
+    return octets
+
+
+def _decoded(kind: Any, octets: bytes) -> Any:
+    """Return a message; SessionRefused where it is too long or none of this kind."""
+    if len(octets) > MAX_MESSAGE_BYTES:
+        raise SessionRefused(f"a message of {len(octets)} octets; at most {MAX_MESSAGE_BYTES} are taken")
+    try:
+        return kind.FromString(octets)
+    except DecodeError:
+        raise SessionRefused(f"{len(octets)} octets that are no {kind.DESCRIPTOR.name}") from None
+
+
+async def _give_way(began: float) -> None:
+    """After a message that took long, leave the event loop to others for as long."""
+    took = time.perf_counter() - began
+    if took > LONG_MESSAGE_S:
+        await asyncio.sleep(min(took, LONGEST_PAUSE_S))
 
 
 async def _whole(write: Coroutine[Any, Any, None]) -> None:
@@ -373,7 +443,3 @@ def _columns(routes: Any) -> tuple[int, list[bytes], Any]:
     if len(ids) != len(keys):
         raise ValueError(f"{len(keys)} prefixes with {len(ids)} nexthop set ids")
     return routes.family, keys, ids
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text[:200])

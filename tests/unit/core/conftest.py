@@ -1,7 +1,13 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from worlds import World, WorldFactory
+from peers import Peer
+from worlds import World, WorldFactory, router_config
+
+from controller.pki import PKI
+from controller.planes.fake import FakePlane
+from controller.sessions import SessionServer
+from controller.store.sqlite import SqliteStore
 
 
 @pytest.fixture
@@ -17,3 +23,27 @@ async def make_world() -> AsyncIterator[WorldFactory]:
     yield make
     for world in made:
         await world.close()
+
+
+@pytest.fixture
+async def service(make_world, tmp_path) -> AsyncIterator[tuple[World, SessionServer, PKI]]:
+    red, blue = router_config(1, (1, 2)), router_config(2, (3,), tenant="blue")
+    world = await make_world(red, blue, plane=FakePlane("s1"))
+    store = SqliteStore(tmp_path / "state")
+    pki = PKI(tmp_path / "state", store)
+    server = SessionServer(world.core, pki, tmp_path / "sessions", world.events)
+    for config in (red, blue):
+        pki.issue(config)
+        server.admit(config.vrf_id)
+    await server.start()
+    yield world, server, pki
+    await server.close()
+    store.close()
+
+
+@pytest.fixture
+async def red(service) -> AsyncIterator[Peer]:
+    _, server, pki = service
+    peer = Peer(server, pki.identity(1), 1)
+    yield peer
+    await peer.channel.close()

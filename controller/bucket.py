@@ -1,0 +1,33 @@
+"""A token bucket: how often something may happen that an outsider causes."""
+
+import time
+from collections.abc import Callable
+
+
+class TokenBucket:
+    """Lets ``per_s`` things a second through, and ``burst`` at once."""
+
+    __slots__ = ("_burst", "_clock", "_per_s", "_refilled", "_tokens")
+
+    def __init__(self, per_s: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_s, self._burst, self._clock = per_s, float(burst), clock
+        self._tokens, self._refilled = self._burst, clock()
+
+    def take(self) -> bool:
+        """Tell whether one more may pass now, and count it where it may."""
+        self._refill()
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing has passed for so long that the whole burst is there again."""
+        self._refill()
+        return self._tokens >= self._burst
+
+    def _refill(self) -> None:
+        now = self._clock()
+        self._tokens = min(self._burst, self._tokens + (now - self._refilled) * self._per_s)
+        self._refilled = now

@@ -1,0 +1,302 @@
+"""A hostile guest with a good certificate: what it fills has a bound, a counter and a name, and costs it alone."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from peers import Peer, end_of, refusals
+from worlds import FakeVrc, gateway, mac, router_config
+
+from controller import fib, rib, sessions
+from controller.errors import SessionRefused
+from controller.events import MAX_TEXT, REPORT_EVERY_S, REPORTS_AT_ONCE, EventLog
+from controller.model import Quota
+from controller.rib import SetKind
+from wire import MAX_MESSAGE_BYTES
+from wire import splitplane_pb2 as pb
+
+# -- what is no message ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "octets", "reason"),
+    [
+        ("Control", b"\xff\xff\xff\xff", "4 octets that are no VrcMessage"),
+        ("Packets", b"\xff\xff", "2 octets that are no PacketOuts"),
+        ("Control", bytes(MAX_MESSAGE_BYTES + 1), f"a message of {MAX_MESSAGE_BYTES + 1} octets"),
+        ("Fly", b"", "a stream that is neither Control nor Packets"),
+    ],
+)
+async def test_what_is_no_message_is_refused_by_name(service, red, method, octets, reason):
+    world, _, _ = service
+    call = red.channel.stream_stream(f"/splitplane.v1.VrcSession/{method}")()
+    await call.write(octets)
+    assert reason in await end_of(call)
+    assert [text for text in refusals(world) if reason in text]
+    assert world.router().punts.counters["streams_refused"] == 1
+
+
+async def test_words_of_a_guest_are_short_and_printable_in_events(service, red):
+    world, _, _ = service
+    await red.hello(router="\x1b[2J" * 100_000)
+    assert "with the certificate of red/r1" in await red.refusal()
+    for event in world.events.recent():
+        assert len(event.text) <= MAX_TEXT
+        assert event.text.isprintable()
+
+
+# -- too many streams ------------------------------------------------------------------------------------------------
+
+
+async def test_streams_beyond_a_rate_are_refused_and_others_are_not(service, red, monkeypatch):
+    world, server, pki = service
+    monkeypatch.setattr(sessions, "REFUSAL_PAUSE_S", 0.0)
+    reasons = []
+    for _ in range(sessions.STREAMS_AT_ONCE + 2):
+        stream = red.stub.Control()
+        await stream.write(pb.VrcMessage(sequence=1))
+        reasons.append(await end_of(stream))
+    assert sum(f"more than {sessions.STREAMS_AT_ONCE} streams" in reason for reason in reasons) >= 2
+    assert world.router().punts.counters["streams_refused"] == len(reasons)
+    blue = Peer(server, pki.identity(2), 2)
+    await blue.begin("blue/r2")
+    await blue.channel.close()
+
+
+async def test_a_refused_stream_keeps_its_place_for_a_while(service, red, monkeypatch):
+    paused = asyncio.Event()
+
+    async def pause(seconds: float) -> None:
+        assert seconds == sessions.REFUSAL_PAUSE_S
+        paused.set()
+
+    monkeypatch.setattr(sessions.asyncio, "sleep", pause)
+    await red.hello(protocol=99)
+    assert "protocol 99" in await red.refusal()
+    await paused.wait()
+
+
+# -- events ----------------------------------------------------------------------------------------------------------
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_reports_are_held_back_and_counted_each_share_for_itself():
+    clock = Clock()
+    events = EventLog(clock)
+    for number in range(1000):
+        events.report("error", "refused", "red/r1", f"no {number}")
+        events.tell_held()
+    events.report("error", "refused", "blue/r1", "another subject")
+    events.report("error", "vrc-x", "red/r1", "another share", share="notice")
+    assert len(events.recent()) == REPORTS_AT_ONCE + 2
+    clock.now += REPORT_EVERY_S
+    events.tell_held()
+    last = events.recent()[-1]
+    assert (last.kind, last.subject) == ("refused", "red/r1")
+    assert last.text == f"{1000 - REPORTS_AT_ONCE} more, the last one: no 999"
+    clock.now += REPORT_EVERY_S
+    events.tell_held()
+    assert events.recent()[-1] is last
+
+
+def test_what_is_quiet_is_forgotten():
+    clock = Clock()
+    events = EventLog(clock)
+    for number in range(1000):
+        events.report("error", "refused", f"red/r{number}", "no")
+    clock.now += REPORT_EVERY_S
+    events.tell_held()
+    assert not events._reports
+
+
+async def test_refused_packets_are_counted_by_reason_and_told_of_within_bounds(service, red):
+    world, _, _ = service
+    await red.begin()
+    await world.settle()
+    forged = pb.PacketOut(interface_id=1, frame=bytes(6) + mac(3) + b"\x08\x00" + bytes(46))
+    short = pb.PacketOut(interface_id=1, frame=b"short")
+    packets = red.stub.Packets()
+    for _ in range(10):
+        await packets.write(pb.PacketOuts(packets=[forged] * 60))
+    await packets.write(pb.PacketOuts(packets=[short]))
+    counters = world.router().punts.counters
+    await world.until(lambda: counters["refused_frame_size"] == 1)
+    assert counters["refused_foreign_mac"] == 600
+    told = refusals(world, "packet-out-refused")
+    assert len(told) == REPORTS_AT_ONCE + 1
+    assert told[-1].startswith("frame_size")
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------
+
+
+def prefixes(count: int, first: int = 0) -> list[bytes]:
+    return [(0x14000000 + (first + i << 8)).to_bytes(4, "big") + b"\x18" for i in range(count)]
+
+
+@pytest.fixture
+async def small(make_world, monkeypatch):
+    monkeypatch.setattr(fib, "SPARE_ROUTES", 50)
+    return await make_world(router_config(1, (1,), quota=Quota(ipv4_routes=100)))
+
+
+async def test_routes_far_beyond_the_quota_are_counted_and_not_kept(small):
+    vrc = small.connect()
+    router = small.router()
+    router.define_set(1, SetKind.BLACKHOLE, [])
+    for first in range(0, 1000, 100):
+        router.routes(4, prefixes(100, first), [1] * 100)
+    assert router.fib.rib.counts[4] == len(router.fib.rib.routes) == 150
+    assert router.punts.counters["ipv4_routes_not_kept"] == 850
+    assert refusals(small, "routes-not-kept")[0] == "50 of a message, too far beyond quota ipv4_routes"
+    router.resync_end(True)
+    router.processed(1)
+    await small.settle()
+    assert router.state == ("degraded", "quota ipv4_routes of 100")
+    with pytest.raises(SessionRefused, match="nexthop set 7, which is not defined"):
+        router.routes(4, prefixes(1, 5000), [7])
+    router.routes(4, [*prefixes(1), *prefixes(2, 500)], [0, 1, 1])  # a withdrawal makes room for the next message
+    router.routes(4, prefixes(2, 500), [1, 1])
+    assert router.fib.rib.counts[4] == 150
+    small.core.routers[1].tick()
+    assert vrc.closed is None
+
+
+async def test_what_was_not_kept_is_asked_for_again_once_there_is_room(small):
+    vrc, router = small.connect(), small.router()
+    router.define_set(1, SetKind.BLACKHOLE, [])
+    router.routes(4, prefixes(200), [1] * 200)
+    router.routes(4, prefixes(60), [0] * 60)
+    router.tick()
+    assert vrc.closed == "there is room again for routes that were not kept"
+    again = FakeVrc()
+    router.open(again)
+    router.tick()
+    assert again.closed is None
+
+
+async def test_a_raised_quota_makes_room_for_what_was_not_kept(small):
+    vrc, router = small.connect(), small.router()
+    router.define_set(1, SetKind.BLACKHOLE, [])
+    router.routes(4, prefixes(200), [1] * 200)
+    await small.core.put_router(replace(router.config, quota=Quota(ipv4_routes=300)))
+    router.tick()
+    assert vrc.closed == "there is room again for routes that were not kept"
+
+
+async def test_sets_that_were_let_go_make_room_for_others(make_world, monkeypatch):
+    monkeypatch.setattr(rib, "MAX_KEPT_SETS", 100)
+    world = await make_world(router_config(1, (1,)))
+    world.connect()
+    await world.settle()
+    router = world.router()
+    for set_id in range(1, 1000):
+        router.define_set(set_id, SetKind.CONNECTED, [(1, set_id.to_bytes(4, "big"), 1)])
+        router.fib.rib.release([set_id])
+        assert len(list(router.fib.rib.sets)) <= 100
+
+
+async def test_sets_and_their_members_are_bounded(make_world, monkeypatch):
+    monkeypatch.setattr(rib, "MAX_KEPT_MEMBERS", 1000)
+    world = await make_world(router_config(1, (1,)))
+    world.connect()
+    await world.settle()
+    router = world.router()
+
+    def define(set_id: int) -> None:
+        router.define_set(set_id, SetKind.CONNECTED, [(1, bytes((set_id,)) * 4, weight) for weight in range(1, 257)])
+
+    for set_id in range(1, 4):
+        define(set_id)
+    with pytest.raises(SessionRefused, match="or 1000 members of them"):
+        define(4)
+    assert sum(len(one.members) for one in router.fib.rib.sets) <= 1000
+
+
+async def test_neighbors_refused_before_a_session_do_not_count_in_it(make_world):
+    world = await make_world(router_config(1, (1,), quota=Quota(neighbors=1)))
+    world.connect()
+    router = world.router()
+    router.neighbor(1, gateway(9), mac(9), False)
+    router.resync_end(True)
+    await world.settle()
+    assert router.state == ("degraded", "quota neighbors of 1")
+    router.open(FakeVrc())
+    router.resync_end(True)
+    assert router.state == ("up", "")
+
+
+async def test_acknowledgements_of_messages_that_change_nothing_take_no_room(make_world):
+    world = await make_world(router_config(1, (1,)))
+    vrc = world.connect()
+    world.router().define_set(1, SetKind.BLACKHOLE, [])
+    await world.settle()
+    world.plane.gate.clear()
+    world.learn({"20.0.0.0/8": 1})
+    for sequence in range(2, 1000):
+        world.router().processed(sequence)
+    assert len(world.router()._acks) == 1
+    world.plane.gate.set()
+    await world.settle()
+    assert vrc.acknowledged == 999
+
+
+async def test_a_router_far_ahead_of_its_plane_is_not_read_from(make_world, monkeypatch):
+    monkeypatch.setattr(fib, "LOST_AHEAD", 1000)
+    world = await make_world(router_config(1, (1,)))
+    world.connect()
+    router = world.router()
+    router.define_set(1, SetKind.BLACKHOLE, [])
+    await world.settle()
+    await asyncio.wait_for(router.caught_up(), 1)
+    world.plane.disconnect()
+    for first in range(0, 6000, 500):
+        router.routes(4, prefixes(500, first), [1] * 500)
+        router.routes(4, prefixes(500, first), [0] * 500)
+        router.processed(first + 1)
+    waiting = asyncio.create_task(router.caught_up())
+    done, _ = await asyncio.wait([waiting], timeout=0.05)
+    assert not done
+    world.plane.connect()
+    await asyncio.wait_for(waiting, 5)
+
+
+# -- time ------------------------------------------------------------------------------------------------------------
+
+
+async def test_interfaces_and_neighbors_of_a_message_are_followed_in_one_pass(service, red, monkeypatch):
+    world, _, _ = service
+    await red.begin()
+    passes = []
+    followed = fib.Fib._refresh
+    monkeypatch.setattr(fib.Fib, "_refresh", lambda self, *rest: (passes.append(1), followed(self, *rest))[1])
+    states = [pb.InterfaceState(id=1, up=bool(number & 1)) for number in range(1001)]
+    await red.say(interfaces=pb.InterfaceStates(states=states))
+    neighbors = [
+        pb.Neighbor(interface_id=1, address=gateway(1), mac=mac(7) if number & 1 else b"") for number in range(1000)
+    ]
+    await red.say(neighbors=pb.Neighbors(neighbors=neighbors))
+    resolution = world.router().fib.resolution
+    await world.until(lambda: (1, gateway(1)) in resolution.neighbors)
+    assert not resolution.interfaces[1].guest_up
+    assert resolution.neighbors[1, gateway(1)].mac == mac(7)
+    assert len(passes) == 2
+
+
+async def test_a_message_that_took_long_is_followed_by_a_pause_as_long(monkeypatch):
+    slept = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(sessions.asyncio, "sleep", sleep)
+    monkeypatch.setattr(sessions.time, "perf_counter", lambda: 100.0)
+    for took_s in (0.001, 0.3, 60.0):
+        await sessions._give_way(100.0 - took_s)
+    assert slept == [pytest.approx(0.3), sessions.LONGEST_PAUSE_S]
