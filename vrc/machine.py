@@ -5,7 +5,7 @@ Standard library only. It mounts, reads the seed, and then keeps what the namesp
     host                               machine
     session socket ◄── QEMU ◄── eth0 ◄── session relay ◄── session.sock, bind-mounted into the guest ◄── VRC
     control.sock   ◄── virtio port "splitplane.control" ◄── operations below ◄── control.sock of vr-guest
-    console.sock   ◄── ttyS0 ◄── what went wrong, and a shell for who presses Enter
+    console.sock   ◄── ttyS0 ◄── what went wrong, what vr-guest logs, and a shell for who presses Enter
 
 The tenant's daemons run in the guest, with namespaces of its own; the link to the session relay is not in there.
 
@@ -24,10 +24,8 @@ A seed that cannot be used is said on the console and as the state of ``supervis
 
 import binascii
 import contextlib
-import grp
 import json
 import os
-import pwd
 import shutil
 import signal
 import socket
@@ -40,9 +38,11 @@ from vrc.guest.children import reap
 from vrc.guest.machine_control import ControlChannel, Operation, Refused, Reply
 from vrc.guest.machine_exec import Commands, Ended, ExecError, decode_base64
 from vrc.guest.machine_guest import DIRECTORY, KeptGuest
+from vrc.guest.machine_log import LogTail
 from vrc.guest.machine_relay import SessionRelay
 from vrc.guest.machine_seed import IDENTITY_FILES, Seed, SeedError, read_seed, write_identity
 from vrc.guest.reactor import Reactor
+from vrc.guest.suites import ids_of, section_of
 
 VERSION = 1
 SESSION = "/run/splitplane/session"
@@ -73,9 +73,13 @@ class Console:
             self.fd = -1
 
     def say(self, line: str) -> None:
+        """Write one line of our own."""
+        self.show(f"vr-machine: {line}")
+
+    def show(self, line: str) -> None:
         """Write one line."""
         try:
-            os.write(self.fd, f"vr-machine: {line}\r\n".encode(errors="replace"))
+            os.write(self.fd, f"{line}\r\n".encode(errors="replace"))
         except OSError:
             self.lost += 1
 
@@ -126,6 +130,11 @@ class Machine:
             self._fail(f"the guest cannot be prepared: {error!r}")
             return
         self._guest.start()
+        LogTail(self._reactor, f"{DIRECTORY}/guest.log", self._show_log)
+
+    def _show_log(self, line: str) -> None:
+        if not self._shell:  # whoever types in there reads the log's end afterwards
+            self._console.show(line)
 
     def _fail(self, problem: str) -> None:
         self._problem = f"failed: {problem}"
@@ -137,7 +146,8 @@ class Machine:
         socket.sethostname(seed.hostname)
         system.bring_up_network()
         self._config = own_ids(seed.guest)
-        uid, gid, _ = self._config["frr"]["ids"]
+        _, section = section_of(self._config)
+        uid, gid = section["ids"][:2]
         vrc_uid = self._config["vrc"]["uid"]
         for path, owner, group, mode in (
             (DIRECTORY, 0, 0, 0o700),
@@ -320,13 +330,15 @@ class Machine:
 
 
 def own_ids(config: dict[str, Any]) -> dict[str, Any]:
-    """Return guest.json with the ids that FRR's user and groups have in this image."""
-    try:
-        user = pwd.getpwnam("frr")
-        ids = [user.pw_uid, user.pw_gid, grp.getgrnam("frrvty").gr_gid]
-    except KeyError:  # an image without FRR
-        return config
-    return {**config, "frr": {**config["frr"], "ids": ids}}
+    """Return guest.json with the ids that its suite's user and groups have in this image.
+
+    KeyError, TypeError or ValueError where it is none, or for a suite that the image does not have.
+    """
+    name, section = section_of(config)
+    ids = ids_of(name)
+    if ids is None:
+        raise KeyError(f"the image has no user for {name}")
+    return {**config, name: {**section, "ids": ids}}
 
 
 def processes_of(uid: int) -> list[int]:

@@ -80,7 +80,7 @@ class Session:
                 reason = "the controller ended the stream"
             except grpc.aio.AioRpcError as error:
                 reason = f"{error.code().name}: {error.details()}"
-            except (BadIdentity, grpc.aio.UsageError) as error:  # the latter: the stream ended under a write
+            except (BadIdentity, grpc.aio.UsageError, asyncio.InvalidStateError) as error:  # ended under a write
                 reason = str(error)
             log.log(logging.DEBUG if reason == last_reason else logging.WARNING, "no session: %s", reason)
             last_reason = reason
@@ -124,5 +124,11 @@ async def _first_of(*works: Awaitable[None]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    for task in done:
-        task.result()
+    failure = next(filter(None, (task.exception() for task in done)), None)
+    try:
+        if failure is not None:
+            raise failure
+    finally:
+        # A failure knows this frame, which must not know it: gRPC keeps the connection until garbage collection finds
+        # such a circle, and a machine has no more than four.
+        del tasks, done, task, failure

@@ -1,4 +1,4 @@
-"""vr-guest: closes a guest in, then is its pid 1: runs FRR and the VRC, holds their TAPs, answers the controller.
+"""vr-guest: closes a guest in, then is its pid 1: runs suite and VRC, holds their TAPs, answers the controller.
 
 Standard library only, and little of it: the process is there once for every router.
 
@@ -7,7 +7,7 @@ Standard library only, and little of it: the process is there once for every rou
 The controller's socket is DIRECTORY/control.sock: one JSON object a line, one reply a line.
 
     {"op": "status"}                 {"ok": true, "daemons": {…}, "restarts": 3, "confinement": "…"}
-    {"op": "reload", "config": {…}}  {"ok": true} when it is in force, {"ok": false, "error": "…"} as FRR put it
+    {"op": "reload", "config": {…}}  {"ok": true} when it is in force, {"ok": false, "error": "…"} as the suite put it
     {"op": "stop"}                   {"ok": true} when every other process of the guest is gone; then it exits
     {"op": "version"}                {"ok": true, "version": 1}
 """
@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from vrc.guest.children import Children, KeptChild
-from vrc.guest.daemons import FrrDaemons, FrrSettings
 from vrc.guest.enclosure import (
+    EXIT_RUNS_ALREADY,
     OWN,
     Bind,
     EnclosureError,
@@ -37,15 +37,15 @@ from vrc.guest.enclosure import (
 )
 from vrc.guest.log import GuestLog
 from vrc.guest.reactor import Reactor, Timer
+from vrc.guest.suite import Section, as_user
+from vrc.guest.suites import make, section_of
 from vrc.guest.tapholder import TapHolder
 
 VERSION = 1
-EXIT_RUNS_ALREADY = 75
 MAX_REQUEST_BYTES = 8 << 20
 MAX_CLIENTS = 16
 STOP_LIMIT_S = 4.0
 LAST_WORDS_S = 0.2
-_VRC_CAPABILITIES = "-all,+net_admin"
 _OPEN_FILES = 65536
 
 
@@ -61,14 +61,14 @@ class GuestConfig:
     vrc_uid: int
     vrc_argv: tuple[str, ...]
     vrc_environment: dict[str, str]
-    frr_ids: tuple[int, int, int]  # user, group, vty group
-    frr: FrrSettings
+    suite: str  # "frr", "bird" or "ip"
+    section: Section
 
     @classmethod
     def parse(cls, fields: dict[str, Any]) -> "GuestConfig":
-        """Take the fields of guest.json; KeyError or TypeError where the driver and this file do not agree."""
-        frr, vrc = fields["frr"], fields["vrc"]
-        uid, gid, vty_gid = frr["ids"]
+        """Take the fields of guest.json; KeyError, TypeError or ValueError where they are none."""
+        vrc = fields["vrc"]
+        suite, section = section_of(fields)
         return cls(
             router=fields["router"],
             hostname=fields["hostname"],
@@ -78,17 +78,14 @@ class GuestConfig:
             vrc_uid=vrc["uid"],
             vrc_argv=tuple(vrc["argv"]),
             vrc_environment=vrc["environment"],
-            frr_ids=(uid, gid, vty_gid),
-            frr=FrrSettings(frr["text"], tuple(frr["daemons"]), frr["hold_time_s"], frr["fpm"]),
+            suite=suite,
+            section=section,
         )
 
     @property
     def vrc_command(self) -> list[str]:
         """The VRC's command, as its own user with one capability."""
-        ids = ["--reuid", str(self.vrc_uid), "--regid", str(self.vrc_uid), "--clear-groups"]
-        sets = ("--bounding-set", "--inh-caps", "--ambient-caps")
-        capabilities = [word for name in sets for word in (name, _VRC_CAPABILITIES)]
-        return ["/usr/bin/setpriv", *ids, *capabilities, *self.vrc_argv]
+        return [*as_user(self.vrc_uid, self.vrc_uid, "net_admin"), *self.vrc_argv]
 
 
 class Supervisor:
@@ -101,7 +98,7 @@ class Supervisor:
         self._children = children = Children(self._reactor, self._log)
         self._holder = TapHolder(self._reactor, f"{OWN}/holder.sock", config.vrc_uid)
         self._vrc = KeptChild(children, "vrc", config.vrc_command, config.vrc_environment)
-        self._frr = FrrDaemons(children, config.frr, f"{OWN}/directory/etc", config.frr_ids)
+        self._suite = make(config.suite, children, config.section, f"{OWN}/directory/etc")
         self._clients: dict[socket.socket, bytes] = {}
         self._stopping: list[socket.socket] | None = None
         self._last_words: Timer | None = None
@@ -112,7 +109,7 @@ class Supervisor:
         """Start everything and serve until stopped."""
         self._log.write("vr-guest", f"guest of {self._config.router} starts; confinement: {self._confinement}")
         self._vrc.start()
-        self._frr.start()
+        self._suite.start()
         self._reactor.run()
 
     # ── the controller's socket ──
@@ -173,8 +170,8 @@ class Supervisor:
             request = json.loads(line)
             op = request["op"]
             if op == "status":
-                restarts = self._vrc.restarts + self._frr.restarts
-                daemons = {"vrc": self._vrc.state} | self._frr.states
+                restarts = self._vrc.restarts + self._suite.restarts
+                daemons = {"vrc": self._vrc.state} | self._suite.states
                 self._reply(client, "", daemons=daemons, restarts=restarts, confinement=self._confinement)
             elif op == "reload":
                 self._reload(client, GuestConfig.parse(request["config"]))
@@ -188,13 +185,17 @@ class Supervisor:
             self._reply(client, f"not a request: {error!r}")
 
     def _reload(self, client: socket.socket, config: GuestConfig) -> None:
+        if config.suite != self._config.suite:
+            self._reply(client, "another suite needs a new guest")
+            return
+
         def applied(error: str) -> None:
             if not error:
                 self._config = config
                 self._vrc.replace(config.vrc_command, config.vrc_environment)
             self._reply(client, error)
 
-        self._frr.change(config.frr, applied)
+        self._suite.change(config.section, applied)
 
     # ── the end ──
 
@@ -205,17 +206,17 @@ class Supervisor:
             return
         self._stopping = waiting
         self._log.write("vr-guest", "stopping")
-        self._frr.stop()
+        self._suite.stop()
         self._reactor.call_later(STOP_LIMIT_S, self._kill)
         self._children.on_reaped = self._end
         self._end()
 
     def _kill(self) -> None:
         self._vrc.stop(signal.SIGKILL)
-        self._frr.stop(signal.SIGKILL)
+        self._suite.stop(signal.SIGKILL)
 
     def _end(self) -> None:
-        if self._frr.running:
+        if self._suite.running:
             return
         if not self._last_words:
             # The VRC still carries to the peers what the daemons said at their end.
@@ -228,14 +229,6 @@ class Supervisor:
         self._reactor.stop()
 
 
-def _frr_directories(config: GuestConfig) -> None:
-    uid, gid, _ = config.frr_ids
-    os.makedirs("/var/tmp/frr", exist_ok=True)  # FRR's crash logs
-    for directory in ("/var/log/frr", "/var/tmp/frr"):
-        os.makedirs(directory, exist_ok=True)
-        os.chown(directory, uid, gid)
-
-
 def _first_process(config: GuestConfig, user_namespace: bool, go: int, ready: int) -> None:
     """Be pid 1; never returns."""
     status = 1
@@ -245,7 +238,6 @@ def _first_process(config: GuestConfig, user_namespace: bool, go: int, ready: in
         os.setsid()
         settle_in(config.hostname, user_namespace)
         give_up_privileges()
-        _frr_directories(config)
         confinement = "user namespace" if user_namespace else "no user namespace"
         supervisor = Supervisor(config, confinement)
         with open("/dev/null", "r+b", buffering=0) as null:

@@ -59,13 +59,15 @@ class Children:
         """Start the child's program in a session of its own; its output goes to the log."""
         read, write = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(read, False)
+        typed = _memory_file(child.input) if child.input else -1
+        stdin = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
         try:
             child.pid = os.posix_spawn(
                 child.argv[0],
                 child.argv,
                 child.environment,
                 file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, typed, 0) if child.input else stdin,
                     (os.POSIX_SPAWN_DUP2, write, 1),
                     (os.POSIX_SPAWN_DUP2, write, 2),
                 ],
@@ -77,6 +79,8 @@ class Children:
             raise
         finally:
             os.close(write)
+            if child.input:
+                os.close(typed)
         child.output = read
         self._by_pid[child.pid] = child
         self.reactor.add_reader(read, lambda: self._read(child, read))
@@ -105,6 +109,15 @@ class Children:
             self.on_reaped()
 
 
+def _memory_file(content: bytes) -> int:
+    """Return a descriptor to read ``content`` from; unlike with a pipe, nobody waits for the reader."""
+    fd = os.memfd_create("input", os.MFD_CLOEXEC)
+    with open(fd, "wb", closefd=False) as file:
+        file.write(content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
 class Child:
     """One program; ``on_exit`` is told its exit status (negative: killed by that signal)."""
 
@@ -115,6 +128,7 @@ class Child:
         self.pid, self.output = 0, -1
         self.last_line = ""
         self.lines: list[str] | None = None  # a list here also collects what it says
+        self.input = b""  # what it reads on standard input
         self._on_exit = on_exit
         self._partial = b""
 
@@ -179,9 +193,17 @@ class KeptChild:
         if (list(argv), dict(environment)) == (self._child.argv, self._child.environment):
             return
         self._child.argv, self._child.environment = list(argv), dict(environment)
+        self.restart()
+
+    def again_with(self, argv: Sequence[str]) -> None:
+        """Run this when it is started again; the running process stays."""
+        self._child.argv = list(argv)
+
+    def restart(self, number: int = signal.SIGTERM) -> None:
+        """Start it anew: its process is signalled; where it waits for its next start, that is now."""
         self._backoff = Backoff()
         if pid := self.pid:
-            self._child.kill(signal.SIGTERM)
+            self._child.kill(number)
             self._children.reactor.call_later(END_LIMIT_S, lambda: self._end_by_force(pid))
         elif self._timer:
             self._timer.cancel()

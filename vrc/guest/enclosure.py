@@ -44,6 +44,9 @@ _TUN = (10, 200)
 OWN = "/run/splitplane-guest"
 """Inside the guest: the holder's socket and the supervisor's own directory."""
 
+EXIT_RUNS_ALREADY = 75
+"""vr-guest's exit status where there is a guest in its directory already."""
+
 _SYSCTLS = {
     "net/ipv4/ip_forward": "1",
     "net/ipv4/conf/{}/forwarding": "1",

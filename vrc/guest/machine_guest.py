@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from vrc.guest.children import Backoff
+from vrc.guest.enclosure import EXIT_RUNS_ALREADY
 from vrc.guest.machine_lines import TOO_LONG, LineStream
 from vrc.guest.reactor import Reactor, Timer
 
@@ -83,7 +84,7 @@ class KeptGuest:
         with contextlib.suppress(BlockingIOError):
             said = os.read(self._said, _MAX_SAID_BYTES)
         os.close(self._said)
-        if exit_status == 0:
+        if exit_status in (0, EXIT_RUNS_ALREADY):  # the latter where an earlier launcher was too slow to say so
             self._launched()
         else:
             lines = said.decode(errors="replace").strip().splitlines()

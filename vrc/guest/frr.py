@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from vrc.guest.children import Backoff, Child, Children, describe_end
 from vrc.guest.enclosure import watch_directory
 from vrc.guest.reactor import Timer
+from vrc.guest.suite import ENVIRONMENT, Reply, Section, empty_directory, write_file
 
 BINARIES = "/usr/lib/frr"
 CONFIGURATION = "/etc/frr"
@@ -31,10 +32,7 @@ START_LIMIT_S = 20.0
 _PROBE_AGAIN_S = 0.02
 _DAEMON_CAPABILITIES = "-all,+chown,+dac_override,+setgid,+setuid,+net_bind_service,+net_admin,+net_raw,+sys_admin"
 """FRR starts as root, becomes its own user, and keeps at most the last four (cap_net_bind_service in bgpd alone)."""
-_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8"}
-
-Reply = Callable[[str], None]
-"""Told "" when a change is in force, else FRR's objection in one line."""
+_OWN_DIRECTORIES = ("/var/log/frr", "/var/tmp/frr")  # the latter for FRR's crash logs
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +43,11 @@ class FrrSettings:
     daemons: tuple[str, ...]  # zebra first
     hold_time_s: int
     fpm: bool
+
+    @classmethod
+    def parse(cls, section: Section) -> "FrrSettings":
+        """Take FRR's section of guest.json; KeyError or TypeError where it is none."""
+        return cls(section["text"], tuple(section["daemons"]), section["hold_time_s"], section["fpm"])
 
     @property
     def zebra_options(self) -> list[str]:
@@ -88,11 +91,11 @@ class Daemon:
 class FrrDaemons:
     """Runs FRR as its settings say; `etc` is where this process may write what is CONFIGURATION to the daemons."""
 
-    def __init__(self, children: Children, settings: FrrSettings, etc: str, ids: tuple[int, int, int]) -> None:
-        self.settings, self.restarts, self.config_error = settings, 0, ""
+    def __init__(self, children: Children, section: Section, etc: str) -> None:
+        self.settings, self.restarts, self.config_error = FrrSettings.parse(section), 0, ""
         self._children, self._reactor, self._etc = children, children.reactor, etc
-        self._uid, self._gid, self._vty_gid = ids
-        self._daemons = {name: Daemon(name) for name in settings.daemons}
+        self._uid, self._gid, self._vty_gid = section["ids"]
+        self._daemons = {name: Daemon(name) for name in self.settings.daemons}
         self._loaded = False  # vtysh -b went through since zebra started
         self._falling = False  # zebra died: waiting for the others to be gone
         self._pause_s = 0.0  # before zebra starts again
@@ -111,6 +114,9 @@ class FrrDaemons:
 
     def start(self) -> None:
         """Start everything from nothing."""
+        for directory in _OWN_DIRECTORIES:
+            os.makedirs(directory, exist_ok=True)
+            os.chown(directory, self._uid, self._gid)
         self._write_text(self.settings.text)
         self._begin()
 
@@ -133,9 +139,7 @@ class FrrDaemons:
 
     def _begin(self) -> None:
         self._falling = self._loaded = False
-        for name in os.listdir(SOCKETS):
-            with contextlib.suppress(OSError):
-                os.unlink(f"{SOCKETS}/{name}")
+        empty_directory(SOCKETS)
         self._spawn(self._daemons["zebra"])
 
     def _spawn(self, daemon: Daemon) -> None:
@@ -149,7 +153,7 @@ class FrrDaemons:
             *("--log", "stdout", "--log-level", "informational"),
         ]
         daemon.started = time.monotonic()
-        daemon.child = Child(daemon.name, argv, _ENVIRONMENT, lambda _child, status: self._died(daemon, status))
+        daemon.child = Child(daemon.name, argv, ENVIRONMENT, lambda _child, status: self._died(daemon, status))
         try:
             self._children.spawn(daemon.child)
         except OSError as error:
@@ -263,8 +267,9 @@ class FrrDaemons:
             if daemon := self._daemons.get(name):
                 daemon.configured = daemon.ready
 
-    def change(self, settings: FrrSettings, reply: Reply) -> None:
-        """Run with other settings; ``reply`` is told when that is done."""
+    def change(self, section: Section, reply: Reply) -> None:
+        """Run with another section; ``reply`` is told when that is done."""
+        settings = FrrSettings.parse(section)
         if self._change:
             reply("is being changed already; try again")
             return
@@ -321,12 +326,7 @@ class FrrDaemons:
 
     def _write_text(self, text: str) -> None:
         for name, content in {"frr.conf": text, "vtysh.conf": "service integrated-vtysh-config\n"}.items():
-            path = f"{self._etc}/{name}"
-            fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
-            with open(fd, "w") as file:
-                os.fchown(fd, 0, self._gid)
-                file.write(content)
-            os.replace(path + ".new", path)
+            write_file(f"{self._etc}/{name}", content, self._gid)
 
     # ── one vtysh or frr-reload.py at a time, as a user without privileges ──
 
@@ -340,7 +340,7 @@ class FrrDaemons:
         name, argv, done = self._jobs.pop(0)
         user = ["--reuid", str(self._uid), "--regid", str(self._gid), "--groups", str(self._vty_gid)]
         prefix = ["/usr/bin/setpriv", *user, "--bounding-set", "-all", "--inh-caps", "-all"]
-        job = Child(name, prefix + argv, _ENVIRONMENT, lambda job, status: self._job_done(job, status, done))
+        job = Child(name, prefix + argv, ENVIRONMENT, lambda job, status: self._job_done(job, status, done))
         job.lines = []
         self._job = job
         try:

@@ -1,0 +1,65 @@
+"""The port of a suite: what makes the routes of a guest, run by its supervisor."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+Section = Mapping[str, Any]
+"""A suite's part of guest.json: ``ids`` (its user, group and further groups) and what it is to run with."""
+
+Reply = Callable[[str], None]
+"""Told "" when a change is in force, else in one line why it is not."""
+
+ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8"}
+
+
+class Suite(Protocol):
+    """Runs what makes the routes: FRR's daemons, BIRD, or ``ip`` for static routes alone."""
+
+    @property
+    def states(self) -> dict[str, str]:
+        """State by daemon: ``up``, ``starting`` or ``failed: …``."""
+
+    @property
+    def restarts(self) -> int:
+        """How often a daemon was started again."""
+
+    @property
+    def running(self) -> bool:
+        """Tell whether any process of it is left."""
+
+    def start(self) -> None:
+        """Start everything from nothing."""
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Signal every process and start none again."""
+
+    def change(self, section: Section, reply: Reply) -> None:
+        """Run with another section; ``reply`` is told when that is done. KeyError, TypeError or ValueError where the
+        section is none."""
+
+
+def write_file(path: str, text: str, group: int) -> None:
+    """Make a file hold ``text``, at once, readable by root and a group."""
+    fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+    with open(fd, "w") as file:
+        os.fchown(fd, 0, group)
+        file.write(text)
+    os.replace(path + ".new", path)
+
+
+def as_user(uid: int, gid: int, *capabilities: str) -> list[str]:
+    """Return what to put before a command so that it runs as a user with these capabilities and no way to others."""
+    allowed = ",".join(("-all", *(f"+{name}" for name in capabilities)))
+    ids = ["--reuid", str(uid), "--regid", str(gid), "--clear-groups"]
+    sets = ("--bounding-set", "--inh-caps", "--ambient-caps")
+    return ["/usr/bin/setpriv", *ids, *(word for name in sets for word in (name, allowed))]
+
+
+def empty_directory(path: str) -> None:
+    """Remove the files of a directory."""
+    for name in os.listdir(path):
+        with contextlib.suppress(OSError):
+            os.unlink(f"{path}/{name}")
