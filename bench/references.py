@@ -13,7 +13,7 @@ from bench.prefixes import Announcement
 from bench.processes import Meter, guest_processes, prefer
 from controller.guests.base import GuestSpec
 from controller.guests.netns import NetnsDriver
-from controller.model import RouteSource
+from controller.model import RouteSource, Routing
 from topologies.network import NetworkError, checked, output, wait_for
 
 _SINK = Path(__file__).with_name("sink.py")
@@ -35,7 +35,8 @@ class FpmSink:
             directory.mkdir(parents=True, exist_ok=True)
         for name in ("cert.pem", "key.pem", "ca.pem"):
             (identity / name).touch()
-        self._spec = GuestSpec(1, "bench/sink", RouteSource.FPM, frr, 120, _WORK / "guest", identity, session)
+        places = _WORK / "guest", identity, session
+        self._spec = GuestSpec(1, "bench/sink", RouteSource.FPM, Routing(text=frr), 120, *places)
         self.cpu_s: dict[str, float] = {}
         self.machine_s: dict[str, float] = {}
         self._pid = 0

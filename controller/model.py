@@ -88,6 +88,22 @@ class RouteSource(StrEnum):
     NETLINK = "netlink"
 
 
+class Suite(StrEnum):
+    """What makes a router's routes in its guest."""
+
+    FRR = "frr"
+    BIRD = "bird"
+    IP = "ip"  # nothing but static routes
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """A router's suite and its text, as given."""
+
+    suite: Suite = Suite.FRR
+    text: str = ""
+
+
 class GuestKind(StrEnum):
     """Which driver runs a guest."""
 
@@ -129,7 +145,7 @@ class RouterConfig:
     hold_time_s: int = 120
     source: RouteSource = RouteSource.FPM
     guest: GuestConfig = NAMESPACE
-    frr: str = ""  # FRR's integrated configuration, as given
+    routing: Routing = Routing()
 
     @property
     def full_name(self) -> str:

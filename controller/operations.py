@@ -215,7 +215,7 @@ class Operations:
     async def _check_guests(self, plan: Plan) -> None:
         for name, router in plan.after.routers.items():
             before = plan.before.routers.get(name)
-            if before is None or (before.frr, before.guest) != (router.frr, router.guest):
+            if before is None or (before.routing, before.guest) != (router.routing, router.guest):
                 await self._guests.check(router)
 
     def _unconnected(self, plan: Plan) -> list[str]:
@@ -263,6 +263,7 @@ class Operations:
                 RouterView(
                     *(router.full_name, router.plane, "deleting", f"waits for {what}", 0, 0, 0, 0, 0, 0, 0),
                     guest=router.guest.kind.value,
+                    suite=router.routing.suite.value,
                 )
             )
         return views
@@ -278,7 +279,7 @@ class Operations:
             view = RouterView(router.full_name, router.plane, state, reason, 0, 0, 0, 0, 0, 0, 0)
         else:
             view = self._with_trouble(router, view)
-        return replace(view, guest=self._guests.label(router))
+        return replace(view, guest=self._guests.label(router), suite=router.routing.suite.value)
 
     def _with_trouble(self, router: RouterConfig, view: RouterView) -> RouterView:
         """Let a guest that does not run, or not well, show in the state of its router."""

@@ -19,6 +19,7 @@ class RouterView:
     pending: int  # routes learned but not yet confirmed by the plane
     refused: int  # entries the plane or a quota refused
     guest: str = ""  # its kind: "netns", "kvm", "kvm (emulated)"
+    suite: str = ""  # what makes its routes: "frr", "bird", "ip"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from controller.model import NAMESPACE, GuestConfig, RouteSource
+from controller.model import NAMESPACE, GuestConfig, RouteSource, Routing
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class GuestSpec:
     vrf_id: int
     router: str  # "tenant/router"
     source: RouteSource
-    frr: str  # FRR's integrated configuration; daemons are derived from it
+    routing: Routing
     hold_time_s: int
     directory: Path  # this guest's own, on the host; made by the driver, removed by `delete`
     identity: Path  # cert.pem, key.pem, ca.pem of this router

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from controller.guests.frr import SETPRIV
 from controller.guests.image import Image
 from controller.guests.launcher import HOME, Descriptor
 from controller.guests.seed import SESSION
+from controller.guests.texts import SETPRIV
 
 QEMU = "/usr/bin/qemu-system-x86_64"
 PYTHON = "/usr/bin/python3"  # of the relay: a virtual environment may lie where a machine's user cannot read

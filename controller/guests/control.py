@@ -15,11 +15,15 @@ from typing import Any
 
 from controller.errors import GuestError
 from controller.guests.files import short_path
+from controller.guests.suites import suite_of
+from controller.text import printable
 
 SOCKET = "control.sock"
 LIMIT_S = 10.0
 RELOAD_LIMIT_S = 120.0
 MAX_REPLY_BYTES = 1 << 20
+MAX_ERROR = 1000
+"""Characters of a guest's refusal that are shown."""
 SETTLE_S = 0.5
 
 
@@ -49,12 +53,15 @@ async def ask(
                 with contextlib.suppress(OSError):
                     await writer.wait_closed()  # a machine's channel has room for one
         if not reply["ok"]:
-            prefix = "frr " if request["op"] == "reload" else ""
-            raise Refusal(f"{router}: {prefix}{reply['error']}")
+            prefix = f"{suite_of(request.get('config', {}))} " if request["op"] == "reload" else ""
+            raise Refusal(f"{router}: {prefix}{printable(str(reply['error']), MAX_ERROR)}")
     except TimeoutError as error:
         raise Silence(f"{router}: the guest did not answer {request['op']} in {limit_s:.0f} s") from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise GuestError(f"{router}: the guest's supervisor cannot be asked: {error}") from error
+    except (ConnectionResetError, BrokenPipeError) as error:  # a machine's channel may be another's just now
+        raise Silence(f"{router}: the guest did not answer {request['op']}: {error}") from error
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        text = printable(str(error))
+        raise GuestError(f"{router}: the guest's supervisor cannot be asked: {text}") from error
     return reply
 
 
@@ -99,7 +106,7 @@ def hello(wanted: str) -> bytes:
 
 
 class Reloads:
-    """Hands changed configurations to guests, and remembers what FRR refused of each.
+    """Hands changed configurations to guests, and remembers what their suites refused of each.
 
     Trying that again would apply a part of it and take it back, each time.
     """
@@ -109,7 +116,7 @@ class Reloads:
         self._refused: dict[Path, tuple[dict[str, Any], str]] = {}
 
     async def reload(self, directory: Path, router: str, config: dict[str, Any]) -> None:
-        """Bring a running guest to ``config``; GuestError as FRR put it."""
+        """Bring a running guest to ``config``; GuestError as its suite put it."""
         refused, why = self._refused.get(directory, (None, ""))
         if refused == config:
             raise GuestError(why)

@@ -4,9 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from controller.guests import frr
 from controller.guests.base import GuestSpec
-from controller.model import RouteSource
+from controller.guests.suites import SUITES, suite_of
 
 VRC_UID_BASE = 0x70000000
 """The VRC of router N runs as user and group VRC_UID_BASE + N: a range that neither Debian nor systemd gives out."""
@@ -48,14 +47,13 @@ class Place:
     code: tuple[Bind, ...]  # what the VRC needs besides, to be bind-mounted
     hidden: tuple[str, ...]  # directories that are to be empty
     app: str  # PYTHONPATH in the guest
-    frr_ids: list[int] | None  # user, group, vty group; None where they are not known here
+    ids: list[int] | None  # of the suite: user, group, further groups; None where they are not known here
 
 
 def guest_config(spec: GuestSpec, place: Place, argv: Sequence[str]) -> dict[str, Any]:
     """Return guest.json for a guest; ``argv`` is its VRC's command."""
-    daemons = frr.daemons_for(spec.frr)
-    hostname = hostname_of(spec)
-    fpm = spec.source is RouteSource.FPM
+    suite, hostname = SUITES[spec.routing.suite], hostname_of(spec)
+    folders = [[place.etc, suite.ETC, False], [place.run, suite.RUN, True]]
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8"}
     environment |= {"PYTHONPATH": place.app, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     return {
@@ -65,19 +63,12 @@ def guest_config(spec: GuestSpec, place: Place, argv: Sequence[str]) -> dict[str
         "binds": [
             [place.session, SESSION_IN_GUEST, False],
             [place.identity, IDENTITY_IN_GUEST, False],
-            [place.etc, "/etc/frr", False],
-            [place.run, "/run/frr", True],
+            *(folder for folder in folders if folder[1]),
             *map(list, place.code),
         ],
         "hidden": list(place.hidden),
         "vrc": {"uid": vrc_uid(spec.vrf_id), "argv": list(argv), "environment": environment},
-        "frr": {
-            "ids": place.frr_ids,
-            "text": frr.compose(spec.frr, hostname, fpm),
-            "daemons": list(daemons),
-            "hold_time_s": spec.hold_time_s,
-            "fpm": fpm,
-        },
+        spec.routing.suite.value: {"ids": place.ids} | suite.section(spec, hostname),
     }
 
 
@@ -89,4 +80,5 @@ def hostname_of(spec: GuestSpec) -> str:
 def enclosure_of(config: dict[str, Any]) -> list[Any]:
     """The part of guest.json that only a restart of the whole guest changes."""
     fields = [config.get(name) for name in ("router", "hostname", "directory", "binds", "hidden")]
-    return [*fields, config["vrc"]["uid"], config["frr"]["ids"]]
+    suite = suite_of(config)
+    return [*fields, config["vrc"]["uid"], suite, config[suite]["ids"]]

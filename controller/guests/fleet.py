@@ -96,7 +96,7 @@ class GuestFleet:
             vrf_id=router.vrf_id,
             router=router.full_name,
             source=router.source,
-            frr=router.frr,
+            routing=router.routing,
             hold_time_s=router.hold_time_s,
             directory=self._state / "guests" / str(router.vrf_id),
             identity=self._pki.identity(router.vrf_id),
@@ -172,7 +172,7 @@ class GuestFleet:
             self._note_death(router, known, spec, driver.last_words(spec))
             return
         for line in await driver.look_after(spec):
-            self._events.emit("warning", "guest-trouble", router.full_name, line)
+            self._events.report("warning", "guest-trouble", router.full_name, line)
         self._note_silence(router, known)
 
     def _note_death(self, router: RouterConfig, known: _Known, spec: GuestSpec, words: str) -> None:
@@ -182,7 +182,7 @@ class GuestFleet:
         pause_s = min(FIRST_PAUSE_S * 2 ** (count - 2), LONGEST_PAUSE_S) if count > 1 else 0.0
         why = words or "the guest's first process is gone"
         known.death = _Death(spec, count, why, now + pause_s)
-        self._events.emit("warning", "guest-died", router.full_name, why)
+        self._events.report("warning", "guest-died", router.full_name, why)
 
     def _wait_after_death(self, spec: GuestSpec) -> None:
         """GuestError while a guest that keeps dying has to wait; a changed declaration is tried at once."""
@@ -196,7 +196,7 @@ class GuestFleet:
             known.heard_s, known.silent = now, False
         elif now - known.heard_s >= SILENCE_S and not known.silent:
             known.silent = True
-            self._events.emit("error", "guest-silent", router.full_name, self.trouble(router))
+            self._events.report("error", "guest-silent", router.full_name, self.trouble(router))
 
     def trouble(self, router: RouterConfig) -> str:
         """Why a router's guest is of no use, in one line; empty where it is not known to be."""

@@ -1,15 +1,19 @@
 """FRR's configuration text: which daemons it asks for, what is added to it, and whether FRR's grammar takes it."""
 
-import asyncio
-import os
+import grp
+import pwd
 import re
 from pathlib import Path
+from typing import Any
 
 from controller.errors import GuestError
+from controller.guests.base import GuestSpec
+from controller.guests.texts import CHECK_LIMIT_S, FILE, dry_run, refuse_unfit
+from controller.model import RouteSource
 
+ETC, RUN = "/etc/frr", "/run/frr"
 BINARIES = Path("/usr/lib/frr")
 VTYSH = "/usr/bin/vtysh"
-SETPRIV = "/usr/bin/setpriv"
 FPM_LINE = "fpm address 127.0.0.1"
 """As `show running-config` writes it: any other spelling would make each reload reconnect, and so replay, FPM."""
 
@@ -19,10 +23,6 @@ NEXTHOP_KEEP_LINE = "zebra nexthop-group keep 1"
 When the link is back it uses that group again, and the kernel lacks a path, unless FRR has forgotten the group in
 between: by default after 180 s.
 """
-
-MAX_TEXT_BYTES = 1 << 20
-CHECK_LIMIT_S = 30.0
-_NOBODY = "65534"
 
 # What makes a daemon needed, matched at the start of a line whatever its context. Too many is harmless, too few not.
 _ASKS_FOR = {
@@ -53,7 +53,6 @@ _REFUSED = {
     re.compile(r"(no )?service integrated-vtysh-config\b"): "the configuration is always integrated",
 }
 _OBJECTION = re.compile(r"line (\d+): % ([^\[]+)\[\d+\]: (.*)")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
 def _lines(text: str) -> list[str]:
@@ -79,11 +78,8 @@ def compose(text: str, hostname: str, fpm: bool) -> str:
 
 def refuse_foreign(router: str, text: str) -> None:
     """Raise GuestError, with the line, for what FRR would take and Splitplane does not."""
-    if len(text.encode(errors="replace")) > MAX_TEXT_BYTES:
-        raise GuestError(f"{router}: the FRR configuration is longer than {MAX_TEXT_BYTES >> 20} MiB")
+    refuse_unfit(router, "frr", text)
     for number, line in enumerate(text.splitlines(), 1):
-        if _CONTROL.search(line):
-            raise GuestError(f"{router}: frr line {number}: control character")
         squeezed = " ".join(line.split())
         for pattern, reason in _REFUSED.items():
             if pattern.match(squeezed):
@@ -98,43 +94,13 @@ async def check(router: str, text: str) -> None:
     """
     refuse_foreign(router, text)
     require_installed(("zebra",))
-    # vtysh parses a text of somebody else's here: as nobody, without a capability, in an empty environment.
-    file = os.memfd_create("frr.conf")
-    argv = [
-        *(SETPRIV, "--reuid", _NOBODY, "--regid", _NOBODY, "--clear-groups", "--no-new-privs"),
-        *("--bounding-set", "-all", "--inh-caps", "-all"),
-        *(VTYSH, "--config_dir", "/nonexistent", "--dryrun", "--inputfile", f"/proc/self/fd/{file}"),
-    ]
     try:
-        os.write(file, text.encode() + b"\n")
-        os.fchmod(file, 0o644)
-        status, output = await _run(argv, file)
+        command = (VTYSH, "--config_dir", "/nonexistent", "--dryrun", "--inputfile", FILE)
+        status, output = await dry_run(command, text + "\n")
     except TimeoutError as error:
         raise GuestError(f"{router}: vtysh did not check the FRR configuration in {CHECK_LIMIT_S:.0f} s") from error
-    finally:
-        os.close(file)
     if status:
         raise GuestError(f"{router}: frr {_objection(output)}")
-
-
-async def _run(argv: list[str], passed: int) -> tuple[int, str]:
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"},
-        cwd="/",
-        pass_fds=(passed,),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    try:
-        async with asyncio.timeout(CHECK_LIMIT_S):
-            output, _ = await process.communicate()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        raise
-    return process.returncode or 0, output.decode(errors="replace")
 
 
 def _objection(output: str) -> str:
@@ -156,3 +122,33 @@ def require_installed(daemons: tuple[str, ...]) -> None:
     reload = BINARIES / "frr-reload.py"
     if not reload.exists():
         raise GuestError(f"FRR cannot reload: {reload} not found; apt-get install frr-pythontools")
+
+
+def can_check() -> bool:
+    """Tell whether this host has what `check` needs."""
+    return Path(VTYSH).exists()
+
+
+def require_programs(text: str) -> None:
+    """Raise GuestError naming the first program missing here that a text asks for."""
+    require_installed(daemons_for(text))
+
+
+def find_ids() -> list[int]:
+    """Return the user, the group and the vty group of FRR on this host."""
+    try:
+        user = pwd.getpwnam("frr")
+        return [user.pw_uid, user.pw_gid, grp.getgrnam("frrvty").gr_gid]
+    except KeyError as error:
+        raise GuestError(f"FRR is not installed: {error.args[0]}; apt-get install frr") from error
+
+
+def section(spec: GuestSpec, hostname: str) -> dict[str, Any]:
+    """Return what the guest's supervisor is told (vrc/guest/frr.py)."""
+    fpm = spec.source is RouteSource.FPM
+    return {
+        "text": compose(spec.routing.text, hostname, fpm),
+        "daemons": list(daemons_for(spec.routing.text)),
+        "hold_time_s": spec.hold_time_s,
+        "fpm": fpm,
+    }

@@ -9,11 +9,13 @@ from typing import Any
 from controller.guests.command import Sizes
 from controller.guests.files import replace_file
 from controller.guests.limits import Limits
+from controller.text import printable
 
 FILE = "machine.json"
 
 _HOST_MIB = 256  # what QEMU and its relays take besides the machine's memory
 _PIDS = 64
+_MAX_DAEMONS, _MAX_NAME = 64, 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +60,21 @@ def limits_of(sizes: Sizes) -> Limits:
 
 
 def machine_state(reply: dict[str, Any], memory_mib: int) -> str:
-    """Return a machine's state from what its first process says of it."""
-    supervisor, kills = str(reply.get("supervisor", "")), reply.get("oom_kills")
+    """Return a machine's state from what its first process says of it, which may be anything."""
+    supervisor, kills = printable(str(reply.get("supervisor", ""))), _count(reply.get("oom_kills"))
     if kills:
         remedy = f"raise memory: under guest: (now {memory_mib}M)"
         return f"failed: out of memory, {kills} processes were killed since it started; {remedy}"
     return "up" if supervisor in ("", "up") else supervisor
+
+
+def states_inside(reply: dict[str, Any]) -> tuple[dict[str, str], int]:
+    """Return the states of a guest's daemons and the number of restarts from its answer, which may be anything."""
+    daemons = reply.get("daemons")
+    told = list(daemons.items())[:_MAX_DAEMONS] if isinstance(daemons, dict) else []
+    states = {printable(name, _MAX_NAME): printable(str(state)) for name, state in told}
+    return states, _count(reply.get("restarts"))
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and 0 <= value < 1 << 32 else 0

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from controller.guests import monitor
+from controller.text import printable
 
 CONSOLE_LOG, QEMU_LOG = "console.log", "qemu.log"
 MAX_CONSOLE_BYTES = 1 << 20
@@ -53,10 +54,4 @@ def last_line(path: Path, but: re.Pattern[str] | None = None) -> str:
     """The last line, not of a kind, of a log that a guest may have written; fit to be shown."""
     lines = _tail(path).decode(errors="replace").split("\n")
     said = [line.strip() for line in lines if line.strip() and not (but and but.match(line))]
-    text = said[-1].removeprefix("qemu-system-x86_64: ")[:300] if said else ""
-    return printable(text)
-
-
-def printable(text: str) -> str:
-    """Return a text of a guest, fit to be shown."""
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return printable(said[-1].removeprefix("qemu-system-x86_64: ")) if said else ""

@@ -6,7 +6,7 @@
         guest.lock             locked by that process as long as it lives
         control.sock           its supervisor
         guest.log, guest.log.1
-        etc/  run/             /etc/frr and /run/frr of the guest
+        etc/  run/             /etc/frr and /run/frr of the guest, or /etc/bird and /run/bird
         identity/              this router's certificate, readable by its VRC alone
 
 A guest is no child of the controller: it is found again by guest.pid, and never by the pid alone.
@@ -14,10 +14,8 @@ A guest is no child of the controller: it is found again by guest.pid, and never
 
 import asyncio
 import contextlib
-import grp
 import importlib.util
 import os
-import pwd
 import shutil
 import sys
 from collections.abc import Sequence
@@ -25,24 +23,27 @@ from pathlib import Path
 from typing import Any
 
 from controller.errors import GuestError
-from controller.guests import control, frr, pidfile, starting
+from controller.guests import control, pidfile, starting
 from controller.guests.base import GuestSpec, GuestStatus
 from controller.guests.enclosed import Bind, Command, Place, enclosure_of, guest_config, vrc_command
 from controller.guests.ending import end_guest
 from controller.guests.files import CONFIG, make_directory, read_config, replace_file, write_config
+from controller.guests.suites import SUITES, suite_of
+from controller.guests.texts import SETPRIV
 from controller.model import RouterConfig
 
 STOP_LIMIT_S = 8.0
-_PROGRAMS = (frr.SETPRIV, "/usr/bin/nsenter", "/usr/bin/python3")
+_PROGRAMS = (SETPRIV, "/usr/bin/nsenter", "/usr/bin/python3")
 
 _APP_IN_GUEST = "/run/splitplane/app"
 _PREFIX_IN_GUEST = "/run/splitplane/python"
 
 
 async def check_guest(router: RouterConfig) -> None:
-    """Tell before anything is stored whether a guest could start: FRR is there and takes the text."""
-    frr.require_installed(frr.daemons_for(router.frr))
-    await frr.check(router.full_name, router.frr)
+    """Tell before anything is stored whether a guest could start: its suite is there and takes the text."""
+    suite = SUITES[router.routing.suite]
+    suite.require_programs(router.routing.text)
+    await suite.check(router.full_name, router.routing.text)
 
 
 class NetnsDriver:
@@ -60,7 +61,7 @@ class NetnsDriver:
             running = pidfile.find(spec.directory) != 0
             former = read_config(spec.directory) if running else None
             if former != config:
-                await frr.check(spec.router, spec.frr)
+                await SUITES[spec.routing.suite].check(spec.router, spec.routing.text)
             self._prepare(spec, config)
             if former == config:
                 return
@@ -142,7 +143,8 @@ class NetnsDriver:
         for program in _PROGRAMS:
             if not Path(program).exists():
                 raise GuestError(f"{spec.router}: {program} not found; apt-get install util-linux python3")
-        frr.require_installed(frr.daemons_for(spec.frr))
+        suite = SUITES[spec.routing.suite]
+        suite.require_programs(spec.routing.text)
         code, python = _python_binds()
         own = spec.directory.absolute()
         place = Place(
@@ -154,12 +156,12 @@ class NetnsDriver:
             code=code,
             hidden=(*map(str, self._hidden), *_homes()),
             app=_APP_IN_GUEST,
-            frr_ids=_frr_ids(),
+            ids=suite.find_ids(),
         )
         return guest_config(spec, place, self._command(spec, python))
 
     def _prepare(self, spec: GuestSpec, config: dict[str, Any]) -> None:
-        uid, gid, _ = config["frr"]["ids"]
+        uid, gid = config[suite_of(config)]["ids"][:2]
         vrc = config["vrc"]["uid"]
         own = spec.directory
         try:
@@ -201,14 +203,6 @@ class NetnsDriver:
         for name in (pidfile.FILE, control.SOCKET):
             with contextlib.suppress(FileNotFoundError):
                 (spec.directory / name).unlink()
-
-
-def _frr_ids() -> list[int]:
-    try:
-        user = pwd.getpwnam("frr")
-        return [user.pw_uid, user.pw_gid, grp.getgrnam("frrvty").gr_gid]
-    except KeyError as error:
-        raise GuestError(f"FRR is not installed: {error.args[0]}; apt-get install frr") from error
 
 
 def _package(name: str) -> str:

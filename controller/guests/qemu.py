@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.errors import GuestError
-from controller.guests import control, frr, image, launcher, limits, monitor, pidfile, seed, starting
+from controller.guests import control, image, launcher, limits, monitor, pidfile, seed, starting
 from controller.guests.accelerator import AcceleratorProbe
 from controller.guests.base import GuestSpec, GuestStatus
 from controller.guests.command import (
@@ -42,10 +42,20 @@ from controller.guests.command import (
 from controller.guests.enclosed import Place, enclosure_of, guest_config, vrc_command
 from controller.guests.ending import end_guest, ended
 from controller.guests.files import make_directory, read_config, replace_file, write_config
-from controller.guests.machine import Machine, digest, limits_of, machine_state, read_machine, write_machine
+from controller.guests.machine import (
+    Machine,
+    digest,
+    limits_of,
+    machine_state,
+    read_machine,
+    states_inside,
+    write_machine,
+)
 from controller.guests.messages import CONSOLE_LOG, QEMU_LOG, bound_console, last_line, last_words
 from controller.guests.monitor import Monitor
-from controller.model import RouterConfig
+from controller.guests.suites import SUITES
+from controller.guests.texts import SETPRIV
+from controller.model import RouterConfig, Routing
 
 BOOT_LIMIT_S = 60.0
 STATUS_LIMIT_S = 3.0
@@ -64,7 +74,7 @@ _PLACE = Place(
     code=(),
     hidden=("/run/seed", "/root", "/home"),
     app="/usr/lib/splitplane/app",
-    frr_ids=None,
+    ids=None,
 )
 _PYTHON = "/usr/bin/python3"
 _ROOT = Path(launcher.__file__).parents[2]
@@ -94,7 +104,7 @@ class QemuDriver:
         """Tell before anything is stored whether a guest could start; GuestError says why not."""
         guest = router.guest
         self._image_of(guest.image, guest.memory_mib, router.full_name)
-        await _check_frr(router.full_name, router.frr)
+        await _check_text(router.full_name, router.routing)
 
     async def start(self, spec: GuestSpec) -> None:
         """Start the machine, or adopt it and apply what changed; see GuestDriver.start.
@@ -109,7 +119,7 @@ class QemuDriver:
             running = self.running(spec)
             former = read_config(spec.directory) if running else None
             if former != config:
-                await _check_frr(spec.router, spec.frr)
+                await _check_text(spec.router, spec.routing)
             identity = seed.read_identity(spec.identity, spec.router)
             if not spec.session.is_dir():
                 raise GuestError(f"{spec.router}: {spec.session} is not a directory")
@@ -150,9 +160,11 @@ class QemuDriver:
             failed = {"supervisor": f"failed: {str(refusal).removeprefix(f'{spec.router}: ')}"}
             return GuestStatus(bool(self.running(spec)), pid, {"machine": "up"} | failed | told, 0)
         except GuestError as error:
-            return GuestStatus(bool(self.running(spec)), pid, {"machine": f"failed: {error}"} | told, 0)
-        states = {"machine": machine_state(machine, spec.guest.memory_mib)} | dict(inside.get("daemons", {}))
-        return GuestStatus(True, pid, states | told, int(inside.get("restarts", 0)))
+            failed = {"machine": f"failed: {str(error).removeprefix(f'{spec.router}: ')}"}
+            return GuestStatus(bool(self.running(spec)), pid, failed | told, 0)
+        daemons, restarts = states_inside(inside)
+        states = {"machine": machine_state(machine, spec.guest.memory_mib)} | daemons
+        return GuestStatus(True, pid, states | told, restarts)
 
     async def close(self) -> None:
         """Leave all monitors; the machines run on."""
@@ -221,7 +233,7 @@ class QemuDriver:
     # ── what is asked of it ──
 
     def _image_of(self, directory: str, memory_mib: int, router: str) -> image.Image:
-        for program, package in ((QEMU, "qemu-system-x86"), (frr.SETPRIV, "util-linux")):
+        for program, package in ((QEMU, "qemu-system-x86"), (SETPRIV, "util-linux")):
             if not Path(program).exists():
                 raise GuestError(f"{router}: {program} not found; apt-get install {package}")
         found = image.load(Path(directory) if directory else self._image.absolute(), router)
@@ -371,12 +383,13 @@ class QemuDriver:
                 (spec.directory / name).unlink()
 
 
-async def _check_frr(router: str, text: str) -> None:
-    """Check a text with this host's FRR where it has one: the daemons themselves are the image's."""
-    if Path(frr.VTYSH).exists():
-        await frr.check(router, text)
+async def _check_text(router: str, routing: Routing) -> None:
+    """Check a text with this host's suite where it has one: the daemons themselves are the image's."""
+    suite = SUITES[routing.suite]
+    if suite.can_check():
+        await suite.check(router, routing.text)
     else:
-        frr.refuse_foreign(router, text)
+        suite.refuse_foreign(router, routing.text)
 
 
 def _device_group() -> int:

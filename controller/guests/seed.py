@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.errors import GuestError
+from controller.guests.suites import suite_of
 from controller.pki import IDENTITY_FILES
 
 SESSION = ("10.0.2.100", 6654)
@@ -47,7 +48,8 @@ def make_seed(config: dict[str, Any], identity: dict[str, bytes], started: int) 
             archive.addfile(entry, io.BytesIO(content))
     content = written.getvalue()
     if len(content) > MAX_SEED_BYTES:
-        raise GuestError(f"{config['router']}: its seed is larger than {MAX_SEED_BYTES >> 20} MiB; shorten frr")
+        remedy = f"shorten {suite_of(config)}"
+        raise GuestError(f"{config['router']}: its seed is larger than {MAX_SEED_BYTES >> 20} MiB; {remedy}")
     return content + bytes(-len(content) % _BLOCK_BYTES)
 
 

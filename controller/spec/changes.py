@@ -5,8 +5,10 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import TypeVar
 
-from controller.model import InterfaceConfig, PlaneConfig, PlanePort, RouterConfig, SliceConfig
+from controller.model import InterfaceConfig, PlaneConfig, PlanePort, RouterConfig, SliceConfig, Suite
 from controller.spec.state import State
+
+_TEXTS = {Suite.FRR: "FRR configuration", Suite.BIRD: "BIRD configuration", Suite.IP: "static routes"}
 
 T = TypeVar("T")
 Details = Callable[[T, T], list[str]]
@@ -135,14 +137,16 @@ def _router_details(before: RouterConfig, after: RouterConfig) -> list[str]:
         where = f"plane {before.plane} → {after.plane}" if before.plane != after.plane else ""
         kind = f"guest {before.guest} → {after.guest}" if before.guest.kind != after.guest.kind else ""
         return [", ".join(filter(None, (where, kind))) + ": made anew there"]
-    found = _fields(before, after, "quota", "interfaces", "frr", "vrf_id")
+    found = _fields(before, after, "quota", "interfaces", "routing", "vrf_id")
     old = {interface.name: interface for interface in before.interfaces}
     new = {interface.name: interface for interface in after.interfaces}
     for change in _compare("interface", old, new, _interface_details):
         lines = change.details or [""]
         found += [f"interface {change.name} {change.verb}d {line}".rstrip() for line in lines]
-    if before.frr != after.frr:
-        found.append("FRR configuration changed")
+    if before.routing.suite != after.routing.suite:
+        found.append(f"{before.routing.suite} → {after.routing.suite}: its guest starts anew")
+    elif before.routing != after.routing:
+        found.append(f"{_TEXTS[after.routing.suite]} changed")
     return found
 
 

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from controller.errors import SpecError
-from controller.model import InterfaceConfig, PlaneConfig, PlaneKind, RouterConfig
+from controller.model import InterfaceConfig, PlaneConfig, PlaneKind, RouterConfig, Suite
 from controller.spec.document import subnet
 from controller.spec.merge import Where
 from controller.spec.state import Attachment, LinkConfig, State
+from controller.spec.static_routes import LineError, parse_routes
 
 Problem = tuple[tuple[str, ...], str]  # whose line to name, and what is wrong
 
@@ -25,6 +26,7 @@ def check(state: State, where: Where) -> None:
         _slices(state),
         _attachments(state),
         _addresses(state),
+        _static_routes(state),
     ):
         for key, problem in found:
             raise SpecError(where.source, line_of(key, where), problem)
@@ -160,3 +162,26 @@ def _addresses(state: State) -> Iterator[Problem]:
                     key,
                     f"router {router.full_name}: {other} of {second.name} overlaps with {one} of {first.name}",
                 )
+
+
+def _static_routes(state: State) -> Iterator[Problem]:
+    for router in state.routers.values():
+        if router.routing.suite is not Suite.IP:
+            continue
+        key, name = ("router", router.full_name), f"router {router.full_name}"
+        known = [name for interface in router.interfaces for name in _links_of(interface)]
+        try:
+            routes = parse_routes(router.routing.text)
+        except LineError as problem:
+            yield key, f"{name}: {problem}"
+            continue
+        for route in routes:
+            for device in route.devices:
+                if device not in (*known, "lo"):
+                    words = ", ".join(known) or "none"
+                    yield key, f"{name}: ip line {route.line}: it has no interface {device} (known: {words})"
+
+
+def _links_of(interface: InterfaceConfig) -> list[str]:
+    """Return what an interface is in the guest: its TAP, and a macvlan for each virtual MAC."""
+    return [interface.name, *(f"{interface.name}-v{number}" for number, _ in enumerate(interface.virtual_macs, 1))]

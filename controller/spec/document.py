@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from controller.model import UNTAGGED, GuestConfig, GuestKind, PlaneKind, RouteSource
+from controller.model import UNTAGGED, GuestConfig, GuestKind, PlaneKind, RouteSource, Suite
 
 MAX_VLAN = 4094
 MAX_DATAPATH_ID = (1 << 64) - 1
@@ -273,16 +273,33 @@ class RouterSection(Section):
     name: Name
     plane: Name
     hold_time_s: int = Field(default=120, ge=1, le=86_400, description="how long routes outlive a lost session")
-    source: Literal["fpm", "netlink"] = "fpm"
+    source: Literal["fpm", "netlink"] | None = Field(
+        default=None, description="where routes are learned: fpm with FRR, else netlink where left out"
+    )
     guest: GuestSection = GuestSection()
     interfaces: list[InterfaceSection] = Field(default_factory=list)
     frr: str | None = Field(default=None, description="FRR's integrated configuration")
     frr_file: str | None = Field(default=None, description="its file instead, relative to this one")
+    bird: str | None = Field(default=None, description="BIRD 2's configuration, for a router that runs BIRD")
+    bird_file: str | None = Field(default=None, description="its file instead, relative to this one")
+    ip: str | None = Field(default=None, description="lines of ip -batch, for a router with static routes alone")
+    ip_file: str | None = Field(default=None, description="their file instead, relative to this one")
+
+    @property
+    def texts(self) -> list[str]:
+        """The keys of suites that are given."""
+        keys = (key for suite in Suite for key in (suite.value, f"{suite}_file"))
+        return [key for key in keys if getattr(self, key) is not None]
+
+    @property
+    def suite(self) -> Suite:
+        """What makes its routes: FRR where no text is given."""
+        return Suite(self.texts[0].removesuffix("_file")) if self.texts else Suite.FRR
 
     @property
     def route_source(self) -> RouteSource:
         """The source in the model's terms."""
-        return RouteSource(self.source)
+        return RouteSource(self.source or (RouteSource.FPM if self.suite is Suite.FRR else RouteSource.NETLINK))
 
 
 class LinkEndSection(Section):

@@ -16,7 +16,7 @@ from controller.spec.document import (
     parse_mac,
     parse_vlans,
 )
-from controller.spec.parse import Parsed, Place, frr_text
+from controller.spec.parse import KeyProblem, Parsed, Place, routing_of
 from controller.spec.state import Ids, LinkConfig, LinkEnd, State
 
 Key = tuple[str, ...]
@@ -109,11 +109,9 @@ class _Merge:
         full_name = f"{tenant}/{section.name}"
         self.name(("router", full_name), place.line(), f"router {full_name}")
         try:
-            frr = frr_text(section, self.files)
-        except ValueError as problem:
-            raise self.parsed.error(place.line("frr_file"), f"router {full_name}: {problem}") from None
-        if frr is None:
-            raise self.parsed.error(place.line("frr_file"), f"frr_file {section.frr_file} was not sent along")
+            routing = routing_of(section, self.files)
+        except KeyProblem as problem:
+            raise self.parsed.error(place.line(problem.key), f"router {full_name}: {problem}") from None
         for key in section.guest.misplaced:
             line = place.line("guest", key)
             raise self.parsed.error(line, f"router {full_name}: {key} belongs to a guest of kind kvm; leave it out")
@@ -139,7 +137,7 @@ class _Merge:
             hold_time_s=section.hold_time_s,
             source=section.route_source,
             guest=guest,
-            frr=frr,
+            routing=routing,
         )
 
     def _port(

@@ -7,8 +7,17 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from controller.errors import SpecError
+from controller.model import Routing, Suite
 from controller.spec.document import PATTERN_WORDS, Document, PlaneSection, RouterSection, TenantSection
 from controller.spec.lines import Lines, Path, load
+
+
+class KeyProblem(Exception):
+    """What is wrong with a key of a section."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(problem)
+        self.key = key
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +44,13 @@ class Parsed:
         """Return the error to raise for something wrong on a line."""
         return SpecError(self.source, line, problem)
 
-    def frr_files(self) -> Iterator[tuple[str, int | None]]:
-        """Walk over the FRR files the documents name, with their lines."""
+    def text_files(self) -> Iterator[tuple[str, str, int | None]]:
+        """Walk over the files of suites' texts that the documents name: key, name and line."""
         for tenant, place in self.tenants():
             for index, router in enumerate(tenant.routers):
-                if router.frr_file is not None:
-                    yield router.frr_file, place.line("routers", index, "frr_file")
+                for key in router.texts:
+                    if key.endswith("_file"):
+                        yield key, getattr(router, key), place.line("routers", index, key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +146,19 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return next((found for part in get_args(annotation) if (found := _model_in(part))), None)
 
 
-def frr_text(router: RouterSection, files: Mapping[str, str]) -> str | None:
-    """Return a router's FRR configuration, None where its file was not sent; ValueError where both are given."""
-    if router.frr is not None and router.frr_file is not None:
-        raise ValueError("give frr or frr_file, not both")
-    return files.get(router.frr_file) if router.frr_file is not None else router.frr or ""
+def routing_of(router: RouterSection, files: Mapping[str, str]) -> Routing:
+    """Return a router's suite and text; KeyProblem where its keys contradict each other or its file was not sent."""
+    if len(router.texts) > 1:
+        first, second, *_ = router.texts
+        raise KeyProblem(second, f"give {first} or {second}, not both")
+    if router.suite is not Suite.FRR and router.source == "fpm":
+        raise KeyProblem("source", f"fpm is FRR's; leave source out, {router.suite} has netlink")
+    if not router.texts:
+        return Routing()
+    (key,) = router.texts
+    value = getattr(router, key)
+    if not key.endswith("_file"):
+        return Routing(router.suite, value)
+    if value not in files:
+        raise KeyProblem(key, f"{key} {value} was not sent along")
+    return Routing(router.suite, files[value])

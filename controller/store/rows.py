@@ -14,7 +14,9 @@ from controller.model import (
     Quota,
     RouterConfig,
     RouteSource,
+    Routing,
     SliceConfig,
+    Suite,
 )
 from controller.spec.state import LinkConfig, LinkEnd
 
@@ -61,18 +63,22 @@ def router_row(router: RouterConfig) -> Row:
         router.hold_time_s,
         source,
         router.guest.kind.value,
-        router.frr,
+        router.routing.text,
         router.guest.memory_mib,
         router.guest.vcpus,
         router.guest.image,
+        router.routing.suite.value,
     )
 
 
 def router_of(row: Row, quota: Quota, interfaces: tuple[InterfaceConfig, ...]) -> RouterConfig:
     """Return a router from its row, its slice's quota and its interfaces."""
-    vrf_id, tenant, name, plane, hold_time_s, source, kind, frr, memory_mib, vcpus, image = row
+    vrf_id, tenant, name, plane, hold_time_s, source, kind, text, memory_mib, vcpus, image, suite = row
     guest = GuestConfig(GuestKind(kind), memory_mib, vcpus, image)
-    return RouterConfig(vrf_id, tenant, name, plane, quota, interfaces, hold_time_s, RouteSource(source), guest, frr)
+    routing = Routing(Suite(suite), text)
+    return RouterConfig(
+        vrf_id, tenant, name, plane, quota, interfaces, hold_time_s, RouteSource(source), guest, routing
+    )
 
 
 def interface_row(router: RouterConfig, position: int, interface: InterfaceConfig) -> Row:

@@ -14,7 +14,7 @@ from controller.spec.state import Attachment, Hold, Ids, State, Tombstone
 from controller.store import rows
 from controller.store.base import Certificate, Snapshot
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 FILE = "state.sqlite"
 
 _SCHEMA = """
@@ -59,10 +59,17 @@ ALTER TABLE tombstones ADD COLUMN memory_mib INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE tombstones ADD COLUMN vcpus INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE tombstones ADD COLUMN image TEXT NOT NULL DEFAULT '';
 """,
+    # suites other than FRR
+    3: """
+ALTER TABLE routers RENAME COLUMN frr TO text;
+ALTER TABLE routers ADD COLUMN suite TEXT NOT NULL DEFAULT 'frr';
+ALTER TABLE tombstones RENAME COLUMN frr TO text;
+ALTER TABLE tombstones ADD COLUMN suite TEXT NOT NULL DEFAULT 'frr';
+""",
 }
 """What brings a store from one version to the next."""
 
-_ROUTER = "vrf_id, tenant, name, plane, hold_time_s, source, guest, frr, memory_mib, vcpus, image"
+_ROUTER = "vrf_id, tenant, name, plane, hold_time_s, source, guest, text, memory_mib, vcpus, image, suite"
 """The columns of a router, in the order of its row."""
 
 

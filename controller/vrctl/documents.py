@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def read_document(path: Path) -> dict[str, object]:
-    """Read a YAML file and the FRR files it names, as the API takes them; SpecError names what cannot be read."""
+    """Read a YAML file and the texts' files it names, as the API takes them; SpecError names what cannot be read."""
     from controller.errors import SpecError
     from controller.spec.parse import parse
 
@@ -18,11 +18,11 @@ def read_document(path: Path) -> dict[str, object]:
         raise SpecError(source, None, f"is not UTF-8 text: {problem.reason} at octet {problem.start}") from None
     files: dict[str, str] = {}
     base = path.parent if str(path) != "-" else Path()
-    for name, line in parse(text, source).frr_files():
+    for key, name, line in parse(text, source).text_files():
         try:
             files[name] = (base / name).read_text()
         except OSError as problem:
-            raise SpecError(source, line, f"frr_file {name}: {problem.strerror}") from None
+            raise SpecError(source, line, f"{key} {name}: {problem.strerror}") from None
         except UnicodeDecodeError:
-            raise SpecError(source, line, f"frr_file {name} is not UTF-8 text") from None
+            raise SpecError(source, line, f"{key} {name} is not UTF-8 text") from None
     return {"source": source, "text": text, "files": files}

@@ -39,7 +39,7 @@ def test_every_topology_fits_the_schema(path: Path) -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "topologies").glob("*/*.yaml")), ids=lambda path: path.name)
 def test_every_topology_can_be_applied(path: Path) -> None:
     parsed = parse(path.read_text(), path.name)
-    files = {name: (path.parent / name).read_text() for name, _ in parsed.frr_files()}
+    files = {name: (path.parent / name).read_text() for _, name, _ in parsed.text_files()}
     names = {router.plane for tenant, _ in parsed.tenants() for router in tenant.routers}
     planes = {name: PlaneConfig(name, PlaneKind.FAKE) for name in names}
     check(*merge(parsed, State(planes), Ids(), files))

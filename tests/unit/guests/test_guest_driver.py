@@ -11,13 +11,13 @@ from controller.errors import GuestError
 from controller.guests import control, enclosed
 from controller.guests.base import GuestSpec
 from controller.guests.netns import NetnsDriver
-from controller.model import RouteSource
+from controller.model import RouteSource, Routing
 
 BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def spec(directory: Path) -> GuestSpec:
-    return GuestSpec(7, "red/r1", RouteSource.FPM, "!\n", 30, directory, directory, directory)
+    return GuestSpec(7, "red/r1", RouteSource.FPM, Routing(text="!\n"), 30, directory, directory, directory)
 
 
 def start_time(pid: int) -> str:
@@ -62,15 +62,16 @@ async def test_a_reply_that_makes_no_sense_is_an_error_and_no_crash(tmp_path: Pa
     assert status.daemons["supervisor"].startswith("failed: ")
 
 
-async def test_a_refusal_names_the_router_and_what_frr_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suite", ["frr", "bird", "ip"])
+async def test_a_refusal_names_the_router_and_what_its_suite_said(tmp_path: Path, suite: str) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readline()
         writer.write(b'{"ok": false, "error": "line 3: no"}\n')
         writer.close()
 
     async with await asyncio.start_unix_server(answer, tmp_path / "control.sock"):
-        with pytest.raises(GuestError, match=r"^red/r1: frr line 3: no$"):
-            await control.ask(tmp_path, "red/r1", {"op": "reload"}, 5)
+        with pytest.raises(GuestError, match=rf"^red/r1: {suite} line 3: no$"):
+            await control.ask(tmp_path, "red/r1", {"op": "reload", "config": {suite: {}}}, 5)
 
 
 def test_exec_enters_the_namespaces_of_the_guest_and_keeps_the_arguments() -> None:

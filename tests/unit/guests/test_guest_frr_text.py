@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from controller.errors import GuestError
 from controller.guests import frr
-from vrc.guest.daemons import first_error
+from controller.guests.texts import MAX_TEXT_BYTES
+from vrc.guest.frr import first_error
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_a_hostname_of_the_operator_wins_and_netlink_needs_no_fpm() -> None:
         ("router ospf 2\n", "line 1: several OSPF instances"),
         ("ip route \x1b[31m\n", "line 1: control character"),
         ("description \ud800\n", "line 1: control character"),
-        ("!" * (frr.MAX_TEXT_BYTES + 1), "longer than 1 MiB"),
+        ("!" * (MAX_TEXT_BYTES + 1), "longer than 1 MiB"),
     ],
 )
 def test_what_splitplane_does_not_take_is_refused_with_its_line(text: str, problem: str) -> None:

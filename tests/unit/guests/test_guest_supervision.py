@@ -1,6 +1,7 @@
 """The supervisor's parts without processes: back-off, event loop, log."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,18 @@ def test_a_descriptor_removed_by_an_earlier_callback_of_the_round_is_not_called(
         os.close(read)
         os.close(write)
     assert len(calls) == 1
+
+
+def test_a_child_reads_its_input_and_what_it_says_is_collected(tmp_path: Path) -> None:
+    reactor, ends = Reactor(), []
+    family = children.Children(reactor, GuestLog(str(tmp_path / "guest.log")))
+    child = children.Child("cat", ["/usr/bin/cat"], {}, lambda _, status: ends.append(status) or reactor.stop())
+    child.input, child.lines = b"line\n" * 20_000, []
+    family.spawn(child)
+    reactor.run()
+    assert (ends, child.lines[:2], len(child.lines)) == ([0], ["line", "line"], 1000)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
 
 
 def test_the_log_is_bounded_and_keeps_one_old_file(tmp_path: Path) -> None:

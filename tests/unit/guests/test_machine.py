@@ -16,17 +16,19 @@ import pytest
 from test_machine_control import run_until
 
 from vrc import machine
-from vrc.guest import children
+from vrc.guest import children, machine_guest
 from vrc.guest.machine_guest import KeptGuest
 from vrc.guest.machine_system import CLOCK_AHEAD_S, clock_is_wrong, find_port, is_scarce, largest_process, memory
 from vrc.guest.reactor import Reactor
 
 # Stands for vr-guest: its launcher leaves a first process behind that answers on control.sock.
 LAUNCHER = """
-import os, socket, sys
+import os, signal, socket, sys
 directory = os.path.dirname(sys.argv[2])
 if os.path.exists(directory + "/broken"):
     sys.exit("frr: no such thing")
+if os.path.exists(directory + "/taken"):
+    sys.exit(75)
 listener = socket.socket(socket.AF_UNIX)
 path = directory + "/control.sock"
 if os.path.exists(path):
@@ -35,7 +37,11 @@ listener.bind(path)
 listener.listen()
 pid = os.fork()
 if pid:
-    open(directory + "/guest.pid", "w").write(f"{pid} 0 boot")
+    with open(directory + "/guest.pid", "w") as file:
+        file.write(f"{pid} 0 boot")
+    if os.path.exists(directory + "/slow"):
+        os.rename(directory + "/slow", directory + "/taken")
+        signal.pause()
     os._exit(0)
 os.dup2(os.open("/dev/null", os.O_WRONLY), 2)
 while True:
@@ -69,6 +75,13 @@ class Bed:
     def up(self) -> None:
         run_until(self.reactor, lambda: self.guest.state == "up")
 
+    def end(self) -> None:
+        stopped = threading.Event()
+        self.guest.stop(stopped.set, 5.0)
+        run_until(self.reactor, lambda: stopped.is_set() and not self.guest.pid)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.set_wakeup_fd(-1)
+
     def ask(self, **request: Any) -> dict[str, Any]:
         self.guest.ask(json.dumps(request).encode(), self.answers.append)
         run_until(self.reactor, lambda: bool(self.answers))
@@ -80,11 +93,7 @@ def bed(tmp_path: Path) -> Iterator[Bed]:
     bed = Bed(tmp_path)
     bed.guest.start()
     yield bed
-    stopped = threading.Event()
-    bed.guest.stop(stopped.set, 5.0)
-    run_until(bed.reactor, lambda: stopped.is_set() and not bed.guest.pid)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.set_wakeup_fd(-1)
+    bed.end()
 
 
 def test_requests_are_passed_on_to_the_supervisor(bed: Bed) -> None:
@@ -113,6 +122,24 @@ def test_a_guest_that_does_not_start_says_why_and_is_tried_again(bed: Bed, monke
     assert refused["error"].endswith("(failed: frr: no such thing)")
     (bed.directory / "broken").unlink()
     bed.up()
+
+
+def test_a_guest_that_runs_when_its_launcher_was_too_slow_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_guest, "LAUNCH_LIMIT_S", 1.0)
+    monkeypatch.setattr(children, "FIRST_DELAY_S", 0.01)
+    (tmp_path / "slow").touch()
+    bed = Bed(tmp_path)
+    bed.guest.start()
+    try:
+        bed.up()
+        assert bed.guest.pid == int((tmp_path / "guest.pid").read_text().split()[0])
+        assert bed.ask(op="status")["ok"]
+        assert bed.guest.restarts == 1
+    finally:
+        (tmp_path / "taken").unlink(missing_ok=True)
+        bed.end()
 
 
 def test_a_stopped_guest_stays_stopped(bed: Bed) -> None:
@@ -178,11 +205,18 @@ def test_the_kernel_says_which_disk_is_the_seed() -> None:
 
 
 def test_ids_are_those_of_the_image() -> None:
-    config = {"router": "red/r1", "frr": {"ids": [1, 2, 3], "text": ""}}
+    section = {"text": "", "daemons": ["zebra"], "hold_time_s": 120, "fpm": True}
+    config = {"router": "red/r1", "frr": {"ids": [1, 2, 3]} | section}
     user = pwd.getpwnam("frr")
     ids = [user.pw_uid, user.pw_gid, grp.getgrnam("frrvty").gr_gid]
-    assert machine.own_ids(config) == {"router": "red/r1", "frr": {"ids": ids, "text": ""}}
-    assert config["frr"] == {"ids": [1, 2, 3], "text": ""}
+    assert machine.own_ids(config) == {"router": "red/r1", "frr": {"ids": ids} | section}
+    assert config["frr"]["ids"] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("config", [{}, {"frr": {}}, {"bird": {}}, {"ip": {"routes": [1]}}, {"other": {"text": ""}}])
+def test_a_suite_that_the_image_does_not_know_is_no_request(config: dict[str, Any]) -> None:
+    with pytest.raises((KeyError, TypeError)):
+        machine.own_ids(config)
 
 
 def test_a_console_that_nobody_reads_loses_lines_and_counts_them(tmp_path: Path) -> None:
@@ -221,7 +255,7 @@ def test_a_change_in_force_that_cannot_be_kept_is_said_and_the_machine_goes_on(
 ) -> None:
     monkeypatch.setattr(machine, "DIRECTORY", str(tmp_path / "full"))
     answers: list[dict[str, Any]] = []
-    own_machine._reload({"op": "reload", "config": {"frr": {}}}, answers.append)
+    own_machine._reload({"op": "reload", "config": {"ip": {"routes": []}}}, answers.append)
     assert answers == [{"ok": True}]
     assert "will not have this change: No such file or directory" in (tmp_path / "console").read_text()
 

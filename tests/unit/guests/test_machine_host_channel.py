@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import fcntl
 import json
 import os
@@ -30,7 +31,8 @@ def machine(directory: Path, answer: Answer) -> threading.Thread:
     listener.listen(4)
 
     def serve() -> None:
-        with listener, listener.accept()[0] as client, client.makefile("rb") as lines:
+        quiet = contextlib.suppress(OSError)  # the client may have heard enough
+        with quiet, listener, listener.accept()[0] as client, client.makefile("rb") as lines:
             for line in lines:
                 if line.strip():
                     for reply in answer(json.loads(line)):
@@ -249,3 +251,39 @@ def test_a_console_ends_with_its_machine() -> None:
         carry(ours, keys, 1)
     for end in (keys, typed):
         os.close(end)
+
+
+# -- a machine in hostile hands --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("line", [b"[" * 100_000, b"x" * 100, b"7", b'{"ok": true, "id": [1]', b"\xff\xfe"])
+async def test_what_is_no_reply_is_an_error_of_that_guest(tmp_path: Path, line: bytes) -> None:
+    machine(tmp_path, lambda _: [line])
+    with pytest.raises(GuestError, match=r"^red/r1: the guest's supervisor cannot be asked: ") as caught:
+        await control.ask(tmp_path, "red/r1", {"op": "machine"}, 5, shared=True)
+    assert str(caught.value).isprintable()
+
+
+async def test_a_reply_without_end_is_given_up(tmp_path: Path) -> None:
+    machine(tmp_path, lambda _: [b"x" * (2 * control.MAX_REPLY_BYTES)])
+    with pytest.raises(GuestError):
+        await control.ask(tmp_path, "red/r1", {"op": "machine"}, 5, shared=True)
+
+
+async def test_replies_nobody_asked_for_do_not_hold_up_the_controller(tmp_path: Path) -> None:
+    machine(tmp_path, lambda _: [b'{"id": "another"}'] * 20_000)
+    with pytest.raises(Silence):
+        await control.ask(tmp_path, "red/r1", {"op": "machine"}, 0.5, shared=True)
+
+
+async def test_a_refusal_is_short_and_printable(tmp_path: Path) -> None:
+    def answer(request: dict[str, Any]) -> list[bytes]:
+        if request["op"] == "machine":
+            return [to(request)]
+        return [json.dumps({"id": request["id"], "ok": False, "error": "\x1b[2J" * 50_000}).encode()]
+
+    machine(tmp_path, answer)
+    with pytest.raises(GuestError) as caught:
+        await control.ask(tmp_path, "red/r1", {"op": "status"}, 5, shared=True)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 2 * control.MAX_ERROR

@@ -11,7 +11,7 @@ from controller.guests.base import GuestSpec
 from controller.guests.command import Accelerator, Sizes, as_user, machine_command, machine_uid
 from controller.guests.enclosed import VRC_UID_BASE
 from controller.guests.seed import MAX_SEED_BYTES, make_seed
-from controller.model import MAX_ROUTERS, GuestConfig, GuestKind, RouteSource
+from controller.model import MAX_ROUTERS, GuestConfig, GuestKind, RouteSource, Routing
 from vrc.guest.machine_seed import parse_seed, unpack
 
 IDENTITY = {"cert.pem": b"a certificate\n", "key.pem": b"a key\n", "ca.pem": b"an authority\n"}
@@ -129,6 +129,6 @@ def test_qemu_runs_as_a_user_that_no_vrc_is() -> None:
 
 def test_a_spec_compares_the_machine_too(tmp_path: Path) -> None:
     def spec(guest: GuestConfig) -> GuestSpec:
-        return GuestSpec(1, "red/r1", RouteSource.FPM, "!", 30, tmp_path, tmp_path, tmp_path, guest)
+        return GuestSpec(1, "red/r1", RouteSource.FPM, Routing(text="!"), 30, tmp_path, tmp_path, tmp_path, guest)
 
     assert spec(GuestConfig(GuestKind.KVM, 256, 1)) != spec(GuestConfig(GuestKind.KVM, 512, 1))

@@ -12,11 +12,12 @@ from controller.guests.accelerator import AcceleratorProbe
 from controller.guests.base import GuestSpec
 from controller.guests.fleet import LONGEST_PAUSE_S, SETTLED_S, SILENCE_S, GuestFleet
 from controller.guests.limits import Limits
-from controller.guests.machine import machine_state
+from controller.guests.machine import machine_state, states_inside
 from controller.guests.messages import MAX_CONSOLE_BYTES, bound_console
 from controller.guests.qemu import QemuDriver
-from controller.model import GuestConfig, GuestKind, RouterConfig, RouteSource
+from controller.model import GuestConfig, GuestKind, RouterConfig, RouteSource, Routing
 from controller.pki import PKI
+from controller.text import MAX_WORDS
 
 LIMITS = Limits(512 << 20, 1.5, 64)
 DOCUMENT = """\
@@ -45,9 +46,22 @@ def test_a_machine_s_state(reply: dict[str, object], state: str) -> None:
     assert machine_state(reply, 256) == state
 
 
+def test_what_a_hostile_machine_says_of_itself_is_short_and_printable() -> None:
+    assert machine_state({"supervisor": "\x1b[2J" * 100_000}, 256) == ("?[2J" * 100_000)[:MAX_WORDS]
+    assert machine_state({"oom_kills": "\x1b" * 100_000}, 256) == "up"
+    daemons = {f"\x1b{number}" * 50: ["\x07"] * 1000 for number in range(1000)}
+    states, restarts = states_inside({"daemons": daemons, "restarts": "many"})
+    assert restarts == 0
+    assert len(states) <= 64
+    assert all(name.isprintable() and len(name) <= 32 for name in states)
+    assert all(state.isprintable() and len(state) <= MAX_WORDS for state in states.values())
+    assert states_inside({"daemons": ["bgpd"], "restarts": -1}) == ({}, 0)
+    assert states_inside({"daemons": {"bgpd": "up"}, "restarts": 2}) == ({"bgpd": "up"}, 2)
+
+
 def driver_and_spec(tmp_path: Path) -> tuple[QemuDriver, GuestSpec]:
     spec = GuestSpec(
-        *(1, "red/r1", RouteSource.FPM, "!", 30, tmp_path, tmp_path, tmp_path),
+        *(1, "red/r1", RouteSource.FPM, Routing(text="!"), 30, tmp_path, tmp_path, tmp_path),
         guest=GuestConfig(GuestKind.KVM, 192, 1),
     )
     return QemuDriver(tmp_path, AcceleratorProbe(tmp_path)), spec

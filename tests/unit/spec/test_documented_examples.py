@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.guests.frr import daemons_for, refuse_foreign
+from controller.guests.frr import daemons_for
+from controller.guests.suites import SUITES
+from controller.model import Suite
 from controller.spec.check import check
 from controller.spec.merge import merge
 from controller.spec.parse import parse
@@ -33,11 +35,12 @@ def test_a_documented_example_is_a_whole_document(source: str, text: str) -> Non
     assert state.routers
     assert all(router.interfaces for router in state.routers.values())
     for name, router in state.routers.items():
-        refuse_foreign(name, router.frr)
+        SUITES[router.routing.suite].refuse_foreign(name, router.routing.text)
 
 
 def test_the_manual_has_all_of_its_examples() -> None:
-    minimal, two, device = (state_of(example.values[1], "documents.md") for example in EXAMPLES[-3:])
+    minimal, two, device, suites = (state_of(example.values[1], "documents.md") for example in EXAMPLES[-4:])
+    assert [router.routing.suite for router in suites.routers.values()] == [Suite.BIRD, Suite.IP]
     assert list(minimal.routers) == ["red/r1"]
     assert set(two.routers) == {"red/edge", "red/core", "blue/edge"}
     assert len(two.links) == len(device.links) == 1
@@ -45,4 +48,4 @@ def test_the_manual_has_all_of_its_examples() -> None:
     edges = (two.routers["red/edge"], two.routers["blue/edge"])
     networks = [{ip_interface(a).network for i in one.interfaces for a in i.addresses} for one in edges]
     assert networks[0] & networks[1], "the tenants are to show the same addresses"
-    assert {"bgpd", "vrrpd"} <= set(daemons_for(two.routers["red/core"].frr))
+    assert {"bgpd", "vrrpd"} <= set(daemons_for(two.routers["red/core"].routing.text))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from controller.errors import Conflict, SpecError
-from controller.model import MAX_ROUTERS
+from controller.model import MAX_ROUTERS, RouteSource, Routing, Suite
 from controller.spec.changes import changes, show_vlans
 from controller.spec.check import check
 from controller.spec.merge import merge
@@ -41,6 +41,36 @@ def test_applying_twice_changes_nothing_and_issues_no_ids() -> None:
     assert laid_over(once, HEAD + RED, ids) == once
     assert ids == issued
     assert changes(once, once) == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "routing", "source"),
+    [
+        ("", Routing(), RouteSource.FPM),
+        ("frr: ''", Routing(), RouteSource.FPM),
+        ("source: netlink", Routing(), RouteSource.NETLINK),
+        ("bird: ''", Routing(Suite.BIRD), RouteSource.NETLINK),
+        ("bird_file: a", Routing(Suite.BIRD, "text"), RouteSource.NETLINK),
+        ("ip: ''", Routing(Suite.IP), RouteSource.NETLINK),
+        ("ip: '#', source: netlink", Routing(Suite.IP, "#"), RouteSource.NETLINK),
+    ],
+)
+def test_the_text_that_is_given_names_the_suite(keys: str, routing: Routing, source: RouteSource) -> None:
+    text = HEAD + f"  - {{name: red, slices: [{{plane: s1}}], routers: [{{name: r1, plane: s1, {keys}}}]}}\n"
+    state, _ = merge(parse(text, "t.yaml"), State(), Ids(), {"a": "text"})
+    router = state.routers["red/r1"]
+    assert (router.routing, router.source) == (routing, source)
+
+
+def test_a_changed_text_and_another_suite_are_told() -> None:
+    ids, text = Ids(), HEAD + RED
+    frr = laid_over(State(), text, ids)
+    bird = laid_over(frr, text.replace("frr: |", "bird: |"), ids)
+    more = laid_over(bird, text.replace("frr: |", "bird: |").replace("router bgp 1", "router bgp 2"), ids)
+    (first,), (second,) = changes(frr, bird), changes(bird, more)
+    assert first.details == ["source fpm → netlink", "frr → bird: its guest starts anew"]
+    assert second.details == ["BIRD configuration changed"]
+    assert bird.routers["red/r1"].vrf_id == frr.routers["red/r1"].vrf_id
 
 
 def test_macs_come_from_ids() -> None:

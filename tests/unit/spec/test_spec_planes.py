@@ -90,9 +90,7 @@ def test_what_is_wrong_is_named_with_its_line(old: str, new: str, line: int, wor
 
 def test_a_device_needs_ports() -> None:
     text = 'version: 1\nplanes: [{name: b1, kind: p4runtime, address: "h:1"}]\n'
-    with pytest.raises(
-        SpecError, match=r"^net\.yaml:2: plane b1 of kind p4runtime needs ports, which"
-    ):
+    with pytest.raises(SpecError, match=r"^net\.yaml:2: plane b1 of kind p4runtime needs ports, which"):
         laid_over(text)
 
 

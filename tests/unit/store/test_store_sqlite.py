@@ -20,6 +20,8 @@ from controller.model import (
     PlaneKind,
     PlanePort,
     RouteSource,
+    Routing,
+    Suite,
     TenantConfig,
 )
 from controller.spec.merge import merge
@@ -153,8 +155,10 @@ def test_p4runtime_planes_come_back(tmp_path: Path) -> None:
 _OF_VERSION_2 = """
 INSERT INTO planes(name, kind, datapath_id, attached) VALUES('s2', 'openflow', '0x2', 0);
 INSERT INTO tenants VALUES('red');
-INSERT INTO routers VALUES(3, 'red', 'r3', 's2', 60, 'netlink', 'netns', 'router bgp 65001');
-INSERT INTO tombstones VALUES(4, 'red', 'r4', 's2', 120, 'fpm', 'netns', '!', 1, 0);
+INSERT INTO routers(vrf_id, tenant, name, plane, hold_time_s, source, guest, frr)
+    VALUES(3, 'red', 'r3', 's2', 60, 'netlink', 'netns', 'router bgp 65001');
+INSERT INTO tombstones(vrf_id, tenant, name, plane, hold_time_s, source, guest, frr, plane_clean, guest_clean)
+    VALUES(4, 'red', 'r4', 's2', 120, 'fpm', 'netns', '!', 1, 0);
 """
 
 
@@ -169,7 +173,7 @@ def made_by_version(version: int, path: Path) -> None:
         db.executescript(f"{_OF_VERSION_2} PRAGMA user_version = {version};")
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_store_of_an_earlier_version_is_brought_to_this_one(tmp_path: Path, version: int) -> None:
     made_by_version(version, tmp_path / FILE)
     for _ in range(2):  # and stays there
@@ -178,7 +182,7 @@ def test_a_store_of_an_earlier_version_is_brought_to_this_one(tmp_path: Path, ve
         assert found.state.planes == {"s2": PlaneConfig("s2", PlaneKind.OPENFLOW, 2)}
         assert found.state.detached == {"s2"}
         router = found.state.routers["red/r3"]
-        assert (router.vrf_id, router.hold_time_s, router.frr) == (3, 60, "router bgp 65001")
+        assert (router.vrf_id, router.hold_time_s, router.routing) == (3, 60, Routing(Suite.FRR, "router bgp 65001"))
         assert (router.source, router.guest) == (RouteSource.NETLINK, NAMESPACE)
         (tombstone,) = found.tombstones
         assert (tombstone.router.full_name, tombstone.router.guest) == ("red/r4", NAMESPACE)
@@ -198,12 +202,24 @@ def test_a_machine_s_sizes_come_back_also_of_a_deleted_router(tmp_path: Path) ->
     assert [tombstone.router.guest for tombstone in found.tombstones] == [wanted]
 
 
+@pytest.mark.parametrize("suite", [Suite.BIRD, Suite.IP])
+def test_suites_come_back_also_of_a_deleted_router(tmp_path: Path, suite: Suite) -> None:
+    store = SqliteStore(tmp_path)
+    state, ids = declared(TEXT.replace("frr: |", f"{suite}: |"), store)
+    wanted = Routing(suite, "router bgp 65001\n")
+    assert state.routers["red/r1"].routing == wanted
+    store.commit(state, ids, (), [Tombstone(replace(state.routers["red/r1"], vrf_id=9))])
+    found = store.load()
+    assert found.state.routers["red/r1"].routing == wanted
+    assert [tombstone.router.routing for tombstone in found.tombstones] == [wanted]
+
+
 def test_another_schema_is_refused(tmp_path: Path) -> None:
     SqliteStore(tmp_path).close()
     with sqlite3.connect(tmp_path / FILE) as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
-    with pytest.raises(StoreError, match="has schema 99, this controller knows 3"):
+    with pytest.raises(StoreError, match="has schema 99, this controller knows 4"):
         SqliteStore(tmp_path)
 
 

@@ -17,7 +17,7 @@ TOPOLOGIES = Path(__file__).parents[3] / "topologies"
 def load(name: str) -> State:
     path = TOPOLOGIES / name / f"{name}.yaml"
     parsed = parse(path.read_text(), str(path))
-    files = {file: (path.parent / file).read_text() for file, _ in parsed.frr_files()}
+    files = {file: (path.parent / file).read_text() for _, file, _ in parsed.text_files()}
     names = {router.plane for tenant, _ in parsed.tenants() for router in tenant.routers}
     planes = {name: PlaneConfig(name, PlaneKind.FAKE) for name in names}
     state, where = merge(parsed, State(planes), Ids(), files)
@@ -28,8 +28,8 @@ def load(name: str) -> State:
 @pytest.mark.parametrize("name", ["two_tenants", "leaf_spine"])
 def test_the_specification_is_valid(name):
     for router in load(name).routers.values():
-        refuse_foreign(router.full_name, router.frr)
-        assert {"zebra", "ospfd", "bgpd"} & set(daemons_for(router.frr)) > {"zebra"}
+        refuse_foreign(router.full_name, router.routing.text)
+        assert {"zebra", "ospfd", "bgpd"} & set(daemons_for(router.routing.text)) > {"zebra"}
 
 
 def test_both_tenants_have_the_same_addresses():

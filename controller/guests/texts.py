@@ -1,0 +1,66 @@
+"""An operator's text for a suite: what no suite takes, and the dry run of a suite's own parser over it."""
+
+import asyncio
+import os
+import re
+from collections.abc import Sequence
+
+from controller.errors import GuestError
+
+MAX_TEXT_BYTES = 1 << 20
+CHECK_LIMIT_S = 30.0
+SETPRIV = "/usr/bin/setpriv"
+FILE = "{text}"
+"""The word of a command that stands for the path of the text."""
+
+NOBODY = 65534
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+
+
+def refuse_unfit(router: str, suite: str, text: str) -> None:
+    """Raise GuestError where a text is too long, or with the line where it has a control character."""
+    if len(text.encode(errors="replace")) > MAX_TEXT_BYTES:
+        raise GuestError(f"{router}: {suite} is longer than {MAX_TEXT_BYTES >> 20} MiB")
+    for number, line in enumerate(text.splitlines(), 1):
+        if _CONTROL.search(line):
+            raise GuestError(f"{router}: {suite} line {number}: control character")
+
+
+async def dry_run(command: Sequence[str], text: str) -> tuple[int, str]:
+    """Return a parser's exit status and what it says of a text; TimeoutError after CHECK_LIMIT_S.
+
+    It parses a text of somebody else's here: as nobody, without a capability, in an empty environment.
+    """
+    file = os.memfd_create("text")
+    path = f"/proc/self/fd/{file}"
+    argv = [
+        *(SETPRIV, "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", "--no-new-privs"),
+        *("--bounding-set", "-all", "--inh-caps", "-all"),
+        *(path if word == FILE else word for word in command),
+    ]
+    try:
+        os.write(file, text.encode())
+        os.fchmod(file, 0o644)
+        return await _run(argv, file)
+    finally:
+        os.close(file)
+
+
+async def _run(argv: list[str], passed: int) -> tuple[int, str]:
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"},
+        cwd="/",
+        pass_fds=(passed,),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        async with asyncio.timeout(CHECK_LIMIT_S):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise
+    return process.returncode or 0, output.decode(errors="replace")

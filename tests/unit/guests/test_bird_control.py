@@ -1,0 +1,80 @@
+"""BIRD's control socket: a command and its answer, and ends of all kinds."""
+
+import select
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_machine_control import run_until
+
+from vrc.guest.bird_control import MAX_LINE_BYTES, MAX_LINES, Answer, BirdCommand
+from vrc.guest.reactor import Reactor
+
+GREETING = b"0001 BIRD 2.0.12 ready.\n"
+
+
+class Bed:
+    """A socket at BIRD's place, and what the command was told."""
+
+    def __init__(self, path: Path) -> None:
+        self.reactor, self.path = Reactor(), str(path)
+        self.told: list[Answer | None] = []
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listener.bind(self.path)
+        self.listener.listen()
+
+    def ask(self, command: str, limit_s: float = 30.0) -> socket.socket:
+        BirdCommand(self.reactor, self.path, command, limit_s, self.told.append)
+        return self.listener.accept()[0]
+
+    def answered(self) -> Answer | None:
+        run_until(self.reactor, lambda: bool(self.told))
+        (answer,) = self.told
+        return answer
+
+
+@pytest.fixture
+def bed(tmp_path: Path) -> Iterator[Bed]:
+    bed = Bed(tmp_path / "bird.ctl")
+    yield bed
+    bed.listener.close()
+
+
+def test_a_command_is_sent_after_the_greeting_and_its_last_line_is_the_answer(bed: Bed) -> None:
+    with bed.ask("configure") as end:
+        end.sendall(GREETING[:5])
+        end.sendall(GREETING[5:])
+        run_until(bed.reactor, lambda: bool(select.select([end], [], [], 0)[0]))
+        assert end.recv(100) == b"configure\n"
+        end.sendall(b"0002-Reading configuration from x\n more\n0003 Reconfigured\n")
+        assert bed.answered() == Answer(3, "Reconfigured")
+        assert end.recv(1) == b""
+
+
+def test_without_a_command_the_greeting_is_the_answer(bed: Bed) -> None:
+    with bed.ask("") as end:
+        end.sendall(GREETING)
+        assert bed.answered() == Answer(1, "BIRD 2.0.12 ready.")
+
+
+def test_one_that_goes_away_gives_no_answer(bed: Bed) -> None:
+    bed.ask("configure").close()
+    assert bed.answered() is None
+
+
+def test_one_that_says_nothing_gives_no_answer(bed: Bed) -> None:
+    with bed.ask("configure", limit_s=0.01):
+        assert bed.answered() is None
+
+
+@pytest.mark.parametrize("flood", [b"x" * (MAX_LINE_BYTES + 1) + b"\n", b"0000-\n" * (MAX_LINES + 1)])
+def test_one_that_says_too_much_gives_no_answer(bed: Bed, flood: bytes) -> None:
+    with bed.ask("configure") as end:
+        end.sendall(flood)
+        assert bed.answered() is None
+
+
+def test_where_nobody_listens_is_an_error_at_once(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        BirdCommand(Reactor(), str(tmp_path / "none"), "", 1.0, lambda _: None)

@@ -1,0 +1,95 @@
+"""BIRD's configuration text: what is added, what is refused, and how BIRD's objections are told."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.errors import GuestError
+from controller.guests import bird
+from controller.guests.texts import MAX_TEXT_BYTES
+from vrc.guest.bird import objection
+from vrc.guest.bird_control import Answer
+
+ID = "router id 192.0.2.1;\n"
+
+
+def test_the_operators_text_keeps_its_line_numbers() -> None:
+    text = ID + "protocol device {}"
+    whole = bird.compose(text, hold_time_s=90)
+    assert whole.splitlines() == [*text.splitlines(), "log stderr all;", "graceful restart wait 90;"]
+
+
+def test_what_the_operator_says_of_log_and_restart_wins() -> None:
+    text = "log stderr { error };\ngraceful restart  wait 7;\n"
+    assert bird.compose(text, hold_time_s=90) == text
+    assert bird.compose("# log stderr all;\n/* graceful restart wait 7; */", 90).count("\n") == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (ID + 'include "/etc/passwd";', "line 2: the text is the whole configuration"),
+        (ID + '\t include\n"/etc/bird/*.conf";', "line 3: the text is the whole configuration"),
+        (ID + '/* a\nb */ include "x";', "line 3: the text is the whole configuration"),
+        (ID + 'define a = "#"; include "x";', "line 2: the text is the whole configuration"),
+        (ID + 'log "/tmp/x" all;', "line 2: a guest's log is its supervisor's; write `log stderr all;`: log"),
+        (ID + "log syslog all;", "line 2: a guest's log"),
+        ("log name all;", "line 1: a guest's log"),
+        (ID + 'protocol device {} mrtdump "/tmp/x";', "line 2: a guest has no place for dumps"),
+        ('router id from "eth*";', "line 1: BIRD starts before its interfaces have addresses"),
+        ("protocol device {}", "bird has no router id"),
+        ('# router id 1.1.1.1;\nprotocol device { # "\n}', "bird has no router id"),
+        (ID + "\x1b[31m", "line 2: control character"),
+        ("#" * (MAX_TEXT_BYTES + 1), "bird is longer than 1 MiB"),
+    ],
+)
+def test_what_splitplane_does_not_take_is_refused_with_its_line(text: str, problem: str) -> None:
+    with pytest.raises(GuestError) as refusal:
+        bird.refuse_foreign("red/r1", text)
+    assert problem in str(refusal.value)
+    assert str(refusal.value).startswith("red/r1: bird ")
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '# include "x";\n' + ID + 'define a = "include";\n/* log syslog all; */\nlog stderr all;\n',
+        "protocol device {}\n" + ID + "filter include_all { accept; }\nmrtdump protocols all;\n",
+    ],
+)
+def test_an_ordinary_text_is_not_refused(text: str) -> None:
+    bird.refuse_foreign("red/r1", text)
+
+
+def test_a_missing_bird_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bird, "BINARY", "/nowhere/bird")
+    assert not bird.can_check()
+    with pytest.raises(GuestError, match=r"^BIRD is not installed: /nowhere/bird not found; apt-get install bird2$"):
+        bird.require_programs("")
+
+
+@given(st.text(max_size=200))
+def test_any_text_keeps_its_lines_and_makes_one_line_of_refusal(text: str) -> None:
+    assert bird._bare(text).count("\n") == text.count("\n")
+    refusal = ""
+    try:
+        bird.refuse_foreign("red/r1", text)
+    except GuestError as problem:
+        refusal = str(problem)
+    assert "\n" not in refusal
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (Answer(8002, "/etc/bird/bird.conf:2:1 syntax error"), "line 2: syntax error: nonsense"),
+        (Answer(8002, "/etc/bird/bird.conf:9:0 no protocol"), "line 9: no protocol"),
+        (Answer(8002, "/etc/bird/bird.conf: No such file"), "/etc/bird/bird.conf: No such file"),
+        (Answer(6, "Reconfiguration ignored, shutting down"), "Reconfiguration ignored, shutting down"),
+        (Answer(8002, ""), "no reason given"),
+        (None, "BIRD did not answer configure in 60 s"),
+    ],
+)
+def test_an_objection_names_the_line_of_the_text(answer: Answer | None, told: str) -> None:
+    assert objection(answer, ID + "  nonsense\n") == told

@@ -1,0 +1,94 @@
+"""Sessions that end again and again: the connection of one that has ended is gone when the next one begins."""
+
+import asyncio
+import gc
+import itertools
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+from vrc_guest import make_identities
+
+from vrc import session
+from vrc.interfaces import Interfaces
+from vrc.neighbors import Neighbors
+from vrc.nexthops import NexthopSets
+from vrc.packets import PacketRelay
+from vrc.routes import RouteTable
+from vrc.session import Identity, Session
+from vrc.stream import Known, SessionOwner
+from wire import splitplane_pb2 as pb
+from wire import splitplane_pb2_grpc as pb_grpc
+
+SESSIONS = 12
+
+
+class Controller(pb_grpc.VrcSessionServicer):
+    """Ends every session soon after it has begun, each one a message later than the one before."""
+
+    def __init__(self, abort: bool) -> None:
+        self.abort = abort
+        self.begun = 0
+        self.enough = asyncio.Event()
+
+    async def Control(self, requests: AsyncIterator[pb.VrcMessage], context: grpc.aio.ServicerContext) -> None:
+        self.begun += 1
+        if self.begun == SESSIONS:
+            self.enough.set()
+        await context.write(pb.ControllerMessage(declaration=pb.Declaration()))
+        numbers = itertools.count()
+        async for _ in requests:
+            if next(numbers) >= self.begun:
+                break
+        if self.abort:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "no")
+
+    async def Packets(self, requests: AsyncIterator[pb.PacketOuts], _: grpc.aio.ServicerContext) -> None:
+        async for _message in requests:
+            pass
+
+
+class Owner(SessionOwner):
+    async def declared(self, declaration: pb.Declaration) -> None:
+        pass
+
+
+def connections(path: Path) -> int:
+    """How many ends of connections with a socket there are, but for the one that listens."""
+    return Path("/proc/net/unix").read_text().count(str(path)) - 1
+
+
+async def chatter(known: Known, one: Session) -> None:
+    """Have something to say all the time, so that a write may be under way whenever a session ends."""
+    while True:
+        known.notices.append(("kind", "text" * 1000))
+        known.relay._outbound(1, bytes(1400))
+        one.wake()
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("abort", [True, False])
+async def test_an_ended_session_keeps_no_connection(tmp_path: Path, monkeypatch, abort: bool) -> None:
+    monkeypatch.setattr(session, "_LAST_BACKOFF_S", session._FIRST_BACKOFF_S)
+    make_identities(tmp_path)
+    key, cert, ca = (tmp_path.joinpath(name).read_bytes() for name in ("server-key.pem", "server-cert.pem", "ca.pem"))
+    server, controller, path = grpc.aio.server(), Controller(abort), tmp_path / "s"
+    pb_grpc.add_VrcSessionServicer_to_server(controller, server)
+    server.add_secure_port(f"unix:{path}", grpc.ssl_server_credentials([(key, cert)], ca, require_client_auth=True))
+    await server.start()
+    interfaces, sets = Interfaces({}, declared={}), NexthopSets()
+    known = Known(interfaces, Neighbors(interfaces), sets, RouteTable(sets, interfaces.usable), PacketRelay())
+    one = Session(f"unix:{path}", lambda: Identity.read(str(tmp_path)), "red/r1", "fpm", known, Owner())
+    gc.disable()  # it would find what was left, sooner or later
+    tasks = [asyncio.create_task(work) for work in (one.run(), chatter(known, one))]
+    try:
+        async with asyncio.timeout(30):
+            await controller.enough.wait()
+        assert connections(path) <= 2
+    finally:
+        gc.enable()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await server.stop(None)
