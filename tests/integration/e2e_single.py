@@ -48,8 +48,10 @@ def _host(rig: Rig, number: int, vlan: int = 0) -> Host:
 
 
 @contextlib.contextmanager
-def single(frr: str = "", source: str = "fpm", **left: object) -> Iterator[Single]:
-    """Bring it up; ``left`` goes into the declaration of the left interface."""
+def single(
+    frr: str = "", source: str = "fpm", text: dict[str, str] | None = None, **left: object
+) -> Iterator[Single]:
+    """Bring it up; ``left`` goes into the declaration of the left interface, ``text`` is for another suite."""
     with Rig() as rig:
         hosts = _host(rig, 1), _host(rig, 2, VLAN), _host(rig, 3)
         for address in (f"{FAR}/32", f"{FAR6}/128"):
@@ -66,7 +68,9 @@ def single(frr: str = "", source: str = "fpm", **left: object) -> Iterator[Singl
             )
         ]
         ports = {one["port"]: [one.get("vlan", "untagged")] for one in interfaces}
-        red = tenant("red", ports, {"name": "r1", "source": source, "frr": frr, "interfaces": interfaces})
+        red = tenant(
+            "red", ports, {"name": "r1", "interfaces": interfaces} | (text or {"source": source, "frr": frr})
+        )
         rig.apply(red)
         rig.up(ROUTER)
         yield Single(rig, *hosts, red)

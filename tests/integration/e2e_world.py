@@ -32,6 +32,21 @@ BGP = """router bgp 65000
  neighbor 10.3.0.2 timers connect 1
 exit
 """
+RED_FRR = {"frr": STATIC + BGP}
+RED_BIRD = {
+    "bird": """router id 10.3.0.1;
+protocol device {}
+protocol kernel { persist; graceful restart on; ipv4 { export all; }; }
+protocol static { ipv4; route 192.0.2.0/24 via 10.2.0.2; }
+protocol bgp feeder {
+    local as 65000;
+    neighbor 10.3.0.2 as 65001;
+    graceful restart on;
+    connect delay time 1; connect retry time 1; error wait time 1, 2;
+    ipv4 { import all; export none; };
+}
+"""
+}
 
 
 @dataclass
@@ -72,11 +87,11 @@ def _ends(rig: Rig, number: int) -> Ends:
 
 
 def _tenant(
-    name: str, ends: Ends, frr: str, hold_s: int, *more: dict[str, object], **guest: object
+    name: str, ends: Ends, text: dict[str, str], hold_s: int, *more: dict[str, object], **guest: object
 ) -> dict[str, object]:
     interfaces = [interface("left", ends.left, "10.1.0.1/24"), interface("right", ends.right, "10.2.0.1/24"), *more]
     ports = {str(one["port"]): ["untagged"] for one in interfaces}
-    router = {"name": "r1", "interfaces": interfaces, "frr": frr, "hold_time_s": hold_s, "guest": guest}
+    router = {"name": "r1", "interfaces": interfaces, "hold_time_s": hold_s, "guest": guest} | text
     return tenant(name, ports, router)
 
 
@@ -86,6 +101,7 @@ def world(
     switch: Callable[[], RigSwitch] = OvsSwitch,
     hold_time_s: int = 15,
     red_guest: dict[str, object] | None = None,
+    red_text: dict[str, str] = RED_FRR,
     limit_s: float = DEADLINE_S,
     **feeds: list[str],
 ) -> Iterator[World]:
@@ -96,8 +112,8 @@ def world(
         feeder.ip("address", "add", f"{NEAR_FEED}/32", "dev", "lo")
         feed = interface("feed", feeder, "10.3.0.1/24")
         tenants = (
-            _tenant("red", red, STATIC + BGP, hold_time_s, feed, **(red_guest or {})),
-            _tenant("blue", blue, STATIC, hold_time_s),
+            _tenant("red", red, red_text, hold_time_s, feed, **(red_guest or {})),
+            _tenant("blue", blue, {"frr": STATIC}, hold_time_s),
         )
         rig.apply(*tenants)
         bird = Bird(rig, feeder, "10.3.0.2", "10.3.0.1", near=["198.51.100.0/24"], **feeds)

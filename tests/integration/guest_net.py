@@ -12,9 +12,10 @@ from pathlib import Path
 from controller.guests.base import GuestSpec, GuestStatus
 from controller.guests.enclosed import Command
 from controller.guests.netns import NetnsDriver
-from controller.model import RouteSource
+from controller.model import RouteSource, Routing, Suite
 
 BGP = "router bgp 65001\n neighbor 10.0.0.2 remote-as 65002\n!\nip route 10.5.0.0/24 Null0\n"
+BGP_ONLY = Routing(text=BGP)
 DEADLINE_S = 20.0
 
 
@@ -35,7 +36,7 @@ class GuestBed:
         """What a restarted controller would have."""
         return NetnsDriver(self.hidden, self.command)
 
-    def spec(self, router: str = "red/r1", frr: str = BGP) -> GuestSpec:
+    def spec(self, router: str = "red/r1", routing: Routing = BGP_ONLY) -> GuestSpec:
         vrf_id = len(self.specs) + 1
         identity, session = self.base / f"state/pki/{vrf_id}", self.base / f"run/sessions/{vrf_id}"
         for directory in (identity, session):
@@ -44,7 +45,8 @@ class GuestBed:
             (identity / name).write_text(f"{name} of {router}")
             (identity / name).chmod(0o600)
         directory = self.base / "state" / ("guests-" + "x" * 90) / str(vrf_id)  # longer than a socket's path may be
-        spec = GuestSpec(vrf_id, router, RouteSource.FPM, frr, 30, directory, identity, session)
+        source = RouteSource.FPM if routing.suite is Suite.FRR else RouteSource.NETLINK
+        spec = GuestSpec(vrf_id, router, source, routing, 30, directory, identity, session)
         self.specs.append(spec)
         return spec
 

@@ -1,5 +1,6 @@
 """The image of guests in machines for tests, and what is left of machines on a host."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -29,6 +30,14 @@ def machines_of(directory: Path) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def machine_of(state: Path, router: str) -> int:
+    """Return the QEMU process of a router ("tenant/router") whose controller keeps its state there, 0 for none."""
+    for config in state.glob("guests/*/guest.json"):
+        if json.loads(config.read_text())["router"] == router:
+            return next(iter(machines_of(config.parent)), 0)
+    return 0
 
 
 def control_groups(directory: Path) -> set[str]:

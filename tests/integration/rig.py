@@ -36,9 +36,10 @@ DEADLINE_S = 60.0
 _BIN = Path(sys.executable).parent
 _ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "110"}
 
-# With SIGCHLD ignored, which an exec keeps, the first process of the PID namespace leaves no zombies.
+# With SIGCHLD ignored, which an exec keeps, the first process of the PID namespace leaves no zombies. Debian's sh
+# does not ignore it, whatever trap says.
 _FIRST_PROCESS = ("setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--mount", "--fork", "--kill-child")
-_FIRST_PROCESS = (*_FIRST_PROCESS, "--mount-proc", "sh", "-c", "trap '' CHLD; echo; exec sleep infinity")
+_FIRST_PROCESS = (*_FIRST_PROCESS, "--mount-proc", "sh", "-c", "echo; exec env --ignore-signal=CHLD sleep infinity")
 
 
 def until(what: str, condition: Callable[[], object], limit_s: float = DEADLINE_S, every_s: float = 0.05) -> None:

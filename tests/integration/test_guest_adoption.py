@@ -8,7 +8,7 @@ import pytest
 from guest_net import BGP, guest_bed, processes
 
 from controller.errors import GuestError
-from controller.model import RouteSource
+from controller.model import RouteSource, Routing
 
 pytestmark = pytest.mark.root
 
@@ -46,7 +46,9 @@ async def test_a_change_of_text_is_reloaded_and_starts_and_stops_daemons_as_need
     async with guest_bed() as bed:
         spec = bed.spec()
         before = processes(await bed.started(spec))
-        changed = dataclasses.replace(spec, frr=BGP.replace("10.5.0.0", "10.6.0.0") + "router ospf\n!\n")
+        changed = dataclasses.replace(
+            spec, routing=Routing(text=BGP.replace("10.5.0.0", "10.6.0.0") + "router ospf\n!\n")
+        )
         status = await bed.started(changed)
         assert "ospfd" in status.daemons
         routes = bed.run(status, "vtysh", "-c", "show ip route static").stdout
@@ -79,7 +81,7 @@ async def test_what_only_a_daemon_refuses_is_one_line_and_the_former_text_stays(
         status = await bed.started(spec)
         before = bed.run(status, "vtysh", "-c", "show running-config").stdout
         text = "router bgp 65001\n neighbor 10.0.0.9 timers 1 3\n neighbor 10.0.0.2 remote-as 65002\n!\n"
-        bad = dataclasses.replace(spec, frr=text + "ip route 10.7.0.0/24 Null0\n")
+        bad = dataclasses.replace(spec, routing=Routing(text=text + "ip route 10.7.0.0/24 Null0\n"))
         for _ in range(2):
             with pytest.raises(
                 GuestError, match=r"^red/r1: frr line 2: Specify remote-as .*: neighbor 10.0.0.9 timers"
@@ -93,6 +95,7 @@ async def test_a_text_beyond_frr_grammar_changes_nothing() -> None:
     async with guest_bed() as bed:
         spec = bed.spec()
         before = processes(await bed.started(spec))
+        bad = dataclasses.replace(spec, routing=Routing(text="router bgp 65001\n neighbr 10.0.0.2\n"))
         with pytest.raises(GuestError, match=r"^red/r1: frr line 2: unknown command: neighbr 10.0.0.2$"):
-            await bed.driver.start(dataclasses.replace(spec, frr="router bgp 65001\n neighbr 10.0.0.2\n"))
+            await bed.driver.start(bad)
         assert processes(await bed.settled(spec)) == before

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from guest_net import BGP, alive, guest_bed, processes
+from guest_net import alive, guest_bed, processes
 
 from controller.errors import GuestError
 from controller.guests import frr
@@ -76,6 +76,6 @@ async def test_missing_frr_is_one_line_with_the_remedy(monkeypatch: pytest.Monke
 
 async def test_a_session_directory_that_is_missing_is_named() -> None:
     async with guest_bed() as bed:
-        spec = dataclasses.replace(bed.spec(frr=BGP), session=bed.base / "nowhere")
+        spec = dataclasses.replace(bed.spec(), session=bed.base / "nowhere")
         with pytest.raises(GuestError, match=r"red/r1: .*/nowhere is not a directory"):
             await bed.driver.start(spec)

@@ -22,7 +22,7 @@ from controller.guests.accelerator import AcceleratorProbe
 from controller.guests.base import GuestSpec, GuestStatus
 from controller.guests.command import Accelerator, machine_uid
 from controller.guests.qemu import QemuDriver
-from controller.model import GuestConfig, GuestKind, RouteSource
+from controller.model import GuestConfig, GuestKind, RouteSource, Routing
 
 pytestmark = pytest.mark.root
 
@@ -40,7 +40,8 @@ class Bed:
         for name in ("cert.pem", "key.pem", "ca.pem"):
             (identity / name).write_text(f"{name}\n")
         directory = self.state / ("guests-" + "x" * 90) / "1"  # longer than a socket's path may be
-        self.spec = GuestSpec(1, "red/r1", RouteSource.FPM, "!\n", 30, directory, identity, session, GUEST)
+        places = directory, identity, session
+        self.spec = GuestSpec(1, "red/r1", RouteSource.FPM, Routing(text="!\n"), 30, *places, GUEST)
         self.probe = AcceleratorProbe(self.state)
         self.driver = self.new_driver()
 

@@ -1,0 +1,48 @@
+"""Root of a virtual machine, outside of its tenant's guest: what a tenant is who has taken over its own machine."""
+
+import base64
+import json
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from controller.guests.control import SOCKET
+from controller.guests.files import short_path
+from controller.guests.inside import reply_to, settle
+
+HERE = Path(__file__).parent
+_PYTHON = ("env", "PYTHONPATH=/usr/lib/splitplane/app", "GRPC_VERBOSITY=NONE", "/usr/bin/python3", "-s", "-P", "-")
+LIMIT_S = 120.0
+
+
+@contextmanager
+def _channel(directory: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+        with short_path(directory, SOCKET) as path:
+            channel.connect(path)
+        settle(channel)
+        yield channel
+
+
+def run(directory: Path, *argv: str, stdin: bytes = b"") -> str:
+    """Run a command as root in the namespaces of a machine's first process; returns what it prints.
+
+    ``directory`` is the machine's own on the host. AssertionError, with what it complained of, where it fails.
+    """
+    request = {"op": "exec", "id": secrets.token_hex(8), "argv": argv, "in": "machine", "limit_s": LIMIT_S}
+    with _channel(directory) as channel:
+        channel.settimeout(LIMIT_S + 5)
+        channel.sendall(json.dumps(request | {"stdin": base64.b64encode(stdin).decode()}).encode() + b"\n")
+        reply = reply_to(channel, request["id"])
+    assert reply["ok"], reply
+    out, err = (base64.b64decode(reply[name]).decode(errors="replace") for name in ("stdout", "stderr"))
+    assert reply["status"] == 0, f"{argv[0]}: status {reply['status']} {reply.get('note', '')}: {out[-500:]}{err}"
+    return out
+
+
+def run_program(directory: Path, name: str, *arguments: str) -> Any:
+    """Run a program of this directory with the image's Python; returns the JSON on its last line."""
+    return json.loads(run(directory, *_PYTHON, *arguments, stdin=(HERE / name).read_bytes()).splitlines()[-1])
