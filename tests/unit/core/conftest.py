@@ -4,6 +4,7 @@ import pytest
 from peers import Peer
 from worlds import World, WorldFactory, router_config
 
+from controller import sessions
 from controller.pki import PKI
 from controller.planes.fake import FakePlane
 from controller.sessions import SessionServer
@@ -26,7 +27,8 @@ async def make_world() -> AsyncIterator[WorldFactory]:
 
 
 @pytest.fixture
-async def service(make_world, tmp_path) -> AsyncIterator[tuple[World, SessionServer, PKI]]:
+async def service(make_world, tmp_path, monkeypatch) -> AsyncIterator[tuple[World, SessionServer, PKI]]:
+    monkeypatch.setattr(sessions, "REFUSAL_PAUSE_S", 0.01)
     red, blue = router_config(1, (1, 2)), router_config(2, (3,), tenant="blue")
     world = await make_world(red, blue, plane=FakePlane("s1"))
     store = SqliteStore(tmp_path / "state")
