@@ -12,7 +12,8 @@ constexpr size_t kBatch = 64;
 
 }  // namespace
 
-BlockArena::BlockArena(std::span<uint64_t> memory, GracePeriods& grace) : free_(memory), grace_(grace) {}
+BlockArena::BlockArena(std::span<uint64_t> memory, GracePeriods& grace, uint32_t chunk, uint32_t kept)
+    : free_(memory, chunk, kept), grace_(grace) {}
 
 BlockArena::~BlockArena() {
     if (thread_.joinable()) {
@@ -109,8 +110,7 @@ void BlockArena::wait_for_grace_periods() {
 }
 
 BlockArena::Usage BlockArena::usage() const {
-    uint32_t usable = free_.units() > 0 ? free_.units() - 1 : 0;
-    return {free_.units(), usable - free_.free_units() - waiting_units_, waiting_units_, free_.peak()};
+    return {free_.units(), free_.capacity() - free_.free_units() - waiting_units_, waiting_units_, free_.peak()};
 }
 
 }  // namespace splitplane

@@ -38,7 +38,8 @@ class BlockArena {
         uint32_t peak;       // the highest unit that was ever given out
     };
 
-    BlockArena(std::span<uint64_t> memory, GracePeriods& grace);
+    // The last `kept` units of each chunk of `chunk` units are never given out.
+    BlockArena(std::span<uint64_t> memory, GracePeriods& grace, uint32_t chunk = UINT32_MAX, uint32_t kept = 0);
     ~BlockArena();
     BlockArena(const BlockArena&) = delete;
     BlockArena& operator=(const BlockArena&) = delete;

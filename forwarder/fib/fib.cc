@@ -15,12 +15,6 @@ namespace {
 // Of the array, for deletions: a sixteenth, in a small one more, so that it holds a few of the biggest blocks.
 uint32_t reserve_of(uint32_t units) { return std::max(units / 16, std::min(units / 4, 512u)); }
 
-// Behind the last list there is room for the longest, which sp_trie_list_whole() reads whatever a list has.
-uint32_t unit_count(const sp_arrays& arrays) {
-    uint32_t units = arrays.word_count / 2;
-    return units - std::min(units, SP_TRIE_LIST);
-}
-
 // What the tries can hold: a list has about as many nodes as units, all else has fewer; and those in the roots.
 uint32_t node_limit(const sp_arrays& arrays) { return arrays.word_count / 2 + 4 * SP_VRFS; }
 
@@ -30,7 +24,8 @@ class Fib::Tables {
   public:
     Tables(sp_arrays& arrays, GracePeriods& grace)
         : arrays_(arrays),
-          arena_({reinterpret_cast<uint64_t*>(arrays.words), unit_count(arrays)}, grace),
+          arena_({reinterpret_cast<uint64_t*>(arrays.words), arrays.word_count / 2}, grace, SP_WORDS_CHUNK / 2,
+                 SP_WORDS_SPAN / 2),
           store_(node_limit(arrays), arrays.word_count / 2 + 2),
           writer_(store_, arrays, arena_),
           tables_(SP_VRFS * 2) {}

@@ -19,11 +19,16 @@ uint32_t next_of(uint64_t links) { return static_cast<uint32_t>(links); }
 }  // namespace
 
 // One unit more than there is: the one behind the last is never free.
-FreeBlocks::FreeBlocks(std::span<uint64_t> memory)
+FreeBlocks::FreeBlocks(std::span<uint64_t> memory, uint32_t chunk, uint32_t kept)
     : memory_(memory), begins_(memory.size() / 64 + 1), ends_(memory.size() / 64 + 1) {
-    if (units() > 1) {
-        insert(1, units() - 1);
+    for (uint32_t begin = 0, end = 0; begin < units(); begin = end) {
+        end = begin + std::min(chunk, units() - begin);
+        uint32_t first = std::max(begin, 1u);
+        if (first + kept < end) {
+            insert(first, end - kept - first);
+        }
     }
+    capacity_ = free_units_;
 }
 
 uint32_t FreeBlocks::bin_of(uint32_t units) {

@@ -17,8 +17,8 @@ namespace splitplane {
 
 class FreeBlocks {
   public:
-    // Everything but unit 0 is free. `memory` outlives this.
-    explicit FreeBlocks(std::span<uint64_t> memory);
+    // Everything but unit 0 is free, and the last `kept` units of each chunk of `chunk` units. `memory` outlives this.
+    explicit FreeBlocks(std::span<uint64_t> memory, uint32_t chunk = UINT32_MAX, uint32_t kept = 0);
 
     // The first unit of a block, or 0.
     uint32_t allocate(uint32_t units);
@@ -26,6 +26,8 @@ class FreeBlocks {
 
     uint32_t units() const { return static_cast<uint32_t>(memory_.size()); }
     uint32_t free_units() const { return free_units_; }
+    // Units that can be given out at all.
+    uint32_t capacity() const { return capacity_; }
     // Behind the last unit that was ever given out.
     uint32_t peak() const { return peak_; }
 
@@ -46,6 +48,7 @@ class FreeBlocks {
     std::array<uint32_t, kBins> heads_{};
     std::array<uint64_t, 2> filled_{};  // bins that are not empty
     uint32_t free_units_ = 0;
+    uint32_t capacity_ = 0;
     uint32_t peak_ = 0;
 };
 

@@ -228,7 +228,7 @@ bool RouteStore::next(uint32_t root, Key after, uint32_t after_length, Key& key,
 }
 
 size_t RouteStore::octets() const {
-    return used_ * sizeof(RouteNode) + (size_t{free_cells_.units()} - 1 - free_cells_.free_units()) * sizeof(uint64_t);
+    return used_ * sizeof(RouteNode) + size_t{free_cells_.capacity() - free_cells_.free_units()} * sizeof(uint64_t);
 }
 
 size_t RouteStore::peak_octets() const {

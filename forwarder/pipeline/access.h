@@ -15,6 +15,14 @@
 static inline sp_u32 sp_load_word(const sp_u32 *at) { return *(const volatile sp_u32 *)at; }
 static inline sp_u64 sp_load_long(const sp_u64 *at) { return *(const volatile sp_u64 *)at; }
 
+/* What ordinary packets are: the compiler puts the code for all others out of their way. */
+#define sp_likely(condition) __builtin_expect(!!(condition), 1)
+#define sp_unlikely(condition) __builtin_expect(!!(condition), 0)
+
+/* What changes a frame is never a function of its own, however seldom it is called: BPF's verifier would not know there
+ * what the caller has compared with the frame's end. */
+#define SP_INLINE static inline __attribute__((always_inline))
+
 #if defined(__bpf__)
 #include "engine/xdp/maps.h" /* the same functions over BPF maps */
 #else
@@ -33,7 +41,8 @@ static inline const struct sp_vrf *sp_vrf_at(sp_tables tables, sp_u32 slot)
 {
     return tables->vrfs + (slot & (SP_VRFS - 1));
 }
-static inline const sp_u32 *sp_word_at(sp_tables tables, sp_u32 index) { return tables->words + index; }
+/* SP_WORDS_SPAN words from there on may be read. */
+static inline const sp_u32 *sp_words_at(sp_tables tables, sp_u32 index) { return tables->words + index; }
 static inline const sp_u64 *sp_group_at(sp_tables tables, sp_u32 slot)
 {
     return tables->groups + (slot & (SP_GROUPS - 1));

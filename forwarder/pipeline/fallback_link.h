@@ -9,7 +9,7 @@
 #include "pipeline/router_interface.h"
 
 /* Returns a reason; `*sent` is 0 where there was no room for a tag. */
-static inline sp_u32 sp_fallback_link(sp_tables tables, struct sp_packet *packet, struct sp_meta *meta, int *sent)
+SP_INLINE sp_u32 sp_fallback_link(sp_tables tables, struct sp_packet *packet, struct sp_meta *meta, int *sent)
 {
     sp_u32 link = sp_load_word(&sp_interface_at(tables, meta->interface)->fallback);
 

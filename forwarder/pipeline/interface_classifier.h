@@ -9,25 +9,25 @@
 
 static inline void sp_count(struct sp_counter *counter, sp_u32 octets)
 {
-    if (counter) {
+    if (sp_likely(counter)) {
         counter->packets += 1;
         counter->bytes += octets;
     }
 }
 
 /* Counts what came in under the entry, octets of the frame with its tag. Returns a reason. */
-static inline sp_u32 sp_interface_classifier(sp_tables tables, const struct sp_packet *packet, struct sp_meta *meta)
+SP_INLINE sp_u32 sp_interface_classifier(sp_tables tables, const struct sp_packet *packet, struct sp_meta *meta)
 {
     const sp_u64 *at = sp_classifier_at(tables, meta->port, meta->vlan);
     sp_u64 entry = at ? sp_load_long(at) : 0;
 
-    if (sp_classifier_kind(entry) == SP_CLASSIFIER_MISS) {
+    if (sp_unlikely(sp_classifier_kind(entry) == SP_CLASSIFIER_MISS)) {
         return SP_DROP_UNKNOWN_INTERFACE;
     }
     meta->vrf = sp_classifier_vrf(entry);
     meta->interface = sp_classifier_interface(entry);
     sp_count(sp_rx_at(tables, meta->cpu, sp_classifier_counter(entry)), packet->length);
-    if (sp_classifier_kind(entry) == SP_CLASSIFIER_EGRESS) {
+    if (sp_unlikely(sp_classifier_kind(entry) == SP_CLASSIFIER_EGRESS)) {
         /* A fallback link: the forwarder of another plane has routed the packet and names the router interface that it
          * leaves by. Its neighbor's MAC is in the frame and its TTL was counted. */
         meta->keep_ttl = 1;

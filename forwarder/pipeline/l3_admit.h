@@ -10,12 +10,12 @@
 static inline int sp_to_group(sp_u64 mac) { return (mac >> 40 & 1) != 0; }
 
 /* Returns a reason. */
-static inline sp_u32 sp_l3_admit(sp_tables tables, const struct sp_meta *meta)
+SP_INLINE sp_u32 sp_l3_admit(sp_tables tables, const struct sp_meta *meta)
 {
     const struct sp_interface *interface = sp_interface_at(tables, meta->interface);
     sp_u64 mac = meta->dst_mac;
 
-    if (sp_load_long(&interface->macs[0]) == mac && mac != 0) {
+    if (sp_likely(sp_load_long(&interface->macs[0]) == mac && mac != 0)) {
         return SP_NO_REASON;
     }
     if (sp_to_group(mac)) {

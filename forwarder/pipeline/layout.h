@@ -35,7 +35,7 @@ typedef uint64_t sp_u64;
 #endif
 
 /* Goes up with every change of this file: maps of another number are never taken over. */
-#define SP_LAYOUT 1
+#define SP_LAYOUT 2
 
 /* -- sizes, in entries ------------------------------------------------------------------------------------------ */
 #define SP_PORTS 512u /* bit<9> */
@@ -48,6 +48,11 @@ typedef uint64_t sp_u64;
 #define SP_GROUP_WEIGHT 256u
 #define SP_GROUP_MEMBERS 262144u
 #define SP_PUNT_CLASSES 4u
+
+/* Of `words`: what is published in one piece lies in one chunk, and not in the last words of that, so that a reader who
+ * has found where it begins may read so many from there. A chunk is 2 MiB; the last may be shorter. */
+#define SP_WORDS_CHUNK (1u << 19)
+#define SP_WORDS_SPAN 132u /* a node with more slots than there are: what 7 bits can count */
 
 /* -- reasons: PUNT_* go to the controller, DROP_* end here (ids.p4) ---------------------------------------------- */
 enum sp_reason {
@@ -197,7 +202,7 @@ struct sp_arrays {
     sp_u64 *classifier;              /* [SP_PORTS * SP_VLANS] */
     struct sp_interface *interfaces; /* [SP_INTERFACES] */
     struct sp_vrf *vrfs;             /* [SP_VRFS] */
-    sp_u32 *words;                   /* [word_count], a multiple of 16 */
+    sp_u32 *words;                   /* [word_count], a multiple of 16; chunk behind chunk */
     sp_u64 *groups;                  /* [SP_GROUPS] */
     sp_u16 *members;                 /* [member_count], a multiple of 4 */
     sp_u64 *nexthops;                /* [SP_NEXTHOPS] */

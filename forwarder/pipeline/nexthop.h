@@ -8,15 +8,16 @@
 #include "pipeline/packet.h"
 
 /* Returns a reason. */
-static inline sp_u32 sp_nexthop_stage(sp_tables tables, struct sp_meta *meta, sp_u32 slot)
+SP_INLINE sp_u32 sp_nexthop_stage(sp_tables tables, struct sp_meta *meta, sp_u32 slot)
 {
     sp_u64 nexthop = sp_load_long(sp_nexthop_at(tables, slot));
 
-    switch (sp_nexthop_kind(nexthop)) {
-    case SP_NEXTHOP_FORWARD:
+    if (sp_likely(sp_nexthop_kind(nexthop) == SP_NEXTHOP_FORWARD)) {
         meta->egress = sp_nexthop_interface(nexthop);
         meta->neighbor_mac = sp_nexthop_mac(nexthop);
         return SP_NO_REASON;
+    }
+    switch (sp_nexthop_kind(nexthop)) {
     case SP_NEXTHOP_GLEAN:
         return SP_PUNT_GLEAN;
     case SP_NEXTHOP_FAILED:

@@ -28,8 +28,19 @@ static inline sp_u32 sp_selector_hash64(sp_u32 place, sp_u64 word)
     return sp_selector_hash32(place, (sp_u32)(word >> 32)) ^ sp_selector_hash32(place + 4, (sp_u32)word);
 }
 
+/* Whether the selector's l4 fields are valid: behind a header without options, of no fragment. `header` is that of IPv4
+ * or IPv6, and may be read. */
+SP_INLINE int sp_has_ports(const struct sp_meta *meta, const sp_u8 *header, sp_u32 l3_octets)
+{
+    if (meta->protocol != SP_PROTOCOL_TCP && meta->protocol != SP_PROTOCOL_UDP &&
+        meta->protocol != SP_PROTOCOL_SCTP) {
+        return 0;
+    }
+    return meta->l3_length >= l3_octets + SP_PORTS_OCTETS && (meta->is_ipv6 || !(sp_get16(header + 6) & 0x3fff));
+}
+
 /* The hash of a packet that sp_punt_ipv4() or sp_punt_ipv6() has read. */
-static inline sp_u32 sp_selector_hash_of(const struct sp_packet *packet, const struct sp_meta *meta)
+SP_INLINE sp_u32 sp_selector_hash_of(const struct sp_packet *packet, const struct sp_meta *meta)
 {
     const sp_u8 *header = packet->data + meta->l2_octets;
     sp_u32 l3_octets = meta->is_ipv6 ? SP_IPV6_OCTETS : SP_IPV4_OCTETS;
@@ -44,15 +55,15 @@ static inline sp_u32 sp_selector_hash_of(const struct sp_packet *packet, const s
     } else {
         hash ^= sp_selector_hash32(12, sp_get32(header + 12)) ^ sp_selector_hash32(28, (sp_u32)meta->destination[0]);
     }
-    if (meta->has_ports && header + l3_octets + SP_PORTS_OCTETS <= packet->end) {
+    if (sp_has_ports(meta, header, l3_octets) && header + l3_octets + SP_PORTS_OCTETS <= packet->end) {
         hash ^= sp_selector_hash32(33, sp_get32(header + l3_octets));
     }
     return hash;
 }
 
 /* Sets *nexthop to a slot; 0 where there is no such group, or it is empty. */
-static inline int sp_nexthop_group(sp_tables tables, const struct sp_packet *packet, const struct sp_meta *meta,
-                                   sp_u32 slot, sp_u32 *nexthop)
+SP_INLINE int sp_nexthop_group(sp_tables tables, const struct sp_packet *packet, const struct sp_meta *meta,
+                               sp_u32 slot, sp_u32 *nexthop)
 {
     sp_u64 group = sp_load_long(sp_group_at(tables, slot));
     sp_u32 size = sp_group_size(group);

@@ -65,7 +65,6 @@ struct sp_meta {
     sp_u32 l3_length; /* by its own word, octets */
     sp_u32 ttl;
     sp_u32 protocol; /* IPv6: the next header */
-    sp_u32 has_ports;
     sp_u32 exception; /* why it may not be forwarded as it is: SP_PUNT_IP_OPTIONS, SP_PUNT_HOP_BY_HOP */
     sp_u32 link_local_source;
     sp_u64 destination[2]; /* IPv4: the address in the first, in the host's order */
@@ -76,11 +75,11 @@ struct sp_meta {
 };
 
 /* One tag only: a second one is an EtherType that no router takes. 0 for a frame of less than 14 octets. */
-static inline int sp_parse_ethernet(const struct sp_packet *packet, struct sp_meta *meta)
+SP_INLINE int sp_parse_ethernet(const struct sp_packet *packet, struct sp_meta *meta)
 {
     const sp_u8 *data = packet->data;
 
-    if (data + SP_ETHERNET_OCTETS > packet->end) {
+    if (sp_unlikely(data + SP_ETHERNET_OCTETS > packet->end)) {
         return 0;
     }
     sp_u64 first = sp_get64(data);

@@ -26,9 +26,9 @@
 #include "pipeline/ttl.h"
 #include "pipeline/verdict.h"
 
-static inline sp_u32 sp_punt(const struct sp_packet *packet, struct sp_meta *meta)
+SP_INLINE sp_u32 sp_punt(const struct sp_packet *packet, struct sp_meta *meta)
 {
-    if (meta->ether_type == SP_ETHERTYPE_IPV4) {
+    if (sp_likely(meta->ether_type == SP_ETHERTYPE_IPV4)) {
         return sp_punt_ipv4(packet, meta);
     }
     if (meta->ether_type == SP_ETHERTYPE_IPV6) {
@@ -38,41 +38,41 @@ static inline sp_u32 sp_punt(const struct sp_packet *packet, struct sp_meta *met
 }
 
 /* From route to the way out; returns a reason. */
-static inline sp_u32 sp_forward(sp_tables tables, struct sp_packet *packet, struct sp_meta *meta, int *sent)
+SP_INLINE sp_u32 sp_forward(sp_tables tables, struct sp_packet *packet, struct sp_meta *meta, int *sent)
 {
     sp_u32 leaf = sp_route(tables, meta);
     sp_u32 nexthop = sp_leaf_slot(leaf);
     sp_u32 reason = sp_ttl(meta, sp_leaf_kind(leaf), sp_route_reason(leaf));
 
-    if (reason != SP_NO_REASON) {
+    if (sp_unlikely(reason != SP_NO_REASON)) {
         return reason;
     }
-    if (sp_leaf_kind(leaf) == SP_ROUTE_FALLBACK) {
+    if (sp_unlikely(sp_leaf_kind(leaf) == SP_ROUTE_FALLBACK)) {
         return sp_fallback_link(tables, packet, meta, sent);
     }
     if (sp_leaf_kind(leaf) == SP_ROUTE_GROUP && !sp_nexthop_group(tables, packet, meta, nexthop, &nexthop)) {
         return SP_PUNT_UNREACHABLE;
     }
     reason = sp_nexthop_stage(tables, meta, nexthop);
-    if (reason != SP_NO_REASON) {
+    if (sp_unlikely(reason != SP_NO_REASON)) {
         return reason;
     }
     return sp_router_interface(tables, packet, meta, sent);
 }
 
 /* What becomes of a frame that came in by a port. It is changed only if it is to be sent. */
-static inline struct sp_verdict sp_pipeline(sp_tables tables, struct sp_packet *packet, sp_u32 port)
+SP_INLINE struct sp_verdict sp_pipeline(sp_tables tables, struct sp_packet *packet, sp_u32 port)
 {
     struct sp_verdict verdict = {.action = SP_ACTION_DROP};
     struct sp_meta meta = {.port = port, .cpu = sp_cpu(packet)};
     int sent = 0;
 
-    if (!sp_parse_ethernet(packet, &meta)) {
+    if (sp_unlikely(!sp_parse_ethernet(packet, &meta))) {
         verdict.reason = SP_DROP_MALFORMED;
     } else {
         verdict.reason = sp_interface_classifier(tables, packet, &meta);
     }
-    if (verdict.reason == SP_NO_REASON && meta.keep_ttl) {
+    if (sp_unlikely(verdict.reason == SP_NO_REASON && meta.keep_ttl)) {
         verdict.reason = sp_router_interface(tables, packet, &meta, &sent);
     } else if (verdict.reason == SP_NO_REASON) {
         verdict.reason = sp_l3_admit(tables, &meta);
@@ -83,9 +83,9 @@ static inline struct sp_verdict sp_pipeline(sp_tables tables, struct sp_packet *
             verdict.reason = sp_forward(tables, packet, &meta, &sent);
         }
     }
-    if (verdict.reason != SP_NO_REASON) {
+    if (sp_unlikely(verdict.reason != SP_NO_REASON)) {
         sp_verdict_stage(tables, packet, &meta, &verdict);
-    } else if (sent) {
+    } else if (sp_likely(sent)) {
         verdict.action = SP_ACTION_SEND;
         verdict.port = meta.egress_port;
     } else {

@@ -17,17 +17,12 @@ static inline int sp_to_isis(sp_u64 mac)
     return mac == 0x0180c2000014 || mac == 0x0180c2000015 || mac == 0x09002b000005;
 }
 
-static inline sp_u32 sp_punt_others(const struct sp_meta *meta)
+SP_INLINE sp_u32 sp_punt_others(const struct sp_meta *meta)
 {
     if (meta->ether_type == SP_ETHERTYPE_ARP || (meta->ether_type < SP_FIRST_ETHERTYPE && sp_to_isis(meta->dst_mac))) {
         return SP_PUNT_CONTROL;
     }
     return SP_DROP_ETHERTYPE;
-}
-
-static inline int sp_has_ports(sp_u32 protocol)
-{
-    return protocol == SP_PROTOCOL_TCP || protocol == SP_PROTOCOL_UDP || protocol == SP_PROTOCOL_SCTP;
 }
 
 /* 0/8, 127/8, multicast and 240/4: the first octet alone says that there is nothing to look at. */
@@ -36,7 +31,7 @@ static inline int sp_is_plain_ipv4(sp_u32 address)
     return address - 0x01000000u < 0xdf000000u && address >> 24 != 127;
 }
 
-static inline sp_u32 sp_punt_special_ipv4(const struct sp_meta *meta, sp_u32 destination)
+SP_INLINE sp_u32 sp_punt_special_ipv4(const struct sp_meta *meta, sp_u32 destination)
 {
     if (destination >> 8 == 0xe00000 || destination == 0xffffffff) {
         return SP_PUNT_CONTROL;
@@ -51,11 +46,11 @@ static inline sp_u32 sp_punt_special_ipv4(const struct sp_meta *meta, sp_u32 des
 }
 
 /* Reads an IPv4 header; returns a reason. Malformed: RFC 1812 section 5.2.2. */
-static inline sp_u32 sp_punt_ipv4(const struct sp_packet *packet, struct sp_meta *meta)
+SP_INLINE sp_u32 sp_punt_ipv4(const struct sp_packet *packet, struct sp_meta *meta)
 {
     const sp_u8 *header = packet->data + meta->l2_octets;
 
-    if (header + SP_IPV4_OCTETS > packet->end) {
+    if (sp_unlikely(header + SP_IPV4_OCTETS > packet->end)) {
         return SP_DROP_MALFORMED;
     }
     sp_u32 raw0 = sp_raw32(header), raw1 = sp_raw32(header + 4), raw2 = sp_raw32(header + 8);
@@ -68,26 +63,25 @@ static inline sp_u32 sp_punt_ipv4(const struct sp_packet *packet, struct sp_meta
     meta->ttl = third >> 24;
     meta->protocol = third >> 16 & 0xff;
     meta->destination[0] = destination;
-    if (words == 5 && first >> 28 == 4) {
+    if (sp_likely(first >> 24 == 0x45)) {
         /* The checksum of all words is 0xffff in either byte order (RFC 1071). 0xffff in its own place would add
          * nothing; no sender writes it. */
         sp_u64 sum = (sp_u64)raw0 + raw1 + raw2 + raw3 + raw4;
         sum = (sum & 0xffffffff) + (sum >> 32);
         sum = (sum & 0xffff) + (sum >> 16);
         sum = (sum & 0xffff) + (sum >> 16);
-        if (sum != 0xffff || (third & 0xffff) == 0xffff) {
+        if (sp_unlikely(sum != 0xffff || (third & 0xffff) == 0xffff)) {
             return SP_DROP_MALFORMED;
         }
-        meta->has_ports = sp_has_ports(meta->protocol) && !(sp_swap32(raw1) & 0x3fff) && meta->l3_length >= 24;
     } else if (first >> 28 != 4 || words < 5) {
         return SP_DROP_MALFORMED;
     } else {
         meta->exception = SP_PUNT_IP_OPTIONS;
     }
-    if (meta->l3_length < words * 4 || meta->l3_length > packet->length - meta->l2_octets) {
+    if (sp_unlikely(meta->l3_length < words * 4 || meta->l3_length > packet->length - meta->l2_octets)) {
         return SP_DROP_MALFORMED;
     }
-    if (!sp_is_plain_ipv4(source) || !sp_is_plain_ipv4(destination) || sp_to_group(meta->dst_mac)) {
+    if (sp_unlikely(!sp_is_plain_ipv4(source) || !sp_is_plain_ipv4(destination) || sp_to_group(meta->dst_mac))) {
         return sp_punt_special_ipv4(meta, destination);
     }
     return SP_NO_REASON;
@@ -99,7 +93,7 @@ static inline int sp_is_plain_ipv6(sp_u64 high)
     return high - 1 < 0xfe7fffffffffffffull || (high >= 0xfec0000000000000ull && high < 0xff00000000000000ull);
 }
 
-static inline sp_u32 sp_punt_special_ipv6(struct sp_meta *meta, sp_u64 source_high, sp_u64 source_low)
+SP_INLINE sp_u32 sp_punt_special_ipv6(struct sp_meta *meta, sp_u64 source_high, sp_u64 source_low)
 {
     sp_u64 high = meta->destination[0], low = meta->destination[1];
 
@@ -122,11 +116,11 @@ static inline sp_u32 sp_punt_special_ipv6(struct sp_meta *meta, sp_u64 source_hi
 }
 
 /* Reads an IPv6 header; returns a reason. Malformed: RFC 8200 section 3. */
-static inline sp_u32 sp_punt_ipv6(const struct sp_packet *packet, struct sp_meta *meta)
+SP_INLINE sp_u32 sp_punt_ipv6(const struct sp_packet *packet, struct sp_meta *meta)
 {
     const sp_u8 *header = packet->data + meta->l2_octets;
 
-    if (header + SP_IPV6_OCTETS > packet->end) {
+    if (sp_unlikely(header + SP_IPV6_OCTETS > packet->end)) {
         return SP_DROP_MALFORMED;
     }
     sp_u64 first = sp_get64(header);
@@ -138,9 +132,8 @@ static inline sp_u32 sp_punt_ipv6(const struct sp_packet *packet, struct sp_meta
     meta->ttl = first & 0xff;
     meta->destination[0] = sp_get64(header + 24);
     meta->destination[1] = sp_get64(header + 32);
-    meta->has_ports = sp_has_ports(meta->protocol) && payload >= SP_PORTS_OCTETS;
     meta->exception = meta->protocol == SP_PROTOCOL_HOP_BY_HOP ? SP_PUNT_HOP_BY_HOP : SP_NO_REASON;
-    if (first >> 60 != 6 || meta->l3_length > packet->length - meta->l2_octets) {
+    if (sp_unlikely(first >> 60 != 6 || meta->l3_length > packet->length - meta->l2_octets)) {
         return SP_DROP_MALFORMED;
     }
     sp_u64 source_high = sp_get64(header + 8);

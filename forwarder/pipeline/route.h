@@ -9,7 +9,7 @@
 #include "pipeline/trie.h"
 
 /* Returns the leaf, SP_ROUTE_NONE where there is no route: it punts `unreachable`. */
-static inline sp_u32 sp_route(sp_tables tables, const struct sp_meta *meta)
+SP_INLINE sp_u32 sp_route(sp_tables tables, const struct sp_meta *meta)
 {
     const struct sp_vrf *vrf = sp_vrf_at(tables, meta->vrf);
     sp_u32 leaf;

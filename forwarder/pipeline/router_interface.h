@@ -11,7 +11,7 @@
 /* One hop on: the TTL one lower. The checksum is updated, not computed, so that a wrong one stays wrong (RFC 1624):
  * one less in the upper octet of a word adds 0x0100 to its checksum, the carry comes round, and 0xffff, which is zero
  * too, is not written. */
-static inline void sp_decrement_ttl(const struct sp_packet *packet, const struct sp_meta *meta)
+SP_INLINE void sp_decrement_ttl(const struct sp_packet *packet, const struct sp_meta *meta)
 {
     sp_u8 *header = packet->data + meta->l2_octets;
 
@@ -27,8 +27,8 @@ static inline void sp_decrement_ttl(const struct sp_packet *packet, const struct
 }
 
 /* Replaces Ethernet header and tag; 0 where there is no room for a tag. */
-static inline int sp_put_ethernet(struct sp_packet *packet, const struct sp_meta *meta, sp_u64 dst, sp_u64 src,
-                                  sp_u32 vlan)
+SP_INLINE int sp_put_ethernet(struct sp_packet *packet, const struct sp_meta *meta, sp_u64 dst, sp_u64 src,
+                              sp_u32 vlan)
 {
     sp_u32 l2_octets = vlan ? SP_ETHERNET_OCTETS + SP_TAG_OCTETS : SP_ETHERNET_OCTETS;
 
@@ -55,26 +55,26 @@ static inline int sp_put_ethernet(struct sp_packet *packet, const struct sp_meta
 
 /* The tables router_interface and router_interface_egress; returns a reason, and `*sent` is 0 where there was no room
  * for a tag. Counts what leaves, octets of the frame with its tag. */
-static inline sp_u32 sp_router_interface(sp_tables tables, struct sp_packet *packet, struct sp_meta *meta, int *sent)
+SP_INLINE sp_u32 sp_router_interface(sp_tables tables, struct sp_packet *packet, struct sp_meta *meta, int *sent)
 {
     const struct sp_interface *interface = sp_interface_at(tables, meta->egress);
     sp_u64 port = sp_load_long(&interface->port), rewrite = sp_load_long(&interface->rewrite);
 
-    if (!(port & SP_PRESENT)) {
+    if (sp_unlikely(!(port & SP_PRESENT))) {
         return SP_PUNT_UNREACHABLE;
     }
-    if (meta->l3_length > sp_port_mtu(port)) {
+    if (sp_unlikely(meta->l3_length > sp_port_mtu(port))) {
         return SP_PUNT_MTU_EXCEEDED;
     }
-    if (!meta->keep_ttl) {
+    if (sp_likely(!meta->keep_ttl)) {
         sp_decrement_ttl(packet, meta);
     }
-    if (!(rewrite & SP_PRESENT)) {
+    if (sp_unlikely(!(rewrite & SP_PRESENT))) {
         return SP_PUNT_UNREACHABLE;
     }
     sp_u32 vlan = sp_port_vlan(port);
     *sent = sp_put_ethernet(packet, meta, meta->neighbor_mac, rewrite & SP_MAC_MASK, vlan);
-    if (*sent) {
+    if (sp_likely(*sent)) {
         meta->egress_port = sp_port_number(port);
         sp_count(sp_tx_at(tables, meta->cpu, meta->egress),
                  packet->length - meta->l2_octets + SP_ETHERNET_OCTETS + (vlan ? SP_TAG_OCTETS : 0));

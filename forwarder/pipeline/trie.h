@@ -71,11 +71,9 @@ static inline sp_u64 sp_trie_load_bits(const sp_u32 *words) { return *(const vol
 
 /* The address' next bits are at the top of `high`. Returns the word that the node or path of `word` leads to, and how
  * many bits that took. */
-static inline __attribute__((always_inline)) sp_u32 sp_trie_step(sp_tables tables, sp_u32 word, sp_u64 high,
-                                                                 sp_u32 *taken)
+SP_INLINE sp_u32 sp_trie_step(sp_tables tables, sp_u32 word, sp_u64 high, sp_u32 *taken)
 {
-    sp_u32 index = (word & SP_TRIE_UNIT) * 2;
-    const sp_u32 *words = sp_word_at(tables, index);
+    const sp_u32 *words = sp_words_at(tables, (word & SP_TRIE_UNIT) * 2);
     sp_u64 bits;
 
     *taken = 0;
@@ -84,38 +82,26 @@ static inline __attribute__((always_inline)) sp_u32 sp_trie_step(sp_tables table
     }
     bits = sp_trie_load_bits(words);
     if (!(word & SP_TRIE_OTHER)) {
-        /* Slot 0 is the highest bit, which is always set. */
-        words = sp_word_at(tables, index + SP_TRIE_NODE_WORDS - 1 + sp_trie_count(bits >> (~high >> 58)));
-        if (!words) {
-            return 0;
-        }
-        word = sp_load_word(words);
+        /* Slot 0 is the highest bit, which is always set. The mask is for BPF's verifier. */
+        word = sp_load_word(words + SP_TRIE_NODE_WORDS - 1 + (sp_trie_count(bits >> (~high >> 58)) & 127));
         *taken = (word >> 31) * SP_TRIE_STRIDE; /* a list asks for them again */
         return word;
     }
     if ((high ^ bits) >> ((64 - (bits & 63)) & 63)) {
-        index += SP_TRIE_PATH_MISS;
-    } else {
-        index += SP_TRIE_PATH_HIT;
-        *taken = bits & 63;
+        return sp_load_word(words + SP_TRIE_PATH_MISS);
     }
-    words = sp_word_at(tables, index);
-    return words ? sp_load_word(words) : 0;
+    *taken = bits & 63;
+    return sp_load_word(words + SP_TRIE_PATH_HIT);
 }
 
 /* The leaf that the list of `word` has for an address whose next bits are at the top of `high`. */
-static inline sp_u32 sp_trie_list(sp_tables tables, sp_u32 word, sp_u64 high)
+SP_INLINE sp_u32 sp_trie_list(sp_tables tables, sp_u32 word, sp_u64 high)
 {
-    sp_u32 unit = word & SP_TRIE_UNIT;
+    const sp_u32 *words = sp_words_at(tables, (word & SP_TRIE_UNIT) * 2);
 
-    for (sp_u32 at = 0; at <= SP_TRIE_LIST; at++) {
-        const sp_u32 *words = sp_word_at(tables, (unit + at) * 2);
-        sp_u64 entry;
+    for (sp_u32 at = 0; words && at <= SP_TRIE_LIST; at++) {
+        sp_u64 entry = sp_trie_load_bits(words + 2 * at);
 
-        if (!words) {
-            return 0;
-        }
-        entry = sp_trie_load_bits(words);
         if (!((high ^ entry) >> 1 >> (entry >> 32 & 63))) {
             return (sp_u32)entry;
         }
@@ -124,7 +110,7 @@ static inline sp_u32 sp_trie_list(sp_tables tables, sp_u32 word, sp_u64 high)
 }
 
 /* Go on from `word` with the bits of the address that are left, from the top of `high` on. Returns a leaf. */
-static inline sp_u32 sp_trie_walk(sp_tables tables, sp_u32 word, sp_u64 high, sp_u64 low, sp_u32 blocks)
+SP_INLINE sp_u32 sp_trie_walk(sp_tables tables, sp_u32 word, sp_u64 high, sp_u64 low, sp_u32 blocks)
 {
     for (sp_u32 block = 0; block < blocks && word & SP_TRIE_BLOCK; block++) {
         sp_u32 taken;
@@ -140,8 +126,9 @@ static inline sp_u32 sp_trie_walk(sp_tables tables, sp_u32 word, sp_u64 high, sp
 static inline sp_u32 sp_trie_first(sp_tables tables, sp_u64 root, sp_u64 high)
 {
     sp_u32 slot = (sp_u32)(high >> 1 >> (63 - sp_trie_root_bits(root)));
-    const sp_u32 *word = sp_word_at(tables, sp_trie_root_base(root) + slot);
-    return word ? sp_load_word(word) : 0;
+    const sp_u32 *words = sp_words_at(tables, sp_trie_root_base(root) + slot);
+
+    return words ? sp_load_word(words) : 0;
 }
 
 /* The leaf of the longest route for an IPv4 address in host order; 0: none but the default route, which is not in the

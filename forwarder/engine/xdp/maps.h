@@ -33,7 +33,7 @@ struct sp_fixed fixed SEC(".bss");
 
 SP_ARRAY(map_classifier, SP_PORTS, SP_VLANS * sizeof(sp_u64));
 /* max_entries: Capacity */
-SP_ARRAY(map_words, 1, SP_WORDS_OCTETS);
+SP_ARRAY(map_words, 1, SP_WORDS_CHUNK * sizeof(sp_u32));
 SP_ARRAY(map_members, 1, SP_MEMBERS_OCTETS);
 /* max_entries: CPUs */
 SP_ARRAY(map_rx, 1, SP_INTERFACES * sizeof(struct sp_counter));
@@ -44,6 +44,14 @@ SP_ARRAY(map_engine, 1, SP_ENGINE_COUNTERS * sizeof(sp_u64));
 /* Keeps the compiler from moving work from one side of this to the other: it would add to a look-up's pointer before
  * the null check, which the verifier refuses. */
 #define SP_CHECKED(value) __asm__ volatile("" : "+r"(value))
+/* The same of a pointer, which the compiler then need not be told again is not NULL. */
+#define SP_FOUND(pointer)            \
+    do {                             \
+        SP_CHECKED(pointer);         \
+        if (!(pointer)) {            \
+            __builtin_unreachable(); \
+        }                            \
+    } while (0)
 
 static inline const sp_u64 *sp_classifier_at(sp_tables tables, sp_u32 port, sp_u32 vlan)
 {
@@ -52,7 +60,7 @@ static inline const sp_u64 *sp_classifier_at(sp_tables tables, sp_u32 port, sp_u
     if (!row) {
         return 0;
     }
-    SP_CHECKED(row);
+    SP_FOUND(row);
     return row + (vlan & (SP_VLANS - 1));
 }
 static inline const struct sp_interface *sp_interface_at(sp_tables tables, sp_u32 slot)
@@ -63,16 +71,18 @@ static inline const struct sp_vrf *sp_vrf_at(sp_tables tables, sp_u32 slot)
 {
     return fixed.vrfs + (slot & (SP_VRFS - 1));
 }
-static inline const sp_u32 *sp_word_at(sp_tables tables, sp_u32 index)
+static inline const sp_u32 *sp_words_at(sp_tables tables, sp_u32 index)
 {
-    sp_u32 line = index / SP_WORDS_TOGETHER;
-    const sp_u32 *words = bpf_map_lookup_elem(&map_words, &line);
+    sp_u32 chunk = index / SP_WORDS_CHUNK;
+    sp_u64 offset = index % SP_WORDS_CHUNK;
+    const sp_u32 *words = bpf_map_lookup_elem(&map_words, &chunk);
 
-    if (!words) {
+    SP_CHECKED(offset); /* what is compared is what is added */
+    if (!words || offset > SP_WORDS_CHUNK - SP_WORDS_SPAN) {
         return 0;
     }
-    SP_CHECKED(words);
-    return words + (index & (SP_WORDS_TOGETHER - 1));
+    SP_FOUND(words);
+    return words + offset;
 }
 static inline const sp_u64 *sp_group_at(sp_tables tables, sp_u32 slot)
 {
@@ -86,7 +96,7 @@ static inline const sp_u16 *sp_member_at(sp_tables tables, sp_u32 index)
     if (!members) {
         return 0;
     }
-    SP_CHECKED(members);
+    SP_FOUND(members);
     return members + (index & (SP_MEMBERS_TOGETHER - 1));
 }
 static inline const sp_u64 *sp_nexthop_at(sp_tables tables, sp_u32 slot)
@@ -107,7 +117,7 @@ static inline struct sp_counter *sp_rx_at(sp_tables tables, sp_u32 cpu, sp_u32 s
     if (!counters) {
         return 0;
     }
-    SP_CHECKED(counters);
+    SP_FOUND(counters);
     return counters + (slot & (SP_INTERFACES - 1));
 }
 static inline struct sp_counter *sp_tx_at(sp_tables tables, sp_u32 cpu, sp_u32 slot)
@@ -117,7 +127,7 @@ static inline struct sp_counter *sp_tx_at(sp_tables tables, sp_u32 cpu, sp_u32 s
     if (!counters) {
         return 0;
     }
-    SP_CHECKED(counters);
+    SP_FOUND(counters);
     return counters + (slot & (SP_INTERFACES - 1));
 }
 static inline struct sp_counter *sp_reason_at(sp_tables tables, sp_u32 cpu, sp_u32 vrf, sp_u32 reason_index)
@@ -127,7 +137,7 @@ static inline struct sp_counter *sp_reason_at(sp_tables tables, sp_u32 cpu, sp_u
     if (!counters || reason_index >= SP_REASONS) {
         return 0;
     }
-    SP_CHECKED(counters);
+    SP_FOUND(counters);
     return counters + ((vrf & (SP_VRFS - 1)) * SP_REASONS + reason_index);
 }
 static inline sp_u64 *sp_engine_counter_at(sp_tables tables, sp_u32 cpu, sp_u32 counter)
@@ -137,7 +147,7 @@ static inline sp_u64 *sp_engine_counter_at(sp_tables tables, sp_u32 cpu, sp_u32 
     if (!counters) {
         return 0;
     }
-    SP_CHECKED(counters);
+    SP_FOUND(counters);
     return counters + (counter & (SP_ENGINE_COUNTERS - 1));
 }
 

@@ -120,7 +120,7 @@ XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, con
     arrays_.groups = fixed_->groups;
     arrays_.nexthops = fixed_->nexthops;
     arrays_.policers = fixed_->policers;
-    arrays_.word_count = bpf_map__max_entries(find("map_words")) * SP_WORDS_TOGETHER;
+    arrays_.word_count = capacity.words;
     arrays_.member_count = bpf_map__max_entries(find("map_members")) * SP_MEMBERS_TOGETHER;
     arrays_.cpus = bpf_map__max_entries(find("map_rx"));
 }
@@ -143,7 +143,7 @@ int XdpObject::map(const char* name) const { return bpf_map__fd(find(name)); }
 void XdpObject::size_maps(const Capacity& capacity) {
     const auto cpus = static_cast<uint32_t>(libbpf_num_possible_cpus());
     for (const char* name : kCounters) bpf_map__set_max_entries(find(name), cpus);
-    bpf_map__set_max_entries(find("map_words"), (capacity.words + SP_WORDS_TOGETHER - 1) / SP_WORDS_TOGETHER);
+    bpf_map__set_max_entries(find("map_words"), (capacity.words + SP_WORDS_CHUNK - 1) / SP_WORDS_CHUNK);
     bpf_map__set_max_entries(find("map_members"), (capacity.members + SP_MEMBERS_TOGETHER - 1) / SP_MEMBERS_TOGETHER);
 }
 

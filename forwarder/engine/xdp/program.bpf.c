@@ -11,7 +11,7 @@ int forward(struct xdp_md *context)
 {
     sp_u32 port = sp_port_of(context->ingress_ifindex);
 
-    if (port == 0) {
+    if (sp_unlikely(port == 0)) {
         sp_count_engine((sp_tables)0, bpf_get_smp_processor_id(), SP_COUNT_NO_PORT);
         return XDP_DROP;
     }

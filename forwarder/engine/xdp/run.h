@@ -21,9 +21,10 @@ struct {
 /* 0 is no port. */
 static inline sp_u32 sp_port_of(sp_u32 ifindex)
 {
+#pragma clang loop unroll(disable)
     for (sp_u32 probe = 0; probe < SP_PORT_PROBES; probe++) {
         sp_u64 entry = sp_load_long(&fixed.port_of_ifindex[(ifindex + probe) & (SP_PORT_SLOTS - 1)]);
-        if (entry >> 32 == ifindex) {
+        if (sp_likely(entry >> 32 == ifindex)) {
             return entry & (SP_PORTS - 1);
         }
     }
@@ -33,14 +34,13 @@ static inline sp_u32 sp_port_of(sp_u32 ifindex)
 static inline int sp_run(struct xdp_md *context, sp_u32 port)
 {
     struct sp_packet packet = {.engine = context};
-    sp_u32 cpu = sp_cpu(&packet);
     int lost;
 
     sp_take_bounds(&packet);
     packet.length = packet.end - packet.data;
     struct sp_verdict verdict = sp_pipeline((sp_tables)0, &packet, port);
-    if (verdict.action == SP_ACTION_SEND) {
-        if (bpf_redirect_map(&map_ports, verdict.port, XDP_DROP) == XDP_REDIRECT) {
+    if (sp_likely(verdict.action == SP_ACTION_SEND)) {
+        if (sp_likely(bpf_redirect_map(&map_ports, verdict.port, XDP_DROP) == XDP_REDIRECT)) {
             return XDP_REDIRECT;
         }
         lost = SP_COUNT_NO_PORT;
@@ -50,7 +50,7 @@ static inline int sp_run(struct xdp_md *context, sp_u32 port)
         return XDP_DROP;
     }
     if (lost >= 0) {
-        sp_count_engine((sp_tables)0, cpu, lost);
+        sp_count_engine((sp_tables)0, sp_cpu(&packet), lost);
     }
     return XDP_DROP;
 }

@@ -7,10 +7,8 @@
 
 #include "pipeline/layout.h"
 
-/* Words and members are too short for a map element, which is rounded up to 8 octets: a cache line's worth of them is
- * one. So an array of them has no gaps. */
-#define SP_WORDS_TOGETHER 16u
-#define SP_WORDS_OCTETS (SP_WORDS_TOGETHER * 4u)
+/* Members are too short for a map element, which is rounded up to 8 octets: a cache line's worth of them is one. So an
+ * array of them has no gaps. */
 #define SP_MEMBERS_TOGETHER 32u
 #define SP_MEMBERS_OCTETS (SP_MEMBERS_TOGETHER * 2u)
 

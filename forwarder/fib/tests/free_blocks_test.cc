@@ -28,6 +28,28 @@ TEST(FreeBlocks, ManagesNothing) {
     EXPECT_EQ(only_unit_0.allocate(1), 0u);
 }
 
+// Of each chunk, and of the rest behind the last whole one, the end stays free of blocks: so none reaches across.
+TEST(FreeBlocks, KeepsTheEndsOfChunks) {
+    for (uint32_t size : {299u, 304u, 305u, 306u}) {
+        std::vector<uint64_t> memory(size);
+        FreeBlocks blocks(memory, 100, 5);
+        uint32_t last_two = size < 300 ? 95 + 94 : 95 + 95, behind = size > 305 ? size - 305 : 0;
+        EXPECT_EQ(blocks.capacity(), 94 + last_two + behind);
+        EXPECT_EQ(blocks.allocate(96), 0u);
+        std::vector<uint32_t> given;
+        for (uint32_t first = blocks.allocate(1); first != 0; first = blocks.allocate(1)) {
+            EXPECT_LT(first % 100, 95u);
+            given.push_back(first);
+        }
+        EXPECT_EQ(given.size(), blocks.capacity());
+        for (uint32_t first : given) {
+            blocks.free(first, 1);
+        }
+        EXPECT_EQ(blocks.free_units(), blocks.capacity());
+        EXPECT_NE(blocks.allocate(95), 0u);
+    }
+}
+
 // Blocks never overlap, their content is left alone, and what is free joins again.
 TEST(FreeBlocks, JoinsNeighbors) {
     for (uint32_t seed = 0; seed < 20; ++seed) {
