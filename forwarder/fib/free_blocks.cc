@@ -21,8 +21,9 @@ uint32_t next_of(uint64_t links) { return static_cast<uint32_t>(links); }
 // One unit more than there is: the one behind the last is never free.
 FreeBlocks::FreeBlocks(std::span<uint64_t> memory, uint32_t chunk, uint32_t kept)
     : memory_(memory), begins_(memory.size() / 64 + 1), ends_(memory.size() / 64 + 1) {
-    for (uint32_t begin = 0, end = 0; begin < units(); begin = end) {
-        end = begin + std::min(chunk, units() - begin);
+    // From the last to the first, which is then the one to begin with: memory is touched in order.
+    for (uint32_t end = units(), begin = 0; end > 0; end = begin) {
+        begin = (end - 1) / chunk * chunk;
         uint32_t first = std::max(begin, 1u);
         if (first + kept < end) {
             insert(first, end - kept - first);

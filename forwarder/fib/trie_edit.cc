@@ -31,7 +31,7 @@ bool TrieWriter::find_list(const TrieTable& table, const Place& place, const Cha
         listed.bits = table.bits - table.taken();
         if (table.cuts(above) && is_node(arrays_.words[listed.at])) {
             block = block_index(arrays_.words[listed.at]);
-        } else if (change.leaf != 0 && only_own_below(table, above, heap)) {
+        } else if (to_spread(table, above, slot)) {
             return false;
         }
     } else if (above.runs > 0) {
@@ -59,22 +59,17 @@ bool TrieWriter::find_list(const TrieTable& table, const Place& place, const Cha
     }
     uint32_t behind = listed.from + listed.bits;
     if (!is_list(arrays_.words[listed.at]) || change.length <= behind ||
-        change.length > listed.from + SP_TRIE_LIST_BITS) {
+        change.length > listed.from + SP_TRIE_WIDE_BITS) {
         return false;
     }
     listed.leaf = store_.leaf_over(above, heap, above.background);
     return true;
 }
 
-// Whether a word of the root leads to routes of one node only, which list_pays() leaves to a node block; or there is a
-// new node above s, which is to be spread.
-bool TrieWriter::only_own_below(const TrieTable& table, const RouteNode& above, uint32_t heap) const {
-    if (table.cuts(above)) {
-        return (above.children & heap_range(heap)) == 0;
-    }
-    uint32_t index = store_.child(above, heap_slot(heap));
-    const RouteNode& below = store_.at(index);
-    return index == 0 || below.depth < table.bits || (below.children == 0 && below.depth == table.taken());
+// Whether a slot of a node above s has a child that is new, and above s as well: it is to be spread.
+bool TrieWriter::to_spread(const TrieTable& table, const RouteNode& above, uint32_t slot) const {
+    uint32_t index = table.cuts(above) ? 0 : store_.child(above, slot);
+    return index != 0 && store_.at(index).depth < table.bits;
 }
 
 bool TrieWriter::edit_list(const TrieTable& table, const Place& place, const Change& change) {
@@ -83,36 +78,35 @@ bool TrieWriter::edit_list(const TrieTable& table, const Place& place, const Cha
         return false;
     }
     uint32_t old_word = arrays_.words[listed.at];
-    const sp_u32* old = arrays_.words + block_index(old_word);
-    uint32_t key = list_key(change.key, change.length, listed.from), bits = list_key_bits(key);
-    uint32_t units = 0, found = 0, longer = 0;  // `found`: the number of its entry, from 1
-    for (bool more = true; more; ++units) {
-        uint32_t each = old[2 * units + 1];
-        more = list_key_bits(each) > 0;
-        found = each == key ? units + 1 : found;
-        longer += list_key_bits(each) >= bits ? 1 : 0;
+    ListContent content(arrays_.words + block_index(old_word), is_wide(old_word));
+    uint32_t key = list_key(change.key, change.length, listed.from);
+    auto end = content.routes.begin() + content.count;
+    auto found = std::find_if(content.routes.begin(), end, [&](const auto& route) { return route.key == key; });
+    if (change.leaf != 0 && found != end) {
+        found->leaf = change.leaf;
+    } else {
+        bool room = content.count < SP_TRIE_LIST, is_short = content.count <= kShort + 1;
+        if (change.leaf != 0 ? !room : found == end || (listed.in_node && is_short)) {
+            return false;
+        }
+        if (change.leaf != 0) {
+            auto shorter = std::find_if(content.routes.begin(), end, [&](const auto& route) {
+                return list_key_bits(route.key) < list_key_bits(key);
+            });
+            std::copy_backward(shorter, end, end + 1);
+            *shorter = {change.leaf, key};
+            ++content.count;
+        } else {
+            std::copy(found + 1, end, found);
+            --content.count;
+        }
+        content.background = listed.leaf;  // may have changed while longer routes hid it
     }
-    if (change.leaf != 0 && found != 0) {
-        plan(block_index(old_word) + 2 * (found - 1), 1, change.leaf);
-        return true;
+    uint32_t word = content.count > 0 ? put_list(content, old_word) : listed.leaf;
+    if (word != old_word) {
+        unlink_list(old_word);
+        plan(listed.at, 1, word);
     }
-    bool room = units <= SP_TRIE_LIST, is_short = units - 1 <= kShort + 1;
-    if (change.leaf != 0 ? !room : found == 0 || (listed.in_node && is_short)) {
-        return false;
-    }
-    std::array<sp_u32, kMostListWords> image;
-    uint32_t kept = change.leaf != 0 ? longer : found - 1;
-    sp_u32* to = std::copy_n(old, 2 * kept, image.data());
-    if (change.leaf != 0) {
-        *to++ = change.leaf;
-        *to++ = key;
-    }
-    uint32_t rest = change.leaf != 0 ? kept : found;
-    to = std::copy_n(old + 2 * rest, 2 * (units - rest), to);
-    to[-2] = listed.leaf;  // may have changed while longer routes hid it
-    auto size = static_cast<uint32_t>(to - image.data());
-    unlink_list(old_word);
-    plan(listed.at, 1, size > 2 ? put_image(image.data(), size) : listed.leaf);
     return true;
 }
 

@@ -5,6 +5,38 @@ namespace splitplane {
 
 namespace {
 
+constexpr uint32_t kMostBase = UINT16_MAX;
+constexpr uint32_t kCodes = 1u << SP_TRIE_CODE_BITS;
+constexpr uint32_t kNoCode = kCodes;
+
+// The code of a leaf beside a base, or kNoCode.
+uint32_t code_of(uint32_t leaf, uint32_t base) {
+    uint32_t kind = sp_leaf_kind(leaf), away = sp_leaf_slot(leaf) - base;  // of a lower slot: as far as can be
+    if (kind == SP_ROUTE_NEXTHOP) {
+        return away < kCodes - SP_TRIE_NEXTHOPS ? SP_TRIE_NEXTHOPS + away : kNoCode;
+    }
+    if (kind == SP_ROUTE_GROUP) {
+        return away < SP_TRIE_NEXTHOPS - SP_TRIE_GROUPS ? SP_TRIE_GROUPS + away : kNoCode;
+    }
+    return kind < SP_TRIE_GROUPS && sp_leaf_slot(leaf) == 0 ? kind : kNoCode;
+}
+
+// UINT32_MAX of a leaf without a slot.
+uint32_t lowest_slot(uint32_t leaf) {
+    bool has_slot = sp_leaf_kind(leaf) == SP_ROUTE_NEXTHOP || sp_leaf_kind(leaf) == SP_ROUTE_GROUP;
+    return has_slot ? sp_leaf_slot(leaf) : UINT32_MAX;
+}
+
+// The word of a route in a list, of no more than SP_TRIE_LIST_BITS, and its key again.
+uint32_t route_word(uint32_t key, uint32_t code) {
+    uint32_t bits = list_key_bits(key);
+    return (key & ~SP_TRIE_WIDE_END) | uint32_t{1} << (31 - bits) | code;
+}
+uint32_t key_of_route(uint32_t word) {
+    uint32_t key = word >> SP_TRIE_CODE_BITS << SP_TRIE_CODE_BITS, last = key & -key;
+    return (key ^ last) | (SP_TRIE_WIDE_END - static_cast<uint32_t>(std::countl_zero(last)));
+}
+
 // The node's own routes inside a prefix of it, as in RouteNode::routes.
 std::array<uint64_t, 2> routes_inside(const RouteNode& node, uint32_t heap) {
     uint32_t bits = heap_bits(heap);
@@ -56,28 +88,95 @@ bool gather(const RouteStore& store, const RouteNode& node, uint32_t heap, uint3
 
 uint32_t list_key(Key key, uint32_t length, uint32_t from) {
     uint32_t bits = length - from;
-    return static_cast<uint32_t>(high_of((key << from) & mask_of(bits)) >> 32) | (SP_TRIE_LIST_END - bits);
+    return static_cast<uint32_t>(high_of((key << from) & mask_of(bits)) >> 32) | (SP_TRIE_WIDE_END - bits);
 }
 
-uint32_t compose(const RouteList& list, uint32_t from, uint32_t background, sp_u32* words) {
-    std::array<const ListedRoute*, SP_TRIE_LIST> order;
+ListContent::ListContent(const RouteList& list, uint32_t from, uint32_t background)
+    : count(list.count), background(background) {
     for (uint32_t at = 0; at < list.count; ++at) {  // insertion: there are few
+        Route route{list.routes[at].leaf, list_key(list.routes[at].key, list.routes[at].length, from)};
         uint32_t to = at;
-        for (; to > 0 && order[to - 1]->length < list.routes[at].length; --to) {
-            order[to] = order[to - 1];
+        for (; to > 0 && list_key_bits(routes[to - 1].key) < list_key_bits(route.key); --to) {
+            routes[to] = routes[to - 1];
         }
-        order[to] = &list.routes[at];
+        routes[to] = route;
     }
-    for (uint32_t at = 0; at < list.count; ++at) {
-        words[2 * at] = order[at]->leaf;
-        words[2 * at + 1] = list_key(order[at]->key, order[at]->length, from);
-    }
-    words[2 * list.count] = background;
-    words[2 * list.count + 1] = SP_TRIE_LIST_END;
-    return 2 * list.units();
 }
 
-uint32_t list_units(const sp_u32* words) {
+ListContent::ListContent(const sp_u32* words, bool wide) {
+    if (wide) {
+        for (; list_key_bits(words[1]) > 0; words += 2) {
+            routes[count++] = {words[0], words[1]};
+        }
+        background = words[0];
+        return;
+    }
+    uint32_t base = sp_trie_head_base(words[0]);
+    count = sp_trie_head_count(words[0]);
+    background = sp_trie_code_leaf(base, sp_trie_code(words[0]));
+    for (uint32_t at = 0; at < count; ++at) {
+        routes[at] = {sp_trie_code_leaf(base, sp_trie_code(words[1 + at])), key_of_route(words[1 + at])};
+    }
+}
+
+ListImage::ListImage(const ListContent& content) {
+    uint32_t least = lowest_slot(content.background);
+    for (uint32_t at = 0; at < content.count; ++at) {
+        least = std::min(least, lowest_slot(content.routes[at].leaf));
+    }
+    // A base of 0 leaves most room for leaves that come later.
+    if (!put(content, 0) && !put(content, std::min(least, kMostBase))) {
+        put_wide(content);
+    }
+}
+
+ListImage::ListImage(const ListContent& content, const sp_u32* now, bool wide) {
+    if (wide) {
+        put_wide(content);
+    } else if (!put(content, sp_trie_head_base(now[0]))) {
+        size = 0;
+    }
+}
+
+bool ListImage::put(const ListContent& content, uint32_t base) {
+    uint32_t code = code_of(content.background, base);
+    bool fits = code != kNoCode;
+    words[0] = sp_trie_head(base, content.count, code);
+    for (uint32_t at = 0; at < content.count && fits; ++at) {
+        auto [leaf, key] = content.routes[at];
+        code = code_of(leaf, base);
+        fits = code != kNoCode && list_key_bits(key) <= SP_TRIE_LIST_BITS;
+        words[1 + at] = route_word(key, code);
+    }
+    size = fits ? 1 + content.count : 0;
+    wide = false;
+    return fits;
+}
+
+void ListImage::put_wide(const ListContent& content) {
+    for (uint32_t at = 0; at < content.count; ++at) {
+        words[2 * at] = content.routes[at].leaf;
+        words[2 * at + 1] = content.routes[at].key;
+    }
+    words[2 * content.count] = content.background;
+    words[2 * content.count + 1] = SP_TRIE_WIDE_END;
+    size = 2 * (content.count + 1);
+    wide = true;
+}
+
+bool ListImage::has_keys_of(const sp_u32* now) const {
+    for (uint32_t at = wide; at < size; at += 1 + wide) {  // not beyond its end, which is the same in both
+        if ((now[at] ^ words[at]) >> (wide ? 0 : SP_TRIE_CODE_BITS) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+uint32_t list_units(const sp_u32* words, bool wide) {
+    if (!wide) {
+        return (sp_trie_head_count(words[0]) + 2) / 2;
+    }
     uint32_t units = 1;
     while (list_key_bits(words[2 * units - 1]) > 0) {
         ++units;

@@ -17,27 +17,58 @@ struct ListedRoute {
     uint32_t leaf;
 };
 
-// In any order; compose() puts the longest first.
+// In any order.
 struct RouteList {
     std::array<ListedRoute, SP_TRIE_LIST> routes;
     uint32_t count = 0;
-    uint32_t units() const { return count + 1; }
 };
-inline constexpr uint32_t kMostListWords = 2 * (SP_TRIE_LIST + 1);
 
 // All routes of the store that lie below one prefix of a node (by heap number; 1: the whole node), but for that prefix
 // itself. False: they are too many for a list, or one is longer than `longest`.
 bool gather(const RouteStore& store, const RouteNode& node, uint32_t heap, uint32_t longest, RouteList& list);
 
-// The second word of a route's entry in a list that asks for the bits from `from` on; and how many bits it has.
+// A route's key in a list that asks for the bits from `from` on, as a wide one has it; and how many bits it has.
 uint32_t list_key(Key key, uint32_t length, uint32_t from);
-inline uint32_t list_key_bits(uint32_t key) { return SP_TRIE_LIST_END - (key & SP_TRIE_LIST_END); }
+inline uint32_t list_key_bits(uint32_t key) { return SP_TRIE_WIDE_END - (key & SP_TRIE_WIDE_END); }
 
-// Write the words of a list that asks for the bits from `from` on, and has `background` for what matches none of its
-// routes; returns how many.
-uint32_t compose(const RouteList& list, uint32_t from, uint32_t background, sp_u32* words);
+// What a list says, whatever its form.
+struct ListContent {
+    struct Route {
+        uint32_t leaf;
+        uint32_t key;
+    };
+    std::array<Route, SP_TRIE_LIST> routes;  // the longest first
+    uint32_t count = 0;
+    uint32_t background = 0;  // the leaf of what matches none of them
+
+    ListContent() = default;
+    // Of a list that asks for the bits from `from` on.
+    ListContent(const RouteList& list, uint32_t from, uint32_t background);
+    // Of the list at `words` that a word of this form leads to.
+    ListContent(const sp_u32* words, bool wide);
+};
+
+// The words of a list.
+struct ListImage {
+    std::array<sp_u32, 2 * (SP_TRIE_LIST + 1)> words;
+    uint32_t size = 0;
+    bool wide = false;
+
+    // In the form that takes least.
+    explicit ListImage(const ListContent& content);
+    // In the form, and with the base, of the list at `now`, if that can be; else `size` is 0.
+    ListImage(const ListContent& content, const sp_u32* now, bool wide);
+
+    uint32_t units() const { return (size + 1) / 2; }
+    // Whether the list at `now`, of the same form, differs from it in leaves only.
+    bool has_keys_of(const sp_u32* now) const;
+
+  private:
+    bool put(const ListContent& content, uint32_t base);
+    void put_wide(const ListContent& content);
+};
 
 // Of a list that lies at `words`.
-uint32_t list_units(const sp_u32* words);
+uint32_t list_units(const sp_u32* words, bool wide);
 
 }  // namespace splitplane

@@ -75,10 +75,9 @@ uint32_t TrieWriter::emit_part(const RouteNode& node, uint32_t heap, uint32_t ba
     uint32_t word = leaf;
     bool was_node = is_node(old_word);
     Filling filling(node);
-    bool listed = gather(store_, node, heap, node.depth + SP_TRIE_LIST_BITS, list) &&
-                  (list.count == 0 || list_pays(node, heap, node.depth, list));
+    bool listed = gather(store_, node, heap, node.depth + SP_TRIE_WIDE_BITS, list);
     if (listed) {
-        word = list.count == 0 ? leaf : put_list(list, node.depth, leaf, old_word);
+        word = list.count == 0 ? leaf : put_list({list, node.depth, leaf}, old_word);
         swallow_below(node, heap);
     } else {
         store_.paint(node, background, filling.leaves);
@@ -134,11 +133,10 @@ uint32_t TrieWriter::emit_below(const TrieTable& table, uint32_t index, uint32_t
     const RouteNode& child = store_.at(index);
     RouteList list;
     uint32_t word = leaf;
-    if (!gather(store_, child, 1, taken + SP_TRIE_LIST_BITS, list) ||
-        (list.count > 0 && child.children == 0 && !list_pays(child, 1, taken, list))) {
+    if (!gather(store_, child, 1, taken + SP_TRIE_WIDE_BITS, list)) {
         word = emit(index, taken, leaf, 0);
     } else {
-        word = list.count == 0 ? leaf : put_list(list, taken, leaf, old_word);
+        word = list.count == 0 ? leaf : put_list({list, taken, leaf}, old_word);
         swallow(index);
     }
     if (word != old_word) {

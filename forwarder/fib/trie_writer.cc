@@ -153,9 +153,8 @@ uint32_t TrieWriter::emit(uint32_t index, uint32_t top, uint32_t background, uin
     uint32_t listed = listed_behind_path(node);
     TrieShape shape;
     RouteList list;
-    if (node.depth > top && gather(store_, node, 1, node.depth + SP_TRIE_LIST_BITS, list) && list.count > 1 &&
-        list_pays(node, 1, node.depth, list)) {
-        shape = {node.key, node.depth - top, 0, 0, put_list(list, node.depth, background, listed)};
+    if (node.depth > top && gather(store_, node, 1, node.depth + SP_TRIE_WIDE_BITS, list) && list.count > 1) {
+        shape = {node.key, node.depth - top, 0, 0, put_list({list, node.depth, background}, listed)};
         if (node.runs > 0) {
             unlink_lists(node_index(node), nullptr);
         }
@@ -211,13 +210,12 @@ void TrieWriter::fill(Filling& filling, uint32_t heap, uint32_t leaf) {
         leaf = store_.leaf(node, heap);
     }
     RouteList list;
-    if (gather(store_, node, heap, node.depth + SP_TRIE_LIST_BITS, list) &&
-        (list.count == 0 || list_pays(node, heap, node.depth, list))) {
+    if (gather(store_, node, heap, node.depth + SP_TRIE_WIDE_BITS, list)) {
         uint32_t word = leaf;
         if (list.count > 0) {
             // Stored in place only where it led to the same addresses before: its background is theirs.
             bool same = (filling.was & range) == slot_bit(first) && (end == kSlots || filling.was & slot_bit(end));
-            word = put_list(list, node.depth, leaf, same ? filling.words[first] : 0);
+            word = put_list({list, node.depth, leaf}, same ? filling.words[first] : 0);
         }
         std::fill(filling.words.begin() + first, filling.words.begin() + end, word);
         swallow_below(node, heap);
@@ -231,63 +229,34 @@ void TrieWriter::fill(Filling& filling, uint32_t heap, uint32_t leaf) {
     fill(filling, 2 * heap + 1, leaf);
 }
 
-// Whether a list of all below a prefix of a node is better than a node block, or a share of one. `top`: how many bits
-// are taken where readers come to it.
-bool TrieWriter::list_pays(const RouteNode& node, uint32_t heap, uint32_t top, const RouteList& list) const {
-    uint64_t children = node.children & heap_range(heap);
-    if (children == 0) {
-        // At most a unit less than the node block, which is faster to look up.
-        return node.depth > top;
-    }
-    uint32_t own = 0;
-    for (uint32_t at = 0; at < list.count; ++at) {
-        own += list.routes[at].length <= node.depth + kStride;
-    }
-    // A route of the node's own costs no more than two words otherwise, and a child no less than six.
-    auto below = static_cast<uint32_t>(std::popcount(children));
-    if (below > 1 || own > 0) {
-        return own <= 3 * below;
-    }
-    const RouteNode& child = store_.at(store_.child(node, first_slot(children)));
-    return child.children != 0 || list_pays(child, 1, node.depth + kStride, list);
-}
-
 // Whether a node, which is not in the root, is in a list or may come into one.
 bool TrieWriter::in_list_or_few(const TrieTable& table, const RouteNode& node) const {
     if (node.depth < table.bits || node.top == kInList) {
         return node.depth >= table.bits;
     }
     RouteList list;
-    return (node.children != 0 || node.depth > node.top) && gather(store_, node, 1, kKeyBits, list);
+    return gather(store_, node, 1, kKeyBits, list);
 }
 
-uint32_t TrieWriter::put_list(const RouteList& list, uint32_t from, uint32_t background, uint32_t old_word) {
-    std::array<sp_u32, kMostListWords> image;
-    uint32_t size = compose(list, from, background, image.data());
+// The word of a list: the old one where only leaves differ, else one in room of its own.
+uint32_t TrieWriter::put_list(const ListContent& content, uint32_t old_word) {
     if (is_list(old_word)) {
-        const sp_u32* now = arrays_.words + block_index(old_word);
-        uint32_t at = 1;
-        while (at < size && now[at] == image[at]) {  // not beyond its end, which is the same in both
-            at += 2;
-        }
-        if (at > size) {
-            for (at = 0; at < size; at += 2) {
-                plan(block_index(old_word) + at, 1, image[at]);
+        uint32_t index = block_index(old_word);
+        ListImage image(content, arrays_.words + index, is_wide(old_word));
+        if (image.size > 0 && image.has_keys_of(arrays_.words + index)) {
+            for (uint32_t at = 0; at < image.size; ++at) {
+                plan(index + at, 1, image.words[at]);
             }
             return old_word;
         }
     }
-    return put_image(image.data(), size);
-}
-
-// A list in room of its own.
-uint32_t TrieWriter::put_image(const sp_u32* image, uint32_t size) {
-    uint32_t unit = allocate(size / 2);
+    ListImage image(content);
+    uint32_t unit = allocate(image.units());
     if (unit == 0) {
         return 0;
     }
-    std::copy_n(image, size, arrays_.words + unit * 2);
-    return list_word(unit);
+    std::copy_n(image.words.data(), image.size, arrays_.words + unit * 2);
+    return list_word(unit, image.wide);
 }
 
 // Where nothing but leaves and children's words has changed. `image` begins where the node's blocks do.
@@ -376,7 +345,7 @@ void TrieWriter::unlink_block(const RouteNode& node) {
 }
 
 void TrieWriter::unlink_list(uint32_t word) {
-    unlinked_.push_back({word & SP_TRIE_UNIT, list_units(arrays_.words + block_index(word))});
+    unlinked_.push_back({word & SP_TRIE_UNIT, list_units(arrays_.words + block_index(word), is_wide(word))});
 }
 
 // The lists that a node block leads to, but for those that stay where they are.

@@ -119,10 +119,8 @@ class TrieWriter {
     uint32_t emit(uint32_t index, uint32_t top, uint32_t background, uint64_t dirty);
     void expand(uint32_t block, uint64_t dirty, Filling& filling) const;
     void fill(Filling& filling, uint32_t heap, uint32_t leaf);
-    bool list_pays(const RouteNode& node, uint32_t heap, uint32_t top, const RouteList& list) const;
     bool in_list_or_few(const TrieTable& table, const RouteNode& node) const;
-    uint32_t put_list(const RouteList& list, uint32_t from, uint32_t background, uint32_t old_word);
-    uint32_t put_image(const sp_u32* image, uint32_t size);
+    uint32_t put_list(const ListContent& content, uint32_t old_word);
     bool store_in_place(const RouteNode& node, const TrieShape& shape, const sp_u32* image, uint32_t size);
     uint32_t write(RouteNode& node, uint32_t top, uint32_t background, const TrieShape& shape, const Slots& slots);
     void lead_up(const TrieTable& table, const Place& place, uint32_t at, uint32_t word, uint32_t old_word);
@@ -138,7 +136,7 @@ class TrieWriter {
     // trie_edit.cc: lists in which one route changes
     bool edit_list(const TrieTable& table, const Place& place, const Change& change);
     bool find_list(const TrieTable& table, const Place& place, const Change& change, Listed& listed) const;
-    bool only_own_below(const TrieTable& table, const RouteNode& above, uint32_t heap) const;
+    bool to_spread(const TrieTable& table, const RouteNode& above, uint32_t slot) const;
 
     // trie_root.cc: what the root has
     void spread(const TrieTable& table, uint32_t index, uint32_t background, uint64_t dirty, bool everything);

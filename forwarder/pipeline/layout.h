@@ -20,12 +20,14 @@ typedef __u8 sp_u8;
 typedef __u16 sp_u16;
 typedef __u32 sp_u32;
 typedef __u64 sp_u64;
+typedef __s32 sp_i32;
 #else
 #include <stdint.h>
 typedef uint8_t sp_u8;
 typedef uint16_t sp_u16;
 typedef uint32_t sp_u32;
 typedef uint64_t sp_u64;
+typedef int32_t sp_i32;
 #endif
 
 #if defined(__cplusplus)

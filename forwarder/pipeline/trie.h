@@ -11,8 +11,10 @@
  *                                              a slot, the vector's bits mark where a run of equal slots begins
  *     path    bits (64 bits), miss, hit        the next bits of the address are these: go on at `hit` behind them, else
  *                                              at `miss` with the same bits
- *     list    leaf, key, leaf, key, ...        routes, the longest first: the first key that the next bits of the
- *                                              address begin with; the last has no bits, and so always is one
+ *     list    head, route, route, ...          the longest first: the first whose key the next bits of the address begin
+ *                                              with, else the head; all leaves are near each other, keys are short
+ *     wide    leaf, key, leaf, key, ...        the same where a leaf or key asks for more room; the last key has no bits,
+ *     list                                     and so always matches
  *
  * This is a poptrie (Asai and Ohara, SIGCOMM 2015) with one vector in place of two, its leaves and children beside it
  * in one cache line most times, paths of any length in one block, and lists where there are only a few routes.
@@ -29,15 +31,17 @@
 /* The two highest bits of a word: both 0 in a leaf. */
 #define SP_TRIE_BLOCK 0x80000000u /* a node, or with SP_TRIE_OTHER a path */
 #define SP_TRIE_OTHER 0x40000000u /* without SP_TRIE_BLOCK: a list */
-#define SP_TRIE_UNIT 0x3fffffffu
+#define SP_TRIE_WIDE 0x20000000u  /* of a list */
+#define SP_TRIE_UNIT 0x1fffffffu
 #define SP_TRIE_STRIDE 6
 #define SP_TRIE_PATH_BITS 58u /* at most, from the top of a path's 64 bits; the lowest 6 say how many */
 #define SP_TRIE_PATH_MISS 2u  /* words from the beginning of a path block */
 #define SP_TRIE_PATH_HIT 3u
 #define SP_TRIE_NODE_WORDS 2u /* words from the beginning of a node block */
 #define SP_TRIE_LIST 8u       /* routes in a list, at most */
-#define SP_TRIE_LIST_BITS 26u /* of a key, at most, from its top; the lowest 6 are 63 less how many */
-#define SP_TRIE_LIST_END 63u  /* so the lowest 6 bits of the last key */
+#define SP_TRIE_WIDE_BITS 26u /* of a wide list's key, at most, from its top; the lowest 6 are 63 less how many */
+#define SP_TRIE_WIDE_END 63u  /* so the lowest 6 bits of the last key */
+#define SP_TRIE_LIST_BITS 18u /* of a list's key, at most, from the top of its 19; behind them a 1, then zeros */
 
 /* Nodes and paths on the way to a leaf or a list, at most: each takes 6 bits or more, but perhaps for the last. */
 #define SP_TRIE_BLOCKS4 5
@@ -64,8 +68,36 @@ static inline sp_u32 sp_trie_count(sp_u64 bits)
 #endif
 }
 
+/* A list's words: 13 bits say of a leaf what the list's base does not, the others are the key or, in the head, the base
+ * and how many routes follow. */
+#define SP_TRIE_CODE_BITS 13u
+#define SP_TRIE_GROUPS 8u     /* codes below are kinds of leaves without a slot, */
+#define SP_TRIE_NEXTHOPS 2048u /* from here on nexthops, between them groups: how far their slot is from the base */
+static inline sp_u32 sp_trie_head(sp_u32 base, sp_u32 count, sp_u32 code)
+{
+    return base << 16 | (count - 1) << SP_TRIE_CODE_BITS | code;
+}
+static inline sp_u32 sp_trie_head_base(sp_u32 head) { return head >> 16; }
+static inline sp_u32 sp_trie_head_count(sp_u32 head) { return (head >> SP_TRIE_CODE_BITS & (SP_TRIE_LIST - 1)) + 1; }
+static inline sp_u32 sp_trie_code(sp_u32 word) { return word & ((1u << SP_TRIE_CODE_BITS) - 1); }
+static inline sp_u32 sp_trie_code_leaf(sp_u32 base, sp_u32 code)
+{
+    if (code >= SP_TRIE_NEXTHOPS) {
+        return sp_leaf(SP_ROUTE_NEXTHOP, base + code - SP_TRIE_NEXTHOPS);
+    }
+    return code >= SP_TRIE_GROUPS ? sp_leaf(SP_ROUTE_GROUP, base + code - SP_TRIE_GROUPS) : sp_leaf(code, 0);
+}
+
+/* Whether `bits`, the next 19 of an address, begin with the key of a list's route: nothing differs above its last 1. */
+static inline int sp_trie_begins(sp_u32 route, sp_u32 bits)
+{
+    sp_u32 key = route >> SP_TRIE_CODE_BITS;
+    return (sp_i32)(bits ^ key) < (sp_i32)((key & -key) << 1);
+}
+static inline sp_u32 sp_trie_list_bits(sp_u64 high) { return (sp_u32)(high >> (63 - SP_TRIE_LIST_BITS)); }
+
 /* A node's vector, a path's bits and a list's keys never change while a reader can reach the block; all other words
- * may. An entry of a list is loaded whole: its leaf is the old or the new one, its key is constant. */
+ * may. A route of a list is loaded whole: its leaf is the old or the new one, its key is constant. */
 typedef sp_u64 __attribute__((may_alias)) sp_trie_bits;
 static inline sp_u64 sp_trie_load_bits(const sp_u32 *words) { return *(const volatile sp_trie_bits *)words; }
 
@@ -98,6 +130,27 @@ SP_INLINE sp_u32 sp_trie_step(sp_tables tables, sp_u32 word, sp_u64 high, sp_u32
 SP_INLINE sp_u32 sp_trie_list(sp_tables tables, sp_u32 word, sp_u64 high)
 {
     const sp_u32 *words = sp_words_at(tables, (word & SP_TRIE_UNIT) * 2);
+    sp_u32 bits = sp_trie_list_bits(high), head, found;
+
+    if (!words) {
+        return 0;
+    }
+    head = found = sp_load_word(words);
+    for (sp_u32 at = 1; at <= SP_TRIE_LIST && at <= sp_trie_head_count(head); at++) {
+        sp_u32 route = sp_load_word(words + at);
+
+        if (sp_trie_begins(route, bits)) {
+            found = route;
+            break;
+        }
+    }
+    return sp_trie_code_leaf(sp_trie_head_base(head), sp_trie_code(found));
+}
+
+/* The same for a wide list. */
+SP_INLINE sp_u32 sp_trie_wide_list(sp_tables tables, sp_u32 word, sp_u64 high)
+{
+    const sp_u32 *words = sp_words_at(tables, (word & SP_TRIE_UNIT) * 2);
 
     for (sp_u32 at = 0; words && at <= SP_TRIE_LIST; at++) {
         sp_u64 entry = sp_trie_load_bits(words + 2 * at);
@@ -119,7 +172,10 @@ SP_INLINE sp_u32 sp_trie_walk(sp_tables tables, sp_u32 word, sp_u64 high, sp_u64
         high = high << taken | low >> 1 >> (63 - taken);
         low <<= taken;
     }
-    return word & SP_TRIE_OTHER ? sp_trie_list(tables, word, high) : word;
+    if (!(word & SP_TRIE_OTHER)) {
+        return word;
+    }
+    return word & SP_TRIE_WIDE ? sp_trie_wide_list(tables, word, high) : sp_trie_list(tables, word, high);
 }
 
 /* The root's word for the first bits of an address. */

@@ -40,10 +40,39 @@ static inline void sp_trie_go_on(sp_tables tables, struct sp_trie_going *going, 
     }
 }
 
+/* Four words beside each other. */
+typedef sp_u32 sp_lanes __attribute__((vector_size(16)));
+typedef sp_i32 sp_signed_lanes __attribute__((vector_size(16)));
+typedef sp_u64 sp_long_lanes __attribute__((vector_size(16)));
+typedef sp_u32 sp_packed_lanes __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* sp_trie_begins() of four routes: all bits or none. */
+static inline sp_lanes sp_trie_begin_lanes(const sp_u32 *routes, sp_u32 bits)
+{
+    sp_lanes key = *(const sp_packed_lanes *)routes >> SP_TRIE_CODE_BITS;
+
+    return (sp_lanes)((sp_signed_lanes)(key ^ bits) < (sp_signed_lanes)((key & -key) << 1));
+}
+
 /* sp_trie_list() without branches that depend on the address: which route is the first is as good as random. It looks at
- * as many entries as the longest list has, from the last to the first, so that what lies behind a list's end (fib/ sees
- * to it that there is something) comes before that end, which always matches. */
+ * as many as the longest list has; something always lies behind (SP_WORDS_SPAN). */
 static inline __attribute__((always_inline)) sp_u32 sp_trie_list_whole(sp_tables tables, sp_u32 word, sp_u64 high)
+{
+    const sp_u32 *words = tables->words + (sp_u64)(word & SP_TRIE_UNIT) * 2;
+    const sp_lanes first_four = {1, 2, 4, 8}, last_four = {16, 32, 64, 128};
+    sp_u32 bits = sp_trie_list_bits(high), head = sp_load_word(words), count = sp_trie_head_count(head), first;
+    sp_lanes begins = (sp_trie_begin_lanes(words + 1, bits) & first_four) |
+                      (sp_trie_begin_lanes(words + 5, bits) & last_four);
+    sp_long_lanes half = (sp_long_lanes)begins;
+    sp_u64 both = half[0] | half[1];
+
+    first = (sp_u32)__builtin_ctz((sp_u32)(both | both >> 32) | 1u << count);
+    return sp_trie_code_leaf(sp_trie_head_base(head), sp_trie_code(sp_load_word(words + (first < count ? first + 1 : 0))));
+}
+
+/* The same for sp_trie_wide_list(): from the last to the first, so that what lies behind a list's end comes before that
+ * end, which always matches. */
+static inline __attribute__((always_inline)) sp_u32 sp_trie_wide_list_whole(sp_tables tables, sp_u32 word, sp_u64 high)
 {
     const sp_u32 *words = tables->words + (sp_u64)(word & SP_TRIE_UNIT) * 2;
     sp_u32 leaf = 0;
@@ -103,7 +132,8 @@ static inline __attribute__((always_inline)) void sp_trie_look_up(sp_tables tabl
                 leaves[at] = sp_trie_step(tables, leaves[at], rest, &more);
                 sp_trie_go_on(tables, &going, leaves[at], at, taken + more);
             } else {
-                leaves[at] = sp_trie_list_whole(tables, leaves[at], rest);
+                leaves[at] = leaves[at] & SP_TRIE_WIDE ? sp_trie_wide_list_whole(tables, leaves[at], rest)
+                                                       : sp_trie_list_whole(tables, leaves[at], rest);
             }
         }
     }

@@ -70,7 +70,7 @@ struct Story {
             auto key = std::pair{key_of(prefix), length};
             uint32_t size = steps.size() / phase % 2 == 0 ? most : 30;  // the root grows and shrinks
             if (chance() % size > reference.routes.size() / 2) {
-                uint32_t leaf = 1 + chance() % 1000;
+                uint32_t leaf = leaf_of(1 + chance() % 1000);
                 reference.routes[key] = leaf;
                 steps.push_back({prefix, leaf});
             } else {
@@ -154,6 +154,8 @@ TEST_P(Readers, SeeTheOldOrTheNew) {
     EXPECT_GT(seen.node_lists + seen.shared_lists, 0u);
     EXPECT_GT(seen.nodes, 0u);
     EXPECT_EQ(seen.longest, SP_TRIE_LIST);
+    EXPECT_GT(seen.wide_lists, 0u);
+    EXPECT_LT(seen.wide_lists, seen.lists());
     EXPECT_GT(lookups, kReaders * 1000u);
     fib.settle();
     EXPECT_GT(epochs.periods, 0u);

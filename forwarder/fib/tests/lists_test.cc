@@ -11,13 +11,16 @@ namespace {
 constexpr uint32_t kVrf = 3;
 constexpr uint32_t kSmallestRoot = 256;  // octets
 
-// A table and its reference, changed together.
+// A table and its reference, changed together. Leaves are nexthops by number, so many slots apart.
 class Table {
   public:
-    explicit Table(Family family, uint32_t words = 1 << 20)
-        : arrays(words), fib(arrays.arrays, grace), family_(family) {}
+    explicit Table(Family family, uint32_t words = 1 << 20, uint32_t apart = 1)
+        : arrays(words), fib(arrays.arrays, grace), family_(family), apart_(apart) {}
 
-    void set(Key address, uint32_t length, uint32_t leaf) {
+    void set(Key address, uint32_t length, uint32_t nexthop) {
+        set_leaf(address, length, sp_leaf(SP_ROUTE_NEXTHOP, nexthop * apart_));
+    }
+    void set_leaf(Key address, uint32_t length, uint32_t leaf) {
         Prefix prefix = prefix_of(address & mask_of(length), length);
         ASSERT_EQ(fib.set(kVrf, family_, prefix, leaf), FibResult::kDone);
         reference.routes[{key_of(prefix), length}] = leaf;
@@ -57,33 +60,97 @@ class Table {
 
   private:
     Family family_;
+    uint32_t apart_;
 };
+
+constexpr uint32_t kFar = 7000;  // more than a list's codes
 
 Key ipv4(uint32_t address) { return Key{address} << 96; }
 
-TEST(Lists, HoldUpToEightRoutes) {
-    Table table(Family::kIpv4);
+// Nine routes are too many, and eight are a list again.
+void fill_a_list(Table& table, uint32_t longest, uint32_t (*octets)(uint32_t count)) {
     auto host = [](uint32_t number) { return ipv4(0x0a000000 + number * 0x00090100 % 0x1000000); };
     for (uint32_t count = 1; count <= SP_TRIE_LIST; ++count) {
-        table.set(host(count), 32 - count % 5, count);
+        table.set(host(count), longest - count % 5, count);
         table.expect_alike();
         EXPECT_TRUE(is_list(table.root_word(host(0))));
         table.fib.settle();
-        EXPECT_EQ(table.fib.memory().trie_used, kSmallestRoot + 8 * (count + 1));
+        EXPECT_EQ(table.fib.memory().trie_used, kSmallestRoot + octets(count)) << count;
     }
     EXPECT_EQ(table.shapes().longest, SP_TRIE_LIST);
-    table.set(host(9), 32, 9);
+    table.set(host(9), longest, 9);
     table.expect_alike();
     EXPECT_FALSE(is_list(table.root_word(host(0)))) << "nine";
-    table.erase(host(4), 28);
+    table.erase(host(4), longest - 4);
     table.expect_alike();
     EXPECT_TRUE(is_list(table.root_word(host(0)))) << "eight again";
     table.fib.settle();
-    EXPECT_EQ(table.fib.memory().trie_used, kSmallestRoot + 8 * (SP_TRIE_LIST + 1));
+    EXPECT_EQ(table.fib.memory().trie_used, kSmallestRoot + octets(SP_TRIE_LIST));
 }
 
-TEST(Lists, ChangeTheirLeavesInPlace) {
+TEST(Lists, HoldUpToEightRoutes) {
+    auto octets = [](uint32_t count) { return (count + 2) / 2 * 8; };  // a word each, and the head
     Table table(Family::kIpv4);
+    fill_a_list(table, 24, octets);
+    EXPECT_EQ(table.shapes().wide_lists, 0u);
+}
+
+TEST(Lists, AreWideForLongKeysAndLeavesFarApart) {
+    auto octets = [](uint32_t count) { return 8 * (count + 1); };
+    Table far_down(Family::kIpv4);
+    fill_a_list(far_down, 32, octets);
+    EXPECT_EQ(far_down.shapes().wide_lists, 1u);
+    auto far_octets = [](uint32_t count) { return count == 1 ? 8u : 8 * (count + 1); };
+    Table far_apart(Family::kIpv4, 1 << 20, kFar);
+    fill_a_list(far_apart, 24, far_octets);
+    EXPECT_EQ(far_apart.shapes().wide_lists, 1u);
+}
+
+// Every leaf that can be, beside one that has the lowest slot.
+TEST(Lists, SayEveryLeaf) {
+    for (uint32_t low : {0u, 1u, 4000u, 9000u, SP_NEXTHOPS - 1}) {
+        for (uint32_t kind = SP_ROUTE_NEXTHOP; kind <= SP_ROUTE_FALLBACK; ++kind) {
+            Table table(Family::kIpv4);
+            table.set_leaf(ipv4(0x0a000000), 8, sp_leaf(SP_ROUTE_NEXTHOP, low));
+            uint32_t slots = kind == SP_ROUTE_NEXTHOP ? SP_NEXTHOPS : kind == SP_ROUTE_GROUP ? SP_GROUPS : 1;
+            for (uint32_t from : {0u, low, low + 2040, low + 6144, slots}) {
+                for (uint32_t slot = from - std::min(from, 2u); slot < std::min(from + 2, slots); ++slot) {
+                    table.set_leaf(ipv4(0x0a010000), 16, sp_leaf(kind, slot));
+                    table.expect_alike();
+                    table.set_leaf(ipv4(0x08000000), 5, sp_leaf(kind, slot));  // the background
+                    table.expect_alike();
+                }
+            }
+        }
+    }
+}
+
+// From one form to the other and back, by one route's leaf.
+TEST(Lists, ChangeTheirForm) {
+    Table table(Family::kIpv4);
+    for (uint32_t at = 0; at < 5; ++at) {
+        table.set(ipv4(0x0a000000 + (at << 16)), 16, 20000 + at);
+    }
+    EXPECT_EQ(table.shapes().wide_lists, 0u) << "near each other, but not near slot 0";
+    for (uint32_t turn = 0; turn < 3; ++turn) {
+        table.set(ipv4(0x0a020000), 16, 40000);
+        table.expect_alike();
+        EXPECT_EQ(table.shapes().wide_lists, 1u);
+        table.set(ipv4(0x0a020000), 16, 20003 + turn);
+        table.expect_alike();
+        EXPECT_EQ(table.shapes().wide_lists, 1u) << "in place";
+        table.erase(ipv4(0x0a030000), 16);
+        table.expect_alike();
+        EXPECT_EQ(table.shapes().wide_lists, 0u);
+        table.set(ipv4(0x0a030000), 16, 20009);
+        table.expect_alike();
+    }
+}
+
+class ListLeaves : public testing::TestWithParam<uint32_t> {};
+
+TEST_P(ListLeaves, ChangeInPlace) {
+    Table table(Family::kIpv4, 1 << 20, GetParam());
     table.set(ipv4(0x0a000000), 8, 1);
     table.set(ipv4(0x0a010000), 16, 2);
     table.set(ipv4(0x0a010100), 24, 3);
@@ -91,7 +158,8 @@ TEST(Lists, ChangeTheirLeavesInPlace) {
     uint32_t word = table.root_word(ipv4(0x0a000000));
     ASSERT_TRUE(is_list(word));
     table.fib.settle();
-    uint32_t leaf = 10;
+    EXPECT_EQ(is_wide(word), GetParam() == kFar);
+    uint32_t leaf = 4;
     const std::pair<uint32_t, uint32_t> prefixes[] = {
         {0x0a000000, 8}, {0x0a010000, 16}, {0x0a010100, 24}, {0x08000000, 5}};
     for (auto [address, length] : prefixes) {
@@ -104,6 +172,8 @@ TEST(Lists, ChangeTheirLeavesInPlace) {
     EXPECT_EQ(table.root_word(ipv4(0x0a000000)), word);
     EXPECT_EQ(table.fib.memory().trie_waiting, 0u);
 }
+
+INSTANTIATE_TEST_SUITE_P(Lists, ListLeaves, testing::Values(1, kFar));
 
 // What no address comes to must be right when it comes to light.
 TEST(Lists, KeepWhatLongerRoutesHide) {
@@ -172,7 +242,7 @@ TEST(Lists, MakeARouteCostMuchTheSameInTablesOfAnySize) {
             uint32_t length = chance() % 5 < 3 ? 24 : 18 + chance() % 6;
             table.set(ipv4(static_cast<uint32_t>(chance())), length, 1 + chance() % 255);
         }
-        EXPECT_LE(table.octets_per_route(), 13.0) << size;
+        EXPECT_LE(table.octets_per_route(), 8.0) << size;
     }
 }
 
@@ -196,12 +266,13 @@ TEST_P(ListTables, AnswerAsTheReferenceDoes) {
         };
         auto among = [&](uint32_t first, uint32_t count) { return first + static_cast<uint32_t>(chance() % count); };
         const uint32_t lengths[] = {among(1, 12), among(13, 6), 20, 22, 24, 26, bits - 2, bits};
+        uint32_t leaves = 8 * (seed % 3);
         for (uint32_t step = 0; step < 6 * most; ++step) {
             uint32_t length = lengths[chance() % std::size(lengths)];
             Key key = address() & mask_of(length);
             auto found = table.reference.routes.lower_bound({key, length});
             if (chance() % most >= table.reference.routes.size() / 2 || found == table.reference.routes.end()) {
-                table.set(key, length, 1 + chance() % 5);
+                table.set_leaf(key, length, leaf_of(leaves + chance() % 8));
             } else {
                 auto [route, leaf] = *found;
                 table.erase(route.first, route.second);
@@ -233,7 +304,9 @@ TEST_P(ListTables, AnswerAsTheReferenceDoes) {
     EXPECT_GT(seen.nodes, 0u);
     EXPECT_GT(seen.parts, 0u);
     EXPECT_GT(seen.paths, 0u);
-    EXPECT_GT(seen.path_lists, 0u);
+    EXPECT_EQ(seen.path_lists > 0, family == Family::kIpv6);
+    EXPECT_GT(seen.wide_lists, seen.lists() / 16);
+    EXPECT_LT(seen.wide_lists, seen.lists() * 15 / 16);
     EXPECT_EQ(seen.longest, SP_TRIE_LIST);
 }
 

@@ -70,6 +70,7 @@ struct Shapes {
     uint32_t shared_lists = 0;  // in more than one,
     uint32_t path_lists = 0;    // behind a path
     uint32_t longest = 0;       // routes in a list
+    uint32_t wide_lists = 0;    // of all these
     uint32_t nodes = 0, paths = 0;
     uint32_t parts = 0;         // words of the root that lead to the block of a part of a node
 
@@ -85,7 +86,7 @@ struct Shapes {
     Shapes& operator+=(const Shapes& other) {
         root_lists += other.root_lists, node_lists += other.node_lists, shared_lists += other.shared_lists;
         path_lists += other.path_lists, nodes += other.nodes, paths += other.paths, parts += other.parts;
-        longest = std::max(longest, other.longest);
+        longest = std::max(longest, other.longest), wide_lists += other.wide_lists;
         return *this;
     }
     uint32_t lists() const { return root_lists + node_lists + shared_lists + path_lists; }
@@ -98,7 +99,9 @@ struct Shapes {
         }
         if (is_list(word)) {
             ++lists;
-            longest = std::max(longest, list_units(block) - 1);
+            ListContent content(block, is_wide(word));
+            longest = std::max(longest, content.count);
+            wide_lists += is_wide(word);
         } else if (is_node(word)) {
             ++nodes;
             uint32_t at = SP_TRIE_NODE_WORDS;
@@ -130,6 +133,20 @@ class Reference {
         return 0;
     }
 };
+
+// Leaves as routes have them: most nexthops near each other; every eighth number one far away, a group, or no slot.
+inline uint32_t leaf_of(uint32_t number) {
+    switch (number % 8 == 7 ? number / 8 % 3 : 3) {
+    case 0:
+        return sp_leaf(SP_ROUTE_NEXTHOP, 50000 + number % 10000);
+    case 1:
+        return sp_leaf(SP_ROUTE_GROUP, number % SP_GROUPS);
+    case 2:
+        return sp_leaf(SP_ROUTE_BLACKHOLE, 0);
+    default:
+        return sp_leaf(SP_ROUTE_NEXTHOP, number);
+    }
+}
 
 inline uint32_t bits_of(Family family) { return family == Family::kIpv4 ? 32 : 128; }
 
