@@ -80,25 +80,12 @@ bool TrieWriter::edit_list(const TrieTable& table, const Place& place, const Cha
     uint32_t old_word = arrays_.words[listed.at];
     ListContent content(arrays_.words + block_index(old_word), is_wide(old_word));
     uint32_t key = list_key(change.key, change.length, listed.from);
-    auto end = content.routes.begin() + content.count;
-    auto found = std::find_if(content.routes.begin(), end, [&](const auto& route) { return route.key == key; });
-    if (change.leaf != 0 && found != end) {
-        found->leaf = change.leaf;
-    } else {
-        bool room = content.count < SP_TRIE_LIST, is_short = content.count <= kShort + 1;
-        if (change.leaf != 0 ? !room : found == end || (listed.in_node && is_short)) {
+    if (change.leaf == 0 || !content.replace(key, change.leaf)) {
+        bool is_short = content.count <= kShort + 1;
+        bool done = change.leaf != 0 ? content.insert(key, change.leaf)
+                                     : !(listed.in_node && is_short) && content.erase(key);
+        if (!done) {
             return false;
-        }
-        if (change.leaf != 0) {
-            auto shorter = std::find_if(content.routes.begin(), end, [&](const auto& route) {
-                return list_key_bits(route.key) < list_key_bits(key);
-            });
-            std::copy_backward(shorter, end, end + 1);
-            *shorter = {change.leaf, key};
-            ++content.count;
-        } else {
-            std::copy(found + 1, end, found);
-            --content.count;
         }
         content.background = listed.leaf;  // may have changed while longer routes hid it
     }

@@ -92,14 +92,9 @@ uint32_t list_key(Key key, uint32_t length, uint32_t from) {
 }
 
 ListContent::ListContent(const RouteList& list, uint32_t from, uint32_t background)
-    : count(list.count), background(background) {
-    for (uint32_t at = 0; at < list.count; ++at) {  // insertion: there are few
-        Route route{list.routes[at].leaf, list_key(list.routes[at].key, list.routes[at].length, from)};
-        uint32_t to = at;
-        for (; to > 0 && list_key_bits(routes[to - 1].key) < list_key_bits(route.key); --to) {
-            routes[to] = routes[to - 1];
-        }
-        routes[to] = route;
+    : background(background) {
+    for (uint32_t at = 0; at < list.count; ++at) {
+        insert(list_key(list.routes[at].key, list.routes[at].length, from), list.routes[at].leaf);
     }
 }
 
@@ -117,6 +112,41 @@ ListContent::ListContent(const sp_u32* words, bool wide) {
     for (uint32_t at = 0; at < count; ++at) {
         routes[at] = {sp_trie_code_leaf(base, sp_trie_code(words[1 + at])), key_of_route(words[1 + at])};
     }
+}
+
+ListContent::Route* ListContent::find(uint32_t key) {
+    Route* end = routes.data() + count;
+    Route* found = std::find_if(routes.data(), end, [&](const Route& route) { return route.key == key; });
+    return found == end ? nullptr : found;
+}
+
+bool ListContent::replace(uint32_t key, uint32_t leaf) {
+    Route* found = find(key);
+    if (found != nullptr) {
+        found->leaf = leaf;
+    }
+    return found != nullptr;
+}
+
+bool ListContent::erase(uint32_t key) {
+    Route* found = find(key);
+    if (found != nullptr) {
+        std::copy(found + 1, routes.data() + count, found);
+        --count;
+    }
+    return found != nullptr;
+}
+
+bool ListContent::insert(uint32_t key, uint32_t leaf) {
+    if (count == SP_TRIE_LIST) {
+        return false;
+    }
+    uint32_t to = count++;
+    for (; to > 0 && list_key_bits(routes[to - 1].key) < list_key_bits(key); --to) {
+        routes[to] = routes[to - 1];
+    }
+    routes[to] = {leaf, key};
+    return true;
 }
 
 ListImage::ListImage(const ListContent& content) {

@@ -46,6 +46,15 @@ struct ListContent {
     ListContent(const RouteList& list, uint32_t from, uint32_t background);
     // Of the list at `words` that a word of this form leads to.
     ListContent(const sp_u32* words, bool wide);
+
+    // False: there is no route of this key,
+    bool replace(uint32_t key, uint32_t leaf);
+    bool erase(uint32_t key);
+    // or no room for one.
+    bool insert(uint32_t key, uint32_t leaf);
+
+  private:
+    Route* find(uint32_t key);
 };
 
 // The words of a list.

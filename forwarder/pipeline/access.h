@@ -23,6 +23,13 @@ static inline sp_u64 sp_load_long(const sp_u64 *at) { return *(const volatile sp
  * what the caller has compared with the frame's end. */
 #define SP_INLINE static inline __attribute__((always_inline))
 
+/* Before a loop whose index the verifier of kernel 6.1 would lose: a copy of its body for each value. */
+#if defined(__bpf__)
+#define SP_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define SP_UNROLL
+#endif
+
 #if defined(__bpf__)
 #include "engine/xdp/maps.h" /* the same functions over BPF maps */
 #else

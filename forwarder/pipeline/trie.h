@@ -11,10 +11,10 @@
  *                                              a slot, the vector's bits mark where a run of equal slots begins
  *     path    bits (64 bits), miss, hit        the next bits of the address are these: go on at `hit` behind them, else
  *                                              at `miss` with the same bits
- *     list    head, route, route, ...          the longest first: the first whose key the next bits of the address begin
- *                                              with, else the head; all leaves are near each other, keys are short
- *     wide    leaf, key, leaf, key, ...        the same where a leaf or key asks for more room; the last key has no bits,
- *     list                                     and so always matches
+ *     list    head, route, route, ...          the longest first: the first whose key the next bits of the address
+ *                                              begin with, else the head; keys are short, leaves near each other
+ *     wide    leaf, key, leaf, key, ...        the same where a key or leaf asks for more room; the last key has no
+ *     list                                     bits, and so always matches
  *
  * This is a poptrie (Asai and Ohara, SIGCOMM 2015) with one vector in place of two, its leaves and children beside it
  * in one cache line most times, paths of any length in one block, and lists where there are only a few routes.
@@ -136,9 +136,13 @@ SP_INLINE sp_u32 sp_trie_list(sp_tables tables, sp_u32 word, sp_u64 high)
         return 0;
     }
     head = found = sp_load_word(words);
-    for (sp_u32 at = 1; at <= SP_TRIE_LIST && at <= sp_trie_head_count(head); at++) {
+    SP_UNROLL
+    for (sp_u32 at = 1; at <= SP_TRIE_LIST; at++) {
         sp_u32 route = sp_load_word(words + at);
 
+        if (at > sp_trie_head_count(head)) {
+            break;
+        }
         if (sp_trie_begins(route, bits)) {
             found = route;
             break;

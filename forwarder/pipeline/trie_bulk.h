@@ -54,8 +54,8 @@ static inline sp_lanes sp_trie_begin_lanes(const sp_u32 *routes, sp_u32 bits)
     return (sp_lanes)((sp_signed_lanes)(key ^ bits) < (sp_signed_lanes)((key & -key) << 1));
 }
 
-/* sp_trie_list() without branches that depend on the address: which route is the first is as good as random. It looks at
- * as many as the longest list has; something always lies behind (SP_WORDS_SPAN). */
+/* sp_trie_list() without branches that depend on the address: which route is the first is as good as random. It looks
+ * at as many as the longest list has; something always lies behind (SP_WORDS_SPAN). */
 static inline __attribute__((always_inline)) sp_u32 sp_trie_list_whole(sp_tables tables, sp_u32 word, sp_u64 high)
 {
     const sp_u32 *words = tables->words + (sp_u64)(word & SP_TRIE_UNIT) * 2;
@@ -67,7 +67,8 @@ static inline __attribute__((always_inline)) sp_u32 sp_trie_list_whole(sp_tables
     sp_u64 both = half[0] | half[1];
 
     first = (sp_u32)__builtin_ctz((sp_u32)(both | both >> 32) | 1u << count);
-    return sp_trie_code_leaf(sp_trie_head_base(head), sp_trie_code(sp_load_word(words + (first < count ? first + 1 : 0))));
+    words += first < count ? first + 1 : 0;
+    return sp_trie_code_leaf(sp_trie_head_base(head), sp_trie_code(sp_load_word(words)));
 }
 
 /* The same for sp_trie_wide_list(): from the last to the first, so that what lies behind a list's end comes before that
