@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 #include <utility>
 
@@ -87,7 +88,8 @@ void XdpObject::Unmap::operator()(void* memory) const { ::munmap(memory, octets)
 
 std::span<const uint8_t> XdpObject::forwarding_program() { return kProgram; }
 
-XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, const std::string& pins) {
+XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, const std::string& pins)
+    : pins_(pins) {
     const std::lock_guard guard(loading);
     const auto earlier = libbpf_set_print(take_complaint);
     complaint.clear();
@@ -98,7 +100,7 @@ XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, con
     int error = object_ ? 0 : errno;
     if (error == 0) {
         size_maps(capacity);
-        counters_taken_over_ = !pins.empty() && take_over(pins);
+        counters_taken_over_ = !pins_.empty() && take_over();
         error = -bpf_object__load(object_.get());
     }
     libbpf_set_print(earlier);
@@ -106,7 +108,7 @@ XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, con
         throw EngineError("the kernel does not load the XDP program: " + error_text(error) + "; " + remedy(error) +
                           (complaint.empty() ? "" : " (" + complaint + ")"));
     }
-    if (!pins.empty() && !counters_taken_over_) pin_counters(pins);
+    if (!pins_.empty() && !counters_taken_over_) pin_counters();
     fixed_ = static_cast<sp_fixed*>(map_memory(kFixed));
     arrays_.classifier = static_cast<sp_u64*>(map_memory("map_classifier"));
     arrays_.words = static_cast<sp_u32*>(map_memory("map_words"));
@@ -148,11 +150,11 @@ void XdpObject::size_maps(const Capacity& capacity) {
 }
 
 // All of them or none: counters of different ages would not add up.
-bool XdpObject::take_over(const std::string& pins) {
+bool XdpObject::take_over() {
     std::array<Descriptor, kCounters.size()> found;
     for (size_t index = 0; index < kCounters.size(); ++index) {
         const bpf_map* map = find(kCounters[index]);
-        found[index] = Descriptor(bpf_obj_get(pin_path(pins, kCounters[index]).c_str()));
+        found[index] = Descriptor(bpf_obj_get(pin_path(pins_, kCounters[index]).c_str()));
         bpf_map_info facts{};
         uint32_t size = sizeof facts;
         if (!found[index] || bpf_obj_get_info_by_fd(found[index].get(), &facts, &size) != 0 ||
@@ -166,12 +168,22 @@ bool XdpObject::take_over(const std::string& pins) {
     return true;
 }
 
-void XdpObject::pin_counters(const std::string& pins) {
+void XdpObject::pin_counters() const {
     for (const char* name : kCounters) {
-        const std::string path = pin_path(pins, name);
+        const std::string path = pin_path(pins_, name);
         ::unlink(path.c_str());
         if (bpf_obj_pin(map(name), path.c_str()) != 0) {
             throw EngineError("cannot pin counters as " + path + ": " + error_text(errno));
+        }
+    }
+}
+
+void XdpObject::drop_other_counters() const {
+    if (pins_.empty()) return;
+    for (const auto& entry : std::filesystem::directory_iterator(pins_)) {
+        const std::string path = entry.path();
+        for (const char* name : kCounters) {
+            if (path.starts_with(pins_ + "/" + name + "-") && path != pin_path(pins_, name)) ::unlink(path.c_str());
         }
     }
 }

@@ -55,6 +55,8 @@ class XdpObject {
     int program(const char* name) const;
     int map(const char* name) const;
     bool counters_taken_over() const { return counters_taken_over_; }
+    // Take away counters that an earlier program of another layout has pinned beside these.
+    void drop_other_counters() const;
 
     // The ELF of the program that is attached to ports.
     static std::span<const uint8_t> forwarding_program();
@@ -67,13 +69,14 @@ class XdpObject {
 
     bpf_map* find(const char* name) const;
     void size_maps(const Capacity& capacity);
-    bool take_over(const std::string& pins);
-    void pin_counters(const std::string& pins);
+    bool take_over();
+    void pin_counters() const;
     void* map_memory(const char* name);
 
     struct Close {
         void operator()(bpf_object* object) const;
     };
+    std::string pins_;
     std::unique_ptr<bpf_object, Close> object_;
     std::vector<std::unique_ptr<void, Unmap>> memory_;
     sp_arrays arrays_{};

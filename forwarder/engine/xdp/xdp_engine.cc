@@ -108,6 +108,7 @@ void XdpEngine::activate(const std::vector<Port>& ports) {
         throw EngineError(first.port.interface + ": " + first.problem);
     }
     active_ = true;
+    object_.drop_other_counters();
     if (!thread_.joinable()) thread_ = std::thread(&XdpEngine::run, this);
 }
 

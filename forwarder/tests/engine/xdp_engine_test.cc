@@ -250,6 +250,14 @@ TEST_F(XdpEngineTest, NothingIsLostWhileItIsReplaced) {
     EXPECT_GE(sent, 5000u);
 }
 
+TEST_F(XdpEngineTest, TakesAwayTheCountersOfAnotherLayout) {
+    const std::string pin = bpffs() + "/test/map_rx-", ours = pin + std::to_string(SP_LAYOUT);
+    Running(*lan, *up);
+    shell("mv " + ours + " " + pin + "0");
+    const Running running(*lan, *up);
+    shell("test -e " + ours + " && ! test -e " + pin + "0");
+}
+
 TEST_F(XdpEngineTest, AttachesAnInterfaceThatComesBack) {
     Running running(*lan, *up);
     up.reset();
