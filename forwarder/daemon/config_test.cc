@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "daemon/options.h"
@@ -134,6 +135,7 @@ TEST(Options, TheCommandLineCountsMoreThanTheFile) {
                         << "[ports]\n1 = \"eth1\"\n";
     const Options options =
         parsed({"run", "--listen", "127.0.0.1:5", "--listen=unix:/x", "--port", "4=eth4", "--config", path});
+    std::filesystem::remove(path);
     EXPECT_EQ(options.verb, Verb::kRun);
     EXPECT_EQ(options.config.device_id, 3u);
     EXPECT_EQ(options.config.listen, (std::vector<std::string>{"127.0.0.1:5", "unix:/x"}));

@@ -34,7 +34,9 @@ def http(path: Path, what: str) -> tuple[str, str]:
 
 
 def run(*words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([str(PROGRAM), *words], capture_output=True, text=True, check=False, timeout=30)
+    """Run vr-forwarder where the bpffs that it may mount is gone with it."""
+    command = ("unshare", "--mount", str(PROGRAM), *words)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
 
 
 def test_status_shows_ports_and_that_nobody_has_set_the_pipeline(forwarder: PrivateForwarder) -> None:
