@@ -67,7 +67,11 @@ async def test_a_request_begins_with_a_blank_line_that_ends_what_was_left_half_s
         assert (await control.ask(tmp_path, "red/r1", {"op": "reload"}, 5, shared=True))["ok"]
 
 
-async def test_only_what_changes_nothing_is_said_again_until_the_machine_hears(tmp_path: Path) -> None:
+async def test_only_what_changes_nothing_is_said_again_until_the_machine_hears(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "SETTLE_S", 0.1)
+
     def answer(request: dict[str, Any]) -> list[bytes]:
         asked.append(request["op"])
         return [to(request)] if len(asked) > 2 else []

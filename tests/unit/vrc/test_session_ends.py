@@ -70,7 +70,8 @@ async def chatter(known: Known, one: Session) -> None:
 
 @pytest.mark.parametrize("abort", [True, False])
 async def test_an_ended_session_keeps_no_connection(tmp_path: Path, monkeypatch, abort: bool) -> None:
-    monkeypatch.setattr(session, "_LAST_BACKOFF_S", session._FIRST_BACKOFF_S)
+    for name in ("_FIRST_BACKOFF_S", "_LAST_BACKOFF_S"):
+        monkeypatch.setattr(session, name, 0.01)
     make_identities(tmp_path)
     key, cert, ca = (tmp_path.joinpath(name).read_bytes() for name in ("server-key.pem", "server-cert.pem", "ca.pem"))
     server, controller, path = grpc.aio.server(), Controller(abort), tmp_path / "s"
