@@ -64,6 +64,8 @@ def test_killed_in_the_middle_of_many_updates(running: World, kill) -> None:
         kill(running)
         rig.up("red/r1", routes=OWN_ROUTES + 1 + ROUTES)
     rig.up("blue/r1")
+    # What was withdrawn while nobody listened stays until the daemons have settled, which the hold time bounds.
+    until("the rest swept", lambda: all(view["equal"] for view in rig.show("verify")), HOLD_TIME_S + 15, every_s=0.5)
     rig.verified()
     bird.withdraw("many")
     rig.up("red/r1", routes=OWN_ROUTES + 1)

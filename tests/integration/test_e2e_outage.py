@@ -28,6 +28,7 @@ def away_controller(running: World) -> None:
 def away_switch(running: World) -> None:
     rig = running.rig
     rig.switch.cut()
+    until("the plane gone", lambda: not rig.api.get("planes")[0]["connected"])  # or they would still answer
     wait_until_given_up(running)
     rig.switch.connect()
 
