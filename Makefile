@@ -14,9 +14,10 @@ check:
 	@.venv/bin/lint-imports --no-cache
 	@$(PY) -m pytest -q -n 2 --hypothesis-profile=quick -m "not root" tests/unit tests/contract
 
+# Files in their order: the unit tests, last and short, keep both workers busy to the end.
 test:
 	@scripts/setup tests
-	@$(PY) -m pytest -n 2 --dist loadfile tests
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests
 
 guest:
 	@scripts/setup guest
