@@ -70,7 +70,7 @@ async def test_a_request_begins_with_a_blank_line_that_ends_what_was_left_half_s
 async def test_only_what_changes_nothing_is_said_again_until_the_machine_hears(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "SETTLE_S", 0.1)
+    monkeypatch.setattr(control, "SETTLE_S", 0.25)
 
     def answer(request: dict[str, Any]) -> list[bytes]:
         asked.append(request["op"])
