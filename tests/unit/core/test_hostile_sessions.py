@@ -7,7 +7,7 @@ import pytest
 from peers import Peer, end_of, refusals
 from worlds import FakeVrc, gateway, mac, router_config
 
-from controller import fib, rib, sessions
+from controller import control_stream, fib, rib, sessions
 from controller.errors import SessionRefused
 from controller.events import MAX_TEXT, REPORT_EVERY_S, REPORTS_AT_ONCE, EventLog
 from controller.model import Quota
@@ -223,7 +223,7 @@ async def test_neighbors_refused_before_a_session_do_not_count_in_it(make_world)
     world = await make_world(router_config(1, (1,), quota=Quota(neighbors=1)))
     world.connect()
     router = world.router()
-    router.neighbor(1, gateway(9), mac(9), False)
+    router.neighbors([(1, gateway(9), mac(9), False)])
     router.resync_end(True)
     await world.settle()
     assert router.state == ("degraded", "quota neighbors of 1")
@@ -295,8 +295,8 @@ async def test_a_message_that_took_long_is_followed_by_a_pause_as_long(monkeypat
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    monkeypatch.setattr(sessions.asyncio, "sleep", sleep)
-    monkeypatch.setattr(sessions.time, "perf_counter", lambda: 100.0)
+    monkeypatch.setattr(control_stream.asyncio, "sleep", sleep)
+    monkeypatch.setattr(control_stream.time, "perf_counter", lambda: 100.0)
     for took_s in (0.001, 0.3, 60.0):
-        await sessions._give_way(100.0 - took_s)
-    assert slept == [pytest.approx(0.3), sessions.LONGEST_PAUSE_S]
+        await control_stream._give_way(100.0 - took_s)
+    assert slept == [pytest.approx(0.3), control_stream.LONGEST_PAUSE_S]

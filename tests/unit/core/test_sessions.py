@@ -8,10 +8,11 @@ import pytest
 from peers import Peer, refusals
 from worlds import World, gateway, mac, router_config
 
+from controller.control_stream import whole
 from controller.pki import PKI
 from controller.planes.base import PuntReason
 from controller.punt import TURN_FRAMES
-from controller.sessions import SessionServer, _whole
+from controller.sessions import SessionServer
 from controller.store.sqlite import SqliteStore
 from wire import MAX_FRAMES_PER_MESSAGE, MAX_MESSAGE_BYTES, PROTOCOL_VERSION
 from wire import splitplane_pb2 as pb
@@ -205,7 +206,7 @@ async def test_a_write_under_way_is_not_cancelled():
         await sent.wait()
         written.append("whole")
 
-    task = asyncio.create_task(_whole(write()))
+    task = asyncio.create_task(whole(write()))
     await begun.wait()
     task.cancel()
     await asyncio.sleep(0)
@@ -216,7 +217,7 @@ async def test_a_write_under_way_is_not_cancelled():
 
 
 async def test_a_write_that_never_ends_is_given_up(monkeypatch):
-    monkeypatch.setattr("controller.sessions.LAST_WORDS_S", 0.0)
+    monkeypatch.setattr("controller.control_stream.LAST_WORDS_S", 0.0)
     begun, given_up = asyncio.Event(), asyncio.Event()
 
     async def write() -> None:
@@ -226,7 +227,7 @@ async def test_a_write_that_never_ends_is_given_up(monkeypatch):
         finally:
             given_up.set()
 
-    task = asyncio.create_task(_whole(write()))
+    task = asyncio.create_task(whole(write()))
     await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
