@@ -240,8 +240,9 @@ class Convergence:
         steps.next(f"remove {tombstone.router.full_name}")
         router, vrf_id = tombstone.router, tombstone.router.vrf_id
         waiting = []
-        with suppress(GuestError):  # what stays of its socket is told below
-            self._guests.revoke(router)  # or its VRC would come back while the plane is emptied
+        if not tombstone.guest_clean:
+            with suppress(GuestError):  # what stays of its socket is told below
+                self._guests.revoke(router)  # or its VRC would come back while the plane is emptied
         if not tombstone.plane_clean and router.plane not in self._in_use:
             waiting.append(f"{router.full_name}: plane {router.plane} is detached; it is removed when it is attached")
         elif not tombstone.plane_clean:

@@ -186,10 +186,6 @@ class VirtualRouter:
         if reached and self.vrc is not None:
             self.vrc.acknowledge(reached)
 
-    def interface_state(self, interface_id: int, up: bool, addresses: Sequence[bytes]) -> None:
-        """The guest's state of one interface; as `interface_states`."""
-        self.interface_states([(interface_id, up, addresses)])
-
     def interface_states(self, states: Iterable[tuple[int, bool, Sequence[bytes]]]) -> None:
         """The guest's states of interfaces: id, up, own addresses; of several of one interface the last counts.
 
@@ -203,10 +199,6 @@ class VirtualRouter:
                 raise SessionRefused(f"interface {interface_id} has malformed or more than {MAX_ADDRESSES} addresses")
             known[interface_id] = up, frozenset(addresses)
         self.fib.set_interfaces(known, self._clock())
-
-    def neighbor(self, interface_id: int, address: bytes, mac: bytes, failed: bool) -> None:
-        """One neighbor of the guest's kernel; as `neighbors`."""
-        self.neighbors([(interface_id, address, mac, failed)])
 
     def neighbors(self, states: Iterable[tuple[int, bytes, bytes, bool]]) -> None:
         """Neighbors of the guest's kernel: interface, address, MAC, failed; of several of one the last counts.

@@ -75,11 +75,11 @@ async def test_equal_nexthops_are_claimed_by_whose_they_were(make_world):
         world.connect(neighbors=False)
         router = world.router()
         if gateway_first:
-            router.neighbor(1, gateway(1), mac(101), False)
-        router.neighbor(1, LINK_LOCAL, mac(101), False)
+            router.neighbors([(1, gateway(1), mac(101), False)])
+        router.neighbors([(1, LINK_LOCAL, mac(101), False)])
         router.define_set(1, SetKind.FORWARD, [(1, LINK_LOCAL, 1)])
         world.learn({"2001:db8::/32": 1, "20.1.0.0/16": 1})
-        router.neighbor(1, gateway(1), mac(101), False)
+        router.neighbors([(1, gateway(1), mac(101), False)])
         router.resync_end(True)
 
     first = await make_world(router_config())

@@ -137,11 +137,11 @@ async def test_unresolved_member_is_left_out_and_none_gleans(make_world):
     world, _ = await ready(make_world)
     router = world.router()
     world.learn({"20.2.0.0/16": 2})
-    router.neighbor(1, gateway(1), b"", False)
+    router.neighbors([(1, gateway(1), b"", False)])
     await world.settle()
     group = world.plane.entries.groups[value(world.installed()[key("20.2.0.0/16")])]
     assert len(group.members) == 1
-    router.neighbor(2, gateway(2), b"", False)
+    router.neighbors([(2, gateway(2), b"", False)])
     await world.settle()
     group = world.plane.entries.groups[value(world.installed()[key("20.2.0.0/16")])]
     assert [world.plane.entries.nexthops[m.nexthop_id].state for m in group.members] == [NexthopState.GLEAN]
@@ -151,7 +151,7 @@ async def test_failed_neighbor_drops_for_a_bounded_time(make_world):
     world, _ = await ready(make_world)
     router = world.router()
     world.learn({"20.1.0.0/16": 1})
-    router.neighbor(1, gateway(1), b"", True)
+    router.neighbors([(1, gateway(1), b"", True)])
     await world.settle()
     nexthop = value(world.installed()[key("20.1.0.0/16")])
     assert world.plane.entries.nexthops[nexthop].state is NexthopState.DROP
@@ -168,17 +168,17 @@ async def test_silence_while_the_plane_was_away_fails_no_neighbor(make_world):
     await world.settle()
     world.plane.disconnect("cut")
     for number in (1, 2, 99):
-        router.neighbor(1 if number == 99 else number, gateway(number), b"", True)
+        router.neighbors([(1 if number == 99 else number, gateway(number), b"", True)])
     world.plane.connect()
     await world.settle()
-    router.neighbor(2, gateway(2), b"", True)
+    router.neighbors([(2, gateway(2), b"", True)])
 
     def states() -> list[NexthopState]:
         nexthops = {one.router_interface_id: one.state for one in world.plane.entries.nexthops.values()}
         return [nexthops[1], nexthops[2]]
 
     assert states() == [NexthopState.FORWARD, NexthopState.FORWARD]
-    router.neighbor(1, gateway(1), mac(101), False)
+    router.neighbors([(1, gateway(1), mac(101), False)])
     world.clock.now += DOUBT_S
     router.tick()
     await world.settle()

@@ -106,9 +106,9 @@ class World:
         router = self.router(vrf_id)
         router.open(vrc)
         for one in router.config.interfaces:
-            router.interface_state(one.id, True, [bytes((10, 0, one.id, 1))])
+            router.interface_states([(one.id, True, [bytes((10, 0, one.id, 1))])])
             if neighbors:
-                router.neighbor(one.id, gateway(one.id), mac(100 + one.id), False)
+                router.neighbors([(one.id, gateway(one.id), mac(100 + one.id), False)])
         return vrc
 
     def learn(self, routes: dict[str, int], vrf_id: int = 1) -> int:
