@@ -32,7 +32,6 @@ class LineError(Exception):
 
     def __init__(self, line: int, problem: str) -> None:
         super().__init__(f"ip line {line}: {problem}")
-        self.line = line
 
 
 @dataclass(slots=True)
