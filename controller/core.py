@@ -12,11 +12,11 @@ from controller.fib import Fib
 from controller.mirror import AUDIT_INTERVAL_S, PlaneMirror
 from controller.model import RouterConfig
 from controller.planes.base import Clock, Installed, Plane, PuntReason
-from controller.resolve import SliceUsage
 from controller.rib import NexthopSet
 from controller.router import VirtualRouter
 from controller.supervisor import Supervisor
 from controller.trace import trace
+from controller.usage import SliceUsage
 from controller.views import (
     CapturedFrame,
     CounterView,

@@ -34,7 +34,7 @@ def router_view(router: VirtualRouter, plane_problem: str | None) -> RouterView:
         reason=reason,
         ipv4_routes=fib.rib.counts[4],
         ipv6_routes=fib.rib.counts[6],
-        neighbors=len(fib.resolution.neighbors),
+        neighbors=len(fib.resolution.neighbors.states),
         nexthops=len(fib.resolution.nexthops),
         groups=len(fib.resolution.groups),
         pending=fib.prefixes.unconfirmed,
@@ -118,7 +118,7 @@ def neighbor_views(fib: Fib) -> list[NeighborView]:
     """Return a router's neighbors."""
     interfaces = fib.resolution.interfaces
     views = []
-    for (interface_id, address), neighbor in sorted(fib.resolution.neighbors.items()):
+    for (interface_id, address), neighbor in sorted(fib.resolution.neighbors.states.items()):
         interface = interfaces.get(interface_id)
         views.append(
             NeighborView(

@@ -21,6 +21,7 @@ from typing import Any
 
 from controller.entries import EntryTable
 from controller.model import RouterConfig
+from controller.neighbors import NeighborKey
 from controller.objects import PlaneObjects
 from controller.planes.base import (
     LOCAL,
@@ -36,15 +37,13 @@ from controller.planes.base import (
 )
 from controller.prefixes import Desired, PrefixTable, RouteTicket
 from controller.resolve import (
-    FAILED_DROP_S,
     GroupObject,
     Interface,
-    NeighborState,
     NexthopObject,
     Resolution,
-    SliceUsage,
 )
 from controller.rib import Member, NexthopSet, Rib, SetKind
+from controller.usage import SliceUsage
 from wire import MAX_ROUTES_PER_MESSAGE
 
 SPARE_ROUTES = 10_000
@@ -150,44 +149,31 @@ class Fib:
                 self._refresh_own(address)
         self._interfaces_changed(states, now)
 
-    def set_neighbors(self, states: Mapping[tuple[int, bytes], tuple[bytes, bool]], now: float) -> int:
+    def set_neighbors(self, states: Mapping[NeighborKey, tuple[bytes, bool]], now: float) -> int:
         """Take states of neighbors by interface and address: MAC, and whether it failed; neither unsets it.
 
         Returns how many the quota has no room for. All at once, as `set_interfaces`.
         """
-        refused = 0
-        for key, (mac, failed) in states.items():
-            if self._set_neighbor(key, mac, failed, now):
-                self._refresh_own(key[1])
-            else:
-                refused += 1
-        nexthops = self.resolution.nexthops
-        self._refresh([nexthops[key] for key in states if key in nexthops], now)
+        changed, refused = self.resolution.neighbors.set(states, now)
+        self._neighbors_changed(changed, now)
         return refused
-
-    def _set_neighbor(self, key: tuple[int, bytes], mac: bytes, failed: bool, now: float) -> bool:
-        resolution = self.resolution
-        known = resolution.neighbors.get(key)
-        if mac or failed:
-            if known is None:
-                if resolution.usage.neighbors >= resolution.usage.quota.neighbors:
-                    resolution.neighbors_refused += 1
-                    return False
-                resolution.usage.neighbors += 1
-            resolution.neighbors[key] = NeighborState(mac, 0.0 if mac else now + FAILED_DROP_S)
-        elif known is not None:
-            del resolution.neighbors[key]
-            resolution.usage.neighbors -= 1
-        return True
 
     def tick(self, now: float) -> None:
         """Let timed states pass; call it about once a second."""
-        retry, settled = self.resolution.expire(now)
+        resolution = self.resolution
+        retry, gone = resolution.neighbors.expire(now)
+        if gone:
+            self._neighbors_changed(gone, now)
         if retry:
-            self._refresh(retry, now)
-        self._enqueue_sets(settled)
+            self._refresh_nexthops(retry, now)
+        self._enqueue_sets(resolution.settle(now))
 
     # What the VRC learned
+
+    def begin_resync(self) -> None:
+        """Mark routes and neighbors; what is not repeated goes with `sweep`."""
+        self.rib.begin_resync()
+        self.resolution.neighbors.begin_resync()
 
     def learn(self, family: int, keys: list[bytes], set_ids: Iterable[int]) -> None:
         """Apply one Routes message, but for new routes far beyond the quota. SessionRefused as `Rib.replace`."""
@@ -221,8 +207,11 @@ class Fib:
         if fresh is not None:
             self.resolution.attach(fresh)
 
-    def sweep(self) -> int:
-        """End a resync: withdraw stale routes, and take out what was adopted but never learned."""
+    def sweep(self, now: float) -> int:
+        """End a resync: stale routes and neighbors go, and so does what was adopted but never learned.
+
+        Returns the number of stale routes.
+        """
         gone = self.rib.sweep()
         self._enqueue(gone)
         self.settled = True
@@ -231,6 +220,7 @@ class Fib:
         for interface in self.resolution.interfaces.values():
             if interface.guest_up is None:
                 interface.guest_up = False
+        self._neighbors_changed(self.resolution.neighbors.sweep(self._is_gateway, now), now)
         self._interfaces_changed(list(self.resolution.interfaces), 0.0)
         return len(gone)
 
@@ -381,7 +371,7 @@ class Fib:
                 resolution.drop_group(group)
             else:
                 in_groups.update(nexthop_id for nexthop_id, _ in group.content)
-        neighbors = resolution.neighbors
+        neighbors = resolution.neighbors.states
         for known in list(resolution.nexthops.values()):
             if known.sets or known.id in in_groups or (known.interface_id, known.gateway) in neighbors:
                 continue
@@ -467,10 +457,23 @@ class Fib:
         )
 
     def _forget_neighbors(self, interface_id: int) -> None:
-        for key in [key for key in self.resolution.neighbors if key[0] == interface_id]:
-            del self.resolution.neighbors[key]
-            self.resolution.usage.neighbors -= 1
-            self._refresh_own(key[1])
+        for _, address in self.resolution.neighbors.forget_interface(interface_id):
+            self._refresh_own(address)
+
+    def _neighbors_changed(self, changed: Iterable[NeighborKey], now: float) -> None:
+        keys = tuple(changed)
+        for _, address in keys:
+            self._refresh_own(address)
+        self._refresh_nexthops(keys, now)
+
+    def _refresh_nexthops(self, keys: Iterable[NeighborKey], now: float) -> None:
+        nexthops = self.resolution.nexthops
+        self._refresh([nexthops[key] for key in keys if key in nexthops], now)
+
+    def _is_gateway(self, key: NeighborKey) -> bool:
+        """Tell whether a nexthop set forwards to a neighbor."""
+        known = self.resolution.nexthops.get(key)
+        return known is not None and bool(known.sets)
 
     def _refresh_own(self, address: bytes) -> None:
         """Own addresses are LOCAL, resolved neighbors a nexthop; link-local addresses are never routes."""
@@ -481,7 +484,7 @@ class Fib:
             action = LOCAL
         elif not _link_local(address):
             for interface_id in resolution.interfaces:
-                neighbor = resolution.neighbors.get((interface_id, address))
+                neighbor = resolution.neighbors.states.get((interface_id, address))
                 if neighbor is not None:
                     action = route_action(RouteKind.NEXTHOP, resolution.nexthop(interface_id, address).id)
                     break

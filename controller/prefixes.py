@@ -11,8 +11,8 @@ from math import inf
 
 from controller import _routes
 from controller.planes.base import Op, RouteUpdates
-from controller.resolve import SliceUsage
 from controller.rib import NexthopSet
+from controller.usage import SliceUsage
 from wire.columns import family_of
 
 _OPS = (Op.INSERT, Op.MODIFY, Op.DELETE)

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from controller.entries import EntryTable
-from controller.model import InterfaceConfig, Quota
+from controller.model import InterfaceConfig
+from controller.neighbors import NeighborTable
 from controller.objects import GroupContent, PlaneObjects
 from controller.planes.base import (
     BLACKHOLE,
@@ -28,10 +29,8 @@ from controller.planes.base import (
     route_action,
 )
 from controller.rib import NexthopSet, SetKind
+from controller.usage import SliceUsage
 from controller.weights import fit_weights
-
-FAILED_DROP_S = 3.0
-"""How long a neighbor that did not answer is dropped before its packets are gleaned again."""
 
 DEAD_SETTLE_S = 2.0
 """How long routes over a dead link wait for the daemons to move them before they are taken out one by one."""
@@ -53,14 +52,6 @@ class Interface:
     def up(self) -> bool:
         """Whether packets can leave by it."""
         return self.port is not None and self.port_up and self.guest_up is not False
-
-
-@dataclass(slots=True)
-class NeighborState:
-    """A neighbor as the guest's kernel sees it; `failed_until` is on the controller's clock."""
-
-    mac: bytes
-    failed_until: float = 0.0
 
 
 class NexthopObject:
@@ -89,18 +80,6 @@ class GroupObject:
 
 
 @dataclass(slots=True)
-class SliceUsage:
-    """What a tenant's routers on one plane use together, against its quota."""
-
-    quota: Quota
-    ipv4_routes: int = 0
-    ipv6_routes: int = 0
-    neighbors: int = 0
-    nexthops: int = 0
-    groups: int = 0
-
-
-@dataclass(slots=True)
 class Resolution:
     """Interfaces, neighbors, nexthops and groups of one router."""
 
@@ -108,7 +87,7 @@ class Resolution:
     objects: PlaneObjects
     usage: SliceUsage
     interfaces: dict[int, Interface] = field(default_factory=dict)
-    neighbors: dict[tuple[int, bytes], NeighborState] = field(default_factory=dict)
+    neighbors: NeighborTable = field(init=False)
     nexthops: dict[tuple[int, bytes], NexthopObject] = field(default_factory=dict)
     groups: dict[int, GroupObject] = field(default_factory=dict)
     owned: dict[NexthopSet, list[GroupObject]] = field(default_factory=dict)
@@ -116,9 +95,11 @@ class Resolution:
     nexthop_entries: EntryTable[Nexthop] = field(default_factory=lambda: EntryTable("nexthop"))
     group_entries: EntryTable[NexthopGroup] = field(default_factory=lambda: EntryTable("nexthop_group"))
     over_quota: dict[NexthopSet, str] = field(default_factory=dict)
-    neighbors_refused: int = 0
     _by_id: dict[int, NexthopObject] = field(default_factory=dict)
     _dead: dict[NexthopSet, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.neighbors = NeighborTable(self.usage)
 
     # Sets
 
@@ -251,20 +232,13 @@ class Resolution:
                     changed.append(one)
         return changed
 
-    def expire(self, now: float) -> tuple[list[NexthopObject], list[NexthopSet]]:
-        """Return nexthops whose failed neighbor may be tried again, and sets whose dead link has settled."""
-        retry = []
-        for key, neighbor in self.neighbors.items():
-            if neighbor.failed_until and neighbor.failed_until <= now:
-                neighbor.failed_until = 0.0
-                known = self.nexthops.get(key)
-                if known is not None:
-                    retry.append(known)
+    def settle(self, now: float) -> list[NexthopSet]:
+        """Return sets whose dead link has settled."""
         settled = [one for one, due in self._dead.items() if due <= now]
         for one in settled:
             del self._dead[one]
             one.action = 0
-        return retry, settled
+        return settled
 
     # Inside
 
@@ -272,7 +246,7 @@ class Resolution:
         interface = self.interfaces.get(interface_id)
         if interface is None or not interface.up:
             return NexthopState.DROP, _NO_MAC
-        neighbor = self.neighbors.get((interface_id, gateway))
+        neighbor = self.neighbors.states.get((interface_id, gateway))
         if neighbor is None:
             return NexthopState.GLEAN, _NO_MAC
         if neighbor.mac:

@@ -2,7 +2,7 @@
 
 The life of what was learned:
 
-    Hello ──► every route is marked ──► ResyncEnd ──► sweep, once the daemons have settled or the hold time is over
+    Hello ──► all is marked ──► ResyncEnd ──► sweep, once the daemons have settled or the hold time is over
     VRC gone, or controller started ──► hold time ──► everything is withdrawn
 
 Nothing here knows gRPC: a session calls in with plain values and is called back through `VrcPort`.
@@ -145,8 +145,7 @@ class VirtualRouter:
         self._acks.clear()
         self._resynced = False
         self._sweep_at = self._clock() + self.config.hold_time_s
-        self.fib.rib.begin_resync()
-        self.fib.resolution.neighbors_refused = 0  # they are repeated too
+        self.fib.begin_resync()
         self._fail_snapshots("the session was restarted")
         vrc.declare(self.config, self.ports_up())
 
@@ -214,7 +213,7 @@ class VirtualRouter:
             known[interface_id, address] = mac, failed
         if self.plane.silent:  # one that is forwarded to may well be there
             gone = {key for key, (mac, _) in known.items() if not mac}
-            self._doubted.update(dict.fromkeys(gone & self.fib.resolution.neighbors.keys()))
+            self._doubted.update(dict.fromkeys(gone & self.fib.resolution.neighbors.states.keys()))
             known = {key: state for key, state in known.items() if key not in gone}
         for key in known:
             self._doubted.pop(key, None)
@@ -282,7 +281,7 @@ class VirtualRouter:
             refused = refused or next(iter(table.refused.values()), None)
         if refused:
             return "degraded", refused
-        if fib.resolution.neighbors_refused:
+        if fib.resolution.neighbors.refused:
             return "degraded", f"quota neighbors of {self.config.quota.neighbors}"
         return "up", ""
 
@@ -308,8 +307,8 @@ class VirtualRouter:
             self._sweep_at = self._clock() + self.config.hold_time_s
             return
         if self.vrc is None:
-            self.fib.rib.begin_resync()
-        swept = self.fib.sweep()
+            self.fib.begin_resync()
+        swept = self.fib.sweep(self._clock())
         if swept:
             self._events.report("info", "swept", self.config.full_name, f"{swept} stale routes")
         self.plane.wake()

@@ -283,9 +283,9 @@ async def test_interfaces_and_neighbors_of_a_message_are_followed_in_one_pass(se
     ]
     await red.say(neighbors=pb.Neighbors(neighbors=neighbors))
     resolution = world.router().fib.resolution
-    await world.until(lambda: (1, gateway(1)) in resolution.neighbors)
+    await world.until(lambda: (1, gateway(1)) in resolution.neighbors.states)
     assert not resolution.interfaces[1].guest_up
-    assert resolution.neighbors[1, gateway(1)].mac == mac(7)
+    assert resolution.neighbors.states[1, gateway(1)].mac == mac(7)
     assert len(passes) == 2
 
 

@@ -12,8 +12,8 @@ from controller.errors import SessionRefused
 from controller.model import Quota
 from controller.planes.base import LOCAL, UNKNOWN_ACTION, RouteKind, route_action
 from controller.prefixes import Desired, PrefixTable
-from controller.resolve import SliceUsage
 from controller.rib import Member, NexthopSet, Rib, SetKind
+from controller.usage import SliceUsage
 from wire.columns import prefix_key
 
 KEYS = {
