@@ -6,15 +6,21 @@ The pipeline, in SAI's terms (the same names in P4, OpenFlow and the forwarder):
         → nexthop_group → nexthop → router_interface
 
 A `RouterInterface` is one row here and several on the plane: its classifier entry, its l3_admit entries (own MAC
-and virtual MACs) and its egress entry. Ids (`vrf_id`, router interface, nexthop and group ids) are issued by the
-controller; an id is not used again while the controller lives, so a late packet never meets a new owner.
+and virtual MACs) and its egress entry; with a `FallbackLink` also a fallback_link entry, the way out to the fallback
+plane, and a classifier entry of the link, the way back in. Ids (`vrf_id`, router interface, nexthop and group ids)
+are issued by the controller; an id is not used again while the controller lives, so a late packet never meets a new
+owner.
 
 Order of one `WriteBatch`, which every back end keeps, with a confirmation between the lines:
 
-    inserts and modifies: policers, router interfaces (egress), nexthops, groups, routes,
-                          router interfaces (l3_admit, then interface_classifier)
-    deletes:              router interfaces (interface_classifier, then l3_admit), routes, groups, nexthops,
-                          router interfaces (egress), policers
+    inserts and modifies: policers, router interfaces (egress and fallback_link), router interfaces (the way back in),
+                          nexthops, groups, routes, router interfaces (l3_admit, then interface_classifier)
+    deletes:              router interfaces (interface_classifier and the way back in, then l3_admit), routes, groups,
+                          nexthops, router interfaces (egress and fallback_link), policers
+
+So a FALLBACK route never meets an interface of its batch without a way out, nor a packet that comes back one without
+an egress entry. A MODIFY that takes the link away takes the way out after the routes. What is still under way to the
+fallback plane and back is not waited for: who takes a link away writes the routes first and lets it drain.
 """
 
 from collections.abc import Callable
@@ -140,6 +146,19 @@ LOCAL = route_action(RouteKind.PUNT, PuntReason.LOCAL)
 GLEAN = route_action(RouteKind.PUNT, PuntReason.GLEAN)
 UNREACHABLE = route_action(RouteKind.PUNT, PuntReason.UNREACHABLE)
 BLACKHOLE = route_action(RouteKind.DROP)
+FALLBACK = route_action(RouteKind.FALLBACK)
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackLink:
+    """One router interface's share of the link to the plane that holds all routes.
+
+    A FALLBACK route sends what came in by the interface out of the port, tagged with the VLAN; what comes in by the
+    port with that tag leaves by the interface. No other interface may have the same port and VLAN.
+    """
+
+    port: int
+    vlan: int  # 1 to 4094
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +173,7 @@ class RouterInterface:
     mtu: int  # L3, octets
     virtual_macs: tuple[bytes, ...] = ()
     enabled: bool = True  # administratively up: only then it receives
+    fallback: FallbackLink | None = None  # None: a FALLBACK route punts `unreachable`
 
 
 class NexthopState(IntEnum):

@@ -71,23 +71,26 @@ class FakePath:
         port: int,
         frame: bytes,
     ) -> tuple[Outcome | None, int]:
-        """Return what became of a frame, and the router interface that it came in by (0: none).
+        """Return what became of a frame, and the router interface that it came in by (0: none, or a fallback link).
 
         None is a punt over its policer's rate.
         """
         verdict = forward(entries, capabilities, live, port, frame, self._choose)
         outcome = verdict.ways[0].outcome
+        if isinstance(outcome, Forwarded) and outcome.router_interface_id is not None:
+            egress = self._of_interface(outcome.router_interface_id)
+            egress.tx_packets += 1
+            egress.tx_bytes += len(frame)
         if verdict.ingress is None:
-            self._count_drop(0, DropReason.UNKNOWN_INTERFACE, len(frame))
+            if isinstance(outcome, Dropped):
+                self._count_drop(0, outcome.reason, len(frame))
             return outcome, 0
         ingress = self._of_interface(verdict.ingress.id)
         ingress.rx_packets += 1
         ingress.rx_bytes += len(frame)
         if isinstance(outcome, Forwarded):
-            egress = self._of_interface(outcome.router_interface_id)
-            egress.tx_packets += 1
-            egress.tx_bytes += len(frame)
-        elif isinstance(outcome, Dropped):
+            return outcome, verdict.ingress.id
+        if isinstance(outcome, Dropped):
             self._count_drop(verdict.ingress.vrf_id, outcome.reason, len(frame))
         elif not self._punts(entries, verdict.ingress.vrf_id, outcome, len(frame)):
             return None, verdict.ingress.id

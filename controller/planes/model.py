@@ -11,8 +11,8 @@ from ipaddress import ip_network
 from controller.planes.base import (
     Capability,
     DropReason,
+    FallbackLink,
     Installed,
-    Nexthop,
     NexthopState,
     PuntReason,
     RouteKind,
@@ -25,9 +25,9 @@ from controller.planes.packet import Frame, IpPacket, with_tag
 
 @dataclass(frozen=True, slots=True)
 class Forwarded:
-    """The frame leaves by a router interface."""
+    """The frame leaves by a router interface, or by a fallback link."""
 
-    router_interface_id: int
+    router_interface_id: int | None  # None: by a fallback link, where no interface counts it
     port: int
     frame: bytes
 
@@ -62,7 +62,7 @@ class Way:
 class Verdict:
     """What becomes of a frame: one way, or one for each member of the nexthop group that it meets."""
 
-    ingress: RouterInterface | None
+    ingress: RouterInterface | None  # None: nobody's, or back from the fallback plane
     ways: tuple[Way, ...]
 
 
@@ -84,6 +84,9 @@ def forward(
     ValueError for a frame of less than 14 octets, which no port delivers.
     """
     read = Frame.read(frame)
+    egress = way_back(entries, port, read)
+    if egress is not None:
+        return Verdict(None, (Way(router_interface(egress, read.dst_mac, read, read.payload)),))
     ingress = interface_classifier(entries, port, read)
     if ingress is None:
         return Verdict(None, (Way(Dropped(DropReason.UNKNOWN_INTERFACE)),))
@@ -94,18 +97,29 @@ def forward(
     decided = decided or punt(read, packet, Capability.IPV4_CHECKSUM in capabilities)
     if decided is not None or packet is None:
         return Verdict(ingress, (Way(decided or Dropped(DropReason.ETHERTYPE)),))
-    return Verdict(ingress, _route(entries, capabilities, live, ingress.vrf_id, read, packet, choose))
+    return Verdict(ingress, _route(entries, capabilities, live, ingress, read, packet, choose))
 
 
 # -- before the routes -----------------------------------------------------------------------------------------------
 def interface_classifier(entries: Installed, port: int, frame: Frame) -> RouterInterface | None:
     """Return the enabled router interface of the port and the frame's VLAN; a tag with VLAN id 0 is nobody's."""
-    if frame.vlan == 0:
-        return None
     for interface in entries.router_interfaces.values():
-        if interface.enabled and interface.port == port and interface.vlan == (frame.vlan or 0):
+        if interface.enabled and _came_in_by(interface, port, frame):
             return interface
     return None
+
+
+def way_back(entries: Installed, port: int, frame: Frame) -> RouterInterface | None:
+    """Return the router interface that the fallback plane has chosen for a frame, None for one that is not from
+    there."""
+    for interface in entries.router_interfaces.values():
+        if interface.fallback is not None and _came_in_by(interface.fallback, port, frame):
+            return interface
+    return None
+
+
+def _came_in_by(way_in: RouterInterface | FallbackLink, port: int, frame: Frame) -> bool:
+    return frame.vlan != 0 and (way_in.port, way_in.vlan) == (port, frame.vlan or 0)
 
 
 _ISIS = tuple(bytes.fromhex(mac) for mac in ("0180c2000014", "0180c2000015", "09002b000005"))
@@ -172,20 +186,23 @@ def _route(
     entries: Installed,
     capabilities: Collection[Capability],
     live: Collection[int],
-    vrf_id: int,
+    ingress: RouterInterface,
     frame: Frame,
     packet: IpPacket,
     choose: Choose | None,
 ) -> tuple[Way, ...]:
-    action = longest_prefix(entries.routes.get(vrf_id, {}), packet.dst)
+    action = longest_prefix(entries.routes.get(ingress.vrf_id, {}), packet.dst)
     kind = RouteKind.UNKNOWN if action is None else action_kind(action)
     value = 0 if action is None else action_value(action)
     if kind is RouteKind.DROP:
         return (Way(Dropped(DropReason.BLACKHOLE)),)
     reason = None
-    if kind not in (RouteKind.NEXTHOP, RouteKind.GROUP):
+    if kind not in (RouteKind.NEXTHOP, RouteKind.GROUP, RouteKind.FALLBACK):
         reason = _ROUTE_PUNTS.get(value, PuntReason.UNREACHABLE)
-    reason = reason if reason is PuntReason.LOCAL else ttl(packet, capabilities, reason)
+    reason = reason if reason is PuntReason.LOCAL else ttl(packet, reason)
+    if kind is RouteKind.FALLBACK:
+        return (Way(_punted(reason, frame) if reason else fallback_link(ingress, frame)),)
+    reason = reason or exception(packet, capabilities)
     if reason is not None:
         return (Way(_punted(reason, frame)),)
     weights = {value: 1}
@@ -200,17 +217,30 @@ def _route(
     return tuple(ways) or (Way(_punted(PuntReason.UNREACHABLE, frame)),)
 
 
-def ttl(packet: IpPacket, capabilities: Collection[Capability], reason: PuntReason | None) -> PuntReason | None:
+def ttl(packet: IpPacket, reason: PuntReason | None) -> PuntReason | None:
     """Return why a packet is punted now that its route is known, which punts it for ``reason`` or does not."""
     if packet.ttl <= 1:
         return PuntReason.TTL_EXPIRED
     if _within(packet.src, _LINK_LOCAL):
         return PuntReason.UNREACHABLE  # RFC 4291 section 2.5.6
-    if reason is None and packet.has_options and Capability.IP_OPTIONS in capabilities:
-        return PuntReason.IP_OPTIONS
-    if reason is None and packet.has_hop_by_hop and Capability.HOP_BY_HOP in capabilities:
-        return PuntReason.HOP_BY_HOP
     return reason
+
+
+def exception(packet: IpPacket, capabilities: Collection[Capability]) -> PuntReason | None:
+    """Return why a packet that would be forwarded by this plane is not a switch's work."""
+    if packet.has_options and Capability.IP_OPTIONS in capabilities:
+        return PuntReason.IP_OPTIONS
+    if packet.has_hop_by_hop and Capability.HOP_BY_HOP in capabilities:
+        return PuntReason.HOP_BY_HOP
+    return None
+
+
+def fallback_link(ingress: RouterInterface, frame: Frame) -> Outcome:
+    """Return the frame as it came, but for its tag, on its way to the plane that holds all routes."""
+    link = ingress.fallback
+    if link is None:
+        return _punted(PuntReason.UNREACHABLE, frame)
+    return Forwarded(None, link.port, with_tag(link.vlan, frame.untagged))
 
 
 # -- nexthops --------------------------------------------------------------------------------------------------------
@@ -241,10 +271,10 @@ def _by_nexthop(
         return Dropped(DropReason.NEIGHBOR_FAILED)
     if packet.length > egress.mtu and Capability.MTU in capabilities:
         return _punted(PuntReason.MTU_EXCEEDED, frame)
-    return router_interface(egress, nexthop, frame, packet)
+    return router_interface(egress, nexthop.mac, frame, packet.one_hop_on())
 
 
-def router_interface(egress: RouterInterface, nexthop: Nexthop, frame: Frame, packet: IpPacket) -> Forwarded:
-    """Return the frame as it leaves: MACs, TTL and checksum, tag."""
-    routed = nexthop.mac + egress.mac + frame.untagged[12:14] + packet.one_hop_on()
+def router_interface(egress: RouterInterface, neighbor: bytes, frame: Frame, payload: bytes) -> Forwarded:
+    """Return the frame as it leaves: MACs, payload, tag."""
+    routed = neighbor + egress.mac + frame.untagged[12:14] + payload
     return Forwarded(egress.id, egress.port, with_tag(egress.vlan, routed))

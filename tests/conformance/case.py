@@ -7,11 +7,13 @@ from frames import ether_type_of, ethernet, mac, tagged
 
 from controller.planes.base import (
     BLACKHOLE,
+    FALLBACK,
     GLEAN,
     LOCAL,
     UNREACHABLE,
     Capability,
     DropReason,
+    FallbackLink,
     GroupMember,
     Installed,
     Nexthop,
@@ -47,8 +49,10 @@ def interface(
     mtu: int = 1500,
     virtual: tuple[bytes, ...] = (),
     enabled: bool = True,
+    fallback: FallbackLink | None = None,
 ) -> RouterInterface:
-    return RouterInterface(interface_id, vrf_id, port, vlan, interface_mac(interface_id), mtu, virtual, enabled)
+    own = interface_mac(interface_id)
+    return RouterInterface(interface_id, vrf_id, port, vlan, own, mtu, virtual, enabled, fallback)
 
 
 def nexthop(nexthop_id: int, egress: RouterInterface, state: NexthopState = NexthopState.FORWARD) -> Nexthop:
@@ -57,12 +61,12 @@ def nexthop(nexthop_id: int, egress: RouterInterface, state: NexthopState = Next
 
 
 # -- the routers that most cases share -------------------------------------------------------------------------------
-#     red    lan (port 1), lan_vlan (port 1, VLAN 10), up (port 2), wan (port 3, VLAN 100, MTU 1400),
-#            trunk (port 4, VLAN 200), down (port 4, VLAN 300, disabled)
+#     red    lan (port 1; fallback link: port 4, VLAN 411), lan_vlan (port 1, VLAN 10), up (port 2),
+#            wan (port 3, VLAN 100, MTU 1400), trunk (port 4, VLAN 200), down (port 4, VLAN 300, disabled)
 #     blue   blue_lan (port 1, VLAN 1000), blue_up (port 2, VLAN 1000): red's prefixes, other ways
 RED, BLUE = 1, 2
 VRRP_4, VRRP_6 = mac("00005e000101"), mac("00005e000201")
-lan = interface(11, RED, 1, virtual=(VRRP_4, VRRP_6))
+lan = interface(11, RED, 1, virtual=(VRRP_4, VRRP_6), fallback=FallbackLink(4, 411))
 lan_vlan = interface(12, RED, 1, vlan=10)
 up = interface(13, RED, 2)
 wan = interface(14, RED, 3, vlan=100, mtu=1400)
@@ -108,6 +112,7 @@ RED_ROUTES = {
     "10.10.1.0/24": via(failed),
     "10.10.2.0/24": via_group(failed_only),
     "10.11.0.0/16": UNREACHABLE,
+    "10.12.0.0/16": FALLBACK,
     "2001:db8:1::/64": via(to_lan),
     "2001:db8:1::1/128": LOCAL,
     "2001:db8:2::/48": via(to_up),
@@ -125,6 +130,7 @@ RED_ROUTES = {
     "2001:db8:10::/64": BLACKHOLE,
     "2001:db8:10:1::/64": via(failed),
     "2001:db8:11::/48": UNREACHABLE,
+    "2001:db8:12::/48": FALLBACK,
 }
 BLUE_ROUTES = {
     "0.0.0.0/0": via(blue_to_up),
@@ -183,9 +189,9 @@ def stray(port: int, frame: bytes) -> Arrival:
 
 @dataclass(frozen=True)
 class Leaves:
-    """A frame that goes out by a router interface."""
+    """A frame that goes out by a router interface, or by its fallback link."""
 
-    egress: RouterInterface
+    egress: RouterInterface | FallbackLink
     frame: bytes
 
 
@@ -195,6 +201,31 @@ def leaves(by: Nexthop, packet: bytes, entries: Installed = ROUTERS) -> Leaves:
     frame = by.mac + egress.mac + ether_type_of(packet).to_bytes(2, "big") + packet
     return Leaves(egress, tagged(frame, egress.vlan) if egress.vlan else frame)
 
+
+def falls_back(arrival: Arrival) -> Leaves:
+    """What arrived on its way to the fallback plane: nothing but its tag is another."""
+    assert arrival.ingress is not None
+    link = arrival.ingress.fallback
+    assert link is not None
+    return Leaves(link, tagged(arrival.untagged, link.vlan))
+
+
+def comes_back(egress: RouterInterface, packet: bytes, priority: int = 0, src: bytes | None = None) -> Arrival:
+    """A packet that the fallback plane sends out of a router interface: MACs and TTL are done."""
+    assert egress.fallback is not None
+    link = egress.fallback
+    src = egress.mac if src is None else src
+    frame = _NEIGHBOR_MAC + src + ether_type_of(packet).to_bytes(2, "big") + packet
+    return stray(link.port, tagged(frame, link.vlan, priority))
+
+
+def leaves_again(egress: RouterInterface, packet: bytes) -> Leaves:
+    """The packet that `comes_back`, as it goes out."""
+    frame = _NEIGHBOR_MAC + egress.mac + ether_type_of(packet).to_bytes(2, "big") + packet
+    return Leaves(egress, tagged(frame, egress.vlan) if egress.vlan else frame)
+
+
+_NEIGHBOR_MAC = mac("020000010077")
 
 Expected = Leaves | PuntReason | DropReason
 

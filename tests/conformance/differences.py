@@ -13,6 +13,7 @@ from random_tables import SHORTEST, Trial, random_arrival, random_table
 from wired import Observation, WiredPlane
 
 from controller.planes.base import (
+    FallbackLink,
     GroupMember,
     Installed,
     Nexthop,
@@ -45,7 +46,8 @@ def _observation(ingress: RouterInterface | None, outcome: Outcome, octets: int)
         seen.received_octets[ingress.id] = octets
     if isinstance(outcome, Forwarded):
         seen.outputs = [(outcome.port, outcome.frame)]
-        seen.sent[outcome.router_interface_id] = 1
+        if outcome.router_interface_id is not None:
+            seen.sent[outcome.router_interface_id] = 1
     elif isinstance(outcome, Punted) and ingress is not None:
         seen.punts = [(ingress.id, outcome.reason, outcome.frame)]
         seen.punted[ingress.vrf_id, outcome.reason] = 1
@@ -198,6 +200,8 @@ def kept(path: Path) -> Trial:
             bytes.fromhex(each["mac"]),
             tuple(map(bytes.fromhex, each["virtual_macs"])),
         )
+        if each.get("fallback") is not None:
+            each["fallback"] = FallbackLink(**each["fallback"])
         entries.router_interfaces[each["id"]] = RouterInterface(**each)
     for each in fields["nexthops"].values():
         each["mac"], each["state"] = bytes.fromhex(each["mac"]), NexthopState(each["state"])

@@ -4,7 +4,7 @@ What docs/planes.md names as a plane's difference is not drawn here: that would 
 """
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from cables import PORTS
@@ -14,10 +14,12 @@ from frames import ARP, MORE_FRAGMENTS, ethernet, extension, fragment_header, ip
 
 from controller.planes.base import (
     BLACKHOLE,
+    FALLBACK,
     GLEAN,
     LOCAL,
     MAX_OBJECT_ID,
     UNREACHABLE,
+    FallbackLink,
     GroupMember,
     Installed,
     Nexthop,
@@ -31,6 +33,7 @@ from controller.planes.base import (
 from wire.columns import prefix_text
 
 VLANS = (0, 0, 1, 10, 100, 4000, 4093)
+LINK_VLANS = (2, 11, 3000, 4092)  # of fallback links
 MTUS = (68, 576, 1280, 1400, 1500, 1500, 9000)
 MACS = [mac(text) for text in ("0200000000aa", "0200000000ab", "00005e000101", "00005e000201")]
 GROUP_MACS = [mac(text) for text in ("ffffffffffff", "01005e000005", "333300000001", "0180c2000014", "0180c2000000")]
@@ -71,15 +74,17 @@ def random_table(draw: Random) -> Installed:
     """Return one to three routers with interfaces, nexthops, groups and nested prefixes."""
     routers = range(1, draw.randint(1, 3) + 1)
     free = [(port, vlan) for port in PORTS for vlan in sorted(set(VLANS))]
+    links = [FallbackLink(port, vlan) for port in PORTS for vlan in LINK_VLANS]
     draw.shuffle(free)
+    draw.shuffle(links)
     entries: list[object] = [Policer(vrf_id, FAST) for vrf_id in routers]
     routes = {}
     for vrf_id in routers:
-        interfaces = [_interface(draw, vrf_id, free) for _ in range(draw.randint(1, 4))]
+        interfaces = [_interface(draw, vrf_id, free, links) for _ in range(draw.randint(1, 4))]
         nexthops = [_nexthop(draw, interfaces) for _ in range(draw.randint(1, 5))]
         groups = [_group(draw, nexthops, interfaces) for _ in range(draw.randint(0, 2))]
         entries += [*interfaces, *nexthops, *groups]
-        actions = [LOCAL, GLEAN, UNREACHABLE, BLACKHOLE]
+        actions = [LOCAL, GLEAN, UNREACHABLE, BLACKHOLE, *[FALLBACK] * 5]
         actions += [route_action(RouteKind.NEXTHOP, each.id) for each in nexthops] * 2
         actions += [route_action(RouteKind.GROUP, each.id) for each in groups] * 3
         routes[vrf_id] = {
@@ -90,11 +95,12 @@ def random_table(draw: Random) -> Installed:
     return installed(entries, routes)  # type: ignore[arg-type]
 
 
-def _interface(draw: Random, vrf_id: int, free: list[tuple[int, int]]) -> RouterInterface:
+def _interface(draw: Random, vrf_id: int, free: list[tuple[int, int]], links: list[FallbackLink]) -> RouterInterface:
     port, vlan = free.pop()
     own, *virtual = draw.sample(MACS, draw.choice((1, 1, 2, 3)))
     enabled = draw.random() < 0.9
-    return RouterInterface(_id(draw), vrf_id, port, vlan, own, draw.choice(MTUS), tuple(virtual), enabled)
+    fallback = links.pop() if draw.random() < 0.7 else None
+    return RouterInterface(_id(draw), vrf_id, port, vlan, own, draw.choice(MTUS), tuple(virtual), enabled, fallback)
 
 
 def _id(draw: Random) -> int:
@@ -120,8 +126,11 @@ def _prefix(draw: Random, family: int) -> str:
 
 # -- packets ---------------------------------------------------------------------------------------------------------
 def random_arrival(draw: Random, entries: Installed) -> tuple[int, bytes]:
-    """Return a port and a frame that comes in by it, most of the time for one of the routers."""
+    """Return a port and a frame that comes in by it, most of the time for one of the routers, or back from the
+    fallback plane."""
     ingress = draw.choice(list(entries.router_interfaces.values()))
+    if ingress.fallback is not None and draw.random() < 0.15:
+        ingress = replace(ingress, port=ingress.fallback.port, vlan=ingress.fallback.vlan)
     to = ingress.mac
     if draw.random() < 0.15:
         to = draw.choice([*MACS, *GROUP_MACS, *ingress.virtual_macs])

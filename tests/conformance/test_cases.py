@@ -11,7 +11,7 @@ from cases import CASES
 from deviations import DEVIATIONS
 from wired import Observation, WiredPlane
 
-from controller.planes.base import DropReason, PuntReason
+from controller.planes.base import DropReason, PuntReason, RouterInterface
 
 TIMES = 3
 
@@ -25,7 +25,8 @@ def observation(case: Case, became: Leaves | PuntReason | DropReason) -> Observa
         seen.received_octets[ingress.id] = TIMES * len(arrival.frame)
     if isinstance(became, Leaves):
         seen.outputs = [(became.egress.port, became.frame)] * TIMES
-        seen.sent[became.egress.id] = TIMES
+        if isinstance(became.egress, RouterInterface):
+            seen.sent[became.egress.id] = TIMES
     elif isinstance(became, PuntReason):
         assert ingress is not None
         seen.punts = [(ingress.id, became, arrival.untagged)] * TIMES

@@ -10,6 +10,8 @@ from frames import ipv4, udp
 from wired import WiredPlane
 
 from controller.planes.base import (
+    FALLBACK,
+    FallbackLink,
     GroupMember,
     Nexthop,
     NexthopGroup,
@@ -26,7 +28,7 @@ from wire.columns import prefix_key
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 MAC = bytes.fromhex("0200000000aa")
-INGRESS = RouterInterface(1, 1, 1, 0, MAC, 1500)
+INGRESS = RouterInterface(1, 1, 1, 0, MAC, 1500, fallback=FallbackLink(4, 300))
 EGRESS = [RouterInterface(number, 1, number, 0, MAC, 1500) for number in (2, 3, 4)]
 WAYS = [Nexthop(10 + each.id, each.id, bytes((2, 0, 0, 0, 1, each.id))) for each in EGRESS]
 GROUP = 20
@@ -64,6 +66,12 @@ KINDS: dict[str, list[WriteBatch]] = {
     "a nexthop's interface": [to_nexthop(3, 9), to_nexthop(2, 9)],
     "a route's nexthop": [to_route(_by_nexthop), to_route(route_action(RouteKind.NEXTHOP, WAYS[2].id))],
     "from nexthop to group and back": [to_route(_by_nexthop), to_route(_by_group)],
+    "out of hardware and into it": [
+        to_route(FALLBACK),
+        to_route(_by_nexthop),
+        to_route(FALLBACK),
+        to_route(_by_group),
+    ],
     "a longer prefix comes and goes": [
         to_route(_by_nexthop, Op.INSERT, "10.1.2.0/24"),
         to_route(_by_nexthop, Op.DELETE, "10.1.2.0/24"),

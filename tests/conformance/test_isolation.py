@@ -1,13 +1,15 @@
 """Sixty-four routers with the same prefixes, host addresses and MACs: no packet ever crosses."""
 
 import pytest
-from case import FAST, arrives, leaves
+from case import FAST, arrives, comes_back, falls_back, leaves, leaves_again
 from entries import installed
 from frames import ARP, ipv4, ipv6, mac
 from wired import WiredPlane
 
 from controller.planes.base import (
+    FALLBACK,
     LOCAL,
+    FallbackLink,
     GroupMember,
     Nexthop,
     NexthopGroup,
@@ -22,8 +24,12 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 ROUTERS = range(1, 65)
 MAC, NEIGHBOR = mac("0200000000aa"), mac("0200000000bb")
-lans = {vrf: RouterInterface(vrf, vrf, 1, vrf, MAC, 1500) for vrf in ROUTERS}
-ups = {vrf: RouterInterface(100 + vrf, vrf, 2, 100 + vrf, MAC, 1500) for vrf in ROUTERS}
+LINK = 3
+lans = {vrf: RouterInterface(vrf, vrf, 1, vrf, MAC, 1500, fallback=FallbackLink(LINK, vrf)) for vrf in ROUTERS}
+ups = {
+    vrf: RouterInterface(100 + vrf, vrf, 2, 100 + vrf, MAC, 1500, fallback=FallbackLink(LINK, 100 + vrf))
+    for vrf in ROUTERS
+}
 ways = {vrf: Nexthop(200 + vrf, ups[vrf].id, NEIGHBOR) for vrf in ROUTERS}
 groups = {vrf: NexthopGroup(300 + vrf, (GroupMember(ways[vrf].id, 1, 2),)) for vrf in ROUTERS}
 WORLD = installed(
@@ -33,6 +39,7 @@ WORLD = installed(
             "10.0.0.0/8": route_action(RouteKind.NEXTHOP, ways[vrf].id),
             "10.1.0.0/16": route_action(RouteKind.GROUP, groups[vrf].id),
             "10.9.0.1/32": LOCAL,
+            "10.66.0.0/16": FALLBACK,
             "2001:db8::/32": route_action(RouteKind.GROUP, groups[vrf].id),
             # A prefix that only every second router has
             **({"203.0.113.0/24": route_action(RouteKind.NEXTHOP, ways[vrf].id)} if vrf % 2 else {}),
@@ -73,6 +80,17 @@ async def test_punts_go_to_their_own_guest(wired: WiredPlane) -> None:
     assert seen.punts == [(100 + vrf, PuntReason.CONTROL, arp[vrf].untagged) for vrf in ROUTERS]
     assert seen.outputs == []
     assert seen.punted == {(vrf, PuntReason.CONTROL): 1 for vrf in ROUTERS}
+
+
+async def test_the_way_to_the_fallback_plane_and_back_is_a_routers_own(wired: WiredPlane) -> None:
+    await wired.program(WORLD)
+    arrivals = {vrf: arrives(lans[vrf], ipv4("10.66.0.9")) for vrf in ROUTERS}
+    seen = await wired.observe(1, *(each.frame for each in arrivals.values()))
+    assert seen.outputs == sorted((LINK, falls_back(each).frame) for each in arrivals.values())
+    assert (seen.received, seen.sent) == (dict.fromkeys(ROUTERS, 1), {})
+    seen = await wired.observe(LINK, *(comes_back(ups[vrf], ipv4("10.66.0.9")).frame for vrf in ROUTERS))
+    assert seen.outputs == sorted((2, leaves_again(ups[vrf], ipv4("10.66.0.9")).frame) for vrf in ROUTERS)
+    assert (seen.received, seen.sent) == ({}, {100 + vrf: 1 for vrf in ROUTERS})
 
 
 async def test_the_other_side_of_a_router_is_no_way_into_the_next(wired: WiredPlane) -> None:

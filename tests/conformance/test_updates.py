@@ -21,6 +21,7 @@ from case import (
     to_up,
     two_ways,
     up,
+    via,
     wan,
 )
 from differences import compare
@@ -31,8 +32,10 @@ from wired import WiredPlane
 
 from controller.planes.base import (
     BLACKHOLE,
+    FALLBACK,
     GLEAN,
     LOCAL,
+    FallbackLink,
     Installed,
     Nexthop,
     NexthopGroup,
@@ -47,10 +50,13 @@ from wire.columns import prefix_key
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 NEW_MAC = mac("0200000000ee")
+LINKS = (4, 411), (4, 412), (3, 411)
 PROBES: list[Arrival] = [
     *(arrives(lan, ipv4(dst)) for dst in ("10.1.0.1", "10.1.0.9", "10.2.0.9", "10.2.3.1", "10.2.3.4", "10.3.0.9")),
     *(arrives(lan, ipv4(dst)) for dst in ("10.4.0.9", "10.7.0.9", "10.8.0.9", "10.9.0.9", "10.9.1.9", "10.9.2.9")),
     *(arrives(lan, ipv6(dst)) for dst in ("2001:db8:1::1", "2001:db8:2::9", "2001:db8:2:3::4", "2001:db8:8::9")),
+    *(arrives(at, packet) for at in (lan, lan_vlan) for packet in (ipv4("10.12.0.9"), ipv6("2001:db8:12::9"))),
+    *(stray(port, tagged(ethernet(NEW_MAC, IPV4, ipv4("10.12.0.9")), vlan)) for port, vlan in LINKS),
     *(arrives(lan, ipv4("10.3.0.9", payload=bytes(size - 20))) for size in (576, 577, 1400)),
     *(arrives(lan, ipv4("10.2.0.9"), to) for to in (VRRP_4, NEW_MAC)),
     *(arrives(at, ipv4("10.2.0.9")) for at in (lan_vlan, up, wan, blue_lan)),
@@ -100,6 +106,13 @@ CHANGES = {
     "an interface's MAC": with_interfaces(replace(lan, mac=NEW_MAC), replace(up, mac=NEW_MAC)),
     "no virtual MACs any more": with_interfaces(replace(lan, virtual_macs=())),
     "one more virtual MAC": with_interfaces(replace(lan, virtual_macs=(*lan.virtual_macs, NEW_MAC))),
+    "a fallback link comes": with_interfaces(replace(lan_vlan, fallback=FallbackLink(4, 412))),
+    "a fallback link's VLAN": with_interfaces(replace(lan, fallback=FallbackLink(4, 412))),
+    "a fallback link's port": with_interfaces(replace(lan, fallback=FallbackLink(3, 411))),
+    "a fallback link goes": with_interfaces(replace(lan, fallback=None)),
+    "a fallback link is another interface's": with_interfaces(
+        replace(lan, fallback=None), replace(lan_vlan, fallback=lan.fallback)
+    ),
     "an MTU": with_interfaces(replace(wan, mtu=576)),
     "a larger MTU": with_interfaces(replace(wan, mtu=9000)),
     "a neighbor moves": with_nexthop(replace(to_up, mac=NEW_MAC)),
@@ -113,6 +126,8 @@ CHANGES = {
     "a route's action": with_routes(RED, **{"10.2.0.0/16": BLACKHOLE, "2001:db8:2::/48": GLEAN}),
     "a route to an own address": with_routes(RED, **{"10.4.0.0/16": LOCAL, "10.2.3.4/32": LOCAL}),
     "longer prefixes go": with_routes(RED, **{"10.2.3.0/24": None, "10.2.3.4/32": None, "2001:db8:2:3::4/128": None}),
+    "a route is in hardware": with_routes(RED, **{"10.12.0.0/16": via(to_up), "2001:db8:12::/48": LOCAL}),
+    "a route is not in hardware": with_routes(RED, **{"10.2.0.0/16": FALLBACK, "2001:db8:2:3::/64": FALLBACK}),
     "a default comes": with_routes(RED, **{"0.0.0.0/0": BLACKHOLE, "::/0": GLEAN, "10.3.0.0/16": None}),
     "the other router's routes": with_routes(BLUE, **{"10.2.0.0/16": BLACKHOLE, "0.0.0.0/0": GLEAN}),
 }

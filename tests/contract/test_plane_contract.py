@@ -8,9 +8,11 @@ from planes import PlaneUnderTest
 from controller.errors import PlaneUnreachable
 from controller.planes.base import (
     BLACKHOLE,
+    FALLBACK,
     GLEAN,
     LOCAL,
     UNREACHABLE,
+    FallbackLink,
     GroupMember,
     Installed,
     Nexthop,
@@ -35,7 +37,9 @@ PREFIXES = {
     "10.0.0.1/32": LOCAL,
     "10.1.0.0/16": GLEAN,
     "10.2.0.0/16": BLACKHOLE,
+    "10.3.0.0/16": FALLBACK,
     "::/0": route_action(RouteKind.GROUP, 3),
+    "2001:db8:3::/48": FALLBACK,
     "2001:db8::/127": route_action(RouteKind.NEXTHOP, 2),
     "2001:db8::1/128": LOCAL,
 }
@@ -55,9 +59,13 @@ def routes(prefixes: dict[str, int], op: Op = Op.INSERT, vrf_id: int = VRF) -> l
 def everything(ports: tuple[int, int], op: Op = Op.INSERT) -> WriteBatch:
     """One router with two interfaces, all kinds of nexthops, a weighted group and all kinds of routes."""
     first, second = ports
+    virtual = (bytes((0, 0, 0x5E, 0, 1, 1)),)
+    links = [FallbackLink(second, vlan) for vlan in (301, 302, 303)]
     interfaces = [
-        RouterInterface(1, VRF, first, 0, bytes((2, 0, 0, 0, 0, 1)), 1500, (bytes((0, 0, 0x5E, 0, 1, 1)),)),
+        RouterInterface(1, VRF, first, 0, bytes((2, 0, 0, 0, 0, 1)), 1500, virtual, fallback=links[0]),
         RouterInterface(2, VRF, second, 100, bytes((2, 0, 0, 0, 0, 2)), 9000, (), False),
+        RouterInterface(3, VRF, first, 300, bytes((2, 0, 0, 0, 0, 3)), 1500, (), False, links[1]),
+        RouterInterface(4, VRF, second, 400, bytes((2, 0, 0, 0, 0, 4)), 1500, fallback=links[2]),
     ]
     nexthops = [
         Nexthop(1, 1, bytes((2, 0, 0, 0, 1, 1))),
@@ -123,25 +131,25 @@ async def test_every_kind_is_modified_in_place(under_test: PlaneUnderTest) -> No
     await under_test.plane.write(everything(under_test.ports))
     first, second = under_test.ports
     interface = RouterInterface(1, VRF, first, 200, bytes((2, 0, 0, 0, 0, 9)), 1400)
+    linked = RouterInterface(2, VRF, second, 100, bytes((2, 0, 0, 0, 0, 2)), 9000, fallback=FallbackLink(first, 301))
+    moved = RouterInterface(4, VRF, second, 400, bytes((2, 0, 0, 0, 0, 4)), 1500, fallback=FallbackLink(second, 301))
+    interfaces = (interface, linked, moved)
     nexthop = Nexthop(1, 2, bytes((2, 0, 0, 0, 2, 2)))
     group = NexthopGroup(3, (GroupMember(2, 1, second),))
     policer = Policer(VRF, (1, 2, 3, 4))
-    changed = {"10.0.0.0/8": route_action(RouteKind.GROUP, 3), "10.2.0.0/16": GLEAN, "::/0": BLACKHOLE}
+    changed = {"10.0.0.0/8": route_action(RouteKind.GROUP, 3), "10.2.0.0/16": GLEAN, "::/0": FALLBACK}
+    changed |= {"10.3.0.0/16": BLACKHOLE}
     batch = WriteBatch(
         [Update(Op.MODIFY, policer)],
-        [Update(Op.MODIFY, interface)],
+        [Update(Op.MODIFY, each) for each in interfaces],
         [Update(Op.MODIFY, nexthop)],
         [Update(Op.MODIFY, group)],
         routes(changed, Op.MODIFY),
     )
     assert await under_test.plane.write(batch) == []
     want = expected(under_test.ports)
-    want.policers[VRF], want.router_interfaces[1], want.nexthops[1], want.groups[3] = (
-        policer,
-        interface,
-        nexthop,
-        group,
-    )
+    want.policers[VRF], want.nexthops[1], want.groups[3] = policer, nexthop, group
+    want.router_interfaces.update({each.id: each for each in interfaces})
     want.routes[VRF].update({prefix_key(text): action for text, action in changed.items()})
     assert await read(under_test) == want
 

@@ -4,7 +4,7 @@ import pytest
 from openflow_net import RATES, VRF, Net, interface, mac, openflow_net, via
 
 from controller.planes import base
-from controller.planes.base import Nexthop, Op, Policer, RouterInterface
+from controller.planes.base import FallbackLink, Nexthop, Op, Policer, RouterInterface
 from wire.columns import prefix_key
 
 pytestmark = pytest.mark.root
@@ -49,6 +49,20 @@ async def test_a_router_interface_without_one_of_its_flows_is_damaged_and_repair
         assert not await net.write(near, op=Op.MODIFY)
         repaired = await net.plane.read()
         assert (repaired.router_interfaces, repaired.damaged) == ({1: near}, set())
+
+
+@pytest.mark.parametrize("flows", ["table=0,cookie=0x5350200000000201/0xfffff0ffffffffff", "table=10"])
+async def test_a_fallback_link_without_one_of_its_flows_is_damaged_and_repaired(flows: str) -> None:
+    async with openflow_net() as net:
+        host = net.ovs.add_host("br", "02:00:00:00:00:01")
+        linked = interface(2, host, fallback=FallbackLink(host.port, 300))
+        assert not await net.write(linked, routes={"0.0.0.0/0": base.FALLBACK})
+        net.ovs.ofctl("del-flows", "br", flows if "cookie" in flows else f"{flows},metadata=0x700000002")
+        assert (await net.plane.read()).damaged == {("router_interface", 2)}
+        assert not await net.write(linked, op=Op.MODIFY)
+        repaired = await net.plane.read()
+        assert (repaired.router_interfaces, repaired.damaged) == ({2: linked}, set())
+        assert repaired.routes == {VRF: {prefix_key("0.0.0.0/0"): base.FALLBACK}}
 
 
 async def test_a_modified_router_interface_leaves_nothing_of_what_it_was() -> None:

@@ -6,7 +6,7 @@ import pytest
 from openflow_net import VRF, Net, columns, interface, mac, openflow_net, via
 
 from controller.planes import base
-from controller.planes.base import Nexthop, Op, Refused, RouteKind, RouteUpdates, WriteBatch, route_action
+from controller.planes.base import Nexthop, Op, Refused, RouteUpdates, WriteBatch
 from wire.columns import prefix_key
 
 pytestmark = pytest.mark.root
@@ -69,7 +69,7 @@ async def test_a_later_write_wins_over_a_refused_bundle_that_is_sent_again() -> 
 async def test_an_action_this_plane_does_not_have_is_refused_by_name() -> None:
     async with openflow_net() as net:
         await prepared(net)
-        routes = columns({"10.1.0.0/16": route_action(RouteKind.FALLBACK), "10.2.0.0/16": via(1)})
+        routes = columns({"10.1.0.0/16": base.UNKNOWN_ACTION, "10.2.0.0/16": via(1)})
         refused = await net.plane.write(WriteBatch(routes=routes))
         key = prefix_key("10.1.0.0/16")
         text = "this plane does not offer such a route action"

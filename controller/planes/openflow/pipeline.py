@@ -8,7 +8,9 @@ from controller.planes.openflow import codec
 from controller.planes.openflow.codec import Flow, Oxm, flow, oxm
 from controller.planes.openflow.program import (
     GROUP_ADDRESSED,
+    KEEP_TTL,
     LINK_LOCAL_SOURCE,
+    TO_FALLBACK,
     TOO_LONG,
     Kind,
     Table,
@@ -35,7 +37,7 @@ _NO_PROTOCOL, _NO_TTL = oxm(Oxm.IP_PROTO, 0), oxm(Oxm.IP_TTL, 0)
 
 def static_flows() -> list[Flow]:
     """Return every flow of the pipeline that belongs to no router."""
-    return [*_ingress(), *_punt(), *_routes(), *_ttl(), *_egress()]
+    return [*_ingress(), *_punt(), *_routes(), *_ttl(), *_egress(), *_fallback()]
 
 
 def _drop(table: Table, priority: int, reason: DropReason, *match: bytes) -> Flow:
@@ -112,7 +114,9 @@ def _ttl() -> Iterator[Flow]:
     yield _step(Table.TTL, 90, beyond_scope, oxm(Oxm.REG2, LINK_LOCAL_SOURCE, LINK_LOCAL_SOURCE))
     for reason in (PuntReason.GLEAN, PuntReason.UNREACHABLE):
         yield _step(Table.TTL, 80, codec.goto(Table.PACKET_IN), oxm(Oxm.REG0, reason))
+    yield _step(Table.TTL, 80, codec.goto(Table.FALLBACK_LINK), oxm(Oxm.REG0, TO_FALLBACK))
     yield _step(Table.TTL, 0, b"")  # the action set goes on with the group
+    yield _step(Table.TTL_DECREMENT, 200, b"", oxm(Oxm.REG2, KEEP_TTL, KEEP_TTL))
     for family in (_IPV4, _IPV6):
         yield _step(Table.TTL_DECREMENT, 100, codec.apply_actions(codec.DEC_TTL), family)
 
@@ -121,4 +125,11 @@ def _egress() -> Iterator[Flow]:
     too_long = to_reason(PuntReason.MTU_EXCEEDED, Table.PACKET_IN)
     yield _step(Table.ROUTER_INTERFACE_EGRESS, 200, too_long, oxm(Oxm.REG2, TOO_LONG, TOO_LONG))
     # Open vSwitch counts down no TTL where the protocol is 0: such a packet could go round for ever.
-    yield _drop(Table.ROUTER_INTERFACE_EGRESS, 150, DropReason.MALFORMED, _IPV4, _NO_PROTOCOL)
+    counted_down = oxm(Oxm.REG2, 0, KEEP_TTL)
+    yield _drop(Table.ROUTER_INTERFACE_EGRESS, 150, DropReason.MALFORMED, _IPV4, _NO_PROTOCOL, counted_down)
+
+
+def _fallback() -> Iterator[Flow]:
+    noted = codec.set_field(Oxm.REG0, PuntReason.UNREACHABLE)
+    nowhere = codec.apply_actions(noted, codec.resubmit(Table.PACKET_IN))
+    yield _step(Table.FALLBACK_LINK, 0, nowhere)

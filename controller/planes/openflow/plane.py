@@ -196,7 +196,6 @@ class OpenFlowPlane:
             raise PlaneUnreachable(self.name, f"the switch refused a request: {error}") from error
 
 
-
 async def _offers_bundles(channel: Channel) -> bool:
     """Whether the switch takes ONF bundles."""
     try:

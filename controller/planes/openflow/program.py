@@ -3,7 +3,8 @@
     table                    looks at                      leaves in the packet's registers
     ┌──────────────────────┐
     │ 0 interface_         │ port, VLAN                    metadata = vrf_id | router interface; tag popped
-    │   classifier         │                               miss: drop unknown_interface
+    │   classifier         │ … of a fallback link ──► 7    reg1, xreg2 as of a nexthop, reg2[3] = keep the TTL
+    │                      │                               miss: drop unknown_interface
     ├──────────────────────┤
     │ 1 l3_admit           │ router interface, MAC         reg2[0] = sent to a group address
     │                      │                               miss: drop not_for_us
@@ -15,6 +16,7 @@
     │   route  │   route   │                               action set = group,     │
     ├──────────┴───────────┤                               or reg0 = reason        │
     │ 5 ttl                │ TTL 0 or 1, reg0, reg2[1] ────────────────────────────┤ reg0 = TTL_EXPIRED …
+    │                      │ reg0 = fallback ──► 10                                │
     └──────────┬───────────┘                                                       │
         0x52…… nexthop_group (select) → 0x51…… nexthop (indirect)  glean, failed ──┤ reg0 = GLEAN …
                │                                           reg1 = egress router    │
@@ -24,9 +26,9 @@
     │ 7 router_interface   │ too long ─────────────────────────────────────────────┤ reg0 = MTU_EXCEEDED
     │   _egress            │ else rewrite, output          (TTL by way of table 9) │
     └──────────────────────┘                               ┌───────────────────────┴──┐
-      9 ttl_decrement                                      │ 8 packet_in: vrf, reason │
-                                                           │ meter, to the controller │
-                                                           └──────────────────────────┘
+      9 ttl_decrement: but for reg2[3]                     │ 8 packet_in: vrf, reason │
+     10 fallback_link: router interface → VLAN, output     │ meter, to the controller │
+                       miss: packet_in, UNREACHABLE        └──────────────────────────┘
 
 Nothing of the packet but its tag is rewritten before table 7, so whatever goes up to the guest is as it came: with
 its own addresses and with a TTL that the guest's kernel, which forwards it, has still to decrement.
@@ -35,7 +37,7 @@ Order of inserts: as drawn in `controller.planes.base`. Ids: groups 0x51…… a
 meters 0x8000 and up are issued by the plane. Flows carry a cookie:
 
     63      48 47  44 43  42 41 40 39          8 7      0
-    │ "SP"    │ kind │ gen. │  0  │ id (32)     │ reason │
+    │ "SP"    │ kind │ gen. │  0  │ id (32)     │ reason │   a router interface's: WAY_BACK or 0
 
 The generation grows by one with each MODIFY of a router interface or policer: flows of the new generation replace
 those they equal in match, with their counters, and whatever is left of the others is then deleted.
@@ -47,6 +49,7 @@ from enum import IntEnum
 from controller.planes import base
 from controller.planes.base import (
     DropReason,
+    FallbackLink,
     GroupMember,
     Nexthop,
     NexthopGroup,
@@ -73,11 +76,12 @@ class Table(IntEnum):
     ROUTER_INTERFACE_EGRESS = 7
     PACKET_IN = 8
     TTL_DECREMENT = 9
+    FALLBACK_LINK = 10
 
 
 ROUTE_TABLE = {4: Table.IPV4_ROUTE, 6: Table.IPV6_ROUTE}
 SMALL_TABLES = tuple(table for table in Table if table not in ROUTE_TABLE.values())
-EGRESS_TABLES = (Table.ROUTER_INTERFACE, Table.ROUTER_INTERFACE_EGRESS)
+EGRESS_TABLES = (Table.ROUTER_INTERFACE, Table.ROUTER_INTERFACE_EGRESS, Table.FALLBACK_LINK)
 INGRESS_TABLES = (Table.L3_ADMIT, Table.INTERFACE_CLASSIFIER)
 
 
@@ -136,6 +140,9 @@ def stale_cookies(kind: Kind, entry_id: int, generation: int) -> Iterator[tuple[
         yield cookie(kind, entry_id, 0, ~generation & bit), ENTRY_MASK | bit << GENERATION_SHIFT
 
 
+WAY_BACK = 1
+"""In place of a reason: the flow by which packets come back from the fallback plane; it counts no RX."""
+
 NEXTHOP_GROUPS = 0x51 << 24
 MEMBER_GROUPS = 0x52 << 24
 GROUP_RANGE = 0xFF << 24
@@ -149,9 +156,10 @@ def meter_id(slot: int, punt_class: base.PuntClass) -> int:
 
 
 # -- registers -------------------------------------------------------------------------------------------------------
-GROUP_ADDRESSED, LINK_LOCAL_SOURCE, TOO_LONG = 1, 2, 4  # bits of reg2
+GROUP_ADDRESSED, LINK_LOCAL_SOURCE, TOO_LONG, KEEP_TTL = 1, 2, 4, 8  # bits of reg2
 _TOO_LONG_BIT = 2
 _ETHERNET_HEADER = 14
+TO_FALLBACK = 0x40  # in reg0, where it is neither a punt's reason nor a drop's
 
 
 def to_reason(code: int, table: Table, clear: bool = False) -> bytes:
@@ -172,6 +180,7 @@ _PLAIN_ACTIONS = {
     base.LOCAL: to_reason(PuntReason.LOCAL, Table.PACKET_IN),
     base.GLEAN: to_reason(PuntReason.GLEAN, Table.TTL),
     base.UNREACHABLE: to_reason(PuntReason.UNREACHABLE, Table.TTL),
+    base.FALLBACK: to_reason(TO_FALLBACK, Table.TTL),
     base.BLACKHOLE: to_reason(base.DROP_CODE[DropReason.BLACKHOLE], Table.PACKET_IN),
 }
 _PLAIN_INSTRUCTIONS = {instructions: action for action, instructions in _PLAIN_ACTIONS.items()}
@@ -224,16 +233,36 @@ def ingress_flows(interface: RouterInterface, generation: int) -> list[Flow]:
         for position, mac in enumerate(macs)
     ]
     if interface.enabled:
-        vlan = 0x1000 | interface.vlan if interface.vlan else 0
         pop = codec.apply_actions(codec.POP_VLAN) if interface.vlan else b""
-        match = (oxm(Oxm.IN_PORT, interface.port), oxm(Oxm.VLAN_VID, vlan))
         instructions = pop + codec.write_metadata(metadata) + codec.goto(Table.L3_ADMIT)
-        flows.append(flow(Table.INTERFACE_CLASSIFIER, _EGRESS_PRIORITY, mark, match, instructions))
+        flows.append(_classifier_flow(interface, mark, instructions))
     return flows
 
 
+def _classifier_flow(way_in: RouterInterface | FallbackLink, mark: int, instructions: bytes) -> Flow:
+    vlan = 0x1000 | way_in.vlan if way_in.vlan else 0
+    match = (oxm(Oxm.IN_PORT, way_in.port), oxm(Oxm.VLAN_VID, vlan))
+    return flow(Table.INTERFACE_CLASSIFIER, _EGRESS_PRIORITY, mark, match, instructions)
+
+
+def way_back_flows(interface: RouterInterface, generation: int) -> list[Flow]:
+    """Return the flow by which packets that the fallback plane has routed come back, none without a link."""
+    link = interface.fallback
+    if link is None:
+        return []
+    actions = [
+        codec.POP_VLAN,
+        codec.set_field(Oxm.REG1, interface.id),
+        codec.set_field(Oxm.REG2, KEEP_TTL),
+        codec.move(Oxm.NXM_ETH_DST, Oxm.XREG2, 48),
+    ]
+    mark = cookie(Kind.ROUTER_INTERFACE, interface.id, WAY_BACK, generation)
+    instructions = codec.apply_actions(*actions) + codec.goto(Table.ROUTER_INTERFACE_EGRESS)
+    return [_classifier_flow(link, mark, instructions)]
+
+
 def egress_flows(interface: RouterInterface, generation: int) -> list[Flow]:
-    """Return the flows by which packets go out."""
+    """Return the flows by which packets leave: by the interface, and from it to the fallback plane."""
     mark = cookie(Kind.ROUTER_INTERFACE, interface.id, 0, generation)
     match = (oxm(Oxm.REG1, interface.id),)
     largest = min(interface.mtu + _ETHERNET_HEADER, 0xFFFF)
@@ -244,7 +273,7 @@ def egress_flows(interface: RouterInterface, generation: int) -> list[Flow]:
         codec.move(Oxm.XREG2, Oxm.NXM_ETH_DST, 48),
         *frame_out(interface),
     ]
-    return [
+    flows = [
         flow(
             Table.ROUTER_INTERFACE,
             _EGRESS_PRIORITY,
@@ -254,14 +283,29 @@ def egress_flows(interface: RouterInterface, generation: int) -> list[Flow]:
         ),
         flow(Table.ROUTER_INTERFACE_EGRESS, _EGRESS_PRIORITY, mark, match, codec.apply_actions(*actions)),
     ]
+    if interface.fallback is not None:
+        ingress = (oxm(Oxm.METADATA, interface.vrf_id << 32 | interface.id),)
+        to_link = codec.apply_actions(*frame_out(interface.fallback))
+        flows.append(flow(Table.FALLBACK_LINK, _EGRESS_PRIORITY, mark, ingress, to_link))
+    return flows
 
 
-def frame_out(interface: RouterInterface) -> list[bytes]:
-    """Return the actions that send an untagged frame out of a router interface."""
-    actions = [codec.CLEAR_IN_PORT, codec.output(interface.port)]
-    if interface.vlan:
-        actions[:0] = [codec.PUSH_VLAN, codec.set_field(Oxm.VLAN_VID, 0x1000 | interface.vlan)]
+def frame_out(way_out: RouterInterface | FallbackLink) -> list[bytes]:
+    """Return the actions that send an untagged frame out of a port, with a VLAN's tag where there is one."""
+    actions = [codec.CLEAR_IN_PORT, codec.output(way_out.port)]
+    if way_out.vlan:
+        actions[:0] = [codec.PUSH_VLAN, codec.set_field(Oxm.VLAN_VID, 0x1000 | way_out.vlan)]
     return actions
+
+
+_TAGGED_OUT = 64  # octets of what `frame_out` returns for a VLAN
+
+
+def _find_frame_out(actions: bytes) -> tuple[int, int]:
+    """Return port and VLAN of actions that end as `frame_out` would have them, or anything of others."""
+    tagged = actions[-_TAGGED_OUT:].startswith(codec.PUSH_VLAN)
+    vlan = int.from_bytes(actions[-_TAGGED_OUT + 16 : -_TAGGED_OUT + 18], "big") & 0xFFF if tagged else 0
+    return int.from_bytes(actions[-12:-8], "big"), vlan
 
 
 def find_router_interface(interface_id: int, flows: Iterable[Flow]) -> RouterInterface | None:
@@ -270,7 +314,7 @@ def find_router_interface(interface_id: int, flows: Iterable[Flow]) -> RouterInt
     guess = _guess_router_interface(interface_id, flows)
     if guess is None:
         return None
-    wanted = [*egress_flows(guess, 0), *ingress_flows(guess, 0)]
+    wanted = [*egress_flows(guess, 0), *way_back_flows(guess, 0), *ingress_flows(guess, 0)]
     return guess if _contents(wanted) == _contents(flows) else None
 
 
@@ -281,6 +325,7 @@ def _contents(flows: Iterable[Flow]) -> set[tuple[object, ...]]:
 def _guess_router_interface(interface_id: int, flows: list[Flow]) -> RouterInterface | None:
     egress = next((f.instructions for f in flows if f.table == Table.ROUTER_INTERFACE_EGRESS), b"")
     measure = next((f.instructions for f in flows if f.table == Table.ROUTER_INTERFACE), b"")
+    to_link = next((f.instructions for f in flows if f.table == Table.FALLBACK_LINK), None)
     admitted = sorted((f for f in flows if f.table == Table.L3_ADMIT), key=lambda f: -f.priority)
     if len(egress) < 96 or len(measure) < 32 or not admitted:
         return None
@@ -288,16 +333,17 @@ def _guess_router_interface(interface_id: int, flows: list[Flow]) -> RouterInter
     if any(Oxm.ETH_DST not in f or Oxm.METADATA not in f for f in fields):
         return None
     macs = [f[Oxm.ETH_DST][0] for f in fields]
-    tagged = egress[64:66] == codec.PUSH_VLAN[:2]
+    port, vlan = _find_frame_out(egress)
     return RouterInterface(
         id=interface_id,
         vrf_id=int.from_bytes(fields[0][Oxm.METADATA][0][:4], "big"),
-        port=int.from_bytes(egress[-12:-8], "big"),
-        vlan=int.from_bytes(egress[80:82], "big") & 0xFFF if tagged else 0,
+        port=port,
+        vlan=vlan,
         mac=macs[0],
         mtu=int.from_bytes(measure[18:20], "big") - _ETHERNET_HEADER,
         virtual_macs=tuple(macs[1:]),
-        enabled=any(f.table == Table.INTERFACE_CLASSIFIER for f in flows),
+        enabled=any(f.table == Table.INTERFACE_CLASSIFIER and cookie_reason(f.cookie) != WAY_BACK for f in flows),
+        fallback=None if to_link is None else FallbackLink(*_find_frame_out(to_link)),
     )
 
 

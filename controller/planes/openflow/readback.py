@@ -181,7 +181,7 @@ def count(
         code = prog.cookie_reason(each.flow.cookie)
         if kind is Kind.ROUTER_INTERFACE:
             interface = counters.router_interfaces.setdefault(entry_id, InterfaceCounters())
-            if each.flow.table == Table.INTERFACE_CLASSIFIER:
+            if each.flow.table == Table.INTERFACE_CLASSIFIER and code != prog.WAY_BACK:
                 interface.rx_packets += each.packets
                 interface.rx_bytes += each.octets
             elif each.flow.table == Table.ROUTER_INTERFACE_EGRESS:

@@ -1,6 +1,7 @@
 """Sends batches over one connection in the contract's order and tells which updates the switch refused.
 
-    policers │ router interfaces, egress │ nexthops │ groups │ ingress that goes │ routes │ ingress that comes
+    policers │ router interfaces, egress and fallback_link │ their way back in │ nexthops │ groups │
+        ingress that goes │ routes │ ingress that comes, whatever else of changed router interfaces goes
         ── all of it sent without waiting, a barrier at each line; then its confirmations; refused bundles again ──
     groups that go │ nexthops that go │ router interfaces, egress, that go │ policers that go
 

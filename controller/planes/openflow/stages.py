@@ -54,7 +54,7 @@ def arrivals(inventory: Inventory, batch: WriteBatch, last: Stage, refuse: Refus
     """Yield the stages before the routes and fill ``last``, the one after them, by which packets come in;
     ``refuse`` is told what cannot be sent at all."""
     yield from _policers(inventory, batch.policers, refuse)
-    egress, gone, nexthops, groups = Stage(), Stage(), Stage(), Stage()
+    egress, back, gone, nexthops, groups = Stage(), Stage(), Stage(), Stage(), Stage()
     for interface in batch.router_interfaces:
         blame = interface_blame(interface)
         if interface.op is Op.DELETE:
@@ -62,27 +62,31 @@ def arrivals(inventory: Inventory, batch: WriteBatch, last: Stage, refuse: Refus
                 cookie = prog.cookie(Kind.ROUTER_INTERFACE, interface.entry.id)
                 gone.add_deletion(blame, table, cookie, prog.ENTRY_MASK)
             continue
-        _put_interface(inventory, egress, last, interface)
+        _put_interface(inventory, egress, back, last, interface)
     for nexthop in batch.nexthops:
         if nexthop.op is not Op.DELETE:
             _put_group(inventory, nexthops, nexthop_blame(nexthop), prog.nexthop_group_entry(nexthop.entry))
     for group in batch.groups:
         if group.op is not Op.DELETE:
             _put_group(inventory, groups, group_blame(group), prog.member_group_entry(group.entry))
-    yield from (egress, nexthops, groups, gone)
+    yield from (egress, back, nexthops, groups, gone)
 
 
-def _put_interface(inventory: Inventory, egress: Stage, ingress: Stage, update: Update[RouterInterface]) -> None:
+def _put_interface(
+    inventory: Inventory, egress: Stage, back: Stage, ingress: Stage, update: Update[RouterInterface]
+) -> None:
     interface, blame = update.entry, interface_blame(update)
     known = (Kind.ROUTER_INTERFACE, interface.id) in inventory.generations
     generation = inventory.next_generation(Kind.ROUTER_INTERFACE, interface.id)
     for entry in prog.egress_flows(interface, generation):
         egress.add_flow(blame, entry)
+    for entry in prog.way_back_flows(interface, generation):
+        back.add_flow(blame, entry)
     for entry in prog.ingress_flows(interface, generation):
         ingress.add_flow(blame, entry)
     if known:
-        _delete_stale(egress, blame, prog.EGRESS_TABLES, Kind.ROUTER_INTERFACE, interface.id, generation)
-        _delete_stale(ingress, blame, prog.INGRESS_TABLES, Kind.ROUTER_INTERFACE, interface.id, generation)
+        tables = (*prog.EGRESS_TABLES, *prog.INGRESS_TABLES)
+        _delete_stale(ingress, blame, tables, Kind.ROUTER_INTERFACE, interface.id, generation)
 
 
 def _policers(inventory: Inventory, updates: Iterable[Update[Policer]], refuse: Refuse) -> Iterator[Stage]:

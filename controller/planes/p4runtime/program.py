@@ -3,6 +3,7 @@
     entry            rows, each an entry of the table of that name in p4src                    also told by
     policer          policer ×4 (meter) · reason: every drop, every punt of a class with a rate
     router interface router_interface · router_interface_egress · l3_admit for each MAC · interface_classifier
+                     with a fallback link: fallback_link · interface_classifier (set_egress_router_interface)
     nexthop          nexthop
     nexthop group    nexthop_group (one-shot)
 
@@ -23,6 +24,7 @@ from finsy.proto import p4r
 from controller.planes.base import (
     DROP_OF_CODE,
     PUNT_CLASS,
+    FallbackLink,
     GroupMember,
     Nexthop,
     NexthopGroup,
@@ -48,6 +50,7 @@ SMALL_TABLES = (
     "reason",
     "router_interface",
     "router_interface_egress",
+    "fallback_link",
     "l3_admit",
     "interface_classifier",
     "nexthop",
@@ -60,6 +63,7 @@ _NEXTHOP_ACTION = {
     NexthopState.DROP: "neighbor_failed",
 }
 _STATE_OF_ACTION = {action: state for state, action in _NEXTHOP_ACTION.items()}
+_WAY_IN, _WAY_BACK = "set_router_interface", "set_egress_router_interface"
 _VRF_BITS, _PLACE_BITS = 32, 8  # of the notes
 NO_VALUES: Mapping[str, int] = {}
 
@@ -106,13 +110,25 @@ class Program:
         return self._row(table, key, p4r.TableAction(action=message), note=note)
 
     def egress_rows(self, interface: RouterInterface) -> list[Row]:
-        """Return the rows by which packets go out."""
+        """Return the rows by which packets leave: by the interface, and from it to the fallback plane."""
         port = {"port": interface.port, "vlan_id": interface.vlan, "mtu": min(interface.mtu, 0xFFFF)}
         note = canonical(interface.vrf_id, _VRF_BITS)
-        return [
+        rows = [
             self._plain("router_interface", (interface.id,), "set_port", port, note),
             self._plain("router_interface_egress", (interface.id,), "rewrite", {"src_mac": _number(interface.mac)}),
         ]
+        if interface.fallback is not None:
+            link = {"port": interface.fallback.port, "vlan_id": interface.fallback.vlan}
+            rows.append(self._plain("fallback_link", (interface.id,), "send_to_fallback", link))
+        return rows
+
+    def way_back_rows(self, interface: RouterInterface) -> list[Row]:
+        """Return the row by which packets that the fallback plane has routed come back, none without a link."""
+        if interface.fallback is None:
+            return []
+        key = (interface.fallback.port, interface.fallback.vlan)
+        values = {"router_interface_id": interface.id, "vrf_id": interface.vrf_id}
+        return [self._plain("interface_classifier", key, _WAY_BACK, values)]
 
     def admit_rows(self, interface: RouterInterface) -> list[Row]:
         """Return the rows of the MACs that packets may come to; ValueError where there are too many."""
@@ -128,7 +144,7 @@ class Program:
             return []
         key = (interface.port, interface.vlan)
         values = {"router_interface_id": interface.id, "vrf_id": interface.vrf_id}
-        return [self._plain("interface_classifier", key, "set_router_interface", values)]
+        return [self._plain("interface_classifier", key, _WAY_IN, values)]
 
     def nexthop_rows(self, nexthop: Nexthop) -> list[Row]:
         """Return the row of a nexthop."""
@@ -195,8 +211,8 @@ class Program:
         if table.name != "interface_classifier":
             return "router_interface", key[0]
         action = table.find_action(entry.action.action)
-        if action is None or action[0] != "set_router_interface":
-            return None  # a fallback link's, or nobody's
+        if action is None or action[0] not in (_WAY_IN, _WAY_BACK):
+            return None
         return "router_interface", action[1]["router_interface_id"]
 
     def find_entry(
@@ -217,8 +233,8 @@ class Program:
         """Return what an entry has to be, and its rows. LookupError, ValueError where it can be none."""
         if kind == "router_interface":
             interface = self._guess_router_interface(entry_id, entries)
-            rows = self.egress_rows(interface) + self.admit_rows(interface) + self.classifier_rows(interface)
-            return interface, rows
+            ways_in = self.way_back_rows(interface) + self.classifier_rows(interface)
+            return interface, self.egress_rows(interface) + self.admit_rows(interface) + ways_in
         if kind == "nexthop":
             nexthop = self._guess_nexthop(entry_id, entries[kind, (entry_id,)])
             return nexthop, self.nexthop_rows(nexthop)
@@ -234,6 +250,8 @@ class Program:
         way_out = entries["router_interface", (interface_id,)]
         port = self._values("router_interface", way_out)
         own_mac = self._values("router_interface_egress", entries["router_interface_egress", (interface_id,)])
+        link = entries.get(("fallback_link", (interface_id,)))
+        to_fallback = None if link is None else self._values("fallback_link", link)
         admitted = sorted(
             (_number(entry.metadata), key) for (table, key), entry in entries.items() if table == "l3_admit"
         )
@@ -245,7 +263,11 @@ class Program:
             mac=own_mac["src_mac"].to_bytes(6, "big"),
             mtu=port["mtu"],
             virtual_macs=tuple(key[1].to_bytes(6, "big") for _, key in admitted[1:]),
-            enabled=any(table == "interface_classifier" for table, _ in entries),
+            enabled=any(
+                table == "interface_classifier" and self.receiver(entry) is not None
+                for (table, _), entry in entries.items()
+            ),
+            fallback=None if to_fallback is None else FallbackLink(to_fallback["port"], to_fallback["vlan_id"]),
         )
 
     def _guess_nexthop(self, nexthop_id: int, entry: p4r.TableEntry) -> Nexthop:
@@ -274,10 +296,10 @@ class Program:
             raise LookupError
         return found[1]
 
-    def interface_of(self, entry: p4r.TableEntry) -> int | None:
-        """Return the router interface that a classifier entry sets, None for another action."""
-        owner = self._owner(self._tables["interface_classifier"], (), entry)
-        return None if owner is None else owner[1]
+    def receiver(self, entry: p4r.TableEntry) -> int | None:
+        """Return the router interface that receives what meets a classifier entry, None for a fallback link's."""
+        action = self._tables["interface_classifier"].find_action(entry.action.action)
+        return action[1]["router_interface_id"] if action is not None and action[0] == _WAY_IN else None
 
 
 def _punt_codes(rates: Iterable[int]) -> Iterator[int]:

@@ -186,7 +186,7 @@ def _count(counters: Counters, program: Program, table: str, key: tuple[int, ...
         elif code in DROP_OF_CODE:
             counters.drops[vrf_id, DROP_OF_CODE[code]] = packets, octets
         return
-    interface_id = key[0] if table == "router_interface_egress" else program.interface_of(entry)
+    interface_id = key[0] if table == "router_interface_egress" else program.receiver(entry)
     if interface_id is None:
         return
     interface = counters.router_interfaces.setdefault(interface_id, InterfaceCounters())

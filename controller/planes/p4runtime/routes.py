@@ -28,7 +28,7 @@ _PLAIN_ACTION = {
     base.GLEAN: "punt_glean",
     base.UNREACHABLE: "punt_unreachable",
     base.BLACKHOLE: "blackhole",
-    route_action(RouteKind.FALLBACK): "fallback",
+    base.FALLBACK: "fallback",
 }
 _PLAIN_OF_NAME = {name: action for action, name in _PLAIN_ACTION.items()}
 _OBJECT_ACTION = {

@@ -1,12 +1,14 @@
 """What a batch becomes: rows to write in stages, each with the update it is for, from what the device holds.
 
-    close │ policers │ router interfaces, egress │ nexthops │ groups │ routes │ l3_admit │ open
+    close │ policers │ router interfaces, egress and fallback_link │ their way back in │ nexthops │ groups │ routes │
+        l3_admit │ open, fallback_link that goes
     groups that go │ nexthops that go │ router interfaces, egress, that go │ policers that go
 
 Each stage is confirmed before the next is made: it starts from what is then there. To close comes first: whatever a
-router interface that goes or changes had in interface_classifier under a port and VLAN that is not its own any more.
-So when a VLAN goes from one tenant to another, no packet is the old one's to send or the new one's to get at the same
-time: the old way in is shut, then ways out change, then the new way in is opened, last of all.
+router interface that goes or changes had in interface_classifier under a port and VLAN that is not its own any more,
+its fallback link's too. So when a VLAN goes from one tenant to another, no packet is the old one's to send or the new
+one's to get at the same time: the old way in is shut, then ways out change, then the new way in is opened, last of
+all.
 
 A row that the device holds as wanted is not written. One that it holds otherwise is MODIFYed, whoever wrote it.
 """
@@ -72,18 +74,15 @@ class Stages:
         yield [step for blame, _ in self._interfaces if _goes(blame) for step in self._drop(blame, ("l3_admit",))]
         yield self._put_policers()
         yield self._put_all(self._interfaces, program.egress_rows)
+        yield self._put_all(self._interfaces, program.way_back_rows)
         yield self._put_all(self._nexthops, program.nexthop_rows)
         yield self._put_all([each for each in self._groups if self._has_members(*each)], program.group_rows)
 
     def openings(self) -> Iterator[Stage]:
         """Yield the stages by which packets come in."""
         yield self._put_all(self._interfaces, self._program.admit_rows)
-        stale = [
-            step
-            for blame, interface in self._interfaces
-            if not _goes(blame)
-            for step in self._drop(blame, ("l3_admit",), self._program.admit_rows(interface))
-        ]
+        stale = self._drop_others("l3_admit", self._program.admit_rows)
+        stale += self._drop_others("fallback_link", self._program.egress_rows)
         yield stale + self._put_all(self._interfaces, self._program.classifier_rows)
 
     def departures(self) -> Iterator[Stage]:
@@ -93,12 +92,12 @@ class Stages:
 
     # -- parts -------------------------------------------------------------------------------------------------------
     def _close(self) -> Stage:
-        stage = []
-        for blame, interface in self._interfaces:
-            rows = [] if _goes(blame) else self._rows(blame, self._program.classifier_rows, interface)
-            if rows is not None:
-                stage += self._drop(blame, ("interface_classifier",), rows)
-        return stage
+        ways_in = "interface_classifier"
+        gone = [step for blame, _ in self._interfaces if _goes(blame) for step in self._drop(blame, (ways_in,))]
+        return gone + self._drop_others(ways_in, self._ways_in)
+
+    def _ways_in(self, interface: RouterInterface) -> list[Row]:
+        return self._program.way_back_rows(interface) + self._program.classifier_rows(interface)
 
     def _put_policers(self) -> Stage:
         stage = self._put_all(self._policers, self._program.policer_rows)
@@ -125,6 +124,15 @@ class Stages:
                 if not inventory.holds(row, owner):
                     op = Op.MODIFY if row.key in inventory.rows else Op.INSERT
                     stage.append(Step(blame, owner, op, row))
+        return stage
+
+    def _drop_others(self, table: str, make: Callable[[RouterInterface], list[Row]]) -> Stage:
+        """Return the deletion of the rows in a table that router interfaces which stay do not have any more."""
+        stage = []
+        for blame, interface in self._interfaces:
+            rows = None if _goes(blame) else self._rows(blame, make, interface)
+            if rows is not None:
+                stage += self._drop(blame, (table,), rows)
         return stage
 
     def _rows(self, blame: Blame, make: Callable[[E], list[Row]], entry: E) -> list[Row] | None:

@@ -11,6 +11,7 @@ from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 from controller.planes.base import (
     MAX_OBJECT_ID,
     DropReason,
+    FallbackLink,
     GroupMember,
     Nexthop,
     NexthopGroup,
@@ -32,6 +33,7 @@ PROTOCOL = ProtocolDesc(4)
 macs = st.binary(min_size=6, max_size=6)
 objects = st.integers(0, MAX_OBJECT_ID)
 numbers = st.integers(1, 0xFFFFFFFF)
+links = st.none() | st.builds(FallbackLink, st.integers(1, 0xFFFFFF00), st.integers(1, 4094))
 interfaces = st.builds(
     RouterInterface,
     id=numbers,
@@ -42,7 +44,8 @@ interfaces = st.builds(
     mtu=st.integers(68, 9216),
     virtual_macs=st.lists(macs, max_size=3, unique=True).map(tuple),
     enabled=st.booleans(),
-).filter(lambda each: each.mac not in each.virtual_macs)
+    fallback=links,
+).filter(lambda each: each.mac not in each.virtual_macs and each.fallback != FallbackLink(each.port, each.vlan))
 nexthops = st.one_of(
     st.builds(Nexthop, objects, numbers, macs),
     st.builds(Nexthop, objects, numbers, st.just(bytes(6)), st.sampled_from([NexthopState.GLEAN, NexthopState.DROP])),
@@ -54,7 +57,8 @@ policers = st.builds(Policer, numbers, st.tuples(rates, rates, rates, rates))
 
 
 def flows_of(interface: RouterInterface, generation: int) -> list[Flow]:
-    return [*program.egress_flows(interface, generation), *program.ingress_flows(interface, generation)]
+    makers = program.egress_flows, program.way_back_flows, program.ingress_flows
+    return [flow for make in makers for flow in make(interface, generation)]
 
 
 @quick
@@ -160,7 +164,7 @@ def test_the_pipeline_is_what_it_reads_back_as() -> None:
 
 
 def test_every_flow_is_openflow_to_os_ken() -> None:
-    interface = RouterInterface(1, 2, 3, 4, bytes(6), 1500, (b"\2" * 6,))
+    interface = RouterInterface(1, 2, 3, 4, bytes(6), 1500, (b"\2" * 6,), fallback=FallbackLink(5, 6))
     flows = [
         *pipeline.static_flows(),
         *flows_of(interface, 1),
@@ -183,7 +187,7 @@ def test_the_pipelines_differences_are_found() -> None:
 
 
 def test_counters_are_added_up_by_what_flows_belong_to() -> None:
-    interface = RouterInterface(5, 7, 1, 0, bytes(6), 1500)
+    interface = RouterInterface(5, 7, 1, 0, bytes(6), 1500, fallback=FallbackLink(2, 300))
     flows = [
         *pipeline.static_flows(),
         *flows_of(interface, 2),

@@ -22,7 +22,7 @@ OURS, OURS_MASK = 0x5350 << 48, 0xFFFF << 48
 
 objects = st.integers(0, MAX_OBJECT_ID)
 actions = st.one_of(
-    st.sampled_from([base.LOCAL, base.GLEAN, base.UNREACHABLE, base.BLACKHOLE]),
+    st.sampled_from([base.LOCAL, base.GLEAN, base.UNREACHABLE, base.BLACKHOLE, base.FALLBACK]),
     objects.map(lambda value: route_action(RouteKind.NEXTHOP, value)),
     objects.map(lambda value: route_action(RouteKind.GROUP, value)),
 )
@@ -57,6 +57,7 @@ def os_ken_instructions(action: int) -> list[object]:
         base.LOCAL: (PuntReason.LOCAL, 8),
         base.GLEAN: (PuntReason.GLEAN, 5),
         base.UNREACHABLE: (PuntReason.UNREACHABLE, 5),
+        base.FALLBACK: (0x40, 5),
         base.BLACKHOLE: (base.DROP_CODE[base.DropReason.BLACKHOLE], 8),
     }[action]
     noted = parser.OFPActionSetField(reg0=int(reason))
@@ -124,8 +125,7 @@ def test_bundled_flow_mods_equal_those_of_os_ken(updates: RouteUpdates, first: i
 
 def test_an_unknown_action_is_left_out_and_keeps_its_transaction_id() -> None:
     prefixes = [bytes((10, n, 0, 0, 16)) for n in range(3)]
-    fallback = route_action(RouteKind.FALLBACK)
-    updates = RouteUpdates(1, 4, [Op.INSERT] * 3, prefixes, [base.LOCAL, fallback, base.LOCAL])
+    updates = RouteUpdates(1, 4, [Op.INSERT] * 3, prefixes, [base.LOCAL, base.UNKNOWN_ACTION, base.LOCAL])
     octets, unknown = RouteEncoder(1, 4).encode(updates, range(3), 100, False)
     assert unknown == [1]
     assert octets == b"".join(bytes(os_ken_flow_mod(updates, n, 100 + n).buf) for n in (0, 2))

@@ -10,6 +10,7 @@ from switch_end import SwitchEnd, connected
 
 from controller.planes import base
 from controller.planes.base import (
+    FallbackLink,
     GroupMember,
     Nexthop,
     NexthopGroup,
@@ -27,6 +28,7 @@ from controller.planes.openflow.readback import Inventory
 from controller.planes.openflow.sender import Sender
 
 BAD = bytes((10, 66, 0, 0))
+LINK = FallbackLink(2, 300)
 
 
 @asynccontextmanager
@@ -43,7 +45,7 @@ def routes(*seconds: int, op: Op = Op.INSERT) -> WriteBatch:
 def everything(op: Op) -> WriteBatch:
     batch = routes(1, op=op)
     batch.policers.append(Update(op, Policer(1, (9, 9, 9, 9))))
-    batch.router_interfaces.append(Update(op, RouterInterface(1, 1, 1, 0, bytes(6), 1500)))
+    batch.router_interfaces.append(Update(op, RouterInterface(1, 1, 1, 0, bytes(6), 1500, fallback=LINK)))
     batch.nexthops.append(Update(op, Nexthop(1, 1, bytes(6))))
     batch.groups.append(Update(op, NexthopGroup(1, (GroupMember(1, 1, 1),))))
     return batch
@@ -67,7 +69,7 @@ def steps(switch: SwitchEnd) -> list[str]:
 async def test_arrivals_keep_the_order_of_the_contract() -> None:
     async with sending() as (sender, switch):
         assert await sender.write(everything(Op.INSERT)) == []
-        order = "meter,|,table 8,|,table 6,table 7,|,nexthop,|,group,|,table 3,|,table 1,table 0,|"
+        order = "meter,|,table 8,|,table 6,table 7,table 10,|,table 0,|,nexthop,|,group,|,table 3,|,table 1,table 0,|"
         assert steps(switch) == order.split(",")
 
 
@@ -76,9 +78,22 @@ async def test_departures_keep_the_order_of_the_contract() -> None:
         await sender.write(everything(Op.INSERT))
         switch.received.clear()
         assert await sender.write(everything(Op.DELETE)) == []
-        order = "table 0,table 1,|,table 3,|,group,|,nexthop,|,table 7,table 6,|,table 8,meter,|"
+        order = "table 0,table 1,|,table 3,|,group,|,nexthop,|,table 10,table 7,table 6,|,table 8,meter,|"
         assert steps(switch) == order.split(",")
         assert sender.inventory == Inventory()
+
+
+async def test_a_fallback_link_goes_after_the_routes() -> None:
+    async with sending() as (sender, switch):
+        batch = routes(1)
+        batch.router_interfaces.append(Update(Op.INSERT, RouterInterface(1, 1, 1, 0, bytes(6), 1500, fallback=LINK)))
+        await sender.write(batch)
+        switch.received.clear()
+        without = routes(1, op=Op.MODIFY)
+        without.router_interfaces.append(Update(Op.MODIFY, RouterInterface(1, 1, 1, 0, bytes(6), 1500)))
+        assert await sender.write(without) == []
+        stale = "table 6,table 7,table 10,table 1,table 0"
+        assert steps(switch) == f"table 6,table 7,|,table 3,|,table 1,table 0,{stale},|".split(",")
 
 
 async def test_a_second_insert_of_a_group_modifies_it() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from controller.planes.base import (
     DROP_CODE,
     MAX_OBJECT_ID,
+    FallbackLink,
     GroupMember,
     Nexthop,
     NexthopGroup,
@@ -40,7 +41,8 @@ interfaces = st.builds(
     mtu=st.integers(0, 0xFFFF),
     virtual_macs=st.just(()),
     enabled=st.booleans(),
-)
+    fallback=st.none() | st.builds(FallbackLink, st.integers(0, 511), st.integers(1, 4094)),
+).filter(lambda each: each.fallback != FallbackLink(each.port, each.vlan))
 nexthops = st.builds(Nexthop, objects, numbers, macs) | st.builds(
     Nexthop, objects, numbers, st.just(bytes(6)), st.sampled_from([NexthopState.GLEAN, NexthopState.DROP])
 )
@@ -53,7 +55,8 @@ policers = st.builds(Policer, numbers, st.tuples(rates, rates, rates, rates))
 def rows_of(entry: RouterInterface | Nexthop | NexthopGroup | Policer) -> list[Row]:
     match entry:
         case RouterInterface():
-            return [*PROGRAM.egress_rows(entry), *PROGRAM.admit_rows(entry), *PROGRAM.classifier_rows(entry)]
+            ways_in = PROGRAM.way_back_rows(entry) + PROGRAM.classifier_rows(entry)
+            return [*PROGRAM.egress_rows(entry), *PROGRAM.admit_rows(entry), *ways_in]
         case Nexthop():
             return PROGRAM.nexthop_rows(entry)
         case NexthopGroup():
@@ -143,13 +146,12 @@ def test_a_policer_lets_a_tenth_of_a_second_through_at_once_and_ten_packets_at_l
     assert burst(5) == 10
 
 
-def test_a_fallback_links_way_in_belongs_to_nobody() -> None:
-    table = golden_pipeline().schema.table("interface_classifier")
-    values = {"router_interface_id": 3, "vrf_id": 7}
-    action = p4r.TableAction(action=table.actions["set_egress_router_interface"].message(values))
-    read = PROGRAM.find_row(p4r.TableEntry(table_id=table.id, match=table.exact_match((1, 2)), action=action))
-    assert read is not None
-    assert read[1] is None
+@pytest.mark.parametrize("missing", ["fallback_link", "interface_classifier"])
+def test_half_a_fallback_link_is_a_damaged_interface(missing: str) -> None:
+    interface = RouterInterface(3, 7, 1, 0, bytes(6), 1500, enabled=False, fallback=FallbackLink(4, 300))
+    rows = {row.key: row.content for row in rows_of(interface) if row.key[0] != missing}
+    assert len(rows) == 4
+    assert PROGRAM.find_entry(("router_interface", 3), rows) is None
 
 
 def test_an_entry_without_its_key_is_no_row() -> None:

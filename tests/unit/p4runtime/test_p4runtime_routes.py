@@ -23,17 +23,15 @@ PLAIN = {
     base.GLEAN: "punt_glean",
     base.UNREACHABLE: "punt_unreachable",
     base.BLACKHOLE: "blackhole",
-    route_action(RouteKind.FALLBACK): "fallback",
+    base.FALLBACK: "fallback",
 }
 
 
-@st.composite
-def prefix_keys(draw: st.DrawFn, family: int) -> bytes:
+def prefix_key(family: int, octets: bytes) -> bytes:
+    """A key of any length, of octets of which some begin with zeros."""
     size = ADDRESS_BYTES[family]
-    length = draw(st.integers(0, size * 8))
-    zeros = draw(st.sampled_from([0, 0, 0, 8, 40, size * 8]))
-    address = draw(st.integers(0, (1 << size * 8) - 1)) >> min(zeros, size * 8)
-    network = address & int.from_bytes(mask(family, length), "big")
+    length, zeros = octets[size] % (size * 8 + 1), (0, 0, 0, 8, 40, size * 8)[octets[size + 1] % 6]
+    network = int.from_bytes(octets[:size], "big") >> zeros & int.from_bytes(mask(family, length), "big")
     return network.to_bytes(size, "big") + bytes((length,))
 
 
@@ -45,12 +43,22 @@ actions = st.one_of(
 )
 
 
+def rows(family: int) -> st.SearchStrategy[dict[bytes, tuple[Op, int]]]:
+    """Routes by key, whose key is one choice of hypothesis."""
+    size = ADDRESS_BYTES[family] + 2
+    keys = st.binary(min_size=size, max_size=size).map(lambda octets: prefix_key(family, octets))
+    return st.dictionaries(keys, st.tuples(st.sampled_from(Op), actions), max_size=20)
+
+
+rows_of = {family: rows(family) for family in ADDRESS_BYTES}
+
+
 @st.composite
 def route_columns(draw: st.DrawFn) -> Columns:
     family = draw(st.sampled_from([4, 6]))
-    keys = draw(st.lists(prefix_keys(family), max_size=20, unique=True))
-    ops = [draw(st.sampled_from(Op)) for _ in keys]
-    return draw(st.integers(0, (1 << 32) - 1)), family, ops, keys, [draw(actions) for _ in keys]
+    routes = draw(rows_of[family])
+    ops, chosen = [op for op, _ in routes.values()], [action for _, action in routes.values()]
+    return draw(st.integers(0, (1 << 32) - 1)), family, ops, list(routes), chosen
 
 
 def as_protobuf(vrf_id: int, family: int, op: Op, key: bytes, action: int) -> p4r.Update:

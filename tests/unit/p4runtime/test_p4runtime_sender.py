@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from finsy.proto import p4r, rpc_code
@@ -9,8 +10,10 @@ from openflow_net import columns, via, via_group
 
 from controller.planes.base import (
     BLACKHOLE,
+    FALLBACK,
     GLEAN,
     LOCAL,
+    FallbackLink,
     GroupMember,
     Nexthop,
     NexthopGroup,
@@ -33,11 +36,12 @@ NAMES = {
     SCHEMA.table(name).id: name
     for name in (
         *("policer", "reason", "router_interface", "router_interface_egress", "l3_admit", "interface_classifier"),
-        *("nexthop", "nexthop_group", "ipv4_route", "ipv6_route"),
+        *("fallback_link", "nexthop", "nexthop_group", "ipv4_route", "ipv6_route"),
     )
 }
 RED = RouterInterface(1, 7, 1, 100, bytes((2, 0, 0, 0, 0, 1)), 1500)
 BLUE = RouterInterface(2, 8, 1, 100, bytes((2, 0, 0, 0, 0, 2)), 1500)
+LINKED = replace(RED, fallback=FallbackLink(4, 300))
 NEXTHOP = Nexthop(1, 1, bytes((2, 0, 0, 0, 1, 1)))
 NOT_OFFERED = "this plane does not offer such a route action"
 GROUP = NexthopGroup(3, (GroupMember(1, 1, 1),))
@@ -117,6 +121,30 @@ async def test_only_changed_rows_are_modified(edge: Edge) -> None:
     (request,) = await written(edge, WriteBatch(router_interfaces=[Update(Op.MODIFY, longer)]))
     assert tables([request]) == [{"router_interface"}]
     assert [update.type for update in request.updates] == [p4r.Update.MODIFY]
+
+
+async def test_a_fallback_link_comes_before_the_routes(edge: Edge) -> None:
+    await edge.plane.write(everything(Op.INSERT))
+    batch = WriteBatch(router_interfaces=[Update(Op.MODIFY, LINKED)], routes=columns({"0.0.0.0/0": FALLBACK}))
+    assert tables(await written(edge, batch)) == [{"fallback_link"}, {"interface_classifier"}, {"ipv4_route"}]
+    assert (await edge.plane.read()).router_interfaces == {1: LINKED}
+
+
+async def test_a_fallback_link_is_shut_before_the_routes_and_gone_after_them(edge: Edge) -> None:
+    batch = WriteBatch(router_interfaces=[Update(Op.INSERT, LINKED)], routes=columns({"0.0.0.0/0": FALLBACK}))
+    await edge.plane.write(batch)
+    leaves = WriteBatch(router_interfaces=[Update(Op.MODIFY, RED)], routes=columns({"0.0.0.0/0": LOCAL}, Op.MODIFY))
+    assert tables(await written(edge, leaves)) == [{"interface_classifier"}, {"ipv4_route"}, {"fallback_link"}]
+    assert (await edge.plane.read()).router_interfaces == {1: RED}
+
+
+async def test_a_damaged_fallback_link_is_named_and_mended(edge: Edge) -> None:
+    await edge.plane.write(WriteBatch(router_interfaces=[Update(Op.INSERT, LINKED)]))
+    (row,) = edge.device.rows("fallback_link")
+    row.action.action.params[0].value = b"\2"
+    assert (await edge.plane.read()).damaged == {("router_interface", 1)}
+    assert await edge.plane.write(WriteBatch(router_interfaces=[Update(Op.MODIFY, LINKED)])) == []
+    assert (await edge.plane.read()).router_interfaces == {1: LINKED}
 
 
 async def test_a_vlan_is_closed_for_the_old_before_it_is_opened_for_the_new(edge: Edge) -> None:

@@ -79,10 +79,10 @@ def test_slots_are_divided_by_weight_and_move_only_where_they_must(
 ) -> None:
     old = refill([0] * 4096, before)
     new = refill(old, after)
-    counts = Counter(new)
+    had, counts = Counter(old), Counter(new)
     assert set(counts) <= set(after)
     assert all(abs(counts[each] - 4096 * weight / sum(after.values())) < 1 for each, weight in after.items())
-    kept = sum(min(Counter(old)[each], counts[each]) for each in after)
+    kept = sum(min(had[each], counts[each]) for each in after)
     assert sum(a == b for a, b in zip(old, new, strict=True)) == kept
 
 
