@@ -82,7 +82,7 @@ class Convergence:
         self.state, self.ids = snapshot.state, snapshot.ids
         self.tombstones = {tombstone.router.vrf_id: tombstone for tombstone in snapshot.tombstones}
         self._holds = set(snapshot.holds)
-        self._in_use: dict[str, PlaneConfig] = {}  # planes handed to the core
+        self._in_use: dict[str, tuple[PlaneConfig, PlaneConfig | None]] = {}  # planes handed to the core, fallbacks
         self._put: dict[int, RouterConfig] = {}  # routers handed to the core, by vrf_id
         self._unconfirmed: set[int] = set()  # routers whose holds only a converged plane releases
         self._turn = asyncio.Lock()
@@ -154,13 +154,19 @@ class Convergence:
     # Planes
 
     async def _use_planes(self) -> None:
-        wanted = {name: plane for name, plane in self.state.planes.items() if name not in self.state.detached}
+        known = self.state.planes
+        behind = {plane.fallback.plane for plane in known.values() if plane.fallback is not None}
+        wanted = {
+            name: (plane, None if plane.fallback is None else known[plane.fallback.plane])
+            for name, plane in known.items()
+            if name not in self.state.detached | behind
+        }
         for name in [name for name, plane in self._in_use.items() if wanted.get(name) != plane]:
             await self._core.remove_plane(name)
             del self._in_use[name]
         for name, plane in wanted.items():
             if name not in self._in_use:
-                await self._core.add_plane(self._planes(plane))
+                await self._core.add_plane(self._planes(*plane))
                 self._in_use[name] = plane
                 await self._put_routers_of(name)
 

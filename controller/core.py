@@ -3,14 +3,25 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from functools import partial
 
 from controller import verify
-from controller.describe import fib_entries, interface_views, neighbor_views, plane_view, route_views, router_view
+from controller.describe import (
+    fallback_view,
+    fib_entries,
+    interface_views,
+    neighbor_views,
+    plane_view,
+    route_views,
+    router_view,
+)
 from controller.errors import NoSuch, PlaneUnreachable
 from controller.events import EventLog
 from controller.fib import Fib
 from controller.mirror import AUDIT_INTERVAL_S, PlaneMirror
 from controller.model import RouterConfig
+from controller.placement.pair import FallbackPair
 from controller.planes.base import Clock, Installed, Plane, PuntReason
 from controller.rib import NexthopSet
 from controller.router import VirtualRouter
@@ -46,7 +57,7 @@ class Core:
         self._audit_s = audit_s
         self._mirrors: dict[str, PlaneMirror] = {}
         self._supervisor = Supervisor(events)
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, list[asyncio.Task[None]]] = {}
         self._usages: dict[tuple[str, str], SliceUsage] = {}
         self._interfaces: dict[int, VirtualRouter] = {}
         self._snapshots = 0
@@ -60,19 +71,24 @@ class Core:
         mirror.ports_changed = lambda: self._ports_changed(plane.name)
         await plane.start(mirror)
         self._mirrors[plane.name] = mirror
-        self._tasks[plane.name] = self._supervisor.spawn(f"mirror {plane.name}", mirror.run)
+        self._tasks[plane.name] = [self._supervisor.spawn(f"mirror {plane.name}", mirror.run)]
+        if isinstance(plane, FallbackPair):
+            plane.damaged = partial(self._report_damage, plane.name)
+            self._tasks[plane.name].append(self._supervisor.spawn(f"placement {plane.name}", plane.run))
         for router in self.routers.values():
             config = router.config
             if config.plane == plane.name:
                 router.move(Fib(config, mirror.objects, self._usage(config)), mirror)
                 mirror.add(router.fib)
+                _place(mirror, config)
 
     async def remove_plane(self, name: str) -> None:
         """Stop using a plane; what is installed stays there."""
         mirror = self._mirror(name)
-        task = self._tasks.pop(name)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        tasks = self._tasks.pop(name)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await mirror.plane.close()
         del self._mirrors[name]
         self._usages = {key: usage for key, usage in self._usages.items() if key[1] != name}
@@ -118,6 +134,7 @@ class Core:
         if router is not None and router.config.plane != config.plane:
             await self.remove_router(config.vrf_id)
             router = None
+        _place(mirror, config)
         if router is None:
             fib = Fib(config, mirror.objects, usage)
             router = VirtualRouter(config, fib, mirror, self._events, self._clock)
@@ -167,11 +184,17 @@ class Core:
         mirror = self._mirrors.get(router.config.plane)
         reason = "detached; use it again with vrctl plane attach" if mirror is None else mirror.reason
         reachable = mirror is not None and mirror.plane.connected
-        return router_view(router, None if reachable else f"plane {router.config.plane}: {reason}")
+        view = router_view(router, None if reachable else f"plane {router.config.plane}: {reason}")
+        if view.state == "up" and mirror is not None and isinstance(mirror.plane, FallbackPair):
+            problem = mirror.plane.link_problem
+            return replace(view, state="degraded", reason=problem) if problem else view
+        return view
 
     def plane_views(self) -> list[PlaneView]:
         """Return all planes' states."""
-        return [plane_view(mirror) for mirror in self._mirrors.values()]
+        views = [plane_view(mirror) for mirror in self._mirrors.values()]
+        pairs = [mirror.plane for mirror in self._mirrors.values() if isinstance(mirror.plane, FallbackPair)]
+        return views + [fallback_view(pair) for pair in pairs]
 
     def interface_views(self, vrf_id: int) -> list[InterfaceView]:
         """Return a router's interfaces."""
@@ -183,7 +206,10 @@ class Core:
 
     def fib(self, vrf_id: int) -> Iterator[FibEntryView]:
         """Iterate over what is installed, in order of prefixes."""
-        return fib_entries(self._router(vrf_id).fib)
+        router = self._router(vrf_id)
+        mirror = self._mirrors.get(router.config.plane)
+        pair = mirror.plane if mirror is not None and isinstance(mirror.plane, FallbackPair) else None
+        return fib_entries(router.fib, None if pair is None else pair.routes.held(vrf_id))
 
     def neighbors(self, vrf_id: int) -> list[NeighborView]:
         """Return a router's neighbors."""
@@ -222,6 +248,8 @@ class Core:
         if repair:
             router.fib.retry_refused()
             repaired = (await mirror.audit(vrf_id)).get(vrf_id, 0)
+            if isinstance(mirror.plane, FallbackPair):
+                await mirror.plane.work()
         view = None
         for _ in range(VERIFY_ATTEMPTS):
             await self.converged(vrf_id)
@@ -283,6 +311,9 @@ class Core:
         if router is not None:
             router.confirmed()
 
+    def _report_damage(self, plane: str, routes: int) -> None:
+        self._events.emit("warning", "repaired", plane, f"{routes} routes differed in hardware")
+
     def _ports_changed(self, plane: str) -> None:
         for router in self.routers.values():
             if router.config.plane == plane:
@@ -324,6 +355,12 @@ class Core:
         if mirror is None:
             raise NoSuch("plane", name, "attach it: vrctl plane attach")
         return mirror
+
+
+def _place(mirror: PlaneMirror, config: RouterConfig) -> None:
+    """Tell a plane that has a fallback where a router's routes are to be."""
+    if isinstance(mirror.plane, FallbackPair):
+        mirror.plane.routes.place(config.vrf_id, config.placement)
 
 
 def _attachments(config: RouterConfig) -> set[tuple[int, str, int]]:

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Iterator
 
 from controller.fib import Fib
 from controller.mirror import PlaneMirror
+from controller.placement.pair import FallbackPair
 from controller.planes.base import (
+    FALLBACK,
     NexthopState,
     RouteKind,
     action_kind,
@@ -13,7 +15,7 @@ from controller.planes.base import (
 )
 from controller.rib import Member, SetKind
 from controller.router import VirtualRouter
-from controller.verify import PLAIN
+from controller.verify import PLAIN, longest_match
 from controller.views import FibEntryView, InterfaceView, NeighborView, PlaneView, RouterView, RouteView
 from wire.columns import prefix_text
 
@@ -53,15 +55,35 @@ def plane_view(mirror: PlaneMirror) -> PlaneView:
         "ipv4_route": sum(1 for fib in fibs for key in fib.prefixes.installed if len(key) == 5),
         "ipv6_route": sum(1 for fib in fibs for key in fib.prefixes.installed if len(key) == 17),
     }
+    if isinstance(plane, FallbackPair):
+        entries |= plane.routes.counts()
     ports = sorted(plane.ports.values(), key=lambda port: port.number)
     return PlaneView(
         name=plane.name,
-        kind=type(plane).__name__.removesuffix("Plane").lower(),
+        kind="",
         connected=plane.connected,
         reason="" if plane.connected else mirror.reason,
         routers=len(mirror.fibs),
         ports=[f"{port.name} ({port.number}) {'up' if port.up else 'down'}" for port in ports],
         entries=entries,
+        capabilities=sorted(plane.capabilities),
+    )
+
+
+def fallback_view(pair: FallbackPair) -> PlaneView:
+    """Return the state of the plane behind another one."""
+    plane = pair.software
+    ports = sorted(plane.ports.values(), key=lambda port: port.number)
+    problem = pair.link_problem if plane.connected else "not connected"
+    reason = f"fallback of {pair.name}" + (f": {problem}" if problem else "")
+    return PlaneView(
+        name=plane.name,
+        kind="",
+        connected=plane.connected,
+        reason=reason,
+        routers=len(pair.routes.routers),
+        ports=[f"{port.name} ({port.number}) {'up' if port.up else 'down'}" for port in ports],
+        entries={},
         capabilities=sorted(plane.capabilities),
     )
 
@@ -100,18 +122,26 @@ def route_views(fib: Fib) -> Iterator[RouteView]:
             )
 
 
-def fib_entries(fib: Fib) -> Iterator[FibEntryView]:
-    """Iterate over what is installed."""
+def fib_entries(fib: Fib, hardware: dict[bytes, int] | None) -> Iterator[FibEntryView]:
+    """Iterate over what is installed; ``hardware`` is what the hardware of a plane with a fallback holds of it."""
     for key in sorted_keys(fib.prefixes.installed):
         action = fib.prefixes.installed.get(key)
         if action is None:
             continue
         kind = action_kind(action)
+        where = "" if hardware is None else _where(hardware, key)
         if kind in (RouteKind.NEXTHOP, RouteKind.GROUP):
             name = kind.name.lower()
-            yield FibEntryView(prefix_text(key), name, action_value(action), _installed_members(fib, action))
+            yield FibEntryView(prefix_text(key), name, action_value(action), _installed_members(fib, action), where)
         else:
-            yield FibEntryView(prefix_text(key), PLAIN.get(action, "unknown"), 0, [])
+            yield FibEntryView(prefix_text(key), PLAIN.get(action, "unknown"), 0, [], where)
+
+
+def _where(hardware: dict[bytes, int], key: bytes) -> str:
+    """Tell which plane routes the first address of a prefix."""
+    network = int.from_bytes(key[:-1], "big")
+    found = longest_match(hardware, 4 if len(key) == 5 else 6, network, key[-1])
+    return "software" if found is None or hardware[found] == FALLBACK else "hardware"
 
 
 def neighbor_views(fib: Fib) -> list[NeighborView]:

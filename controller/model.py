@@ -30,6 +30,23 @@ class PlanePort:
 
 
 @dataclass(frozen=True, slots=True)
+class FallbackConfig:
+    """The plane that routes what a hardware plane has no room for, and the ports of the link between the two."""
+
+    plane: str
+    port: str  # of the hardware plane
+    peer_port: str  # of the other one
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """How many routes a hardware plane has room for, of all routers together; 0: as many as it takes."""
+
+    ipv4_route: int = 0
+    ipv6_route: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PlaneConfig:
     """A programmable forwarder the controller may use."""
 
@@ -39,6 +56,8 @@ class PlaneConfig:
     address: str = ""  # P4Runtime: "HOST:PORT" or "unix:PATH"
     device_id: int = 0
     ports: tuple[PlanePort, ...] = ()
+    fallback: FallbackConfig | None = None
+    capacity: Capacity = Capacity()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +151,14 @@ NAMESPACE = GuestConfig()
 """The light guest that a router has where nothing else is said."""
 
 
+class Placement(StrEnum):
+    """Where a router's routes are, on a plane that has a fallback."""
+
+    AUTO = "auto"  # in hardware where all have room, otherwise some
+    HARDWARE = "hardware"  # all of them, while there is room
+    SOFTWARE = "software"  # none
+
+
 @dataclass(frozen=True, slots=True)
 class RouterConfig:
     """One virtual router."""
@@ -146,6 +173,7 @@ class RouterConfig:
     source: RouteSource = RouteSource.FPM
     guest: GuestConfig = NAMESPACE
     routing: Routing = Routing()
+    placement: Placement = Placement.AUTO
 
     @property
     def full_name(self) -> str:

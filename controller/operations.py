@@ -11,7 +11,7 @@ from controller.errors import Conflict, NoSuch, SpecError
 from controller.events import EventLog
 from controller.guests.base import GuestStatus
 from controller.guests.fleet import GuestFleet
-from controller.model import PlaneConfig, Quota, RouterConfig, TenantConfig
+from controller.model import Placement, PlaneConfig, Quota, RouterConfig, TenantConfig
 from controller.pki import PKI
 from controller.ports import CorePort
 from controller.spec.changes import Change, changes, show_vlans
@@ -128,7 +128,10 @@ class Operations:
         used = {part.plane for tenant in self.state.tenants.values() for part in tenant.slices}
         used |= {tombstone.router.plane for tombstone in self._convergence.tombstones.values()}
         state = self.state
-        for name in (names & state.planes.keys()) - used:
+        planes = state.planes
+        kept = (planes.keys() - names) | used
+        used |= {fallback.plane for name in kept & planes.keys() if (fallback := planes[name].fallback) is not None}
+        for name in sorted((names & planes.keys()) - used, key=lambda name: planes[name].fallback is None):
             state = without_plane(state, name)
         return state
 
@@ -141,6 +144,17 @@ class Operations:
         return await self._change(
             lambda: self._plan_state(without_routers(self.state, {self.router(name).full_name}))
         )
+
+    async def move_router(self, name: str, placement: Placement) -> Outcome:
+        """Say where a router's routes are to be; they follow by themselves. SpecError where there is no fallback."""
+
+        def plan() -> Plan:
+            router = replace(self.router(name), placement=placement)
+            after = replace(self.state, routers={**self.state.routers, router.full_name: router})
+            check(after, Where("move"))
+            return self._plan_state(after)
+
+        return await self._change(plan)
 
     async def delete_plane(self, name: str, force: bool) -> Outcome:
         """Delete a plane that no slice uses; ``force`` does not wait for routers deleted on it to be confirmed."""
@@ -181,7 +195,9 @@ class Operations:
         def plan() -> Plan:
             if name not in self.state.planes:
                 raise NoSuch("plane", name, "see vrctl get planes")
-            return self._plan_state(replace(self.state, detached=self.state.detached | {name}))
+            after = replace(self.state, detached=self.state.detached | {name})
+            check(after, Where("detach"))
+            return self._plan_state(after)
 
         return await self._change(plan)
 
@@ -298,7 +314,7 @@ class Operations:
         """Show all planes, those that are detached too."""
         views = {view.name: view for view in self.core.plane_views()}
         return [
-            replace(views.get(name) or self._unused_plane(plane), reached_at=reached_at(plane))
+            replace(views.get(name) or self._unused_plane(plane), kind=plane.kind.value, reached_at=reached_at(plane))
             for name, plane in sorted(self.state.planes.items())
         ]
 
@@ -385,6 +401,9 @@ def without_plane(state: State, name: str) -> State:
     users = [tenant.name for tenant in state.tenants.values() if any(part.plane == name for part in tenant.slices)]
     if users:
         raise Conflict(f"plane {name} is used by tenants {', '.join(sorted(users))}; delete them first, or detach it")
+    for plane in state.planes.values():
+        if plane.fallback is not None and plane.fallback.plane == name:
+            raise Conflict(f"plane {name} is the fallback of {plane.name}; apply {plane.name} without it first")
     planes = {key: plane for key, plane in state.planes.items() if key != name}
     return replace(state, planes=planes, detached=state.detached - {name})
 

@@ -83,5 +83,5 @@ class SessionPort(Protocol):
         """Turn a router's VRC away, an open session included."""
 
 
-PlaneFactory = Callable[[PlaneConfig], Plane]
-"""Makes a plane that is ready to start."""
+PlaneFactory = Callable[[PlaneConfig, PlaneConfig | None], Plane]
+"""Makes a plane that is ready to start, with the plane behind it if it has a fallback."""

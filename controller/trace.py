@@ -5,6 +5,7 @@ import ipaddress
 from controller.errors import NoSuch
 from controller.fib import Fib
 from controller.planes.base import (
+    FALLBACK,
     Installed,
     Nexthop,
     NexthopState,
@@ -28,6 +29,15 @@ def trace(fib: Fib, read: Installed, destination: str, ingress: str | None = Non
         return steps
     table = f"ipv{address.version}_route"
     routes = read.routes.get(fib.config.vrf_id, {})
+    if read.hardware is not None:
+        first = read.hardware.routes.get(fib.config.vrf_id, {})
+        key = longest_match(first, address.version, int(address))
+        if key is not None and first[key] == FALLBACK:
+            steps.append(TraceStep(table, destination, prefix_text(key), "fallback"))
+            steps.append(TraceStep("ttl", "TTL > 1", "default", "leave it"))
+            steps.append(TraceStep("fallback_link", *_link(fib, read, ingress)))
+        else:
+            routes = first
     key = longest_match(routes, address.version, int(address))
     if key is None:
         steps.append(TraceStep(table, destination, "miss", "punt unreachable"))
@@ -62,6 +72,17 @@ def _ingress(fib: Fib, read: Installed, name: str | None) -> list[TraceStep]:
             TraceStep("punt", "unicast", "miss", "go on"),
         ]
     raise NoSuch("interface", name, f"router {fib.config.full_name} has other ones: vrctl get interfaces")
+
+
+def _link(fib: Fib, read: Installed, name: str | None) -> tuple[str, str, str]:
+    """Return key, entry and action of the way to the fallback plane."""
+    config = next((one.config for one in fib.resolution.interfaces.values() if one.config.name == name), None)
+    if config is None:
+        return "ingress interface", "its VLAN", "to the fallback plane"
+    link = None if read.hardware is None else read.hardware.links.get(config.id)
+    if link is None:
+        return f"router interface {config.id}", "miss", "punt unreachable"
+    return f"router interface {config.id}", "found", f"port {link.port} vlan {link.vlan}, to the fallback plane"
 
 
 def _route_action(action: int, describer: Describer) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from controller.fib import Fib
 from controller.planes.base import (
     BLACKHOLE,
+    FALLBACK,
     GLEAN,
     LOCAL,
     UNREACHABLE,
@@ -112,9 +113,34 @@ def desired_table(fib: Fib) -> dict[bytes, str]:
 
 
 def installed_table(fib: Fib, read: Installed) -> dict[bytes, str]:
-    """Return what the plane does, as read back."""
+    """Return what the plane does, as read back; where it has a fallback, what the two do together."""
     describer = Describer(fib, read)
-    return {key: describer.action(action) for key, action in read.routes.get(fib.config.vrf_id, {}).items()}
+    routes = read.routes.get(fib.config.vrf_id, {})
+    if read.hardware is not None:
+        routes = together(read.hardware.routes.get(fib.config.vrf_id, {}), routes)
+    return {key: describer.action(action) for key, action in routes.items()}
+
+
+def together(hardware: Mapping[bytes, int], software: Mapping[bytes, int]) -> dict[bytes, int]:
+    """Return the table that forwards as hardware and its fallback do.
+
+    Each address goes as the hardware's longest match says, and where that is FALLBACK, as the software's. An address
+    that the hardware has no match for is not routed, whatever the software has.
+    """
+    table = {}
+    for size, bits in ((5, 32), (17, 128)):
+        around: list[tuple[int, int | None, int | None]] = []  # last address, and what the two do, outermost first
+        for key in sorted(key for key in hardware.keys() | software.keys() if len(key) == size):
+            network = int.from_bytes(key[:-1], "big")
+            while around and around[-1][0] < network:
+                around.pop()
+            _, first, then = around[-1] if around else (0, None, None)
+            first, then = hardware.get(key, first), software.get(key, then)
+            around.append((network | (1 << bits - key[-1]) - 1, first, then))
+            action = then if first == FALLBACK else UNREACHABLE if first is None else first
+            if action is not None:
+                table[key] = action
+    return table
 
 
 def compare(
@@ -147,10 +173,12 @@ def damage(fib: Fib, read: Installed) -> list[str]:
     return found
 
 
-def longest_match(table: Mapping[bytes, object], family: int, address: int) -> bytes | None:
-    """Return the key of the longest matching prefix (RFC 1812 section 5.2.4.3)."""
+def longest_match(
+    table: Mapping[bytes, object], family: int, address: int, longest: int | None = None
+) -> bytes | None:
+    """Return the key of the longest matching prefix (RFC 1812 section 5.2.4.3), ``longest`` bits at most."""
     size, bits = (4, 32) if family == 4 else (16, 128)
-    for length in range(bits, -1, -1):
+    for length in range(bits if longest is None else longest, -1, -1):
         network = address >> (bits - length) << (bits - length)
         key = network.to_bytes(size, "big") + bytes((length,))
         if key in table:

@@ -41,6 +41,7 @@ class FibEntryView:
     action: str  # "nexthop", "group", "local", "glean", "unreachable", "blackhole"
     object_id: int  # nexthop or group id, 0 for the others
     nexthops: list[str]  # "eth0 02:00:00:00:00:01 port 3 vlan 100 weight 1"
+    where: str = ""  # "hardware" or "software", on a plane with a fallback
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from controller import archive
 from controller.api import errors, streams
 from controller.convergence import Progress, Report
 from controller.errors import NoSuch, SpecError, SplitplaneError
-from controller.model import RouterConfig
+from controller.model import Placement, RouterConfig
 from controller.operations import Operations, Outcome, TenantView
 from controller.spec.changes import Change
 from controller.spec.document import Name, PlaneOptions, schema
@@ -55,6 +55,12 @@ class ExecBody(BaseModel):
     """A command to run in a guest."""
 
     argv: list[str] = Field(min_length=1, max_length=MAX_ARGUMENTS)
+
+
+class Move(BaseModel):
+    """Where a router's routes are to be."""
+
+    to: Placement
 
 
 class Command(BaseModel):
@@ -178,6 +184,12 @@ async def delete_tenant(tenant: str, operations: Op) -> Outcome:
 async def delete_router(router: Router, operations: Op) -> Outcome:
     """Delete a router."""
     return await operations.delete_router(router.full_name)
+
+
+@api.post("/routers/{tenant}/{router}/move")
+async def move_router(router: Router, body: Move, operations: Op) -> Outcome:
+    """Say where the routes of a router are to be, on a plane with a fallback."""
+    return await operations.move_router(router.full_name, body.to)
 
 
 @api.delete("/planes/{plane}")

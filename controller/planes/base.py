@@ -292,6 +292,15 @@ class Installed:
     routes: dict[int, dict[bytes, int]] = field(default_factory=dict)  # vrf_id → key → action
     damaged: set[tuple[str, int]] = field(default_factory=set)  # (table, id)
     foreign: int = 0  # entries of others inside our tables: reported, never touched
+    hardware: "HardwareShare | None" = None  # of a plane with a fallback, whose tables the others are
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareShare:
+    """What the hardware holds itself, read back from a plane with a fallback."""
+
+    routes: dict[int, dict[bytes, int]]  # vrf_id → key → action, FALLBACK among them
+    links: dict[int, FallbackLink]  # by router interface id
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +355,10 @@ class Plane(Protocol):
     name: str
     capabilities: frozenset[Capability]
     connected: bool
-    ports: dict[int, PortState]  # by number; empty while disconnected
+
+    @property
+    def ports(self) -> dict[int, PortState]:
+        """Its ports by number; empty while disconnected."""
 
     async def start(self, listener: PlaneListener) -> None:
         """Begin to connect (or to accept) and keep at it; returns at once."""

@@ -2,6 +2,9 @@
 
 from controller.errors import Conflict
 from controller.model import PlaneConfig, PlaneKind
+from controller.placement.link import LinkPorts
+from controller.placement.pair import FallbackPair
+from controller.placement.routes import HardwareRoutes
 from controller.planes.base import Plane
 from controller.planes.fake import FakePlane
 from controller.planes.openflow.plane import OpenFlowPlane
@@ -20,8 +23,16 @@ class PlaneCatalog:
     ) -> None:
         self._listener, self._named, self._p4runtime_tls = listener, named, p4runtime_tls
 
-    def __call__(self, config: PlaneConfig) -> Plane:
+    def __call__(self, config: PlaneConfig, fallback: PlaneConfig | None = None) -> Plane:
         """Return a plane that is ready to start; Conflict where this controller listens for none of its kind."""
+        hardware = self._single(config)
+        if config.fallback is None or fallback is None:
+            return hardware
+        link = LinkPorts(config.fallback.port, config.fallback.peer_port)
+        room = {4: config.capacity.ipv4_route, 6: config.capacity.ipv6_route}
+        return FallbackPair(hardware, self._single(fallback), link, HardwareRoutes(room))
+
+    def _single(self, config: PlaneConfig) -> Plane:
         if config.kind is PlaneKind.FAKE:
             return FakePlane(config.name)
         if config.kind is PlaneKind.P4RUNTIME:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import TypeVar
 
-from controller.model import InterfaceConfig, PlaneConfig, PlanePort, RouterConfig, SliceConfig, Suite
+from controller.model import FallbackConfig, InterfaceConfig, PlaneConfig, PlanePort, RouterConfig, SliceConfig, Suite
 from controller.spec.state import State
 
 _TEXTS = {Suite.FRR: "FRR configuration", Suite.BIRD: "BIRD configuration", Suite.IP: "static routes"}
@@ -74,13 +74,20 @@ def _plane_details(before: PlaneConfig, after: PlaneConfig) -> list[str]:
         found.append(f"kind {before.kind} → {after.kind}")
     if before.datapath_id != after.datapath_id:
         found.append(f"datapath_id {before.datapath_id:#x} → {after.datapath_id:#x}")
-    found += _fields(before, after, "name", "kind", "datapath_id", "ports")
+    found += _fields(before, after, "name", "kind", "datapath_id", "ports", "fallback", "capacity")
+    if before.fallback != after.fallback:
+        found.append(f"fallback {_show_fallback(before.fallback)} → {_show_fallback(after.fallback)}")
+    found += [f"capacity {line}" for line in _fields(before.capacity, after.capacity)]
     old = {port.name: _show_port(port) for port in before.ports}
     new = {port.name: _show_port(port) for port in after.ports}
     for name in sorted(old.keys() | new.keys()):
         if old.get(name) != new.get(name):
             found.append(f"port {name}: {old.get(name, 'none')} → {new.get(name, 'none')}")
     return found
+
+
+def _show_fallback(fallback: FallbackConfig | None) -> str:
+    return "none" if fallback is None else f"{fallback.plane} by {fallback.port} and {fallback.peer_port}"
 
 
 def _show_port(port: PlanePort) -> str:

@@ -8,19 +8,20 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from controller.errors import SpecError
-from controller.model import InterfaceConfig, PlaneConfig, PlaneKind, RouterConfig, Suite
+from controller.model import InterfaceConfig, PlaneKind, RouterConfig, Suite
+from controller.spec import fallbacks
 from controller.spec.document import subnet
+from controller.spec.fallbacks import Problem, may_have, unknown_plane
 from controller.spec.merge import Where
 from controller.spec.state import Attachment, LinkConfig, State
 from controller.spec.static_routes import LineError, parse_routes
-
-Problem = tuple[tuple[str, ...], str]  # whose line to name, and what is wrong
 
 
 def check(state: State, where: Where) -> None:
     """Raise SpecError for the first thing in ``state`` that cannot be."""
     for found in (
         _planes(state),
+        fallbacks.problems(state),
         _routers(state),
         _links(state),
         _slices(state),
@@ -56,19 +57,14 @@ def _planes(state: State) -> Iterator[Problem]:
     for tenant in state.tenants.values():
         for part in tenant.slices:
             if part.plane not in state.planes:
-                yield ("slice", tenant.name, part.plane), _unknown_plane(state, part.plane)
-
-
-def _unknown_plane(state: State, plane: str) -> str:
-    known = ", ".join(sorted(state.planes)) or "none"
-    return f"plane {plane} is not declared (known: {known}); add it under planes:, or with vrctl plane attach"
+                yield ("slice", tenant.name, part.plane), unknown_plane(state, part.plane)
 
 
 def _routers(state: State) -> Iterator[Problem]:
     for router in state.routers.values():
         key = ("router", router.full_name)
         if router.plane not in state.planes:
-            yield key, _unknown_plane(state, router.plane)
+            yield key, unknown_plane(state, router.plane)
         elif state.slice_of(router.tenant, router.plane) is None:
             yield key, f"tenant {router.tenant} has no slice of plane {router.plane}; add one under slices:"
         for interface in router.interfaces:
@@ -129,7 +125,7 @@ def _attachments(state: State) -> Iterator[Problem]:
             ("interface", router.full_name, interface.name),
         )
         plane = state.planes.get(router.plane)
-        if plane is not None and not _may_have(plane, interface.port):
+        if plane is not None and not may_have(plane, interface.port):
             known = ", ".join(port.name for port in plane.ports)
             remedy = f"(known: {known}); add it under its ports:"
             yield key, f"{name}: plane {plane.name} has no port {interface.port} {remedy}"
@@ -141,11 +137,6 @@ def _attachments(state: State) -> Iterator[Problem]:
             continue
         if not part.holds(interface.port, interface.vlan):
             yield key, f"{name}: {attachment} is not in the slice of tenant {router.tenant}; add it there"
-
-
-def _may_have(plane: PlaneConfig, port: str) -> bool:
-    """Tell whether a plane has a port or may get it: those of P4Runtime devices are declared."""
-    return plane.kind is not PlaneKind.P4RUNTIME or any(declared.name == port for declared in plane.ports)
 
 
 def _addresses(state: State) -> Iterator[Problem]:

@@ -160,6 +160,21 @@ class PlanePortSection(Section):
     )
 
 
+class FallbackSection(Section):
+    """The plane that routes what this one has no room for, and the link to it."""
+
+    plane: Name
+    port: PortName = Field(description="this plane's port of the link")
+    peer_port: PortName = Field(description="the other plane's port of the link")
+
+
+class CapacitySection(Section):
+    """How many routes a plane with a fallback is given at most; as many as it takes where left out."""
+
+    ipv4_route: int | None = Field(default=None, ge=1, le=16_000_000)
+    ipv6_route: int | None = Field(default=None, ge=1, le=16_000_000)
+
+
 class PlaneSection(Section):
     """A programmable forwarder that tenants share. The keys after `kind` belong to one kind each."""
 
@@ -171,6 +186,8 @@ class PlaneSection(Section):
     ports: dict[PortName, PortNumber | PlanePortSection] | None = Field(
         default=None, description="P4Runtime: port → its number, or number and device"
     )
+    fallback: FallbackSection | None = None
+    capacity: CapacitySection | None = None
 
     @property
     def plane_kind(self) -> PlaneKind:
@@ -277,6 +294,10 @@ class RouterSection(Section):
         default=None, description="where routes are learned: fpm with FRR, else netlink where left out"
     )
     guest: GuestSection = GuestSection()
+    placement: Literal["auto", "hardware", "software"] = Field(
+        default="auto",
+        description="where its routes are, on a plane with a fallback",
+    )
     interfaces: list[InterfaceSection] = Field(default_factory=list)
     frr: str | None = Field(default=None, description="FRR's integrated configuration")
     frr_file: str | None = Field(default=None, description="its file instead, relative to this one")

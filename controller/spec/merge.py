@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from controller.errors import SpecError
-from controller.model import InterfaceConfig, Quota, RouterConfig, SliceConfig, TenantConfig
+from controller.model import InterfaceConfig, Placement, Quota, RouterConfig, SliceConfig, TenantConfig
 from controller.spec import planes
 from controller.spec.document import (
     InterfaceSection,
@@ -138,6 +138,7 @@ class _Merge:
             source=section.route_source,
             guest=guest,
             routing=routing,
+            placement=Placement(section.placement),
         )
 
     def _port(

@@ -1,10 +1,17 @@
 """What a plane's section means: the keys that each kind has, and the model made of them."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
-from controller.model import PlaneConfig, PlaneKind, PlanePort
-from controller.spec.document import PlaneOptions, PlanePortSection, PlaneSection
+from controller.model import Capacity, FallbackConfig, PlaneConfig, PlaneKind, PlanePort
+from controller.spec.document import (
+    CapacitySection,
+    FallbackSection,
+    PlaneOptions,
+    PlanePortSection,
+    PlaneSection,
+)
 
 DEFAULT_DEVICE_ID = 1
 
@@ -34,6 +41,8 @@ def problems(section: PlaneSection) -> Iterator[Problem]:
     for key, words in _NEEDED[kind].items():
         if not getattr(section, key):
             yield (), f"plane {name} of kind {kind} needs {words}"
+    if section.capacity is not None and section.fallback is None:
+        yield ("capacity",), f"plane {name} has a capacity but no fallback for what is beyond it; add fallback:"
     numbers: dict[int, str] = {}
     devices: dict[str, str] = {}
     for port in _ports(section):
@@ -55,6 +64,8 @@ def plane_config(section: PlaneSection) -> PlaneConfig:
         section.address or "",
         device_id or 0,
         tuple(sorted(_ports(section), key=lambda port: port.number)),
+        None if section.fallback is None else FallbackConfig(**section.fallback.model_dump()),
+        Capacity() if section.capacity is None else Capacity(**section.capacity.model_dump(exclude_none=True)),
     )
 
 
@@ -74,6 +85,9 @@ def with_options(known: PlaneConfig | None, name: str, options: PlaneOptions) ->
     if kind is None:
         kind = "openflow" if options.address is None else "p4runtime"
     kept = _keys_of(known) if known is not None and known.kind.value == kind else {}
+    if known is not None and known.fallback is not None:
+        kept["fallback"] = FallbackSection(**asdict(known.fallback))
+        kept["capacity"] = CapacitySection(**{table: room for table, room in asdict(known.capacity).items() if room})
     given = {key: value for key, value in options if value is not None and key != "kind"}
     return PlaneSection(name=name, kind=kind, **kept | given)
 

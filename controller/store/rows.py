@@ -5,9 +5,12 @@ from dataclasses import asdict
 from typing import Any
 
 from controller.model import (
+    Capacity,
+    FallbackConfig,
     GuestConfig,
     GuestKind,
     InterfaceConfig,
+    Placement,
     PlaneConfig,
     PlaneKind,
     PlanePort,
@@ -27,14 +30,25 @@ def plane_row(plane: PlaneConfig, attached: bool) -> Row:
     """Return the row of a plane; its ids are text because SQLite's integers are signed."""
     ports = json.dumps([[port.name, port.number, port.device] for port in plane.ports])
     ids = f"{plane.datapath_id:#x}", f"{plane.device_id:#x}"
-    return plane.name, plane.kind.value, ids[0], int(attached), plane.address, ids[1], ports
+    fallback = json.dumps(None if plane.fallback is None else asdict(plane.fallback))
+    capacity = json.dumps(asdict(plane.capacity))
+    return plane.name, plane.kind.value, ids[0], int(attached), plane.address, ids[1], ports, fallback, capacity
 
 
 def plane_of(row: Row) -> tuple[PlaneConfig, bool]:
     """Return a plane and whether it is attached."""
-    name, kind, datapath_id, attached, address, device_id, ports = row
-    listed = tuple(PlanePort(*port) for port in json.loads(ports))
-    plane = PlaneConfig(name, PlaneKind(kind), int(datapath_id, 16), address, int(device_id, 16), listed)
+    name, kind, datapath_id, attached, address, device_id, ports, fallback, capacity = row
+    found = json.loads(fallback)
+    plane = PlaneConfig(
+        name,
+        PlaneKind(kind),
+        int(datapath_id, 16),
+        address,
+        int(device_id, 16),
+        tuple(PlanePort(*port) for port in json.loads(ports)),
+        None if found is None else FallbackConfig(**found),
+        Capacity(**json.loads(capacity)),
+    )
     return plane, bool(attached)
 
 
@@ -68,16 +82,18 @@ def router_row(router: RouterConfig) -> Row:
         router.guest.vcpus,
         router.guest.image,
         router.routing.suite.value,
+        router.placement.value,
     )
 
 
 def router_of(row: Row, quota: Quota, interfaces: tuple[InterfaceConfig, ...]) -> RouterConfig:
     """Return a router from its row, its slice's quota and its interfaces."""
-    vrf_id, tenant, name, plane, hold_time_s, source, kind, text, memory_mib, vcpus, image, suite = row
+    vrf_id, tenant, name, plane, hold_time_s, source, kind, text, memory_mib, vcpus, image, suite, placed = row
     guest = GuestConfig(GuestKind(kind), memory_mib, vcpus, image)
     routing = Routing(Suite(suite), text)
     return RouterConfig(
-        vrf_id, tenant, name, plane, quota, interfaces, hold_time_s, RouteSource(source), guest, routing
+        *(vrf_id, tenant, name, plane, quota, interfaces, hold_time_s, RouteSource(source), guest, routing),
+        Placement(placed),
     )
 
 

@@ -14,7 +14,7 @@ from controller.spec.state import Attachment, Hold, Ids, State, Tombstone
 from controller.store import rows
 from controller.store.base import Certificate, Snapshot
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 FILE = "state.sqlite"
 
 _SCHEMA = """
@@ -66,10 +66,17 @@ ALTER TABLE routers ADD COLUMN suite TEXT NOT NULL DEFAULT 'frr';
 ALTER TABLE tombstones RENAME COLUMN frr TO text;
 ALTER TABLE tombstones ADD COLUMN suite TEXT NOT NULL DEFAULT 'frr';
 """,
+    # planes with a fallback
+    4: """
+ALTER TABLE planes ADD COLUMN fallback TEXT NOT NULL DEFAULT 'null';
+ALTER TABLE planes ADD COLUMN capacity TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE routers ADD COLUMN placement TEXT NOT NULL DEFAULT 'auto';
+ALTER TABLE tombstones ADD COLUMN placement TEXT NOT NULL DEFAULT 'auto';
+""",
 }
 """What brings a store from one version to the next."""
 
-_ROUTER = "vrf_id, tenant, name, plane, hold_time_s, source, guest, text, memory_mib, vcpus, image, suite"
+_ROUTER = "vrf_id, tenant, name, plane, hold_time_s, source, guest, text, memory_mib, vcpus, image, suite, placement"
 """The columns of a router, in the order of its row."""
 
 
@@ -257,7 +264,7 @@ def write_state(db: sqlite3.Connection, before: State, after: State) -> None:
     if (before.planes, before.detached) != (after.planes, after.detached):
         db.execute("DELETE FROM planes")
         planes = [rows.plane_row(plane, name not in after.detached) for name, plane in after.planes.items()]
-        db.executemany("INSERT INTO planes VALUES(?, ?, ?, ?, ?, ?, ?)", planes)
+        db.executemany("INSERT INTO planes VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)", planes)
     if before.tenants != after.tenants:
         db.execute("DELETE FROM slices")
         db.execute("DELETE FROM tenants")

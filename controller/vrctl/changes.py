@@ -1,5 +1,6 @@
 """Commands that change what is declared: apply, diff, delete, plane."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -93,6 +94,24 @@ def delete_plane(
 ) -> None:
     """Forget a plane that no tenant uses."""
     _change("DELETE", path_of("planes", name, force=force), form=form)
+
+
+class Target(StrEnum):
+    """Where a router's routes can be moved, on a plane with a fallback."""
+
+    AUTO = "auto"
+    HARDWARE = "hardware"
+    SOFTWARE = "software"
+
+
+@app.command()
+def move(
+    router: Router,
+    to: Annotated[Target, typer.Option("--to", help="auto: in hardware as far as there is room")],
+    form: Output = Format.TABLE,
+) -> None:
+    """Move the routes of a router between a plane and its fallback, without losing a packet."""
+    _change("POST", path_of(*router_path(router), "move"), {"to": to.value}, form)
 
 
 @plane_app.command("attach")

@@ -20,6 +20,13 @@ class Kind(StrEnum):
     INTERFACES = "interfaces"
 
 
+class Where(StrEnum):
+    """Where a route is, on a plane with a fallback."""
+
+    HARDWARE = "hardware"
+    SOFTWARE = "software"
+
+
 _COLUMNS = {
     Kind.ROUTERS: "router plane guest state ipv4_routes ipv6_routes neighbors nexthops groups pending refused reason",
     Kind.PLANES: "name kind reached_at connected routers ports entries capabilities reason",
@@ -82,10 +89,16 @@ def routes(router: Router, form: Output = Format.TABLE) -> None:
 
 
 @app.command()
-def fib(router: Router, form: Output = Format.TABLE) -> None:
+def fib(
+    router: Router,
+    where: Annotated[Where | None, typer.Option("--where", help="on a plane with a fallback: only these")] = None,
+    form: Output = Format.TABLE,
+) -> None:
     """Show what is installed on the plane for a router (its FIB)."""
     rows = client().lines("GET", path_of(*router_path(router), "fib"))
-    output.write_rows(rows, ("prefix", "action", "object_id", "nexthops"), form, "nothing is installed")
+    chosen = (row for row in rows if where is None or row["where"] == where)
+    nothing = "nothing is installed" if where is None else f"nothing is in {where}"
+    output.write_rows(chosen, ("prefix", "action", "object_id", "nexthops", "where"), form, nothing)
 
 
 @app.command()

@@ -179,7 +179,9 @@ class Rig(Private):
 
     def apply(self, *tenants: dict[str, Any]) -> str:
         """Declare the plane and tenants with `vrctl apply`."""
-        return self.ok("apply", "-f", "-", text=document(*tenants, plane=self.switch.declared))
+        return self.ok(
+            "apply", "-f", "-", text=document(*tenants, plane=self.switch.declared, behind=self.switch.behind)
+        )
 
     def router(self, name: str) -> dict[str, Any]:
         """Return the state of a router ("tenant/router")."""
@@ -281,11 +283,13 @@ def _inner_pid(pid: int) -> list[str]:
 # -- declarations ----------------------------------------------------------------------------------------------------
 
 
-def document(*tenants: dict[str, Any], plane: dict[str, Any] | None = None) -> str:
-    """Return the text of a document that declares the plane, an OpenFlow one where it is not given, and these
-    tenants; JSON is YAML."""
+def document(
+    *tenants: dict[str, Any], plane: dict[str, Any] | None = None, behind: tuple[dict[str, Any], ...] = ()
+) -> str:
+    """Return the text of a document that declares the plane, an OpenFlow one where it is not given, what is behind
+    it, and these tenants; JSON is YAML."""
     plane = plane or {"name": PLANE, "kind": "openflow", "datapath_id": "0x1"}
-    return json.dumps({"version": 1, "planes": [plane], "tenants": list(tenants)})
+    return json.dumps({"version": 1, "planes": [plane, *behind], "tenants": list(tenants)})
 
 
 def tenant(name: str, ports: dict[str, list[Any]], *routers: dict[str, Any], **quota: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pytest
 from bmv2 import PrivateBmv2, needs_bmv2
 from device_hosts import PrivateDevice
-from ovs import Host, PrivateOvs
+from ovs import Host, PrivateOvs, sh
 from p4rt_relay import P4RuntimeRelay, read_entries
 from vr_forwarder import PrivateForwarder
 
@@ -34,6 +34,10 @@ class RigSwitch(Protocol):
     def declared(self) -> dict[str, Any]:
         """The plane in a document."""
 
+    @property
+    def behind(self) -> tuple[dict[str, Any], ...]:
+        """More planes in a document: what is behind it."""
+
     def connect(self) -> None:
         """Let the controller and the switch find each other."""
 
@@ -55,6 +59,8 @@ class RigSwitch(Protocol):
 
 class OvsSwitch:
     """A bridge of a private Open vSwitch."""
+
+    behind: tuple[dict[str, Any], ...] = ()
 
     def __init__(self) -> None:
         self.ovs = PrivateOvs()
@@ -97,10 +103,52 @@ class OvsSwitch:
         return self.flows(), *(sorted(line.strip() for line in part.splitlines()[1:]) for part in parts)
 
 
+class FallbackSwitch(OvsSwitch):
+    """A bridge with room for a few routes, and a vr-forwarder behind it, by a cable between the two."""
+
+    LINK, PEER = "br-f1", "p1"
+
+    def __init__(self, **capacity: int) -> None:
+        super().__init__()
+        self.forwarder = PrivateForwarder(1)
+        self._capacity = capacity
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> "FallbackSwitch":
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.forwarder)
+            stack.push(super().__exit__)
+            super().__enter__()
+            (end,) = self.forwarder.hosts
+            end.ip("link", "set", "eth0", "netns", self.namespace, "name", self.LINK)
+            here = ("ip", "netns", "exec", self.namespace)
+            sh(*here, "sysctl", "-qw", f"net.ipv6.conf.{self.LINK}.disable_ipv6=1")
+            sh(*here, "ip", "link", "set", self.LINK, "up")
+            self.ovs.vsctl("add-port", BRIDGE, self.LINK)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def declared(self) -> dict[str, Any]:
+        fallback = {"plane": "f1", "port": self.LINK, "peer_port": self.PEER}
+        capacity = {"capacity": self._capacity} if self._capacity else {}
+        return super().declared | {"fallback": fallback} | capacity
+
+    @property
+    def behind(self) -> tuple[dict[str, Any], ...]:
+        port = {self.PEER: {"number": 1, "device": self.PEER}}
+        address = self.forwarder.address
+        return ({"name": "f1", "kind": "p4runtime", "address": address, "device_id": 1, "ports": port},)
+
+
 class DeviceSwitch:
     """A P4Runtime device behind a relay that counts the controller's requests and can be cut."""
 
     HOSTS = 5  # a device gets its ports when it starts
+    behind: tuple[dict[str, Any], ...] = ()
 
     def __init__(self, device: PrivateDevice) -> None:
         self._device = device

@@ -29,7 +29,7 @@ class Controller:
         self.drivers = {GuestKind.NETNS: self.guests}
         self.pki = pki = PKI(state, self.store)
         fleet = GuestFleet(state, self.drivers, {GuestKind.NETNS: self.check}, pki, self.sessions, self.events)
-        self.convergence = Convergence(self.store, self.core, lambda c: FakePlane(c.name), fleet, self.events)
+        self.convergence = Convergence(self.store, self.core, lambda c, _: FakePlane(c.name), fleet, self.events)
         self.operations = Operations(
             state, self.store, pki, self.core, self.convergence, fleet, self.events, self.restart
         )

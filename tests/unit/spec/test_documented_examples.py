@@ -39,7 +39,9 @@ def test_a_documented_example_is_a_whole_document(source: str, text: str) -> Non
 
 
 def test_the_manual_has_all_of_its_examples() -> None:
-    minimal, two, device, suites = (state_of(example.values[1], "documents.md") for example in EXAMPLES[-4:])
+    states = (state_of(example.values[1], "documents.md") for example in EXAMPLES[-5:])
+    minimal, two, fallback, device, suites = states
+    assert fallback.planes["s1"].fallback is not None
     assert [router.routing.suite for router in suites.routers.values()] == [Suite.BIRD, Suite.IP]
     assert list(minimal.routers) == ["red/r1"]
     assert set(two.routers) == {"red/edge", "red/core", "blue/edge"}

@@ -14,8 +14,11 @@ import pytest
 from controller.errors import StoreError
 from controller.model import (
     NAMESPACE,
+    Capacity,
+    FallbackConfig,
     GuestConfig,
     GuestKind,
+    Placement,
     PlaneConfig,
     PlaneKind,
     PlanePort,
@@ -152,6 +155,18 @@ def test_p4runtime_planes_come_back(tmp_path: Path) -> None:
     assert SqliteStore(tmp_path).load().state == state
 
 
+def test_a_fallback_and_a_placement_come_back(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    state, ids = declared(TEXT.replace("plane: s1, interfaces", "plane: s1, placement: software, interfaces"), store)
+    assert state.routers["red/r2"].placement is Placement.SOFTWARE
+    plane = replace(state.planes["s1"], fallback=FallbackConfig("f1", "s1-f1", "f1-s1"), capacity=Capacity(1000, 9))
+    state = replace(state, planes={**state.planes, "s1": plane, "f1": PlaneConfig("f1", PlaneKind.FAKE)})
+    store.commit(state, ids, (), [Tombstone(replace(state.routers["red/r2"], vrf_id=9))])
+    found = store.load()
+    assert found.state == state
+    assert [tombstone.router.placement for tombstone in found.tombstones] == [Placement.SOFTWARE]
+
+
 _OF_VERSION_2 = """
 INSERT INTO planes(name, kind, datapath_id, attached) VALUES('s2', 'openflow', '0x2', 0);
 INSERT INTO tenants VALUES('red');
@@ -170,10 +185,11 @@ def made_by_version(version: int, path: Path) -> None:
             db.executescript(sqlite._MIGRATIONS[step])
         meta = {"identity": 7, "next_vrf": 5, "next_interface": 1}
         db.executemany("INSERT INTO meta VALUES(?, ?)", meta.items())
-        db.executescript(f"{_OF_VERSION_2} PRAGMA user_version = {version};")
+        rows = _OF_VERSION_2.replace("guest, frr", "guest, text") if version > 3 else _OF_VERSION_2
+        db.executescript(f"{rows} PRAGMA user_version = {version};")
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_a_store_of_an_earlier_version_is_brought_to_this_one(tmp_path: Path, version: int) -> None:
     made_by_version(version, tmp_path / FILE)
     for _ in range(2):  # and stays there
@@ -219,7 +235,7 @@ def test_another_schema_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / FILE) as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
-    with pytest.raises(StoreError, match="has schema 99, this controller knows 4"):
+    with pytest.raises(StoreError, match="has schema 99, this controller knows 5"):
         SqliteStore(tmp_path)
 
 

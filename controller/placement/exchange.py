@@ -1,0 +1,318 @@
+"""One round of moving prefixes in and out of hardware.
+
+First what has to leave does (a router in software, over its quota, or the reserve used up), then candidates enter
+while there is room, or in the place of victims that bring clearly less, then what wants in because all of its router
+does.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from heapq import heapify, heappop, nlargest
+from math import inf, log
+
+from controller.placement.cover import MAX_COVER, MAX_PARTS, CoveredTable, Room
+from controller.placement.popularity import RECENT_S, SLOW_HALF_LIFE_S, Meter, Popularity
+
+_HYSTERESIS = 1.1
+"""So many times what a victim brings has to come from whoever takes its place …"""
+_MARGIN_EVENTS = 1.0
+"""… and so many sampled packets of the slow mean more: one packet alone moves nothing."""
+
+_SEARCH_EVERY_S = 5.0
+"""So often all candidates are looked at, and not only what was sampled since the last round."""
+
+
+class Mode(StrEnum):
+    """What of a router goes into hardware."""
+
+    HARDWARE = "hardware"  # everything while there is room
+    SOFTWARE = "software"  # pinned prefixes alone
+    AUTO = "auto"  # everything where all routers have room, else what brings most
+
+
+@dataclass(slots=True)
+class Router:
+    """One router: its tables, and what its prefixes bring."""
+
+    table: CoveredTable
+    mode: Mode = Mode.AUTO
+    hard: dict[bytes, Meter] = field(default_factory=dict)  # by entry that forwards
+    soft: dict[bytes, Meter] = field(default_factory=dict)  # by prefix or part of one, in software
+    recent: set[bytes] = field(default_factory=set)  # of these, what was sampled since the last round
+    counted_at: float | None = None  # when the entries were counted last
+    pinned: set[bytes] = field(default_factory=set)
+    waiting: set[bytes] = field(default_factory=set)  # pinned, but there was no room
+    backlog: list[bytes] = field(default_factory=list)  # of a router that wants all: what is missing, longest last
+    incomplete: bool = False  # more may be missing than the backlog says
+
+    def missing(self, key: bytes) -> bool:
+        """Tell whether a prefix of the full table is in software although the plane would take it."""
+        table = self.table
+        return key in table.full and key not in table.refused and not table.forwards(key)
+
+
+@dataclass(slots=True)
+class Market:
+    """What one round leaves for the next: what a candidate has to bring, and when all of them were looked at."""
+
+    floor: float = 0.0
+    searched_at: float = -inf
+
+
+class Exchange:
+    """One round: at most ``budget`` writes, of which ``room`` may count some already."""
+
+    def __init__(
+        self,
+        routers: Mapping[int, Router],
+        room: Room,
+        reserve: int,
+        popularity: Popularity,
+        now: float,
+        one_in: int,
+        budget: int,
+        market: Market,
+    ) -> None:
+        self._market, self._now = market, now
+        self._routers, self._room, self._reserve, self._budget = routers, room, reserve, budget
+        self._soft = popularity.estimates(now, one_in)
+        self._hard = {
+            vrf_id: popularity.estimates(
+                now if router.counted_at is None else max(router.counted_at, now - RECENT_S), 1
+            )
+            for vrf_id, router in routers.items()
+        }
+        self._margin = _MARGIN_EVENTS * one_in * log(2) / SLOW_HALF_LIFE_S
+        self._victims: dict[int | None, list[tuple[float, int, bytes]]] = {}  # by router, None: of all; heaps
+        self._awaited = 0  # entries of candidates that have to wait for the next round, when what left is free
+        self._kept: set[tuple[int, bytes]] = set()  # victims that are worth more with what depends on them
+
+    def run(self) -> None:
+        """Do the round."""
+        for router in self._routers.values():
+            self._enter_waiting(router)
+            self._tidy(router)
+        self._shrink()
+        self._swap()
+        self._fill()
+
+    @property
+    def _left(self) -> int:
+        return self._budget - self._room.writes
+
+    @property
+    def _excess(self) -> int:
+        return self._room.used + self._awaited + self._reserve - self._room.capacity
+
+    def _enter_waiting(self, router: Router) -> None:
+        for key in list(router.waiting):
+            if self._left <= 0:
+                return
+            if enter_pinned(router, key):
+                router.waiting.discard(key)
+
+    def _tidy(self, router: Router) -> None:
+        while router.table.loose and self._left > 0:
+            router.table.tidy(router.table.loose.pop())
+
+    def _shrink(self) -> None:
+        for vrf_id, router in self._routers.items():
+            if router.mode is Mode.SOFTWARE:
+                for key in list(router.hard):
+                    if self._left <= 0:
+                        return
+                    if key not in router.pinned and router.table.forwards(key):
+                        self._leave(router, _outermost(router.table, key))
+            while len(router.table.held) > router.table.quota and self._left > 0 and self._evict(inf, vrf_id):
+                pass
+        while self._excess > 0 and self._left > 0 and self._evict(inf, None):
+            pass
+
+    def _fill(self) -> None:
+        routers = [router for router in self._routers.values() if router.mode is not Mode.SOFTWARE]
+        wanted = sum(min(len(router.table.full) + 1, router.table.quota) for router in routers)
+        fits = wanted + self._reserve <= self._room.capacity
+        for router in routers:
+            if not fits and router.mode is not Mode.HARDWARE:
+                router.backlog.clear()
+                continue
+            # Sorting a large table is dear: not before there is room to speak of.
+            if router.incomplete and not router.backlog and -self._excess > (0 if fits else self._reserve // 2):
+                router.backlog = sorted(filter(router.missing, router.table.full.actions), key=_length)
+                router.incomplete = False
+            while router.backlog and self._left > MAX_COVER and self._excess < 0:
+                key = router.backlog.pop()
+                if router.missing(key):
+                    self._enter(router, key)
+
+    def _enter(self, router: Router, key: bytes) -> bool:
+        """Bring a prefix in if there is room for it and its cover."""
+        table = router.table
+        cover = table.uncovered(key)
+        if cover is None or self._left <= len(cover):
+            return False
+        need = len(cover) + (key not in table.held)
+        if not table.has_room(need) or self._excess + need > 0:
+            return False
+        table.enter(key, cover)
+        return True
+
+    def _swap(self) -> None:
+        # Only what was sampled lately can bring more than before; what victims bring changes slowly.
+        market, full = self._market, self._excess >= 0
+        search = self._now - market.searched_at >= _SEARCH_EVERY_S
+        if search:
+            market.searched_at = self._now
+        candidates = nlargest(max(0, self._left), self._candidates(market.floor if full else 0.0, search))
+        if search or (full and candidates):
+            market.floor = self._least()
+        for _, vrf_id, key in candidates:
+            router = self._routers[vrf_id]
+            if self._left <= 0 or not self._try(vrf_id, router, key, market.floor if full else 0.0):
+                router.recent.add(key)
+
+    def _candidates(self, floor: float, search: bool) -> Iterator[tuple[float, int, bytes]]:
+        for vrf_id, router in self._routers.items():
+            soft = router.soft
+            if router.mode is not Mode.SOFTWARE:
+                recent = ((key, soft[key]) for key in router.recent if key in soft)
+                for rate, key in self._soft.above(soft.items() if search else recent, floor):
+                    yield rate, vrf_id, key
+            router.recent.clear()
+
+    def _try(self, vrf_id: int, router: Router, key: bytes, floor: float) -> bool:
+        """Bring one candidate in, in the place of victims that bring less, if there are; False to try again soon."""
+        meter, table = router.soft[key], router.table
+        if not _eligible(router, key):
+            router.soft.pop(key)
+            return True
+        cover = table.uncovered(key)
+        if cover is None:
+            meter.entries = MAX_COVER + 2
+            return True
+        need = len(cover) + (key not in table.held)
+        meter.entries = max(1, need - table.parts(key))  # its parts leave when it is there as a whole
+        brings = self._soft.of(meter) / meter.entries
+        if brings <= floor:
+            return True
+        while len(table.held) + need > table.quota:
+            if self._left <= need or not self._evict(brings, vrf_id):
+                return self._left > need
+        while self._excess + need > 0:
+            if self._left <= need or not self._evict(brings, None):
+                return self._left > need
+        if self._room.spare < need:
+            self._awaited += need
+            return False
+        if self._enter(router, key) and key not in table.full:
+            home = router.soft.get(table.full.above(key) or b"")
+            if home is not None:
+                home.move(meter)
+        return True
+
+    def _least(self) -> float:
+        """Return what a candidate has to bring to take the place of the first victim."""
+        victims = self._heap(None)
+        return victims[0][0] * _HYSTERESIS + self._margin if victims else inf
+
+    def _heap(self, vrf_id: int | None) -> list[tuple[float, int, bytes]]:
+        heap = self._victims.get(vrf_id)
+        if heap is None:
+            heap = self._victims[vrf_id] = [
+                (rate, one, key)
+                for one in (self._routers if vrf_id is None else (vrf_id,))
+                for rate, key in self._hard[one].above(self._routers[one].hard.items(), -1.0)
+                if key[-1] and key not in self._routers[one].pinned
+            ]
+            heapify(heap)
+        return heap
+
+    def _evict(self, brings: float, vrf_id: int | None) -> bool:
+        """Take out the victim that brings least, with what depends on it, if that is clearly less than ``brings``."""
+        heap = self._heap(vrf_id)
+        while heap:
+            rate, owner, key = heap[0]
+            if not self._less(rate, brings):
+                return False
+            heappop(heap)
+            router = self._routers[owner]
+            if not router.table.forwards(key):
+                continue
+            outermost = _outermost(router.table, key)
+            if outermost != key or router.hard[key].entries > 1:
+                # Alone it would become a cover and free nothing: its lot is that of the prefix around it.
+                if (owner, outermost) in self._kept:
+                    continue
+                if not self._less(self._together(owner, router, outermost, brings), brings):
+                    self._kept.add((owner, outermost))
+                    continue
+            self._leave(router, outermost)
+            return True
+        return False
+
+    def _less(self, rate: float, brings: float) -> bool:
+        return rate * _HYSTERESIS + self._margin < brings
+
+    def _together(self, vrf_id: int, router: Router, key: bytes, brings: float) -> float:
+        """Return what an entry brings for each entry that leaves with it: its covers, and prefixes below that only
+        stay because they take no more than a cover.
+        """
+        meter = router.hard.get(key)
+        if meter is None:  # it has just come
+            return inf
+        estimates = self._hard[vrf_id]
+        total, meter.entries, followers = estimates.of(meter), 1, 0
+        for inner in router.table.held.inside(key):
+            own = router.hard.get(inner)
+            if not router.table.forwards(inner):
+                meter.entries += 1
+            elif own is not None and inner not in router.pinned and self._less(estimates.of(own), brings):
+                total += estimates.of(own)
+                followers += 1
+        entries = meter.entries + followers - (not key[-1])  # the default entry itself always stays
+        return total / entries if entries else inf
+
+    def _leave(self, router: Router, key: bytes) -> None:
+        router.table.leave(key)
+        router.incomplete = True
+        self._tidy(router)
+
+
+def enter_pinned(router: Router, key: bytes) -> bool:
+    """Bring a pinned prefix in, be it from the reserve; True where it is there or nothing is to be done."""
+    if not router.missing(key):
+        return True
+    table = router.table
+    cover = table.uncovered(key)
+    if cover or cover is None or not table.has_room(key not in table.held):
+        return False
+    table.enter(key, cover)
+    return True
+
+
+def _outermost(table: CoveredTable, key: bytes) -> bytes:
+    """Return the entry around which only covers are, of those that ``key`` depends on."""
+    while (around := table.held.above(key)) is not None and table.forwards(around):
+        key = around
+    return key
+
+
+def _eligible(router: Router, key: bytes) -> bool:
+    """Tell whether what was counted as ``key`` may enter: the full table may have changed meanwhile."""
+    table = router.table
+    if key in table.full:
+        return router.missing(key)
+    home, around = table.full.above(key), table.held.above(key)
+    return (
+        home is not None
+        and home not in table.refused
+        and table.parts(home) < MAX_PARTS
+        and not table.forwards(key)
+        and not (around is not None and table.forwards(around))
+        and table.full.free(key)
+    )
+
+
+def _length(key: bytes) -> int:
+    return key[-1]

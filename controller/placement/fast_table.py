@@ -1,0 +1,284 @@
+"""The room that one hardware plane has for routes of one family, and which routes get it: those with the traffic.
+
+    counts of entries ────┐               ┌─► candidates: prefixes, and parts of prefixes, by packets/s for each entry
+                          ├─► popularity ─┤                            ⇅ with hysteresis, within a budget
+    samples in software ──┘               └─► victims: the entries in hardware that bring least
+
+A prefix is worth what it and its cover bring together, divided by the entries they take (the dependent sets and cover
+sets of CacheFlow, Katta et al., SOSR 2016); a part of a prefix that is free of longer ones takes one entry alone.
+controller/placement/cover.py says why the hardware table is right at every moment, whatever is chosen here: with
+FALLBACK read as "ask the full table" it gives every address what the full table gives.
+
+The order of writes is not made here. A call returns what it changed, prefix → (before, after), and
+controller/placement/transitions.py puts that into stages. What is deleted by one call leaves room for the next, so
+the plane holds no more than its capacity in any stage either. A plane that refused a write has another table than
+this one: the rest of the stages is dropped, refused() is told, and new stages lead from its table to this one.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from controller.placement.cover import CoveredTable, Room
+from controller.placement.exchange import Exchange, Market, Mode, Router, enter_pinned
+from controller.placement.popularity import RECENT_S, Meter, Popularity
+from controller.placement.transitions import Changes
+from controller.planes.base import FALLBACK
+from wire.columns import ADDRESS_BYTES
+
+_TRACKED = 250_000
+"""Prefixes in software whose packets are counted; of more, the less popular half is forgotten."""
+
+
+class Place(StrEnum):
+    """Where a prefix of the full table is."""
+
+    HARDWARE = "hardware"
+    PARTS = "parts"  # some of its addresses are in hardware, all others in software
+    SOFTWARE = "software"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """How one router's routes lie, in numbers of prefixes and of hardware entries."""
+
+    routes: int
+    hardware: int  # prefixes that are in hardware as a whole
+    parts: int  # entries for a part of a prefix
+    covers: int  # FALLBACK entries, the default entry included
+    refused: int  # prefixes that are in software because the plane refused them
+    quota: int
+
+
+class FastTable:
+    """The routes of all routers of one family in one hardware plane; at most ``capacity`` entries."""
+
+    def __init__(self, family: int, capacity: int, reserve: int | None = None) -> None:
+        """``reserve`` entries are kept free for what changes of routes need at once, and for what is under way."""
+        self._family = family
+        self._room = Room(capacity)
+        self._reserve = reserve
+        self._popularity = Popularity()
+        self._routers: dict[int, Router] = {}
+        self._market = Market()
+        self._one_in = 1
+        self._tracked = 0
+        self.untracked = 0
+        """Samples that were not counted because too many prefixes were."""
+
+    @property
+    def capacity(self) -> int:
+        """The entries that the plane has room for, as far as is known."""
+        return self._room.capacity
+
+    @property
+    def used(self) -> int:
+        """The entries in use, covers included."""
+        return self._room.used
+
+    @property
+    def reserve(self) -> int:
+        """The entries that are kept free: 1 of 200, and 4 at least."""
+        if self._reserve is not None:
+            return self._reserve
+        return max(4, self.capacity // 200)
+
+    def add(self, vrf_id: int, quota: int) -> Changes:
+        """Add a router that may use ``quota`` entries. ValueError where not even its default entry has room."""
+        self._room.begin()
+        if self._room.spare < 1:
+            raise ValueError(f"all {self.capacity} entries are in use: nothing is left for router {vrf_id}")
+        router = Router(CoveredTable(self._family, self._room, max(1, quota)))
+        self._routers[vrf_id] = router
+        return self._settle(router)
+
+    def remove(self, vrf_id: int) -> Changes:
+        """Take a router out, all its entries included."""
+        router = self._routers.pop(vrf_id)
+        self._room.begin()
+        router.table.clear()
+        changes = self._settle(router)
+        self._tracked -= len(router.soft)
+        return changes
+
+    def limit(self, vrf_id: int, quota: int) -> None:
+        """Change a router's quota; rebalance() takes out what is too much."""
+        self._routers[vrf_id].table.quota = max(1, quota)
+
+    def resize(self, capacity: int) -> None:
+        """Change the capacity; rebalance() takes out what is too much."""
+        self._room.capacity = capacity
+
+    def set_mode(self, vrf_id: int, mode: Mode) -> None:
+        """Say what of a router goes into hardware; rebalance() moves it."""
+        router = self._routers[vrf_id]
+        router.mode, router.incomplete = mode, True
+
+    def change(self, vrf_id: int, changes: Mapping[bytes, int | None], pinned: bool = False) -> Changes:
+        """Change the full table: prefix → action, None for one that is gone.
+
+        At most MAX_WRITES hardware writes for each of them come of it. ``pinned`` ones enter at once if they have
+        room, the reserve included, and before others otherwise, and leave only when they are gone.
+        """
+        router = self._routers[vrf_id]
+        self._room.begin()
+        for key, action in changes.items():
+            if action is None or not pinned:
+                router.pinned.discard(key)
+                router.waiting.discard(key)
+            else:
+                router.pinned.add(key)
+                router.waiting.add(key)
+        router.table.change(changes)
+        router.incomplete = True
+        if pinned:
+            router.waiting.difference_update([key for key in changes if enter_pinned(router, key)])
+        elif router.mode is Mode.HARDWARE:
+            for key in sorted(changes, key=_length, reverse=True):
+                if self._room.spare <= self.reserve or not router.table.has_room(1):
+                    break
+                if router.missing(key) and router.table.uncovered(key) == []:
+                    router.table.enter(key, [])
+        return self._settle(router)
+
+    def refused(self, vrf_id: int, key: bytes, full: bool) -> Changes:
+        """Do without an entry whose write the plane refused, and return what becomes of the table by that.
+
+        ``full``: for want of room, so the capacity is what is in use without it. Otherwise the prefix stays in
+        software until its action changes. ValueError for the default entry of a router.
+        """
+        router = self._routers[vrf_id]
+        self._room.begin()
+        router.table.refuse(key, full)
+        if full:
+            self._room.capacity = min(self._room.capacity, self._room.used)
+        if key in router.pinned and full:
+            router.waiting.add(key)
+        return self._settle(router)
+
+    def count(self, now: float, vrf_id: int, packets: Mapping[bytes, int]) -> None:
+        """Take the packets that matched each entry since the last call; those of covers are passed over."""
+        router = self._routers[vrf_id]
+        self._popularity.advance(now, self._meters())
+        before = now if router.counted_at is None else max(router.counted_at, now - RECENT_S)
+        slow, fast = self._popularity.weights((before + now) / 2)
+        for key, number in packets.items():
+            meter = router.hard.get(key)
+            if meter is not None:
+                meter.slow += number * slow
+                meter.fast += number * fast
+        router.counted_at = now
+
+    def sample(self, now: float, vrf_id: int, packets: Iterable[bytes], one_in: int) -> None:
+        """Take a sample of one of ``one_in`` packets that the fallback plane forwarded for a router.
+
+        Each is given by its destination, as a key of full length; or, where only that is known, by the prefix that it
+        matched, which can then enter as a whole only.
+        """
+        router = self._routers[vrf_id]
+        self._one_in = one_in
+        self._popularity.advance(now, self._meters())
+        slow, fast = (one_in * weight for weight in self._popularity.weights(now))
+        full_length = 8 * ADDRESS_BYTES[self._family]
+        part_of = router.table.full.part
+        for key in packets:
+            found = part_of(key) if key[-1] == full_length else (key, key)
+            if found is None or found[0] in router.hard:
+                continue  # no route any more, or not in software any more
+            router.recent.update(found)
+            for one in set(found):
+                meter = self._meter(router, one)
+                if meter is not None:
+                    meter.slow += slow
+                    meter.fast += fast
+
+    def rebalance(self, now: float, budget: int) -> dict[int, Changes]:
+        """Move what is popular in and what is not out, by at most ``budget`` writes; what comes of it, by router."""
+        self._popularity.advance(now, self._meters())
+        self._room.begin()
+        if self._tracked > _TRACKED:
+            self._forget(now)
+        room, market = self._room, self._market
+        Exchange(self._routers, room, self.reserve, self._popularity, now, self._one_in, budget, market).run()
+        return {vrf_id: changes for vrf_id, router in self._routers.items() if (changes := self._settle(router))}
+
+    def entries(self, vrf_id: int) -> Mapping[bytes, int]:
+        """Return the hardware table of a router, covers included; to be read only."""
+        return self._routers[vrf_id].table.held.actions
+
+    def where(self, vrf_id: int, key: bytes) -> Place:
+        """Tell where a prefix of the full table is."""
+        table = self._routers[vrf_id].table
+        if table.forwards(key):
+            return Place.HARDWARE
+        return Place.PARTS if table.parts(key) else Place.SOFTWARE
+
+    def placement(self, vrf_id: int) -> Placement:
+        """Return how a router's routes lie."""
+        router = self._routers[vrf_id]
+        table, parts = router.table, router.table.all_parts()
+        return Placement(
+            len(table.full),
+            len(router.hard) - parts,
+            parts,
+            len(table.held) - len(router.hard),
+            len(table.refused),
+            table.quota,
+        )
+
+    def _settle(self, router: Router) -> Changes:
+        """Take the writes of a call, and let meters follow their prefixes."""
+        changes = router.table.take_writes()
+        self._tracked -= len(router.soft)
+        for key, (old, new) in changes.items():
+            before, after = _forwards(old), _forwards(new)
+            if after and not before:
+                meter = router.hard[key] = router.soft.pop(key, Meter())
+                meter.entries = 1
+            elif before and not after:
+                meter = router.hard.pop(key)
+                meter.entries = 1
+                if meter.slow:
+                    router.soft[key] = meter
+        for key, (old, new) in changes.items():
+            if new == FALLBACK and old is None:
+                around = router.hard.get(router.table.held.above(key) or b"")
+                if around is not None:
+                    around.entries += 1
+        self._tracked += len(router.soft)
+        return changes
+
+    def _meter(self, router: Router, key: bytes) -> Meter | None:
+        meter = router.soft.get(key)
+        if meter is None:
+            if self._tracked >= 2 * _TRACKED:
+                self.untracked += 1
+                return None
+            meter = router.soft[key] = Meter()
+            self._tracked += 1
+        return meter
+
+    def _meters(self) -> Iterator[Meter]:
+        for router in self._routers.values():
+            yield from router.hard.values()
+            yield from router.soft.values()
+
+    def _forget(self, now: float) -> None:
+        """Forget the less popular half of what is counted in software."""
+        estimates = self._popularity.estimates(now, self._one_in)
+        rates = sorted(estimates.of(meter) for router in self._routers.values() for meter in router.soft.values())
+        least = rates[len(rates) // 2]
+        self._tracked = 0
+        for router in self._routers.values():
+            router.soft = {key: meter for key, meter in router.soft.items() if estimates.of(meter) > least}
+            self._tracked += len(router.soft)
+            for meter in router.soft.values():
+                meter.entries = 1  # its cover may have become smaller
+
+
+def _forwards(action: int | None) -> bool:
+    return action is not None and action != FALLBACK
+
+
+def _length(key: bytes) -> int:
+    return key[-1]

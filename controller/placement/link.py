@@ -1,0 +1,66 @@
+"""The link between a hardware plane and its fallback: one VLAN for each router interface, the same both ways.
+
+    hardware ── tagged with the VLAN of the interface that a packet came in by ──► fallback
+    hardware ◄─ tagged with the VLAN of the interface that it leaves by ────────── fallback
+
+Nothing of it is stored: after a restart the VLANs are read back with the router interfaces of the fallback.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from controller.planes.base import FallbackLink, RouterInterface
+
+FIRST_VLAN, LAST_VLAN = 2, 4094
+"""VLANs that an interface may get (IEEE 802.1Q): 1 is many switches' default, 4095 is reserved."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPorts:
+    """The ports of the two ends, by name."""
+
+    hardware: str
+    software: str
+
+
+class LinkVlans:
+    """VLANs by router interface id; one that was freed is used again as late as possible, for what is under way."""
+
+    def __init__(self) -> None:
+        self._by_interface: dict[int, int] = {}
+        self._next = FIRST_VLAN
+
+    def adopt(self, interfaces: Iterable[RouterInterface]) -> None:
+        """Take over what the router interfaces of the fallback have."""
+        self._by_interface = {one.id: one.vlan for one in interfaces if FIRST_VLAN <= one.vlan <= LAST_VLAN}
+
+    def of(self, interface_id: int) -> int | None:
+        """Return an interface's VLAN, a free one where it has none yet; None where all are taken."""
+        known = self._by_interface.get(interface_id)
+        if known is not None:
+            return known
+        taken = set(self._by_interface.values())
+        if len(taken) > LAST_VLAN - FIRST_VLAN:
+            return None
+        while self._next in taken:
+            self._advance()
+        issued = self._by_interface[interface_id] = self._next
+        self._advance()
+        return issued
+
+    def free(self, interface_id: int) -> None:
+        """Give back the VLAN of an interface that is gone from both planes."""
+        self._by_interface.pop(interface_id, None)
+
+    def _advance(self) -> None:
+        self._next = FIRST_VLAN if self._next == LAST_VLAN else self._next + 1
+
+
+def on_hardware(declared: RouterInterface, port: int, vlan: int) -> RouterInterface:
+    """Return a router interface as the hardware has it: with its way to the fallback and back."""
+    return replace(declared, fallback=FallbackLink(port, vlan))
+
+
+def on_software(declared: RouterInterface, port: int, vlan: int) -> RouterInterface:
+    """Return a router interface as the fallback has it: attached to the link instead of to its own port."""
+    return replace(declared, port=port, vlan=vlan, fallback=None)

@@ -1,0 +1,419 @@
+"""A hardware plane and the software forwarder behind it, as one plane to everything above.
+
+    mirror ─► FallbackPair ─┬─► software   every entry, with router interfaces attached to VLANs of the link
+                            └─► hardware   the same small tables; routes as far as they are placed there, and
+                                           FALLBACK for all others
+
+A packet that the hardware has no route of its own for takes the link, is routed by the software, and comes back to
+leave by its port. So the software's tables are the truth, and the hardware's a part of them that is right at every
+moment: what is added reaches the software first, a way in is closed at the hardware first, and the hardware's routes
+go from one state to the next in stages (see `transitions`).
+
+What the hardware refuses (a full table, a group it has no room for) is left to the software, counted, and tried
+again.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from math import inf
+from typing import TypeVar
+
+from controller.errors import PlaneUnreachable
+from controller.placement.holdings import Holdings, KeptOut
+from controller.placement.link import LinkPorts, LinkVlans, on_hardware, on_software
+from controller.placement.routes import HardwareRoutes
+from controller.planes.base import (
+    ROUTE_TABLE_NAME,
+    Capability,
+    Clock,
+    Counters,
+    HardwareShare,
+    Installed,
+    Nexthop,
+    NexthopGroup,
+    Op,
+    Plane,
+    PlaneListener,
+    Policer,
+    PortState,
+    PuntReason,
+    Refused,
+    RouterInterface,
+    Update,
+    WriteBatch,
+)
+
+RETRY_S = 30.0
+"""How long a nexthop or group that the hardware refused waits to be tried again."""
+
+WORK_S = 1.0
+"""How often the placement follows the traffic."""
+
+MAX_ROUNDS = 100
+"""Rounds in a row of a router that moves as a whole; in between, changes of routes get their turn."""
+
+E = TypeVar("E", RouterInterface, Nexthop, NexthopGroup, Policer)
+K = TypeVar("K")
+
+
+class FallbackPair:
+    """Implements `Plane` by two of them."""
+
+    def __init__(
+        self,
+        hardware: Plane,
+        software: Plane,
+        link: LinkPorts,
+        routes: HardwareRoutes,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self.name = hardware.name
+        self.capabilities: frozenset[Capability] = hardware.capabilities & software.capabilities
+        self.connected = False
+        self.hardware, self.software, self.link, self.routes = hardware, software, link, routes
+        self.refusals: dict[str, int] = {}  # by table: what the hardware did not take
+        self.damaged: Callable[[int], None] = lambda _routes: None  # called where routes differ in hardware
+        self._listener: PlaneListener | None = None
+        self._vlans = LinkVlans()
+        self._held_by_hardware, self._held_by_software = Holdings(), Holdings()
+        self._adopted = False
+        self._draining = asyncio.Lock()
+        self._clock = clock
+        self._kept_out = KeptOut()
+        self._retry_at = inf
+        self._turn: asyncio.Event | None = None  # set when the latest write has ended
+
+    # Plane
+
+    @property
+    def ports(self) -> dict[int, PortState]:
+        """The ports of the hardware, without that of the link."""
+        return {number: port for number, port in self.hardware.ports.items() if port.name != self.link.hardware}
+
+    @property
+    def problem(self) -> str:
+        """Why the two are not one plane now, in one line; empty where they are."""
+        for plane, port in ((self.hardware, self.link.hardware), (self.software, self.link.software)):
+            if not plane.connected:
+                return f"plane {plane.name} is not connected"
+            if _number(plane, port) is None:
+                return f"port {port} of the fallback link is not on plane {plane.name}"
+        return ""
+
+    @property
+    def link_problem(self) -> str:
+        """Why packets cannot pass between the two, in one line; empty where they can."""
+        for plane, name in ((self.hardware, self.link.hardware), (self.software, self.link.software)):
+            if not any(port.name == name and port.up for port in plane.ports.values()):
+                return f"port {name} of plane {plane.name} is down: what is in software alone is not forwarded"
+        return ""
+
+    async def start(self, listener: PlaneListener) -> None:
+        """Begin to connect to both."""
+        self._listener = listener
+        side = _Side(self)
+        await self.hardware.start(side)
+        try:
+            await self.software.start(side)
+        except BaseException:
+            await self.hardware.close()
+            raise
+
+    async def close(self) -> None:
+        """Close both channels; what is installed stays."""
+        await self.hardware.close()
+        await self.software.close()
+
+    async def read(self) -> Installed:
+        """Read both back. What one of them lacks, or has otherwise than the other, is damaged."""
+        self._require()
+        generation = self.routes.generation
+        hard, soft = await asyncio.gather(self.hardware.read(), self.software.read())
+        if not self._adopted:
+            self._held_by_hardware, self._held_by_software = Holdings.of(hard), Holdings.of(soft)
+            self._vlans.adopt(soft.router_interfaces.values())
+            self.routes.adopt(hard.routes, soft.routes, soft.policers)
+            self._adopted = True
+        elif generation == self.routes.generation:  # or what was written meanwhile would be taken for damage
+            differing = self.routes.audit(hard.routes)
+            if differing:
+                self.damaged(differing)
+        return self._merged(hard, soft)
+
+    async def write(self, batch: WriteBatch) -> list[Refused]:
+        """Write to the software, then what the hardware is to have of it."""
+        self._require()
+        before, self._turn = self._turn, asyncio.Event()
+        ended = self._turn
+        try:
+            closing = [update for update in batch.router_interfaces if update.op is Op.DELETE]
+            if closing and before is not None:
+                await before.wait()
+            if closing:
+                await self._write_hardware(WriteBatch(router_interfaces=closing))
+            refused = await self._write_software(batch)
+            if before is not None:
+                await before.wait()
+            return refused + await self._follow(batch, refused)
+        finally:
+            ended.set()
+
+    async def counters(self) -> Counters:
+        """Read the counters of both: an interface's are the hardware's, which sees every packet of it once."""
+        self._require()
+        hard, soft = await asyncio.gather(self.hardware.counters(), self.software.counters())
+        _add(hard.punts, soft.punts)
+        _add(hard.drops, soft.drops)
+        return hard
+
+    def packet_out(self, interface: RouterInterface, frame: bytes) -> bool:
+        """Send a frame out of the hardware's port."""
+        return self.hardware.packet_out(interface, frame)
+
+    # What the two say
+
+    def reached(self) -> None:
+        """Follow a change of either channel or of the ports of the link."""
+        assert self._listener is not None, "start comes first"
+        problem = self.problem
+        if self.connected and problem:
+            self.connected = self._adopted = False
+            self._listener.plane_disconnected(self, problem)
+        elif not self.connected and not problem:
+            self.connected = True
+            self._listener.plane_connected(self)
+
+    def port_changed(self, plane: Plane, port: PortState) -> None:
+        """Pass on what happens to a port of the hardware; those of the link are our own."""
+        assert self._listener is not None, "start comes first"
+        self.reached()
+        if plane is self.hardware and port.name != self.link.hardware:
+            self._listener.port_changed(self, port)
+
+    def packet_in(self, router_interface_id: int, reason: PuntReason, frame: bytes) -> None:
+        """Pass a punted frame on, of either plane: both know interfaces by the same ids."""
+        assert self._listener is not None, "start comes first"
+        self._listener.packet_in(self, router_interface_id, reason, frame)
+
+    # Time
+
+    async def run(self) -> None:
+        """Let the placement follow the traffic, and finish what is left to write, until cancelled."""
+        while True:
+            await asyncio.sleep(WORK_S)
+            with contextlib.suppress(PlaneUnreachable):  # the mirror sees that too, and reads back
+                await self.work()
+
+    async def work(self) -> None:
+        """Do that once. PlaneUnreachable where a channel goes down."""
+        if not self.connected or not self._adopted:
+            return
+        if self._clock() >= self._retry_at:
+            self._retry_at = inf
+            await self._write_hardware(self._kept_out.once_more())
+        for _ in range(MAX_ROUNDS):
+            moved = self.routes.rebalance(self._clock())
+            await self._drain()
+            if not moved:
+                return
+
+    # Writing
+
+    def _require(self) -> None:
+        if not self.connected:
+            raise PlaneUnreachable(self.name, self.problem or "not connected")
+
+    async def _write_software(self, batch: WriteBatch) -> list[Refused]:
+        held, port = self._held_by_software, _number(self.software, self.link.software)
+        refused: list[Refused] = []
+        interfaces = []
+        for update in batch.router_interfaces:
+            entry, vlan = update.entry, self._vlans.of(update.entry.id)
+            if vlan is None or port is None:
+                reason = f"the fallback link of {self.name} has no VLAN left"
+                refused.append(Refused("router_interface", entry.vrf_id, entry.id, update.op, reason))
+            else:
+                interfaces.append(Update(update.op, on_software(entry, port, vlan)))
+        mine = WriteBatch(
+            held.fit("policer", batch.policers),
+            held.fit("router_interface", interfaces),
+            held.fit("nexthop", batch.nexthops),
+            held.fit("nexthop_group", batch.groups),
+            batch.routes,
+        )
+        for one in await self.software.write(mine) if mine else ():
+            held.refused(one)
+            refused.append(replace(one, reason=f"plane {self.software.name}: {one.reason}"))
+        return refused
+
+    async def _follow(self, batch: WriteBatch, refused: list[Refused]) -> list[Refused]:
+        """Give the hardware its part of a batch that the software has taken, but for what was refused there."""
+        without = {(one.table, one.key) for one in refused}
+        opening, closing = WriteBatch(), WriteBatch()
+        for part, deletes in ((opening, False), (closing, True)):
+            part.policers = _chosen(batch.policers, deletes, without, "policer")
+            part.nexthops = _chosen(batch.nexthops, deletes, without, "nexthop")
+            part.groups = _chosen(batch.groups, deletes, without, "nexthop_group")
+        opening.router_interfaces = _chosen(batch.router_interfaces, False, without, "router_interface")
+        found = await self._write_hardware(opening)
+        for update in opening.policers:
+            try:
+                self.routes.open(update.entry.vrf_id)
+            except ValueError as problem:
+                vrf_id = update.entry.vrf_id
+                found.append(Refused("policer", vrf_id, vrf_id, update.op, str(problem), full=True))
+        for update in closing.policers:
+            self.routes.close(update.entry.vrf_id)
+        for columns in batch.routes:
+            if columns.vrf_id in self.routes.routers:
+                table = ROUTE_TABLE_NAME[columns.family]
+                self.routes.change(columns, {key for name, key in without if name == table})
+        await self._drain()
+        await self._write_hardware(closing)
+        found += self.routes.failed()
+        for gone in batch.router_interfaces:
+            if gone.op is Op.DELETE:
+                self._vlans.free(gone.entry.id)
+        return found
+
+    async def _write_hardware(self, batch: WriteBatch) -> list[Refused]:
+        """Write to the small tables of the hardware; returns what makes a router less than whole."""
+        held, port = self._held_by_hardware, _number(self.hardware, self.link.hardware)
+        interfaces = []
+        for update in batch.router_interfaces:
+            vlan = self._vlans.of(update.entry.id)
+            if vlan is not None and port is not None:
+                interfaces.append(Update(update.op, on_hardware(update.entry, port, vlan)))
+        mine = WriteBatch(
+            held.fit("policer", batch.policers),
+            held.fit("router_interface", interfaces),
+            held.fit("nexthop", batch.nexthops),
+            held.fit("nexthop_group", batch.groups),
+        )
+        if not mine:
+            return []
+        refused = await self.hardware.write(mine)
+        self.routes.allow(mine, refused)
+        self._kept_out.took(mine)
+        found = []
+        for one in refused:
+            held.refused(one)
+            self._count(one)
+            if one.table not in ("nexthop", "nexthop_group"):
+                found.append(one)
+            elif one.op is not Op.DELETE:
+                self.routes.bar(one)
+                self._kept_out.refused(mine, one)
+                self._retry_at = min(self._retry_at, self._clock() + RETRY_S)
+        return found
+
+    async def _drain(self) -> None:
+        """Write the stages of routes that wait, until the hardware holds what is placed there."""
+        async with self._draining:
+            while stage := self.routes.next_stage():
+                refused = await self.hardware.write(WriteBatch(routes=stage))
+                for one in refused:
+                    self._count(one)
+                self.routes.confirm(stage, refused)
+
+    def _count(self, one: Refused) -> None:
+        self.refusals[one.table] = self.refusals.get(one.table, 0) + 1
+
+    # Reading
+
+    def _merged(self, hard: Installed, soft: Installed) -> Installed:
+        merged = Installed(
+            routes=soft.routes, damaged=hard.damaged | soft.damaged, foreign=hard.foreign + soft.foreign
+        )
+        links = {i: one.fallback for i, one in hard.router_interfaces.items() if one.fallback is not None}
+        merged.hardware = HardwareShare(hard.routes, links)
+        self._merge_interfaces(merged, hard, soft)
+        damaged = merged.damaged
+        _merge("policer", merged.policers, hard.policers, soft.policers, damaged)
+        barred = self.routes.barred
+        _merge("nexthop", merged.nexthops, hard.nexthops, soft.nexthops, damaged, barred.nexthops)
+        _merge("nexthop_group", merged.groups, hard.groups, soft.groups, damaged, barred.groups)
+        return merged
+
+    def _merge_interfaces(self, merged: Installed, hard: Installed, soft: Installed) -> None:
+        """Show router interfaces as the FIB declares them, and as damaged where the two do not fit together."""
+        here, there = _number(self.hardware, self.link.hardware), _number(self.software, self.link.software)
+        for interface_id in hard.router_interfaces.keys() | soft.router_interfaces.keys():
+            one, other = hard.router_interfaces.get(interface_id), soft.router_interfaces.get(interface_id)
+            found = one if one is not None else other
+            assert found is not None
+            merged.router_interfaces[interface_id] = declared = replace(found, fallback=None)
+            vlan = self._vlans.of(interface_id)
+            if here is None or there is None or vlan is None:
+                continue
+            if (one, other) != (on_hardware(declared, here, vlan), on_software(declared, there, vlan)):
+                merged.damaged.add(("router_interface", interface_id))
+
+
+class _Side:
+    """Listens to one of the two. Implements `PlaneListener`."""
+
+    def __init__(self, pair: FallbackPair) -> None:
+        self._pair = pair
+
+    def plane_connected(self, plane: Plane) -> None:
+        """See whether both are there now."""
+        self._pair.reached()
+
+    def plane_disconnected(self, plane: Plane, reason: str) -> None:
+        """See what is left."""
+        self._pair.reached()
+
+    def port_changed(self, plane: Plane, port: PortState) -> None:
+        """Follow a port."""
+        self._pair.port_changed(plane, port)
+
+    def packet_in(self, plane: Plane, router_interface_id: int, reason: PuntReason, frame: bytes) -> None:
+        """Pass a frame on."""
+        self._pair.packet_in(router_interface_id, reason, frame)
+
+
+def _add(counts: dict[K, tuple[int, int]], others: dict[K, tuple[int, int]]) -> None:
+    for key, (packets, octets) in others.items():
+        known = counts.get(key, (0, 0))
+        counts[key] = (known[0] + packets, known[1] + octets)
+
+
+def _number(plane: Plane, port: str) -> int | None:
+    """Return the number of a port, None where the plane has none of that name (now)."""
+    return next((number for number, state in plane.ports.items() if state.name == port), None)
+
+
+def _chosen(
+    updates: Iterable[Update[E]], deletes: bool, without: set[tuple[str, bytes | int]], table: str
+) -> list[Update[E]]:
+    """Return the deletions or the others, but for entries that were refused."""
+    return [
+        update
+        for update in updates
+        if (update.op is Op.DELETE) is deletes and (table, _key_of(update.entry)) not in without
+    ]
+
+
+def _key_of(entry: RouterInterface | Nexthop | NexthopGroup | Policer) -> int:
+    return entry.vrf_id if isinstance(entry, Policer) else entry.id
+
+
+def _merge(
+    table: str,
+    merged: dict[int, E],
+    hard: dict[int, E],
+    soft: dict[int, E],
+    damaged: set[tuple[str, int]],
+    barred: Iterable[int] = (),
+) -> None:
+    """Take entries of both; those that the two do not have alike are damaged, but for what the hardware refused."""
+    merged.update(soft)
+    merged.update({entry_id: entry for entry_id, entry in hard.items() if entry_id not in soft})
+    without = set(barred)
+    for entry_id in merged:
+        if soft.get(entry_id) != hard.get(entry_id) and not (entry_id in without and entry_id in soft):
+            damaged.add((table, entry_id))

@@ -1,0 +1,304 @@
+"""The route tables of a hardware plane that has a fallback: what is to be there, what is there, what comes next.
+
+    the FIB's changes ────┐
+    counts, refusals ─────┼─► fast table of each family ─► due prefixes ─► stages of writes ─► held
+    read-backs ───────────┘
+
+Pure: `next_stage` gives updates that a plane may take in any order, and `confirm` tells what became of them. Between
+two stages every address is forwarded as before or as after.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from controller.model import Placement
+from controller.placement.exchange import Mode
+from controller.placement.fast_table import FastTable
+from controller.placement.transitions import changes_between, stages
+from controller.planes.base import (
+    FALLBACK,
+    LOCAL,
+    MAX_OBJECT_ID,
+    ROUTE_TABLE_NAME,
+    Op,
+    Refused,
+    RouteKind,
+    RouteUpdates,
+    WriteBatch,
+    route_action,
+)
+from wire.columns import family_of
+
+STAGE_ROUTES = 1000
+"""Most routes in one write: about 10 ms of Open vSwitch's main thread, which also forwards."""
+
+BUDGET = 1000
+"""Most writes of one round of moving routes in and out, by family."""
+
+MAX_ROOM = MAX_OBJECT_ID
+"""The room of a plane of which nothing is known."""
+
+_MODES = {Placement.AUTO: Mode.HARDWARE, Placement.HARDWARE: Mode.HARDWARE, Placement.SOFTWARE: Mode.SOFTWARE}
+"""Nothing tells yet which routes are popular, so AUTO is what comes first."""
+
+Place = tuple[int, int]
+"""(vrf_id, family)"""
+
+
+@dataclass(slots=True)
+class Barred:
+    """Nexthops and groups that the hardware refused: routes to them stay in software."""
+
+    nexthops: set[int] = field(default_factory=set)
+    groups: set[int] = field(default_factory=set)
+
+    def ids(self, table: str) -> set[int]:
+        """Return the ids of one table."""
+        return self.nexthops if table == "nexthop" else self.groups
+
+    def __contains__(self, action: int) -> bool:
+        kind, value = action >> 28, action & MAX_OBJECT_ID
+        return (kind == RouteKind.NEXTHOP and value in self.nexthops) or (
+            kind == RouteKind.GROUP and value in self.groups
+        )
+
+
+class HardwareRoutes:
+    """The route tables of all routers on one hardware plane; ``room`` by family, 0 where only refusals tell."""
+
+    def __init__(self, room: Mapping[int, int]) -> None:
+        self.routers: set[int] = set()
+        self.barred = Barred()
+        self.generation = 0  # counts what was sent
+        self._tables = {family: FastTable(family, room[family] or MAX_ROOM) for family in ROUTE_TABLE_NAME}
+        self._placements: dict[int, Placement] = {}
+        self._held: dict[Place, dict[bytes, int]] = {}
+        self._due: dict[Place, set[bytes]] = {}  # prefixes that may differ
+        self._plan: list[RouteUpdates] = []  # what of them comes next, in the order of stages
+        self._restless = False  # something has changed since a round moved nothing
+        self._failed: list[Refused] = []  # what leaves routers without their default entries
+
+    # What is wanted
+
+    def open(self, vrf_id: int) -> None:
+        """Begin to serve a router: all its packets go to the software at first.
+
+        ValueError where there is no room even for the entry that sends them there.
+        """
+        if vrf_id in self.routers:
+            return
+        for family, table in self._tables.items():
+            self._note(vrf_id, family, table.add(vrf_id, table.capacity))
+            table.set_mode(vrf_id, _MODES[self._placements.get(vrf_id, Placement.AUTO)])
+        self.routers.add(vrf_id)
+
+    def close(self, vrf_id: int) -> None:
+        """Take everything of a router out of hardware."""
+        if vrf_id in self.routers:
+            self.routers.discard(vrf_id)
+            for family, table in self._tables.items():
+                self._note(vrf_id, family, table.remove(vrf_id))
+
+    def place(self, vrf_id: int, placement: Placement) -> None:
+        """Say where a router's routes are to be; `rebalance` moves them."""
+        self._placements[vrf_id] = placement
+        self._restless = True
+        if vrf_id in self.routers:
+            for table in self._tables.values():
+                table.set_mode(vrf_id, _MODES[placement])
+
+    def change(self, columns: RouteUpdates, without: Collection[bytes | int] = ()) -> None:
+        """Take what the software has confirmed, but for prefixes that it refused."""
+        vrf_id, family = columns.vrf_id, columns.family
+        pinned: dict[bytes, int | None] = {}
+        others: dict[bytes, int | None] = {}
+        for op, key, action in zip(columns.ops, columns.keys, columns.actions, strict=True):
+            if key not in without:
+                wanted = None if op is Op.DELETE else action
+                (pinned if wanted == LOCAL else others)[key] = wanted
+        table = self._tables[family]
+        self._restless = True
+        for changes, pin in ((pinned, True), (others, False)):
+            if changes:
+                self._note(vrf_id, family, table.change(vrf_id, changes, pin))
+
+    def rebalance(self, now: float) -> int:
+        """Move what may be better placed; returns how many prefixes move, `BUDGET` of a family at most."""
+        if not self._restless:
+            return 0
+        most = 0
+        for family, table in self._tables.items():
+            moved = table.rebalance(now, BUDGET)
+            for vrf_id, changes in moved.items():
+                self._note(vrf_id, family, changes)
+            most = max(most, sum(map(len, moved.values())))
+        self._restless = bool(most)
+        return most
+
+    # What the plane says
+
+    def bar(self, one: Refused) -> None:
+        """Do without a nexthop or group that the hardware did not take."""
+        if one.op is Op.DELETE or not isinstance(one.key, int):
+            return
+        self.barred.ids(one.table).add(one.key)
+        kind = RouteKind.NEXTHOP if one.table == "nexthop" else RouteKind.GROUP
+        action = route_action(kind, one.key)
+        for (vrf_id, family), held in list(self._held.items()):
+            if vrf_id in self.routers:
+                table = self._tables[family]
+                for key in [key for key, has in held.items() if has == action]:
+                    self._note(vrf_id, family, table.refused(vrf_id, key, full=False))
+
+    def allow(self, batch: WriteBatch, refused: Iterable[Refused]) -> None:
+        """Take in that the hardware has these nexthops and groups now, but for those it refused."""
+        without = {(one.table, one.key) for one in refused}
+        for update in batch.nexthops:
+            if ("nexthop", update.entry.id) not in without:
+                self.barred.nexthops.discard(update.entry.id)
+        for member in batch.groups:
+            if ("nexthop_group", member.entry.id) not in without:
+                self.barred.groups.discard(member.entry.id)
+
+    def adopt(
+        self,
+        hardware: Mapping[int, Mapping[bytes, int]],
+        software: Mapping[int, Mapping[bytes, int]],
+        routers: Iterable[int],
+    ) -> None:
+        """Begin with what both planes were read to hold for these routers.
+
+        What the hardware holds of them stays where it may stay; the rest is due.
+        """
+        for vrf_id in list(self.routers):
+            self.close(vrf_id)
+        self._held, self._due, self._plan = {}, {}, []
+        for vrf_id in routers:
+            try:
+                self.open(vrf_id)
+            except ValueError as problem:
+                self._failed.append(Refused("policer", vrf_id, vrf_id, Op.INSERT, str(problem), full=True))
+                continue
+            routes, held = software.get(vrf_id, {}), hardware.get(vrf_id, {})
+            here = {key for key, action in held.items() if action != FALLBACK}
+            for present in (True, False):  # what is in hardware has its place there before what is not
+                part = {key: action for key, action in routes.items() if (key in here) is present}
+                for columns in _columns(vrf_id, part):
+                    self.change(columns)
+        self.audit(hardware)
+
+    def audit(self, hardware: Mapping[int, Mapping[bytes, int]]) -> int:
+        """Believe a read-back; what differs from what is wanted is due. Returns how many entries that are."""
+        self._held = {}
+        for vrf_id, routes in hardware.items():
+            for key, action in routes.items():
+                self._held.setdefault((vrf_id, family_of(key)), {})[key] = action
+        self._due, self._plan = {}, []
+        for vrf_id in self.routers | hardware.keys():
+            for family in self._tables:
+                differing = changes_between(self._held.get((vrf_id, family), {}), self._wanted(vrf_id, family))
+                if differing:
+                    self._due[vrf_id, family] = set(differing)
+        return sum(map(len, self._due.values()))
+
+    # Writing
+
+    def next_stage(self) -> list[RouteUpdates]:
+        """Return the next writes, of one router and family; nothing where the hardware holds what it should."""
+        while not self._plan and self._due:
+            (vrf_id, family), keys = next(iter(self._due.items()))
+            del self._due[vrf_id, family]
+            held, wanted = self._held.setdefault((vrf_id, family), {}), self._wanted(vrf_id, family)
+            barred = [key for key in keys if (action := wanted.get(key)) is not None and action in self.barred]
+            if barred:
+                self._due[vrf_id, family] = keys
+                for key in barred:
+                    self._note(vrf_id, family, self._tables[family].refused(vrf_id, key, full=False))
+                continue
+            changes = {key: (held.get(key), wanted.get(key)) for key in keys}
+            self._plan = [part for stage in stages(vrf_id, family, changes) for part in _parts(stage, STAGE_ROUTES)]
+        if not self._plan:
+            return []
+        self.generation += 1
+        return [self._plan[0]]
+
+    def confirm(self, stage: list[RouteUpdates], refused: Iterable[Refused]) -> None:
+        """The hardware has taken a stage, but for what it refused; what hangs on that is planned anew."""
+        (columns,) = stage
+        place = vrf_id, family = columns.vrf_id, columns.family
+        without = {one.key: one for one in refused if isinstance(one.key, bytes)}
+        held = self._held[place]
+        for op, key, action in zip(columns.ops, columns.keys, columns.actions, strict=True):
+            if key in without:
+                continue
+            if op is Op.DELETE:
+                held.pop(key, None)
+            else:
+                held[key] = action
+        rest, self._plan = self._plan[1:], []
+        if not without:
+            self._plan = rest
+            return
+        self._restless = True
+        due = self._due.setdefault(place, set())
+        for later in rest:
+            due.update(later.keys)
+        for key, one in without.items():
+            if one.op is Op.DELETE or vrf_id not in self.routers:
+                continue
+            try:
+                self._note(vrf_id, family, self._tables[family].refused(vrf_id, key, one.full))
+            except ValueError:  # its packets cannot even go to the software
+                self._failed.append(one)
+
+    def failed(self) -> list[Refused]:
+        """Return what leaves a router without its default entry in hardware, since the last call."""
+        found, self._failed = self._failed, []
+        return found
+
+    # For people
+
+    def held(self, vrf_id: int) -> dict[bytes, int]:
+        """Return what the hardware holds of a router, FALLBACK entries included."""
+        return {
+            key: action for family in self._tables for key, action in self._held.get((vrf_id, family), {}).items()
+        }
+
+    def counts(self) -> dict[str, int]:
+        """Return the entries in hardware by table."""
+        return {
+            f"hardware {name}": sum(len(held) for (_, of), held in self._held.items() if of == family)
+            for family, name in ROUTE_TABLE_NAME.items()
+        }
+
+    # Inside
+
+    def _wanted(self, vrf_id: int, family: int) -> Mapping[bytes, int]:
+        return self._tables[family].entries(vrf_id) if vrf_id in self.routers else {}
+
+    def _note(self, vrf_id: int, family: int, changes: Collection[bytes]) -> None:
+        """Remember prefixes whose place has changed; what was planned of the same router is planned anew."""
+        if not changes:
+            return
+        due = self._due.setdefault((vrf_id, family), set())
+        due.update(changes)
+        if self._plan and (self._plan[0].vrf_id, self._plan[0].family) == (vrf_id, family):
+            for later in self._plan:
+                due.update(later.keys)
+            self._plan = []
+
+
+def _columns(vrf_id: int, routes: Mapping[bytes, int]) -> list[RouteUpdates]:
+    found = {family: RouteUpdates(vrf_id, family) for family in ROUTE_TABLE_NAME}
+    for key, action in routes.items():
+        columns = found[family_of(key)]
+        columns.ops.append(Op.INSERT)
+        columns.keys.append(key)
+        columns.actions.append(action)
+    return list(found.values())
+
+
+def _parts(stage: RouteUpdates, size: int) -> Iterable[RouteUpdates]:
+    for start in range(0, len(stage), size):
+        part = slice(start, start + size)
+        yield RouteUpdates(stage.vrf_id, stage.family, stage.ops[part], stage.keys[part], stage.actions[part])

@@ -1,0 +1,141 @@
+"""Open vSwitch with room for a few routes, and vr-forwarder behind it: one plane to the tenants."""
+
+from collections.abc import Iterator
+
+import pytest
+from e2e_world import FAR, World, many, world
+from ovs import sh
+from rig import unbroken, until
+from rig_switches import FallbackSwitch
+
+pytestmark = pytest.mark.root
+
+ROOM = 40
+FEED = many(200)
+ROUTES = 5 + len(FEED)
+"""IPv4 routes of red/r1: three connected, one static, one of the feeder's own, and its feed."""
+
+
+def switch() -> FallbackSwitch:
+    return FallbackSwitch(ipv4_route=ROOM, ipv6_route=ROOM)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[World]:
+    with world(switch=switch, feed=FEED) as found:
+        found.bird.announce("feed")
+        found.rig.up("red/r1", routes=ROUTES)
+        yield found
+
+
+def placed(running: World, where: str, router: str = "red/r1") -> set[str]:
+    """The prefixes of a router that are in hardware, or in software."""
+    return {row["prefix"] for row in running.rig.show("fib", router, "--where", where)}
+
+
+def place(running: World, placement: str) -> None:
+    """Have red's routes move."""
+    running.rig.ok("move", "red/r1", "--to", placement)
+
+
+def test_what_has_no_room_in_hardware_is_in_software(running: World) -> None:
+    rig = running.rig
+    hardware, software = placed(running, "hardware"), placed(running, "software")
+    assert hardware
+    assert len(software) > len(FEED) - ROOM
+    assert len(hardware | software) == len(hardware) + len(software)
+    flows = [line for line in rig.switch.flows() if "fallback" in line or "push_vlan" in line]
+    assert flows
+    rig.verified()
+    view = {one["name"]: one for one in rig.show("get", "planes")}
+    assert view["s1"]["entries"]["hardware ipv4_route"] <= ROOM
+    assert view["f1"]["reason"] == "fallback of s1"
+    assert view["f1"]["connected"]
+
+
+def test_traffic_takes_either_way_and_moves_without_loss(running: World) -> None:
+    """Back and forth under pings: not one is lost, and each arrives with one hop less."""
+    rig = running.rig
+    with unbroken(rig, *running.ways):
+        for placement in ("software", "hardware", "auto", "software", "auto"):
+            place(running, placement)
+            if placement == "software":
+                until("red in software", lambda: not placed(running, "hardware") - own(running))
+            rig.up("red/r1", routes=ROUTES)
+            rig.verified()
+    hops = sh("ip", "netns", "exec", running.red.left.namespace, "ping", "-c", "1", FAR)
+    assert "ttl=63" in hops
+
+
+def own(running: World) -> set[str]:
+    """The router's own addresses, which stay in hardware."""
+    return {f"10.{number}.0.1/32" for number in (1, 2, 3)}
+
+
+def test_trace_shows_both_hops(running: World) -> None:
+    place(running, "software")
+    until("red in software", lambda: not placed(running, "hardware") - own(running))
+    steps = running.rig.show("trace", "red/r1", FAR, "-i", "left")
+    tables = [step["table"] for step in steps]
+    assert tables.count("ipv4_route") == 2
+    link = next(step for step in steps if step["table"] == "fallback_link")
+    assert "to the fallback plane" in link["action"]
+    place(running, "auto")
+
+
+def test_counters_count_each_packet_once(running: World) -> None:
+    rig = running.rig
+    place(running, "software")
+    until("red in software", lambda: not placed(running, "hardware") - own(running))
+    before = rig.show("counters", "red/r1")["interfaces"]
+    sh("ip", "netns", "exec", running.red.left.namespace, "ping", "-q", "-c", "20", "-i", "0.02", FAR)
+    after = rig.show("counters", "red/r1")["interfaces"]
+    for name in ("left", "right"):
+        for way in ("rx_packets", "tx_packets"):
+            assert 20 <= after[name][way] - before[name][way] < 30
+    place(running, "auto")
+
+
+def test_the_forwarder_dies_and_comes_back(running: World) -> None:
+    rig = running.rig
+    forwarder = rig.switch.forwarder
+    with unbroken(rig, *running.ways):
+        forwarder.kill()
+        until("the loss is seen", lambda: rig.router("red/r1")["state"] == "no-plane")
+        assert "f1 is not connected" in rig.router("red/r1")["reason"]
+        forwarder.start()
+        rig.up("red/r1", routes=ROUTES)
+    rig.verified()
+
+
+def test_the_controller_is_killed_and_adopts_both(running: World) -> None:
+    rig = running.rig
+    with unbroken(rig, *running.ways):
+        rig.kill_controller()
+        rig.start_controller()
+        rig.up("red/r1", routes=ROUTES)
+    rig.verified()
+
+
+def test_a_switch_that_comes_back_empty_is_filled_again(running: World) -> None:
+    rig = running.rig
+    rig.switch.restart()
+    rig.up("red/r1", "blue/r1")
+    until("flows", lambda: placed(running, "hardware"))
+    rig.verified()
+    sh("ip", "netns", "exec", running.red.left.namespace, "ping", "-q", "-c", "3", "-W", "2", FAR)
+
+
+def test_a_flow_changed_by_hand_is_found_and_repaired(running: World) -> None:
+    rig = running.rig
+    rig.switch.ovs.ofctl("del-flows", "br", "ip,nw_dst=192.0.2.0/24")
+    rig.ok("verify", "--repair")
+    rig.verified()
+
+
+def test_nothing_is_left_of_a_router_on_either(running: World) -> None:
+    rig = running.rig
+    rig.ok("delete", "tenant", "red")
+    rig.ok("delete", "tenant", "blue")
+    assert not [line for line in rig.switch.flows() if "nw_dst=192.0.2.0" in line or "push_vlan" in line]
+    assert rig.show("get", "routers") == []

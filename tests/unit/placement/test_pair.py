@@ -1,0 +1,318 @@
+"""Two planes as one: what each of them holds, what becomes of packets, and what is left when one of them fails."""
+
+import ipaddress
+import random
+import struct
+
+import pytest
+from pairs import LINK, PairWorld
+from worlds import gateway, mac, router_config
+
+from controller.model import Placement
+from controller.planes.base import FALLBACK, FallbackLink, RouteUpdates, WriteBatch
+from controller.planes.packet import internet_checksum
+from controller.rib import SetKind
+from wire.columns import prefix_key
+
+FAR = {f"20.{n}.0.0/16": 1 + n % 2 for n in range(8)}
+
+
+async def made(*configs, **options) -> PairWorld:
+    world = PairWorld(**options)
+    await world.start(*(configs or (router_config(1, (1, 2)),)))
+    await world.until(lambda: world.pair._adopted)
+    return world
+
+
+async def learned(world: PairWorld, routes: dict[str, int] = FAR) -> None:
+    world.connect()
+    router = world.router()
+    router.define_set(1, SetKind.FORWARD, [(1, gateway(1), 1)])
+    router.define_set(2, SetKind.FORWARD, [(2, gateway(2), 1)])
+    world.learn(routes)
+    router.resync_end(True)
+    await world.settle()
+    await world.pair.work()
+
+
+def packet(destination: str, ttl: int = 64, ingress: int = 1) -> bytes:
+    header = bytearray(
+        struct.pack(
+            ">BBHHHBBH4s4s",
+            0x45,
+            0,
+            28,
+            0,
+            0,
+            ttl,
+            17,
+            0,
+            bytes((192, 0, 2, 9)),
+            bytes(map(int, destination.split("."))),
+        )
+    )
+    header[10:12] = internet_checksum(bytes(header)).to_bytes(2, "big")
+    return mac(ingress) + bytes((2, 0, 0, 0, 9, 9)) + b"\x08\x00" + bytes(header) + bytes(8)
+
+
+async def test_all_of_a_small_table_is_in_both():
+    world = await made()
+    await learned(world)
+    assert world.forwarding() >= {prefix_key(text) for text in FAR}
+    assert world.in_software().items() <= (world.in_hardware() | world.in_software()).items()
+    assert world.in_hardware()[prefix_key("0.0.0.0/0")] == FALLBACK
+    assert world.in_hardware()[prefix_key("::/0")] == FALLBACK
+
+
+async def test_an_interface_has_one_vlan_of_the_link_on_both_planes():
+    world = await made()
+    await learned(world)
+    here, there = world.hardware.entries.router_interfaces, world.software.entries.router_interfaces
+    for interface_id in (1, 2):
+        link = here[interface_id].fallback
+        assert link == FallbackLink(LINK, there[interface_id].vlan)
+        assert there[interface_id].mac == here[interface_id].mac == mac(interface_id)
+    assert len({one.vlan for one in there.values()}) == 2
+    assert (await world.pair.read()).damaged == set()
+
+
+@pytest.mark.parametrize("placement", list(Placement))
+async def test_a_packet_arrives_with_one_hop_less_whatever_routes_it(placement):
+    world = await made(router_config(1, (1, 2), placement=placement))
+    await learned(world)
+    assert bool(world.forwarding()) is (placement is not Placement.SOFTWARE)
+    world.hardware.inject(1, packet("20.1.0.1", 9))
+    ((port, frame),) = world.sent
+    assert port == 2
+    assert (frame[:6], frame[6:12]) == (mac(102), mac(2))
+    assert frame[22] == 8
+    counters = await world.pair.counters()
+    assert (counters.router_interfaces[1].rx_packets, counters.router_interfaces[2].tx_packets) == (1, 1)
+
+
+async def test_the_last_hop_ends_at_the_hardware_also_for_the_fallback():
+    world = await made(router_config(1, (1, 2), placement=Placement.SOFTWARE))
+    await learned(world)
+    world.hardware.inject(1, packet("20.1.0.1", 1))
+    assert not world.sent
+    counters = await world.core.counters(1)
+    assert counters.punts["ttl_expired"] == 1
+
+
+async def test_what_has_no_room_is_left_to_the_software():
+    world = await made(room=8)
+    await learned(world)
+    view = world.core.router_view(1)
+    assert (view.state, view.refused) == ("up", 0)
+    assert 0 < len(world.forwarding()) < len(FAR)
+    assert len([key for key in world.in_hardware() if len(key) == 5]) <= 8
+    for number in range(8):
+        world.hardware.inject(1, packet(f"20.{number}.0.1"))
+    assert [port for port, _ in world.sent] == [1 + number % 2 for number in range(8)]
+
+
+async def test_a_table_that_is_full_sooner_than_declared_teaches_its_size():
+    world = await made(capacity=6)
+    await learned(world)
+    assert world.core.router_view(1).state == "up"
+    assert world.pair.refusals["ipv4_route"]
+    assert world.in_software().keys() >= {prefix_key(text) for text in FAR}
+    refusals = dict(world.pair.refusals)
+    await world.pair.work()
+    assert world.pair.refusals == refusals
+    world.hardware.inject(1, packet("20.7.0.1"))
+    assert [port for port, _ in world.sent] == [2]
+
+
+async def test_a_group_that_the_hardware_refuses_is_used_by_the_software():
+    world = await made()
+    world.hardware.fault = lambda table, key, op: "no room" if table == "nexthop_group" else None
+    world.connect()
+    router = world.router()
+    router.define_set(1, SetKind.FORWARD, [(1, gateway(1), 1), (2, gateway(2), 1)])
+    router.define_set(2, SetKind.FORWARD, [(2, gateway(2), 1)])
+    world.learn({"20.0.0.0/8": 1, "20.1.0.0/16": 2})
+    router.resync_end(True)
+    await world.settle()
+    await world.pair.work()
+    assert router.state == ("up", "")
+    assert prefix_key("20.0.0.0/8") not in world.forwarding()
+    assert prefix_key("20.1.0.0/16") in world.forwarding()
+    world.hardware.inject(1, packet("20.2.0.1"))
+    assert len(world.sent) == 1
+    world.hardware.fault = lambda table, key, op: None
+    world.clock.now += 31
+    await world.pair.work()
+    assert len(world.hardware.entries.groups) == 1
+
+
+async def test_own_addresses_are_in_hardware_also_of_a_router_in_software():
+    world = await made(router_config(1, (1, 2), placement=Placement.SOFTWARE))
+    await learned(world)
+    assert prefix_key("10.0.1.1/32") in world.in_hardware()
+    assert not world.forwarding()
+
+
+async def test_placement_changes_while_it_runs():
+    world = await made()
+    await learned(world)
+    for placement in (Placement.SOFTWARE, Placement.HARDWARE, Placement.AUTO):
+        await world.core.put_router(router_config(1, (1, 2), placement=placement))
+        await world.pair.work()
+        assert bool(world.forwarding()) is (placement is not Placement.SOFTWARE)
+
+
+async def test_it_is_there_only_when_both_and_the_link_are():
+    world = PairWorld()
+    await world.start(router_config(1, (1, 2)))
+    assert world.pair.connected
+    world.software.disconnect("closed")
+    assert not world.pair.connected
+    assert world.pair.problem == "plane f1 is not connected"
+    world.software.connect()
+    assert world.pair.connected
+    world.hardware.set_port(LINK, "s1-f1", up=False, present=False)
+    assert world.pair.problem == "port s1-f1 of the fallback link is not on plane s1"
+    assert not world.pair.connected
+
+
+async def test_a_link_that_is_down_is_said():
+    world = await made()
+    await learned(world)
+    world.hardware.set_port(LINK, "s1-f1", up=False)
+    view = world.core.router_view(1)
+    assert view.state == "degraded"
+    assert view.reason.startswith("port s1-f1 of plane s1 is down")
+    world.hardware.set_port(LINK, "s1-f1", up=True)
+    assert world.core.router_view(1).state == "up"
+
+
+async def test_hardware_without_room_for_a_router_at_all_says_so():
+    world = await made(room=1)
+    await world.core.put_router(router_config(2, (3,)))
+    await learned(world)
+    await world.settle(2)
+    world.connect(2)
+    world.router(2).resync_end(True)
+    assert world.router(1).state == ("up", "")
+    assert world.router(2).state == ("degraded", "plane s1: policer is full")
+
+
+async def test_hardware_that_lost_everything_is_filled_again_while_the_software_has_all():
+    world = await made()
+    await learned(world)
+    before = {key: dict(world.in_hardware()) for key in (1,)}
+    world.hardware.disconnect()
+    held = world.hardware.entries
+    for entries in (held.routes, held.router_interfaces, held.nexthops, held.policers, held.groups):
+        entries.clear()
+    world.software.writes.clear()
+    world.hardware.connect()
+    await world.until(lambda: world.pair._adopted)
+    await world.settle()
+    await world.pair.work()
+    assert world.in_hardware() == before[1]
+    assert not [batch for batch in world.software.writes if any(map(len, batch.routes))]
+
+
+async def test_a_new_controller_adopts_both_and_writes_nothing():
+    world = await made()
+    await learned(world)
+    again = PairWorld()
+    again.hardware.entries, again.software.entries = world.hardware.entries, world.software.entries
+    held = dict(world.in_hardware())
+    await again.start(router_config(1, (1, 2)))
+    await again.until(lambda: again.pair._adopted)
+    await learned(again)
+    assert not [batch for plane in (again.hardware, again.software) for batch in plane.writes if batch]
+    assert again.in_hardware() == held
+
+
+async def test_what_is_changed_by_hand_in_hardware_is_found_and_repaired():
+    world = await made()
+    await learned(world)
+    key = prefix_key("20.3.0.0/16")
+    world.in_hardware()[key] = world.in_hardware()[prefix_key("20.2.0.0/16")]
+    del world.in_hardware()[prefix_key("20.4.0.0/16")]
+    view = await verified(world)
+    assert not view.equal
+    assert view.differences[0].first == "20.3.0.0"
+    await world.pair.work()
+    assert (await verified(world)).equal
+    (event,) = [event for event in world.events.recent() if event.kind == "repaired"]
+    assert (event.subject, event.text) == ("s1", "2 routes differed in hardware")
+
+
+async def verified(world: PairWorld):
+    from controller.core import _compare
+
+    router = world.router()
+    return _compare(router, dict(router.fib.rib.routes), await world.pair.read(), 0)
+
+
+async def test_a_router_that_is_removed_leaves_nothing_on_either():
+    world = await made()
+    await learned(world)
+    await world.core.remove_router(1)
+    for plane in (world.hardware, world.software):
+        assert not plane.entries.routes.get(1)
+        assert not plane.entries.router_interfaces
+        assert not plane.entries.policers
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_packets_go_as_the_routes_say_at_every_moment(seed):
+    """Random changes of routes and placements, each write of which is followed by packets."""
+    rng = random.Random(seed)
+    world = await made(room=12)
+    await learned(world, {"20.0.0.0/8": 1})
+    router, truth = world.router(), {"20.0.0.0/8": 1}
+    nested = [f"20.{second}.0.0/{length}" for second in (0, 16, 32, 128) for length in (8, 9, 10, 12, 16)]
+    names = sorted({str(ipaddress.ip_network(text, strict=False)) for text in nested})
+    expected: list[dict[str, int]] = [dict(truth)]
+
+    def check() -> None:
+        for second in (0, 1, 17, 33, 64, 129, 200):
+            world.sent.clear()
+            world.hardware.inject(1, packet(f"20.{second}.9.9"))
+            ports = {port for port, _ in world.sent}
+            allowed = {port_of(f"20.{second}.9.9", table) for table in expected}
+            assert ports <= allowed - {None}, (second, ports, allowed)
+            assert ports or None in allowed, (second, allowed)
+
+    write = world.hardware.write
+
+    async def watched(batch):
+        """Write the routes of a batch one by one, in any order, as P4Runtime allows."""
+        routes, batch.routes = batch.routes, []
+        refused = await write(batch)
+        check()
+        for columns in routes:
+            one_by_one = list(zip(columns.ops, columns.keys, columns.actions, strict=True))
+            rng.shuffle(one_by_one)
+            for op, key, action in one_by_one:
+                one = RouteUpdates(columns.vrf_id, columns.family, [op], [key], [action])
+                refused += await write(WriteBatch(routes=[one]))
+                check()
+        return refused
+
+    world.hardware.write = watched
+    for _ in range(60):
+        name = rng.choice(names)
+        wanted = rng.choice([0, 1, 2])
+        expected.append({**truth, name: wanted} if wanted else {k: v for k, v in truth.items() if k != name})
+        truth = expected[-1]
+        world.learn({name: wanted})
+        await world.settle()
+        if rng.random() < 0.5:
+            world.clock.now += 1
+            await world.pair.work()
+        del expected[:-1]
+        check()
+    assert router.state == ("up", "")
+    assert (await verified(world)).equal
+
+
+def port_of(address: str, table: dict[str, int]) -> int | None:
+    matches = [n for n in map(ipaddress.ip_network, table) if ipaddress.ip_address(address) in n]
+    return table[str(max(matches, key=lambda n: n.prefixlen))] if matches else None
