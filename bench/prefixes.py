@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
 # Prefix length → routes per thousand.
-_SHARES = {
+IPV4_SHARES = {
     24: 600,
     23: 100,
     22: 110,
@@ -79,7 +79,7 @@ def announcements(count: int, seed: int) -> list[Announcement]:
 
 
 def _candidates(chance: random.Random) -> Iterator[tuple[int, int]]:
-    lengths, weights = list(_SHARES), list(_SHARES.values())
+    lengths, weights = list(IPV4_SHARES), list(IPV4_SHARES.values())
     special = [(int(one.network_address), int(one.broadcast_address)) for one in _SPECIAL]
     while True:
         for length in chance.choices(lengths, weights, k=1000):
