@@ -14,7 +14,7 @@ check:
 	@.venv/bin/lint-imports --no-cache
 	@$(PY) -m pytest -q -n 2 --hypothesis-profile=quick -m "not root" tests/unit tests/contract
 
-# Files in their order: the unit tests, last and short, keep both workers busy to the end.
+# Whole files in the order of tests/conftest.py.
 test:
 	@scripts/setup tests
 	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests

@@ -42,7 +42,7 @@ def channel():
         ("grpc.max_reconnect_backoff_ms", 500),
     ]
     link = grpc.secure_channel("{}:{}".format(*TARGET), grpc.ssl_channel_credentials(*parts), options)
-    grpc.channel_ready_future(link).result(30)
+    grpc.channel_ready_future(link).result(60)
     return link
 
 

@@ -9,7 +9,7 @@ from controller.guests import limits
 ROOT = Path(__file__).parents[2]
 IMAGE = ROOT / "build/guest"
 QEMU = "qemu-system-x86_64"
-BOOT_S = 120.0
+BOOT_S = 240.0
 """A deadline: an emulated machine boots in seconds, but not on a host that has other things to do."""
 
 

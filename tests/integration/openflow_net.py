@@ -32,6 +32,7 @@ BRIDGE = "br"
 DATAPATH_ID = 0x5350_0001
 VRF = 7
 RATES = (1000, 1000, 1000, 1000)
+DEADLINE_S = 60.0
 Entry = Policer | RouterInterface | Nexthop | NexthopGroup
 
 
@@ -61,7 +62,7 @@ class Recorder:
         self.packets.append((router_interface_id, reason, frame))
         self._changed.set()
 
-    async def until(self, condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], object], timeout_s: float = DEADLINE_S) -> None:
         """Wait until something that was told makes ``condition`` true."""
         async with asyncio.timeout(timeout_s):
             while not condition():
@@ -91,14 +92,14 @@ class Net:
             rows.append(Update(op, entry))
         return await self.plane.write(batch)
 
-    async def counted(self, condition: Callable[[Counters], bool], timeout_s: float = 10.0) -> Counters:
+    async def counted(self, condition: Callable[[Counters], bool], timeout_s: float = DEADLINE_S) -> Counters:
         """Return the counters as soon as they meet ``condition``: the switch adds them up once or twice a second."""
         async with asyncio.timeout(timeout_s):
             while not condition(counters := await self.plane.counters()):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         return counters
 
-    async def eventually(self, condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+    async def eventually(self, condition: Callable[[], object], timeout_s: float = DEADLINE_S) -> None:
         """Wait for something that nobody tells."""
         async with asyncio.timeout(timeout_s):
             while not condition():  # noqa: ASYNC110

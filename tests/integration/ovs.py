@@ -28,9 +28,11 @@ from typing import Self, TypeVar
 T = TypeVar("T")
 
 _SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
-_COMMAND_S = 20.0
+_COMMAND_S = 60.0
 _CLONE_NEWNET = 0x40000000
 _ETH_P_ALL = 0x0003
+QUIETLY = ("-W", "1")
+"""For `Host.ping`: wait for an answer for a second, and not for as long as a busy machine may take."""
 
 
 def sh(*command: str, env: dict[str, str] | None = None) -> str:
@@ -102,8 +104,8 @@ class Host:
         return process.returncode or 0, output.decode()
 
     async def ping(self, address: str, count: int = 3, *options: str) -> int:
-        """Return how many of ``count`` echo requests were answered."""
-        _, output = await self.run("ping", "-n", "-c", str(count), "-i", "0.05", "-W", "1", *options, address)
+        """Return how many of ``count`` echo requests were answered; QUIETLY where none should be."""
+        _, output = await self.run("ping", "-n", "-c", str(count), "-i", "0.05", "-W", "5", *options, address)
         return output.count("bytes from")
 
     def ip(self, *arguments: str) -> str:
@@ -201,7 +203,7 @@ class PrivateOvs(Private):
 
     def _wait_for(self, path: Path) -> None:
         deadline = threading.Event()
-        for _ in range(200):
+        for _ in range(1200):
             if path.exists():
                 return
             deadline.wait(0.05)

@@ -309,9 +309,9 @@ def interface(name: str, host: Host, *addresses: str, **more: Any) -> dict[str, 
 # -- traffic ---------------------------------------------------------------------------------------------------------
 
 
-_TRANSMITTED = re.compile(r"^(\d+) packets transmitted", re.MULTILINE)
-_IN_FLIGHT = 20
-"""Unanswered requests at the end that may still be on their way."""
+_STATUS = re.compile(r"\d+/(\d+) packets, ")  # what ping says on SIGQUIT
+LATE_S = 10.0
+"""How late answers may be at the end, on a busy machine."""
 
 
 class Traffic:
@@ -320,18 +320,26 @@ class Traffic:
     def __init__(self, rig: Rig, host: Host, address: str, interval_s: float = 0.01) -> None:
         self._interval_s = interval_s
         self._path = rig.directory / f"ping-{host.namespace}-{address}"  # a pipe that nobody reads would stop it
+        command = ("ping", "-n", "-D", "-i", str(interval_s), address)
         with self._path.open("w") as output:
-            self._process = rig.spawn(host, "ping", "-n", "-D", "-i", str(interval_s), address, stdout=output)
+            self._process = rig.spawn(host, *command, stdout=output, stderr=output)
 
     def stop(self) -> Stream:
-        """End it and return what it saw."""
+        """End it once all that was sent until now is answered, or late; returns what it saw."""
+        self._process.send_signal(signal.SIGQUIT)
+        until("ping's status", lambda: _STATUS.search(self._path.read_text()))
+        (sent,) = map(int, _STATUS.findall(self._path.read_text()))
+        with contextlib.suppress(AssertionError):
+            until("the last answers", lambda: self._seen().sent >= sent, LATE_S)
         self._process.send_signal(signal.SIGINT)
-        self._process.wait(10)
-        text = self._path.read_text()
-        stream, sent = Stream.read(text, self._interval_s), int(_TRANSMITTED.findall(text)[0])
-        if sent - stream.sent <= _IN_FLIGHT:
+        self._process.wait(DEADLINE_S)
+        stream = self._seen()
+        if stream.sent >= sent:  # what was sent later may be on its way
             return stream
         return Stream(sent, stream.lost + sent - stream.sent, inf)
+
+    def _seen(self) -> Stream:
+        return Stream.read(self._path.read_text(), self._interval_s)
 
 
 @contextlib.contextmanager

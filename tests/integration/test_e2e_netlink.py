@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from e2e_single import FAR, ROUTER, Single, single
-from ovs import Host
+from ovs import QUIETLY, Host
 from rig import until
 from rig_switches import BRIDGE
 
@@ -28,19 +28,19 @@ def nexthops(net: Single, prefix: str) -> list[str]:
 
 
 async def test_a_route_of_ip_route(net: Single) -> None:
-    assert await net.left.ping(FAR, 1) == 0
+    assert await net.left.ping(FAR, 1, *QUIETLY) == 0
     net.guest("ip", "route", "add", "192.0.2.0/24", "via", "10.2.0.2")
-    until("the route", lambda: nexthops(net, "192.0.2.0/24"), 5)
+    until("the route", lambda: nexthops(net, "192.0.2.0/24"))
     assert await net.left.ping(FAR, 3) == 3
     net.guest("ip", "route", "del", "192.0.2.0/24")
-    until("its end", lambda: not nexthops(net, "192.0.2.0/24"), 5)
-    assert await net.left.ping(FAR, 1) == 0
+    until("its end", lambda: not nexthops(net, "192.0.2.0/24"))
+    assert await net.left.ping(FAR, 1, *QUIETLY) == 0
 
 
 async def test_an_ipv4_route_over_an_ipv6_nexthop(net: Single) -> None:
     net.guest("ip", "route", "add", "192.0.2.0/24", "via", "inet6", "2001:db8:2::2", "dev", "right")
     mac = net.right.mac
-    until("the route", lambda: nexthops(net, "192.0.2.0/24") == [f"right {mac} port trunk2 vlan 100 weight 1"], 5)
+    until("the route", lambda: nexthops(net, "192.0.2.0/24") == [f"right {mac} port trunk2 vlan 100 weight 1"])
     assert await net.left.ping(FAR, 3) == 3
     net.guest("ip", "route", "del", "192.0.2.0/24")
 
@@ -67,17 +67,17 @@ async def test_equal_cost_paths_with_weights(net: Single) -> None:
         host.ip("address", "add", "198.51.100.1/32", "dev", "lo")
     net.guest("ip", "route", "add", "198.51.100.0/24", *_WAYS)
     ways = [f"right {net.right.mac} port trunk2 vlan 100 weight 3", f"narrow {net.narrow.mac} port p3 weight 1"]
-    until("both", lambda: nexthops(net, "198.51.100.0/24") == ways, 5)
+    until("both", lambda: nexthops(net, "198.51.100.0/24") == ways)
     before = [await received(host) for host in ends]
     await net.left.run("python3", "-c", _FLOWS)
     right, narrow = [await received(host) - start for host, start in zip(ends, before, strict=True)]
     assert (right + narrow >= 200, 0.15 < narrow / (right + narrow) < 0.35) == (True, True), (right, narrow)
     net.rig.ovs.ofctl("mod-port", BRIDGE, net.narrow.link, "down")
-    until("one", lambda: len(nexthops(net, "198.51.100.0/24")) == 1, 5)
+    until("one", lambda: len(nexthops(net, "198.51.100.0/24")) == 1)
     assert await net.left.ping("198.51.100.1", 5) == 5
     net.rig.ovs.ofctl("mod-port", BRIDGE, net.narrow.link, "up")
     net.guest("ip", "route", "replace", "198.51.100.0/24", *_WAYS)
-    until("both again", lambda: nexthops(net, "198.51.100.0/24") == ways, 5)
+    until("both again", lambda: nexthops(net, "198.51.100.0/24") == ways)
     net.rig.verified()
     net.guest("ip", "route", "del", "198.51.100.0/24")
 

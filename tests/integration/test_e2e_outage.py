@@ -38,10 +38,13 @@ def in_guest(running: World, *command: str) -> str:
 
 
 def wait_until_given_up(running: World) -> None:
-    """Have the kernel give them up now, as it does after half a minute or so, and find them silent again."""
+    """Have the kernel probe them now, as it does after half a minute or so, and find them silent.
+
+    It takes no state together with `managed`, and takes `managed` away where it is not said.
+    """
     for (address, device), host in zip(GATEWAYS.items(), (running.red.right, running.feeder), strict=True):
-        entry = (address, "dev", device, "lladdr", host.mac, "managed", "nud", "failed")
-        in_guest(running, "ip", "neigh", "replace", *entry)
+        for said in (("nud", "probe"), ("managed",)):
+            in_guest(running, "ip", "neigh", "replace", address, "dev", device, "lladdr", host.mac, *said)
     until("neighbors failed", lambda: all(one in failed(running) for one in GATEWAYS), every_s=0.2)
 
 

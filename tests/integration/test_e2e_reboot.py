@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from e2e_world import FAR, OWN_ROUTES, World, many, world
+from ovs import QUIETLY
 from rig import until
 from rig_switches import SWITCHES
 
@@ -51,7 +52,7 @@ async def test_after_a_power_cut_all_comes_back_by_itself(running: World) -> Non
     rig = running.rig
     declared = rig.ok("get", "interfaces")
     rig.power_cut()
-    assert await running.red.left.ping(FAR, 1) == 0
+    assert await running.red.left.ping(FAR, 1, *QUIETLY) == 0
     rig.power_on()
     converged(running)
     assert rig.ok("get", "interfaces").split() == declared.split()

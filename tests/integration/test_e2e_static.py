@@ -20,7 +20,7 @@ route add 192.0.2.0/24 via 10.2.0.2
 @pytest.fixture(scope="module")
 def net() -> Iterator[Single]:
     with single(text={"ip": TEXT}) as found:
-        until("the IPv6 addresses are its own", lambda: not found.guest("ip", "addr", "show", "tentative"), 10)
+        until("the IPv6 addresses are its own", lambda: not found.guest("ip", "addr", "show", "tentative"))
         yield found
 
 
@@ -36,7 +36,7 @@ def prefixes(net: Single) -> set[str]:
 
 
 async def test_routes_of_both_families_are_forwarded(net: Single) -> None:
-    until("both", lambda: {"192.0.2.0/24", "2001:db8:ff::/48"} <= prefixes(net), 10)
+    until("both", lambda: {"192.0.2.0/24", "2001:db8:ff::/48"} <= prefixes(net))
     assert await net.left.ping(FAR, 3) == 3
     assert await net.left.ping(FAR6, 3) == 3
     assert net.rig.api.get("routers", "red", "r1", "daemons") == {"vrc": "up", "ip": "up"}
@@ -51,20 +51,20 @@ async def test_a_change_is_the_difference_and_what_stays_loses_nothing(net: Sing
     )
     with unbroken(rig, (net.left, FAR)):
         rig.apply(declared(net, more))
-        until("the new ones", lambda: "198.51.100.0/24" in prefixes(net), 10)
+        until("the new ones", lambda: "198.51.100.0/24" in prefixes(net))
         rig.apply(declared(net))
-        until("their end", lambda: "198.51.100.0/24" not in prefixes(net), 10)
+        until("their end", lambda: "198.51.100.0/24" not in prefixes(net))
     rig.verified()
 
 
 async def test_routes_come_back_with_their_link(net: Single) -> None:
     rig, text = net.rig, TEXT + "route add 203.0.113.0/24 via 10.1.0.2\n"
     rig.apply(declared(net, text))
-    until("the route", lambda: "203.0.113.0/24" in prefixes(net), 10)
+    until("the route", lambda: "203.0.113.0/24" in prefixes(net))
     rig.apply(declared(net, text, admin="down"))
-    until("its end", lambda: "203.0.113.0/24" not in prefixes(net), 10)
+    until("its end", lambda: "203.0.113.0/24" not in prefixes(net))
     rig.apply(declared(net, text))
-    until("the route again", lambda: "203.0.113.0/24" in prefixes(net), 10)
+    until("the route again", lambda: "203.0.113.0/24" in prefixes(net))
     rig.apply(declared(net))
     rig.up(ROUTER)
     assert await net.left.ping(FAR, 3) == 3

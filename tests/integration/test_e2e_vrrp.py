@@ -22,9 +22,9 @@ exit
 
 async def test_a_virtual_router() -> None:
     with single(FRR, virtual_macs=[MAC]) as net:
-        until("master", lambda: "Master" in net.guest("vtysh", "-c", "show vrrp summary"), 15)
-        until("its address", lambda: f"{VIRTUAL}/32" in net.rig.ok("fib", ROUTER), 5)
-        until("the route", lambda: "192.0.2.0/24" in net.rig.ok("fib", ROUTER), 5)
+        until("master", lambda: "Master" in net.guest("vtysh", "-c", "show vrrp summary"))
+        until("its address", lambda: f"{VIRTUAL}/32" in net.rig.ok("fib", ROUTER))
+        until("the route", lambda: "192.0.2.0/24" in net.rig.ok("fib", ROUTER))
         assert await net.left.ping(VIRTUAL, 3) == 3
         assert MAC in net.left.ip("neigh", "show", VIRTUAL)
         net.left.ip("route", "replace", "default", "via", VIRTUAL)

@@ -1,6 +1,7 @@
 """finsy, a P4Runtime client that knows nothing of Splitplane, drives vr-forwarder like any switch."""
 
 import contextlib
+import itertools
 import logging
 from collections.abc import AsyncIterator, Iterator
 from ipaddress import IPv4Network
@@ -14,6 +15,7 @@ from vr_forwarder import PrivateForwarder
 pytestmark = pytest.mark.root
 
 GOLDEN = Path(__file__).parents[2] / "p4src" / "golden"
+election_ids = itertools.count(10)
 PROGRAM = {"p4info": GOLDEN / "v1model.p4info.txtpb", "p4blob": GOLDEN / "v1model.json"}
 
 
@@ -25,7 +27,9 @@ def forwarder() -> Iterator[PrivateForwarder]:
 
 @contextlib.asynccontextmanager
 async def connected(forwarder: PrivateForwarder, **options: object) -> AsyncIterator[fy.Switch]:
-    async with fy.Switch("edge", forwarder.address, fy.SwitchOptions(**PROGRAM, **options)) as switch:
+    """A client of its own election id: the device may not have noticed yet that the one before has left."""
+    chosen = fy.SwitchOptions(initial_election_id=next(election_ids), **options)
+    async with fy.Switch("edge", forwarder.address, chosen) as switch:
         yield switch
 
 
@@ -45,15 +49,15 @@ async def routes(switch: fy.Switch) -> dict[str, int]:
 
 
 async def test_it_pushes_the_pipeline_and_sees_it(forwarder: PrivateForwarder) -> None:
-    async with connected(forwarder, p4force=True) as switch:
+    async with connected(forwarder, **PROGRAM, p4force=True) as switch:
         assert switch.is_primary
         assert "ipv4_route" in {table.alias for table in switch.p4info.tables}
-    async with fy.Switch("edge", forwarder.address) as switch:  # without a pipeline of its own it takes the device's
+    async with connected(forwarder) as switch:  # without a pipeline of its own it takes the device's
         assert "nexthop_group" in {table.alias for table in switch.p4info.tables}
 
 
 async def test_it_inserts_reads_modifies_and_deletes_routes(forwarder: PrivateForwarder) -> None:
-    async with connected(forwarder) as switch:
+    async with connected(forwarder, **PROGRAM) as switch:
         await switch.delete_all()
         await switch.write([+route(f"10.{n}.0.0/16", n) for n in range(1, 200)])
         assert await routes(switch) == {f"10.{n}.0.0/16": n for n in range(1, 200)}
@@ -65,7 +69,7 @@ async def test_it_inserts_reads_modifies_and_deletes_routes(forwarder: PrivateFo
 
 
 async def test_what_is_refused_is_told_by_update(forwarder: PrivateForwarder) -> None:
-    async with connected(forwarder) as switch:
+    async with connected(forwarder, **PROGRAM) as switch:
         await switch.delete_all()
         await switch.write([+route("10.1.0.0/16", 1)])
         with pytest.raises(fy.P4ClientError) as caught:
@@ -85,9 +89,9 @@ async def test_another_pipeline_is_refused_by_name(
     other = tmp_path / "other.txtpb"
     other.write_text(text.replace("size: 16384", "size: 16385", 1))
     caplog.set_level(logging.CRITICAL, "finsy")
-    options = fy.SwitchOptions(p4info=other, p4blob=GOLDEN / "v1model.json", p4force=True, fail_fast=True)
+    options = {"p4info": other, "p4blob": GOLDEN / "v1model.json", "p4force": True, "fail_fast": True}
     with pytest.raises(SwitchFailFastError):
-        async with fy.Switch("edge", forwarder.address, options):
+        async with connected(forwarder, **options):
             pass
     (refused,) = [record.exc_info[1] for record in caplog.records if record.exc_info]
     assert isinstance(refused, fy.P4ClientError)

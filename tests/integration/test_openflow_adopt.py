@@ -79,7 +79,7 @@ async def test_a_switch_that_comes_back_empty_gets_its_pipeline_again() -> None:
     async with openflow_net() as net:
         await fill(net)
         net.ovs.restart()
-        await net.heard.until(lambda: net.heard.connects == 2, 20)
+        await net.heard.until(lambda: net.heard.connects == 2)
         installed = await net.plane.read()
         assert (installed.routes, installed.router_interfaces, installed.foreign) == ({}, {}, 0)
         assert "table=9" in net.ovs.ofctl("dump-flows", "br")

@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from openflow_net import RATES, VRF, Net, interface, mac, mac_text, openflow_net, via, via_group
-from ovs import Host, sh
+from openflow_net import DEADLINE_S, RATES, VRF, Net, interface, mac, mac_text, openflow_net, via, via_group
+from ovs import QUIETLY, Host, sh
 
 from controller.planes.base import GroupMember, Nexthop, NexthopGroup, Op, Policer
 
@@ -34,7 +34,7 @@ async def two_ways(net: Net) -> tuple[Host, list[Host]]:
 
 
 async def reach_all(host: Host) -> int:
-    return sum(await asyncio.gather(*(host.ping(target, 1) for target in TARGETS)))
+    return sum(await asyncio.gather(*(host.ping(target, 1, *QUIETLY) for target in TARGETS)))
 
 
 async def test_flows_spread_and_fail_over_to_the_live_member() -> None:
@@ -48,7 +48,7 @@ async def test_flows_spread_and_fail_over_to_the_live_member() -> None:
 
         sh("ip", "-n", ways[0].namespace, "link", "set", "eth0", "down")
         await net.heard.until(lambda: not net.heard.ports[ways[0].port].up)
-        async with asyncio.timeout(5):  # the switch tells of the port a moment before flows have moved
+        async with asyncio.timeout(DEADLINE_S):  # the switch tells of the port a moment before flows have moved
             while await reach_all(left) < len(TARGETS):
                 pass
 

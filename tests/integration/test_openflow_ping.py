@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 from openflow_net import RATES, VRF, Net, interface, mac, mac_text, openflow_net, via
+from ovs import QUIETLY
 
 from controller.planes.base import Nexthop, Policer
 
@@ -57,7 +58,7 @@ async def test_a_packet_leaves_by_the_port_it_came_in() -> None:
         left.ip("route", "add", "10.0.8.0/24", "via", "10.0.1.1")
         await net.write(Policer(VRF, RATES), inner, Nexthop(1, 1, mac(left.mac)), routes={"10.0.8.0/24": via(1)})
         with left.packet_socket() as packets:
-            await left.ping("10.0.8.8", 1)
+            await left.ping("10.0.8.8", 1, *QUIETLY)
             seen = iter(lambda: packets.recv(2000), b"")
             frames = list(itertools.islice((frame for frame in seen if frame[12:14] == b"\x08\x00"), 2))
         sources = [frame[6:12] for frame in frames]

@@ -6,7 +6,7 @@ from socket import socket
 
 import pytest
 import pytest_asyncio
-from openflow_net import RATES, VRF, Net, interface, mac, openflow_net, via, via_group
+from openflow_net import DEADLINE_S, RATES, VRF, Net, interface, mac, openflow_net, via, via_group
 from ovs import Host
 from scapy.layers.inet import ICMP, IP, UDP
 from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6
@@ -142,7 +142,7 @@ async def test_a_tagged_port_punts_and_sends_untagged_frames(bench: Bench) -> No
         packets.send(up)
         await bench.net.heard.until(lambda: (3, PuntReason.LOCAL, up) in bench.net.heard.packets)
         assert bench.net.plane.packet_out(tagged, down)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE_S):
             while await asyncio.get_running_loop().sock_recv(packets, 2000) != down:
                 pass
 

@@ -13,6 +13,7 @@ import pytest
 pytestmark = pytest.mark.root
 
 ROOT = Path(__file__).parents[2]
+DEADLINE_S = 60.0
 PROGRAM = """
 import asyncio, subprocess, sys
 from pathlib import Path
@@ -62,7 +63,7 @@ async def enclosed(directory: Path) -> AsyncIterator[tuple[asyncio.subprocess.Pr
         sys.executable, "-m", "enclosed_program", env=environment, start_new_session=True, **pipes
     )
     try:
-        first = int(await asyncio.wait_for(process.stdout.readline(), 20))
+        first = int(await asyncio.wait_for(process.stdout.readline(), DEADLINE_S))
         namespace = os.readlink(f"/proc/{first}/ns/pid")
         assert namespace != os.readlink("/proc/self/ns/pid")
         assert len(members(namespace)) >= 3
@@ -74,7 +75,7 @@ async def enclosed(directory: Path) -> AsyncIterator[tuple[asyncio.subprocess.Pr
 
 
 async def gone(namespace: str) -> bool:
-    deadline = asyncio.get_running_loop().time() + 10
+    deadline = asyncio.get_running_loop().time() + DEADLINE_S
     while members(namespace):
         if asyncio.get_running_loop().time() > deadline:
             return False
@@ -91,7 +92,7 @@ def leftovers() -> list[Path]:
 async def test_a_signal_to_the_outer_process_ends_everything(tmp_path, end):
     async with enclosed(tmp_path) as (process, namespace):
         process.send_signal(end)
-        await asyncio.wait_for(process.wait(), 10)
+        await asyncio.wait_for(process.wait(), DEADLINE_S)
         assert process.returncode != 0
         assert await gone(namespace)
     assert leftovers() == []
@@ -100,7 +101,7 @@ async def test_a_signal_to_the_outer_process_ends_everything(tmp_path, end):
 async def test_ctrl_c_at_the_terminal_reaches_the_program(tmp_path):
     async with enclosed(tmp_path) as (process, namespace):
         os.killpg(process.pid, signal.SIGINT)
-        assert await asyncio.wait_for(process.wait(), 10) == 130
+        assert await asyncio.wait_for(process.wait(), DEADLINE_S) == 130
         assert await gone(namespace)
     assert leftovers() == []
 
@@ -109,6 +110,6 @@ async def test_ctrl_c_at_the_terminal_reaches_the_program(tmp_path):
 async def test_the_exit_status_is_the_programs(tmp_path, status):
     async with enclosed(tmp_path) as (process, namespace):
         process.stdin.write(f"{status}\n".encode())
-        assert await asyncio.wait_for(process.wait(), 10) == status
+        assert await asyncio.wait_for(process.wait(), DEADLINE_S) == status
         assert await gone(namespace)
     assert leftovers() == []

@@ -16,7 +16,7 @@ import pytest
 from test_machine_control import run_until
 
 from vrc import machine
-from vrc.guest import children, machine_guest
+from vrc.guest import children
 from vrc.guest.machine_guest import KeptGuest
 from vrc.guest.machine_system import CLOCK_AHEAD_S, clock_is_wrong, find_port, is_scarce, largest_process, memory
 from vrc.guest.reactor import Reactor
@@ -127,12 +127,13 @@ def test_a_guest_that_does_not_start_says_why_and_is_tried_again(bed: Bed, monke
 def test_a_guest_that_runs_when_its_launcher_was_too_slow_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine_guest, "LAUNCH_LIMIT_S", 1.0)
     monkeypatch.setattr(children, "FIRST_DELAY_S", 0.01)
     (tmp_path / "slow").touch()
     bed = Bed(tmp_path)
     bed.guest.start()
     try:
+        run_until(bed.reactor, (tmp_path / "taken").exists)
+        bed.guest._limit.callback()  # as when its time is up
         bed.up()
         assert bed.guest.pid == int((tmp_path / "guest.pid").read_text().split()[0])
         assert bed.ask(op="status")["ok"]
@@ -263,6 +264,21 @@ def test_a_change_in_force_that_cannot_be_kept_is_said_and_the_machine_goes_on(
 def test_it_runs_nowhere_but_as_the_first_process(capsys: pytest.CaptureFixture[str]) -> None:
     assert machine.main() == 2
     assert "the first process of a virtual machine" in capsys.readouterr().err
+
+
+def test_a_clock_that_is_set_is_said_and_what_leads_nowhere_is_refused(
+    own_machine: machine.Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[float] = []
+    answers: list[dict[str, Any]] = []
+    monkeypatch.setattr(machine.system, "step_clock", steps.append)
+    own_machine._step_clock({"op": "clock", "step_s": -3.5}, answers.append)
+    assert (steps, answers) == ([-3.5], [{"ok": True}])
+    assert "vr-machine: the clock was set back by 3.5 s" in (tmp_path / "console").read_text()
+    monkeypatch.undo()
+    for nonsense in (float("nan"), float("inf"), 1e300, "x", None):
+        with pytest.raises((ValueError, OverflowError, TypeError)):  # which the control channel answers
+            own_machine._step_clock({"op": "clock", "step_s": nonsense}, answers.append)
 
 
 def test_processes_are_found_by_their_user() -> None:

@@ -1,6 +1,7 @@
 """Columns of a Routes message: what was packed comes back, and what is no prefix is named."""
 
 import ipaddress
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -42,13 +43,12 @@ def test_split(column: tuple[int, list[bytes]], data: st.DataObject) -> None:
             unpack_prefixes(family, pack_prefixes(keys))
 
 
-@given(families, st.integers(0, 128))
-def test_a_column_of_one_host_bit(family: int, bit: int) -> None:
+@pytest.mark.parametrize("family", [4, 6])
+def test_a_column_of_one_host_bit(family: int) -> None:
     size = KEY_STRIDE[family] - 1
-    for bits in range(size * 8 + 1):
-        address = 1 << bit % (size * 8)
-        key = address.to_bytes(size, "big") + bytes((bits,))
-        assert (_columns.split(key, size + 1) == [key]) == plain_is_prefix(key)
+    for bit, bits in product(range(size * 8), range(size * 8 + 1)):
+        key = (1 << bit).to_bytes(size, "big") + bytes((bits,))
+        assert (_columns.split(key, size + 1) == [key]) == (bit + bits >= size * 8)
 
 
 def test_what_is_no_column() -> None:
