@@ -44,7 +44,7 @@ class Router:
     pinned: set[bytes] = field(default_factory=set)
     waiting: set[bytes] = field(default_factory=set)  # pinned, but there was no room
     backlog: list[bytes] = field(default_factory=list)  # of a router that wants all: what is missing, longest last
-    incomplete: bool = False  # more may be missing than the backlog says
+    incomplete: bool = False  # more may be missing than the backlog has
 
     def missing(self, key: bytes) -> bool:
         """Tell whether a prefix of the full table is in software although the plane would take it."""
@@ -54,10 +54,11 @@ class Router:
 
 @dataclass(slots=True)
 class Market:
-    """What one round leaves for the next: what a candidate has to bring, and when all of them were looked at."""
+    """What one round leaves for the next."""
 
-    floor: float = 0.0
-    searched_at: float = -inf
+    floor: float = 0.0  # what a candidate has to bring
+    searched_at: float = -inf  # when all candidates were looked at
+    fitted: bool = False  # whether everything had room
 
 
 class Exchange:
@@ -133,18 +134,23 @@ class Exchange:
         routers = [router for router in self._routers.values() if router.mode is not Mode.SOFTWARE]
         wanted = sum(min(len(router.table.full) + 1, router.table.quota) for router in routers)
         fits = wanted + self._reserve <= self._room.capacity
-        for router in routers:
-            if not fits and router.mode is not Mode.HARDWARE:
+        for router in self._routers.values():
+            if router.mode is Mode.SOFTWARE or (router.mode is Mode.AUTO and not fits):
                 router.backlog.clear()
                 continue
-            # Sorting a large table is dear: not before there is room to speak of.
-            if router.incomplete and not router.backlog and -self._excess > (0 if fits else self._reserve // 2):
+            # Searching a large table is dear: not before there is room to speak of.
+            if len(router.backlog) > 2 * len(router.table.full) or fits > self._market.fitted:
+                router.backlog.clear()
+                router.incomplete = True
+            if router.incomplete and -self._excess > (0 if fits else self._reserve // 2):
                 router.backlog = sorted(filter(router.missing, router.table.full.actions), key=_length)
                 router.incomplete = False
-            while router.backlog and self._left > MAX_COVER and self._excess < 0:
-                key = router.backlog.pop()
-                if router.missing(key):
-                    self._enter(router, key)
+            while router.backlog and self._left > 0 and self._excess < 0:
+                key = router.backlog[-1]
+                if router.missing(key) and not self._enter(router, key) and router.table.uncovered(key) is not None:
+                    break
+                router.backlog.pop()
+        self._market.fitted = fits
 
     def _enter(self, router: Router, key: bytes) -> bool:
         """Bring a prefix in if there is room for it and its cover."""
@@ -164,13 +170,15 @@ class Exchange:
         search = self._now - market.searched_at >= _SEARCH_EVERY_S
         if search:
             market.searched_at = self._now
-        candidates = nlargest(max(0, self._left), self._candidates(market.floor if full else 0.0, search))
+        candidates = list(self._candidates(market.floor if full else 0.0, search))
         if search or (full and candidates):
             market.floor = self._least()
-        for _, vrf_id, key in candidates:
+        for _, vrf_id, key in candidates:  # whom this round does not come to, the next one does
+            self._routers[vrf_id].recent.add(key)
+        for _, vrf_id, key in nlargest(max(0, self._left), candidates):
             router = self._routers[vrf_id]
-            if self._left <= 0 or not self._try(vrf_id, router, key, market.floor if full else 0.0):
-                router.recent.add(key)
+            if self._left > 0 and self._try(vrf_id, router, key, market.floor if full else 0.0):
+                router.recent.discard(key)
 
     def _candidates(self, floor: float, search: bool) -> Iterator[tuple[float, int, bytes]]:
         for vrf_id, router in self._routers.items():

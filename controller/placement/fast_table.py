@@ -103,11 +103,14 @@ class FastTable:
 
     def limit(self, vrf_id: int, quota: int) -> None:
         """Change a router's quota; rebalance() takes out what is too much."""
-        self._routers[vrf_id].table.quota = max(1, quota)
+        router = self._routers[vrf_id]
+        router.table.quota, router.incomplete = max(1, quota), True
 
     def resize(self, capacity: int) -> None:
         """Change the capacity; rebalance() takes out what is too much."""
         self._room.capacity = capacity
+        for router in self._routers.values():
+            router.incomplete = True
 
     def set_mode(self, vrf_id: int, mode: Mode) -> None:
         """Say what of a router goes into hardware; rebalance() moves it."""
@@ -130,7 +133,7 @@ class FastTable:
                 router.pinned.add(key)
                 router.waiting.add(key)
         router.table.change(changes)
-        router.incomplete = True
+        router.backlog.extend(sorted(changes, key=_length))
         if pinned:
             router.waiting.difference_update([key for key in changes if enter_pinned(router, key)])
         elif router.mode is Mode.HARDWARE:
@@ -150,6 +153,7 @@ class FastTable:
         router = self._routers[vrf_id]
         self._room.begin()
         router.table.refuse(key, full)
+        router.incomplete = True
         if full:
             self._room.capacity = min(self._room.capacity, self._room.used)
         if key in router.pinned and full:
@@ -200,7 +204,9 @@ class FastTable:
             self._forget(now)
         room, market = self._room, self._market
         Exchange(self._routers, room, self.reserve, self._popularity, now, self._one_in, budget, market).run()
-        return {vrf_id: changes for vrf_id, router in self._routers.items() if (changes := self._settle(router))}
+        found = {vrf_id: changes for vrf_id, router in self._routers.items() if (changes := self._settle(router))}
+        self._tracked = sum(len(router.soft) for router in self._routers.values())
+        return found
 
     def entries(self, vrf_id: int) -> Mapping[bytes, int]:
         """Return the hardware table of a router, covers included; to be read only."""

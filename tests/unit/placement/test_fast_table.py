@@ -1,0 +1,291 @@
+"""What goes into hardware and what leaves it, one rule a test."""
+
+import pytest
+
+from controller.placement import fast_table
+from controller.placement.cover import MAX_COVER, MAX_PARTS, MAX_WRITES
+from controller.placement.fast_table import FastTable, Mode, Place
+from controller.planes.base import FALLBACK
+from wire.columns import prefix_key
+
+VRF = 1
+DEFAULT = prefix_key("0.0.0.0/0")
+WIDE, LONGER, LONGEST, BESIDE = (
+    prefix_key(text) for text in ("10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "10.9.0.0/16")
+)
+NESTED = {WIDE: 1, LONGER: 2, LONGEST: 3, BESIDE: 4}
+
+
+def a_table(capacity: int = 100, routes: dict[bytes, int] | None = None, quota: int = 1000) -> FastTable:
+    fast = FastTable(4, capacity, reserve=0)
+    fast.add(VRF, quota)
+    if routes:
+        fast.change(VRF, dict(routes))
+    return fast
+
+
+def flat(count: int) -> dict[bytes, int]:
+    return {bytes((20, number >> 8, number & 255, 0, 24)): 1 + number % 3 for number in range(count)}
+
+
+def play(fast: FastTable, packets: dict[bytes, int], start: int = 0, seconds: int = 60, one_in: int = 10) -> int:
+    """Let traffic pass, in packets a second by prefix; return how many entries were written."""
+    written = 0
+    for now in range(start, start + seconds):
+        held = fast.entries(VRF)
+        hard = {key for key in packets if held.get(key, FALLBACK) != FALLBACK}
+        fast.count(now, VRF, {key: packets[key] for key in hard})
+        fast.sample(
+            now, VRF, [key for key in packets if key not in hard for _ in range(packets[key] // one_in)], one_in
+        )
+        written += sum(map(len, fast.rebalance(now, 1000).values()))
+    return written
+
+
+def test_a_prefix_enters_with_its_cover() -> None:
+    fast = a_table(4, {**NESTED, **flat(10)})
+    fast.sample(1, VRF, [WIDE] * 5, 10)
+    assert fast.rebalance(1, 100) == {
+        VRF: {WIDE: (None, 1), LONGER: (None, FALLBACK), BESIDE: (None, 4)},  # BESIDE is no dearer than its cover
+    }
+    assert [fast.where(VRF, key) for key in NESTED] == [
+        Place.HARDWARE,
+        Place.SOFTWARE,
+        Place.SOFTWARE,
+        Place.HARDWARE,
+    ]
+
+
+def test_a_prefix_with_too_large_a_cover_enters_in_parts() -> None:
+    inside = {bytes((30, number, 0, 0, 24)): 2 for number in range(0, 2 * MAX_COVER + 4, 2)}
+    wide, host = prefix_key("30.0.0.0/8"), bytes((30, 1, 2, 3, 32))
+    fast = a_table(MAX_COVER, {wide: 1, **inside})
+    fast.sample(1, VRF, [host] * 5, 10)
+    assert fast.rebalance(1, 100) == {VRF: {prefix_key("30.1.0.0/16"): (None, 1)}}
+    assert fast.where(VRF, wide) is Place.PARTS
+    assert fast.placement(VRF).parts == 1
+    assert fast.change(VRF, {wide: 5}) == {prefix_key("30.1.0.0/16"): (1, 5)}
+    assert fast.change(VRF, {prefix_key("30.1.0.0/17"): 6}) == {prefix_key("30.1.0.0/17"): (None, 6)}
+    assert fast.change(VRF, {wide: None}) == {prefix_key("30.1.0.0/16"): (5, None)}
+
+
+def test_one_change_writes_no_more_parts_than_the_bound() -> None:
+    inside = {bytes((40, number, 128, 0, 24)): 2 for number in range(200)}
+    wide = prefix_key("40.0.0.0/8")
+    fast = a_table(150, {wide: 1, **inside})
+    fast.sample(1, VRF, [bytes((40, number, 1, 1, 32)) for number in range(200)], 10)
+    fast.rebalance(1, 1000)
+    assert fast.placement(VRF).parts == MAX_PARTS
+    assert len(fast.change(VRF, {wide: 5})) == MAX_PARTS < MAX_WRITES
+
+
+def test_a_part_is_not_needed_beside_the_whole() -> None:
+    routes = {WIDE: 1, LONGER: 2}
+    fast = a_table(3, {**routes, **flat(5)})
+    fast.sample(1, VRF, [prefix_key("10.200.0.1/32")] * 9, 10)
+    fast.rebalance(1, 100)
+    assert set(fast.entries(VRF)) == {DEFAULT, prefix_key("10.128.0.0/9")}
+    fast.resize(4)
+    fast.sample(2, VRF, [WIDE] * 9, 10)
+    fast.rebalance(2, 100)
+    fast.rebalance(3, 100)
+    assert dict(fast.entries(VRF)) == {DEFAULT: FALLBACK, WIDE: 1, LONGER: 2}
+
+
+def test_a_new_longer_prefix_is_covered_at_once() -> None:
+    fast = a_table(10, {WIDE: 1, **flat(20)})
+    play(fast, {WIDE: 100}, seconds=2)
+    assert fast.change(VRF, {LONGER: 2}) == {LONGER: (None, 2)}
+    assert fast.change(VRF, {BESIDE: 2, prefix_key("10.9.9.0/24"): 3}) == {
+        BESIDE: (None, FALLBACK),
+    } | {prefix_key("10.9.9.0/24"): (None, 3)}
+
+
+def test_the_shorter_prefix_leaves_where_the_cover_has_no_room() -> None:
+    fast = a_table(2, {WIDE: 1, **flat(20)})
+    play(fast, {WIDE: 100}, seconds=2)
+    assert fast.where(VRF, WIDE) is Place.HARDWARE
+    assert fast.change(VRF, {LONGER: 2}) == {WIDE: (1, None)}
+
+
+def test_popular_ones_take_the_place_of_others_and_stay() -> None:
+    routes = flat(100)
+    keys = list(routes)
+    fast = a_table(11, routes)
+    cold, hot = dict.fromkeys(keys[:10], 50), dict.fromkeys(keys[10:20], 500)
+    play(fast, cold)
+    assert set(fast.entries(VRF)) == {DEFAULT, *cold}
+    play(fast, cold | hot, start=60, seconds=30)
+    assert set(fast.entries(VRF)) == {DEFAULT, *hot}
+    assert play(fast, cold | hot, start=90) == 0
+
+
+def test_what_is_hardly_more_popular_moves_nothing() -> None:
+    routes = flat(100)
+    keys = list(routes)
+    fast = a_table(11, routes)
+    here = dict.fromkeys(keys[:10], 500)
+    play(fast, here, seconds=600)
+    assert play(fast, here | dict.fromkeys(keys[10:20], 550), start=600) == 0
+
+
+def test_what_begins_and_what_ends_is_noticed_long_before_the_slow_mean() -> None:
+    routes = flat(100)
+    keys = list(routes)
+    fast = a_table(2, routes)
+    play(fast, {keys[0]: 1000, keys[1]: 100}, seconds=600)
+    assert keys[0] in fast.entries(VRF)
+    play(fast, {keys[1]: 100}, start=600, seconds=40)
+    assert keys[1] in fast.entries(VRF)
+    play(fast, {keys[1]: 100, keys[2]: 2000}, start=640, seconds=5)
+    assert keys[2] in fast.entries(VRF)
+
+
+def test_the_reserve_stays_free_and_is_there_for_changes() -> None:
+    fast = FastTable(4, 20, reserve=5)
+    fast.add(VRF, 100)
+    fast.change(VRF, {WIDE: 1, **flat(100)})
+    play(fast, {WIDE: 1000} | dict.fromkeys(flat(30), 100), seconds=20)
+    assert fast.used == 15
+    inside = {bytes((10, number, 0, 0, 16)): 2 for number in range(5)}
+    assert fast.change(VRF, inside) == dict.fromkeys(inside, (None, 2))
+    assert fast.used == 20
+    play(fast, {WIDE: 1000}, start=20, seconds=5)
+    assert fast.used == 15
+
+
+def test_a_round_writes_no_more_than_its_budget() -> None:
+    fast = a_table(60, flat(100))
+    fast.sample(1, VRF, list(flat(100)), 10)
+    assert [len(fast.rebalance(1 + number, 7).get(VRF, {})) for number in range(10)] == [7] * 8 + [3, 0]
+
+
+def test_an_entry_refused_for_want_of_room_teaches_the_capacity() -> None:
+    fast = a_table(50, flat(100))
+    fast.sample(1, VRF, list(flat(30)), 10)
+    entered = list(fast.rebalance(1, 100)[VRF])
+    assert fast.refused(VRF, entered[-1], full=True) == {entered[-1]: (1, None)} or len(entered) == 30
+    assert fast.capacity == fast.used == 30
+    assert fast.placement(VRF).refused == 0
+    fast.sample(2, VRF, list(flat(60)), 10)
+    fast.rebalance(2, 100)
+    assert fast.used <= 30
+
+
+def test_an_entry_refused_otherwise_stays_in_software_until_its_action_changes() -> None:
+    fast = a_table(50, NESTED)
+    play(fast, {}, seconds=2)
+    assert fast.refused(VRF, BESIDE, full=False) == {BESIDE: (4, FALLBACK)}
+    assert fast.refused(VRF, BESIDE, full=False) == {BESIDE: (FALLBACK, None), WIDE: (1, FALLBACK)}
+    assert (fast.capacity, fast.placement(VRF).refused) == (50, 1)
+    play(fast, {BESIDE: 100}, start=2, seconds=5)
+    assert fast.where(VRF, BESIDE) is Place.SOFTWARE
+    fast.change(VRF, {BESIDE: 9})
+    play(fast, {}, start=7, seconds=2)
+    assert fast.where(VRF, BESIDE) is Place.HARDWARE
+    with pytest.raises(ValueError, match="without its default entry"):
+        fast.refused(VRF, DEFAULT, full=True)
+
+
+def test_modes() -> None:
+    fast = a_table(50, NESTED)
+    pinned = prefix_key("10.0.0.1/32")
+    assert fast.change(VRF, {pinned: 7}, pinned=True) == {pinned: (None, 7)}
+    play(fast, {}, seconds=2)  # there is room for all
+    assert dict(fast.entries(VRF)) == {DEFAULT: FALLBACK, pinned: 7, **NESTED}
+    fast.set_mode(VRF, Mode.SOFTWARE)
+    play(fast, {LONGEST: 1000}, start=2, seconds=5)
+    assert dict(fast.entries(VRF)) == {DEFAULT: FALLBACK, pinned: 7}
+    fast.set_mode(VRF, Mode.HARDWARE)
+    play(fast, {}, start=7, seconds=2)
+    assert fast.placement(VRF).hardware == 5
+    assert fast.change(VRF, {prefix_key("11.0.0.0/8"): 1}) == {prefix_key("11.0.0.0/8"): (None, 1)}
+    fast.set_mode(VRF, Mode.AUTO)
+    assert len(fast.change(VRF, flat(1000))) == 0
+
+
+def test_a_router_in_hardware_gets_what_room_there_is() -> None:
+    fast = a_table(20)
+    fast.set_mode(VRF, Mode.HARDWARE)
+    assert len(fast.change(VRF, {**NESTED, **flat(100)})) == 19
+    popular = list(flat(100))[90]
+    play(fast, {popular: 1000}, seconds=5)
+    assert fast.where(VRF, popular) is Place.HARDWARE
+
+
+def test_pinned_ones_wait_for_room_and_then_come_first() -> None:
+    routes = flat(100)
+    fast = a_table(6, routes)
+    play(fast, dict.fromkeys(list(routes)[:5], 100), seconds=5)
+    assert fast.used == 6
+    pinned = prefix_key("10.0.0.1/32")
+    assert fast.change(VRF, {pinned: 7}, pinned=True) == {}
+    fast.change(VRF, {next(iter(routes)): None})
+    assert pinned in fast.rebalance(6, 1)[VRF]
+
+
+def test_a_quota_keeps_a_router_from_the_room_of_others() -> None:
+    fast = FastTable(4, 40, reserve=0)
+    fast.add(VRF, 10)
+    fast.add(2, 20)
+    for vrf_id in (VRF, 2):
+        fast.change(vrf_id, flat(100))
+        fast.sample(1, vrf_id, list(flat(100)), 10)
+    for now in range(1, 4):
+        fast.rebalance(now, 100)
+    assert [len(fast.entries(vrf_id)) for vrf_id in (VRF, 2)] == [10, 20]
+    fast.limit(2, 5)
+    fast.rebalance(4, 100)
+    assert [len(fast.entries(vrf_id)) for vrf_id in (VRF, 2)] == [10, 5]
+    assert set(fast.remove(VRF).values()) <= {(FALLBACK, None), (1, None), (2, None), (3, None)}
+    assert fast.used == 5
+
+
+def test_no_room_for_a_router() -> None:
+    fast = FastTable(4, 1)
+    fast.add(VRF, 1)
+    with pytest.raises(ValueError, match="all 1 entries are in use: nothing is left for router 2"):
+        fast.add(2, 1)
+
+
+def test_what_is_counted_in_software_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_table, "_TRACKED", 20)
+    routes = flat(100)
+    keys = list(routes)
+    fast = a_table(2, routes)
+    fast.sample(1, VRF, keys[:5] * 3 + keys, 10)
+    assert fast.untracked == 60
+    fast.rebalance(1, 0)
+    fast.sample(1, VRF, keys[50:], 10)
+    assert fast.untracked == 60 + 50 - (40 - 5)
+    fast.rebalance(1, 100)
+    assert set(fast.entries(VRF)) & set(keys[:5])
+
+
+@pytest.mark.parametrize("key", [prefix_key("10.200.0.1/32"), WIDE])
+def test_samples_of_routes_that_are_gone_move_nothing(key: bytes) -> None:
+    fast = a_table(3, {**NESTED, **flat(10)})
+    fast.sample(1, VRF, [key] * 5, 10)
+    fast.change(VRF, {WIDE: None})
+    assert fast.rebalance(1, 100) == {}
+
+
+def test_all_of_a_table_enters_by_small_budgets_once_there_is_room() -> None:
+    routes = {**NESTED, **flat(30)}
+    fast = a_table(10, routes)
+    assert sum(len(fast.rebalance(now, 3).get(VRF, {})) for now in range(20)) == 0  # it does not fit, nobody asks
+    fast.resize(40)
+    assert [len(fast.rebalance(now, 3).get(VRF, {})) for now in range(20, 33)] == [3] * 11 + [1, 0]
+    assert fast.placement(VRF).hardware == 34
+
+
+def test_what_is_dropped_as_a_candidate_is_counted_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_table, "_TRACKED", 20)
+    fast = a_table(60, flat(50))
+    for now in range(20):
+        keys = list(flat(50))[: 20 + now]
+        fast.sample(now, VRF, keys[-20:], 10)
+        fast.change(VRF, dict.fromkeys(keys[-20:]))  # gone before they could enter
+        fast.rebalance(now, 1000)
+        fast.change(VRF, flat(50))
+    assert fast.untracked == 0

@@ -1,0 +1,162 @@
+"""Whatever changes, is counted, refused and moved: hardware with its fallback forwards as the full table does."""
+
+import random
+from collections.abc import Mapping
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from controller.placement.cover import MAX_WRITES
+from controller.placement.fast_table import FastTable, Mode, Place
+from controller.placement.transitions import Changes, changes_between, stages
+from controller.planes.base import FALLBACK, Op
+from controller.ranges import differences, flatten
+from wire.columns import KEY_STRIDE
+
+ROUTERS = (1, 2)
+STEPS = 25
+
+
+def wrong(full: Mapping[bytes, int], held: Mapping[bytes, int], family: int) -> list[object]:
+    """Where hardware neither asks the full table nor does what it does."""
+    functions = [flatten(full, family), flatten(held, family)]
+    return [one for one in differences(functions, family) if one[2][1] != FALLBACK]
+
+
+class World:
+    """Two routers in one plane. What the plane holds follows by stages; it may refuse any write."""
+
+    def __init__(self, seed: int) -> None:
+        chance = self.chance = random.Random(seed)
+        self.family, self.now = chance.choice((4, 6)), 0.0
+        self.fast = FastTable(self.family, chance.randint(3, 12), chance.randint(0, 2))
+        self.full: dict[int, dict[bytes, int]] = {vrf_id: {} for vrf_id in ROUTERS}
+        self.plane: dict[int, dict[bytes, int]] = {vrf_id: {} for vrf_id in ROUTERS}
+        for vrf_id in ROUTERS:
+            self.send(vrf_id, self.fast.add(vrf_id, 20))
+
+    def key(self, host: bool = False) -> bytes:
+        """Prefixes that nest often: four bits at the top, and hosts with two bits at the bottom."""
+        bits = 8 * (KEY_STRIDE[self.family] - 1)
+        length = bits if host else self.chance.choice((0, 1, 1, 2, 2, 3, 3, 4, 4, bits - 1, bits))
+        address = self.chance.randrange(16) << (bits - 4) | self.chance.randrange(4)
+        return (address >> (bits - length) << (bits - length)).to_bytes(bits // 8, "big") + bytes((length,))
+
+    def send(self, vrf_id: int, changes: Changes, before: dict[bytes, int] | None = None) -> None:
+        """Have the plane take the writes; ``before`` is the full table before the change, if it changed."""
+        plane, target = self.plane[vrf_id], self.fast.entries(vrf_id)
+        most = max(self.fast.capacity, sum(map(len, self.plane.values())))  # the capacity may have become less
+        assert changes == changes_between(plane, target)
+        for updates in stages(vrf_id, self.family, changes):
+            for op, key, action in zip(updates.ops, updates.keys, updates.actions, strict=True):
+                if op is Op.DELETE:
+                    del plane[key]
+                else:
+                    plane[key] = action
+                assert self.right(vrf_id, before)
+                assert sum(map(len, self.plane.values())) <= most
+        assert plane == target
+
+    def right(self, vrf_id: int, before: dict[bytes, int] | None) -> bool:
+        """Tell whether each address gets what the full table says, now or before."""
+        plane, now = self.plane[vrf_id], self.full[vrf_id]
+        if before is None:
+            return not wrong(now, plane, self.family)
+        functions = [flatten(table, self.family) for table in (before, now, plane)]
+        return all(
+            values[2] in (values[0], values[1], FALLBACK) for _, _, values in differences(functions, self.family)
+        )
+
+    def change(self, vrf_id: int) -> None:
+        pinned = self.chance.random() < 0.2
+        changes: dict[bytes, int | None] = {}
+        for _ in range(self.chance.randint(1, 2 if pinned else 10)):
+            gone = not pinned and self.chance.random() < 0.3
+            if gone and self.full[vrf_id]:
+                changes[self.chance.choice(sorted(self.full[vrf_id]))] = None
+            else:
+                changes[self.key(pinned)] = self.chance.randint(1, 4)
+        before = dict(self.full[vrf_id])
+        for key, action in changes.items():
+            if action is None:
+                del self.full[vrf_id][key]
+            else:
+                self.full[vrf_id][key] = action
+        spare = self.fast.capacity - self.fast.used
+        writes = self.fast.change(vrf_id, changes, pinned)
+        assert len(writes) <= MAX_WRITES * len(changes)
+        assert sum(old is None for old, _ in writes.values()) <= max(0, spare)
+        self.send(vrf_id, writes, before)
+
+    def sample(self, vrf_id: int) -> None:
+        self.now += 1
+        found = [self.key(True) for _ in range(self.chance.randrange(6))]
+        if self.full[vrf_id] and self.chance.random() < 0.5:
+            found += self.chance.choices(sorted(self.full[vrf_id]), k=5)
+        self.fast.sample(self.now, vrf_id, found * self.chance.randint(1, 3), 10)
+
+    def count(self, vrf_id: int) -> None:
+        self.now += 1
+        self.fast.count(self.now, vrf_id, {key: self.chance.randrange(50) for key in self.plane[vrf_id]})
+
+    def rebalance(self, vrf_id: int) -> None:
+        del vrf_id
+        self.now += self.chance.choice((1, 1, 30, 5000))
+        budget = self.chance.choice((40, 40, 3, 1, 0))
+        spare = self.fast.capacity - self.fast.used
+        moved = self.fast.rebalance(self.now, budget)
+        assert sum(map(len, moved.values())) <= budget
+        assert sum(old is None for one in moved.values() for old, _ in one.values()) <= max(0, spare)
+        for one, changes in moved.items():
+            self.send(one, changes)
+
+    def refuse(self, vrf_id: int) -> None:
+        """The plane does not have one of the entries after all; then it follows to what is made of that."""
+        entries = sorted(key for key, action in self.plane[vrf_id].items() if key[-1] or action != FALLBACK)
+        if not entries:
+            return
+        key, full, used = self.chance.choice(entries), self.chance.random() < 0.2, self.fast.used
+        changes = self.fast.refused(vrf_id, key, full)
+        if full:
+            assert self.fast.capacity <= self.fast.used <= used - (key[-1] > 0)
+        assert self.fast.entries(vrf_id).get(key, FALLBACK) == FALLBACK
+        self.send(vrf_id, changes)
+
+    def set_up(self, vrf_id: int) -> None:
+        """Another mode, quota or capacity; or the router goes, entries and all, and comes back."""
+        kind = self.chance.randrange(4)
+        if kind == 0:
+            self.fast.set_mode(vrf_id, self.chance.choice(list(Mode)))
+        elif kind == 1:
+            self.fast.limit(vrf_id, self.chance.randint(0, 10))
+        elif kind == 2:
+            self.fast.resize(self.chance.randint(3, 12))
+        else:
+            self.full[vrf_id] = {}
+            changes = self.fast.remove(vrf_id)
+            assert changes == changes_between(self.plane[vrf_id], {})
+            self.plane[vrf_id] = {}
+            self.fast.resize(max(self.fast.capacity, self.fast.used + 1))
+            self.send(vrf_id, self.fast.add(vrf_id, 20))
+
+    def the_books_are_right(self) -> None:
+        assert self.fast.used == sum(map(len, self.plane.values()))
+        for vrf_id in ROUTERS:
+            placed, plane, full = self.fast.placement(vrf_id), self.plane[vrf_id], self.full[vrf_id]
+            forwarding = {key for key, action in plane.items() if action != FALLBACK}
+            assert placed.routes == len(full)
+            assert placed.covers == len(plane) - len(forwarding)
+            assert placed.parts == len(forwarding - full.keys())
+            assert placed.hardware == len(forwarding & full.keys())
+            assert {key for key in full if self.fast.where(vrf_id, key) is Place.HARDWARE} == forwarding & full.keys()
+            assert not wrong(full, plane, self.family)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32))
+def test_hardware_with_its_fallback_is_the_full_table(seed: int) -> None:
+    world = World(seed)
+    steps = [world.change, world.sample, world.count, world.rebalance, world.refuse, world.set_up]
+    for step in world.chance.choices(steps, weights=(4, 5, 2, 6, 1, 1), k=STEPS):
+        step(world.chance.choice(ROUTERS))
+        world.the_books_are_right()
