@@ -1,8 +1,8 @@
 """The route tables of a hardware plane that has a fallback: what is to be there, what is there, what comes next.
 
-    the FIB's changes ────┐
-    counts, refusals ─────┼─► fast table of each family ─► due prefixes ─► stages of writes ─► held
-    read-backs ───────────┘
+    the FIB's changes ─► aggregate ─┐
+    counts, refusals ───────────────┼─► fast table of each family ─► due prefixes ─► stages of writes ─► held
+    read-backs ─────────────────────┘
 
 Pure: `next_stage` gives updates that a plane may take in any order, and `confirm` tells what became of them. Between
 two stages every address is forwarded as before or as after.
@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controller.model import Placement
+from controller.placement.aggregate import Aggregate
 from controller.placement.exchange import Mode
 from controller.placement.fast_table import FastTable
 from controller.placement.transitions import changes_between, stages
@@ -72,6 +73,8 @@ class HardwareRoutes:
         self.generation = 0  # counts what was sent
         self._tables = {family: FastTable(family, room[family] or MAX_ROOM) for family in ROUTE_TABLE_NAME}
         self._placements: dict[int, Placement] = {}
+        self._aggregates: dict[Place, Aggregate] = {}
+        self._pinned: dict[Place, set[bytes]] = {}  # own addresses
         self._held: dict[Place, dict[bytes, int]] = {}
         self._due: dict[Place, set[bytes]] = {}  # prefixes that may differ
         self._plan: list[RouteUpdates] = []  # what of them comes next, in the order of stages
@@ -89,6 +92,8 @@ class HardwareRoutes:
             return
         for family, table in self._tables.items():
             self._note(vrf_id, family, table.add(vrf_id, table.capacity))
+            self._aggregates[vrf_id, family] = Aggregate(family)
+            self._pinned[vrf_id, family] = set()
             table.set_mode(vrf_id, _MODES[self._placements.get(vrf_id, Placement.AUTO)])
         self.routers.add(vrf_id)
 
@@ -98,6 +103,7 @@ class HardwareRoutes:
             self.routers.discard(vrf_id)
             for family, table in self._tables.items():
                 self._note(vrf_id, family, table.remove(vrf_id))
+                del self._aggregates[vrf_id, family], self._pinned[vrf_id, family]
 
     def place(self, vrf_id: int, placement: Placement) -> None:
         """Say where a router's routes are to be; `rebalance` moves them."""
@@ -109,24 +115,42 @@ class HardwareRoutes:
 
     def change(self, columns: RouteUpdates, without: Collection[bytes | int] = ()) -> None:
         """Take what the software has confirmed, but for prefixes that it refused."""
-        vrf_id, family = columns.vrf_id, columns.family
+        place = columns.vrf_id, columns.family
+        own, others = self._pinned[place], {}
         pinned: dict[bytes, int | None] = {}
-        others: dict[bytes, int | None] = {}
         for op, key, action in zip(columns.ops, columns.keys, columns.actions, strict=True):
             if key not in without:
                 wanted = None if op is Op.DELETE else action
-                (pinned if wanted == LOCAL else others)[key] = wanted
-        table = self._tables[family]
+                if wanted == LOCAL:
+                    own.add(key)
+                    pinned[key] = wanted
+                else:
+                    own.discard(key)
+                    others[key] = wanted
+        aggregate = self._aggregates[place]
+        writes = aggregate.change(pinned, kept=True) | aggregate.change(others)
+        self._choose(place, writes)
         self._restless = True
-        for changes, pin in ((pinned, True), (others, False)):
-            if changes:
-                self._note(vrf_id, family, table.change(vrf_id, changes, pin))
+
+    def _choose(self, place: Place, writes: Mapping[bytes, int | None]) -> None:
+        """Hand changes of an aggregated table to the fast table."""
+        vrf_id, family = place
+        own, table = self._pinned[place], self._tables[family]
+        kept = {key: action for key, action in writes.items() if key in own and action is not None}
+        if kept:
+            self._note(vrf_id, family, table.change(vrf_id, kept, pinned=True))
+        if len(kept) < len(writes):
+            rest = {key: action for key, action in writes.items() if key not in kept}
+            self._note(vrf_id, family, table.change(vrf_id, rest))
 
     def rebalance(self, now: float) -> int:
         """Move what may be better placed; returns how many prefixes move, `BUDGET` of a family at most."""
         if not self._restless:
             return 0
         most = 0
+        for place, aggregate in self._aggregates.items():
+            if aggregate.queued:
+                self._choose(place, aggregate.improve(BUDGET))
         for family, table in self._tables.items():
             moved = table.rebalance(now, BUDGET)
             for vrf_id, changes in moved.items():
