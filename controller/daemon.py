@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import resource
 import signal
 import ssl
 import sys
@@ -242,6 +243,9 @@ def main() -> None:
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     # Batch work (sched(7)): a message does not interrupt whoever makes the next one, so they come in larger pieces.
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    # A router's session takes five descriptors, and the usual soft limit is 1024.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
         descriptor = lock_state(options.state)
         restarting = asyncio.run(serve(options))

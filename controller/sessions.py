@@ -1,17 +1,16 @@
-"""The VRC session service: gRPC over mTLS on one Unix socket, hard-linked into a directory of each router.
+"""The VRC session service: gRPC over mTLS on one Unix socket, reached over a socket in a directory of each router.
 
-A guest sees only its own directory, bind-mounted; the link in it survives the controller's restart because the new
-socket is linked under the same name. The certificate says which router a session is of: a message that names another
-router, another's interface or anything malformed ends the session with one line in the event log, and what came
-before it in the same message is not applied.
+A guest sees only its own directory, bind-mounted; after a restart of the controller it finds the new socket there
+under the same name (session_sockets.py). The certificate says which router a session is of: a message that names
+another router, another's interface or anything malformed ends the session with one line in the event log, and what
+came before it in the same message is not applied.
 
-A guest may be hostile. Streams beyond a rate are refused; a refused stream stays open for a second, and a connection
-may have only a few. What its messages may cost is bounded by control_stream.py.
+A guest may be hostile. Connections beyond a few are closed; streams beyond a rate are refused; a refused stream stays
+open for a second, and a connection may have only a few. What its messages may cost is bounded by control_stream.py.
 """
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,6 +23,7 @@ from controller.core import Core
 from controller.errors import SessionRefused
 from controller.events import EventLog
 from controller.router import VirtualRouter
+from controller.session_sockets import CONNECTIONS, SessionSockets
 from controller.text import printable
 from wire import MAX_FRAMES_PER_MESSAGE, MAX_MESSAGE_BYTES, splitplane_pb2
 
@@ -63,9 +63,10 @@ class SessionServer:
         self._server: grpc.aio.Server | None = None
         self._admitted: dict[int, asyncio.Event] = {}  # set: revoked
         self._streams: dict[int, TokenBucket] = {}  # that a router may still open
+        self._sockets = SessionSockets(directory, self._socket, self._note_refused_connection)
 
     async def start(self) -> None:
-        """Listen and link the socket into the directories of all admitted routers."""
+        """Listen, for all admitted routers."""
         self._directory.mkdir(mode=0o711, parents=True, exist_ok=True)
         key, certificate, authority = self._identities.server_credentials()
         credentials = grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
@@ -74,13 +75,14 @@ class SessionServer:
         self._socket.unlink(missing_ok=True)
         server.add_secure_port(f"unix:{self._socket}", credentials)
         await server.start()
-        self._socket.chmod(0o666)
+        self._socket.chmod(0o600)
         self._server = server
         for vrf_id in self._admitted:
-            self._link(vrf_id)
+            self._sockets.open(vrf_id)
 
     async def close(self) -> None:
         """End all sessions and stop listening."""
+        self._sockets.close_all()
         if self._server is not None:
             await self._server.stop(grace=None)  # streams never end by themselves
             self._server = None
@@ -91,11 +93,13 @@ class SessionServer:
 
     def admit(self, vrf_id: int) -> None:
         """Make a router's socket."""
-        self._admitted.setdefault(vrf_id, asyncio.Event())
-        self._streams.setdefault(vrf_id, TokenBucket(STREAMS_PER_S, STREAMS_AT_ONCE))
+        if vrf_id in self._admitted:
+            return
+        self._admitted[vrf_id] = asyncio.Event()
+        self._streams[vrf_id] = TokenBucket(STREAMS_PER_S, STREAMS_AT_ONCE)
         self.directory_for(vrf_id).mkdir(mode=0o755, parents=True, exist_ok=True)
         if self._server is not None:
-            self._link(vrf_id)
+            self._sockets.open(vrf_id)
 
     def revoke(self, vrf_id: int) -> None:
         """Remove a router's socket and cut its sessions."""
@@ -103,22 +107,19 @@ class SessionServer:
         revoked = self._admitted.pop(vrf_id, None)
         if revoked is not None:
             revoked.set()
-        directory = self.directory_for(vrf_id)
-        (directory / "session.sock").unlink(missing_ok=True)
+        self._sockets.close(vrf_id)
         with contextlib.suppress(FileNotFoundError):
-            directory.rmdir()
+            self.directory_for(vrf_id).rmdir()
 
     @property
     def _socket(self) -> Path:
         return self._directory / "session.sock"
 
-    def _link(self, vrf_id: int) -> None:
-        directory = self.directory_for(vrf_id)
-        fresh = directory / ".session.sock"
-        fresh.unlink(missing_ok=True)
-        os.link(self._socket, fresh)
-        fresh.rename(directory / "session.sock")
-        fresh.unlink(missing_ok=True)  # renaming a link onto another link of the same socket leaves both
+    def _note_refused_connection(self, vrf_id: int) -> None:
+        if (router := self._core.routers.get(vrf_id)) is not None:
+            router.punts.counters["connections_refused"] += 1
+            text = f"more than {CONNECTIONS} connections at once on its session socket"
+            self._events.report("error", "session-refused", router.config.full_name, text, share="connections")
 
     # The service
 

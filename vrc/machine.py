@@ -5,6 +5,7 @@ Standard library only. It mounts, reads the seed, and then keeps what the namesp
     host                               machine
     session socket ◄── QEMU ◄── eth0 ◄── session relay ◄── session.sock, bind-mounted into the guest ◄── VRC
     control.sock   ◄── virtio port "splitplane.control" ◄── operations below ◄── control.sock of vr-guest
+    terminalN.sock ◄── virtio port "splitplane.terminalN" ◄── a command on a terminal (vrc/guest/machine_terminal.py)
     console.sock   ◄── ttyS0 ◄── what went wrong, what vr-guest logs, and a shell for who presses Enter
 
 The tenant's daemons run in the guest, with namespaces of its own; the link to the session relay is not in there.
@@ -12,11 +13,12 @@ The tenant's daemons run in the guest, with namespaces of its own; the link to t
 Operations; those of vr-guest (status, reload, stop, version: vrc/supervisor.py) are passed on to it:
 
     {"op": "machine"}     {"ok": true, "version": 1, "memory_mib": 251, "free_mib": 120, "oom_kills": 0,
-                           "uptime_s": 9.1, "supervisor": "up", "restarts": 0,
+                           "uptime_s": 9.1, "time_s": 1800000000.25, "supervisor": "up", "restarts": 0,
                            "sessions": {"open": 1, "refused": 0, "failed": 0}}
     {"op": "exec", "argv": […], "stdin": base64, "limit_s": 60, "in": "guest"}      "in" may also be "machine"
                           {"ok": true, "status": 0, "stdout": base64, "stderr": base64, "note": "output cut at …"}
     {"op": "identity", "cert": PEM, "key": PEM, "ca": PEM}      {"ok": true} when the VRC starts again with them
+    {"op": "clock", "step_s": -3.5}     {"ok": true} when the clock was put forward (or back) by so much
     {"op": "poweroff"}    {"ok": true}, and the machine ends
 
 A seed that cannot be used is said on the console and as the state of ``supervisor``; the channel works all the same.
@@ -30,17 +32,19 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from vrc.guest import machine_system as system
 from vrc.guest.children import reap
 from vrc.guest.machine_control import ControlChannel, Operation, Refused, Reply
-from vrc.guest.machine_exec import Commands, Ended, ExecError, decode_base64
+from vrc.guest.machine_exec import Commands, Ended, ExecError, decode_base64, words_of
 from vrc.guest.machine_guest import DIRECTORY, KeptGuest
 from vrc.guest.machine_log import LogTail
 from vrc.guest.machine_relay import SessionRelay
 from vrc.guest.machine_seed import IDENTITY_FILES, Seed, SeedError, read_seed, write_identity
+from vrc.guest.machine_terminal import Terminal
 from vrc.guest.reactor import Reactor
 from vrc.guest.suites import ids_of, section_of
 
@@ -95,7 +99,8 @@ class Machine:
         self._config: dict[str, Any] = {}
         self._problem = ""
         self._oom_kills = self._ended_for_memory = 0  # by the kernel, by this process
-        self._channel: ControlChannel | None = None
+        self._channels: list[ControlChannel] = []
+        self._terminals: list[Terminal] = []
         self._shell = 0
         self._ending = False
         reactor.on_signal(signal.SIGCHLD, self._reap)
@@ -103,19 +108,28 @@ class Machine:
             reactor.on_signal(number, self._end)
         reactor.on_signal(signal.SIGIO, self._host_changed)
 
-    def serve(self, port: str | None) -> None:
-        """Open the control channel and the console."""
+    def serve(self, find_port: Callable[[str], str | None]) -> None:
+        """Open the control channel, the terminals' and the console."""
         operations: dict[str, Operation] = dict.fromkeys(_PASSED_ON, self._pass_on)
         operations |= {"reload": self._reload, "stop": self._stop, "machine": self._tell, "exec": self._exec}
-        operations |= {"identity": self._identity, "poweroff": self._poweroff}
+        operations |= {"identity": self._identity, "clock": self._step_clock, "poweroff": self._poweroff}
+        port = find_port(system.CONTROL_PORT)
         if port is None:
             self._console.say(f"no virtio port called {system.CONTROL_PORT}: this machine cannot be asked anything")
         else:
-            fd = os.open(port, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-            system.notify_by_signal(fd)
-            self._channel = ControlChannel(self._reactor, fd, operations)
+            self._open_channel(port, operations, lambda: None)
+        for number in range(system.TERMINALS):
+            if port := find_port(f"{system.TERMINAL_PORT}{number}"):
+                terminal = Terminal(self._reactor, self._enter_guest, _ENVIRONMENT)
+                self._terminals.append(terminal)
+                self._open_channel(port, {"machine": self._tell, **terminal.operations}, terminal.hang_up)
         self._watch_memory()
         self._offer_shell()
+
+    def _open_channel(self, port: str, operations: Mapping[str, Operation], on_end: Callable[[], None]) -> None:
+        fd = os.open(port, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        system.notify_by_signal(fd)
+        self._channels.append(ControlChannel(self._reactor, fd, operations, on_end))
 
     def begin(self, seed_device: str) -> None:
         """Read the seed and start the guest; what is wrong is said and kept as the state of the supervisor."""
@@ -202,6 +216,7 @@ class Machine:
                 "free_mib": free,
                 "oom_kills": kills + self._ended_for_memory,
                 "uptime_s": round(system.uptime_s(), 1),
+                "time_s": time.time(),
                 "supervisor": self._problem or self._guest.state,
                 "restarts": self._guest.restarts,
                 "sessions": self._relay.counts if self._relay else {},
@@ -209,9 +224,11 @@ class Machine:
         )
 
     def _exec(self, request: dict[str, Any], reply: Reply) -> None:
-        argv = request["argv"]
-        if not isinstance(argv, list) or not all(isinstance(word, str) for word in argv) or not argv:
-            raise Refused("exec: argv is not a list of words")
+        try:
+            argv = words_of(request["argv"])
+            stdin = decode_base64(request.get("stdin") or "")
+        except ExecError as error:
+            raise Refused(f"exec: {error}") from error
         if request.get("in", "guest") == "machine":
             program = shutil.which(argv[0], path=_ENVIRONMENT["PATH"])
             if not program:
@@ -226,7 +243,6 @@ class Machine:
             reply({"ok": True, "status": end.status, "stdout": out, "stderr": err, **note})
 
         try:
-            stdin = decode_base64(request.get("stdin") or "")
             self._commands.run(argv, _ENVIRONMENT, stdin, float(request.get("limit_s", 60)), ended)
         except ExecError as error:
             raise Refused(f"exec: {error}") from error
@@ -234,7 +250,7 @@ class Machine:
     def _enter_guest(self) -> list[str]:
         pid = self._guest.pid
         if not pid:
-            raise Refused(f"exec: the guest does not run ({self._problem or self._guest.state})")
+            raise Refused(f"the guest does not run ({self._problem or self._guest.state})")
         flags = ["--mount", "--net", "--pid", "--ipc", "--uts"]
         with contextlib.suppress(OSError):
             if os.readlink(f"/proc/{pid}/ns/user") != os.readlink("/proc/self/ns/user"):
@@ -250,10 +266,20 @@ class Machine:
             write_identity(IDENTITY, identity, uid)
         except OSError as error:
             raise Refused(f"identity: {error.strerror}") from error
-        # The VRC reads its certificate when it starts; vr-guest starts it again, and holds its interfaces meanwhile.
+        # The VRC reads its certificate when it connects, so it has to connect anew: vr-guest starts it again, and
+        # holds its interfaces meanwhile.
         for pid in processes_of(uid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
+        reply({"ok": True})
+
+    def _step_clock(self, request: dict[str, Any], reply: Reply) -> None:
+        step_s = float(request["step_s"])
+        try:
+            system.step_clock(step_s)
+        except OSError as error:
+            raise Refused(f"clock: {error.strerror}") from error
+        self._console.say(f"the clock was set {'forward' if step_s > 0 else 'back'} by {abs(step_s):.1f} s")
         reply({"ok": True})
 
     def _poweroff(self, _request: dict[str, Any], reply: Reply) -> None:
@@ -266,12 +292,14 @@ class Machine:
         for pid, exit_status in reap():
             if pid == self._shell:
                 self._shell_ended()
+            elif any(terminal.reaped(pid, exit_status) for terminal in self._terminals):
+                continue
             elif not self._commands.reaped(pid, exit_status):
                 self._guest.reaped(pid, exit_status)
 
     def _host_changed(self) -> None:
-        if self._channel:
-            self._channel.resume()
+        for channel in self._channels:
+            channel.resume()
 
     def _watch_memory(self) -> None:
         total, free, kills = system.memory()
@@ -370,7 +398,7 @@ def main() -> int:
     machine = Machine(reactor, console)
     for problem in refused:
         console.say(problem)
-    _guarded(console, lambda: machine.serve(system.find_port(system.CONTROL_PORT)))
+    _guarded(console, lambda: machine.serve(system.find_port))
     with open("/proc/cmdline") as file:
         machine.begin(seed_device(file.read()))
     _guarded(console, reactor.run)

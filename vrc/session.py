@@ -80,8 +80,8 @@ class Session:
                 reason = "the controller ended the stream"
             except grpc.aio.AioRpcError as error:
                 reason = f"{error.code().name}: {error.details()}"
-            except (BadIdentity, grpc.aio.UsageError, asyncio.InvalidStateError) as error:  # ended under a write
-                reason = str(error)
+            except (BadIdentity, grpc.aio.UsageError, asyncio.InvalidStateError) as error:
+                reason = str(error)  # of the latter two: the stream ended under a write
             log.log(logging.DEBUG if reason == last_reason else logging.WARNING, "no session: %s", reason)
             last_reason = reason
             if self.connected.is_set() and loop.time() - begun_s > _SOUND_S:

@@ -35,6 +35,7 @@ from vrc.guest.enclosure import (
     give_up_privileges,
     settle_in,
 )
+from vrc.guest.listener import Listener
 from vrc.guest.log import GuestLog
 from vrc.guest.reactor import Reactor, Timer
 from vrc.guest.suite import Section, as_user
@@ -102,7 +103,7 @@ class Supervisor:
         self._clients: dict[socket.socket, bytes] = {}
         self._stopping: list[socket.socket] | None = None
         self._last_words: Timer | None = None
-        self._listener = self._listen(f"{OWN}/directory/control.sock")
+        Listener(self._reactor, f"{OWN}/directory/control.sock", socket.SOCK_STREAM, 0, MAX_CLIENTS, self._take)
         self._reactor.on_signal(signal.SIGTERM, lambda: self._stop(None))
 
     def run(self) -> None:
@@ -114,27 +115,12 @@ class Supervisor:
 
     # ── the controller's socket ──
 
-    def _listen(self, path: str) -> socket.socket:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        listener.bind(path)
-        os.chmod(path, 0o600)
-        listener.listen(MAX_CLIENTS)
-        self._reactor.add_reader(listener.fileno(), self._accept)
-        return listener
-
-    def _accept(self) -> None:
-        try:
-            client, _ = self._listener.accept()
-        except OSError:
-            return
+    def _take(self, client: socket.socket) -> bool:
         if len(self._clients) >= MAX_CLIENTS:
-            client.close()
-            return
-        client.setblocking(False)
+            return False
         self._clients[client] = b""
         self._reactor.add_reader(client.fileno(), lambda: self._receive(client))
+        return True
 
     def _receive(self, client: socket.socket) -> None:
         try:

@@ -1,17 +1,16 @@
 """The command line of a machine's QEMU: pure, from its sizes and its image."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from controller.guests.image import Image
 from controller.guests.launcher import HOME, Descriptor
 from controller.guests.seed import SESSION
-from controller.guests.texts import SETPRIV
+from controller.guests.terminal import TERMINALS
 
 QEMU = "/usr/bin/qemu-system-x86_64"
 PYTHON = "/usr/bin/python3"  # of the relay: a virtual environment may lie where a machine's user cannot read
-CONTROL_PORT = "splitplane.control"
+CONTROL_PORT, TERMINAL_PORT = "splitplane.control", "splitplane.terminal"
 MACHINE_UID_BASE = 0x71000000
 """QEMU of router N runs as user and group MACHINE_UID_BASE + N; see VRC_UID_BASE."""
 
@@ -76,6 +75,7 @@ def machine_command(name: str, accelerator: Accelerator, sizes: Sizes, image: Im
         *("-device", "virtio-rng-pci"),
         *("-device", "virtio-serial-pci", "-chardev", _socket("control", Descriptor.CONTROL)),
         *("-device", f"virtserialport,chardev=control,name={CONTROL_PORT}"),
+        *(word for number in range(TERMINALS) for word in _terminal(number)),
         *("-add-fd", f"fd={Descriptor.CONSOLE_LOG},set=3"),
         *("-chardev", f"{_socket('console', Descriptor.CONSOLE)},logfile=/dev/fdset/3,logappend=on"),
         *("-serial", "chardev:console"),
@@ -89,14 +89,11 @@ def _disk(name: str, descriptor: Descriptor, number: int) -> list[str]:
     return ["-add-fd", f"fd={descriptor},set={number}", "-drive", drive, "-device", f"virtio-blk-pci,drive={name}"]
 
 
+def _terminal(number: int) -> list[str]:
+    name = f"terminal{number}"
+    chardev = _socket(name, Descriptor[name.upper()])
+    return ["-chardev", chardev, "-device", f"virtserialport,chardev={name},name={TERMINAL_PORT}{number}"]
+
+
 def _socket(name: str, descriptor: Descriptor) -> str:
     return f"socket,id={name},fd={descriptor},server=on,wait=off"
-
-
-def as_user(uid: int, groups: Sequence[int], argv: Sequence[str]) -> list[str]:
-    """Return a command that runs another one as a user without a capability, and without a way to any."""
-    extra = ["--groups", ",".join(map(str, groups))] if groups else ["--clear-groups"]
-    return [
-        *(SETPRIV, "--reuid", str(uid), "--regid", str(uid), *extra, "--no-new-privs"),
-        *("--bounding-set", "-all", "--inh-caps", "-all", "--ambient-caps", "-all", "--", *argv),
-    ]

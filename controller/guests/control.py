@@ -10,6 +10,9 @@ import asyncio
 import contextlib
 import json
 import secrets
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,48 +38,89 @@ class Silence(GuestError):
     """The guest did not answer in time."""
 
 
-async def ask(
-    directory: Path, router: str, request: dict[str, Any], limit_s: float, *, shared: bool = False
-) -> dict[str, Any]:
-    """Ask a guest; GuestError where it refuses or does not answer within ``limit_s``.
+@dataclass(slots=True)
+class Conversation:
+    """A connection to a guest on which one request after the other is answered."""
+
+    _router: str
+    _reader: asyncio.StreamReader
+    _writer: asyncio.StreamWriter
+    _shared: bool
+    asked: str = "machine"  # the last operation
+    machine: dict[str, Any] = field(default_factory=dict)  # what a machine's first process said of it at first
+    asked_at_s: float = 0.0  # our clock when it was asked for that
+    answered_at_s: float = 0.0  # and when it had answered
+
+    async def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the reply; Refusal where it is no."""
+        self.asked = request["op"]
+        wanted = secrets.token_hex(8) if self._shared else None
+        text = json.dumps(request | {"id": wanted} if self._shared else request)
+        self._writer.write((f"\n{text}\n" if self._shared else f"{text}\n").encode())
+        await self._writer.drain()
+        return _accepted(self._router, request, await _reply(self._reader, wanted))
+
+    async def settle(self) -> None:
+        """Wait until a machine hears us and is heard; what it says of itself is in `machine`."""
+        while True:
+            wanted = secrets.token_hex(8)
+            self.asked_at_s = time.time()
+            self._writer.write(hello(wanted))
+            await self._writer.drain()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SETTLE_S):
+                    self.machine = await _reply(self._reader, wanted)
+                    self.answered_at_s = time.time()
+                    return
+
+
+@contextlib.asynccontextmanager
+async def conversation(
+    directory: Path, router: str, limit_s: float, *, shared: bool = False
+) -> AsyncIterator[Conversation]:
+    """Speak with a guest; GuestError where it does not answer, everything together, within ``limit_s``.
 
     ``shared``: the socket is a machine's channel, on which others may have spoken before.
     """
+    told: Conversation | None = None
     try:
         async with asyncio.timeout(limit_s):
             with short_path(directory, SOCKET) as path:
                 reader, writer = await asyncio.open_unix_connection(path, limit=MAX_REPLY_BYTES)
+            told = Conversation(router, reader, writer, shared)
             try:
-                reply = await _exchange(reader, writer, request, shared)
+                if shared:
+                    await told.settle()
+                yield told
             finally:
                 writer.close()
                 with contextlib.suppress(OSError):
                     await writer.wait_closed()  # a machine's channel has room for one
-        if not reply["ok"]:
-            prefix = f"{suite_of(request.get('config', {}))} " if request["op"] == "reload" else ""
-            raise Refusal(f"{router}: {prefix}{printable(str(reply['error']), MAX_ERROR)}")
     except TimeoutError as error:
-        raise Silence(f"{router}: the guest did not answer {request['op']} in {limit_s:.0f} s") from error
+        what = told.asked if told is not None else "anything"
+        raise Silence(f"{router}: the guest did not answer {what} in {limit_s:.0f} s") from error
     except (ConnectionResetError, BrokenPipeError) as error:  # a machine's channel may be another's just now
-        raise Silence(f"{router}: the guest did not answer {request['op']}: {error}") from error
+        raise Silence(f"{router}: the guest broke off: {error}") from error
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         text = printable(str(error))
         raise GuestError(f"{router}: the guest's supervisor cannot be asked: {text}") from error
-    return reply
 
 
-async def _exchange(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: dict[str, Any], shared: bool
+async def ask(
+    directory: Path, router: str, request: dict[str, Any], limit_s: float, *, shared: bool = False
 ) -> dict[str, Any]:
-    if shared:
-        machine = await _settle(reader, writer)
-        if request == {"op": "machine"}:
-            return machine
-    wanted = secrets.token_hex(8) if shared else None
-    text = json.dumps(request | {"id": wanted} if shared else request)
-    writer.write((f"\n{text}\n" if shared else f"{text}\n").encode())
-    await writer.drain()
-    return await _reply(reader, wanted)
+    """Ask a guest one thing; GuestError where it refuses or does not answer within ``limit_s`` (`conversation`)."""
+    async with conversation(directory, router, limit_s, shared=shared) as told:
+        if shared and request == {"op": "machine"}:
+            return _accepted(router, request, told.machine)
+        return await told.ask(request)
+
+
+def _accepted(router: str, request: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
+    if not reply["ok"]:
+        prefix = f"{suite_of(request.get('config', {}))} " if request["op"] == "reload" else ""
+        raise Refusal(f"{router}: {prefix}{printable(str(reply['error']), MAX_ERROR)}")
+    return reply
 
 
 async def _reply(reader: asyncio.StreamReader, wanted: str | None) -> dict[str, Any]:
@@ -87,17 +131,6 @@ async def _reply(reader: asyncio.StreamReader, wanted: str | None) -> dict[str, 
         reply: dict[str, Any] = dict(json.loads(line))
         if reply.get("id") == wanted:
             return reply
-
-
-async def _settle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> dict[str, Any]:
-    """Wait until the guest hears this client and is heard by it; returns what it says of its machine."""
-    while True:
-        wanted = secrets.token_hex(8)
-        writer.write(hello(wanted))
-        await writer.drain()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(SETTLE_S):
-                return await _reply(reader, wanted)
 
 
 def hello(wanted: str) -> bytes:

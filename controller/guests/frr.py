@@ -126,7 +126,11 @@ def require_installed(daemons: tuple[str, ...]) -> None:
 
 def can_check() -> bool:
     """Tell whether this host has what `check` needs."""
-    return Path(VTYSH).exists()
+    try:
+        require_installed(("zebra",))
+    except GuestError:
+        return False
+    return True
 
 
 def require_programs(text: str) -> None:

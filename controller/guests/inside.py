@@ -1,9 +1,10 @@
-"""Runs a command inside a machine, over its control channel; started by `vrctl exec`.
+"""Runs a command inside a machine; started by `vrctl exec`.
 
     python -m controller.guests.inside DIRECTORY -- COMMAND...
 
-The exit status is the command's. There is no terminal: standard input is sent as a whole where it is a file or a
-pipe, and what the command prints comes when it has ended, at most 4 MiB of it. `vrctl console` is for dialogues.
+The exit status is the command's, and 128 and the signal's number where a signal ended it, as in a shell. From a
+terminal the command has a terminal (terminal.py). Else it is run over the control channel: standard input is sent as
+a whole where it is a file or a pipe, and what the command prints comes when it has ended, at most 4 MiB of it.
 """
 
 import base64
@@ -18,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from controller.guests import terminal
 from controller.guests.control import SETTLE_S, SOCKET, hello
 from controller.guests.files import short_path
 
@@ -87,6 +89,12 @@ def main() -> None:
     """Entry point."""
     directory, dashes, *argv = sys.argv[1:]
     assert dashes == "--"
+    if terminal.wanted():
+        try:
+            raise SystemExit(terminal.run(Path(directory), argv))
+        except (terminal.TerminalError, OSError) as problem:
+            print(f"vrctl: {argv[0]}: {problem}", file=sys.stderr)
+            raise SystemExit(FAILED) from None
     try:
         reply = run(Path(directory), argv, read_input())
         if not reply["ok"]:
@@ -97,14 +105,14 @@ def main() -> None:
             for stream, name in ((sys.stdout, "stdout"), (sys.stderr, "stderr")):
                 stream.buffer.write(base64.b64decode(reply[name]))
                 stream.buffer.flush()
-        status = int(reply["status"])
+        status = terminal.exit_status(reply["status"])
     except TimeoutError:
         print(f"vrctl: {argv[0]}: the machine did not answer in {_PATIENCE_S} s; it may still boot", file=sys.stderr)
         raise SystemExit(FAILED) from None
-    except (OSError, ValueError, KeyError, TypeError) as problem:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as problem:
         print(f"vrctl: {argv[0]}: {problem}", file=sys.stderr)
         raise SystemExit(FAILED) from None
-    raise SystemExit(status if 0 <= status < 256 else FAILED)
+    raise SystemExit(status)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 
     python -m controller.guests.launcher < plan.json        exit status 75: the machine runs already
 
-    1. the lock of the machine's directory, its control groups, its limits
-    2. network, mount, ipc and uts namespaces of its own; /run, /home, /root, /tmp and the controller's directories
+    1. the lock of the machine's directory, its control groups
+    2. the sockets it listens on and the files it uses, opened while their paths are still there
+    3. network, mount, ipc and uts namespaces of its own; /run, /home, /root, /tmp and the controller's directories
        are hidden; /run/splitplane has the session's directory, the relay and its locks, and nothing else
-    3. the sockets it listens on and the files it uses, as descriptors under fixed numbers (see `Descriptor`)
-    4. guest.pid, and exec of setpriv and QEMU, as a user of its own without a capability
+    4. what was opened as descriptors under fixed numbers (see `Descriptor`), its limits
+    5. guest.pid, and exec of setpriv and QEMU, as a user of its own without a capability
 
 Standard library only, and little of it: the process is there once for every start. What becomes QEMU is a fork of it,
 so that it is nobody's child that could end with the controller; it keeps its pid and start time through exec.
@@ -58,6 +59,10 @@ class Descriptor(IntEnum):
     ROOT = 15
     SEED = 16
     CONSOLE_LOG = 17
+    TERMINAL0 = 18
+    TERMINAL1 = 19
+    TERMINAL2 = 20
+    TERMINAL3 = 21
 
 
 class LaunchError(Exception):

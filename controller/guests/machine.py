@@ -13,6 +13,13 @@ from controller.text import printable
 
 FILE = "machine.json"
 
+CLOCK_TOLERANCE_S = 0.5
+"""A clock that is more than this beside the host's is stepped; daemons take their timers from another one."""
+
+CLOCK_TOLD_S = 5.0
+"""The operator is told of a step of at least this; a second or two is what a hardware clock of seconds leaves."""
+
+_END_OF_TIME_S = 1 << 40
 _HOST_MIB = 256  # what QEMU and its relays take besides the machine's memory
 _PIDS = 64
 _MAX_DAEMONS, _MAX_NAME = 64, 32
@@ -29,10 +36,9 @@ class Machine:
     identity: str = ""  # SHA-256 of the certificate's files inside
     missing: tuple[str, ...] = ()  # limits that the host does not offer
 
-    def same_as(self, other: "Machine | None") -> bool:
+    def same_as(self, other: "Machine") -> bool:
         """Whether a machine need not be restarted to become the other one."""
-        mine = (self.memory_mib, self.vcpus, self.image)
-        return other is not None and mine == (other.memory_mib, other.vcpus, other.image)
+        return (self.memory_mib, self.vcpus, self.image) == (other.memory_mib, other.vcpus, other.image)
 
 
 def read_machine(directory: Path) -> Machine | None:
@@ -66,6 +72,19 @@ def machine_state(reply: dict[str, Any], memory_mib: int) -> str:
         remedy = f"raise memory: under guest: (now {memory_mib}M)"
         return f"failed: out of memory, {kills} processes were killed since it started; {remedy}"
     return "up" if supervisor in ("", "up") else supervisor
+
+
+def clock_step_s(reply: dict[str, Any], asked_at_s: float, answered_at_s: float) -> float:
+    """Return by how many seconds a machine's clock is to be put forward; 0 where it may be right.
+
+    The machine read its clock somewhere between the two moments of ours: what lies within `CLOCK_TOLERANCE_S` of that
+    is left. An image of before says nothing of its clock.
+    """
+    told = reply.get("time_s")
+    if not isinstance(told, (int, float)) or not 0 <= told < _END_OF_TIME_S:
+        return 0.0
+    early, late = asked_at_s - CLOCK_TOLERANCE_S, answered_at_s + CLOCK_TOLERANCE_S
+    return 0.0 if early <= told <= late else (asked_at_s + answered_at_s) / 2 - told
 
 
 def states_inside(reply: dict[str, Any]) -> tuple[dict[str, str], int]:

@@ -27,10 +27,12 @@ from controller.guests import control, pidfile, starting
 from controller.guests.base import GuestSpec, GuestStatus
 from controller.guests.enclosed import Bind, Command, Place, enclosure_of, guest_config, vrc_command
 from controller.guests.ending import end_guest
+from controller.guests.entering import entering
 from controller.guests.files import CONFIG, make_directory, read_config, replace_file, write_config
 from controller.guests.suites import SUITES, suite_of
-from controller.guests.texts import SETPRIV
+from controller.guests.users import SETPRIV
 from controller.model import RouterConfig
+from controller.pki import IDENTITY_FILES
 
 STOP_LIMIT_S = 8.0
 _PROGRAMS = (SETPRIV, "/usr/bin/nsenter", "/usr/bin/python3")
@@ -126,7 +128,7 @@ class NetnsDriver:
         with contextlib.suppress(OSError):
             if os.readlink(f"/proc/{pid}/ns/user") != os.readlink("/proc/self/ns/user"):
                 flags.insert(0, "--user")
-        return ["/usr/bin/nsenter", "--target", str(pid), *flags, "--", *argv]
+        return entering(pid, flags, argv)
 
     def console_argv(self, spec: GuestSpec) -> list[str]:
         """Refuse: there is no console."""
@@ -172,7 +174,7 @@ class NetnsDriver:
                 (own / "identity", vrc, vrc, 0o500),
             ):
                 make_directory(path, owner, group, mode)
-            for name in ("cert.pem", "key.pem", "ca.pem"):
+            for name in IDENTITY_FILES:
                 replace_file(own / "identity" / name, (spec.identity / name).read_bytes(), vrc, 0o400)
         except OSError as error:
             raise GuestError(f"{spec.router}: {error.filename}: {error.strerror}") from error

@@ -28,14 +28,24 @@ from pathlib import Path
 from typing import Any
 
 from controller.errors import GuestError
-from controller.guests import control, image, launcher, limits, monitor, pidfile, seed, starting
-from controller.guests.accelerator import AcceleratorProbe
+from controller.guests import (
+    console,
+    control,
+    image,
+    launcher,
+    limits,
+    monitor,
+    pidfile,
+    seed,
+    starting,
+    terminal,
+)
+from controller.guests.accelerator import DEVICE, AcceleratorProbe
 from controller.guests.base import GuestSpec, GuestStatus
 from controller.guests.command import (
     QEMU,
     Accelerator,
     Sizes,
-    as_user,
     machine_command,
     machine_uid,
 )
@@ -43,7 +53,9 @@ from controller.guests.enclosed import Place, enclosure_of, guest_config, vrc_co
 from controller.guests.ending import end_guest, ended
 from controller.guests.files import make_directory, read_config, replace_file, write_config
 from controller.guests.machine import (
+    CLOCK_TOLD_S,
     Machine,
+    clock_step_s,
     digest,
     limits_of,
     machine_state,
@@ -53,8 +65,9 @@ from controller.guests.machine import (
 )
 from controller.guests.messages import CONSOLE_LOG, QEMU_LOG, bound_console, last_line, last_words
 from controller.guests.monitor import Monitor
+from controller.guests.relay import SLOTS
 from controller.guests.suites import SUITES
-from controller.guests.texts import SETPRIV
+from controller.guests.users import SETPRIV, as_user
 from controller.model import RouterConfig, Routing
 
 BOOT_LIMIT_S = 60.0
@@ -62,7 +75,11 @@ STATUS_LIMIT_S = 3.0
 STOP_LIMIT_S = 8.0
 QUIT_LIMIT_S = 3.0
 LOOK_EVERY_S = 10.0
-CONSOLE_SOCKET = "console.sock"
+
+# By the name of its descriptor in the launcher.
+_SOCKETS = {"QMP": monitor.SOCKET, "CONTROL": control.SOCKET, "CONSOLE": console.SOCKET} | {
+    f"TERMINAL{number}": terminal.socket_of(number) for number in range(terminal.TERMINALS)
+}
 
 # Inside a machine: where its first process puts what comes with the seed (vrc/machine.py).
 _PLACE = Place(
@@ -123,9 +140,10 @@ class QemuDriver:
             identity = seed.read_identity(spec.identity, spec.router)
             if not spec.session.is_dir():
                 raise GuestError(f"{spec.router}: {spec.session} is not a directory")
-            if running and former is not None and wanted.same_as(read_machine(spec.directory)):
+            machine = read_machine(spec.directory)
+            if former is not None and machine is not None and wanted.same_as(machine):
                 await self._meet(spec)
-                if await self._changed_inside(spec, former, config, identity):
+                if await self._changed_inside(spec, machine, former, config, identity):
                     return
             await self._stop(spec)
             await self._launch(spec, wanted, own_image, config, identity)
@@ -147,24 +165,35 @@ class QemuDriver:
 
     async def status(self, spec: GuestSpec) -> GuestStatus:
         """Tell what runs: the state of ``machine``, then the daemons inside."""
-        pid = pidfile.find(spec.directory)
+        status, _ = await self._inspect(spec)
+        return status
+
+    async def _inspect(self, spec: GuestSpec) -> tuple[GuestStatus, float]:
+        """Return what runs, and by how many seconds the machine's clock had to be put forward; it was."""
+        pid, stepped_s = pidfile.find(spec.directory), 0.0
         if not pid:
-            return GuestStatus(False, 0, {}, 0)
+            return GuestStatus(False, 0, {}, 0), stepped_s
         told = self._told(spec)
         try:
-            machine = await self._ask(spec, "machine", pid)
-            inside = await self._ask(spec, "status", pid)
+            async with control.conversation(spec.directory, spec.router, STATUS_LIMIT_S, shared=True) as talk:
+                self._contacts[spec.directory].answered = pid
+                machine = talk.machine
+                if step_s := clock_step_s(machine, talk.asked_at_s, talk.answered_at_s):
+                    with contextlib.suppress(control.Refusal):  # an image of somebody's own
+                        await talk.ask({"op": "clock", "step_s": step_s})
+                        stepped_s = step_s
+                inside = await talk.ask({"op": "status"})
         except control.Silence:
-            return GuestStatus(bool(self.running(spec)), pid, {"machine": self._silent(spec, pid)} | told, 0)
+            states, restarts = {"machine": self._silent(spec, pid)}, 0
         except control.Refusal as refusal:
-            failed = {"supervisor": f"failed: {str(refusal).removeprefix(f'{spec.router}: ')}"}
-            return GuestStatus(bool(self.running(spec)), pid, {"machine": "up"} | failed | told, 0)
+            failed = str(refusal).removeprefix(f"{spec.router}: ")
+            states, restarts = {"machine": "up", "supervisor": f"failed: {failed}"}, 0
         except GuestError as error:
-            failed = {"machine": f"failed: {str(error).removeprefix(f'{spec.router}: ')}"}
-            return GuestStatus(bool(self.running(spec)), pid, failed | told, 0)
-        daemons, restarts = states_inside(inside)
-        states = {"machine": machine_state(machine, spec.guest.memory_mib)} | daemons
-        return GuestStatus(True, pid, states | told, restarts)
+            states, restarts = {"machine": f"failed: {str(error).removeprefix(f'{spec.router}: ')}"}, 0
+        else:
+            daemons, restarts = states_inside(inside)
+            states = {"machine": machine_state(machine, spec.guest.memory_mib)} | daemons
+        return GuestStatus(bool(self.running(spec)), pid, states | told, restarts), stepped_s
 
     async def close(self) -> None:
         """Leave all monitors; the machines run on."""
@@ -183,7 +212,10 @@ class QemuDriver:
         return last_words(spec.directory, known.ended if known else "", spec.guest.memory_mib)
 
     async def look_after(self, spec: GuestSpec) -> list[str]:
-        """Bound the console's log, stay in touch with the monitor, and see now and then what ails the machine."""
+        """Bound the console's log, stay in touch with the monitor, and see now and then what ails the machine.
+
+        Its clock is looked at as often, and set where it is wrong.
+        """
         bound_console(spec.directory)
         contact, now, pid = self._contacts[spec.directory], time.monotonic(), pidfile.find(spec.directory)
         pause_s = LOOK_EVERY_S if contact.answered == pid else 0.0
@@ -192,15 +224,18 @@ class QemuDriver:
         contact.looked_s = now
         await self._meet(spec)
         before = contact.trouble
-        state = (await self.status(spec)).daemons.get("machine", "")
+        status, stepped_s = await self._inspect(spec)
+        state = status.daemons.get("machine", "")
         trouble = state.removeprefix("failed: ") if state.startswith("failed: ") else ""
         if contact.answered == pid or trouble:
             contact.trouble = trouble
         found = [trouble] if trouble and trouble != before else []
+        if abs(stepped_s) >= CLOCK_TOLD_S:
+            found.append(f"its clock was {abs(stepped_s):.1f} s {'behind' if stepped_s > 0 else 'ahead'} and was set")
         refused, known = _refusals(spec.directory), contact.refused
         contact.refused = refused
         if refused > known:
-            found.append(f"{refused - known} connections beyond 4 at once on its session link were refused")
+            found.append(f"{refused - known} connections beyond {SLOTS} at once on its session link were refused")
         return found
 
     def trouble(self, spec: GuestSpec) -> str:
@@ -257,7 +292,7 @@ class QemuDriver:
         """What is worth telling besides: limits that are missing, connections turned away."""
         machine, refused = read_machine(spec.directory), _refusals(spec.directory)
         told = {"limits": f"without {', '.join(machine.missing)}"} if machine is not None and machine.missing else {}
-        return told | ({"session link": f"up, {refused} connections beyond 4 refused"} if refused else {})
+        return told | ({"session link": f"up, {refused} connections beyond {SLOTS} refused"} if refused else {})
 
     async def _meet(self, spec: GuestSpec) -> None:
         """Connect to the monitor of a running machine that we do not know yet."""
@@ -268,11 +303,14 @@ class QemuDriver:
                 contact.monitor = found
 
     async def _changed_inside(
-        self, spec: GuestSpec, former: dict[str, Any], config: dict[str, Any], identity: dict[str, bytes]
+        self,
+        spec: GuestSpec,
+        machine: Machine,
+        former: dict[str, Any],
+        config: dict[str, Any],
+        identity: dict[str, bytes],
     ) -> bool:
         """Bring a running guest to what is declared without a restart; tells whether that was possible."""
-        machine = read_machine(spec.directory)
-        assert machine is not None
         renewed = machine.identity != digest(identity)
         if former == config and not renewed:
             return True
@@ -284,14 +322,14 @@ class QemuDriver:
                 await self._ask(spec, "machine", pid)
             except GuestError:
                 return False  # it still boots: started anew it has everything at once
-        if former != config:
-            await self._reloads.reload(spec.directory, spec.router, config)
-            write_config(spec.directory, config)
-        if renewed:
+        if renewed:  # first: the old one is refused by now, whatever the suite says of a text
             request = {name.removesuffix(".pem"): content.decode() for name, content in identity.items()}
             request["op"] = "identity"
             await control.ask(spec.directory, spec.router, request, control.LIMIT_S, shared=True)
             write_machine(spec.directory, replace(machine, identity=digest(identity)))
+        if former != config:
+            await self._reloads.reload(spec.directory, spec.router, config)
+            write_config(spec.directory, config)
         return True
 
     # ── start and stop ──
@@ -312,12 +350,8 @@ class QemuDriver:
             with contextlib.suppress(FileNotFoundError):
                 (directory / CONSOLE_LOG).replace(directory / f"{CONSOLE_LOG}.1")
             group = limits.make(directory, limits_of(sizes))
-            write_machine(
-                directory,
-                Machine(
-                    wanted.memory_mib, wanted.vcpus, wanted.image, accelerator.value, digest(identity), group.missing
-                ),
-            )
+            started = replace(wanted, accelerator=accelerator.value, identity=digest(identity), missing=group.missing)
+            write_machine(directory, started)
         except OSError as error:
             raise GuestError(f"{spec.router}: {error.filename}: {error.strerror}") from error
         write_config(directory, config)
@@ -350,7 +384,7 @@ class QemuDriver:
             "relay": str(directory / "relay"),
             "relay_program": str(Path(launcher.__file__).with_name("relay.py")),
             "hidden": list(map(str, self._hidden)),
-            "sockets": {"QMP": monitor.SOCKET, "CONTROL": control.SOCKET, "CONSOLE": CONSOLE_SOCKET},
+            "sockets": _SOCKETS,
             "files": {
                 "KERNEL": str(own_image.kernel),
                 "INITRD": str(own_image.initrd),
@@ -378,7 +412,7 @@ class QemuDriver:
         if contact.monitor is not None:
             await contact.monitor.close()
         contact.monitor, contact.answered, contact.refused, contact.trouble = None, 0, 0, None
-        for name in (pidfile.FILE, control.SOCKET, monitor.SOCKET, CONSOLE_SOCKET):
+        for name in (pidfile.FILE, *_SOCKETS.values()):
             with contextlib.suppress(FileNotFoundError):
                 (spec.directory / name).unlink()
 
@@ -393,8 +427,8 @@ async def _check_text(router: str, routing: Routing) -> None:
 
 
 def _device_group() -> int:
-    """The group that may use /dev/kvm."""
-    return Path("/dev/kvm").stat().st_gid
+    """The group that may use KVM."""
+    return DEVICE.stat().st_gid
 
 
 def _refusals(directory: Path) -> int:

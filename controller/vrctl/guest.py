@@ -6,6 +6,8 @@ and pid namespaces where those are not ours.
 
 import os
 
+from controller.guests.entering import entering
+
 _NAMESPACES = {"mnt": "--mount", "net": "--net", "pid": "--pid"}
 
 
@@ -14,7 +16,7 @@ def command_for(controller_pid: int, argv: list[str]) -> list[str]:
     flags = [flag for name, flag in _NAMESPACES.items() if _differs(controller_pid, name)]
     if not flags:
         return argv
-    return ["nsenter", "--target", str(controller_pid), *flags, "--", *argv]
+    return entering(controller_pid, flags, argv)
 
 
 def _differs(pid: int, namespace: str) -> bool:

@@ -58,6 +58,14 @@ def guest_config(text: str = BGP) -> dict[str, Any]:
     }
 
 
+def static_config(*routes: str) -> dict[str, Any]:
+    """guest.json for routes that are written as `ip route replace` takes them."""
+    config = guest_config()
+    del config["frr"]
+    numbered = [[line, route.split()[0], route] for line, route in enumerate(routes, 1)]
+    return config | {"binds": config["binds"][:2], "ip": {"ids": [0, 0], "routes": numbered}}
+
+
 def seed_of(files: dict[str, bytes]) -> bytes:
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
@@ -83,14 +91,14 @@ class MachineBed:
     def console(self) -> str:
         return (self.base / "console.log").read_text(errors="replace")
 
-    def good_seed(self) -> bytes:
+    def good_seed(self, config: dict[str, Any] | None = None) -> bytes:
         identity = self.base / "identity"
         identity.mkdir()
         make_identities(identity)
         machine = {"router": "red/r1", "hostname": "m1", "time": int(time.time()), "session": SESSION}
         return seed_of(
             {
-                "guest.json": json.dumps(guest_config()).encode(),
+                "guest.json": json.dumps(config or guest_config()).encode(),
                 "machine.json": json.dumps(machine).encode(),
                 **{f"identity/{name}": (identity / name).read_bytes() for name in IDENTITY},
             }

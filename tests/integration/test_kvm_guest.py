@@ -6,11 +6,9 @@ red/r1 (machine)                          blue/r1 (namespaces)
   feed  10.3.0.1/24 ── feeder (BIRD)
 """
 
+import contextlib
 import os
-import pty
-import select
 import signal
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,6 +17,7 @@ from e2e_world import BGP, FAR, OWN_ROUTES, STATIC, World, world
 from machines import BOOT_S, IMAGE, control_groups, machines_of, needs_image
 from ovs import sh
 from rig import Rig, document, unbroken, until
+from terminals import Operator
 
 pytestmark = pytest.mark.root
 
@@ -86,32 +85,82 @@ def test_a_command_runs_inside_and_brings_back_output_and_status(machines: Machi
     assert links == {"lo", "left", "right", "feed"}
 
 
+@contextlib.contextmanager
+def operator(rig: Rig, *command: str) -> Iterator[Operator]:
+    """Somebody who runs vrctl from a terminal."""
+    at = Operator(rig.command(*command), rig.environment)
+    try:
+        yield at
+    finally:
+        at.close()
+
+
+def test_vtysh_has_a_terminal_and_nobody_has_to_wait_for_it(machines: Machines) -> None:
+    rig = machines.rig
+    with operator(rig, "exec", "red/r1", "--", "vtysh") as at:
+        at.sees(b"red-r1# ")
+        at.type(b"show ip route bgp\r")
+        at.sees(b"198.51.100.0/24")
+        at.sees(b"red-r1# ")
+        at.type(b"configure terminal\r")
+        at.sees(b"red-r1(config)# ")
+        at.type(b"\x03")  # vtysh begins a new line
+        at.sees(b"red-r1(config)# ")
+        at.type(b"end\r")
+        at.sees(b"red-r1# ")
+        assert rig.ok("exec", "red/r1", "--", "hostname", text="") == "red-r1\n"
+        assert rig.api.get("routers", "red", "r1", "daemons")["machine"] == "up"
+        at.type(b"exit\r")
+        assert at.ends() == 0
+
+
+def test_control_c_does_not_end_vtysh_in_a_namespace_either(machines: Machines) -> None:
+    with operator(machines.rig, "exec", "blue/r1", "--", "vtysh") as at:
+        at.sees(b"blue-r1# ")
+        at.type(b"configure terminal\r")
+        at.sees(b"blue-r1(config)# ")
+        at.type(b"\x03")
+        at.sees(b"blue-r1(config)# ")
+        at.type(b"end\r")
+        at.sees(b"blue-r1# ")
+        at.type(b"exit\r")
+        assert at.ends() == 0
+
+
+def test_a_command_at_a_terminal_is_interrupted_and_resized_and_ends_with_its_status(machines: Machines) -> None:
+    rig = machines.rig
+    script = "trap 'stty size' WINCH; echo ready; while :; do sleep 0.1; done"
+    with operator(rig, "exec", "red/r1", "--", "sh", "-c", script) as at:
+        at.sees(b"ready")
+        at.resize(50, 132)
+        at.sees(b"50 132")
+        at.type(b"\x03")
+        assert at.ends() == 128 + signal.SIGINT
+    with operator(rig, "exec", "red/r1", "--", "sh", "-c", "test -t 0 -a -t 1 && exit 7") as at:
+        assert at.ends() == 7
+    assert rig.vrctl("exec", "red/r1", "--", "sh", "-c", "kill -TERM $$", text="").returncode == 128 + signal.SIGTERM
+
+
+def test_who_goes_away_from_a_terminal_hangs_up(machines: Machines) -> None:
+    rig = machines.rig
+    script = "trap 'echo $0 >/tmp/told; exit' HUP; echo ready; while :; do sleep 0.1; done"
+    with operator(rig, "exec", "red/r1", "--", "sh", "-c", script, "hung up") as at:
+        at.sees(b"ready")
+    told = ("exec", "red/r1", "--", "cat", "/tmp/told")
+    until("it is told", lambda: rig.vrctl(*told, text="").stdout == "hung up\n", 30)
+
+
 def test_the_console_is_a_terminal_and_its_log_can_be_read(machines: Machines) -> None:
     rig = machines.rig
-    ours, theirs = pty.openpty()
-    console = subprocess.Popen(rig.command("console", "red/r1"), stdin=theirs, stdout=theirs, env=rig.environment)
-    os.close(theirs)
-    said = b""
-
-    def hears(words: bytes) -> bool:
-        nonlocal said
-        if select.select([ours], [], [], 0.2)[0]:
-            said += os.read(ours, 65536)
-        elif b"#" not in said:
-            os.write(ours, b"\r")
-        return words in said
-
-    try:
-        until("a shell", lambda: hears(b"#"), 30)
-        os.write(ours, b"hostname; echo $((6 * 7))x\r")
-        until("its answer", lambda: hears(b"42x"), 30)
-        assert b"red-r1" in said
-        os.write(ours, b"exit\r\x1d")
-        assert console.wait(10) == 0
-    finally:
-        console.kill()
-        console.wait()
-        os.close(ours)
+    with operator(rig, "console", "red/r1") as at:
+        at.sees(b"Connected")
+        at.sees(b"This is the guest.", typing=b"\r")
+        at.sees(b"# ")
+        at.type(b"hostname; echo $((6 * 7))x\r")
+        at.sees(b"red-r1")
+        at.sees(b"42x")
+        at.type(b"exit\r\x1d")
+        assert at.ends() == 0
     assert "42x" in rig.ok("logs", "red/r1")
     assert rig.complaint("console", "blue/r1") == (
         "vrctl: blue/r1: a guest in a namespace has no console; try vrctl exec blue/r1 -- bash"

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from machine_bed import DEADLINE_S, IDENTITY, guest_config, machine_bed, seed_of
+from machine_bed import DEADLINE_S, IDENTITY, MachineBed, guest_config, machine_bed, seed_of, static_config
 
 pytestmark = pytest.mark.root
 
@@ -105,10 +105,50 @@ async def test_a_seed_that_cannot_be_used_is_named_and_the_machine_can_be_asked(
         assert "root:x:0:0" in (await bed.run("cat", "/etc/passwd", where="machine"))["stdout"]
 
 
-async def test_the_console_offers_a_shell() -> None:
+async def routes_inside(bed: MachineBed) -> set[str]:
+    """The IPv4 routes of the guest, with their nexthops, without those of its interfaces."""
+    told = (await bed.run("ip", "-4", "route", "show", "proto", "static"))["stdout"]
+    return {" ".join(line.split()[:3]) for line in told.splitlines()}
+
+
+async def has_routes(bed: MachineBed, *routes: str) -> None:
+    """Give the guest a link, as the controller would, and wait for its static routes."""
+    link = "ip link add d0 type dummy && ip address add 10.9.0.1/24 dev d0 && ip link set d0 up"
+    async with asyncio.timeout(DEADLINE_S):
+        while not (await bed.run("sh", "-c", f"ip link show d0 || ({link})"))["ok"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
+        while await routes_inside(bed) != set(routes):  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
+
+
+async def test_static_routes_are_changed_and_come_back_and_the_console_offers_a_shell() -> None:
     async with machine_bed() as bed:
-        await bed.boot(bed.good_seed(), 256)
-        await bed.up()
+        before = "10.5.0.0/24 via 10.9.0.2", "10.7.0.0/24 via 10.9.0.2"
+        await bed.boot(bed.good_seed(static_config(*(f"{route} proto static" for route in before))), 256)
+        async with asyncio.timeout(DEADLINE_S):
+            while not (status := await bed.ask("status"))["ok"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.2)
+        assert set(status["daemons"]) == {"vrc", "ip"}
+        await has_routes(bed, *before)
+        assert set((await bed.ask("status"))["daemons"].values()) == {"up"}
+
+        # A changed text, without a restart.
+        first = (await bed.run("cat", "/run/guest/guest.pid", where="machine"))["stdout"].split()[0]
+        after = "10.5.0.0/24 via 10.9.0.3", "10.6.0.0/24 via 10.9.0.2"
+        config = static_config(*(f"{route} proto static" for route in after))
+        assert (await bed.ask("reload", config=config))["ok"]
+        assert await routes_inside(bed) == set(after)
+        refused = await bed.ask("reload", config=guest_config())
+        assert refused["error"] == "another suite needs a new guest"
+
+        # A guest that is started again has the changed text.
+        assert (await bed.ask("machine"))["restarts"] == 0
+        await bed.run("kill", "-9", first, where="machine")
+        async with asyncio.timeout(DEADLINE_S):
+            while not (told := await bed.ask("machine"))["restarts"] or told["supervisor"] != "up":  # noqa: ASYNC110
+                await asyncio.sleep(0.2)
+        await has_routes(bed, *after)
+
         reader, writer = await asyncio.open_unix_connection(str(Path(bed.base) / "console.sock"))
         writer.write(b"\n")
         async with asyncio.timeout(DEADLINE_S):

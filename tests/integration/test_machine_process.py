@@ -4,20 +4,23 @@ import asyncio
 import contextlib
 import dataclasses
 import os
+import re
 import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import machine_root
 import pytest
 from machines import BOOT_S, IMAGE, control_groups, needs_image
 
 from controller.daemon import DEFAULT_RUN
 from controller.errors import GuestError
-from controller.guests import ending, image
+from controller.guests import ending, image, qemu
 from controller.guests.accelerator import AcceleratorProbe
 from controller.guests.base import GuestSpec, GuestStatus
 from controller.guests.command import Accelerator, machine_uid
@@ -116,6 +119,35 @@ async def test_a_machine_boots_is_adopted_and_takes_a_new_certificate() -> None:
         bigger = dataclasses.replace(at.spec, guest=dataclasses.replace(GUEST, memory_mib=320))
         await at.driver.start(bigger)
         assert at.driver.running(at.spec) not in (0, status.pid)
+
+
+async def test_a_machine_s_clock_follows_the_host_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qemu, "LOOK_EVERY_S", 0.0)
+
+    def ahead_s() -> float:
+        before = time.time()
+        told = float(machine_root.run(at.spec.directory, "date", "+%s.%N"))
+        return told - (before + time.time()) / 2
+
+    async with bed() as at:
+        await at.driver.start(at.spec)
+        await at.booted()
+        assert abs(ahead_s()) < 2
+        # The host was suspended: the machine's clock stood still.
+        monitor = at.driver._contacts[at.spec.directory].monitor
+        assert monitor is not None
+        await monitor._client.execute("stop")
+        await asyncio.sleep(6)
+        await monitor._client.execute("cont")
+        (told,) = await at.driver.look_after(at.spec)
+        assert re.fullmatch(r"its clock was [67]\.\d s behind and was set", told)
+        assert abs(ahead_s()) < 2
+        machine_root.run(at.spec.directory, "date", "-s", "+1 day")
+        assert ahead_s() > 80_000
+        (told,) = await at.driver.look_after(at.spec)
+        assert re.fullmatch(r"its clock was 86[34]\d\d\.\d s ahead and was set", told)
+        assert abs(ahead_s()) < 2
+        assert await at.driver.look_after(at.spec) == []
 
 
 async def test_two_controllers_that_start_one_machine_make_one() -> None:

@@ -15,7 +15,7 @@ import re
 import signal
 from dataclasses import dataclass
 
-from vrc.guest.bird_control import Answer, BirdCommand
+from vrc.guest.bird_control import Answer, BirdCommand, Silence
 from vrc.guest.children import Children, KeptChild
 from vrc.guest.enclosure import watch_directory
 from vrc.guest.suite import ENVIRONMENT, Reply, Section, as_user, empty_directory, write_file
@@ -109,9 +109,9 @@ class BirdDaemon:
             return
         self._greeting = True
 
-    def _has_greeted(self, pid: int, answer: Answer | None) -> None:
+    def _has_greeted(self, pid: int, answer: Answer | Silence) -> None:
         self._greeting = False
-        if answer is None or pid != self._bird.pid:
+        if isinstance(answer, Silence) or pid != self._bird.pid:
             self._reactor.call_later(_GREET_AGAIN_S, self._greet)
             return
         self._greeted = pid
@@ -126,9 +126,8 @@ class BirdDaemon:
             reply("is being changed already; try again")
         elif settings == self.settings:
             reply("")
-        elif not self._up:
-            self._adopt(settings)
-            self._bird.restart(signal.SIGKILL)  # it may have read the former text already; its routes stay
+        elif not self._up:  # it may have read the former text already
+            self._begin_with(settings)
             reply("")
         else:
             self._configure(settings, reply)
@@ -136,14 +135,20 @@ class BirdDaemon:
     def _configure(self, settings: BirdSettings, reply: Reply) -> None:
         pid = self._bird.pid
 
-        def answered(answer: Answer | None) -> None:
+        def answered(answer: Answer | Silence) -> None:
             self._changing = False
-            if pid != self._bird.pid or (answer is not None and answer.code in _RECONFIGURED):
+            if isinstance(answer, Answer) and answer.code not in _RECONFIGURED:
+                self._write(self.settings)
+                reply(objection(answer, settings.text))
+            elif pid != self._bird.pid or isinstance(answer, Answer):
                 self._adopt(settings)  # one that died starts again with the new text
                 reply("")
-                return
-            self._write(self.settings)
-            reply(objection(answer, settings.text))
+            elif answer is Silence.GONE:  # it is dying: its connections end before it does
+                self._begin_with(settings)
+                reply("")
+            else:
+                self._write(self.settings)
+                reply(f"{answer}; the former text stays")
 
         self._write(settings)
         try:
@@ -153,6 +158,11 @@ class BirdDaemon:
             reply(f"BIRD cannot be asked: {error.strerror}")
             return
         self._changing = True
+
+    def _begin_with(self, settings: BirdSettings) -> None:
+        """Run with a text from the next start on, which is now; BIRD's routes stay in the kernel."""
+        self._adopt(settings)
+        self._bird.restart(signal.SIGKILL)
 
     def _adopt(self, settings: BirdSettings) -> None:
         self.settings = settings
@@ -165,10 +175,8 @@ class BirdDaemon:
 _OBJECTION = re.compile(r"[^:]*:(?P<line>\d+):\d+ (?P<reason>.*)")
 
 
-def objection(answer: Answer | None, text: str) -> str:
+def objection(answer: Answer, text: str) -> str:
     """Return in one line why BIRD did not take ``text``, with the line it names."""
-    if answer is None:
-        return f"BIRD did not answer configure in {CONFIGURE_LIMIT_S:.0f} s"
     match = _OBJECTION.fullmatch(answer.text)
     if match is None:
         return answer.text or "no reason given"

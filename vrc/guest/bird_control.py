@@ -13,8 +13,9 @@ import re
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 
-from vrc.guest.machine_lines import TOO_LONG, LineStream
+from vrc.guest.lines import TOO_LONG, LineStream
 from vrc.guest.reactor import Reactor
 
 MAX_LINE_BYTES = 4096
@@ -32,8 +33,16 @@ class Answer:
     text: str
 
 
-Done = Callable[[Answer | None], None]
-"""Told BIRD's answer, None where it went away, took too long, or said what makes no sense."""
+class Silence(StrEnum):
+    """Why there is no answer."""
+
+    GONE = "BIRD went away"
+    LATE = "BIRD did not answer in time"
+    NONSENSE = "BIRD's answer makes no sense"
+
+
+Done = Callable[[Answer | Silence], None]
+"""Told BIRD's answer, or why there is none."""
 
 
 class BirdCommand:
@@ -48,13 +57,13 @@ class BirdCommand:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as client:
             client.connect(path)
             fd = os.dup(client.fileno())
-        self._stream = LineStream(reactor, fd, self._heard, lambda: self._end(None), MAX_LINE_BYTES)
-        self._limit = reactor.call_later(limit_s, lambda: self._end(None))
+        self._stream = LineStream(reactor, fd, self._heard, lambda: self._end(Silence.GONE), MAX_LINE_BYTES)
+        self._limit = reactor.call_later(limit_s, lambda: self._end(Silence.LATE))
 
     def _heard(self, line: bytes) -> None:
         self._lines += 1
         if line == TOO_LONG or self._lines > MAX_LINES:
-            self._end(None)
+            self._end(Silence.NONSENSE)
         elif match := _LAST_LINE.fullmatch(line.decode(errors="replace").rstrip("\r")):
             if self._command:
                 self._stream.send(self._command.encode())
@@ -62,7 +71,7 @@ class BirdCommand:
             else:
                 self._end(Answer(int(match[1]), match[2]))
 
-    def _end(self, answer: Answer | None) -> None:
+    def _end(self, answer: Answer | Silence) -> None:
         self._limit.cancel()
         self._stream.close()
         done, self._done = self._done, lambda _: None

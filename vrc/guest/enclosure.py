@@ -230,7 +230,7 @@ def settle_in(hostname: str, user_namespace: bool) -> None:
     for key, value in _SYSCTLS.items():
         for scope in ("all", "default") if "{}" in key else ("",):
             _write_sysctl(key.format(scope), value)
-    _bring_up("lo")
+    bring_up("lo")
 
 
 def _write_sysctl(key: str, value: str) -> None:
@@ -241,7 +241,8 @@ def _write_sysctl(key: str, value: str) -> None:
         raise EnclosureError(f"sysctl {key}: {error.strerror}") from error
 
 
-def _bring_up(interface: str) -> None:
+def bring_up(interface: str) -> None:
+    """Set a network interface up (netdevice(7)); OSError where refused."""
     get_flags, set_flags, up = 0x8913, 0x8914, 1  # SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         request = struct.pack("16sH14x", interface.encode(), 0)

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vrc.guest.machine_lines import MAX_LINE_BYTES, TOO_LONG, LineStream
+from vrc.guest.lines import MAX_LINE_BYTES, TOO_LONG, LineStream
 from vrc.guest.reactor import Reactor
 
 MAX_UNANSWERED = 16
@@ -31,12 +31,18 @@ def refusal(error: str) -> dict[str, Any]:
 
 
 class ControlChannel:
-    """Serves ``operations`` by name on the descriptor ``fd``, which it owns."""
+    """Serves ``operations`` by name on the descriptor ``fd``, which it owns; calls ``on_end`` when the host left."""
 
-    def __init__(self, reactor: Reactor, fd: int, operations: Mapping[str, Operation]) -> None:
+    def __init__(
+        self,
+        reactor: Reactor,
+        fd: int,
+        operations: Mapping[str, Operation],
+        on_end: Callable[[], None] = lambda: None,
+    ) -> None:
         self._operations = operations
         self._unanswered = 0
-        self._stream = LineStream(reactor, fd, self._request, lambda: None)
+        self._stream = LineStream(reactor, fd, self._request, on_end)
 
     def resume(self) -> None:
         """The host may be there again."""
@@ -69,7 +75,7 @@ class ControlChannel:
                 operation(request, reply)
             except Refused as refused:
                 reply(refusal(str(refused)))
-            except (KeyError, TypeError, ValueError) as error:
+            except (KeyError, TypeError, ValueError, OverflowError) as error:
                 reply(refusal(f"{name}: not a request: {error!r}"))
 
     def _replier(self, identifier: object) -> Reply:

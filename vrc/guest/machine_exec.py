@@ -51,8 +51,6 @@ class Commands:
         """Start ``argv`` (its first word is a path) and tell ``on_end`` of its end; ExecError where it cannot."""
         if len(self._running) >= MAX_COMMANDS:
             raise ExecError(f"{MAX_COMMANDS} commands run already")
-        if not argv or sum(len(word.encode(errors="replace")) + 1 for word in argv) > _MAX_ARGV_BYTES:
-            raise ExecError(f"a command has 1 to {_MAX_ARGV_BYTES} octets")
         if len(stdin) > MAX_INPUT_BYTES:
             raise ExecError(f"its input is longer than {MAX_INPUT_BYTES} octets")
         if not 0 < limit_s <= MAX_LIMIT_S:
@@ -68,14 +66,23 @@ class Commands:
         return command is not None
 
 
+def words_of(argv: object) -> list[str]:
+    """Return the words of a command; ExecError where it is none, or too long."""
+    if not isinstance(argv, list) or not all(isinstance(word, str) for word in argv):
+        raise ExecError("argv is not a list of words")
+    if not argv or sum(len(word.encode(errors="replace")) + 1 for word in argv) > _MAX_ARGV_BYTES:
+        raise ExecError(f"a command has 1 to {_MAX_ARGV_BYTES} octets")
+    return argv
+
+
 def decode_base64(text: object) -> bytes:
     """Return what the base64 ``text`` stands for; ExecError where it is none."""
     if not isinstance(text, str):
-        raise ExecError("stdin is not base64")
+        raise ExecError("not base64")
     try:
         return binascii.a2b_base64(text, strict_mode=True)
     except ValueError as error:
-        raise ExecError(f"stdin is not base64: {error}") from None
+        raise ExecError(f"not base64: {error}") from None
 
 
 class _Command:

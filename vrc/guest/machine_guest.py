@@ -11,7 +11,8 @@ from typing import Any
 
 from vrc.guest.children import Backoff
 from vrc.guest.enclosure import EXIT_RUNS_ALREADY
-from vrc.guest.machine_lines import TOO_LONG, LineStream
+from vrc.guest.lines import TOO_LONG, LineStream
+from vrc.guest.machine_control import Reply, refusal
 from vrc.guest.reactor import Reactor, Timer
 
 DIRECTORY = "/run/guest"
@@ -21,8 +22,6 @@ MAX_ASKED = 8
 """Requests to vr-guest that are unanswered at once."""
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 _MAX_SAID_BYTES = 4096
-
-Reply = Callable[[dict[str, Any]], None]
 
 
 class KeptGuest:
@@ -127,7 +126,7 @@ class KeptGuest:
     def ask(self, request: bytes, reply: Reply) -> None:
         """Pass one request on to vr-guest; ``reply`` gets its answer, or a refusal."""
         if self._asked >= MAX_ASKED:
-            reply({"ok": False, "error": f"{MAX_ASKED} requests are unanswered already"})
+            reply(refusal(f"{MAX_ASKED} requests are unanswered already"))
             return
         client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -135,7 +134,7 @@ class KeptGuest:
             client.connect(f"{self._directory}/control.sock")
         except OSError as error:
             client.close()
-            reply({"ok": False, "error": f"the guest's supervisor cannot be asked: {error.strerror} ({self.state})"})
+            reply(refusal(f"the guest's supervisor cannot be asked: {error.strerror} ({self.state})"))
             return
         self._asked += 1
         _Question(self._reactor, client, request, lambda answer: self._answered(answer, reply))
@@ -179,9 +178,9 @@ class _Question:
             if not isinstance(answer, dict) or "ok" not in answer:
                 raise ValueError("it has no meaning")
         except (ValueError, RecursionError) as error:
-            answer = {"ok": False, "error": f"the guest's supervisor gave an answer that cannot be used: {error}"}
+            answer = refusal(f"the guest's supervisor gave an answer that cannot be used: {error}")
         self._answered(answer)
 
     def _end(self) -> None:
         self._stream.close()
-        self._answered({"ok": False, "error": "the guest's supervisor ended before it answered"})
+        self._answered(refusal("the guest's supervisor ended before it answered"))

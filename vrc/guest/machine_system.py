@@ -8,10 +8,12 @@ import socket
 import struct
 import time
 
-from vrc.guest.enclosure import EnclosureError, mount
+from vrc.guest.enclosure import EnclosureError, bring_up, mount
 
 CONTROL_PORT = "splitplane.control"
 """The name that QEMU gives the virtio port of the control channel."""
+TERMINAL_PORT, TERMINALS = "splitplane.terminal", 4
+"""The name of those of operators' terminals, which a number follows, and how many there are at most."""
 ADDRESS, NETMASK = "10.0.2.15", "255.255.255.0"
 """What QEMU's user network expects of a machine."""
 SCARCE_MIB, SCARCE_PERCENT = 4, 4
@@ -21,8 +23,7 @@ CLOCK_AHEAD_S = 300
 
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
 _REBOOT_POWER_OFF = 0x4321FEDC
-_SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK = 0x8913, 0x8914, 0x8916, 0x891C
-_IFF_UP = 1
+_SIOCSIFADDR, _SIOCSIFNETMASK = 0x8916, 0x891C
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -75,10 +76,8 @@ def bring_up_network(interface: str = "eth0") -> None:
         for operation, address in ((_SIOCSIFADDR, ADDRESS), (_SIOCSIFNETMASK, NETMASK)):
             sockaddr = struct.pack("=HH4s8x", socket.AF_INET, 0, socket.inet_aton(address))
             fcntl.ioctl(control, operation, struct.pack("16s16s8x", interface.encode(), sockaddr))
-        for name in ("lo", interface):
-            request = struct.pack("16sH22x", name.encode(), 0)
-            (flags,) = struct.unpack_from("H", fcntl.ioctl(control, _SIOCGIFFLAGS, request), 16)
-            fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sH22x", name.encode(), flags | _IFF_UP))
+    for name in ("lo", interface):
+        bring_up(name)
 
 
 def clock_is_wrong(now_s: float, seed_s: int) -> bool:
@@ -92,6 +91,11 @@ def correct_clock(seed_s: int) -> bool:
         return False
     time.clock_settime(time.CLOCK_REALTIME, seed_s)
     return True
+
+
+def step_clock(step_s: float) -> None:
+    """Put the clock forward, or back; OSError, ValueError or OverflowError where that leads nowhere."""
+    time.clock_settime(time.CLOCK_REALTIME, time.time() + step_s)
 
 
 def memory() -> tuple[int, int, int]:

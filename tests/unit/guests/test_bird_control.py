@@ -1,6 +1,8 @@
 """BIRD's control socket: a command and its answer, and ends of all kinds."""
 
+import os
 import select
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +10,10 @@ from pathlib import Path
 import pytest
 from test_machine_control import run_until
 
-from vrc.guest.bird_control import MAX_LINE_BYTES, MAX_LINES, Answer, BirdCommand
+from vrc.guest import bird
+from vrc.guest.bird_control import MAX_LINE_BYTES, MAX_LINES, Answer, BirdCommand, Silence
+from vrc.guest.children import Children
+from vrc.guest.log import GuestLog
 from vrc.guest.reactor import Reactor
 
 GREETING = b"0001 BIRD 2.0.12 ready.\n"
@@ -19,7 +24,7 @@ class Bed:
 
     def __init__(self, path: Path) -> None:
         self.reactor, self.path = Reactor(), str(path)
-        self.told: list[Answer | None] = []
+        self.told: list[Answer | Silence] = []
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.listener.bind(self.path)
         self.listener.listen()
@@ -28,7 +33,7 @@ class Bed:
         BirdCommand(self.reactor, self.path, command, limit_s, self.told.append)
         return self.listener.accept()[0]
 
-    def answered(self) -> Answer | None:
+    def answered(self) -> Answer | Silence:
         run_until(self.reactor, lambda: bool(self.told))
         (answer,) = self.told
         return answer
@@ -60,21 +65,71 @@ def test_without_a_command_the_greeting_is_the_answer(bed: Bed) -> None:
 
 def test_one_that_goes_away_gives_no_answer(bed: Bed) -> None:
     bed.ask("configure").close()
-    assert bed.answered() is None
+    assert bed.answered() is Silence.GONE
 
 
 def test_one_that_says_nothing_gives_no_answer(bed: Bed) -> None:
     with bed.ask("configure", limit_s=0.01):
-        assert bed.answered() is None
+        assert bed.answered() is Silence.LATE
 
 
 @pytest.mark.parametrize("flood", [b"x" * (MAX_LINE_BYTES + 1) + b"\n", b"0000-\n" * (MAX_LINES + 1)])
 def test_one_that_says_too_much_gives_no_answer(bed: Bed, flood: bytes) -> None:
     with bed.ask("configure") as end:
         end.sendall(flood)
-        assert bed.answered() is None
+        assert bed.answered() is Silence.NONSENSE
 
 
 def test_where_nobody_listens_is_an_error_at_once(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         BirdCommand(Reactor(), str(tmp_path / "none"), "", 1.0, lambda _: None)
+
+
+class Process:
+    """Stands for BIRD's process, which is not reaped yet."""
+
+    pid, argv = 7, list[str]()
+
+    def __init__(self) -> None:
+        self.signals: list[int] = []
+
+    def restart(self, number: int) -> None:
+        self.signals.append(number)
+
+
+@pytest.fixture
+def daemon(bed: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bird.BirdDaemon:
+    """A BIRD that is up, and is being changed from one text to another."""
+    monkeypatch.setattr(bird, "SOCKET", bed.path)
+    monkeypatch.setattr(bird, "watch_directory", lambda _: os.eventfd(0))
+    monkeypatch.setattr(bird, "CONFIGURE_LIMIT_S", 1.0)
+    children = Children(bed.reactor, GuestLog(str(tmp_path / "guest.log")))
+    made = bird.BirdDaemon(children, {"text": "old", "ids": [os.getuid(), os.getgid()]}, str(tmp_path))
+    made._bird, made._greeted = Process(), Process.pid  # type: ignore[assignment]
+    return made
+
+
+def change(bed: Bed, daemon: bird.BirdDaemon, said: bytes) -> list[str]:
+    """Change the text to "new", with a BIRD that says this and goes; returns what is told of it."""
+    replies: list[str] = []
+    daemon.change({"text": "new", "ids": []}, replies.append)
+    with bed.listener.accept()[0] as end:
+        end.sendall(said)
+    run_until(bed.reactor, lambda: bool(replies))
+    os.close(daemon._inotify)
+    return replies
+
+
+def test_a_bird_that_dies_while_it_is_configured_starts_again_with_the_new_text(
+    bed: Bed, daemon: bird.BirdDaemon, tmp_path: Path
+) -> None:
+    assert change(bed, daemon, GREETING) == [""]
+    assert (tmp_path / "bird.conf").read_text() == daemon.settings.text == "new"
+    assert daemon._bird.signals == [signal.SIGKILL]  # type: ignore[attr-defined]
+
+
+def test_a_bird_that_makes_no_sense_keeps_the_former_text(bed: Bed, daemon: bird.BirdDaemon, tmp_path: Path) -> None:
+    assert change(bed, daemon, b"x" * (MAX_LINE_BYTES + 1) + b"\n") == [
+        "BIRD's answer makes no sense; the former text stays"
+    ]
+    assert (tmp_path / "bird.conf").read_text() == daemon.settings.text == "old"

@@ -77,7 +77,7 @@ async def test_a_refusal_names_the_router_and_what_its_suite_said(tmp_path: Path
 def test_exec_enters_the_namespaces_of_the_guest_and_keeps_the_arguments() -> None:
     argv = NetnsDriver().exec_argv(spec(Path("/nowhere")), os.getpid(), ["vtysh", "-c", "show ip route"])
     assert argv[-4:] == ["--", "vtysh", "-c", "show ip route"]
-    assert argv[1:3] == ["--target", str(os.getpid())]
+    assert argv[2:5] == ["/usr/bin/nsenter", "--target", str(os.getpid())]
     assert "--user" not in argv  # entering one's own user namespace is an error
 
 

@@ -70,6 +70,7 @@ def test_a_hostname_of_the_operator_wins_and_netlink_needs_no_fpm() -> None:
         ("router ospf 2\n", "line 1: several OSPF instances"),
         ("ip route \x1b[31m\n", "line 1: control character"),
         ("description \ud800\n", "line 1: control character"),
+        ("!\r\ndescription \x0bfpm\n", "line 2: control character"),
         ("!" * (MAX_TEXT_BYTES + 1), "longer than 1 MiB"),
     ],
 )
@@ -84,6 +85,7 @@ def test_an_ordinary_text_is_not_refused() -> None:
 
 def test_a_missing_program_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     monkeypatch.setattr(frr, "BINARIES", tmp_path)
+    assert not frr.can_check()
     with pytest.raises(GuestError, match=r"/bgpd not found; apt-get install frr$"):
         frr.require_installed(("bgpd",))
 

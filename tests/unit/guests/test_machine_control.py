@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from vrc.guest import machine_lines
+from vrc.guest import lines
+from vrc.guest.lines import LineStream
 from vrc.guest.machine_control import MAX_UNANSWERED, ControlChannel, Refused, Reply
-from vrc.guest.machine_lines import LineStream
 from vrc.guest.reactor import Reactor
 
 
@@ -73,6 +73,7 @@ def host(waiting: list[Reply]) -> Iterator[Host]:
             "echo": lambda request, reply: reply({"ok": True, "said": request["text"]}),
             "wait": lambda _request, reply: waiting.append(reply),
             "refuse": refuse,
+            "limit": lambda request, reply: reply({"ok": True, "limit_s": float(request["limit_s"])}),
         },
     )
     yield Host(reactor, theirs)
@@ -100,6 +101,7 @@ def test_each_request_gets_one_line_with_its_id(host: Host) -> None:
         ({"op": ["x"]}, "not a request: "),
         ({"op": "fly"}, "no operation 'fly'"),
         ({"op": "echo"}, "echo: not a request: KeyError('text')"),
+        ({"op": "limit", "limit_s": 10**400}, "limit: not a request: OverflowError("),
     ],
 )
 def test_what_is_no_request_is_answered_and_the_channel_goes_on(host: Host, line: object, said: str) -> None:
@@ -133,9 +135,9 @@ def test_requests_under_way_are_bounded(host: Host, waiting: list[Reply]) -> Non
 
 
 def test_a_line_that_is_too_long_is_thrown_away_and_said(host: Host) -> None:
-    host.send(b"x" * (machine_lines.MAX_LINE_BYTES + 1), {"op": "echo", "text": "on", "id": 1})
+    host.send(b"x" * (lines.MAX_LINE_BYTES + 1), {"op": "echo", "text": "on", "id": 1})
     refused, answered = host.answers(2)
-    assert refused["error"] == f"a request is longer than {machine_lines.MAX_LINE_BYTES} octets"
+    assert refused["error"] == f"a request is longer than {lines.MAX_LINE_BYTES} octets"
     assert answered["id"] == 1
 
 
@@ -159,7 +161,7 @@ def test_a_stream_that_ended_is_heard_again_after_resume() -> None:
 
 
 def test_answers_wait_for_a_slow_reader_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_lines, "MAX_UNSENT_BYTES", 1 << 20)
+    monkeypatch.setattr(lines, "MAX_UNSENT_BYTES", 1 << 20)
     reactor, (ours, theirs) = Reactor(), socket.socketpair()
     theirs.setblocking(False)
     stream = LineStream(reactor, ours.detach(), lambda line: None, lambda: None)

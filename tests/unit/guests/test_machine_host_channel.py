@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,14 @@ from typing import Any
 import pytest
 
 from controller.errors import GuestError
-from controller.guests import control, inside, relay
+from controller.guests import control, inside, pidfile, qemu, relay
+from controller.guests.accelerator import AcceleratorProbe
+from controller.guests.base import GuestSpec
 from controller.guests.console import carry
 from controller.guests.control import Silence
+from controller.guests.machine import Machine
+from controller.guests.qemu import QemuDriver
+from controller.model import RouteSource, Routing
 
 Answer = Callable[[dict[str, Any]], list[bytes]]
 
@@ -107,6 +113,46 @@ async def test_what_frr_refused_is_not_tried_again_until_it_changes(tmp_path: Pa
         with pytest.raises(GuestError):
             await reloads.reload(tmp_path, "red/r1", {"text": "bad"})
         assert len(asked) == 3
+
+
+async def test_a_new_certificate_arrives_whatever_is_refused_of_a_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def ask(_: Path, router: str, request: dict[str, Any], _limit_s: float, *, shared: bool) -> dict[str, Any]:
+        assert shared
+        asked.append(request["op"])
+        if request["op"] == "reload":
+            raise control.Refusal(f"{router}: frr line 3: no")
+        return {"ok": True}
+
+    monkeypatch.setattr(control, "ask", ask)
+    spec = GuestSpec(1, "red/r1", RouteSource.FPM, Routing(text="!"), 30, tmp_path, tmp_path, tmp_path)
+    driver, started = QemuDriver(tmp_path, AcceleratorProbe(tmp_path)), Machine(256, 1, "image", identity="old")
+    monkeypatch.setattr(qemu, "write_machine", lambda *_: None)
+    former, config = ({"frr": {"ids": None, "text": text}, "vrc": {"uid": 1}} for text in ("!", "bad"))
+    with pytest.raises(control.Refusal):
+        await driver._changed_inside(spec, started, former, config, {"cert.pem": b"new"})
+    assert asked == ["identity", "reload"]
+
+
+@pytest.mark.parametrize(("wrong_s", "steps"), [(-100.0, [100.0]), (100.0, [-100.0]), (0.0, [])])
+async def test_a_machine_s_clock_is_set_where_it_is_wrong(tmp_path: Path, wrong_s: float, steps: list[float]) -> None:
+    def answer(request: dict[str, Any]) -> list[bytes]:
+        asked.append(request)
+        return [to(request, time_s=time.time() + wrong_s, daemons={"vrc": "up"})]
+
+    asked: list[dict[str, Any]] = []
+    pidfile.write(tmp_path, os.getpid())
+    machine(tmp_path, answer)
+    spec = GuestSpec(1, "red/r1", RouteSource.FPM, Routing(text="!"), 30, tmp_path, tmp_path, tmp_path)
+    status, stepped_s = await QemuDriver(tmp_path, AcceleratorProbe(tmp_path))._inspect(spec)
+    assert status.daemons == {"machine": "up", "vrc": "up"}
+    assert [request["op"] for request in asked] == ["machine", *["clock"] * len(steps), "status"]  # on one connection
+    told = [request["step_s"] for request in asked if request["op"] == "clock"]
+    assert told == pytest.approx(steps, abs=0.5)
+    assert stepped_s == pytest.approx(sum(steps), abs=0.5)
 
 
 # -- commands --------------------------------------------------------------------------------------------------------

@@ -8,9 +8,10 @@ import pytest
 from controller.errors import GuestError
 from controller.guests import image, seed
 from controller.guests.base import GuestSpec
-from controller.guests.command import Accelerator, Sizes, as_user, machine_command, machine_uid
+from controller.guests.command import Accelerator, Sizes, machine_command, machine_uid
 from controller.guests.enclosed import VRC_UID_BASE
 from controller.guests.seed import MAX_SEED_BYTES, make_seed
+from controller.guests.users import as_user
 from controller.model import MAX_ROUTERS, GuestConfig, GuestKind, RouteSource, Routing
 from vrc.guest.machine_seed import parse_seed, unpack
 

@@ -12,7 +12,7 @@ from controller.guests.accelerator import AcceleratorProbe
 from controller.guests.base import GuestSpec
 from controller.guests.fleet import LONGEST_PAUSE_S, SETTLED_S, SILENCE_S, GuestFleet
 from controller.guests.limits import Limits
-from controller.guests.machine import machine_state, states_inside
+from controller.guests.machine import CLOCK_TOLERANCE_S, clock_step_s, machine_state, states_inside
 from controller.guests.messages import MAX_CONSOLE_BYTES, bound_console
 from controller.guests.qemu import QemuDriver
 from controller.model import GuestConfig, GuestKind, RouterConfig, RouteSource, Routing
@@ -231,3 +231,12 @@ async def test_a_guest_s_trouble_and_notices_reach_the_operator(watched: Watched
     assert [e.text for e in watched.controller.events.recent(0) if e.kind == "guest-trouble"] == [
         "5 connections were refused"
     ]
+
+
+def test_a_clock_is_stepped_only_where_it_is_wrong_for_certain() -> None:
+    near = CLOCK_TOLERANCE_S
+    for told in (1000.0 - near, 1003.0 + near, None, "x", float("nan"), float("inf"), 10**400, -1.0):
+        assert clock_step_s({"time_s": told}, 1000.0, 1003.0) == 0.0
+    assert clock_step_s({"time_s": 999.0 - near}, 1000.0, 1003.0) == pytest.approx(2.5 + near)
+    assert clock_step_s({"time_s": 5000}, 1000.0, 1003.0) == pytest.approx(-3998.5)
+    assert clock_step_s({}, 1000.0, 1003.0) == 0.0

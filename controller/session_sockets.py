@@ -1,0 +1,175 @@
+"""The session sockets of routers: one for each, over which a few connections at once reach the session service.
+
+    guest ─► sessions/N/session.sock ─► here ─► sessions/session.sock ─► gRPC
+
+gRPC takes as many connections as come, and cannot tell whose they are before a handshake. So each router has a socket
+of its own here, which counts: one connection too many is closed. They are looked at one after the other, with a pause
+in between; more of them wait in the kernel's queue, which is short.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+CONNECTIONS = 4
+"""A router's, at once; its VRC has one."""
+
+LOOK_EVERY_S = 0.05
+"""Between two connections of a router that are looked at."""
+
+_BACKLOG = 16
+_HELD_BYTES = 64 << 10  # of one direction, for who reads slowly
+
+
+class SessionSockets:
+    """Listens for the guests of routers in a directory for each, and joins them to the service at ``service``.
+
+    ``refused`` is told the router of every connection that is closed as one too many.
+    """
+
+    def __init__(self, directory: Path, service: Path, refused: Callable[[int], None]) -> None:
+        self._directory, self._service, self._refused = directory, service, refused
+        self._listeners: dict[int, _Listener] = {}
+
+    def open(self, vrf_id: int) -> None:
+        """Listen for a router; the socket of an earlier controller is replaced."""
+        path = self._directory / str(vrf_id) / "session.sock"
+        # Elsewhere first: whoever connects finds a socket that somebody listens on, at any moment.
+        fresh = self._directory / f".{vrf_id}.sock"
+        fresh.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            listener.bind(str(fresh))
+            fresh.chmod(0o666)
+            listener.listen(_BACKLOG)
+            fresh.rename(path)
+        except OSError:
+            listener.close()
+            raise
+        self._listeners[vrf_id] = _Listener(listener, self._service, lambda: self._refused(vrf_id))
+
+    def close(self, vrf_id: int) -> None:
+        """Remove a router's socket, and cut its connections."""
+        if (known := self._listeners.pop(vrf_id, None)) is not None:
+            known.close()
+        (self._directory / str(vrf_id) / "session.sock").unlink(missing_ok=True)
+
+    def close_all(self) -> None:
+        """Stop listening and cut every connection; the sockets stay for the next controller to replace."""
+        for listener in self._listeners.values():
+            listener.close()
+        self._listeners.clear()
+
+
+class _Listener:
+    """One router's socket and the connections over it."""
+
+    def __init__(self, listener: socket.socket, service: Path, refused: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._socket, self._service, self._refused = listener, service, refused
+        self._joins: dict[_Joint, asyncio.Task[None]] = {}
+        self._pause: asyncio.TimerHandle | None = None
+        self._listen()
+
+    def close(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+        self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
+        for joint, task in list(self._joins.items()):
+            task.cancel()
+            joint.cut()
+
+    def _listen(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._socket.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        self._loop.remove_reader(self._socket.fileno())
+        self._pause = self._loop.call_later(LOOK_EVERY_S, self._listen)
+        try:
+            guest, _ = self._socket.accept()
+        except OSError:
+            return
+        if len(self._joins) >= CONNECTIONS:
+            guest.close()
+            self._refused()
+            return
+        guest.setblocking(False)
+        joint = _Joint(lambda: self._joins.pop(joint, None))
+        self._joins[joint] = self._loop.create_task(joint.join(guest, self._service))
+
+
+class _Joint:
+    """Two connections and the two directions between them; ``gone`` is called once, when both have ended."""
+
+    def __init__(self, gone: Callable[[], object]) -> None:
+        self._gone = gone
+        self._guest, self._service = _End(self._lost), _End(self._lost)
+        self._guest.other, self._service.other = self._service, self._guest
+
+    async def join(self, guest: socket.socket, service: Path) -> None:
+        """Connect with the service and carry what the guest says; one that does not answer ends the guest's too."""
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.create_unix_connection(lambda: self._service, os.fspath(service))
+            await loop.connect_accepted_socket(lambda: self._guest, guest)
+        except OSError:
+            guest.close()
+            self.cut()
+        except asyncio.CancelledError:
+            guest.close()
+            raise
+        else:
+            self._service.go()
+
+    def cut(self) -> None:
+        """End both at once."""
+        for end in (self._guest, self._service):
+            if end.transport is not None:
+                end.transport.abort()
+        self._lost()
+
+    def _lost(self) -> None:
+        if all(end.transport is None for end in (self._guest, self._service)):
+            self._gone()
+
+
+class _End(asyncio.Protocol):
+    """One of two ends: what comes here goes out at the other, which says when to wait, and ends with this one."""
+
+    def __init__(self, lost: Callable[[], None]) -> None:
+        self.other: _End
+        self.transport: asyncio.Transport | None = None
+        self._lost = lost
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.set_write_buffer_limits(_HELD_BYTES)
+        self.transport = transport
+        if self.other.transport is None:
+            transport.pause_reading()  # until there is somebody to tell
+
+    def go(self) -> None:
+        if self.transport is not None:
+            self.transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        if self.other.transport is not None:
+            self.other.transport.write(data)
+
+    def pause_writing(self) -> None:
+        if self.other.transport is not None:
+            self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.other.transport is not None:
+            self.other.transport.resume_reading()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self.transport = None
+        if self.other.transport is not None:
+            self.other.transport.close()  # what is still to be written is
+        self._lost()

@@ -1,0 +1,120 @@
+"""Session sockets: few connections of a router at once, and none of them keeps another router's out."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from controller import session_sockets
+from controller.session_sockets import CONNECTIONS, SessionSockets
+
+
+class Bed:
+    """Sockets in front of a service that answers with what it is told, in capitals."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.refused = directory, list[int]()
+        self.served = self.serving = 0
+        self.sockets = SessionSockets(directory, directory / "session.sock", self.refused.append)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.served += 1
+        self.serving += 1
+        with contextlib.suppress(ConnectionError):
+            while piece := await reader.read(65536):
+                writer.write(piece.upper())
+                await writer.drain()
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        self.serving -= 1
+
+    async def connect(self, vrf_id: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_unix_connection(str(self.directory / str(vrf_id) / "session.sock"))
+
+
+@pytest.fixture
+async def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bed]:
+    monkeypatch.setattr(session_sockets, "LOOK_EVERY_S", 0.0)
+    made = Bed(tmp_path)
+    for vrf_id in (1, 2):
+        (tmp_path / str(vrf_id)).mkdir()
+        made.sockets.open(vrf_id)
+    async with await asyncio.start_unix_server(made.serve, tmp_path / "session.sock"):
+        yield made
+        made.sockets.close_all()
+        await until(lambda: not made.serving)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+async def test_octets_pass_both_ways_and_who_reads_slowly_stops_who_writes(bed: Bed) -> None:
+    reader, writer = await bed.connect(1)
+    content = b"abcdefgh" * (1 << 19)
+    sending = asyncio.create_task(writer.drain())
+    writer.write(content)
+    assert await reader.readexactly(len(content)) == content.upper()
+    await sending
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_one_too_many_is_closed_and_told_and_an_ended_one_makes_room(bed: Bed) -> None:
+    held = [await bed.connect(1) for _ in range(CONNECTIONS)]
+    await until(lambda: bed.served == CONNECTIONS)
+    for expected in (1, 2):
+        reader, writer = await bed.connect(1)
+        assert await reader.read() == b""
+        assert bed.refused == [1] * expected
+        writer.close()
+    other, its = await bed.connect(2)
+    its.write(b"x")
+    assert await other.readexactly(1) == b"X"
+    held[0][1].close()
+    await until(lambda: len(bed.sockets._listeners[1]._joins) < CONNECTIONS)
+    again, its_again = await bed.connect(1)
+    its_again.write(b"y")
+    assert await again.readexactly(1) == b"Y"
+    for writer in (its, its_again, *(one for _, one in held[1:])):
+        writer.close()
+    assert bed.refused == [1, 1]
+
+
+async def test_a_closed_router_s_connections_are_cut_and_its_socket_is_gone(bed: Bed) -> None:
+    reader, writer = await bed.connect(1)
+    writer.write(b"x")
+    assert await reader.readexactly(1) == b"X"
+    bed.sockets.close(1)
+    assert await reader.read() == b""
+    writer.close()
+    assert list((bed.directory / "1").iterdir()) == []
+    bed.sockets.close(1)  # once more is no error
+
+
+async def test_without_a_service_a_connection_is_closed_and_not_told(tmp_path: Path) -> None:
+    bed = Bed(tmp_path)
+    (tmp_path / "1").mkdir()
+    bed.sockets.open(1)
+    reader, writer = await bed.connect(1)
+    assert await reader.read() == b""
+    writer.close()
+    bed.sockets.close_all()
+    assert bed.refused == []
+
+
+async def test_the_socket_of_an_earlier_controller_is_replaced(bed: Bed) -> None:
+    bed.sockets.close_all()
+    later = SessionSockets(bed.directory, bed.directory / "session.sock", bed.refused.append)
+    later.open(1)
+    reader, writer = await bed.connect(1)
+    writer.write(b"x")
+    assert await reader.readexactly(1) == b"X"
+    writer.close()
+    later.close_all()
+    assert sorted(path.name for path in bed.directory.iterdir()) == ["1", "2", "session.sock"]
