@@ -44,9 +44,8 @@ void read_interfaces(const sp_arrays& arrays, std::span<const Port> ports, Count
         }
     }
     for (uint32_t slot = 0; slot < SP_INTERFACES; ++slot) {
-        const sp_interface& interface = arrays.interfaces[slot];
-        if (loaded(interface.rewrite) == 0) continue;
-        counters.interfaces[interface.id].sent += summed(arrays.tx, arrays.cpus, SP_INTERFACES, slot);
+        if (loaded(arrays.egresses[slot].rewrite) == 0) continue;
+        counters.interfaces[arrays.interfaces[slot].id].sent += summed(arrays.tx, arrays.cpus, SP_INTERFACES, slot);
     }
 }
 

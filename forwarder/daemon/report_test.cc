@@ -17,7 +17,7 @@ class Counted : public testing::Test {
     Counted() : engine_({.words = 64, .members = 64}, kCpus), arrays_(engine_.arrays()) {
         arrays_.vrfs[3].id = 700;
         arrays_.interfaces[5].id = 42;
-        arrays_.interfaces[5].rewrite = SP_PRESENT | 0x020000000001;
+        arrays_.egresses[5].rewrite = SP_PRESENT | 0x020000000001;
         arrays_.classifier[sp_classifier_index(2, 100)] = sp_classifier(SP_CLASSIFIER_INGRESS, 3, 5, 9);
     }
 

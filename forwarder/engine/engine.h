@@ -78,7 +78,7 @@ class Engine {
     // Give no more punts to the sink, and return when it is not being called. Packets go on being forwarded.
     virtual void stop() = 0;
 
-    // One line for people: "XDP on 4 ports, layout 2".
+    // One line for people: "XDP on 4 ports, layout 3".
     virtual std::string description() const = 0;
 };
 

@@ -20,7 +20,10 @@ T* MemoryEngine::zeroed(size_t count) {
 
 MemoryEngine::MemoryEngine(const Capacity& capacity, uint32_t cpus) {
     arrays_.classifier = zeroed<sp_u64>(size_t{SP_PORTS} * SP_VLANS);
+    arrays_.macs = zeroed<sp_u64>(SP_INTERFACES);
+    arrays_.egresses = zeroed<sp_egress>(SP_INTERFACES);
     arrays_.interfaces = zeroed<sp_interface>(SP_INTERFACES);
+    for (sp_u64*& roots : arrays_.roots) roots = zeroed<sp_u64>(SP_VRFS);
     arrays_.vrfs = zeroed<sp_vrf>(SP_VRFS);
     arrays_.words = zeroed<sp_u32>(capacity.words);
     arrays_.groups = zeroed<sp_u64>(SP_GROUPS);

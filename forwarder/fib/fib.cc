@@ -48,7 +48,7 @@ class Fib::Tables {
     sp_u32& default_leaf(uint32_t vrf, Family family) const {
         return arrays_.vrfs[vrf].default_leaf[static_cast<size_t>(family)];
     }
-    sp_u64& root(uint32_t vrf, Family family) const { return arrays_.vrfs[vrf].root[static_cast<size_t>(family)]; }
+    sp_u64& root(uint32_t vrf, Family family) const { return arrays_.roots[static_cast<size_t>(family)][vrf]; }
     uint32_t reserve() const { return reserve_of(arrays_.word_count / 2); }
     void count(uint32_t vrf, Family family, int change) {
         table(vrf, family).routes += static_cast<uint32_t>(change);

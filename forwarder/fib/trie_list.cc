@@ -149,6 +149,18 @@ bool ListContent::insert(uint32_t key, uint32_t leaf) {
     return true;
 }
 
+void ListContent::keep(uint32_t prefix, uint32_t bits, uint32_t drop) {
+    uint32_t kept = 0;
+    for (uint32_t at = 0; at < count; ++at) {
+        auto [leaf, key] = routes[at];
+        uint32_t length = list_key_bits(key);
+        if (length > bits && key >> (32 - bits) == prefix) {
+            routes[kept++] = {leaf, (key & ~SP_TRIE_WIDE_END) << drop | (SP_TRIE_WIDE_END - (length - drop))};
+        }
+    }
+    count = kept;
+}
+
 ListImage::ListImage(const ListContent& content) {
     uint32_t least = lowest_slot(content.background);
     for (uint32_t at = 0; at < content.count; ++at) {

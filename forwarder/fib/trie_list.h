@@ -52,6 +52,8 @@ struct ListContent {
     bool erase(uint32_t key);
     // or no room for one.
     bool insert(uint32_t key, uint32_t leaf);
+    // Keep the routes whose keys begin with these `bits` of `prefix` and go on, less the first `drop` of them.
+    void keep(uint32_t prefix, uint32_t bits, uint32_t drop);
 
   private:
     Route* find(uint32_t key);

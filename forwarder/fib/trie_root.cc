@@ -40,7 +40,11 @@ void TrieWriter::spread(const TrieTable& table, uint32_t index, uint32_t backgro
     for (uint32_t heap = parts; heap < 2 * parts; ++heap) {
         if ((dirty & heap_range(heap)) != 0) {
             uint32_t at = root_index(table, node.key) + heap - parts;
-            plan(at, 1, emit_part(node, heap, background, everything ? 0 : arrays_.words[at], dirty));
+            uint32_t word = 0;
+            if (!halve_list(table, at, store_.leaf_over(node, heap, background), word)) {
+                word = emit_part(node, heap, background, everything ? 0 : arrays_.words[at], dirty);
+            }
+            plan(at, 1, word);
         }
     }
 }
@@ -52,6 +56,10 @@ void TrieWriter::spread_slot(const TrieTable& table, const RouteNode& node, uint
     uint32_t index = store_.child(node, slot);
     if (index == 0) {
         plan(first, end - first, leaf);
+        return;
+    }
+    if (uint32_t word = 0; end - first == 1 && halve_list(table, first, leaf, word)) {
+        plan(first, 1, word);
         return;
     }
     const RouteNode& child = store_.at(index);
@@ -145,6 +153,22 @@ uint32_t TrieWriter::emit_below(const TrieTable& table, uint32_t index, uint32_t
     return word;
 }
 
+// A word of a root that is being doubled, where that had a list before: its routes that are in this half, and the leaf
+// that covers it. All are there, so the store, whose nodes are seldom in a cache, is not asked. False: it had none.
+bool TrieWriter::halve_list(const TrieTable& table, uint32_t at, uint32_t leaf, uint32_t& word) {
+    uint32_t slot = at - table.base * 2;
+    uint32_t old_word = halved_ != nullptr ? arrays_.words[halved_->base * 2 + slot / 2] : 0;
+    if (!is_list(old_word)) {
+        return false;
+    }
+    uint32_t from = halved_->taken(), bits = table.bits - from;
+    ListContent content(arrays_.words + block_index(old_word), is_wide(old_word));
+    content.keep(slot & ((1u << bits) - 1), bits, table.taken() - from);
+    content.background = leaf;
+    word = content.count > 0 ? put_list(content, 0) : leaf;
+    return true;
+}
+
 // What a word of the root leads to that no node knows of: a list, or the block of a part.
 void TrieWriter::unlink_part(const TrieTable& table, uint32_t word) {
     if (is_list(word)) {
@@ -175,7 +199,9 @@ bool TrieWriter::rebuild_root(TrieTable& table, sp_u64& root, uint32_t bits, uin
     }
     table.base = base;
     table.bits = bits;
+    halved_ = bits > before.bits ? &before : nullptr;
     spread(table, table.node, 0, 0, true);
+    halved_ = nullptr;
     for (uint32_t at = 0; at < 1u << before.bits; ++at) {
         unlink_part(before, arrays_.words[before.base * 2 + at]);
     }

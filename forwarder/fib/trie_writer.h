@@ -57,8 +57,8 @@ class TrieWriter {
     };
 
     // Let the trie follow the store, in which something changed at the given slots of the place's last node. `root` is
-    // the word of sp_vrf, stored where it changes. False: no room but for `reserve` units; the trie is as before, the
-    // store is the caller's to undo.
+    // the word of sp_arrays.roots, stored where it changes. False: no room but for `reserve` units; the trie is as
+    // before, the store is the caller's to undo.
     bool update(TrieTable& table, sp_u64& root, const Place& place, const Change& change, uint64_t slots,
                 uint32_t reserve);
 
@@ -143,6 +143,7 @@ class TrieWriter {
     void spread_slot(const TrieTable& table, const RouteNode& node, uint32_t slot, uint32_t leaf, bool everything);
     uint32_t emit_part(const RouteNode& node, uint32_t heap, uint32_t background, uint32_t old_word, uint64_t dirty);
     uint32_t emit_below(const TrieTable& table, uint32_t index, uint32_t leaf, uint32_t old_word);
+    bool halve_list(const TrieTable& table, uint32_t at, uint32_t leaf, uint32_t& word);
     uint32_t put_part(const Slots& words, uint32_t old_word);
     void unlink_part(const TrieTable& table, uint32_t word);
     static uint32_t root_units(uint32_t bits) { return 1u << bits >> 1; }
@@ -159,6 +160,7 @@ class TrieWriter {
     uint32_t reserve_ = 0;
     bool may_wait_ = false;
     bool full_ = false;
+    const TrieTable* halved_ = nullptr;  // whose root one of twice the size is made from
     std::vector<Dirty> dirty_;
     std::vector<Before> before_;
     std::vector<Store> stores_;

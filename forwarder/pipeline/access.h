@@ -40,9 +40,21 @@ static inline const sp_u64 *sp_classifier_at(sp_tables tables, sp_u32 port, sp_u
 {
     return tables->classifier + sp_classifier_index(port, vlan);
 }
+static inline const sp_u64 *sp_mac_at(sp_tables tables, sp_u32 slot)
+{
+    return tables->macs + (slot & (SP_INTERFACES - 1));
+}
+static inline const struct sp_egress *sp_egress_at(sp_tables tables, sp_u32 slot)
+{
+    return tables->egresses + (slot & (SP_INTERFACES - 1));
+}
 static inline const struct sp_interface *sp_interface_at(sp_tables tables, sp_u32 slot)
 {
     return tables->interfaces + (slot & (SP_INTERFACES - 1));
+}
+static inline const sp_u64 *sp_root_at(sp_tables tables, sp_u32 family, sp_u32 slot)
+{
+    return tables->roots[family] + (slot & (SP_VRFS - 1));
 }
 static inline const struct sp_vrf *sp_vrf_at(sp_tables tables, sp_u32 slot)
 {

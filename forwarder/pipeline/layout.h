@@ -21,6 +21,7 @@ typedef __u16 sp_u16;
 typedef __u32 sp_u32;
 typedef __u64 sp_u64;
 typedef __s32 sp_i32;
+typedef __s64 sp_i64;
 #else
 #include <stdint.h>
 typedef uint8_t sp_u8;
@@ -28,6 +29,7 @@ typedef uint16_t sp_u16;
 typedef uint32_t sp_u32;
 typedef uint64_t sp_u64;
 typedef int32_t sp_i32;
+typedef int64_t sp_i64;
 #endif
 
 #if defined(__cplusplus)
@@ -37,7 +39,7 @@ typedef int32_t sp_i32;
 #endif
 
 /* Goes up with every change of this file: maps of another number are never taken over. */
-#define SP_LAYOUT 2
+#define SP_LAYOUT 3
 
 /* -- sizes, in entries ------------------------------------------------------------------------------------------ */
 #define SP_PORTS 512u /* bit<9> */
@@ -108,14 +110,18 @@ static inline sp_u32 sp_classifier_counter(sp_u64 entry) { return entry >> 40 & 
 /* -- MACs as numbers: the first octet on the wire is the highest of 48 bits -------------------------------------- */
 
 /* -- l3_admit, router_interface, router_interface_egress, fallback_link: all keyed by the router interface -------- */
-struct sp_interface {
-    sp_u64 macs[SP_INTERFACE_MACS]; /* that it admits; 0: none */
-    sp_u64 port;                    /* sp_port(): where it leaves; 0: a miss of router_interface */
-    sp_u64 rewrite;                 /* SP_PRESENT | source MAC; 0: a miss of router_interface_egress */
-    sp_u32 id;                      /* router_interface_id, for packet-in */
-    sp_u32 fallback;                /* SP_FALLBACK_PRESENT | port << 12 | VLAN; 0: a miss of fallback_link */
+/* What every packet asks for lies apart from what few ask for, so that a core's own cache has room for more routers:
+ * of the interface that it comes in by one MAC (sp_arrays.macs), of the one that it leaves by two words. */
+struct sp_egress {
+    sp_u64 port;    /* sp_port(): where it leaves; 0: a miss of router_interface */
+    sp_u64 rewrite; /* SP_PRESENT | source MAC; 0: a miss of router_interface_egress */
 };
-SP_STATIC_ASSERT(sizeof(struct sp_interface) == 64, "one cache line");
+SP_STATIC_ASSERT(sizeof(struct sp_egress) == 16, "never on two cache lines");
+struct sp_interface {
+    sp_u64 more_macs[SP_INTERFACE_MACS - 1]; /* that it admits beside the first; 0: none */
+    sp_u32 id;                               /* router_interface_id, for packet-in */
+    sp_u32 fallback; /* SP_FALLBACK_PRESENT | port << 12 | VLAN; 0: a miss of fallback_link */
+};
 
 #define SP_PRESENT ((sp_u64)1 << 48)
 #define SP_MAC_MASK (SP_PRESENT - 1)
@@ -146,15 +152,15 @@ static inline sp_u32 sp_leaf(sp_u32 kind, sp_u32 slot) { return kind << 24 | slo
 static inline sp_u32 sp_leaf_kind(sp_u32 leaf) { return leaf >> 24; }
 static inline sp_u32 sp_leaf_slot(sp_u32 leaf) { return leaf & 0xffffff; }
 
-/* A trie of one VRF and family is one word, its root, that is read and written whole; its meaning is trie.h's. A
- * default route is kept apart, so that its change is one store however full the trie is. */
+/* A trie of one VRF and family is one word, its root (sp_arrays.roots), that is read and written whole; its meaning is
+ * trie.h's. A default route is kept apart, so that its change is one store however full the trie is. */
+enum sp_family { SP_IPV4 = 0, SP_IPV6 = 1, SP_FAMILIES = 2 };
+
 struct sp_vrf {
-    sp_u64 root[2]; /* IPv4, IPv6; 0: no route but the default one */
-    sp_u32 default_leaf[2];
+    sp_u32 default_leaf[SP_FAMILIES];
     sp_u32 counted; /* bit sp_reason_index(r): the table `reason` has an entry for it */
     sp_u32 id;
 };
-SP_STATIC_ASSERT(sizeof(struct sp_vrf) == 32, "two to a cache line");
 
 /* -- nexthop_group: sp_group(), or 0 for a miss; `members` are nexthop slots, each as often as its weight ---------- */
 static inline sp_u64 sp_group(sp_u32 base, sp_u32 size) { return (sp_u64)base << 16 | size; }
@@ -202,7 +208,10 @@ enum sp_engine_counter {
 /* Where an engine has put them. Lengths that are not constants above stand beside their array. */
 struct sp_arrays {
     sp_u64 *classifier;              /* [SP_PORTS * SP_VLANS] */
+    sp_u64 *macs;                    /* [SP_INTERFACES], the first that each admits; 0: none */
+    struct sp_egress *egresses;      /* [SP_INTERFACES] */
     struct sp_interface *interfaces; /* [SP_INTERFACES] */
+    sp_u64 *roots[SP_FAMILIES];      /* [SP_VRFS]; 0: no route but the default one */
     struct sp_vrf *vrfs;             /* [SP_VRFS] */
     sp_u32 *words;                   /* [word_count], a multiple of 16; chunk behind chunk */
     sp_u64 *groups;                  /* [SP_GROUPS] */

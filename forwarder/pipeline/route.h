@@ -11,15 +11,16 @@
 /* Returns the leaf, SP_ROUTE_NONE where there is no route: it punts `unreachable`. */
 SP_INLINE sp_u32 sp_route(sp_tables tables, const struct sp_meta *meta)
 {
-    const struct sp_vrf *vrf = sp_vrf_at(tables, meta->vrf);
-    sp_u32 leaf;
+    sp_u32 family = meta->is_ipv6 ? SP_IPV6 : SP_IPV4, leaf;
 
     if (meta->is_ipv6) {
-        leaf = sp_trie_lookup6(tables, sp_load_long(&vrf->root[1]), meta->destination[0], meta->destination[1]);
-        return leaf ? leaf : sp_load_word(&vrf->default_leaf[1]);
+        leaf = sp_trie_lookup6(tables, sp_load_long(sp_root_at(tables, SP_IPV6, meta->vrf)), meta->destination[0],
+                               meta->destination[1]);
+    } else {
+        leaf = sp_trie_lookup4(tables, sp_load_long(sp_root_at(tables, SP_IPV4, meta->vrf)),
+                               (sp_u32)meta->destination[0]);
     }
-    leaf = sp_trie_lookup4(tables, sp_load_long(&vrf->root[0]), (sp_u32)meta->destination[0]);
-    return leaf ? leaf : sp_load_word(&vrf->default_leaf[0]);
+    return leaf ? leaf : sp_load_word(&sp_vrf_at(tables, meta->vrf)->default_leaf[family]);
 }
 
 /* What a route says of itself: a reason, or SP_NO_REASON for nexthop, group and fallback. */

@@ -57,8 +57,8 @@ SP_INLINE int sp_put_ethernet(struct sp_packet *packet, const struct sp_meta *me
  * for a tag. Counts what leaves, octets of the frame with its tag. */
 SP_INLINE sp_u32 sp_router_interface(sp_tables tables, struct sp_packet *packet, struct sp_meta *meta, int *sent)
 {
-    const struct sp_interface *interface = sp_interface_at(tables, meta->egress);
-    sp_u64 port = sp_load_long(&interface->port), rewrite = sp_load_long(&interface->rewrite);
+    const struct sp_egress *egress = sp_egress_at(tables, meta->egress);
+    sp_u64 port = sp_load_long(&egress->port), rewrite = sp_load_long(&egress->rewrite);
 
     if (sp_unlikely(!(port & SP_PRESENT))) {
         return SP_PUNT_UNREACHABLE;

@@ -2,7 +2,7 @@
  *
  * Longest prefix match: the reader's side of the route tries. The writer is fib/, which also has the whole picture.
  *
- *     sp_vrf.root ─► root: 2^s words ─► block ─► block ─► leaf
+ *     sp_arrays.roots ─► root: 2^s words ─► block ─► block ─► leaf
  *
  * Everything lives in the array `words`, in units of two words (8 octets). A word is a leaf (sp_leaf(), 0: no route),
  * or says in which unit a block of which kind begins:
@@ -47,7 +47,7 @@
 #define SP_TRIE_BLOCKS4 5
 #define SP_TRIE_BLOCKS6 21
 
-/* The word sp_vrf.root: where the root's words begin, and s, at least a stride. */
+/* A word of sp_arrays.roots: where the root's words begin, and s, at least a stride. */
 static inline sp_u64 sp_trie_root(sp_u32 base, sp_u32 s)
 {
     return (sp_u64)(s - s % SP_TRIE_STRIDE) << 40 | (sp_u64)s << 32 | base;
@@ -192,7 +192,7 @@ static inline sp_u32 sp_trie_first(sp_tables tables, sp_u64 root, sp_u64 high)
 }
 
 /* The leaf of the longest route for an IPv4 address in host order; 0: none but the default route, which is not in the
- * trie. `root` is sp_vrf.root[0], loaded once. */
+ * trie. `root` is a word of sp_arrays.roots, loaded once. */
 static inline sp_u32 sp_trie_lookup4(sp_tables tables, sp_u64 root, sp_u32 address)
 {
     sp_u64 high = (sp_u64)address << 32;
@@ -203,7 +203,7 @@ static inline sp_u32 sp_trie_lookup4(sp_tables tables, sp_u64 root, sp_u32 addre
                         SP_TRIE_BLOCKS4);
 }
 
-/* The same for an IPv6 address: its first and last eight octets as numbers; `root` is sp_vrf.root[1]. */
+/* The same for an IPv6 address: its first and last eight octets as numbers; `root` as above. */
 static inline sp_u32 sp_trie_lookup6(sp_tables tables, sp_u64 root, sp_u64 high, sp_u64 low)
 {
     sp_u32 taken = sp_trie_root_taken(root);

@@ -132,11 +132,11 @@ Result Rows::store(Table table, Key key, const Row& row) {
         case Table::kL3Admit:
             return admit(objects_.slot(Space::kInterface, id_of(key.first)), key.second);
         case Table::kRouterInterface:
-            publish(arrays_.interfaces[objects_.slot(Space::kInterface, id_of(key.first))].port,
+            publish(arrays_.egresses[objects_.slot(Space::kInterface, id_of(key.first))].port,
                     sp_port(id_of(params[0]), id_of(params[1]), id_of(params[2])));
             return {};
         case Table::kRouterInterfaceEgress:
-            publish(arrays_.interfaces[objects_.slot(Space::kInterface, id_of(key.first))].rewrite,
+            publish(arrays_.egresses[objects_.slot(Space::kInterface, id_of(key.first))].rewrite,
                     SP_PRESENT | params[0]);
             return {};
         case Table::kFallbackLink:
@@ -168,28 +168,26 @@ Result Rows::store(Table table, Key key, const Row& row) {
 }
 
 void Rows::clear(Table table, Key key) {
-    auto interface = [&]() -> sp_interface& {
-        return arrays_.interfaces[objects_.slot(Space::kInterface, id_of(key.first))];
-    };
+    auto interface = [&] { return objects_.slot(Space::kInterface, id_of(key.first)); };
     switch (table) {
         case Table::kInterfaceClassifier:
             publish(arrays_.classifier[classifier_index(key)], sp_u64{0});
             break;
         case Table::kL3Admit:
-            for (auto& mac : interface().macs) {
-                if (mac == key.second) {
-                    publish(mac, sp_u64{0});
+            for (sp_u64* mac : macs(interface())) {
+                if (*mac == key.second) {
+                    publish(*mac, sp_u64{0});
                 }
             }
             break;
         case Table::kRouterInterface:
-            publish(interface().port, sp_u64{0});
+            publish(arrays_.egresses[interface()].port, sp_u64{0});
             break;
         case Table::kRouterInterfaceEgress:
-            publish(interface().rewrite, sp_u64{0});
+            publish(arrays_.egresses[interface()].rewrite, sp_u64{0});
             break;
         case Table::kFallbackLink:
-            publish(interface().fallback, sp_u32{0});
+            publish(arrays_.interfaces[interface()].fallback, sp_u32{0});
             break;
         case Table::kNexthop:
             publish(arrays_.nexthops[objects_.slot(Space::kNexthop, id_of(key.first))], sp_u64{0});
@@ -216,17 +214,27 @@ void Rows::clear(Table table, Key key) {
     }
 }
 
+// Where the MACs are that a router interface admits.
+std::array<sp_u64*, SP_INTERFACE_MACS> Rows::macs(uint32_t interface) const {
+    std::array<sp_u64*, SP_INTERFACE_MACS> all = {&arrays_.macs[interface]};
+    for (size_t at = 1; at < all.size(); ++at) {
+        all[at] = &arrays_.interfaces[interface].more_macs[at - 1];
+    }
+    return all;
+}
+
 Result Rows::admit(uint32_t interface, uint64_t mac) {
-    auto& macs = arrays_.interfaces[interface].macs;
-    if (std::find(std::begin(macs), std::end(macs), mac) != std::end(macs)) {
+    auto places = macs(interface);
+    auto holds = [](sp_u64 wanted) { return [wanted](const sp_u64* place) { return *place == wanted; }; };
+    if (std::any_of(places.begin(), places.end(), holds(mac))) {
         return {};
     }
-    auto room = std::find(std::begin(macs), std::end(macs), sp_u64{0});
-    if (room == std::end(macs)) {
+    auto room = std::find_if(places.begin(), places.end(), holds(0));
+    if (room == places.end()) {
         return {Code::kResourceExhausted, "l3_admit: a router interface admits at most " +
                                               std::to_string(SP_INTERFACE_MACS) + " MACs"};
     }
-    publish(*room, sp_u64{mac});
+    publish(**room, sp_u64{mac});
     return {};
 }
 

@@ -3,6 +3,7 @@
 // All tables but the routes': the entries as written, and what they put into the arrays.
 #pragma once
 
+#include <array>
 #include <map>
 #include <vector>
 
@@ -51,6 +52,7 @@ class Rows {
     std::vector<Reference> references(Table table, Key key, const Row& row) const;
     Result store(Table table, Key key, const Row& row);
     void clear(Table table, Key key);
+    std::array<sp_u64*, SP_INTERFACE_MACS> macs(uint32_t interface) const;
     Result admit(uint32_t interface, uint64_t mac);
     void police(Key key, const std::optional<Meter>& meter);
     void use(const Row& row, int users);

@@ -139,9 +139,10 @@ class NoReader : public GracePeriods {
 class Ours {
   public:
     Ours(const std::vector<Route>& routes, bool ipv6)
-        : family_(ipv6 ? Family::kIpv6 : Family::kIpv4), words_(kWords / 2), vrfs_(SP_VRFS) {
+        : family_(ipv6 ? Family::kIpv6 : Family::kIpv4), words_(kWords / 2), roots_(SP_VRFS), vrfs_(SP_VRFS) {
         arrays_.words = reinterpret_cast<sp_u32*>(&words_[0]);
         arrays_.word_count = kWords;
+        arrays_.roots[static_cast<size_t>(family_)] = roots_.data();
         arrays_.vrfs = vrfs_.data();
         fib_ = std::make_unique<Fib>(arrays_, reader_);
         for (const Route& route : routes) {
@@ -161,9 +162,8 @@ class Ours {
 
     void burst(const Destinations& destinations, size_t from, uint32_t count, sp_u32* leaves) {
         sp_u64 roots[kBurst];
-        auto family = static_cast<size_t>(family_);
         for (uint32_t at = 0; at < count; ++at) {
-            roots[at] = sp_load_long(&vrfs_[1 + destinations.tables[from + at]].root[family]);
+            roots[at] = sp_load_long(&roots_[1 + destinations.tables[from + at]]);
         }
         if (destinations.ipv6) {
             auto* addresses = reinterpret_cast<const sp_u64(*)[2]>(&destinations.ipv6_numbers[from * 2]);
@@ -173,7 +173,7 @@ class Ours {
         }
     }
     uint32_t one(const Destinations& destinations, size_t at) {
-        sp_u64 root = sp_load_long(&vrfs_[1 + destinations.tables[at]].root[static_cast<size_t>(family_)]);
+        sp_u64 root = sp_load_long(&roots_[1 + destinations.tables[at]]);
         if (destinations.ipv6) {
             const uint64_t* numbers = &destinations.ipv6_numbers[at * 2];
             return sp_trie_lookup6(&arrays_, root, numbers[0], numbers[1]);
@@ -189,6 +189,7 @@ class Ours {
 
     Family family_;
     ReservedArray<uint64_t> words_;
+    std::vector<sp_u64> roots_;
     std::vector<sp_vrf> vrfs_;
     sp_arrays arrays_{};
     OneReader reader_;
@@ -259,7 +260,7 @@ size_t empty_vrf() {
     Fib fib(arrays, none);
     FibMemory memory = fib.memory();
     size_t counters = std::thread::hardware_concurrency() * SP_REASONS * sizeof(sp_counter);
-    return sizeof(sp_vrf) + SP_PUNT_CLASSES * sizeof(sp_policer) + counters +
+    return sizeof(sp_vrf) + SP_FAMILIES * sizeof(sp_u64) + SP_PUNT_CLASSES * sizeof(sp_policer) + counters +
            (memory.store + memory.trie_used) / SP_VRFS;
 }
 

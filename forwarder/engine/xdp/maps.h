@@ -63,9 +63,21 @@ static inline const sp_u64 *sp_classifier_at(sp_tables tables, sp_u32 port, sp_u
     SP_FOUND(row);
     return row + (vlan & (SP_VLANS - 1));
 }
+static inline const sp_u64 *sp_mac_at(sp_tables tables, sp_u32 slot)
+{
+    return fixed.macs + (slot & (SP_INTERFACES - 1));
+}
+static inline const struct sp_egress *sp_egress_at(sp_tables tables, sp_u32 slot)
+{
+    return fixed.egresses + (slot & (SP_INTERFACES - 1));
+}
 static inline const struct sp_interface *sp_interface_at(sp_tables tables, sp_u32 slot)
 {
     return fixed.interfaces + (slot & (SP_INTERFACES - 1));
+}
+static inline const sp_u64 *sp_root_at(sp_tables tables, sp_u32 family, sp_u32 slot)
+{
+    return fixed.roots[family] + (slot & (SP_VRFS - 1));
 }
 static inline const struct sp_vrf *sp_vrf_at(sp_tables tables, sp_u32 slot)
 {

@@ -117,7 +117,10 @@ XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, con
     arrays_.tx = static_cast<sp_counter*>(map_memory("map_tx"));
     arrays_.reasons = static_cast<sp_counter*>(map_memory("map_reasons"));
     arrays_.engine_counters = static_cast<sp_u64*>(map_memory("map_engine"));
+    arrays_.macs = fixed_->macs;
+    arrays_.egresses = fixed_->egresses;
     arrays_.interfaces = fixed_->interfaces;
+    for (size_t family = 0; family < SP_FAMILIES; ++family) arrays_.roots[family] = fixed_->roots[family];
     arrays_.vrfs = fixed_->vrfs;
     arrays_.groups = fixed_->groups;
     arrays_.nexthops = fixed_->nexthops;

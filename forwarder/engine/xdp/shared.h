@@ -18,8 +18,11 @@
 #define SP_PORT_PROBES 8u
 
 struct sp_fixed {
-    struct sp_interface interfaces[SP_INTERFACES];
+    sp_u64 macs[SP_INTERFACES];
+    sp_u64 roots[SP_FAMILIES][SP_VRFS];
     sp_u64 nexthops[SP_NEXTHOPS];
+    struct sp_egress egresses[SP_INTERFACES];
+    struct sp_interface interfaces[SP_INTERFACES];
     struct sp_policer policers[SP_VRFS * SP_PUNT_CLASSES];
     struct sp_vrf vrfs[SP_VRFS];
     sp_u64 groups[SP_GROUPS];

@@ -183,7 +183,7 @@ struct Paused {
 };
 
 Paused begin_lookup(const Arrays& arrays, Family family, Key address, uint32_t blocks) {
-    sp_u64 root = arrays.arrays.vrfs[1].root[static_cast<size_t>(family)];
+    sp_u64 root = arrays.root(1, family);
     if (root == 0) {
         return {};
     }
@@ -231,7 +231,7 @@ TEST_P(Readers, HeldUpSeeAnAnswerOfTheirTime) {
             FibResult result =
                 step.leaf != 0 ? fib.set(1, family, step.prefix, step.leaf) : fib.erase(1, family, step.prefix);
             ASSERT_EQ(result, FibResult::kDone);
-            sp_u64 root = arrays.arrays.vrfs[1].root[static_cast<size_t>(family)];
+            sp_u64 root = arrays.root(1, family);
             biggest_root = std::max(biggest_root, sp_trie_root_bits(root));
         }
         held.release();

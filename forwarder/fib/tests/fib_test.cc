@@ -62,7 +62,7 @@ void expect_bursts(const Arrays& arrays, uint32_t vrf, Family family, const std:
     std::vector<std::array<sp_u64, 2>> ipv6;
     auto at_family = static_cast<size_t>(family);
     for (size_t at = 0; at < addresses.size(); ++at) {
-        roots.push_back(arrays.arrays.vrfs[at % 5 == 0 ? 0 : vrf].root[at_family]);
+        roots.push_back(arrays.root(at % 5 == 0 ? 0 : vrf, family));
         ipv4.push_back(static_cast<uint32_t>(high_of(addresses[at]) >> 32));
         ipv6.push_back({high_of(addresses[at]), low_of(addresses[at])});
     }
@@ -159,7 +159,7 @@ TEST_P(RandomTables, AnswerAsTheReferenceDoes) {
         reference.routes.erase(found);
     }
     fib.settle();
-    EXPECT_EQ(arrays.arrays.vrfs[vrf].root[static_cast<size_t>(family)], 0u);
+    EXPECT_EQ(arrays.root(vrf, family), 0u);
     EXPECT_EQ(fib.memory().trie_used, 0u);
     EXPECT_EQ(fib.memory().trie_waiting, 0u);
     EXPECT_EQ(fib.memory().nodes, 0u);
@@ -194,7 +194,7 @@ TEST(Fib, KeepsTheDefaultRouteOutOfTheTrie) {
     EXPECT_EQ(fib.erase(5, Family::kIpv4, Prefix{}), FibResult::kMissing);
     EXPECT_EQ(fib.set(5, Family::kIpv4, Prefix{}, 77), FibResult::kDone);
     EXPECT_EQ(fib.set(5, Family::kIpv4, Prefix{}, 78), FibResult::kDone);
-    EXPECT_EQ(arrays.arrays.vrfs[5].root[0], 0u);
+    EXPECT_EQ(arrays.root(5, Family::kIpv4), 0u);
     EXPECT_EQ(arrays.arrays.vrfs[5].default_leaf[0], 78u);
     EXPECT_EQ(arrays.arrays.vrfs[5].default_leaf[1], 0u);
     EXPECT_EQ(fib.find(5, Family::kIpv4, Prefix{}), 78u);
@@ -211,7 +211,7 @@ TEST(Fib, GivesARootTheSizeOfItsTable) {
     std::mt19937 chance(4);
     Reference reference;
     std::vector<uint32_t> seen(19);
-    auto root_bits = [&] { return sp_trie_root_bits(arrays.arrays.vrfs[9].root[0]); };
+    auto root_bits = [&] { return sp_trie_root_bits(arrays.root(9, Family::kIpv4)); };
     std::vector<Prefix> order;
     while (root_bits() < 18) {
         Prefix prefix = ipv4(static_cast<uint32_t>(chance()), 8 + chance() % 25);

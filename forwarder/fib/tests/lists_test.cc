@@ -44,7 +44,7 @@ class Table {
         }
     }
     Shapes shapes() const { return {arrays, kVrf, family_}; }
-    sp_u64 root() const { return arrays.arrays.vrfs[kVrf].root[static_cast<size_t>(family_)]; }
+    sp_u64 root() const { return arrays.root(kVrf, family_); }
     uint32_t root_word(Key address) const {
         return arrays.arrays.words[sp_trie_root_base(root()) + (address >> (kKeyBits - sp_trie_root_bits(root())))];
     }
@@ -311,6 +311,20 @@ TEST_P(ListTables, AnswerAsTheReferenceDoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ListTables, testing::Values(Family::kIpv4, Family::kIpv6));
+
+TEST(ListContent, KeepsHalfOfItsRoutes) {
+    ListContent content;
+    auto key = [](uint32_t bits, uint32_t length) { return bits << (32 - length) | (SP_TRIE_WIDE_END - length); };
+    for (auto [bits, length] :
+         {std::pair{0b1011001u, 7u}, {0b1001111u, 7u}, {0b10110u, 5u}, {0b101u, 3u}, {0b10u, 2u}}) {
+        ASSERT_TRUE(content.insert(key(bits, length), length));
+    }
+    content.keep(0b101, 3, 2);
+    ASSERT_EQ(content.count, 2u);  // neither the other half's, nor what covers all of this one
+    EXPECT_EQ(content.routes[0].key, key(0b11001, 5));
+    EXPECT_EQ(content.routes[0].leaf, 7u);
+    EXPECT_EQ(content.routes[1].key, key(0b110, 3));
+}
 
 }  // namespace
 }  // namespace splitplane

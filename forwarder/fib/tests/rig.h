@@ -23,13 +23,21 @@ namespace splitplane {
 
 class Arrays {
   public:
-    explicit Arrays(uint32_t words) : words_(words / 2), vrfs_(std::make_unique<sp_vrf[]>(SP_VRFS)) {
+    explicit Arrays(uint32_t words)
+        : words_(words / 2),
+          roots_(std::make_unique<sp_u64[]>(SP_FAMILIES * SP_VRFS)),
+          vrfs_(std::make_unique<sp_vrf[]>(SP_VRFS)) {
         arrays.words = reinterpret_cast<sp_u32*>(words_.data());
         arrays.word_count = words;
+        arrays.roots[SP_IPV4] = roots_.get();
+        arrays.roots[SP_IPV6] = roots_.get() + SP_VRFS;
         arrays.vrfs = vrfs_.get();
     }
+    sp_u64 root(uint32_t vrf, Family family) const {
+        return sp_load_long(&arrays.roots[static_cast<size_t>(family)][vrf]);
+    }
     uint32_t trie_lookup(uint32_t vrf, Family family, Key address) const {
-        sp_u64 root = sp_load_long(&arrays.vrfs[vrf].root[static_cast<size_t>(family)]);
+        sp_u64 root = this->root(vrf, family);
         return family == Family::kIpv4 ? sp_trie_lookup4(&arrays, root, static_cast<uint32_t>(high_of(address) >> 32))
                                        : sp_trie_lookup6(&arrays, root, high_of(address), low_of(address));
     }
@@ -53,6 +61,7 @@ class Arrays {
 
   private:
     std::vector<uint64_t> words_;
+    std::unique_ptr<sp_u64[]> roots_;
     std::unique_ptr<sp_vrf[]> vrfs_;
 };
 
@@ -76,7 +85,7 @@ struct Shapes {
 
     Shapes() = default;
     Shapes(const Arrays& arrays, uint32_t vrf, Family family) : words_(arrays.arrays.words) {
-        sp_u64 root = arrays.arrays.vrfs[vrf].root[static_cast<size_t>(family)];
+        sp_u64 root = arrays.root(vrf, family);
         for (uint32_t at = 0; root != 0 && at < 1u << sp_trie_root_bits(root); ++at) {
             uint32_t word = words_[sp_trie_root_base(root) + at];
             parts += is_node(word) && sp_trie_root_bits(root) != sp_trie_root_taken(root);

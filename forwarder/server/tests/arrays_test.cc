@@ -19,6 +19,7 @@ class Arrays : public WithDevice {
 
     uint32_t slot(Space space, uint32_t id) { return device->tables().objects().slot(space, id); }
     sp_interface& interface(uint32_t id) { return device->arrays().interfaces[slot(Space::kInterface, id)]; }
+    sp_egress& egress(uint32_t id) { return device->arrays().egresses[slot(Space::kInterface, id)]; }
     uint64_t classifier(uint32_t port, uint32_t vlan) {
         return device->arrays().classifier[sp_classifier_index(port, vlan)];
     }
@@ -32,9 +33,9 @@ class Arrays : public WithDevice {
         return ids;
     }
     uint32_t leaf(uint32_t vrf_id, uint32_t address) {
-        const sp_vrf& vrf = device->arrays().vrfs[slot(Space::kVrf, vrf_id)];
-        uint32_t found = sp_trie_lookup4(&device->arrays(), vrf.root[0], address);
-        return found != 0 ? found : vrf.default_leaf[0];
+        uint32_t vrf = slot(Space::kVrf, vrf_id);
+        uint32_t found = sp_trie_lookup4(&device->arrays(), device->arrays().roots[SP_IPV4][vrf], address);
+        return found != 0 ? found : device->arrays().vrfs[vrf].default_leaf[0];
     }
 };
 
@@ -61,7 +62,8 @@ TEST_F(Arrays, AnInterfaceAdmitsFiveMacs) {
     EXPECT_EQ(primary->write_one(insert(entry(kAdmitTable, {5, kMac + 6}, kAdmit))), grpc::RESOURCE_EXHAUSTED);
     remove(key_of(kAdmitTable, {5, kMac + 3}));
     put(entry(kAdmitTable, {5, kMac + 6}, kAdmit));
-    std::vector<uint64_t> macs(std::begin(interface(5).macs), std::end(interface(5).macs));
+    std::vector<uint64_t> macs(std::begin(interface(5).more_macs), std::end(interface(5).more_macs));
+    macs.push_back(device->arrays().macs[slot(Space::kInterface, 5)]);
     std::sort(macs.begin(), macs.end());
     EXPECT_EQ(macs, (std::vector<uint64_t>{kMac + 1, kMac + 2, kMac + 4, kMac + 5, kMac + 6}));
 }
@@ -70,14 +72,15 @@ TEST_F(Arrays, ARouterInterfaceHasItsWayOut) {
     put(entry(kInterfaceTable, {5}, kSetPort, {2, 30, 9000}));
     put(entry(kEgressTable, {5}, kRewrite, {kMac}));
     put(entry(kFallbackTable, {5}, kSendToFallback, {1, 40}));
-    EXPECT_EQ(interface(5).port, sp_port(2, 30, 9000));
-    EXPECT_EQ(interface(5).rewrite, SP_PRESENT | kMac);
+    EXPECT_EQ(egress(5).port, sp_port(2, 30, 9000));
+    EXPECT_EQ(egress(5).rewrite, SP_PRESENT | kMac);
     EXPECT_EQ(interface(5).fallback, SP_FALLBACK_PRESENT | 1u << 12 | 40);
     auto& before = interface(5);
+    auto& way_out = egress(5);
     remove(key_of(kInterfaceTable, {5}));
     remove(key_of(kEgressTable, {5}));
-    EXPECT_EQ(before.port, 0u);
-    EXPECT_EQ(before.rewrite, 0u);
+    EXPECT_EQ(way_out.port, 0u);
+    EXPECT_EQ(way_out.rewrite, 0u);
     EXPECT_NE(before.fallback, 0u);
 }
 

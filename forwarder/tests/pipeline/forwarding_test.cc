@@ -126,7 +126,7 @@ TEST_F(Forwarding, ChecksumIsRightAfterEveryTtlAndSource) {
 }
 
 TEST_F(Forwarding, MtuIsOfThePacketsOwnLength) {
-    tables.interfaces[kUp].port = sp_port(kUpPort, 0, 100);
+    tables.egresses[kUp].port = sp_port(kUpPort, 0, 100);
     const Octets exact(80, 0), longer(81, 0), trailer(50, 0);
     EXPECT_EQ(reason({.payload = exact}), SP_NO_REASON);
     EXPECT_EQ(reason({.payload = longer}), SP_PUNT_MTU_EXCEEDED);
@@ -138,11 +138,11 @@ TEST_F(Forwarding, MtuIsOfThePacketsOwnLength) {
 }
 
 TEST_F(Forwarding, MissesOfRouterInterfacePuntUnreachable) {
-    tables.interfaces[kUp].port = 0;
+    tables.egresses[kUp].port = 0;
     EXPECT_EQ(reason({}), SP_PUNT_UNREACHABLE);
     EXPECT_EQ(arrives(Ipv4{}).frame, ethernet(kOwnMac, kHostMac, 0x0800, Ipv4{}.octets()));
     write.interface(kUp, kUpPort, 0);
-    tables.interfaces[kUp].rewrite = 0;
+    tables.egresses[kUp].rewrite = 0;
     EXPECT_EQ(reason({}), SP_PUNT_UNREACHABLE);
     EXPECT_EQ(tables.tx[kUp].packets, 0u);
 }

@@ -24,7 +24,7 @@ struct Tables {
     explicit Tables(uint64_t seed) {
         write_random_tables(write, seed);
         // A miss of router_interface_egress punts with a TTL one less, as the contract says; here a punt is unchanged.
-        for (uint32_t slot = 1; slot < 64; ++slot) engine.arrays().interfaces[slot].rewrite |= SP_PRESENT;
+        for (uint32_t slot = 1; slot < 64; ++slot) engine.arrays().egresses[slot].rewrite |= SP_PRESENT;
     }
 };
 

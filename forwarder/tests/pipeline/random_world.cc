@@ -98,10 +98,10 @@ void write_random_tables(Writer& write, uint64_t seed) {
     }
     for (uint32_t slot = 1; slot < kInterfaces; ++slot) {
         write.interface(slot, port_of(slot), vlan_of(slot), draw.one_of<uint32_t>({68, 100, 1280, 1500, 9000}));
-        tables.interfaces[slot].macs[1 + draw.below(4)] = kVirtualMac;
+        tables.interfaces[slot].more_macs[draw.below(SP_INTERFACE_MACS - 1)] = kVirtualMac;
         if (draw.chance(50))
             tables.interfaces[slot].fallback = SP_FALLBACK_PRESENT | 4 << 12 | (draw.chance(80) ? 300 + slot : 0);
-        if (draw.chance(5)) tables.interfaces[slot].rewrite = 0;
+        if (draw.chance(5)) tables.egresses[slot].rewrite = 0;
         const uint32_t kind = draw.chance(90) ? SP_CLASSIFIER_INGRESS : SP_CLASSIFIER_EGRESS;
         if (draw.chance(95)) write.classify(port_of(slot), vlan_of(slot), slot, 1 + slot % kVrfs, kind);
     }

@@ -48,9 +48,8 @@ class Writer {
     explicit Writer(sp_arrays& arrays) : tables(arrays), fib(arrays, grace_) {}
 
     void interface(uint32_t slot, uint32_t port, uint32_t vlan, uint32_t mtu = 1500, uint64_t mac = kOwnMac) {
-        tables.interfaces[slot].macs[0] = mac;
-        tables.interfaces[slot].port = sp_port(port, vlan, mtu);
-        tables.interfaces[slot].rewrite = SP_PRESENT | mac;
+        tables.macs[slot] = mac;
+        tables.egresses[slot] = {sp_port(port, vlan, mtu), SP_PRESENT | mac};
         tables.interfaces[slot].id = 100 + slot;
     }
     void classify(uint32_t port, uint32_t vlan, uint32_t slot, uint32_t vrf = kVrf,
@@ -79,7 +78,7 @@ class Writer {
         interface(kLanVlan, kLanPort, kVlan);
         interface(kUp, kUpPort, 0);
         interface(kUpVlan, kUpPort, kUpTag);
-        tables.interfaces[kLan].macs[3] = kVirtualMac;
+        tables.interfaces[kLan].more_macs[2] = kVirtualMac;
         for (uint32_t slot = kLan; slot <= kLanVlan; ++slot) classify(kLanPort, slot == kLan ? 0 : kVlan, slot);
         for (uint32_t slot = kUp; slot <= kUpVlan; ++slot) classify(kUpPort, slot == kUp ? 0 : kUpTag, slot);
         tables.nexthops[kToUp] = sp_nexthop(SP_NEXTHOP_FORWARD, kUp, kNeighborMac);
