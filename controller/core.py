@@ -25,6 +25,7 @@ from controller.placement.pair import FallbackPair
 from controller.planes.base import Clock, Installed, Plane, PuntReason
 from controller.rib import NexthopSet
 from controller.router import VirtualRouter
+from controller.standin import answer
 from controller.supervisor import Supervisor
 from controller.trace import trace
 from controller.usage import SliceUsage
@@ -303,8 +304,21 @@ class Core:
         router = self._interfaces.get(router_interface_id)
         if router is not None and router.vrc is not None:
             router.punts.deliver(router_interface_id, reason, frame)
-        elif router is not None:
+        elif router is not None and not self._stand_in(router, router_interface_id, frame):
             router.punts.counters["drop_no_session"] += 1
+
+    def _stand_in(self, router: VirtualRouter, interface_id: int, frame: bytes) -> bool:
+        """Answer for a guest that is away, while what it learned is still forwarded."""
+        interface = router.fib.resolution.interfaces.get(interface_id)
+        entry = router.fib.resolution.interface_entries.installed.get(interface_id)
+        mirror = self._mirrors.get(router.config.plane)
+        if not router.holds or interface is None or entry is None or mirror is None:
+            return False
+        reply = answer(frame, entry.mac, interface.own_addresses)
+        if reply is not None:
+            mirror.plane.packet_out(entry, reply)
+            router.punts.counters["answered_for_guest"] += 1
+        return reply is not None
 
     def _confirmed(self, vrf_id: int) -> None:
         router = self.routers.get(vrf_id)

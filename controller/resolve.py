@@ -11,6 +11,7 @@ one of them, so that the packet is gleaned (or dropped, where resolution has fai
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from ipaddress import ip_interface
 
 from controller.entries import EntryTable
 from controller.model import InterfaceConfig
@@ -47,6 +48,12 @@ class Interface:
     port_up: bool = False
     guest_up: bool | None = None  # None: the VRC has not said since it connected
     addresses: frozenset[bytes] = frozenset()
+
+    @property
+    def own_addresses(self) -> frozenset[bytes]:
+        """The addresses, 4 or 16 octets, that belong to its own MAC: where it has virtual ones, those declared."""
+        declared = frozenset(ip_interface(text).ip.packed for text in self.config.addresses)
+        return declared if self.config.virtual_macs else declared | self.addresses
 
     @property
     def up(self) -> bool:

@@ -98,6 +98,11 @@ class VirtualRouter:
         if self.vrc is not None:
             self.vrc.close("the plane was attached again")
 
+    @property
+    def holds(self) -> bool:
+        """Whether what was learned is kept although no guest may be there, or none has repeated it yet."""
+        return self._sweep_at is not None
+
     def ports_up(self) -> dict[int, bool]:
         """Return each interface's port state."""
         return {i: known.port is not None and known.port_up for i, known in self.fib.resolution.interfaces.items()}
