@@ -12,7 +12,7 @@ check:
 	@.venv/bin/ruff check .
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports --no-cache
-	@$(PY) -m pytest -q -n 2 --hypothesis-profile=quick -m "not root" tests/unit tests/contract
+	@$(PY) -m pytest -q -n 2 --hypothesis-profile=quick -m "not root" tests/unit tests/property tests/contract
 
 # Whole files in the order of tests/conftest.py.
 test:

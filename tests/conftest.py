@@ -1,11 +1,15 @@
-"""The order of all tests, and which of them share a worker."""
+"""The order of all tests, which of them share a worker, and how many examples property tests try."""
 
 from pathlib import PurePath
 
 import pytest
+from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
-FOLDERS = ("integration", "native", "conformance", "contract", "unit")
+settings.register_profile("quick", max_examples=25)
+"""For `make check`; `make test` tries as many examples as hypothesis does by itself."""
+
+FOLDERS = ("integration", "native", "conformance", "property", "contract", "unit")
 """The longest files first; the short ones keep all workers busy to the end."""
 
 EMULATED = ("test_kvm_", "test_machine_", "test_topology_machines")

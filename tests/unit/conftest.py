@@ -10,14 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from operator_world import Controller
-
-settings.register_profile("quick", max_examples=25)
-"""For `make check`; `make test` tries as many examples as hypothesis does by itself."""
 
 
 def pytest_collection_finish() -> None:
