@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.longest_prefix import ipv6_prefixes
-from bench.prefixes import IPV4_SHARES, announcements
 from bench.processes import machine_s
 from controller.placement.aggregate import LIMIT, Aggregate
 from controller.ranges import flatten
+from topologies.prefixes import IPV4_SHARES, announcements
 
 _LONGEST_BLOCK = 20  # what is this long or shorter starts a network
 _RUN = 0.8  # how often a prefix follows the last one of its network at once

@@ -12,8 +12,8 @@ from heapq import nlargest
 from itertools import accumulate
 from math import sqrt
 
-from bench.prefixes import announcements
 from controller.planes.base import FALLBACK, Op, RouteKind, RouteUpdates, route_action
+from topologies.prefixes import announcements
 
 _NEXTHOPS = 32
 _MASKS = [-1 << (32 - length) for length in range(33)]

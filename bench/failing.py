@@ -19,13 +19,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from bench import bird
-from bench.bird import Bird
-from bench.prefixes import announcements
 from bench.rig import AS_NUMBER, PLANE, WORK, Rig, bgp_config, interface, report, say, tenant
 from bench.snoop import Snoop
+from topologies import bird
+from topologies.bird import Bird
 from topologies.enclosure import run_enclosed
 from topologies.network import NetworkError, checked, inside, wait_for
+from topologies.prefixes import announcements
 
 ROUTER = "edge/r1"
 _LINKS = (("10.2.1.1", "10.2.1.2"), ("10.2.2.1", "10.2.2.2"))

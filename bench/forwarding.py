@@ -21,8 +21,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.prefixes import Announcement, announcements
 from bench.processes import machine_s
+from topologies.prefixes import Announcement, announcements
 
 _ROOT = Path(__file__).parent.parent
 _PROGRAM = _ROOT / "build" / "forwarder" / "bench" / "forwarder" / "forwarder_cost"

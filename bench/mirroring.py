@@ -23,17 +23,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import bird, p4reference
+from bench import p4reference
 from bench.beside import Beside
-from bench.bird import Bird
-from bench.prefixes import Announcement, announcements
 from bench.processes import Meter
 from bench.profile import Profile
 from bench.references import FpmSink, bundle_s
 from bench.rig import AS_NUMBER, PLANE, Rig, bgp_config, interface, report, say, tenant
+from topologies import bird
+from topologies.bird import Bird
 from topologies.catalog import PLANES
 from topologies.enclosure import run_enclosed
 from topologies.network import NetworkError
+from topologies.prefixes import Announcement, announcements
 
 ROUTER = "load/r1"
 _OURS, _THEIRS = "10.0.1.1", "10.0.1.2"

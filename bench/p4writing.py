@@ -29,7 +29,6 @@ from typing import Any
 import grpc.aio
 from finsy.proto import p4r
 
-from bench.prefixes import announcements
 from bench.processes import machine_s
 from controller.mirror import BATCH_ROUTES, WRITES_IN_FLIGHT
 from controller.model import PlaneConfig, PlaneKind
@@ -50,6 +49,7 @@ from controller.planes.p4runtime.messages import request_head
 from controller.planes.p4runtime.p4info import golden_pipeline
 from controller.planes.p4runtime.plane import P4RuntimePlane
 from controller.planes.p4runtime.routes import RouteEncoder
+from topologies.prefixes import announcements
 
 _BMV2 = "simple_switch_grpc"
 _FORWARDER = Path(__file__).parents[1] / "build/forwarder/daemon/vr-forwarder"

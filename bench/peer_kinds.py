@@ -25,7 +25,6 @@ from bench.peer_wires import (
     checked,
     inside,
 )
-from bench.prefixes import Announcement, announcements
 from bench.processes import prefer
 from controller.mirror import BATCH_ROUTES
 from controller.model import PlaneConfig, PlaneKind
@@ -41,6 +40,7 @@ from controller.planes.base import (
     route_action,
 )
 from controller.planes.p4runtime.plane import P4RuntimePlane
+from topologies.prefixes import Announcement, announcements
 
 ROUTE = Announcement(16 << 24, 8, 0)
 MTU = 1500

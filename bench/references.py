@@ -8,13 +8,13 @@ from pathlib import Path
 
 from mininet.node import Node
 
-from bench.bird import Bird
-from bench.prefixes import Announcement
 from bench.processes import Meter, guest_processes, prefer
 from controller.guests.base import GuestSpec
 from controller.guests.netns import NetnsDriver
 from controller.model import RouteSource, Routing
+from topologies.bird import Bird
 from topologies.network import NetworkError, checked, output, wait_for
+from topologies.prefixes import Announcement
 
 _SINK = Path(__file__).with_name("sink.py")
 _WORK = Path("/run/bench/sink")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.processes import guest_processes, prefer
+from topologies import bird
 from topologies.control import LOG, SOCKET, STATE, Controller
 from topologies.network import Network, NetworkError, wait_for
 from topologies.open_vswitch import OpenVSwitchPlanes, daemon_logs, start_daemons
@@ -171,6 +172,7 @@ def keep_logs(directory: Path) -> None:
         *Path("/run/bmv2").glob("*.log"),
         *STATE.glob("**/*.log"),
         *WORK.glob("**/*.log"),
+        *bird.logs(),
         WORK / "snoop",
     ]
     for path in found:

@@ -27,6 +27,7 @@ _PROGRAMS = {
     "iperf3": "iperf3",
     "ethtool": "ethtool",
     "tcpdump": "tcpdump",
+    "bird": "bird2",
     "unshare": "util-linux",
 }
 

@@ -5,11 +5,12 @@ has `gro on` for that, and a port has its XDP program.
 """
 
 import functools
+import json
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from topologies.network import checked, wait_for
+from topologies.network import checked, output, wait_for
 from topologies.p4runtime import Device, DevicePlanes, spawned, still_runs
 
 ROOT = Path(__file__).parents[1]
@@ -52,16 +53,19 @@ class Forwarder:
             self._process.kill()
             self._process.wait()
 
-    def status(self) -> str:
-        """Return what `vr-forwarder status` prints."""
-        command = [str(PROGRAM), "status", "--state", str(self._state)]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=10).stdout
+    def sent(self) -> int:
+        """Return how many packets it has forwarded, its processes before this one included."""
+        interfaces = json.loads(output([*self._status, "--json"], 10))["interfaces"]
+        return sum(int(traffic["sent"]["packets"]) for traffic in interfaces.values())
+
+    @property
+    def _status(self) -> list[str]:
+        return [str(PROGRAM), "status", "--state", str(self._state)]
 
     def _serves(self) -> bool:
         assert self._process is not None
         still_runs(f"vr-forwarder {self.name}", self._process, self.log)
-        command = [str(PROGRAM), "status", "--state", str(self._state)]
-        return subprocess.run(command, capture_output=True, check=False, timeout=10).returncode == 0
+        return subprocess.run(self._status, capture_output=True, check=False, timeout=10).returncode == 0
 
 
 @functools.cache

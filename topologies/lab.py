@@ -5,12 +5,13 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
 from ruamel.yaml import YAML
 
+from topologies.bird import logs as bird_logs
 from topologies.control import LOG, RUN, STATE, Controller
 from topologies.network import Network, NetworkError
 from topologies.open_vswitch import daemon_logs, start_daemons
@@ -35,6 +36,9 @@ class Topology:
     sessions: Mapping[str, Mapping[str, int]]  # router or host → protocol → expected neighbors
     machines: tuple[str, ...]  # tenants whose guests are virtual machines where that is asked for
     ends: tuple[tuple[str, str], ...]  # host → address it must reach
+    routes: Mapping[str, int] = field(default_factory=dict)  # router → IPv4 routes it must have learned
+    planes: Callable[[], Planes] | None = None  # its own; without them those of `--plane`
+    sized: "Callable[[int], Topology] | None" = None  # the same with so many routes, for `--routes`
 
 
 class Lab:
@@ -91,13 +95,16 @@ class Lab:
         return neighbors(protocol, self.network[name].vtysh(command))
 
     def unsettled(self) -> list[str]:
-        """Return the routers that are not up with everything confirmed, and why."""
+        """Return the routers that are not up with every route learned and confirmed, and why."""
         views = {view["router"]: view for view in self.controller.show("get", "routers")}
         found = []
         for router in self.topology.routers:
             view = views.get(router)
+            wanted = self.topology.routes.get(router, 0)
             if view is None:
                 found.append(f"router {router}")
+            elif view["ipv4_routes"] < wanted:
+                found.append(f"router {router} ({view['ipv4_routes']} of {wanted} routes)")
             elif view["state"] != "up" or view["pending"]:
                 found.append(f"router {router} ({view['reason'] or view['state']}, {view['pending']} pending)")
         return found
@@ -124,7 +131,13 @@ class Lab:
     def keep_logs(self, directory: Path) -> None:
         """Copy the logs of controller, switch, guests and hosts to a directory that outlives the enclosure."""
         directory.mkdir(parents=True, exist_ok=True)
-        found = [LOG, *daemon_logs(), *self.network.planes.logs(), *STATE.parent.glob("splitplane*/**/*.log")]
+        found = [
+            LOG,
+            *daemon_logs(),
+            *bird_logs(),
+            *self.network.planes.logs(),
+            *STATE.parent.glob("splitplane*/**/*.log"),
+        ]
         for host in self.network.mininet.hosts:
             found += Path(f"/proc/{host.pid}/root/run/frr").glob("*.log")
         for path in found:

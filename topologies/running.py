@@ -15,8 +15,11 @@ from topologies.control import SOCKET
 from topologies.enclosure import outer_pid, run_enclosed
 from topologies.lab import Lab, Topology, spinner
 from topologies.network import NetworkError
+from topologies.planes import Planes
 
-NAMES = ("two_tenants", "leaf_spine")
+FEWEST, MOST = 2_000, 190_000
+"""Routes of fallback: more than the switch has room for, and within the slice's quota."""
+NAMES = ("two_tenants", "leaf_spine", "fallback")
 
 
 class Prompt(CLI):  # type: ignore[misc]
@@ -25,18 +28,25 @@ class Prompt(CLI):  # type: ignore[misc]
     identchars = CLI.identchars + "-"
 
 
-def load(name: str) -> tuple[Topology, tuple[Claim, ...]]:
-    """Return a topology and what must hold in it."""
-    topology = importlib.import_module(f"topologies.{name}.topology").TOPOLOGY
+def load(name: str, routes: int | None = None) -> tuple[Topology, tuple[Claim, ...]]:
+    """Return a topology, of so many routes where that is asked for, and what must hold in it."""
+    topology: Topology = importlib.import_module(f"topologies.{name}.topology").TOPOLOGY
+    if routes is not None and topology.sized is not None:
+        topology = topology.sized(routes)
     return topology, importlib.import_module(f"topologies.{name}.claims").CLAIMS
+
+
+def _planes(topology: Topology, chosen: str | None) -> Planes:
+    """Return a topology's own planes, or what was chosen."""
+    return PLANES[chosen or DEFAULT]() if topology.planes is None else topology.planes()
 
 
 def program() -> int:
     """Do what the command line says; inside the enclosure."""
     options = _options()
-    topology, claims = load(options.name)
+    topology, claims = load(options.name, options.routes)
     console = Console()
-    lab = Lab(topology, PLANES[options.plane](), options.guest == MACHINE)
+    lab = Lab(topology, _planes(topology, options.plane), options.guest == MACHINE)
     try:
         with spinner(console, topology.name) as progress:
             lab.bring_up(progress)
@@ -73,16 +83,28 @@ def _options() -> argparse.Namespace:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--test", action="store_true", help="check that everything holds; exit status 1 if not")
     what.add_argument("--cli", action="store_true", help="open Mininet's prompt; its end ends the topology")
-    parser.add_argument("--plane", choices=PLANES, default=DEFAULT, help="what forwards (default: %(default)s)")
+    parser.add_argument("--plane", choices=PLANES, help=f"what forwards (default: {DEFAULT})")
     parser.add_argument("--guest", choices=GUESTS, default=GUESTS[0], help=GUEST_HELP)
+    parser.add_argument("--routes", type=int, metavar="N", help="routes that fallback's neighbor announces (100000)")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="copy all logs to DIR at the end")
-    return parser.parse_args()
+    options = parser.parse_args()
+    topology, _ = load(options.name)
+    if topology.planes is not None and options.plane is not None:
+        parser.error(f"{options.name} is of {topology.planes().title}; leave --plane out")
+    if not topology.machines and options.guest == MACHINE:
+        parser.error(f"the routers of {options.name} run in namespaces; leave --guest out")
+    if topology.sized is None and options.routes is not None:
+        parser.error(f"the routes of {options.name} are given; leave --routes out")
+    if options.routes is not None and not FEWEST <= options.routes <= MOST:
+        parser.error(f"--routes is from {FEWEST} to {MOST}")
+    return options
 
 
 def main() -> int:
     """Check the command line, then run inside an enclosure."""
     options = _options()
-    return run_enclosed("run", "topologies.running", program, PLANES[options.plane]().missing)
+    topology, _ = load(options.name)
+    return run_enclosed("run", "topologies.running", program, _planes(topology, options.plane).missing)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,10 @@ async def test_everything_claimed_holds(name, plane):
     all_hold(*await finish(str(ROOT / "topologies/run"), name, "--plane", plane, "--test"))
 
 
+async def test_everything_claimed_of_a_fallback_holds():
+    all_hold(*await finish(str(ROOT / "topologies/run"), "fallback", "--routes", "10000", "--test"))
+
+
 async def test_missing_programs_are_named_in_one_line():
     command = (sys.executable, "-m", "topologies.running", "two_tenants", "--test")
     status, printed = await finish(*command, PATH="/nonexistent", PYTHONPATH=str(ROOT))

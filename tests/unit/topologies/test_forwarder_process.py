@@ -1,5 +1,6 @@
 """A topology's vr-forwarder: its command line, and what is said where it does not run. A script takes its place."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,10 @@ def test_what_is_not_built_is_said(program: Path) -> None:
     assert ForwarderPlanes().missing() == f"{program} is missing; run: make setup"
     program.touch()
     assert not ForwarderPlanes().missing()
+
+
+def test_what_it_has_forwarded_is_the_sum_of_its_interfaces(program: Path) -> None:
+    counters = {"1": {"sent": {"packets": 3}}, "2": {"sent": {"packets": 4}}}
+    program.write_text(f"#!/bin/sh\necho '{json.dumps({'interfaces': counters})}'\n")
+    program.chmod(0o755)
+    assert Forwarder("s1", 7).sent() == 7

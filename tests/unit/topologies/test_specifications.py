@@ -10,6 +10,7 @@ from controller.spec.check import check
 from controller.spec.merge import merge
 from controller.spec.parse import parse
 from controller.spec.state import Ids, State
+from topologies.running import NAMES
 
 TOPOLOGIES = Path(__file__).parents[3] / "topologies"
 
@@ -25,7 +26,7 @@ def load(name: str) -> State:
     return state
 
 
-@pytest.mark.parametrize("name", ["two_tenants", "leaf_spine"])
+@pytest.mark.parametrize("name", NAMES)
 def test_the_specification_is_valid(name):
     for router in load(name).routers.values():
         refuse_foreign(router.full_name, router.routing.text)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from mininet.node import Node
 
-from bench.prefixes import Announcement
 from topologies.network import NetworkError, checked, inside, output, wait_for
+from topologies.prefixes import Announcement
 
 AS_NUMBER = 65000
 
@@ -29,13 +29,20 @@ _SESSION = """protocol bgp {name} {{
 }}
 """
 
+_RUN = Path("/run")
+
+
+def logs() -> Iterable[Path]:
+    """Return the logs of every one of this enclosure."""
+    return _RUN.glob("bird-*/*.log")
+
 
 class Bird:
     """One BIRD with a static protocol, ``feed``, and a BGP session for each (local, neighbor) pair of addresses."""
 
     def __init__(self, host: Node, sessions: Sequence[tuple[str, str]], theirs: int) -> None:
         self._host, self._sessions, self._theirs = host, sessions, theirs
-        self._directory = Path("/run/bench") / f"bird-{host.name}"
+        self._directory = _RUN / f"bird-{host.name}"
 
     def start(self, announced: Iterable[Announcement]) -> None:
         """Start it with everything in its configuration and nothing announced."""

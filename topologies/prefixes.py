@@ -27,9 +27,9 @@ IPV4_SHARES = {
     11: 3,
 }
 _PREFIXES_PER_ORIGIN = 5
-_FIRST_ORIGIN = 100_000  # beyond the ASes that the rig itself uses
+_FIRST_ORIGIN = 100_000  # beyond the ASes of topologies and benches
 
-# RFC 6890; the bench's own links are in 10.0.0.0/8.
+# RFC 6890; links of topologies and benches are in 10.0.0.0/8.
 _SPECIAL = tuple(
     IPv4Network(text)
     for text in (

@@ -1,0 +1,181 @@
+"""What must hold in fallback."""
+
+import re
+import time
+from ipaddress import IPv4Address
+from typing import Any
+
+from topologies import proofs
+from topologies.checks import Claim, expect
+from topologies.fallback.planes import FallbackPlanes
+from topologies.fallback.topology import H1, HARDWARE, N1, OWN_ROUTES, ROOM, ROUTER, announced
+from topologies.lab import Lab, Progress
+from topologies.network import NetworkError, output, wait_for
+from topologies.probes import RunningPing, capture, ping
+
+_COUNT = 20
+_MOVE_S = 60.0
+_COUNTED_S = 5.0
+"""How long a switch may take to count what it has sent."""
+_IPV4_ROUTES = "table=3,cookie=0x5350400000000000/0xfffff00000000000"  # docs/planes.md
+_FALLBACK_LINK = "table=10"
+_AGGREGATE = re.compile(r"packet_count=(\d+) .*flow_count=(\d+)")
+_LONGEST = 24
+"""Nothing that n1 announces is longer, so an address in such a prefix has no other route that is as long."""
+
+
+def learned(lab: Lab, progress: Progress) -> list[str]:
+    """The session is up, and nothing of what it brought is refused."""
+    (view,) = lab.controller.show("get", "routers")
+    seen = f"{ROUTER}: {view['ipv4_routes']} routes learned, {view['pending']} pending, {view['refused']} refused"
+    wanted = view["ipv4_routes"] == lab.topology.routes[ROUTER]
+    expect(wanted and not view["pending"] and not view["refused"], seen)
+    return [*proofs.sessions_up(lab, progress), seen]
+
+
+def placed(lab: Lab, progress: Progress) -> list[str]:
+    """The switch holds no more than it has room for, and what it holds is used."""
+    entries = _entries(lab)
+    _, flows = _aggregate(_IPV4_ROUTES)
+    hardware = entries["hardware ipv4_route"]
+    seen = f"{entries['ipv4_route']} prefixes, {hardware} entries in hardware with room for {ROOM}, {flows} flows"
+    expect(0 < hardware <= ROOM and flows <= ROOM, seen)
+    return [seen]
+
+
+def reach(lab: Lab, progress: Progress) -> list[str]:
+    """Whichever plane routes it, a packet arrives, with two hops less: r1 and n1."""
+    found = []
+    for address, where in _destinations(lab).items():
+        with capture(lab.network["h2"], f"icmp and dst host {address} and ip[8] = 62") as arrived:
+            answered = ping(lab.network["h1"], address, 5)
+            matched = arrived()
+        seen = f"h1 → {address} ({where}) {answered}/5, {matched} of them with TTL 62"
+        expect(answered == 5 and matched == 5, seen)
+        found.append(seen)
+    return found
+
+
+def trace(lab: Lab, progress: Progress) -> list[str]:
+    """The path has the same hops, whichever plane routes."""
+    found = []
+    for address, where in _destinations(lab).items():
+        progress(f"h1 → {address}")
+        (line,) = proofs.trace(lab, "h1", address, [{"10.1.0.1"}, {N1}, {address}])
+        found.append(f"{line} ({where})")
+    return found
+
+
+def counted(lab: Lab, progress: Progress) -> list[str]:
+    """The switch and the forwarder count the packets that take the way over the forwarder, and no others."""
+    back = "hardware" if f"{H1}/32" in _in_hardware(lab) else "software"
+    return [_count(lab, progress, address, where, back) for address, where in _destinations(lab).items()]
+
+
+def _count(lab: Lab, progress: Progress, address: str, where: str, back: str) -> str:
+    progress(f"{_COUNT} pings to {address}")
+    before = _passed(lab)
+    answered = ping(lab.network["h1"], address, _COUNT)
+    expect(answered == _COUNT, f"h1 → {address} ({where}): {answered} of {_COUNT} pings answered")
+    expected = _COUNT * [where, back].count("software")
+    shown = f"{_COUNT} pings to {address} ({where}), answers by {back}"
+    wait_for(f"{shown}: {expected} counted", lambda: min(_since(lab, before)) >= expected, _COUNTED_S)
+    sent, forwarded = _since(lab, before)
+    shown = f"{shown}: switch sent {sent} to the forwarder, which forwarded {forwarded}"
+    expect(sent == forwarded == expected, f"{shown}; {expected} expected")
+    return shown
+
+
+def moves(lab: Lab, progress: Progress) -> list[str]:
+    """All routes move to software and back under pings, of which none is lost; the planes are equal each time."""
+    found = []
+    streams = {("h1", address): RunningPing(lab.network["h1"], address) for address in _destinations(lab)}
+    start = time.monotonic()
+    try:
+        for placement in ("software", "hardware", "auto"):
+            progress(f"vrctl move {ROUTER} --to {placement}")
+            lab.controller.vrctl("move", ROUTER, "--to", placement)
+            wait_for(f"routes in {placement}", lambda to=placement: _moved(lab, to), _MOVE_S)  # type: ignore[misc]
+            proofs.verified(lab)
+            found.append(f"to {placement}: {_entries(lab)['hardware ipv4_route']} entries in hardware, verified")
+    finally:
+        took = time.monotonic() - start
+        seen = {end: stream.stop() for end, stream in streams.items()}
+    return found + [proofs.unbroken(end, stream, took) for end, stream in seen.items()]
+
+
+def restart(lab: Lab, progress: Progress) -> list[str]:
+    """The controller of both planes is killed and started again under traffic."""
+    return proofs.survives_restart(lab, progress, [("h1", address) for address in _destinations(lab)])
+
+
+def switch_forwards(lab: Lab, progress: Progress) -> list[str]:
+    """Transit traffic does not touch the guest."""
+    return proofs.switch_forwards(lab, progress, [("h1", address) for address in _destinations(lab)])
+
+
+def verified(lab: Lab, progress: Progress) -> list[str]:
+    """Learned, desired and installed are equal."""
+    return proofs.verified(lab)
+
+
+def _entries(lab: Lab) -> dict[str, int]:
+    views: list[dict[str, Any]] = lab.controller.show("get", "planes")
+    return next(view["entries"] for view in views if view["name"] == HARDWARE)
+
+
+def _in_hardware(lab: Lab) -> set[str]:
+    """Return the prefixes that the switch routes."""
+    return {entry["prefix"] for entry in lab.controller.show("fib", ROUTER, "--where", "hardware")}
+
+
+def _destinations(lab: Lab) -> dict[str, str]:
+    """Return an address that the switch routes and one that the forwarder does, with "hardware" and "software"."""
+    held = _in_hardware(lab)
+    found: dict[str, str] = {}
+    for one in announced(lab.topology.routes[ROUTER] - OWN_ROUTES):
+        if one.length == _LONGEST:
+            found.setdefault("hardware" if one.text in held else "software", str(IPv4Address(one.network + 1)))
+    expect(len(found) == 2, f"all routes of {ROUTER} are in {', '.join(found)}")
+    return {found[place]: place for place in ("hardware", "software")}
+
+
+def _moved(lab: Lab, placement: str) -> bool:
+    """Tell whether the routes are where they were sent: own addresses alone are left, or the room is used."""
+    held = _entries(lab)["hardware ipv4_route"]
+    return not lab.unsettled() and (held < ROOM // 10 if placement == "software" else held > ROOM // 2)
+
+
+def _aggregate(flows: str) -> tuple[int, int]:
+    """Return how many packets have met such flows of the switch, and how many of these it has."""
+    command = ["ovs-ofctl", "-O", "OpenFlow13", "dump-aggregate", HARDWARE, flows]
+    found = _AGGREGATE.search(text := output(command))
+    if found is None:
+        raise NetworkError(f"{' '.join(command)}: {text.strip() or 'no answer'}")
+    return int(found[1]), int(found[2])
+
+
+def _passed(lab: Lab) -> tuple[int, int]:
+    """Return the packets that the switch has sent to the forwarder, and those that the forwarder has forwarded."""
+    packets, _ = _aggregate(_FALLBACK_LINK)
+    planes = lab.network.planes
+    assert isinstance(planes, FallbackPlanes)
+    return packets, planes.forwarder.sent()
+
+
+def _since(lab: Lab, before: tuple[int, int]) -> tuple[int, int]:
+    sent, forwarded = _passed(lab)
+    return sent - before[0], forwarded - before[1]
+
+
+CLAIMS = (
+    Claim("every route is learned and none refused", learned),
+    Claim("the switch holds what it has room for", placed),
+    Claim("destinations in hardware and in software are reached with the same TTL", reach),
+    Claim("the path is the same by either plane", trace),
+    Claim("counters show which way packets take", counted),
+    Claim("routes move to software and back without a lost packet", moves),
+    Claim("the planes forward, not the guest", switch_forwards),
+    Claim("kill -9 of the controller loses no packet", restart),
+    Claim("vrctl verify finds learned, desired and installed equal", verified),
+)
