@@ -53,7 +53,7 @@ WORK_S = 1.0
 """How often the placement follows the traffic."""
 
 MAX_ROUNDS = 100
-"""Rounds in a row of a router that moves as a whole; in between, changes of routes get their turn."""
+"""Rounds of one call of `work`: what is to be tried again gets its turn in between."""
 
 E = TypeVar("E", RouterInterface, Nexthop, NexthopGroup, Policer)
 K = TypeVar("K")
@@ -203,14 +203,15 @@ class FallbackPair:
     async def run(self) -> None:
         """Let the placement follow the traffic, and finish what is left to write, until cancelled."""
         while True:
-            await asyncio.sleep(WORK_S)
+            more = False
             with contextlib.suppress(PlaneUnreachable):  # the mirror sees that too, and reads back
-                await self.work()
+                more = await self.work()
+            await asyncio.sleep(0 if more else WORK_S)
 
-    async def work(self) -> None:
-        """Do that once. PlaneUnreachable where a channel goes down."""
+    async def work(self) -> bool:
+        """Do that once, and tell whether more is to be moved at once. PlaneUnreachable where a channel goes down."""
         if not self.connected or not self._adopted:
-            return
+            return False
         if self._clock() >= self._retry_at:
             self._retry_at = inf
             await self._write_hardware(self._kept_out.once_more())
@@ -218,7 +219,8 @@ class FallbackPair:
             moved = self.routes.rebalance(self._clock())
             await self._drain()
             if not moved:
-                return
+                return False
+        return True
 
     # Writing
 

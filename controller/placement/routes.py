@@ -156,7 +156,7 @@ class HardwareRoutes:
             for vrf_id, changes in moved.items():
                 self._note(vrf_id, family, changes)
             most = max(most, sum(map(len, moved.values())))
-        self._restless = bool(most)
+        self._restless = bool(most) or any(aggregate.queued for aggregate in self._aggregates.values())
         return most
 
     # What the plane says

@@ -1,5 +1,6 @@
 """Two planes as one: what each of them holds, what becomes of packets, and what is left when one of them fails."""
 
+import asyncio
 import ipaddress
 import random
 import struct
@@ -9,7 +10,9 @@ from pairs import LINK, PairWorld
 from worlds import gateway, mac, router_config
 
 from controller.model import Placement
-from controller.planes.base import FALLBACK, FallbackLink, RouteUpdates, WriteBatch
+from controller.placement.aggregate import LEAST_BUDGET
+from controller.placement.routes import HardwareRoutes
+from controller.planes.base import FALLBACK, FallbackLink, Op, RouteKind, RouteUpdates, WriteBatch, route_action
 from controller.planes.packet import internet_checksum
 from controller.rib import SetKind
 from wire.columns import prefix_key
@@ -161,6 +164,34 @@ async def test_placement_changes_while_it_runs():
         await world.core.put_router(router_config(1, (1, 2), placement=placement))
         await world.pair.work()
         assert bool(world.forwarding()) is (placement is not Placement.SOFTWARE)
+
+
+async def test_a_router_of_many_routes_moves_without_a_pause(monkeypatch):
+    monkeypatch.setattr("controller.placement.pair.WORK_S", 3600.0)
+    monkeypatch.setattr("controller.placement.pair.MAX_ROUNDS", 1)
+    monkeypatch.setattr("controller.placement.routes.BUDGET", LEAST_BUDGET)
+    world = await made()
+    await learned(world)
+    assert len(world.forwarding()) > LEAST_BUDGET
+    world.pair.routes.place(1, Placement.SOFTWARE)
+    placing = asyncio.create_task(world.pair.run())
+    try:
+        await world.until(lambda: not world.forwarding())
+    finally:
+        placing.cancel()
+
+
+def test_aggregation_goes_on_while_nothing_moves(monkeypatch):
+    monkeypatch.setattr("controller.placement.routes.BUDGET", LEAST_BUDGET)
+    routes = HardwareRoutes({4: 0, 6: 0})
+    routes.open(1)
+    keys = [prefix_key(f"20.{n}.0.0/16") for n in range(200)]
+    actions = [route_action(RouteKind.NEXTHOP, 1 + n % 3) for n in range(200)]
+    routes.change(RouteUpdates(1, 4, [Op.INSERT] * 200, keys, actions))
+    assert routes._aggregates[1, 4].queued
+    for _ in range(200):
+        routes.rebalance(0.0)
+    assert not routes._aggregates[1, 4].queued
 
 
 async def test_it_is_there_only_when_both_and_the_link_are():

@@ -1,0 +1,307 @@
+"""bench/move: what traffic loses while a router moves between a switch and its fallback, back and forth.
+
+                                             ┌── far-0 ── eth0 ┐
+    near ── near [ edge/r1 on Open vSwitch ]─┤       …         ├ far: BIRD announces the prefixes on the
+      UDP flows ──►     │ link               └── far-7 ── eth7 ┘ first link, the router spreads
+                 [ vr-forwarder ]                                them over the eight nexthops
+
+With many nexthops little can be aggregated, so that most routes are an entry in hardware too. In software one entry
+there sends all packets over the link; only own addresses have theirs.
+"""
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench.processes import Meter, prefer
+from bench.rig import AS_NUMBER, PLANE, WORK, Rig, bgp_config, interface, report, say, tenant
+from topologies import bird
+from topologies.bird import Bird
+from topologies.enclosure import run_enclosed
+from topologies.fallback.planes import FallbackPlanes
+from topologies.network import NetworkError, checked, inside, output, wait_for
+from topologies.prefixes import announcements
+
+ROUTER = "edge/r1"
+_LINKS = [(f"10.2.{number}.1", f"10.2.{number}.2") for number in range(8)]
+_TRAFFIC = Path(__file__).with_name("traffic.py")
+_OWN_ENTRIES = 2 + len(_LINKS)  # the default entry and own addresses
+_MORE_ROUTES = 1000  # the quota has room for the router's own, too
+_DROPPED = re.compile(r"\bd(\d+)\)")  # the last field of a socket's skmem
+_POLL_S = 0.05
+_CALM_S = 3.0  # a first move has ended when nothing changed for so long
+_WARM_S = 2.0  # traffic before the first move and after the last
+_LATE_S = 0.2  # what was sent so shortly before the end may be under way
+_FIRST_RATE = 20_000
+_TRIAL_S = 3.0
+_TRIES = 2  # of which none may lose a packet
+_PRECISION = 1.1
+
+
+def _spread() -> str:
+    """Return FRR's route map that gives a route a nexthop by the last digit of the AS it comes from."""
+    lines = []
+    for number, (_, theirs) in enumerate(_LINKS):
+        lines += [f"bgp as-path access-list last{number} permit {number}$", f"route-map spread permit {number + 1}"]
+        lines += [f" match as-path last{number}", f" set ip next-hop {theirs}", "exit"]
+    return "\n".join([*lines, f"route-map spread permit {len(_LINKS) + 1}", "exit", ""])
+
+
+class Moves:
+    """A router with many routes that moves under traffic, in an enclosure of its own."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._planes = FallbackPlanes({})
+        self._rig = rig = Rig(self._planes)
+        network = rig.network
+        self._near, self._far = network.host("near", "10.1.0.2/24"), network.host("far", f"{_LINKS[0][1]}/24")
+        network.wire(self._near, "eth0", network[PLANE], "near")
+        for number in range(len(_LINKS)):
+            network.wire(self._far, f"eth{number}", network[PLANE], f"far-{number}")
+        self._entries: dict[str, int] = {}  # placement → entries in hardware once a move has ended
+
+    def run(self) -> dict[str, Any]:
+        """Bring everything up, move under both rates, and return what it cost."""
+        options = self._options
+        self._bring_up()
+        for placement in ("software", "hardware"):
+            self._first(placement)
+            say(f"in {placement}: {self._entries[placement]} entries in hardware")
+        if self._entries["software"] > _OWN_ENTRIES:
+            raise NetworkError(f"{self._entries['software']} entries are left in hardware after the move to software")
+        slow = self._under(options.rate * options.flows)
+        full_rate = options.full_rate or self._highest_rate()
+        full = self._under(full_rate)
+        still = self._still(full_rate, options.moves * full["seconds_per_move"])
+        say(self._rig.verify(ROUTER))
+        return {
+            "routes": options.routes,
+            "entries": self._entries,
+            "flows": options.flows,
+            "moves": options.moves,
+            "rate": options.rate * options.flows,
+            **slow,
+            "full_rate": full_rate,
+            **{f"{name}_full_rate": value for name, value in full.items()},
+            "lost_still_full_rate": still["lost"],
+            "sent_still_full_rate": still["sent"],
+        }
+
+    def _bring_up(self) -> None:
+        options, rig = self._options, self._rig
+        rig.network.start()
+        self._reserve(rig.network.planes.process(PLANE))
+        prefer(self._planes.forwarder.pid)
+        for number, (_, theirs) in enumerate(_LINKS[1:], 1):
+            checked(inside(self._far, ["ip", "address", "add", f"{theirs}/24", "dev", f"eth{number}"]))
+        interfaces = [interface("near", "near", "10.1.0.1/24")]
+        interfaces += [interface(f"far-{n}", f"far-{n}", f"{ours}/24") for n, (ours, _) in enumerate(_LINKS)]
+        ours, theirs = _LINKS[0]
+        frr = _spread() + bgp_config([theirs], bird.AS_NUMBER, f" neighbor {theirs} route-map spread in")
+        router = {"name": "r1", "interfaces": interfaces, "frr": frr, "placement": "hardware"}
+        ports = [one["port"] for one in interfaces]
+        rig.apply([tenant("edge", ports, router, ipv4_routes=options.routes + _MORE_ROUTES)])
+        own = rig.api.router(ROUTER)["ipv4_routes"]
+        announced = announcements(options.routes, options.seed)
+        (WORK / "prefixes").write_text("\n".join(one.text for one in announced))
+        feeding = Bird(self._far, [(theirs, ours)], AS_NUMBER)
+        feeding.start(announced)
+        feeding.wait_established()
+        say(f"{options.routes} routes into both planes")
+        start = time.monotonic()
+        feeding.announce()
+        wait_for("every route", lambda: self._learned(own + options.routes), options.timeout, _POLL_S)
+        say(f"learned in {time.monotonic() - start:.1f} s")
+
+    @staticmethod
+    def _reserve(pid: int) -> None:
+        """Let all threads of a switch run before everything else: hardware does not share its CPU."""
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            os.sched_setscheduler(int(thread), os.SCHED_FIFO, os.sched_param(1))
+
+    def _learned(self, routes: int) -> bool:
+        view = self._rig.api.router(ROUTER)
+        return view["ipv4_routes"] >= routes and not view["pending"]
+
+    def _held(self) -> int:
+        """Return how many IPv4 entries the controller knows in hardware."""
+        planes = {one["name"]: one for one in self._rig.api.get("planes")}
+        held: int = planes[PLANE]["entries"]["hardware ipv4_route"]
+        return held
+
+    def _first(self, placement: str) -> None:
+        """Move without traffic, to learn how many entries are in hardware after a move."""
+        self._rig.controller.vrctl("move", ROUTER, "--to", placement)
+        held, since = -1, time.monotonic()
+        deadline = since + self._options.timeout
+        while time.monotonic() < since + _CALM_S:
+            if time.monotonic() > deadline:
+                raise NetworkError(f"the first move to {placement} does not end")
+            if self._held() != held:
+                held, since = self._held(), time.monotonic()
+            time.sleep(_POLL_S)
+        self._entries[placement] = held
+
+    def _move(self, placement: str) -> float:
+        """Move and return the seconds from `vrctl move` until the last write is confirmed."""
+        start = time.monotonic()
+        self._rig.controller.vrctl("move", ROUTER, "--to", placement)
+        there = self._entries[placement]
+
+        def ended() -> bool:
+            return self._held() == there and not self._rig.api.router(ROUTER)["pending"]
+
+        wait_for(f"the move to {placement}", ended, self._options.timeout, _POLL_S)
+        return time.monotonic() - start
+
+    def _under(self, rate: int) -> dict[str, Any]:
+        """Move to software first, back and forth, under traffic of this many packets a second."""
+        options, took = self._options, []
+        say(f"{options.moves} moves under {options.flows} flows, {rate} packets/s in all")
+        controller = self._rig.processes(ROUTER)["controller"]
+        meter = Meter({"controller": controller, "plane": self._rig.network.planes.process(PLANE)})
+
+        def move() -> None:
+            time.sleep(_WARM_S)
+            for number in range(options.moves):
+                placement = ("software", "hardware")[number % 2]
+                took.append(self._move(placement))
+                say(f"to {placement}: {took[-1]:.2f} s")
+            time.sleep(_WARM_S)
+
+        counts = self._traffic(rate, move)
+        if not 0 < counts["over_link"] < counts["sent"]:
+            raise NetworkError(f"{counts['over_link']} of {counts['sent']} packets went over the link: not both ways")
+        costs = {"seconds_per_move": round(statistics.median(took), 2), "cpu_s": meter.cpu_s()}
+        result = counts | costs | {"machine_s": meter.machine_s(), "load": round(os.getloadavg()[0], 1)}
+        say(str(result))
+        return result
+
+    def _highest_rate(self) -> int:
+        """Return the packets a second that pass without loss while nothing moves, in software, the longer way."""
+        self._move("software")
+        held, failed = 0, 0
+        rate = _FIRST_RATE
+        while not failed or failed > held * _PRECISION:
+            if all(self._holds(rate) for _ in range(_TRIES)):
+                held, rate = rate, 2 * rate if not failed else (rate + failed) // 2
+            else:
+                failed, rate = rate, (held + rate) // 2
+            if rate < _FIRST_RATE / 16:
+                raise NetworkError("no rate passes without loss even while nothing moves; the machine is too busy")
+        self._move("hardware")
+        return held
+
+    def _still(self, rate: int, seconds: float) -> dict[str, int]:
+        """Send as long as the moves took, while nothing moves: what is lost then is not lost by moving."""
+        self._move("software")
+        counts = self._traffic(rate, lambda: time.sleep(seconds))
+        say(f"{rate} packets/s while nothing moves, {seconds:.0f} s: {counts}")
+        return counts
+
+    def _holds(self, rate: int) -> bool:
+        counts = self._traffic(rate, lambda: time.sleep(_TRIAL_S))
+        sent = f"{counts['sent']} sent at {counts['sent_per_s']} packets/s"
+        say(f"{rate} packets/s while nothing moves: {counts['lost']} lost of {sent}")
+        return not counts["lost"] and counts["sent_per_s"] > rate / _PRECISION
+
+    def _traffic(self, rate: int, during: Callable[[], None]) -> dict[str, int]:
+        """Return what came of the packets that were sent while a function ran."""
+        overrun, over_link = self._overrun(), self._planes.forwarder.sent()
+        sender, receiver = self._start_traffic(rate)
+        during()
+        for process in (sender, receiver):
+            process.terminate()
+            process.wait(timeout=60)
+        counts = Arrivals(WORK / "sent", WORK / "received", self._options.flows).counts()
+        return counts | {"overrun": self._overrun() - overrun, "over_link": self._planes.forwarder.sent() - over_link}
+
+    def _start_traffic(self, rate: int) -> "tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]":
+        macs = {one["name"]: one["mac"] for one in self._rig.api.get("interfaces")}
+        receive = [sys.executable, str(_TRAFFIC), "receive", str(WORK / "received")]
+        receive += [f"eth{number}" for number in range(len(_LINKS))]
+        send = [sys.executable, str(_TRAFFIC), "send", "eth0", macs["near"], str(rate)]
+        send += [str(WORK / "sent"), str(WORK / "prefixes"), str(self._options.flows)]
+        receiver = subprocess.Popen(inside(self._far, receive))
+        sockets = Path(f"/proc/{self._far.pid}/net/packet")
+        wait_for("the receiver", lambda: len(sockets.read_text().splitlines()) > 1, 30, _POLL_S)
+        return subprocess.Popen(inside(self._near, send)), receiver
+
+    @staticmethod
+    def _overrun() -> int:
+        """Return how many packets the bridge's ports have dropped because it did not fetch them in time."""
+        text = output(["ss", "--packet", "--all", "--memory", "--numeric", "--no-header"])
+        return sum(map(int, _DROPPED.findall(text)))
+
+
+class Arrivals:
+    """What was sent and what of it came."""
+
+    def __init__(self, sent: Path, received: Path, flows: int) -> None:
+        self._flows = flows
+        self._sent, self._seen = array("q", sent.read_bytes()), array("q", received.read_bytes())
+
+    def counts(self) -> dict[str, int]:
+        """Return how many packets were sent and lost, came more than once, and came after a later one of their flow
+        (RFC 4737, section 3.3).
+        """
+        sent, flows = self._sent, self._flows
+        came: set[int] = set()
+        latest = [-1] * flows
+        duplicated = reordered = 0
+        for number in self._seen[::3]:
+            duplicated += number in came
+            came.add(number)
+            reordered += number < latest[number % flows]
+            latest[number % flows] = max(latest[number % flows], number)
+        end = sent[-1] - int(_LATE_S * 1e9)
+        lost = sum(number not in came for number, when in enumerate(sent) if when < end)
+        per_s = round(len(sent) / (sent[-1] - sent[0]) * 1e9)
+        return {
+            "sent": len(sent),
+            "sent_per_s": per_s,
+            "lost": lost,
+            "duplicated": duplicated,
+            "reordered": reordered,
+        }
+
+
+def program() -> int:
+    """Measure, inside the enclosure."""
+    options = _options()
+    return report("move", lambda: Moves(options).run(), options.keep)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="move", description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--routes", type=int, default=100_000, metavar="N", help="(default: %(default)s)")
+    parser.add_argument("--flows", type=int, default=64, metavar="M", help="(default: %(default)s)")
+    parser.add_argument("--moves", type=int, default=10, metavar="K", help="(default: %(default)s)")
+    parser.add_argument("--rate", type=int, default=100, metavar="PPS", help="of each flow (default: %(default)s)")
+    parser.add_argument("--full-rate", type=int, metavar="PPS", help="of all flows (default: the highest)")
+    parser.add_argument("--seed", type=int, default=1, help="of the prefixes (default: %(default)s)")
+    parser.add_argument("--timeout", type=float, default=300, metavar="S", help="for each part (default: 300)")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="copy all logs to DIR at the end")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Check the command line, then measure inside an enclosure."""
+    options = _options()
+    if min(options.routes, options.flows, options.moves, options.rate) < 1:
+        print("move: --routes, --flows, --moves and --rate are at least 1", file=sys.stderr)
+        return 2
+    return run_enclosed("move", "bench.moving", program, FallbackPlanes({}).missing)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
