@@ -3,6 +3,7 @@ where they are told to."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from itertools import cycle
 from pathlib import Path
 
 from controller.errors import GuestError, NoSuch, PlaneUnreachable
@@ -32,6 +33,7 @@ class FakeCore:
         self.calls: list[tuple[str, object]] = []
         self.unreachable: set[str] = set()
         self.rows = 3  # of routes and fib
+        self.where: tuple[str, ...] = ("",)  # of fib's rows, again and again
         self.equal = True
         self.frames: list[CapturedFrame] = []
 
@@ -106,8 +108,9 @@ class FakeCore:
 
     def fib(self, vrf_id: int) -> Iterator[FibEntryView]:
         """Make ``rows`` entries up."""
-        for route in self.routes(vrf_id):
-            yield FibEntryView(route.prefix, "nexthop", 7, ["eth0 02:00:00:00:00:01 port 1 vlan 0 weight 1"])
+        members = ["eth0 02:00:00:00:00:01 port 1 vlan 0 weight 1"]
+        for route, where in zip(self.routes(vrf_id), cycle(self.where), strict=False):
+            yield FibEntryView(route.prefix, "nexthop", 7, members, where)
 
     def neighbors(self, vrf_id: int) -> list[NeighborView]:
         """Show one neighbor."""

@@ -1,6 +1,7 @@
 """Commands that show the state: get, routes, fib, neighbors, counters, trace, verify."""
 
 from enum import StrEnum
+from itertools import chain, islice
 from typing import Annotated, Any
 
 import typer
@@ -95,10 +96,14 @@ def fib(
     form: Output = Format.TABLE,
 ) -> None:
     """Show what is installed on the plane for a router (its FIB)."""
-    rows = client().lines("GET", path_of(*router_path(router), "fib"))
-    chosen = (row for row in rows if where is None or row["where"] == where)
+    rows = iter(client().lines("GET", path_of(*router_path(router), "fib")))
+    first = list(islice(rows, 1))
+    chosen = (row for row in chain(first, rows) if where is None or row["where"] == where)
+    columns = ["prefix", "action", "object_id", "nexthops"]
+    if any(row["where"] for row in first):
+        columns.append("where")
     nothing = "nothing is installed" if where is None else f"nothing is in {where}"
-    output.write_rows(chosen, ("prefix", "action", "object_id", "nexthops", "where"), form, nothing)
+    output.write_rows(chosen, columns, form, nothing)
 
 
 @app.command()
