@@ -57,7 +57,7 @@ class StaticRoutes:
         self._replies: list[Reply] = []  # of changes that the next batch has
         self._job: Child | None = None
         self._timer: Timer | None = None
-        self._again = self._stopping = False
+        self._again = self._stopping = self._wrote = False
         self._started = time.monotonic()
         self._links = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE)
 
@@ -65,7 +65,7 @@ class StaticRoutes:
     def states(self) -> dict[str, str]:
         """State of the routes: the first that the kernel does not take."""
         if not self._refused:
-            return {"ip": "up"}
+            return {"ip": "up" if self._wrote else "starting"}
         if time.monotonic() - self._started < SETTLED_S:
             return {"ip": "starting"}
         more = f" (and {len(self._refused) - 1} more)" if len(self._refused) > 1 else ""
@@ -129,6 +129,7 @@ class StaticRoutes:
 
     def _written(self, routes: Sequence[StaticRoute], replies: Iterable[Reply], said: list[str]) -> None:
         self._job = None
+        self._wrote = True
         self._refused = refusals(said, routes)
         for reply in replies:
             reply("")
