@@ -77,13 +77,16 @@ class GuestBed:
 
 
 def processes(status: GuestStatus) -> dict[str, int]:
-    """The guest's processes by name, as the host sees them."""
-    namespace, found = os.readlink(f"/proc/{status.pid}/ns/net"), {}
+    """The guest's processes by name, as the host sees them; none that the supervisor has only just forked."""
+    supervisor = Path(f"/proc/{status.pid}")
+    namespace, own_line = os.readlink(supervisor / "ns/net"), (supervisor / "cmdline").read_bytes()
+    found = {"vr-guest": status.pid}
     for entry in Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and os.readlink(entry / "ns/net") == namespace:
-                name = "vr-guest" if int(entry.name) == status.pid else (entry / "comm").read_text().strip()
-                found[name] = int(entry.name)
+            if not entry.name.isdigit() or os.readlink(entry / "ns/net") != namespace:
+                continue
+            if (entry / "cmdline").read_bytes() != own_line:  # else still a copy of it, before its exec
+                found[(entry / "comm").read_text().strip()] = int(entry.name)
         except OSError:
             continue
     return found
