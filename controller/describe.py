@@ -9,6 +9,7 @@ from controller.placement.pair import FallbackPair
 from controller.planes.base import (
     FALLBACK,
     NexthopState,
+    Plane,
     RouteKind,
     action_kind,
     action_value,
@@ -17,7 +18,7 @@ from controller.rib import Member, SetKind
 from controller.router import VirtualRouter
 from controller.verify import PLAIN, longest_match
 from controller.views import FibEntryView, InterfaceView, NeighborView, PlaneView, RouterView, RouteView
-from wire.columns import prefix_text
+from wire.columns import family_of, prefix_text
 
 
 def sorted_keys(keys: Iterable[bytes]) -> list[bytes]:
@@ -57,14 +58,13 @@ def plane_view(mirror: PlaneMirror) -> PlaneView:
     }
     if isinstance(plane, FallbackPair):
         entries |= plane.routes.counts()
-    ports = sorted(plane.ports.values(), key=lambda port: port.number)
     return PlaneView(
         name=plane.name,
         kind="",
         connected=plane.connected,
         reason="" if plane.connected else mirror.reason,
         routers=len(mirror.fibs),
-        ports=[f"{port.name} ({port.number}) {'up' if port.up else 'down'}" for port in ports],
+        ports=_ports(plane),
         entries=entries,
         capabilities=sorted(plane.capabilities),
     )
@@ -73,7 +73,6 @@ def plane_view(mirror: PlaneMirror) -> PlaneView:
 def fallback_view(pair: FallbackPair) -> PlaneView:
     """Return the state of the plane behind another one."""
     plane = pair.software
-    ports = sorted(plane.ports.values(), key=lambda port: port.number)
     problem = pair.link_problem if plane.connected else "not connected"
     reason = f"fallback of {pair.name}" + (f": {problem}" if problem else "")
     return PlaneView(
@@ -82,10 +81,15 @@ def fallback_view(pair: FallbackPair) -> PlaneView:
         connected=plane.connected,
         reason=reason,
         routers=len(pair.routes.routers),
-        ports=[f"{port.name} ({port.number}) {'up' if port.up else 'down'}" for port in ports],
+        ports=_ports(plane),
         entries={},
         capabilities=sorted(plane.capabilities),
     )
+
+
+def _ports(plane: Plane) -> list[str]:
+    ports = sorted(plane.ports.values(), key=lambda port: port.number)
+    return [f"{port.name} ({port.number}) {'up' if port.up else 'down'}" for port in ports]
 
 
 def interface_views(router: VirtualRouter) -> list[InterfaceView]:
@@ -140,7 +144,7 @@ def fib_entries(fib: Fib, hardware: dict[bytes, int] | None) -> Iterator[FibEntr
 def _where(hardware: dict[bytes, int], key: bytes) -> str:
     """Tell which plane routes the first address of a prefix."""
     network = int.from_bytes(key[:-1], "big")
-    found = longest_match(hardware, 4 if len(key) == 5 else 6, network, key[-1])
+    found = longest_match(hardware, family_of(key), network, key[-1])
     return "software" if found is None or hardware[found] == FALLBACK else "hardware"
 
 

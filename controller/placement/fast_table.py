@@ -15,7 +15,7 @@ the plane holds no more than its capacity in any stage either. A plane that refu
 this one: the rest of the stages is dropped, refused() is told, and new stages lead from its table to this one.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -148,7 +148,7 @@ class FastTable:
         """Do without an entry whose write the plane refused, and return what becomes of the table by that.
 
         ``full``: for want of room, so the capacity is what is in use without it. Otherwise the prefix stays in
-        software until its action changes. ValueError for the default entry of a router.
+        software until its action changes or is allowed. ValueError for the default entry of a router.
         """
         router = self._routers[vrf_id]
         self._room.begin()
@@ -159,6 +159,15 @@ class FastTable:
         if key in router.pinned and full:
             router.waiting.add(key)
         return self._settle(router)
+
+    def allow(self, actions: Collection[int]) -> None:
+        """Try prefixes again that the plane refused with one of ``actions``; rebalance() moves them."""
+        for router in self._routers.values():
+            table = router.table
+            again = {key for key in table.refused if table.full.actions.get(key) in actions}
+            if again:
+                table.refused -= again
+                router.incomplete = True
 
     def count(self, now: float, vrf_id: int, packets: Mapping[bytes, int]) -> None:
         """Take the packets that matched each entry since the last call; those of covers are passed over."""

@@ -6,7 +6,7 @@ the one that fits what this plane has.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from controller.planes.base import (
     Installed,
@@ -45,7 +45,7 @@ class Holdings:
         held = self._ids(table)
         fitting = []
         for update in updates:
-            entry_id = _id_of(update.entry)
+            entry_id = id_of(update.entry)
             if update.op is Op.DELETE:
                 if entry_id in held:
                     held.discard(entry_id)
@@ -75,7 +75,7 @@ class KeptOut:
     groups: dict[int, NexthopGroup] = field(default_factory=dict)
 
     def took(self, batch: WriteBatch) -> None:
-        """Forget what a batch has written."""
+        """Forget what a batch has written, or deleted: that is not to be tried again."""
         for nexthop in batch.nexthops:
             self.nexthops.pop(nexthop.entry.id, None)
         for group in batch.groups:
@@ -96,6 +96,6 @@ class KeptOut:
         )
 
 
-def _id_of(entry: Any) -> int:
-    found: int = entry.vrf_id if isinstance(entry, Policer) else entry.id
-    return found
+def id_of(entry: RouterInterface | Nexthop | NexthopGroup | Policer) -> int:
+    """Return what an entry of a small table is known by there."""
+    return entry.vrf_id if isinstance(entry, Policer) else entry.id

@@ -3,7 +3,9 @@
     hardware ── tagged with the VLAN of the interface that a packet came in by ──► fallback
     hardware ◄─ tagged with the VLAN of the interface that it leaves by ────────── fallback
 
-Nothing of it is stored: after a restart the VLANs are read back with the router interfaces of the fallback.
+Nothing of it is stored: after a restart the VLANs are read back with the router interfaces of the fallback, or of the
+hardware where the fallback has lost its own. Given anew they could be another interface's on the hardware still, and
+lead packets of one tenant into another's tables until both planes are written.
 """
 
 from collections.abc import Iterable
@@ -30,9 +32,12 @@ class LinkVlans:
         self._by_interface: dict[int, int] = {}
         self._next = FIRST_VLAN
 
-    def adopt(self, interfaces: Iterable[RouterInterface]) -> None:
-        """Take over what the router interfaces of the fallback have."""
-        self._by_interface = {one.id: one.vlan for one in interfaces if FIRST_VLAN <= one.vlan <= LAST_VLAN}
+    def adopt(self, hardware: Iterable[RouterInterface], software: Iterable[RouterInterface]) -> None:
+        """Take over what the router interfaces of both planes have; where they differ, the fallback's."""
+        there = {one.id: one.vlan for one in software}
+        taken = set(there.values())
+        here = {one.id: one.fallback.vlan for one in hardware if one.fallback and one.fallback.vlan not in taken}
+        self._by_interface = {i: vlan for i, vlan in (here | there).items() if FIRST_VLAN <= vlan <= LAST_VLAN}
 
     def of(self, interface_id: int) -> int | None:
         """Return an interface's VLAN, a free one where it has none yet; None where all are taken."""

@@ -22,7 +22,7 @@ from math import inf
 from typing import TypeVar
 
 from controller.errors import PlaneUnreachable
-from controller.placement.holdings import Holdings, KeptOut
+from controller.placement.holdings import Holdings, KeptOut, id_of
 from controller.placement.link import LinkPorts, LinkVlans, on_hardware, on_software
 from controller.placement.routes import HardwareRoutes
 from controller.planes.base import (
@@ -130,14 +130,14 @@ class FallbackPair:
     async def read(self) -> Installed:
         """Read both back. What one of them lacks, or has otherwise than the other, is damaged."""
         self._require()
-        generation = self.routes.generation
+        idle, generation = self.routes.idle, self.routes.generation
         hard, soft = await asyncio.gather(self.hardware.read(), self.software.read())
         if not self._adopted:
             self._held_by_hardware, self._held_by_software = Holdings.of(hard), Holdings.of(soft)
-            self._vlans.adopt(soft.router_interfaces.values())
+            self._vlans.adopt(hard.router_interfaces.values(), soft.router_interfaces.values())
             self.routes.adopt(hard.routes, soft.routes, soft.policers)
             self._adopted = True
-        elif generation == self.routes.generation:  # or what was written meanwhile would be taken for damage
+        elif idle and generation == self.routes.generation:  # or what is under way would be taken for damage
             differing = self.routes.audit(hard.routes)
             if differing:
                 self.damaged(differing)
@@ -152,9 +152,8 @@ class FallbackPair:
             closing = [update for update in batch.router_interfaces if update.op is Op.DELETE]
             if closing and before is not None:
                 await before.wait()
-            if closing:
-                await self._write_hardware(WriteBatch(router_interfaces=closing))
-            refused = await self._write_software(batch)
+            refused = await self._write_hardware(WriteBatch(router_interfaces=closing))
+            refused += await self._write_software(batch)
             if before is not None:
                 await before.wait()
             return refused + await self._follow(batch, refused)
@@ -252,7 +251,7 @@ class FallbackPair:
         return refused
 
     async def _follow(self, batch: WriteBatch, refused: list[Refused]) -> list[Refused]:
-        """Give the hardware its part of a batch that the software has taken, but for what was refused there."""
+        """Give the hardware its part of a batch that the software has taken, but for what was refused before."""
         without = {(one.table, one.key) for one in refused}
         opening, closing = WriteBatch(), WriteBatch()
         for part, deletes in ((opening, False), (closing, True)):
@@ -274,11 +273,10 @@ class FallbackPair:
                 table = ROUTE_TABLE_NAME[columns.family]
                 self.routes.change(columns, {key for name, key in without if name == table})
         await self._drain()
-        await self._write_hardware(closing)
+        found += await self._write_hardware(closing)
         found += self.routes.failed()
-        for gone in batch.router_interfaces:
-            if gone.op is Op.DELETE:
-                self._vlans.free(gone.entry.id)
+        for gone in _chosen(batch.router_interfaces, True, without, "router_interface"):
+            self._vlans.free(gone.entry.id)
         return found
 
     async def _write_hardware(self, batch: WriteBatch) -> list[Refused]:
@@ -295,11 +293,9 @@ class FallbackPair:
             held.fit("nexthop", batch.nexthops),
             held.fit("nexthop_group", batch.groups),
         )
-        if not mine:
-            return []
-        refused = await self.hardware.write(mine)
-        self.routes.allow(mine, refused)
-        self._kept_out.took(mine)
+        refused = await self.hardware.write(mine) if mine else []
+        self.routes.allow(batch, refused)  # all of it: to delete what the hardware never took is no write
+        self._kept_out.took(batch)
         found = []
         for one in refused:
             held.refused(one)
@@ -396,12 +392,8 @@ def _chosen(
     return [
         update
         for update in updates
-        if (update.op is Op.DELETE) is deletes and (table, _key_of(update.entry)) not in without
+        if (update.op is Op.DELETE) is deletes and (table, id_of(update.entry)) not in without
     ]
-
-
-def _key_of(entry: RouterInterface | Nexthop | NexthopGroup | Policer) -> int:
-    return entry.vrf_id if isinstance(entry, Policer) else entry.id
 
 
 def _merge(

@@ -166,8 +166,7 @@ class HardwareRoutes:
         if one.op is Op.DELETE or not isinstance(one.key, int):
             return
         self.barred.ids(one.table).add(one.key)
-        kind = RouteKind.NEXTHOP if one.table == "nexthop" else RouteKind.GROUP
-        action = route_action(kind, one.key)
+        action = _action_to(one.table, one.key)
         for (vrf_id, family), held in list(self._held.items()):
             if vrf_id in self.routers:
                 table = self._tables[family]
@@ -175,14 +174,22 @@ class HardwareRoutes:
                     self._note(vrf_id, family, table.refused(vrf_id, key, full=False))
 
     def allow(self, batch: WriteBatch, refused: Iterable[Refused]) -> None:
-        """Take in that the hardware has these nexthops and groups now, but for those it refused."""
+        """Take in that the hardware has these nexthops and groups now, or they are gone, but for those it refused.
+
+        What was left in software for want of them is moved by `rebalance`.
+        """
         without = {(one.table, one.key) for one in refused}
-        for update in batch.nexthops:
-            if ("nexthop", update.entry.id) not in without:
-                self.barred.nexthops.discard(update.entry.id)
-        for member in batch.groups:
-            if ("nexthop_group", member.entry.id) not in without:
-                self.barred.groups.discard(member.entry.id)
+        ids = [("nexthop", update.entry.id) for update in batch.nexthops]
+        ids += [("nexthop_group", update.entry.id) for update in batch.groups]
+        allowed = {one for one in ids if one not in without and one[1] in self.barred.ids(one[0])}
+        if not allowed:
+            return
+        for name, object_id in allowed:
+            self.barred.ids(name).discard(object_id)
+        actions = {_action_to(*one) for one in allowed}
+        for table in self._tables.values():
+            table.allow(actions)
+        self._restless = True
 
     def adopt(
         self,
@@ -227,6 +234,11 @@ class HardwareRoutes:
 
     # Writing
 
+    @property
+    def idle(self) -> bool:
+        """Whether the hardware holds what is placed there, as far as is known, and nothing is under way to it."""
+        return not self._plan and not self._due
+
     def next_stage(self) -> list[RouteUpdates]:
         """Return the next writes, of one router and family; nothing where the hardware holds what it should."""
         while not self._plan and self._due:
@@ -251,7 +263,7 @@ class HardwareRoutes:
         (columns,) = stage
         place = vrf_id, family = columns.vrf_id, columns.family
         without = {one.key: one for one in refused if isinstance(one.key, bytes)}
-        held = self._held[place]
+        held = self._held.setdefault(place, {})  # it may have been adopted anew meanwhile
         for op, key, action in zip(columns.ops, columns.keys, columns.actions, strict=True):
             if key in without:
                 continue
@@ -310,6 +322,10 @@ class HardwareRoutes:
             for later in self._plan:
                 due.update(later.keys)
             self._plan = []
+
+
+def _action_to(table: str, object_id: int) -> int:
+    return route_action(RouteKind.NEXTHOP if table == "nexthop" else RouteKind.GROUP, object_id)
 
 
 def _columns(vrf_id: int, routes: Mapping[bytes, int]) -> list[RouteUpdates]:

@@ -11,7 +11,7 @@ from controller.model import RouterConfig
 from controller.placement.link import LinkPorts
 from controller.placement.pair import FallbackPair
 from controller.placement.routes import HardwareRoutes
-from controller.planes.base import LOCAL
+from controller.planes.base import FALLBACK, LOCAL
 from controller.planes.fake import FakePlane
 
 LINK = 9
@@ -57,6 +57,4 @@ class PairWorld(World):
 
     def forwarding(self, vrf_id: int = 1) -> set[bytes]:
         """The hardware's prefixes that are neither FALLBACK nor the router's own."""
-        from controller.planes.base import FALLBACK
-
         return {key for key, action in self.in_hardware(vrf_id).items() if action not in (FALLBACK, LOCAL)}

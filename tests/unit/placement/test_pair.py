@@ -9,10 +9,20 @@ import pytest
 from pairs import LINK, PairWorld
 from worlds import gateway, mac, router_config
 
+from controller.core import _compare
 from controller.model import Placement
 from controller.placement.aggregate import LEAST_BUDGET
 from controller.placement.routes import HardwareRoutes
-from controller.planes.base import FALLBACK, FallbackLink, Op, RouteKind, RouteUpdates, WriteBatch, route_action
+from controller.planes.base import (
+    FALLBACK,
+    FallbackLink,
+    Op,
+    RouteKind,
+    RouteUpdates,
+    Update,
+    WriteBatch,
+    route_action,
+)
 from controller.planes.packet import internet_checksum
 from controller.rib import SetKind
 from wire.columns import prefix_key
@@ -148,6 +158,38 @@ async def test_a_group_that_the_hardware_refuses_is_used_by_the_software():
     world.clock.now += 31
     await world.pair.work()
     assert len(world.hardware.entries.groups) == 1
+    assert prefix_key("20.0.0.0/8") in world.forwarding()
+
+
+async def test_a_group_that_the_hardware_refused_is_not_tried_again_once_it_is_gone():
+    world = await made()
+    world.hardware.fault = lambda table, key, op: "no room" if table == "nexthop_group" else None
+    world.connect()
+    router = world.router()
+    router.define_set(1, SetKind.FORWARD, [(1, gateway(1), 1), (2, gateway(2), 1)])
+    world.learn({"20.0.0.0/8": 1})
+    router.resync_end(True)
+    await world.settle()
+    world.learn({"20.0.0.0/8": 0})
+    await world.settle()
+    (group,) = world.software.entries.groups.values()
+    assert await world.pair.write(WriteBatch(groups=[Update(Op.DELETE, group)])) == []
+    world.hardware.fault = lambda table, key, op: None
+    world.clock.now += 31
+    await world.pair.work()
+    assert not world.hardware.entries.groups
+    assert not world.pair.routes.barred.groups
+
+
+async def test_a_way_in_that_the_hardware_does_not_close_keeps_its_vlan():
+    world = await made()
+    await learned(world)
+    world.hardware.fault = lambda table, key, op: "no" if (table, op) == ("router_interface", Op.DELETE) else None
+    interface = world.hardware.entries.router_interfaces[2]
+    (refused,) = await world.pair.write(WriteBatch(router_interfaces=[Update(Op.DELETE, interface)]))
+    assert (refused.table, refused.key, refused.reason) == ("router_interface", 2, "no")
+    assert interface.fallback is not None
+    assert world.pair._vlans.of(2) == interface.fallback.vlan
 
 
 async def test_own_addresses_are_in_hardware_also_of_a_router_in_software():
@@ -247,6 +289,25 @@ async def test_hardware_that_lost_everything_is_filled_again_while_the_software_
     assert not [batch for batch in world.software.writes if any(map(len, batch.routes))]
 
 
+async def test_interfaces_keep_their_vlans_when_the_software_has_lost_everything():
+    """Or one tenant's packets could meet the other's tables: the hardware still sends by the VLANs of before."""
+    world = await made(router_config(1, (2,)))
+    await world.settle(1)
+    await world.core.put_router(router_config(2, (1,)))
+    await world.settle(2)
+    links = {i: one.fallback for i, one in world.hardware.entries.router_interfaces.items()}
+    again = PairWorld()
+    again.hardware.entries = world.hardware.entries
+    await again.start(router_config(1, (2,)), router_config(2, (1,)))
+    await again.until(lambda: len(again.software.entries.router_interfaces) == 2)
+    await again.settle(1)
+    await again.settle(2)
+    assert len(links) == 2
+    there = again.software.entries.router_interfaces
+    assert {i: FallbackLink(LINK, one.vlan) for i, one in there.items()} == links
+    assert {i: one.fallback for i, one in again.hardware.entries.router_interfaces.items()} == links
+
+
 async def test_a_new_controller_adopts_both_and_writes_nothing():
     world = await made()
     await learned(world)
@@ -276,9 +337,35 @@ async def test_what_is_changed_by_hand_in_hardware_is_found_and_repaired():
     assert (event.subject, event.text) == ("s1", "2 routes differed in hardware")
 
 
-async def verified(world: PairWorld):
-    from controller.core import _compare
+async def test_what_is_under_way_is_no_damage(monkeypatch):
+    monkeypatch.setattr("controller.placement.routes.STAGE_ROUTES", 1)
+    world = await made()
+    await learned(world)
+    world.hardware.writes.clear()
+    world.hardware.gate.clear()
+    world.pair.routes.place(1, Placement.SOFTWARE)
+    moving = asyncio.create_task(world.pair.work())
+    await world.until(lambda: world.hardware.writes != [])
+    assert world.forwarding()
+    await world.pair.read()
+    world.hardware.gate.set()
+    await moving
+    assert not world.forwarding()
+    assert not [event for event in world.events.recent() if event.kind == "repaired"]
 
+
+def test_a_write_may_end_after_the_hardware_was_read_anew():
+    routes = HardwareRoutes({4: 0, 6: 0})
+    routes.open(1)
+    stage = routes.next_stage()
+    routes.adopt({}, {}, [1])
+    routes.confirm(stage, [])
+    while stage := routes.next_stage():
+        routes.confirm(stage, [])
+    assert routes.held(1) == {bytes(5): FALLBACK, bytes(17): FALLBACK}
+
+
+async def verified(world: PairWorld):
     router = world.router()
     return _compare(router, dict(router.fib.rib.routes), await world.pair.read(), 0)
 
