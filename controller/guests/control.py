@@ -58,7 +58,11 @@ class Conversation:
         text = json.dumps(request | {"id": wanted} if self._shared else request)
         self._writer.write((f"\n{text}\n" if self._shared else f"{text}\n").encode())
         await self._writer.drain()
-        return _accepted(self._router, request, await _reply(self._reader, wanted))
+        reply = await _reply(self._reader, wanted)
+        if not reply["ok"]:
+            prefix = f"{suite_of(request.get('config', {}))} " if request["op"] == "reload" else ""
+            raise Refusal(f"{self._router}: {prefix}{printable(str(reply['error']), MAX_ERROR)}")
+        return reply
 
     async def settle(self) -> None:
         """Wait until a machine hears us and is heard; what it says of itself is in `machine`."""
@@ -111,16 +115,7 @@ async def ask(
 ) -> dict[str, Any]:
     """Ask a guest one thing; GuestError where it refuses or does not answer within ``limit_s`` (`conversation`)."""
     async with conversation(directory, router, limit_s, shared=shared) as told:
-        if shared and request == {"op": "machine"}:
-            return _accepted(router, request, told.machine)
         return await told.ask(request)
-
-
-def _accepted(router: str, request: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
-    if not reply["ok"]:
-        prefix = f"{suite_of(request.get('config', {}))} " if request["op"] == "reload" else ""
-        raise Refusal(f"{router}: {prefix}{printable(str(reply['error']), MAX_ERROR)}")
-    return reply
 
 
 async def _reply(reader: asyncio.StreamReader, wanted: str | None) -> dict[str, Any]:

@@ -106,6 +106,7 @@ class _Contact:
     answered: int = 0  # pid of the machine whose guest has answered
     looked_s: float = -inf
     refused: int = 0  # connections turned away, as last seen
+    stepped_s: float = 0.0  # by how much its clock was put forward, where the operator is still to be told
     trouble: str | None = None  # None: not looked yet
 
 
@@ -164,24 +165,20 @@ class QemuDriver:
         self._reloads.forget(spec.directory)
 
     async def status(self, spec: GuestSpec) -> GuestStatus:
-        """Tell what runs: the state of ``machine``, then the daemons inside."""
-        status, _ = await self._inspect(spec)
-        return status
-
-    async def _inspect(self, spec: GuestSpec) -> tuple[GuestStatus, float]:
-        """Return what runs, and by how many seconds the machine's clock had to be put forward; it was."""
-        pid, stepped_s = pidfile.find(spec.directory), 0.0
+        """Tell what runs: the state of ``machine``, then the daemons inside. A clock that is wrong is set."""
+        pid = pidfile.find(spec.directory)
         if not pid:
-            return GuestStatus(False, 0, {}, 0), stepped_s
-        told = self._told(spec)
+            return GuestStatus(False, 0, {}, 0)
+        contact, told = self._contacts[spec.directory], self._told(spec)
         try:
             async with control.conversation(spec.directory, spec.router, STATUS_LIMIT_S, shared=True) as talk:
-                self._contacts[spec.directory].answered = pid
+                contact.answered = pid
                 machine = talk.machine
                 if step_s := clock_step_s(machine, talk.asked_at_s, talk.answered_at_s):
                     with contextlib.suppress(control.Refusal):  # an image of somebody's own
                         await talk.ask({"op": "clock", "step_s": step_s})
-                        stepped_s = step_s
+                        if abs(step_s) >= CLOCK_TOLD_S:
+                            contact.stepped_s = step_s
                 inside = await talk.ask({"op": "status"})
         except control.Silence:
             states, restarts = {"machine": self._silent(spec, pid)}, 0
@@ -193,7 +190,7 @@ class QemuDriver:
         else:
             daemons, restarts = states_inside(inside)
             states = {"machine": machine_state(machine, spec.guest.memory_mib)} | daemons
-        return GuestStatus(bool(self.running(spec)), pid, states | told, restarts), stepped_s
+        return GuestStatus(bool(self.running(spec)), pid, states | told, restarts)
 
     async def close(self) -> None:
         """Leave all monitors; the machines run on."""
@@ -224,13 +221,13 @@ class QemuDriver:
         contact.looked_s = now
         await self._meet(spec)
         before = contact.trouble
-        status, stepped_s = await self._inspect(spec)
-        state = status.daemons.get("machine", "")
+        state = (await self.status(spec)).daemons.get("machine", "")
         trouble = state.removeprefix("failed: ") if state.startswith("failed: ") else ""
         if contact.answered == pid or trouble:
             contact.trouble = trouble
         found = [trouble] if trouble and trouble != before else []
-        if abs(stepped_s) >= CLOCK_TOLD_S:
+        stepped_s, contact.stepped_s = contact.stepped_s, 0.0
+        if stepped_s:
             found.append(f"its clock was {abs(stepped_s):.1f} s {'behind' if stepped_s > 0 else 'ahead'} and was set")
         refused, known = _refusals(spec.directory), contact.refused
         contact.refused = refused
@@ -275,11 +272,6 @@ class QemuDriver:
         image.require_memory(found, memory_mib, router)
         return found
 
-    async def _ask(self, spec: GuestSpec, op: str, pid: int) -> dict[str, Any]:
-        reply = await control.ask(spec.directory, spec.router, {"op": op}, STATUS_LIMIT_S, shared=True)
-        self._contacts[spec.directory].answered = pid
-        return reply
-
     def _silent(self, spec: GuestSpec, pid: int) -> str:
         """The state of a machine that does not answer."""
         if self._contacts[spec.directory].answered == pid:
@@ -314,12 +306,13 @@ class QemuDriver:
         renewed = machine.identity != digest(identity)
         if former == config and not renewed:
             return True
-        pid = pidfile.find(spec.directory)
         if enclosure_of(former) != enclosure_of(config):
             return False
-        if self._contacts[spec.directory].answered != pid:
+        contact, pid = self._contacts[spec.directory], pidfile.find(spec.directory)
+        if contact.answered != pid:
             try:
-                await self._ask(spec, "machine", pid)
+                async with control.conversation(spec.directory, spec.router, STATUS_LIMIT_S, shared=True):
+                    contact.answered = pid
             except GuestError:
                 return False  # it still boots: started anew it has everything at once
         if renewed:  # first: the old one is refused by now, whatever the suite says of a text
@@ -412,6 +405,7 @@ class QemuDriver:
         if contact.monitor is not None:
             await contact.monitor.close()
         contact.monitor, contact.answered, contact.refused, contact.trouble = None, 0, 0, None
+        contact.stepped_s = 0.0
         for name in (pidfile.FILE, *_SOCKETS.values()):
             with contextlib.suppress(FileNotFoundError):
                 (spec.directory / name).unlink()

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any
 
 from controller.guests.console import raw_terminal
-from controller.guests.control import LIMIT_S, SETTLE_S, hello
+from controller.guests.control import LIMIT_S, SETTLE_S
 from controller.guests.files import short_path
 from controller.text import printable
 
@@ -103,11 +103,8 @@ class _Line:
         self._count += 1
         name = f"{self._own}-{self._count}"
         self.waiting[name] = request["op"]
-        self._put(json.dumps(request | {"id": name}).encode() + b"\n")
-
-    def _put(self, octets: bytes) -> None:
         try:
-            self._channel.sendall(octets)
+            self._channel.sendall(f"\n{json.dumps(request | {'id': name})}\n".encode())
         except OSError:
             raise TerminalError(_ENDED) from None
 
@@ -139,10 +136,7 @@ class _Line:
         """Wait until the machine hears us and is heard (controller/guests/control.py)."""
         deadline = time.monotonic() + LIMIT_S
         while True:
-            self._count += 1
-            name = f"{self._own}-{self._count}"
-            self.waiting[name] = "machine"
-            self._put(hello(name))
+            self.send({"op": "machine"})
             if select.select([self], [], [], SETTLE_S)[0] and self.answers():
                 return
             if time.monotonic() > deadline:

@@ -1,6 +1,5 @@
 """Somebody at a terminal who runs a command there."""
 
-import contextlib
 import fcntl
 import os
 import pty
@@ -63,8 +62,9 @@ class Operator:
         return self.process.wait(LIMIT_S)
 
     def close(self) -> None:
-        """Go away."""
+        """Go away; harmless when that was done."""
         self.process.kill()
         self.process.wait()
-        with contextlib.suppress(OSError):
+        if self._master >= 0:
             os.close(self._master)
+            self._master = -1

@@ -85,14 +85,9 @@ def test_a_command_runs_inside_and_brings_back_output_and_status(machines: Machi
     assert links == {"lo", "left", "right", "feed"}
 
 
-@contextlib.contextmanager
-def operator(rig: Rig, *command: str) -> Iterator[Operator]:
+def operator(rig: Rig, *command: str) -> contextlib.closing[Operator]:
     """Somebody who runs vrctl from a terminal."""
-    at = Operator(rig.command(*command), rig.environment)
-    try:
-        yield at
-    finally:
-        at.close()
+    return contextlib.closing(Operator(rig.command(*command), rig.environment))
 
 
 def test_vtysh_has_a_terminal_and_nobody_has_to_wait_for_it(machines: Machines) -> None:

@@ -79,12 +79,12 @@ class Terminal:
         os.close(self._master)
         if self._afterglow:
             self._afterglow.cancel()
-        for reply in (self._on_screen, self._on_keys):
-            if reply:
-                reply(refusal("the terminal is closed"))
+        unanswered = [reply for reply in (self._on_screen, self._on_keys) if reply]
         self._master, self._pid, self._status, self._unwritten = -1, 0, None, b""
         self._dark = self._late = False
         self._on_screen = self._on_keys = self._afterglow = None
+        for reply in unanswered:  # last: one that finds the client gone hangs up as well
+            reply(refusal("the terminal is closed"))
 
     # ── operations ──
 

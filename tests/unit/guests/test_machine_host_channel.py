@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -138,21 +139,32 @@ async def test_a_new_certificate_arrives_whatever_is_refused_of_a_text(
 
 
 @pytest.mark.parametrize(("wrong_s", "steps"), [(-100.0, [100.0]), (100.0, [-100.0]), (0.0, [])])
-async def test_a_machine_s_clock_is_set_where_it_is_wrong(tmp_path: Path, wrong_s: float, steps: list[float]) -> None:
+async def test_a_machine_s_clock_is_set_where_it_is_wrong_and_that_is_told_once(
+    tmp_path: Path, wrong_s: float, steps: list[float]
+) -> None:
     def answer(request: dict[str, Any]) -> list[bytes]:
         asked.append(request)
-        return [to(request, time_s=time.time() + wrong_s, daemons={"vrc": "up"})]
+        ahead_s = wrong_s + sum(one["step_s"] for one in asked if one["op"] == "clock")
+        return [to(request, time_s=time.time() + ahead_s, daemons={"vrc": "up"})]
 
     asked: list[dict[str, Any]] = []
     pidfile.write(tmp_path, os.getpid())
-    machine(tmp_path, answer)
+    first = machine(tmp_path, answer)
     spec = GuestSpec(1, "red/r1", RouteSource.FPM, Routing(text="!"), 30, tmp_path, tmp_path, tmp_path)
-    status, stepped_s = await QemuDriver(tmp_path, AcceleratorProbe(tmp_path))._inspect(spec)
+    driver = QemuDriver(tmp_path, AcceleratorProbe(tmp_path))
+    status = await driver.status(spec)
     assert status.daemons == {"machine": "up", "vrc": "up"}
     assert [request["op"] for request in asked] == ["machine", *["clock"] * len(steps), "status"]  # on one connection
     told = [request["step_s"] for request in asked if request["op"] == "clock"]
     assert told == pytest.approx(steps, abs=0.5)
-    assert stepped_s == pytest.approx(sum(steps), abs=0.5)
+
+    # Whoever asked for the status came first: the operator is told of the step all the same.
+    for expected in (len(steps), 0):
+        await asyncio.to_thread(first.join)
+        (tmp_path / "control.sock").unlink()
+        first = machine(tmp_path, answer)
+        driver._contacts[tmp_path].looked_s = -inf
+        assert len([line for line in await driver.look_after(spec) if line.startswith("its clock was ")]) == expected
 
 
 # -- commands --------------------------------------------------------------------------------------------------------

@@ -280,6 +280,19 @@ def test_who_comes_next_has_a_terminal_of_its_own_and_what_was_unanswered_is_ref
     assert base64.b64decode(screen[0]["text"]) == b"vt100\r\n"
 
 
+def test_a_client_that_is_gone_when_it_is_refused_hangs_up_once(bed: Bed) -> None:
+    bed.begin("/bin/sleep", "1000")
+    told: list[dict[str, Any]] = []
+
+    def refused(answer: dict[str, Any]) -> None:
+        told.append(answer)
+        bed.terminal.hang_up()  # as the channel does where it cannot be written to
+
+    bed.terminal.operations["screen"]({"op": "screen"}, refused)
+    bed.terminal.hang_up()
+    assert told == [{"ok": False, "error": "the terminal is closed"}]
+
+
 def test_what_a_command_leaves_running_does_not_keep_its_terminal(bed: Bed) -> None:
     bed.begin("/bin/sh", "-c", "trap '' HUP; sleep 1000 & echo $!")
     screen = bed.ask("screen")
