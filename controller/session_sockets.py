@@ -47,6 +47,7 @@ class SessionSockets:
             fresh.rename(path)
         except OSError:
             listener.close()
+            fresh.unlink(missing_ok=True)
             raise
         self._listeners[vrf_id] = _Listener(listener, self._service, lambda: self._refused(vrf_id))
 

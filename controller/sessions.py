@@ -92,14 +92,14 @@ class SessionServer:
         return self._directory / str(vrf_id)
 
     def admit(self, vrf_id: int) -> None:
-        """Make a router's socket."""
+        """Make a router's socket; OSError where that fails, and then the router is not admitted."""
         if vrf_id in self._admitted:
             return
-        self._admitted[vrf_id] = asyncio.Event()
-        self._streams[vrf_id] = TokenBucket(STREAMS_PER_S, STREAMS_AT_ONCE)
         self.directory_for(vrf_id).mkdir(mode=0o755, parents=True, exist_ok=True)
         if self._server is not None:
             self._sockets.open(vrf_id)
+        self._admitted[vrf_id] = asyncio.Event()
+        self._streams[vrf_id] = TokenBucket(STREAMS_PER_S, STREAMS_AT_ONCE)
 
     def revoke(self, vrf_id: int) -> None:
         """Remove a router's socket and cut its sessions."""

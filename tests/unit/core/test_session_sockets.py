@@ -118,3 +118,18 @@ async def test_the_socket_of_an_earlier_controller_is_replaced(bed: Bed) -> None
     writer.close()
     later.close_all()
     assert sorted(path.name for path in bed.directory.iterdir()) == ["1", "2", "session.sock"]
+
+
+async def test_a_router_whose_socket_could_not_be_made_is_admitted_later(service):
+    _, server, _ = service
+    directory = server.directory_for(9)
+    directory.mkdir()
+    (directory / "session.sock").mkdir()  # in its way
+    with pytest.raises(OSError, match="directory"):
+        server.admit(9)
+    assert not (directory.parent / ".9.sock").exists()
+    (directory / "session.sock").rmdir()
+    server.admit(9)
+    assert (directory / "session.sock").is_socket()
+    server.revoke(9)
+    assert not directory.exists()
