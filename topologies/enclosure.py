@@ -45,9 +45,7 @@ def missing() -> str:
     return f"these packages are missing: {names}; run: apt-get install {names} (or: make setup)"
 
 
-def run_enclosed(
-    name: str, module: str, program: Callable[[], int], also_missing: Callable[[], str] = str
-) -> int:
+def run_enclosed(name: str, module: str, program: Callable[[], int], also_missing: Callable[[], str] = str) -> int:
     """Run ``program``, of the importable ``module``, in namespaces of its own and return its exit status.
 
     Where this machine lacks what every network needs, or what ``also_missing`` says, one line says so, as from the

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from topologies.network import checked, output, wait_for
+from topologies.network import NetworkError, checked, output, wait_for
 from topologies.p4runtime import Device, DevicePlanes, spawned, still_runs
 
 ROOT = Path(__file__).parents[1]
@@ -54,9 +54,13 @@ class Forwarder:
             self._process.wait()
 
     def sent(self) -> int:
-        """Return how many packets it has forwarded, its processes before this one included."""
-        interfaces = json.loads(output([*self._status, "--json"], 10))["interfaces"]
-        return sum(int(traffic["sent"]["packets"]) for traffic in interfaces.values())
+        """Return how many packets it has forwarded, its processes before this one included.
+
+        NetworkError where it does not answer.
+        """
+        if not (text := output([*self._status, "--json"], 10)):
+            raise NetworkError(f"vr-forwarder {self.name} does not answer; see {self.log}")
+        return sum(int(traffic["sent"]["packets"]) for traffic in json.loads(text)["interfaces"].values())
 
     @property
     def _status(self) -> list[str]:

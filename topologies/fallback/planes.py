@@ -4,9 +4,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from mininet.net import Mininet
-from mininet.node import OVSSwitch
-
 from topologies.forwarder import Forwarder, ForwarderPlanes
 from topologies.network import checked
 from topologies.open_vswitch import OpenVSwitchPlanes
@@ -28,16 +25,10 @@ class FallbackPlanes(OpenVSwitchPlanes):
         super().__init__()
         self.forwarder = Forwarder(SOFTWARE, _DEVICE_ID)
         self._capacity = dict(capacity)
-        self._bridge = ""
 
     def missing(self) -> str:
         """Say how to build the forwarder where it is not built."""
         return ForwarderPlanes().missing()
-
-    def switch(self, mininet: Mininet, name: str, number: int) -> OVSSwitch:
-        """Add the bridge."""
-        self._bridge = name
-        return super().switch(mininet, name, number)
 
     def started(self) -> None:
         """Lay the cable, start the forwarder, and let the bridge look for the controller."""
@@ -46,7 +37,8 @@ class FallbackPlanes(OpenVSwitchPlanes):
         checked(["ethtool", "-K", _PORT, "gro", "on"])
         checked(["ip", "link", "set", _PORT, "mtu", str(_MTU), "gro_max_size", "1", "up"])
         checked(["ip", "link", "set", _PEER_PORT, "mtu", str(_MTU), "up"])
-        checked(["ovs-vsctl", "add-port", self._bridge, _PORT])
+        (bridge,) = self._switches
+        checked(["ovs-vsctl", "add-port", bridge, _PORT])
         self.forwarder.start({_PEER_PORT: _PEER_NUMBER})
         super().started()
 

@@ -48,3 +48,10 @@ def test_what_it_has_forwarded_is_the_sum_of_its_interfaces(program: Path) -> No
     program.write_text(f"#!/bin/sh\necho '{json.dumps({'interfaces': counters})}'\n")
     program.chmod(0o755)
     assert Forwarder("s1", 7).sent() == 7
+
+
+def test_counters_of_one_that_has_ended_are_no_traceback(program: Path) -> None:
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    with pytest.raises(NetworkError, match=r"^vr-forwarder s1 does not answer; see "):
+        Forwarder("s1", 7).sent()
