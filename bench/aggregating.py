@@ -10,6 +10,7 @@ import argparse
 import json
 import math
 import multiprocessing
+import os
 import random
 import statistics
 import sys
@@ -17,11 +18,10 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from bench.longest_prefix import ipv6_prefixes
-from bench.processes import machine_s
+from bench.processes import machine_s, peak_mib, resident_mib
 from controller.placement.aggregate import LIMIT, Aggregate
 from controller.ranges import flatten
 from topologies.prefixes import IPV4_SHARES, announcements
@@ -183,12 +183,6 @@ def changes(table: Table, nexthops: Nexthops, seed: int) -> Iterator[Change]:
 # Measuring
 
 
-def memory_mib(what: str) -> float:
-    """Return a line of this process's status: VmRSS or VmHWM, in MiB."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{what}:")) / 1024
-
-
 def percentile(values: list[int], share: float) -> int:
     """Return the smallest value that ``share`` of all do not exceed."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
@@ -226,7 +220,7 @@ def measure(case: Case, count: int, seed: int) -> dict[str, Any]:
     """Run one case and return its numbers."""
     table, nexthops = table_of(case, seed)
     stream = list(islice(changes(table, nexthops, seed), 2 * count))
-    before = memory_mib("VmRSS")
+    before = resident_mib(own := os.getpid())
     aggregate = Aggregate(case.family, case.limit)
     start = time.process_time()
     loaded = len(aggregate.load(table))
@@ -237,8 +231,8 @@ def measure(case: Case, count: int, seed: int) -> dict[str, Any]:
         "entries": loaded,
         "share": round(loaded / len(table), 3),
         "load_cpu_s": round(load_cpu_s, 2),
-        "load_peak_mib": round(memory_mib("VmHWM") - before),
-        "held_mib": round(memory_mib("VmRSS") - before),
+        "load_peak_mib": round(peak_mib(own) - before),
+        "held_mib": round(resident_mib(own) - before),
         "write_bound": aggregate.write_bound,
         "changes": churn(aggregate, stream[:count], quiet=False),
         "with_improve": churn(aggregate, stream[count:], quiet=True),

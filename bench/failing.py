@@ -19,7 +19,20 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from bench.rig import AS_NUMBER, PLANE, WORK, Rig, bgp_config, interface, report, say, tenant
+from bench.rig import (
+    AS_NUMBER,
+    PLANE,
+    PREFIXES,
+    RECEIVED,
+    SENT,
+    WORK,
+    Rig,
+    bgp_config,
+    interface,
+    report,
+    say,
+    tenant,
+)
 from bench.snoop import Snoop
 from topologies import bird
 from topologies.bird import Bird
@@ -29,7 +42,6 @@ from topologies.prefixes import announcements
 
 ROUTER = "edge/r1"
 _LINKS = (("10.2.1.1", "10.2.1.2"), ("10.2.2.1", "10.2.2.2"))
-_TRAFFIC = Path(__file__).with_name("traffic.py")
 _WARM_S, _AFTER_S, _QUIET_S = 8.0, 5.0, 5.0
 _CALM_PACKETS = 200  # without a loss among them, traffic flows again
 
@@ -51,7 +63,9 @@ class Failover:
         """Bring everything up, take a link down under traffic, and return what it cost."""
         self._bring_up()
         snoop = Snoop(PLANE, WORK / "snoop")
-        sender, receiver = self._start_traffic()
+        say(f"{self._options.flows} flows, {self._options.rate} packets/s")
+        flows = int(self._options.flows)
+        sender, receiver = self._rig.start_flows(self._near, self._far, ["eth0", "eth1"], self._options.rate, flows)
         time.sleep(_WARM_S)
         say("taking the link of far-a down")
         down_ns, down_wall = time.monotonic_ns(), time.time()
@@ -80,7 +94,7 @@ class Failover:
         router = {"name": "r1", "interfaces": interfaces, "frr": frr}
         rig.apply([tenant("edge", ["near", "far-a", "far-b"], router)])
         announced = announcements(options.prefixes, options.seed)
-        (WORK / "prefixes").write_text("\n".join(one.text for one in announced))
+        PREFIXES.write_text("\n".join(one.text for one in announced))
         feeding = Bird(self._far, [(theirs, ours) for ours, theirs in _LINKS], AS_NUMBER)
         feeding.start(announced)
         feeding.wait_established()
@@ -93,16 +107,6 @@ class Failover:
         if view["ipv4_routes"] < self._options.prefixes or view["pending"]:
             return False
         return self._rig.api.text(f"routers/{ROUTER}/fib").count('"action":"group"') >= self._options.prefixes
-
-    def _start_traffic(self) -> "tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]":
-        options = self._options
-        macs = {one["name"]: one["mac"] for one in self._rig.api.get("interfaces")}
-        say(f"{options.flows} flows, {options.rate} packets/s")
-        receive = [sys.executable, str(_TRAFFIC), "receive", str(WORK / "received"), "eth0", "eth1"]
-        send = [sys.executable, str(_TRAFFIC), "send", "eth0", macs["near"], str(options.rate)]
-        send += [str(WORK / "sent"), str(WORK / "prefixes"), str(options.flows)]
-        receiver = subprocess.Popen(inside(self._far, receive))
-        return subprocess.Popen(inside(self._near, send)), receiver
 
     def _wait_quiet(self) -> None:
         """Wait until the controller has written nothing for a while."""
@@ -117,7 +121,7 @@ class Failover:
             time.sleep(0.5)
 
     def _traffic_result(self, down_ns: int) -> dict[str, Any]:
-        return Arrivals(WORK / "sent", WORK / "received", int(self._options.flows)).around(down_ns)
+        return Arrivals(SENT, RECEIVED, int(self._options.flows)).around(down_ns)
 
 
 class Arrivals:

@@ -13,7 +13,6 @@ import argparse
 import os
 import re
 import statistics
-import subprocess
 import sys
 import time
 from array import array
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.processes import Meter, prefer
-from bench.rig import AS_NUMBER, PLANE, WORK, Rig, bgp_config, interface, report, say, tenant
+from bench.rig import AS_NUMBER, PLANE, PREFIXES, RECEIVED, SENT, Rig, bgp_config, interface, report, say, tenant
 from topologies import bird
 from topologies.bird import Bird
 from topologies.enclosure import run_enclosed
@@ -32,7 +31,6 @@ from topologies.prefixes import announcements
 
 ROUTER = "edge/r1"
 _LINKS = [(f"10.2.{number}.1", f"10.2.{number}.2") for number in range(8)]
-_TRAFFIC = Path(__file__).with_name("traffic.py")
 _OWN_ENTRIES = 2 + len(_LINKS)  # the default entry and own addresses
 _MORE_ROUTES = 1000  # the quota has room for the router's own, too
 _DROPPED = re.compile(r"\bd(\d+)\)")  # the last field of a socket's skmem
@@ -112,7 +110,7 @@ class Moves:
         rig.apply([tenant("edge", ports, router, ipv4_routes=options.routes + _MORE_ROUTES)])
         own = rig.api.router(ROUTER)["ipv4_routes"]
         announced = announcements(options.routes, options.seed)
-        (WORK / "prefixes").write_text("\n".join(one.text for one in announced))
+        PREFIXES.write_text("\n".join(one.text for one in announced))
         feeding = Bird(self._far, [(theirs, ours)], AS_NUMBER)
         feeding.start(announced)
         feeding.wait_established()
@@ -146,8 +144,8 @@ class Moves:
         while time.monotonic() < since + _CALM_S:
             if time.monotonic() > deadline:
                 raise NetworkError(f"the first move to {placement} does not end")
-            if self._held() != held:
-                held, since = self._held(), time.monotonic()
+            if (now := self._held()) != held:
+                held, since = now, time.monotonic()
             time.sleep(_POLL_S)
         self._entries[placement] = held
 
@@ -217,24 +215,14 @@ class Moves:
     def _traffic(self, rate: int, during: Callable[[], None]) -> dict[str, int]:
         """Return what came of the packets that were sent while a function ran."""
         overrun, over_link = self._overrun(), self._planes.forwarder.sent()
-        sender, receiver = self._start_traffic(rate)
+        interfaces = [f"eth{number}" for number in range(len(_LINKS))]
+        sender, receiver = self._rig.start_flows(self._near, self._far, interfaces, rate, self._options.flows)
         during()
         for process in (sender, receiver):
             process.terminate()
             process.wait(timeout=60)
-        counts = Arrivals(WORK / "sent", WORK / "received", self._options.flows).counts()
+        counts = Arrivals(SENT, RECEIVED, self._options.flows).counts()
         return counts | {"overrun": self._overrun() - overrun, "over_link": self._planes.forwarder.sent() - over_link}
-
-    def _start_traffic(self, rate: int) -> "tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]":
-        macs = {one["name"]: one["mac"] for one in self._rig.api.get("interfaces")}
-        receive = [sys.executable, str(_TRAFFIC), "receive", str(WORK / "received")]
-        receive += [f"eth{number}" for number in range(len(_LINKS))]
-        send = [sys.executable, str(_TRAFFIC), "send", "eth0", macs["near"], str(rate)]
-        send += [str(WORK / "sent"), str(WORK / "prefixes"), str(self._options.flows)]
-        receiver = subprocess.Popen(inside(self._far, receive))
-        sockets = Path(f"/proc/{self._far.pid}/net/packet")
-        wait_for("the receiver", lambda: len(sockets.read_text().splitlines()) > 1, 30, _POLL_S)
-        return subprocess.Popen(inside(self._near, send)), receiver
 
     @staticmethod
     def _overrun() -> int:

@@ -20,10 +20,19 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
+def resident_mib(pid: int) -> float:
+    """Return the resident size of a process, in MiB."""
+    return _memory_mib(pid, "VmRSS:")
+
+
 def peak_mib(pid: int) -> float:
-    """Return the largest resident size of a process so far, in MiB (VmHWM)."""
+    """Return the largest resident size of a process so far, in MiB."""
+    return _memory_mib(pid, "VmHWM:")
+
+
+def _memory_mib(pid: int, what: str) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
+        if line.startswith(what):
             return int(line.split()[1]) / 1024
     return 0.0
 

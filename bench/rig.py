@@ -6,20 +6,25 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from mininet.node import Node
 
 from bench.processes import guest_processes, prefer
 from topologies import bird
 from topologies.control import LOG, SOCKET, STATE, Controller
-from topologies.network import Network, NetworkError, wait_for
+from topologies.network import Network, NetworkError, inside, wait_for
 from topologies.open_vswitch import OpenVSwitchPlanes, daemon_logs, start_daemons
 from topologies.planes import Planes
 
 WORK = Path("/run/bench")
 PLANE = "s1"
 AS_NUMBER = 65001
+PREFIXES, SENT, RECEIVED = WORK / "prefixes", WORK / "sent", WORK / "received"
+"""Files: the prefixes that flows go to, a line each, and what both ends of them saw (traffic.py)."""
+_TRAFFIC = Path(__file__).with_name("traffic.py")
 
 
 def say(text: str) -> None:
@@ -109,6 +114,22 @@ class Rig:
     def _up(self, name: str) -> bool:
         view = self.api.router(name)
         return view["state"] == "up" and not view["pending"]
+
+    def start_flows(
+        self, near: Node, far: Node, interfaces: Sequence[str], rate: int, flows: int
+    ) -> "tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]":
+        """Send UDP flows from eth0 of a host into PREFIXES, ``rate`` packets/s in all; returns sender and receiver.
+
+        ``near`` is at the router's interface of that name, ``far`` listens on ``interfaces``. SIGTERM ends each.
+        """
+        macs = {one["name"]: one["mac"] for one in self.api.get("interfaces")}
+        receive = [sys.executable, str(_TRAFFIC), "receive", str(RECEIVED), *interfaces]
+        send = [sys.executable, str(_TRAFFIC), "send", "eth0", macs["near"], str(rate)]
+        send += [str(SENT), str(PREFIXES), str(flows)]
+        receiver = subprocess.Popen(inside(far, receive))
+        sockets = Path(f"/proc/{far.pid}/net/packet")
+        wait_for("the receiver", lambda: len(sockets.read_text().splitlines()) > 1, 30, 0.05)
+        return subprocess.Popen(inside(near, send)), receiver
 
     def guest_pid(self, name: str) -> int:
         """Return the first process of a router's guest."""
