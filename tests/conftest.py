@@ -41,7 +41,7 @@ class OneMachineAtATime(LoadFileScheduling):
         return "machines" if emulates(file) else file
 
 
-@pytest.hookimpl(optionalhook=True)  # there is none without pytest-xdist
+@pytest.hookimpl(optionalhook=True)  # nobody has this hook where xdist is turned off
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling | None:
     """Schedule so where files are what is given to workers."""
     return OneMachineAtATime(config, log) if config.getvalue("dist") == "loadfile" else None

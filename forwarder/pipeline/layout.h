@@ -21,7 +21,6 @@ typedef __u16 sp_u16;
 typedef __u32 sp_u32;
 typedef __u64 sp_u64;
 typedef __s32 sp_i32;
-typedef __s64 sp_i64;
 #else
 #include <stdint.h>
 typedef uint8_t sp_u8;
@@ -29,7 +28,6 @@ typedef uint16_t sp_u16;
 typedef uint32_t sp_u32;
 typedef uint64_t sp_u64;
 typedef int32_t sp_i32;
-typedef int64_t sp_i64;
 #endif
 
 #if defined(__cplusplus)
