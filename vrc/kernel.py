@@ -3,6 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
+from errno import EEXIST
 
 from vrc.errors import DumpInterrupted, KernelRefused, MalformedNetlink
 from vrc.interfaces import Interfaces
@@ -199,5 +201,8 @@ class GuestKernel:
             else:
                 await self._netlink.change("keep neighbor probed", RTM_NEWNEIGH, flags, body)
         except KernelRefused as error:
+            if ask.create and error.errno == EEXIST:  # it came by itself meanwhile
+                await self._carry_out(replace(ask, create=False))
+                return
             self._neighbors.refused(ask)
             log.debug("%s of ifindex %d: %s", ask.address.hex(), ask.ifindex, error)

@@ -88,7 +88,7 @@ class Neighbors:
             return False
         self.asks.append(Ask(*victim, None))
         self.over_limit += 1
-        self.lose(victim)
+        self._drop(victim)
         return True
 
     def _judge(self, place: Place, neighbor: KernelNeighbor) -> Report:
@@ -103,6 +103,8 @@ class Neighbors:
             self._doubted.discard(place)
             return Report(failed=True)
         # One that is tried again stays as it was until the outcome is known.
+        if before.mac and self.in_doubt():
+            self._doubted.add(place)
         return before if before.failed or place in self._doubted else GONE
 
     def _report(self, place: Place, interface_id: int, report: Report) -> None:
@@ -134,15 +136,27 @@ class Neighbors:
         self.asks.extend(Ask(*place, True) for place in self._doubted)
 
     def lose(self, place: Place) -> None:
-        """Take in that the kernel removed a neighbor."""
+        """Take in that the kernel removed a neighbor; while in doubt, that is asked for anew and stays as told.
+
+        The kernel collects one that it has given up, also a managed one before it is tried again.
+        """
+        doubted = bool(self._reports.get(place, (0, GONE))[1].mac) and self.in_doubt()
+        self._known.pop(place, None)
         self._asked.discard(place)
+        if (doubted or place in self._gateways) and self._ask_for(place) and doubted:
+            self._doubted.add(place)
+        else:
+            self._forget(place)
+
+    def _drop(self, place: Place) -> None:
+        self._known.pop(place, None)
+        self._asked.discard(place)
+        self._forget(place)
+
+    def _forget(self, place: Place) -> None:
         self._doubted.discard(place)
-        if self._known.pop(place, None) is not None:
-            interface_id = self._reports.get(place, (0, GONE))[0]
-            if interface_id:
-                self._report(place, interface_id, GONE)
-        if place in self._gateways:
-            self._ask_for(place)
+        if place in self._reports:
+            self._report(place, self._reports[place][0], GONE)
 
     def want(self, gateways: set[Place]) -> None:
         """Have these gateways resolved and kept probed; earlier ones are kept as ordinary neighbors."""
@@ -154,23 +168,25 @@ class Neighbors:
             else:
                 self._ask_for(place)
 
-    def _ask_for(self, place: Place) -> None:
+    def _ask_for(self, place: Place) -> bool:
         # 169.254.0.0/16 gateways are zebra's own static neighbors (BGP unnumbered): never made by us.
         ifindex, address = place
         link_local = len(address) == 4 and address[:2] == b"\xa9\xfe"
         link = self.interfaces.links.get(ifindex)
         if link_local or place in self._asked or link is None or not link.up:
-            return
+            return False
         if len(self._asked) >= self.limit:
             self.over_limit += 1
-            return
+            return False
         self._asked.add(place)
         self.asks.append(Ask(ifindex, address, True, create=True))
+        return True
 
     def refused(self, ask: Ask) -> None:
         """Take in that the kernel did not do it: it may be asked again when things change."""
         if (ask.ifindex, ask.address) not in self._known:
             self._asked.discard((ask.ifindex, ask.address))
+            self._forget((ask.ifindex, ask.address))
 
     def resync(self, dump: list[KernelNeighbor]) -> None:
         """Replace everything by a complete dump."""
@@ -178,6 +194,6 @@ class Neighbors:
         for place in [place for place in self._known if place not in present]:
             self.lose(place)
         for place in [place for place in self._known if not self.interfaces.id_of(place[0])]:
-            self.lose(place)
+            self._drop(place)
         for neighbor in dump:
             self.observe(neighbor)

@@ -45,6 +45,27 @@ async def test_arp_both_ways() -> None:
         await g.until("sh", "-c", "ip neigh show 10.1.0.2 | grep -v managed", has="FAILED")
 
 
+async def test_a_neighbor_that_the_kernel_collects_while_no_controller_is_there_is_told_again() -> None:
+    controller = Controller(interface(1, "10.1.0.1/24"))
+    async with guest(controller) as g:
+        await g.start_vrc("--source", "netlink")
+        await controller.until(lambda: any(state.up for state in controller.interfaces.values()))
+        await controller.send_frame(1, arp(1))
+        await controller.until(lambda: (1, "10.1.0.2") in controller.neighbors)
+        await g.until("ip", "neigh", "show", "10.1.0.2", has="managed")
+        await controller.stop()
+        await g.until("cat", str(g.directory / "vrc.log"), has="no session")
+        await g.run("ip", "neigh", "del", "10.1.0.2", "dev", "eth0")
+        await g.until("ip", "neigh", "show", "10.1.0.2", has="managed")
+        again = Controller(interface(1, "10.1.0.1/24"))
+        await again.start(g.directory)
+        try:
+            await again.until(lambda: len(again.resync_ends) == 1)
+            assert again.neighbors[1, "10.1.0.2"].mac == HOST_MAC
+        finally:
+            await again.stop()
+
+
 async def test_frames_that_cannot_be_written() -> None:
     controller = Controller(interface(1, "10.1.0.1/24"))
     async with guest(controller) as g:

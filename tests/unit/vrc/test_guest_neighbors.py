@@ -74,6 +74,47 @@ def test_silence_without_a_controller_means_nothing(neighbors: Neighbors) -> Non
     assert told(neighbors) == {(102, HOST): GONE}  # in doubt no more
 
 
+def test_one_that_the_kernel_collects_without_a_controller_is_asked_for_anew(neighbors: Neighbors) -> None:
+    neighbors.observe(neighbor(NUD_REACHABLE, MAC))
+    told(neighbors), asked(neighbors)
+    neighbors.in_doubt = lambda: True
+    neighbors.observe(neighbor(NUD_FAILED, managed=True))
+    neighbors.lose((2, HOST))
+    assert (told(neighbors), asked(neighbors)) == ({}, [Ask(2, HOST, True, create=True)])
+    assert neighbors.reports() == {(102, HOST): Report(MAC)}
+    neighbors.observe(neighbor(NUD_INCOMPLETE, managed=True))
+    neighbors.resync([])  # nor has a dump to have it
+    assert (told(neighbors), asked(neighbors)) == ({}, [Ask(2, HOST, True, create=True)])
+    neighbors.in_doubt = lambda: False
+    neighbors.observe(neighbor(NUD_FAILED, managed=True))
+    assert told(neighbors) == {(102, HOST): Report(failed=True)}
+
+
+def test_one_that_is_tried_again_without_a_controller_stays(neighbors: Neighbors) -> None:
+    neighbors.observe(neighbor(NUD_REACHABLE, MAC))
+    told(neighbors), asked(neighbors)
+    neighbors.in_doubt = lambda: True
+    neighbors.observe(neighbor(NUD_INCOMPLETE, managed=True))  # its end in between was not heard of
+    neighbors.in_doubt = lambda: False
+    neighbors.observe(neighbor(NUD_INCOMPLETE, managed=True))
+    assert told(neighbors) == {}
+    assert neighbors.reports() == {(102, HOST): Report(MAC)}
+
+
+@pytest.mark.parametrize("down", [True, False])
+def test_one_that_cannot_be_asked_for_without_a_controller_is_gone(neighbors: Neighbors, down: bool) -> None:
+    neighbors.observe(neighbor(NUD_REACHABLE, MAC))
+    told(neighbors), asked(neighbors)
+    neighbors.in_doubt = lambda: True
+    if down:
+        neighbors.interfaces.links[2] = Link(2, "eth2", 0, 1500, MAC)
+    neighbors.lose((2, HOST))
+    for ask in asked(neighbors):
+        neighbors.refused(ask)
+    assert told(neighbors) == {(102, HOST): GONE}
+    assert neighbors.reports() == {}
+
+
 def test_who_is_silent_with_a_controller_is_gone(neighbors: Neighbors) -> None:
     neighbors.in_doubt = lambda: True
     neighbors.observe(neighbor(NUD_FAILED))  # as a new process finds it: the controller may know better
