@@ -3,12 +3,9 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
-from functools import partial
 
 from controller import verify
 from controller.describe import (
-    fallback_view,
     fib_entries,
     interface_views,
     neighbor_views,
@@ -21,7 +18,7 @@ from controller.events import EventLog
 from controller.fib import Fib
 from controller.mirror import AUDIT_INTERVAL_S, PlaneMirror
 from controller.model import RouterConfig
-from controller.placement.pair import FallbackPair
+from controller.pairs import Pairs
 from controller.planes.base import Clock, Installed, Plane, PuntReason
 from controller.rib import NexthopSet
 from controller.router import VirtualRouter
@@ -57,6 +54,7 @@ class Core:
         self._clock = clock
         self._audit_s = audit_s
         self._mirrors: dict[str, PlaneMirror] = {}
+        self._pairs = Pairs(self._report_damage)
         self._supervisor = Supervisor(events)
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}
         self._usages: dict[tuple[str, str], SliceUsage] = {}
@@ -73,15 +71,14 @@ class Core:
         await plane.start(mirror)
         self._mirrors[plane.name] = mirror
         self._tasks[plane.name] = [self._supervisor.spawn(f"mirror {plane.name}", mirror.run)]
-        if isinstance(plane, FallbackPair):
-            plane.damaged = partial(self._report_damage, plane.name)
-            self._tasks[plane.name].append(self._supervisor.spawn(f"placement {plane.name}", plane.run))
+        if (pair := self._pairs.add(plane)) is not None:
+            self._tasks[plane.name].append(self._supervisor.spawn(f"placement {plane.name}", pair.run))
         for router in self.routers.values():
             config = router.config
             if config.plane == plane.name:
                 router.move(Fib(config, mirror.objects, self._usage(config)), mirror)
                 mirror.add(router.fib)
-                _place(mirror, config)
+                self._pairs.place(config)
 
     async def remove_plane(self, name: str) -> None:
         """Stop using a plane; what is installed stays there."""
@@ -92,6 +89,7 @@ class Core:
         await asyncio.gather(*tasks, return_exceptions=True)
         await mirror.plane.close()
         del self._mirrors[name]
+        self._pairs.discard(name)
         self._usages = {key: usage for key, usage in self._usages.items() if key[1] != name}
         gone = [i for i, router in self.routers.items() if router.config.plane == name and router.fib.removing]
         for vrf_id in gone:
@@ -135,7 +133,7 @@ class Core:
         if router is not None and router.config.plane != config.plane:
             await self.remove_router(config.vrf_id)
             router = None
-        _place(mirror, config)
+        self._pairs.place(config)
         if router is None:
             fib = Fib(config, mirror.objects, usage)
             router = VirtualRouter(config, fib, mirror, self._events, self._clock)
@@ -186,16 +184,11 @@ class Core:
         reason = "detached; use it again with vrctl plane attach" if mirror is None else mirror.reason
         reachable = mirror is not None and mirror.plane.connected
         view = router_view(router, None if reachable else f"plane {router.config.plane}: {reason}")
-        if view.state == "up" and mirror is not None and isinstance(mirror.plane, FallbackPair):
-            problem = mirror.plane.link_problem
-            return replace(view, state="degraded", reason=problem) if problem else view
-        return view
+        return self._pairs.router_view(router.config, view)
 
     def plane_views(self) -> list[PlaneView]:
         """Return all planes' states."""
-        views = [plane_view(mirror) for mirror in self._mirrors.values()]
-        pairs = [mirror.plane for mirror in self._mirrors.values() if isinstance(mirror.plane, FallbackPair)]
-        return views + [fallback_view(pair) for pair in pairs]
+        return self._pairs.plane_views(map(plane_view, self._mirrors.values()))
 
     def interface_views(self, vrf_id: int) -> list[InterfaceView]:
         """Return a router's interfaces."""
@@ -208,8 +201,7 @@ class Core:
     def fib(self, vrf_id: int) -> Iterator[FibEntryView]:
         """Iterate over what is installed, in order of prefixes."""
         router = self._router(vrf_id)
-        mirror = self._mirrors.get(router.config.plane)
-        pair = mirror.plane if mirror is not None and isinstance(mirror.plane, FallbackPair) else None
+        pair = self._pairs.find(router.config.plane)
         return fib_entries(router.fib, None if pair is None else pair.routes.held(vrf_id))
 
     def neighbors(self, vrf_id: int) -> list[NeighborView]:
@@ -249,8 +241,8 @@ class Core:
         if repair:
             router.fib.retry_refused()
             repaired = (await mirror.audit(vrf_id)).get(vrf_id, 0)
-            if isinstance(mirror.plane, FallbackPair):
-                await mirror.plane.work()
+            if (pair := self._pairs.find(mirror.plane.name)) is not None:
+                await pair.work()
         view = None
         for _ in range(VERIFY_ATTEMPTS):
             await self.converged(vrf_id)
@@ -369,12 +361,6 @@ class Core:
         if mirror is None:
             raise NoSuch("plane", name, "attach it: vrctl plane attach")
         return mirror
-
-
-def _place(mirror: PlaneMirror, config: RouterConfig) -> None:
-    """Tell a plane that has a fallback where a router's routes are to be."""
-    if isinstance(mirror.plane, FallbackPair):
-        mirror.plane.routes.place(config.vrf_id, config.placement)
 
 
 def _attachments(config: RouterConfig) -> set[tuple[int, str, int]]:

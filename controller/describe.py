@@ -56,8 +56,6 @@ def plane_view(mirror: PlaneMirror) -> PlaneView:
         "ipv4_route": sum(1 for fib in fibs for key in fib.prefixes.installed if len(key) == 5),
         "ipv6_route": sum(1 for fib in fibs for key in fib.prefixes.installed if len(key) == 17),
     }
-    if isinstance(plane, FallbackPair):
-        entries |= plane.routes.counts()
     return PlaneView(
         name=plane.name,
         kind="",
