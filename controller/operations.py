@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from controller import archive
+from controller import archive, moves
 from controller.convergence import Convergence, Report, names_of
 from controller.errors import Conflict, NoSuch, SpecError
 from controller.events import EventLog
@@ -145,16 +145,21 @@ class Operations:
             lambda: self._plan_state(without_routers(self.state, {self.router(name).full_name}))
         )
 
-    async def move_router(self, name: str, placement: Placement) -> Outcome:
-        """Say where a router's routes are to be; they follow by themselves. SpecError where there is no fallback."""
+    async def move_router(self, name: str, to: str) -> Outcome:
+        """Say where a router's routes are to be: a placement, or a plane. They follow by themselves.
+
+        Conflict where there is no such place for them, NoSuch where nothing has that name.
+        """
 
         def plan() -> Plan:
-            router = replace(self.router(name), placement=placement)
-            after = replace(self.state, routers={**self.state.routers, router.full_name: router})
-            check(after, Where("move"))
-            return self._plan_state(after)
+            router = self.router(name)
+            return self._plan_placement(router, moves.placement_of(self.state, router, to))
 
         return await self._change(plan)
+
+    def _plan_placement(self, router: RouterConfig, placement: Placement) -> Plan:
+        placed = replace(router, placement=placement)
+        return self._plan_state(replace(self.state, routers={**self.state.routers, placed.full_name: placed}))
 
     async def delete_plane(self, name: str, force: bool) -> Outcome:
         """Delete a plane that no slice uses; ``force`` does not wait for routers deleted on it to be confirmed."""

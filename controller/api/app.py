@@ -16,7 +16,7 @@ from controller import archive
 from controller.api import errors, streams
 from controller.convergence import Progress, Report
 from controller.errors import NoSuch, SpecError, SplitplaneError
-from controller.model import Placement, RouterConfig
+from controller.model import RouterConfig
 from controller.operations import Operations, Outcome, TenantView
 from controller.spec.changes import Change
 from controller.spec.document import Name, PlaneOptions, schema
@@ -58,9 +58,9 @@ class ExecBody(BaseModel):
 
 
 class Move(BaseModel):
-    """Where a router's routes are to be."""
+    """Where a router's routes are to be: hardware, software, auto, or a plane."""
 
-    to: Placement
+    to: str = Field(max_length=255)
 
 
 class Command(BaseModel):

@@ -1,6 +1,5 @@
 """Commands that change what is declared: apply, diff, delete, plane."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -96,22 +95,23 @@ def delete_plane(
     _change("DELETE", path_of("planes", name, force=force), form=form)
 
 
-class Target(StrEnum):
-    """Where a router's routes can be moved, on a plane with a fallback."""
-
-    AUTO = "auto"
-    HARDWARE = "hardware"
-    SOFTWARE = "software"
-
-
 @app.command()
 def move(
     router: Router,
-    to: Annotated[Target, typer.Option("--to", help="auto: in hardware as far as there is room")],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="PLACE",
+            help="hardware, software, auto (in hardware as far as there is room), or the name of the plane or of its "
+            "fallback",
+            autocompletion=lambda: ["hardware", "software", "auto"],
+        ),
+    ],
     form: Output = Format.TABLE,
 ) -> None:
     """Move the routes of a router between a plane and its fallback, without losing a packet."""
-    _change("POST", path_of(*router_path(router), "move"), {"to": to.value}, form)
+    _change("POST", path_of(*router_path(router), "move"), {"to": to}, form)
 
 
 @plane_app.command("attach")

@@ -150,19 +150,6 @@ async def test_fib_says_where_only_on_a_plane_with_a_fallback(
     assert await vrctl("fib", "r1", "--where", "software") == (0, "", "nothing is in software\n")
 
 
-async def test_a_router_moves_where_its_plane_has_a_fallback(vrctl: Vrctl, applied: str) -> None:
-    status, _, said = await vrctl("move", "red/r1", "--to", "software")
-    assert status == 1
-    assert "red/r1 is placed in software, but plane s1 has no fallback" in said
-    plane = "{name: s1, kind: fake, fallback: {plane: f1, port: s1-f1, peer_port: f1-s1}}, {name: f1, kind: fake}"
-    Path(applied).write_text(TEXT.replace("{name: s1, kind: fake}", plane))
-    assert (await vrctl("apply", "-f", applied))[0] == 0
-    status, out, _ = await vrctl("move", "red/r1", "--to", "software")
-    assert status == 0
-    assert "placement auto → software" in out
-    assert (await vrctl("move", "red/r1", "--to", "software"))[1] == "nothing to change\n"
-
-
 async def test_neighbors_counters_and_trace(vrctl: Vrctl, applied: str) -> None:
     assert "192.0.2.1  02:00:00:00:00:01  resolved" in (await vrctl("neighbors", "r1"))[1]
     counters = (await vrctl("counters", "r1"))[1]

@@ -1,0 +1,39 @@
+"""What the operator may ask of a router's placement, and in which words it is answered."""
+
+from controller.errors import Conflict, NoSuch
+from controller.model import Placement, RouterConfig
+from controller.spec.state import State
+
+
+def placement_of(state: State, router: RouterConfig, to: str) -> Placement:
+    """Return the placement that ``to`` names: one itself, or the router's plane or that plane's fallback.
+
+    Conflict where there is no such place for it, NoSuch for a name that is unknown.
+    """
+    plane = state.planes[router.plane]
+    known = to in set(Placement)
+    if not known and to not in state.planes:
+        known_planes = ", ".join(sorted(state.planes))
+        raise NoSuch("placement or plane", to, f"give hardware, software, auto or a plane (known: {known_planes})")
+    behind = plane.fallback.plane if plane.fallback is not None else None
+    if not known and to not in (plane.name, behind):
+        raise Conflict(
+            f"router {router.full_name} cannot move to plane {to}: its ports are on plane {plane.name}, and those of "
+            f"{to} are other wires; {_remedy(state, plane.name, behind, to)}"
+        )
+    if behind is None:
+        raise Conflict(
+            f"router {router.full_name} has no place to move to or from: plane {plane.name} has no fallback; "
+            "apply it with one first"
+        )
+    if known:
+        return Placement(to)
+    return Placement.SOFTWARE if to == behind else Placement.HARDWARE
+
+
+def _remedy(state: State, plane: str, behind: str | None, to: str) -> str:
+    """Return what to do instead of moving to a plane that has nothing to do with the router's own."""
+    front = next((one.name for one in state.planes.values() if one.fallback and one.fallback.plane == to), to)
+    whose = "" if front == to else f", whose fallback {to} is,"
+    declare = f"delete the router and declare it on {front}{whose} with ports of that plane"
+    return declare if behind is None else f"it moves between {plane} and {behind}, or {declare}"
