@@ -66,7 +66,7 @@ class Run:
         self.now = 0.0
         self.wrong = self.packets = 0
         self.cpu_s = 0.0
-        self._apply(self._fast.add(_VRF, self._entries), {})
+        self._apply(self._fast.add(_VRF, "red"), {})
         self._apply(self._fast.change(_VRF, self._churn.table()), {})
 
     def run(self) -> dict[str, Any]:

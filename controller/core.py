@@ -186,6 +186,11 @@ class Core:
         view = router_view(router, None if reachable else f"plane {router.config.plane}: {reason}")
         return self._pairs.router_view(router.config, view)
 
+    def slice_usage(self, tenant: str, plane: str) -> dict[str, int]:
+        """Count what a tenant's routers use on a plane, by the keys of the slice's quota."""
+        usage = self._usages.get((tenant, plane))
+        return ({} if usage is None else usage.counts()) | self._pairs.slice_usage(tenant, plane)
+
     def plane_views(self) -> list[PlaneView]:
         """Return all planes' states."""
         return self._pairs.plane_views(map(plane_view, self._mirrors.values()))

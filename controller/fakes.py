@@ -82,6 +82,11 @@ class FakeCore:
         router = self._router(vrf_id)
         return RouterView(router.full_name, router.plane, "up", "", self.rows, 0, 1, 1, 0, 0, 0)
 
+    def slice_usage(self, tenant: str, plane: str) -> dict[str, int]:
+        """Count routes alone, the same in hardware."""
+        count = sum((router.tenant, router.plane) == (tenant, plane) for router in self.routers.values())
+        return {"ipv4_routes": self.rows * count, "hardware_ipv4_routes": self.rows * count}
+
     def plane_views(self) -> list[PlaneView]:
         """Show planes, connected unless unreachable."""
         return [

@@ -70,6 +70,12 @@ class Quota:
     nexthops: int = 4096
     groups: int = 1024
     punts_per_s: tuple[int, int, int, int] = (1000, 4000, 200, 200)  # by PuntClass
+    hardware_ipv4_routes: int | None = None  # entries in the hardware of a plane with a fallback; None: no bound
+    hardware_ipv6_routes: int | None = None
+
+    def hardware_routes(self, family: int) -> int | None:
+        """Return the bound on entries in hardware of one family, None where there is none."""
+        return self.hardware_ipv4_routes if family == 4 else self.hardware_ipv6_routes
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,8 @@ class SliceView:
 
     plane: str
     ports: dict[str, str]  # port → "untagged 100 200-210"
-    quota: dict[str, int]
+    quota: dict[str, int | None]  # None: no bound
+    used: dict[str, int]  # of these, what all routers of the slice have together
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +268,12 @@ class Operations:
 
     def _tenant_view(self, tenant: TenantConfig) -> TenantView:
         slices = [
-            SliceView(part.plane, {port: show_vlans(vlans) for port, vlans in part.ports}, quota_view(part.quota))
+            SliceView(
+                part.plane,
+                {port: show_vlans(vlans) for port, vlans in part.ports},
+                quota_view(part.quota),
+                self.core.slice_usage(tenant.name, part.plane),
+            )
             for part in tenant.slices
         ]
         return TenantView(
@@ -371,11 +377,10 @@ class Operations:
             self._restart()
 
 
-def quota_view(quota: Quota) -> dict[str, int]:
+def quota_view(quota: Quota) -> dict[str, int | None]:
     """Return a quota as plain numbers."""
-    limits = {
-        name: getattr(quota, name) for name in ("ipv4_routes", "ipv6_routes", "neighbors", "nexthops", "groups")
-    }
+    names = "ipv4_routes ipv6_routes neighbors nexthops groups hardware_ipv4_routes hardware_ipv6_routes"
+    limits = {name: getattr(quota, name) for name in names.split()}
     classes = ("control", "local", "glean", "exception")
     return limits | {f"punts_{name}_per_s": rate for name, rate in zip(classes, quota.punts_per_s, strict=True)}
 

@@ -36,9 +36,10 @@ class Pairs:
         return self._pairs.get(name)
 
     def place(self, config: RouterConfig) -> None:
-        """Tell a router's plane where its routes are to be."""
+        """Tell a router's plane where its routes are to be, and how many of them."""
         pair = self.find(config.plane)
         if pair is not None:
+            pair.routes.share(config.vrf_id, config.tenant, config.quota)
             pair.routes.place(config.vrf_id, config.placement)
 
     def router_view(self, config: RouterConfig, view: RouterView) -> RouterView:
@@ -47,6 +48,12 @@ class Pairs:
         if pair is None or view.state != "up" or not (problem := pair.link_problem):
             return view
         return replace(view, state="degraded", reason=problem)
+
+    def slice_usage(self, tenant: str, plane: str) -> dict[str, int]:
+        """Count what a tenant's routers have in hardware, by the keys of the slice's quota."""
+        pair = self.find(plane)
+        held = {} if pair is None else pair.routes.used_by(tenant)
+        return {f"hardware_ipv{family}_routes": entries for family, entries in held.items()}
 
     def plane_views(self, views: Iterable[PlaneView]) -> list[PlaneView]:
         """Return planes' states with what is in hardware, and those of the planes behind them."""

@@ -42,6 +42,9 @@ class CorePort(Protocol):
     def router_view(self, vrf_id: int) -> RouterView:
         """Show a router; NoSuch where it was never put."""
 
+    def slice_usage(self, tenant: str, plane: str) -> dict[str, int]:
+        """Count what the routers of a tenant use on a plane, by the keys of its quota."""
+
     def plane_views(self) -> list[PlaneView]:
         """Show the planes in use."""
 

@@ -1,6 +1,6 @@
 """What a slice has in use, against what its quota allows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from controller.model import Quota
 
@@ -15,3 +15,7 @@ class SliceUsage:
     neighbors: int = 0
     nexthops: int = 0
     groups: int = 0
+
+    def counts(self) -> dict[str, int]:
+        """Return what is in use, by the keys of the quota."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "quota"}

@@ -34,35 +34,78 @@ MAX_WRITES = MAX_PARTS + 1
 
 
 class Room:
-    """The entries that a plane has room for. Inside one change, what is deleted frees no room: deletes come last."""
+    """The entries that may be in use: of a plane, or of a slice inside the room ``around`` it.
 
-    def __init__(self, capacity: int) -> None:
+    Inside one change, what is deleted frees no room: deletes come last.
+    """
+
+    def __init__(self, capacity: int, reserve: int | None = None, around: "Room | None" = None) -> None:
         self.capacity = capacity
         self.used = 0
-        self.spare = capacity
         self.writes = 0
+        self.awaited = 0
+        """Entries of candidates that wait for the next change, when what has left is free."""
+        self._around, self._reserve = around, reserve
+        self._spare = capacity
+
+    @property
+    def spare(self) -> int:
+        """The entries that this change may add; below 0 where more are in use than may be."""
+        return self._spare if self._around is None else min(self._spare, self._around.spare)
+
+    @property
+    def free(self) -> int:
+        """The entries that this change may add besides the reserve."""
+        free = self._spare - self.reserve
+        return free if self._around is None else min(free, self._around.free)
+
+    @property
+    def excess(self) -> int:
+        """How many entries have to go, the awaited ones and the reserve having room; below 0 where there is more."""
+        return self.used + self.awaited + self.reserve - self.capacity
+
+    @property
+    def reserve(self) -> int:
+        """The entries that are kept free for what changes of routes need at once: of a plane 4 at least."""
+        if self._reserve is not None:
+            return self._reserve
+        return max(4 if self._around is None else 0, self.capacity // 200)
 
     def begin(self) -> None:
         """Begin a change: what was deleted before is free."""
-        self.spare = self.capacity - self.used
-        self.writes = 0
+        self._spare = self.capacity - self.used
+        self.writes = self.awaited = 0
+        if self._around is not None:
+            self._around.begin()
+
+    def add(self, entries: int, spare: int) -> None:
+        """Count entries more, or less, that take or leave ``spare`` of what this change may add."""
+        self.used += entries
+        self._spare -= spare
+        if self._around is not None:
+            self._around.add(entries, spare)
+
+    def write(self) -> None:
+        """Count a write of this change."""
+        self.writes += 1
+        if self._around is not None:
+            self._around.write()
 
 
 class CoveredTable:
     """The full table of one router and family, and what of it is in hardware."""
 
-    def __init__(self, family: int, room: Room, quota: int) -> None:
+    def __init__(self, family: int, room: Room) -> None:
         self.full = PrefixTree(family)
         self.held = PrefixTree(family)
         """The hardware table, covers included."""
-        self.quota = quota
         self.refused: set[bytes] = set()
         """Prefixes that are in software because the plane did not take their action."""
         self.loose: set[bytes] = set()
         """Entries that may not be needed any more."""
         self._parts: dict[bytes, set[bytes]] = {}  # prefix → its parts in hardware
         self._part_of: dict[bytes, bytes] = {}
-        self._room = room
+        self.room = room
         self._written: Changes = {}
         self._write(self.held.default, FALLBACK)
 
@@ -84,8 +127,8 @@ class CoveredTable:
         return len(self._part_of)
 
     def has_room(self, entries: int) -> bool:
-        """Tell whether so many more entries have room, in the plane and in the quota."""
-        return entries <= self._room.spare and len(self.held) + entries <= self.quota
+        """Tell whether so many more entries have room, in the plane and in the slice."""
+        return entries <= self.room.spare
 
     def change(self, changes: Mapping[bytes, int | None]) -> None:
         """Change the full table, and in hardware at most MAX_WRITES entries for each changed prefix."""
@@ -236,20 +279,16 @@ class CoveredTable:
         if old == action:
             return
         if key not in self._written:
-            self._room.writes += 1
+            self.room.write()
         before = self._written.setdefault(key, (old, None))[0]
         self._written[key] = (before, action)
         if old is None:
             assert action is not None
             self.held.set(key, action)
-            self._room.used += 1
-            if before is None:
-                self._room.spare -= 1
+            self.room.add(1, int(before is None))
         elif action is None:
             self.held.remove(key)
-            self._room.used -= 1
-            if before is None:
-                self._room.spare += 1
+            self.room.add(-1, -int(before is None))
         else:
             self.held.set(key, action)
         if action in {None, FALLBACK} and key in self._part_of:

@@ -1,8 +1,8 @@
 """One round of moving prefixes in and out of hardware.
 
-First what has to leave does (a router in software, over its quota, or the reserve used up), then candidates enter
-while there is room, or in the place of victims that bring clearly less, then what wants in because all of its router
-does.
+First what has to leave does (a router in software, a slice over its quota, or the reserve used up), then candidates
+enter while there is room, or in the place of victims that bring clearly less, then what wants in because all of its
+router does. A slice that has used up its quota exchanges among its own routers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -45,6 +45,7 @@ class Router:
     waiting: set[bytes] = field(default_factory=set)  # pinned, but there was no room
     backlog: list[bytes] = field(default_factory=list)  # of a router that wants all: what is missing, longest last
     incomplete: bool = False  # more may be missing than the backlog has
+    fitted: bool = False  # whether everything of all routers beside it had room
 
     def missing(self, key: bytes) -> bool:
         """Tell whether a prefix of the full table is in software although the plane would take it."""
@@ -56,9 +57,8 @@ class Router:
 class Market:
     """What one round leaves for the next."""
 
-    floor: float = 0.0  # what a candidate has to bring
+    floors: dict[Room, float] = field(default_factory=dict)  # what a candidate has to bring where a room is used up
     searched_at: float = -inf  # when all candidates were looked at
-    fitted: bool = False  # whether everything had room
 
 
 class Exchange:
@@ -68,7 +68,6 @@ class Exchange:
         self,
         routers: Mapping[int, Router],
         room: Room,
-        reserve: int,
         popularity: Popularity,
         now: float,
         one_in: int,
@@ -76,7 +75,10 @@ class Exchange:
         market: Market,
     ) -> None:
         self._market, self._now = market, now
-        self._routers, self._room, self._reserve, self._budget = routers, room, reserve, budget
+        self._routers, self._room, self._budget = routers, room, budget
+        self._members: dict[Room, list[int]] = {room: list(routers)}  # by slice, too
+        for vrf_id, router in routers.items():
+            self._members.setdefault(router.table.room, []).append(vrf_id)
         self._soft = popularity.estimates(now, one_in)
         self._hard = {
             vrf_id: popularity.estimates(
@@ -85,8 +87,7 @@ class Exchange:
             for vrf_id, router in routers.items()
         }
         self._margin = _MARGIN_EVENTS * one_in * log(2) / SLOW_HALF_LIFE_S
-        self._victims: dict[int | None, list[tuple[float, int, bytes]]] = {}  # by router, None: of all; heaps
-        self._awaited = 0  # entries of candidates that have to wait for the next round, when what left is free
+        self._victims: dict[Room, list[tuple[float, int, bytes]]] = {}  # heaps
         self._kept: set[tuple[int, bytes]] = set()  # victims that are worth more with what depends on them
 
     def run(self) -> None:
@@ -102,9 +103,9 @@ class Exchange:
     def _left(self) -> int:
         return self._budget - self._room.writes
 
-    @property
-    def _excess(self) -> int:
-        return self._room.used + self._awaited + self._reserve - self._room.capacity
+    def _excess(self, router: Router) -> int:
+        """Return how many entries are too many for a router to get more: of the plane or of its slice."""
+        return max(self._room.excess, router.table.room.excess)
 
     def _enter_waiting(self, router: Router) -> None:
         for key in list(router.waiting):
@@ -118,39 +119,68 @@ class Exchange:
             router.table.tidy(router.table.loose.pop())
 
     def _shrink(self) -> None:
-        for vrf_id, router in self._routers.items():
+        for router in self._routers.values():
             if router.mode is Mode.SOFTWARE:
                 for key in list(router.hard):
                     if self._left <= 0:
                         return
                     if key not in router.pinned and router.table.forwards(key):
                         self._leave(router, _outermost(router.table, key))
-            while len(router.table.held) > router.table.quota and self._left > 0 and self._evict(inf, vrf_id):
+        for room in reversed(self._members):  # slices before the plane: what leaves for them makes room there too
+            while room.excess > 0 and self._left > 0 and self._evict(inf, room):
                 pass
-        while self._excess > 0 and self._left > 0 and self._evict(inf, None):
-            pass
+            if room.used > room.capacity:
+                self._shrink_pinned(room)
+
+    def _shrink_pinned(self, room: Room) -> None:
+        """Let pinned prefixes wait, the last resort: nothing else is left that could leave."""
+        for vrf_id in self._members[room]:
+            router = self._routers[vrf_id]
+            for key in sorted(router.pinned):
+                if room.used <= room.capacity or self._left <= 0:
+                    return
+                while room.used > room.capacity and self._left > 0 and router.table.forwards(key):
+                    self._leave(router, _outermost(router.table, key))
+                if router.missing(key):
+                    router.waiting.add(key)
 
     def _fill(self) -> None:
-        routers = [router for router in self._routers.values() if router.mode is not Mode.SOFTWARE]
-        wanted = sum(min(len(router.table.full) + 1, router.table.quota) for router in routers)
-        fits = wanted + self._reserve <= self._room.capacity
+        fitting = self._fitting()
         for router in self._routers.values():
+            fits = {self._room, router.table.room} <= fitting
             if router.mode is Mode.SOFTWARE or (router.mode is Mode.AUTO and not fits):
                 router.backlog.clear()
                 continue
             # Searching a large table is dear: not before there is room to speak of.
-            if len(router.backlog) > 2 * len(router.table.full) or fits > self._market.fitted:
+            if len(router.backlog) > 2 * len(router.table.full) or (fits and not router.fitted):
                 router.backlog.clear()
                 router.incomplete = True
-            if router.incomplete and -self._excess > (0 if fits else self._reserve // 2):
+            router.fitted = fits
+            if router.incomplete and all(
+                -room.excess > (0 if room in fitting else room.reserve // 2)
+                for room in (self._room, router.table.room)
+            ):
                 router.backlog = sorted(filter(router.missing, router.table.full.actions), key=_length)
                 router.incomplete = False
-            while router.backlog and self._left > 0 and self._excess < 0:
+            while router.backlog and self._left > 0 and self._excess(router) < 0:
                 key = router.backlog[-1]
                 if router.missing(key) and not self._enter(router, key) and router.table.uncovered(key) is not None:
                     break
                 router.backlog.pop()
-        self._market.fitted = fits
+
+    def _fitting(self) -> set[Room]:
+        """Return the rooms that take all routes of all routers in them that want any in hardware."""
+        fitting = set()
+        wanted = dict.fromkeys(self._members, 0)
+        for room in reversed(self._members):
+            if room is not self._room:
+                for vrf_id in self._members[room]:
+                    router = self._routers[vrf_id]
+                    wanted[room] += 0 if router.mode is Mode.SOFTWARE else len(router.table.full) + 1
+                wanted[self._room] += min(wanted[room], room.capacity)
+            if wanted[room] + room.reserve <= room.capacity:
+                fitting.add(room)
+        return fitting
 
     def _enter(self, router: Router, key: bytes) -> bool:
         """Bring a prefix in if there is room for it and its cover."""
@@ -159,37 +189,42 @@ class Exchange:
         if cover is None or self._left <= len(cover):
             return False
         need = len(cover) + (key not in table.held)
-        if not table.has_room(need) or self._excess + need > 0:
+        if not table.has_room(need) or self._excess(router) + need > 0:
             return False
         table.enter(key, cover)
         return True
 
     def _swap(self) -> None:
         # Only what was sampled lately can bring more than before; what victims bring changes slowly.
-        market, full = self._market, self._excess >= 0
+        market = self._market
         search = self._now - market.searched_at >= _SEARCH_EVERY_S
         if search:
             market.searched_at = self._now
-        candidates = list(self._candidates(market.floor if full else 0.0, search))
-        if search or (full and candidates):
-            market.floor = self._least()
+        full = [room for room in self._members if room.excess >= 0]
+        floors = dict.fromkeys(self._members, 0.0) | {room: market.floors.get(room, 0.0) for room in full}
+        candidates = list(self._candidates(floors, search))
+        if search or candidates:
+            market.floors = {room: self._least(room) for room in full}
+            floors |= market.floors
         for _, vrf_id, key in candidates:  # whom this round does not come to, the next one does
             self._routers[vrf_id].recent.add(key)
         for _, vrf_id, key in nlargest(max(0, self._left), candidates):
             router = self._routers[vrf_id]
-            if self._left > 0 and self._try(vrf_id, router, key, market.floor if full else 0.0):
+            floor = max(floors[self._room], floors[router.table.room])
+            if self._left > 0 and self._try(router, key, floor):
                 router.recent.discard(key)
 
-    def _candidates(self, floor: float, search: bool) -> Iterator[tuple[float, int, bytes]]:
+    def _candidates(self, floors: Mapping[Room, float], search: bool) -> Iterator[tuple[float, int, bytes]]:
         for vrf_id, router in self._routers.items():
             soft = router.soft
             if router.mode is not Mode.SOFTWARE:
+                floor = max(floors[self._room], floors[router.table.room])
                 recent = ((key, soft[key]) for key in router.recent if key in soft)
                 for rate, key in self._soft.above(soft.items() if search else recent, floor):
                     yield rate, vrf_id, key
             router.recent.clear()
 
-    def _try(self, vrf_id: int, router: Router, key: bytes, floor: float) -> bool:
+    def _try(self, router: Router, key: bytes, floor: float) -> bool:
         """Bring one candidate in, in the place of victims that bring less, if there are; False to try again soon."""
         meter, table = router.soft[key], router.table
         if not _eligible(router, key):
@@ -204,14 +239,13 @@ class Exchange:
         brings = self._soft.of(meter) / meter.entries
         if brings <= floor:
             return True
-        while len(table.held) + need > table.quota:
-            if self._left <= need or not self._evict(brings, vrf_id):
-                return self._left > need
-        while self._excess + need > 0:
-            if self._left <= need or not self._evict(brings, None):
-                return self._left > need
-        if self._room.spare < need:
-            self._awaited += need
+        for room in (table.room, self._room):
+            while room.excess + need > 0:
+                if self._left <= need or not self._evict(brings, room):
+                    return self._left > need
+        if table.room.spare < need:
+            for room in (table.room, self._room):
+                room.awaited += need
             return False
         if self._enter(router, key) and key not in table.full:
             home = router.soft.get(table.full.above(key) or b"")
@@ -219,26 +253,28 @@ class Exchange:
                 home.move(meter)
         return True
 
-    def _least(self) -> float:
-        """Return what a candidate has to bring to take the place of the first victim."""
-        victims = self._heap(None)
+    def _least(self, room: Room) -> float:
+        """Return what a candidate has to bring to take the place of a room's first victim."""
+        victims = self._heap(room)
         return victims[0][0] * _HYSTERESIS + self._margin if victims else inf
 
-    def _heap(self, vrf_id: int | None) -> list[tuple[float, int, bytes]]:
-        heap = self._victims.get(vrf_id)
+    def _heap(self, room: Room) -> list[tuple[float, int, bytes]]:
+        heap = self._victims.get(room)
         if heap is None:
-            heap = self._victims[vrf_id] = [
+            heap = self._victims[room] = [
                 (rate, one, key)
-                for one in (self._routers if vrf_id is None else (vrf_id,))
+                for one in self._members[room]
                 for rate, key in self._hard[one].above(self._routers[one].hard.items(), -1.0)
                 if key[-1] and key not in self._routers[one].pinned
             ]
             heapify(heap)
         return heap
 
-    def _evict(self, brings: float, vrf_id: int | None) -> bool:
-        """Take out the victim that brings least, with what depends on it, if that is clearly less than ``brings``."""
-        heap = self._heap(vrf_id)
+    def _evict(self, brings: float, room: Room) -> bool:
+        """Take out the victim of a room that brings least, with what depends on it, if that is clearly less than
+        ``brings``.
+        """
+        heap = self._heap(room)
         while heap:
             rate, owner, key = heap[0]
             if not self._less(rate, brings):

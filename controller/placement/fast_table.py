@@ -26,6 +26,9 @@ from controller.placement.transitions import Changes
 from controller.planes.base import FALLBACK
 from wire.columns import ADDRESS_BYTES
 
+UNLIMITED = 1 << 62
+"""The quota of a slice that has none."""
+
 _TRACKED = 250_000
 """Prefixes in software whose packets are counted; of more, the less popular half is forgotten."""
 
@@ -47,7 +50,6 @@ class Placement:
     parts: int  # entries for a part of a prefix
     covers: int  # FALLBACK entries, the default entry included
     refused: int  # prefixes that are in software because the plane refused them
-    quota: int
 
 
 class FastTable:
@@ -56,8 +58,8 @@ class FastTable:
     def __init__(self, family: int, capacity: int, reserve: int | None = None) -> None:
         """``reserve`` entries are kept free for what changes of routes need at once, and for what is under way."""
         self._family = family
-        self._room = Room(capacity)
-        self._reserve = reserve
+        self._room = Room(capacity, reserve)
+        self._slices: dict[str, Room] = {}
         self._popularity = Popularity()
         self._routers: dict[int, Router] = {}
         self._market = Market()
@@ -76,41 +78,44 @@ class FastTable:
         """The entries in use, covers included."""
         return self._room.used
 
-    @property
-    def reserve(self) -> int:
-        """The entries that are kept free: 1 of 200, and 4 at least."""
-        if self._reserve is not None:
-            return self._reserve
-        return max(4, self.capacity // 200)
-
-    def add(self, vrf_id: int, quota: int) -> Changes:
-        """Add a router that may use ``quota`` entries. ValueError where not even its default entry has room."""
-        self._room.begin()
+    def add(self, vrf_id: int, slice_name: str) -> Changes:
+        """Add a router of a slice. ValueError where the plane has not even room for its default entry."""
+        room = self._slice(slice_name)
+        room.begin()
         if self._room.spare < 1:
             raise ValueError(f"all {self.capacity} entries are in use: nothing is left for router {vrf_id}")
-        router = Router(CoveredTable(self._family, self._room, max(1, quota)))
+        router = Router(CoveredTable(self._family, room))
         self._routers[vrf_id] = router
         return self._settle(router)
 
     def remove(self, vrf_id: int) -> Changes:
         """Take a router out, all its entries included."""
         router = self._routers.pop(vrf_id)
-        self._room.begin()
+        router.table.room.begin()
         router.table.clear()
         changes = self._settle(router)
         self._tracked -= len(router.soft)
         return changes
 
-    def limit(self, vrf_id: int, quota: int) -> None:
-        """Change a router's quota; rebalance() takes out what is too much."""
-        router = self._routers[vrf_id]
-        router.table.quota, router.incomplete = max(1, quota), True
+    def limit(self, slice_name: str, quota: int | None) -> None:
+        """Give all routers of a slice together ``quota`` entries, None for as many as the plane has.
+
+        rebalance() takes out what is too much. The default entries of routers count, but have room in any case.
+        """
+        room = self._slice(slice_name)
+        room.capacity = UNLIMITED if quota is None else quota
+        for router in self._routers.values():
+            router.incomplete = router.incomplete or router.table.room is room
 
     def resize(self, capacity: int) -> None:
         """Change the capacity; rebalance() takes out what is too much."""
         self._room.capacity = capacity
         for router in self._routers.values():
             router.incomplete = True
+
+    def used_by(self, slice_name: str) -> int:
+        """Return the entries that a slice has in use, covers included."""
+        return self._slice(slice_name).used
 
     def set_mode(self, vrf_id: int, mode: Mode) -> None:
         """Say what of a router goes into hardware; rebalance() moves it."""
@@ -124,7 +129,7 @@ class FastTable:
         room, the reserve included, and before others otherwise, and leave only when they are gone.
         """
         router = self._routers[vrf_id]
-        self._room.begin()
+        router.table.room.begin()
         for key, action in changes.items():
             if action is None or not pinned:
                 router.pinned.discard(key)
@@ -138,7 +143,7 @@ class FastTable:
             router.waiting.difference_update([key for key in changes if enter_pinned(router, key)])
         elif router.mode is Mode.HARDWARE:
             for key in sorted(changes, key=_length, reverse=True):
-                if self._room.spare <= self.reserve or not router.table.has_room(1):
+                if router.table.room.free <= 0:
                     break
                 if router.missing(key) and router.table.uncovered(key) == []:
                     router.table.enter(key, [])
@@ -151,7 +156,7 @@ class FastTable:
         software until its action changes or is allowed. ValueError for the default entry of a router.
         """
         router = self._routers[vrf_id]
-        self._room.begin()
+        router.table.room.begin()
         router.table.refuse(key, full)
         router.incomplete = True
         if full:
@@ -209,10 +214,11 @@ class FastTable:
         """Move what is popular in and what is not out, by at most ``budget`` writes; what comes of it, by router."""
         self._popularity.advance(now, self._meters())
         self._room.begin()
+        for room in self._slices.values():
+            room.begin()
         if self._tracked > _TRACKED:
             self._forget(now)
-        room, market = self._room, self._market
-        Exchange(self._routers, room, self.reserve, self._popularity, now, self._one_in, budget, market).run()
+        Exchange(self._routers, self._room, self._popularity, now, self._one_in, budget, self._market).run()
         found = {vrf_id: changes for vrf_id, router in self._routers.items() if (changes := self._settle(router))}
         self._tracked = sum(len(router.soft) for router in self._routers.values())
         return found
@@ -238,8 +244,10 @@ class FastTable:
             parts,
             len(table.held) - len(router.hard),
             len(table.refused),
-            table.quota,
         )
+
+    def _slice(self, name: str) -> Room:
+        return self._slices.setdefault(name, Room(UNLIMITED, around=self._room))
 
     def _settle(self, router: Router) -> Changes:
         """Take the writes of a call, and let meters follow their prefixes."""

@@ -11,7 +11,7 @@ two stages every address is forwarded as before or as after.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller.model import Placement
+from controller.model import Placement, Quota
 from controller.placement.aggregate import Aggregate
 from controller.placement.exchange import Mode
 from controller.placement.fast_table import FastTable
@@ -73,6 +73,7 @@ class HardwareRoutes:
         self.generation = 0  # counts what was sent
         self._tables = {family: FastTable(family, room[family] or MAX_ROOM) for family in ROUTE_TABLE_NAME}
         self._placements: dict[int, Placement] = {}
+        self._slices: dict[int, str] = {}  # by router
         self._aggregates: dict[Place, Aggregate] = {}
         self._pinned: dict[Place, set[bytes]] = {}  # own addresses
         self._held: dict[Place, dict[bytes, int]] = {}
@@ -91,7 +92,7 @@ class HardwareRoutes:
         if vrf_id in self.routers:
             return
         for family, table in self._tables.items():
-            self._note(vrf_id, family, table.add(vrf_id, table.capacity))
+            self._note(vrf_id, family, table.add(vrf_id, self._slices.get(vrf_id, "")))
             self._aggregates[vrf_id, family] = Aggregate(family)
             self._pinned[vrf_id, family] = set()
             table.set_mode(vrf_id, _MODES[self._placements.get(vrf_id, Placement.AUTO)])
@@ -112,6 +113,13 @@ class HardwareRoutes:
         if vrf_id in self.routers:
             for table in self._tables.values():
                 table.set_mode(vrf_id, _MODES[placement])
+
+    def share(self, vrf_id: int, slice_name: str, quota: Quota) -> None:
+        """Say whose slice a router belongs to, before it is opened, and what all routers of that may have here."""
+        self._slices[vrf_id] = slice_name
+        self._restless = True
+        for family, table in self._tables.items():
+            table.limit(slice_name, quota.hardware_routes(family))
 
     def change(self, columns: RouteUpdates, without: Collection[bytes | int] = ()) -> None:
         """Take what the software has confirmed, but for prefixes that it refused."""
@@ -298,6 +306,17 @@ class HardwareRoutes:
         """Return what the hardware holds of a router, FALLBACK entries included."""
         return {
             key: action for family in self._tables for key, action in self._held.get((vrf_id, family), {}).items()
+        }
+
+    def used_by(self, slice_name: str) -> dict[int, int]:
+        """Return the entries that the hardware holds of a slice, by family."""
+        return {
+            family: sum(
+                len(held)
+                for (vrf_id, of), held in self._held.items()
+                if of == family and self._slices.get(vrf_id) == slice_name
+            )
+            for family in self._tables
         }
 
     def counts(self) -> dict[str, int]:

@@ -129,7 +129,7 @@ def _show(value: object) -> str:
         return value.hex(":")
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_show, value)) + "]"
-    return str(value) or "none"
+    return "none" if value is None else str(value) or "none"
 
 
 def _routers(before: State, after: State) -> Iterator[Change]:

@@ -222,6 +222,13 @@ class QuotaSection(Section):
     neighbors: int = Field(default=1024, ge=1, le=65_536)
     nexthops: int = Field(default=4096, ge=1, le=1_000_000)
     groups: int = Field(default=1024, ge=0, le=1_000_000)
+    hardware_ipv4_routes: int | None = Field(
+        default=None,
+        ge=0,
+        le=16_000_000,
+        description="entries in hardware, on a plane with a fallback, which routes the rest",
+    )
+    hardware_ipv6_routes: int | None = Field(default=None, ge=0, le=16_000_000)
     punts_per_s: PuntRates = PuntRates()
 
 

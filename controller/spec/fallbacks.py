@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from controller.model import Placement, PlaneConfig, PlaneKind
+from controller.model import Placement, PlaneConfig, PlaneKind, SliceConfig
 from controller.spec.state import State
 
 Problem = tuple[tuple[str, ...], str]
@@ -60,6 +60,15 @@ def _slices(state: State) -> Iterator[Problem]:
             link = _link_port(state, part.plane)
             if any(port == link for port, _ in part.ports):
                 yield key, f"port {link} of plane {part.plane} is its fallback link; leave it out of slices"
+            if link is None:
+                yield from _hardware_quotas(key, tenant.name, part)
+
+
+def _hardware_quotas(key: tuple[str, ...], tenant: str, part: SliceConfig) -> Iterator[Problem]:
+    for family in (4, 6):
+        if part.quota.hardware_routes(family) is not None:
+            what = f"tenant {tenant} has a quota hardware_ipv{family}_routes, but plane {part.plane} has no fallback"
+            yield key, f"{what} for what is over it; leave it out, or add one"
 
 
 def _interfaces(state: State) -> Iterator[Problem]:

@@ -230,6 +230,8 @@ def slice_config(section: SliceSection) -> SliceConfig:
             limits.nexthops,
             limits.groups,
             (rates.control, rates.local, rates.glean, rates.exception),
+            limits.hardware_ipv4_routes,
+            limits.hardware_ipv6_routes,
         ),
     )
 

@@ -37,11 +37,14 @@ _COLUMNS = {
 
 
 def tenant_row(view: dict[str, Any]) -> dict[str, Any]:
-    """Write each slice of a tenant as one item."""
-    slices = [
-        f"{part['plane']}: " + "; ".join(f"{port} {vlans}" for port, vlans in part["ports"].items())
-        for part in view["slices"]
-    ]
+    """Write each slice of a tenant as one item, with what it has in hardware where that has a bound."""
+    slices = []
+    for part in view["slices"]:
+        items = [f"{port} {vlans}" for port, vlans in part["ports"].items()]
+        for name in ("hardware_ipv4_routes", "hardware_ipv6_routes"):
+            if part["quota"][name] is not None:
+                items.append(f"{name} {part['used'].get(name, 0)}/{part['quota'][name]}")
+        slices.append(f"{part['plane']}: " + "; ".join(items))
     return view | {"slices": slices}
 
 

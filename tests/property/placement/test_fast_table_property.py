@@ -13,7 +13,9 @@ from controller.planes.base import FALLBACK, Op
 from controller.ranges import differences, flatten
 from wire.columns import KEY_STRIDE
 
-ROUTERS = (1, 2)
+SLICES = {1: "red", 2: "red", 3: "blue"}
+ROUTERS = tuple(SLICES)
+DEFAULT = {family: bytes(stride) for family, stride in KEY_STRIDE.items()}
 STEPS = 25
 
 
@@ -24,7 +26,7 @@ def wrong(full: Mapping[bytes, int], held: Mapping[bytes, int], family: int) -> 
 
 
 class World:
-    """Two routers in one plane. What the plane holds follows by stages; it may refuse any write."""
+    """Three routers of two slices in one plane. What the plane holds follows by stages; it may refuse any write."""
 
     def __init__(self, seed: int) -> None:
         chance = self.chance = random.Random(seed)
@@ -32,8 +34,9 @@ class World:
         self.fast = FastTable(self.family, chance.randint(3, 12), chance.randint(0, 2))
         self.full: dict[int, dict[bytes, int]] = {vrf_id: {} for vrf_id in ROUTERS}
         self.plane: dict[int, dict[bytes, int]] = {vrf_id: {} for vrf_id in ROUTERS}
+        self.quota: dict[str, int] = {}
         for vrf_id in ROUTERS:
-            self.send(vrf_id, self.fast.add(vrf_id, 20))
+            self.send(vrf_id, self.fast.add(vrf_id, SLICES[vrf_id]))
 
     def key(self, host: bool = False) -> bytes:
         """Prefixes that nest often: four bits at the top, and hosts with two bits at the bottom."""
@@ -45,7 +48,10 @@ class World:
     def send(self, vrf_id: int, changes: Changes, before: dict[bytes, int] | None = None) -> None:
         """Have the plane take the writes; ``before`` is the full table before the change, if it changed."""
         plane, target = self.plane[vrf_id], self.fast.entries(vrf_id)
-        most = max(self.fast.capacity, sum(map(len, self.plane.values())))  # the capacity may have become less
+        # Capacity and quota may have become less, and the default entry has room in any case.
+        most = max(self.fast.capacity, sum(map(len, self.plane.values())))
+        quota = self.quota.get(SLICES[vrf_id], self.fast.capacity)
+        share = max(quota, self.held_by(SLICES[vrf_id]) + (DEFAULT[self.family] not in plane))
         assert changes == changes_between(plane, target)
         for updates in stages(vrf_id, self.family, changes):
             for op, key, action in zip(updates.ops, updates.keys, updates.actions, strict=True):
@@ -55,7 +61,12 @@ class World:
                     plane[key] = action
                 assert self.right(vrf_id, before)
                 assert sum(map(len, self.plane.values())) <= most
+                assert self.held_by(SLICES[vrf_id]) <= share
         assert plane == target
+
+    def held_by(self, slice_name: str) -> int:
+        """Count what the plane holds of all routers of a slice, covers included."""
+        return sum(len(self.plane[vrf_id]) for vrf_id in ROUTERS if SLICES[vrf_id] == slice_name)
 
     def right(self, vrf_id: int, before: dict[bytes, int] | None) -> bool:
         """Tell whether each address gets what the full table says, now or before."""
@@ -99,10 +110,10 @@ class World:
         self.now += 1
         self.fast.count(self.now, vrf_id, {key: self.chance.randrange(50) for key in self.plane[vrf_id]})
 
-    def rebalance(self, vrf_id: int) -> None:
+    def rebalance(self, vrf_id: int, budget: int | None = None) -> None:
         del vrf_id
         self.now += self.chance.choice((1, 1, 30, 5000))
-        budget = self.chance.choice((40, 40, 3, 1, 0))
+        budget = self.chance.choice((40, 40, 3, 1, 0)) if budget is None else budget
         spare = self.fast.capacity - self.fast.used
         moved = self.fast.rebalance(self.now, budget)
         assert sum(map(len, moved.values())) <= budget
@@ -128,7 +139,8 @@ class World:
         if kind == 0:
             self.fast.set_mode(vrf_id, self.chance.choice(list(Mode)))
         elif kind == 1:
-            self.fast.limit(vrf_id, self.chance.randint(0, 10))
+            quota = self.quota[SLICES[vrf_id]] = self.chance.randint(0, 10)
+            self.fast.limit(SLICES[vrf_id], quota)
         elif kind == 2:
             self.fast.resize(self.chance.randint(3, 12))
         else:
@@ -137,10 +149,11 @@ class World:
             assert changes == changes_between(self.plane[vrf_id], {})
             self.plane[vrf_id] = {}
             self.fast.resize(max(self.fast.capacity, self.fast.used + 1))
-            self.send(vrf_id, self.fast.add(vrf_id, 20))
+            self.send(vrf_id, self.fast.add(vrf_id, SLICES[vrf_id]))
 
     def the_books_are_right(self) -> None:
         assert self.fast.used == sum(map(len, self.plane.values()))
+        assert all(self.fast.used_by(name) == self.held_by(name) for name in SLICES.values())
         for vrf_id in ROUTERS:
             placed, plane, full = self.fast.placement(vrf_id), self.plane[vrf_id], self.full[vrf_id]
             forwarding = {key for key, action in plane.items() if action != FALLBACK}
@@ -151,6 +164,11 @@ class World:
             assert {key for key in full if self.fast.where(vrf_id, key) is Place.HARDWARE} == forwarding & full.keys()
             assert not wrong(full, plane, self.family)
 
+    def quotas_are_kept(self) -> None:
+        for name, quota in self.quota.items():
+            routers = list(SLICES.values()).count(name)
+            assert self.held_by(name) <= max(quota, routers)
+
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32))
@@ -160,3 +178,6 @@ def test_hardware_with_its_fallback_is_the_full_table(seed: int) -> None:
     for step in world.chance.choices(steps, weights=(4, 5, 2, 6, 1, 1), k=STEPS):
         step(world.chance.choice(ROUTERS))
         world.the_books_are_right()
+    for _ in range(8):
+        world.rebalance(1, 40)
+    world.quotas_are_kept()

@@ -16,9 +16,9 @@ WIDE, LONGER, LONGEST, BESIDE = (
 NESTED = {WIDE: 1, LONGER: 2, LONGEST: 3, BESIDE: 4}
 
 
-def a_table(capacity: int = 100, routes: dict[bytes, int] | None = None, quota: int = 1000) -> FastTable:
+def a_table(capacity: int = 100, routes: dict[bytes, int] | None = None) -> FastTable:
     fast = FastTable(4, capacity, reserve=0)
-    fast.add(VRF, quota)
+    fast.add(VRF, "red")
     if routes:
         fast.change(VRF, dict(routes))
     return fast
@@ -143,7 +143,7 @@ def test_what_begins_and_what_ends_is_noticed_long_before_the_slow_mean() -> Non
 
 def test_the_reserve_stays_free_and_is_there_for_changes() -> None:
     fast = FastTable(4, 20, reserve=5)
-    fast.add(VRF, 100)
+    fast.add(VRF, "red")
     fast.change(VRF, {WIDE: 1, **flat(100)})
     play(fast, {WIDE: 1000} | dict.fromkeys(flat(30), 100), seconds=20)
     assert fast.used == 15
@@ -224,28 +224,79 @@ def test_pinned_ones_wait_for_room_and_then_come_first() -> None:
     assert pinned in fast.rebalance(6, 1)[VRF]
 
 
-def test_a_quota_keeps_a_router_from_the_room_of_others() -> None:
-    fast = FastTable(4, 40, reserve=0)
-    fast.add(VRF, 10)
-    fast.add(2, 20)
-    for vrf_id in (VRF, 2):
+def test_a_quota_keeps_a_slice_from_the_room_of_others() -> None:
+    fast = FastTable(4, 121, reserve=0)
+    for vrf_id, name in ((VRF, "red"), (2, "red"), (3, "blue")):
+        fast.add(vrf_id, name)
         fast.change(vrf_id, flat(100))
-        fast.sample(1, vrf_id, list(flat(100)), 10)
-    for now in range(1, 4):
+
+    def uses(quota: int | None) -> tuple[int, int]:
+        fast.limit("red", quota)
+        for now in range(4):
+            for vrf_id in (VRF, 2, 3):
+                fast.sample(now, vrf_id, list(flat(100)), 10)
+            fast.rebalance(now, 200)
+        assert fast.used_by("red") == len(fast.entries(VRF)) + len(fast.entries(2))
+        return fast.used_by("red"), fast.used_by("blue")
+
+    assert uses(20) == (20, 101)
+    assert uses(5) == (5, 101)
+    fast.resize(303)
+    assert uses(60) == (60, 101)
+    assert uses(None) == (202, 101)
+
+
+def test_routers_of_a_slice_get_of_its_quota_what_they_bring() -> None:
+    fast = FastTable(4, 1000, reserve=0)
+    keys = list(flat(20))
+    for vrf_id in (VRF, 2):
+        fast.add(vrf_id, "red")
+        fast.change(vrf_id, flat(20))
+    fast.limit("red", 12)
+    for now in range(30):
+        for vrf_id, packets in ((VRF, 5), (2, 50)):
+            held = fast.entries(vrf_id)
+            fast.count(now, vrf_id, {key: 10 * packets for key in keys if key in held})
+            fast.sample(now, vrf_id, [key for key in keys if key not in held for _ in range(packets)], 10)
         fast.rebalance(now, 100)
-    assert [len(fast.entries(vrf_id)) for vrf_id in (VRF, 2)] == [10, 20]
-    fast.limit(2, 5)
-    fast.rebalance(4, 100)
-    assert [len(fast.entries(vrf_id)) for vrf_id in (VRF, 2)] == [10, 5]
-    assert set(fast.remove(VRF).values()) <= {(FALLBACK, None), (1, None), (2, None), (3, None)}
-    assert fast.used == 5
+    assert (len(fast.entries(VRF)), len(fast.entries(2))) == (1, 11)
+
+
+def test_a_quota_counts_own_addresses_but_not_the_way_to_the_software() -> None:
+    fast = FastTable(4, 100, reserve=0)
+    own = prefix_key("10.0.0.1/32")
+    for vrf_id in (VRF, 2):
+        fast.add(vrf_id, "red")
+        fast.change(vrf_id, {own: 7}, pinned=True)
+    fast.limit("red", 3)
+    fast.rebalance(1, 100)
+    assert fast.used_by("red") == 3
+    fast.limit("red", 0)
+    fast.rebalance(2, 100)
+    assert [dict(fast.entries(vrf_id)) for vrf_id in (VRF, 2)] == [{DEFAULT: FALLBACK}] * 2
+    fast.limit("red", None)
+    fast.rebalance(3, 100)
+    assert [dict(fast.entries(vrf_id)) for vrf_id in (VRF, 2)] == [{DEFAULT: FALLBACK, own: 7}] * 2
+
+
+def test_a_small_quota_of_a_large_plane_is_filled() -> None:
+    fast = FastTable(4, 1_000_000)
+    fast.add(VRF, "red")
+    fast.set_mode(VRF, Mode.HARDWARE)
+    fast.change(VRF, flat(300))
+    fast.limit("red", 100)
+    fast.rebalance(1, 1000)
+    assert fast.used_by("red") == 100
+    fast.limit("red", 200)
+    fast.rebalance(2, 1000)
+    assert fast.used_by("red") == 199
 
 
 def test_no_room_for_a_router() -> None:
     fast = FastTable(4, 1)
-    fast.add(VRF, 1)
+    fast.add(VRF, "red")
     with pytest.raises(ValueError, match="all 1 entries are in use: nothing is left for router 2"):
-        fast.add(2, 1)
+        fast.add(2, "red")
 
 
 def test_what_is_counted_in_software_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

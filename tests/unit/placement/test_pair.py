@@ -4,13 +4,14 @@ import asyncio
 import ipaddress
 import random
 import struct
+from dataclasses import replace
 
 import pytest
 from pairs import LINK, PairWorld
 from worlds import gateway, mac, router_config
 
 from controller.core import _compare
-from controller.model import Placement
+from controller.model import Placement, Quota
 from controller.placement.aggregate import LEAST_BUDGET
 from controller.placement.routes import HardwareRoutes
 from controller.planes.base import (
@@ -123,6 +124,44 @@ async def test_what_has_no_room_is_left_to_the_software():
     for number in range(8):
         world.hardware.inject(1, packet(f"20.{number}.0.1"))
     assert [port for port, _ in world.sent] == [1 + number % 2 for number in range(8)]
+
+
+def held_by(world: PairWorld, *routers: int) -> int:
+    return sum(len(key) == 5 for vrf_id in routers for key in world.in_hardware(vrf_id))
+
+
+async def test_what_is_over_a_slices_quota_is_left_to_the_software():
+    configs = [router_config(1, (1, 2)), router_config(2, (3,))]
+    world = await made(*configs)
+    await learned(world)
+    world.connect(2)
+    world.router(2).define_set(1, SetKind.FORWARD, [(3, gateway(3), 1)])
+    world.learn({f"30.{n}.0.0/24": 1 for n in range(40)}, 2)
+    world.router(2).resync_end(True)
+    await world.settle(2)
+    await world.pair.work()
+    all_of_it = held_by(world, 1, 2)
+    assert world.core.slice_usage("red", "s1")["hardware_ipv4_routes"] == all_of_it > 20
+    write, most = world.hardware.write, all_of_it
+
+    async def watched(batch):
+        refused = await write(batch)
+        assert held_by(world, 1, 2) <= most
+        return refused
+
+    world.hardware.write = watched
+    for quota, reached in ((12, 12), (7, 7), (0, 2), (15, 15), (None, all_of_it)):
+        most = max(held_by(world, 1, 2), reached)
+        for config in configs:
+            await world.core.put_router(replace(config, quota=Quota(hardware_ipv4_routes=quota)))
+        await world.pair.work()
+        assert held_by(world, 1, 2) == reached
+        assert [world.core.router_view(vrf_id).state for vrf_id in (1, 2)] == ["up", "up"]
+        world.sent.clear()
+        for number in range(8):
+            world.hardware.inject(1, packet(f"20.{number}.0.1"))
+        assert [port for port, _ in world.sent] == [1 + number % 2 for number in range(8)]
+    assert len([key for key in world.in_hardware() if len(key) == 17]) > 0
 
 
 async def test_a_table_that_is_full_sooner_than_declared_teaches_its_size():

@@ -91,6 +91,28 @@ def test_software_needs_a_fallback() -> None:
         laid_over(text)
 
 
+def test_a_quota_of_hardware_needs_a_fallback() -> None:
+    quota = "{p1: [untagged]}, quota: {hardware_ipv4_routes: 500, hardware_ipv6_routes: 0}}"
+    text = GOOD.replace("{p1: [untagged]}}", quota)
+    before = laid_over(GOOD)
+    after = laid_over(text, before)
+    assert {router.quota.hardware_routes(family) for router in after.routers.values() for family in (4, 6)} == {
+        500,
+        0,
+    }
+    (change,) = changes(before, after)
+    assert change.details == ["quota hardware_ipv4_routes none → 500", "quota hardware_ipv6_routes none → 0"]
+    text = text.replace(
+        "    fallback: {plane: f1, port: s1-f1, peer_port: f1-s1}\n    capacity: {ipv4_route: 1000}\n", ""
+    )
+    with pytest.raises(SpecError) as caught:
+        laid_over(text.replace("placement: hardware, ", ""))
+    assert str(caught.value) == (
+        "net.yaml:8: tenant red has a quota hardware_ipv4_routes, but plane s1 has no fallback "
+        "for what is over it; leave it out, or add one"
+    )
+
+
 def test_a_fallback_is_not_detached_by_itself() -> None:
     state = laid_over(GOOD)
     with pytest.raises(SpecError, match="plane f1 is the fallback of s1; detach s1 instead"):

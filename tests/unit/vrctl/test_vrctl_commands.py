@@ -115,10 +115,18 @@ async def test_a_guest_that_fails_is_status_1_and_a_plane_that_is_away_a_warning
     assert "vrctl: warning: plane s1 is not connected" in err
 
 
+def test_a_quota_of_hardware_is_shown_with_what_is_used() -> None:
+    quota = {"hardware_ipv4_routes": 500, "hardware_ipv6_routes": None}
+    part = {"plane": "s1", "ports": {"p1": "untagged"}, "quota": quota, "used": {"hardware_ipv4_routes": 37}}
+    assert listings.tenant_row({"slices": [part]})["slices"] == ["s1: p1 untagged; hardware_ipv4_routes 37/500"]
+
+
 async def test_get_lists_every_kind(vrctl: Vrctl, applied: str) -> None:
     assert table((await vrctl("get", "routers"))[1])[1][:5] == ["red/r1", "s1", "netns", "up", "3"]
     assert table((await vrctl("get", "planes"))[1])[1][:3] == ["s1", "fake", "yes"]
     assert "p1 untagged 100" in (await vrctl("get", "tenants"))[1]
+    (red,) = json.loads((await vrctl("get", "tenants", "-o", "json"))[1])
+    assert (red["slices"][0]["quota"]["ipv4_routes"], red["slices"][0]["used"]["ipv4_routes"]) == (1_000_000, 3)
     assert table((await vrctl("get", "interfaces"))[1])[1][:4] == ["red/r1", "eth0", "p1", "100"]
     assert json.loads((await vrctl("get", "routers", "-o", "json"))[1])[0]["state"] == "up"
     assert YAML(typ="safe", pure=True).load((await vrctl("get", "tenants", "-o", "yaml"))[1])[0]["name"] == "red"
