@@ -8,6 +8,7 @@ from controller.mirror import PlaneMirror
 from controller.placement.pair import FallbackPair
 from controller.planes.base import (
     FALLBACK,
+    ROUTE_TABLE_NAME,
     NexthopState,
     Plane,
     RouteKind,
@@ -17,7 +18,7 @@ from controller.planes.base import (
 from controller.rib import Member, SetKind
 from controller.router import VirtualRouter
 from controller.verify import PLAIN, longest_match
-from controller.views import FibEntryView, InterfaceView, NeighborView, PlaneView, RouterView, RouteView
+from controller.views import FibEntryView, InterfaceView, NeighborView, PlaneView, RouterView, RouteView, TableView
 from wire.columns import family_of, prefix_text
 
 
@@ -65,11 +66,20 @@ def plane_view(mirror: PlaneMirror) -> PlaneView:
         ports=_ports(plane),
         entries=entries,
         capabilities=sorted(plane.capabilities),
+        tables=_tables(plane, entries),
     )
 
 
-def fallback_view(pair: FallbackPair) -> PlaneView:
-    """Return the state of the plane behind another one."""
+def _tables(plane: Plane, entries: dict[str, int]) -> dict[str, TableView]:
+    sizes = plane.table_sizes
+    return {
+        name: TableView(entries[name], sizes.get(name), "reported" if name in sizes else "")
+        for name in ROUTE_TABLE_NAME.values()
+    }
+
+
+def fallback_view(pair: FallbackPair, whole: PlaneView) -> PlaneView:
+    """Return the state of the plane behind another one, which has all routes that the two have as one."""
     plane = pair.software
     problem = pair.link_problem if plane.connected else "not connected"
     reason = f"fallback of {pair.name}" + (f": {problem}" if problem else "")
@@ -82,6 +92,7 @@ def fallback_view(pair: FallbackPair) -> PlaneView:
         ports=_ports(plane),
         entries={},
         capabilities=sorted(plane.capabilities),
+        tables=whole.tables,
     )
 
 

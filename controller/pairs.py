@@ -8,7 +8,7 @@ from controller.describe import fallback_view
 from controller.model import RouterConfig
 from controller.placement.pair import FallbackPair
 from controller.planes.base import Plane
-from controller.views import PlaneView, RouterView
+from controller.views import PlaneView, RouterView, TableView
 
 
 class Pairs:
@@ -57,8 +57,15 @@ class Pairs:
 
     def plane_views(self, views: Iterable[PlaneView]) -> list[PlaneView]:
         """Return planes' states with what is in hardware, and those of the planes behind them."""
-        found = []
+        found, behind = [], []
         for view in views:
             pair = self.find(view.name)
-            found.append(view if pair is None else replace(view, entries=view.entries | pair.routes.counts()))
-        return found + [fallback_view(pair) for pair in self._pairs.values()]
+            if pair is not None:
+                behind.append(fallback_view(pair, view))
+                tables = {
+                    name: TableView(one.used, one.capacity, one.source)
+                    for name, one in pair.routes.occupancy().items()
+                }
+                view = replace(view, entries=view.entries | pair.routes.counts(), tables=tables)
+            found.append(view)
+        return found + behind

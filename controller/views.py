@@ -70,6 +70,15 @@ class InterfaceView:
 
 
 @dataclass(frozen=True, slots=True)
+class TableView:
+    """How full a route table is."""
+
+    used: int
+    capacity: int | None  # None: nobody has said
+    source: str  # "given" by the document, "reported" by the plane, "learned" from a refused write
+
+
+@dataclass(frozen=True, slots=True)
 class PlaneView:
     """The state of one plane."""
 
@@ -82,6 +91,7 @@ class PlaneView:
     entries: dict[str, int]  # by contract table
     capabilities: list[str]
     reached_at: str = ""  # "datapath 0x1", "127.0.0.1:9559 device 1"
+    tables: dict[str, TableView] = field(default_factory=dict)  # of a plane with a fallback: what is in hardware
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,11 @@ class FallbackPair:
         return {number: port for number, port in self.hardware.ports.items() if port.name != self.link.hardware}
 
     @property
+    def table_sizes(self) -> dict[str, int]:
+        """The room of the software, which has all routes."""
+        return self.software.table_sizes
+
+    @property
     def problem(self) -> str:
         """Why the two are not one plane now, in one line; empty where they are."""
         for plane, port in ((self.hardware, self.link.hardware), (self.software, self.link.software)):
@@ -134,6 +139,7 @@ class FallbackPair:
         hard, soft = await asyncio.gather(self.hardware.read(), self.software.read())
         if not self._adopted:
             self._held_by_hardware, self._held_by_software = Holdings.of(hard), Holdings.of(soft)
+            self.routes.reported(self.hardware.table_sizes)
             self._vlans.adopt(hard.router_interfaces.values(), soft.router_interfaces.values())
             self.routes.adopt(hard.routes, soft.routes, soft.policers)
             self._adopted = True

@@ -15,6 +15,7 @@ from controller.model import Placement, Quota
 from controller.placement.aggregate import Aggregate
 from controller.placement.exchange import Mode
 from controller.placement.fast_table import FastTable
+from controller.placement.occupancy import Declared, Occupancy
 from controller.placement.transitions import changes_between, stages
 from controller.planes.base import (
     FALLBACK,
@@ -65,13 +66,14 @@ class Barred:
 
 
 class HardwareRoutes:
-    """The route tables of all routers on one hardware plane; ``room`` by family, 0 where only refusals tell."""
+    """The route tables of all routers on one hardware plane; ``room`` by family as the document gives it, or 0."""
 
     def __init__(self, room: Mapping[int, int]) -> None:
         self.routers: set[int] = set()
         self.barred = Barred()
         self.generation = 0  # counts what was sent
-        self._tables = {family: FastTable(family, room[family] or MAX_ROOM) for family in ROUTE_TABLE_NAME}
+        self._declared = {family: Declared(room[family]) for family in ROUTE_TABLE_NAME}
+        self._tables = {family: FastTable(family, one.capacity or MAX_ROOM) for family, one in self._declared.items()}
         self._placements: dict[int, Placement] = {}
         self._slices: dict[int, str] = {}  # by router
         self._aggregates: dict[Place, Aggregate] = {}
@@ -120,6 +122,16 @@ class HardwareRoutes:
         self._restless = True
         for family, table in self._tables.items():
             table.limit(slice_name, quota.hardware_routes(family))
+
+    def reported(self, sizes: Mapping[str, int]) -> None:
+        """Take what the plane says of its tables; what was learned of a table holds until it says something else."""
+        for family, declared in self._declared.items():
+            size = sizes.get(ROUTE_TABLE_NAME[family], 0)
+            if size != declared.reported:
+                declared.reported = size
+                if not declared.given:
+                    self._tables[family].resize(size or MAX_ROOM)
+                    self._restless = True
 
     def change(self, columns: RouteUpdates, without: Collection[bytes | int] = ()) -> None:
         """Take what the software has confirmed, but for prefixes that it refused."""
@@ -323,6 +335,16 @@ class HardwareRoutes:
         """Return the entries in hardware by table."""
         return {
             f"hardware {name}": sum(len(held) for (_, of), held in self._held.items() if of == family)
+            for family, name in ROUTE_TABLE_NAME.items()
+        }
+
+    def occupancy(self) -> dict[str, Occupancy]:
+        """Return what is used of the hardware's route tables."""
+        counts = self.counts()
+        return {
+            name: self._declared[family].occupancy(
+                counts[f"hardware {name}"], self._tables[family].capacity, MAX_ROOM
+            )
             for family, name in ROUTE_TABLE_NAME.items()
         }
 

@@ -357,6 +357,10 @@ class Plane(Protocol):
     connected: bool
 
     @property
+    def table_sizes(self) -> dict[str, int]:
+        """How many entries its route tables have room for, as far as it says; known once it is connected."""
+
+    @property
     def ports(self) -> dict[int, PortState]:
         """Its ports by number; empty while disconnected."""
 

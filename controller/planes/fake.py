@@ -59,6 +59,7 @@ class FakePlane:
     capabilities: frozenset[Capability] = frozenset(Capability)
     connected: bool = False
     ports: dict[int, PortState] = field(default_factory=dict)
+    table_sizes: dict[str, int] = field(default_factory=dict)
     gate: asyncio.Event = field(default_factory=asyncio.Event)  # cleared: writes wait unconfirmed
     clock: Clock = time.monotonic
     _listener: PlaneListener | None = None

@@ -30,7 +30,7 @@ class Where(StrEnum):
 
 _COLUMNS = {
     Kind.ROUTERS: "router plane guest state ipv4_routes ipv6_routes neighbors nexthops groups pending refused reason",
-    Kind.PLANES: "name kind reached_at connected routers ports entries capabilities reason",
+    Kind.PLANES: "name kind reached_at connected routers ports routes entries capabilities reason",
     Kind.INTERFACES: "router name port vlan mac mtu addresses up port_up",
     Kind.TENANTS: "name slices routers",
 }
@@ -49,10 +49,24 @@ def tenant_row(view: dict[str, Any]) -> dict[str, Any]:
 
 
 def plane_row(view: dict[str, Any]) -> dict[str, Any]:
-    """Count a plane's ports, and name those that are not up: a switch may have hundreds."""
+    """Count a plane's ports, and name those that are not up: a switch may have hundreds. Show how full its route
+    tables are: those of the hardware where there is a fallback.
+    """
     down = [port.removesuffix(" down") for port in view["ports"] if port.endswith(" down")]
     counts = [f"{len(view['ports']) - len(down)} up"] if view["ports"] else []
-    return view | {"ports": counts + ([f"{len(down)} down: {' '.join(down)}"] if down else [])}
+    tables = view["tables"]
+    entries = {name: count for name, count in view["entries"].items() if name.removeprefix("hardware ") not in tables}
+    return view | {
+        "ports": counts + ([f"{len(down)} down: {' '.join(down)}"] if down else []),
+        "entries": entries,
+        "routes": {name.removesuffix("_route"): _fullness(one) for name, one in tables.items()},
+    }
+
+
+def _fullness(table: dict[str, Any]) -> str:
+    if table["capacity"] is None:
+        return str(table["used"])
+    return f"{table['used']}/{table['capacity']} {table['source']}"
 
 
 _ROWS = {Kind.TENANTS: tenant_row, Kind.PLANES: plane_row}

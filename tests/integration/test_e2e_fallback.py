@@ -49,6 +49,8 @@ def test_what_has_no_room_in_hardware_is_in_software(running: World) -> None:
     rig.verified()
     view = {one["name"]: one for one in rig.show("get", "planes")}
     assert view["s1"]["entries"]["hardware ipv4_route"] <= ROOM
+    assert view["s1"]["tables"]["ipv4_route"]["source"] == "given"
+    assert view["f1"]["tables"]["ipv4_route"]["capacity"] == 1_048_576
     assert view["f1"]["reason"] == "fallback of s1"
     assert view["f1"]["connected"]
 

@@ -13,6 +13,7 @@ async def test_ports_are_told() -> None:
         await net.heard.until(lambda: host.port in net.heard.ports and net.heard.ports[host.port].up)
         assert net.heard.ports[host.port].name == host.link
         assert net.plane.ports[host.port].up
+        assert net.plane.table_sizes == {"ipv4_route": 1_000_000, "ipv6_route": 1_000_000}
 
         sh("ip", "-n", host.namespace, "link", "set", "eth0", "down")
         await net.heard.until(lambda: not net.heard.ports[host.port].up)

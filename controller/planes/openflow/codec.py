@@ -57,6 +57,7 @@ class Multipart(IntEnum):
     GROUP_DESC = 7
     METER = 9
     METER_CONFIG = 10
+    TABLE_FEATURES = 12
     PORT_DESC = 13
 
 

@@ -69,6 +69,23 @@ _METER_FLAGS = of13.OFPMF_PKTPS | of13.OFPMF_BURST
 METER_ALL = struct.pack("!I4x", of13.OFPM_ALL)
 
 
+_TABLE_FEATURES = struct.Struct("!HB5x32s8x8x4xI")
+
+
+def decode_table_sizes(body: bytes) -> dict[int, int]:
+    """Return how many entries each table has room for, from a table features reply (A.3.5.5); 0 says nothing."""
+    sizes = {}
+    at = 0
+    while at + _TABLE_FEATURES.size <= len(body):
+        length, table, _, most = _TABLE_FEATURES.unpack_from(body, at)
+        if length < _TABLE_FEATURES.size:
+            raise MalformedMessage("a table features reply has a wrong length")
+        if most:
+            sizes[table] = most
+        at += length
+    return sizes
+
+
 _METER_STATS = struct.Struct("!IH6xIQQ")
 
 

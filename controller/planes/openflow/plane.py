@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from controller.errors import PlaneUnreachable
 from controller.planes.base import (
     PUNT_OF_CODE,
+    ROUTE_TABLE_NAME,
     Capability,
     Counters,
     Installed,
@@ -42,6 +43,7 @@ class OpenFlowPlane:
         self.name, self.datapath_id, self.certificate_name = name, datapath_id, certificate_name
         self.connected = False
         self.ports: dict[int, PortState] = {}
+        self.table_sizes: dict[str, int] = {}
         self.channel: Channel | None = None
         self.packet_outs_dropped = 0
         self.stray_packet_ins = 0  # of flows that are not ours
@@ -104,6 +106,7 @@ class OpenFlowPlane:
         await channel.ask(lambda xid: messages.role_request(xid, generation))
         self.ports.clear()
         await channel.list(Multipart.PORT_DESC, b"", self._add_ports)
+        self.table_sizes = await _table_sizes(channel)
         bundles = await _offers_bundles(channel)
         readback = Readback()
         await readback.read_small(channel)
@@ -194,6 +197,19 @@ class OpenFlowPlane:
             raise PlaneUnreachable(self.name, str(error)) from error
         except RequestRefused as error:
             raise PlaneUnreachable(self.name, f"the switch refused a request: {error}") from error
+
+
+async def _table_sizes(channel: Channel) -> dict[str, int]:
+    """Return the sizes of the route tables, none where the switch does not know the question."""
+    sizes: dict[int, int] = {}
+    try:
+        await channel.list(
+            Multipart.TABLE_FEATURES, b"", lambda body: sizes.update(messages.decode_table_sizes(body))
+        )
+    except RequestRefused:
+        return {}
+    numbers = {ROUTE_TABLE_NAME[family]: table for family, table in prog.ROUTE_TABLE.items()}
+    return {name: sizes[table] for name, table in numbers.items() if table in sizes}
 
 
 async def _offers_bundles(channel: Channel) -> bool:

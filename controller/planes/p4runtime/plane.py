@@ -12,6 +12,7 @@ from controller.errors import PlaneUnreachable
 from controller.model import PlaneConfig
 from controller.planes.base import (
     PUNT_OF_CODE,
+    ROUTE_TABLE_NAME,
     Capability,
     Counters,
     Installed,
@@ -66,6 +67,7 @@ class P4RuntimePlane:
         self.name, self.config = config.name, config
         self.connected = False
         self.ports: dict[int, PortState] = {}
+        self.table_sizes: dict[str, int] = {}
         self.channel: Channel | None = None
         self.packet_outs_dropped = 0
         self.stray_packet_ins = 0  # without what our pipeline says of them
@@ -84,6 +86,7 @@ class P4RuntimePlane:
         self._listener = listener
         self._pipeline = self._make_pipeline()
         self._program = Program(self._pipeline.schema)
+        self.table_sizes = {name: self._pipeline.schema.table(name).size for name in ROUTE_TABLE_NAME.values()}
         self._packet_in_parts = {field.id: name for name, field in self._pipeline.schema.header("packet_in").items()}
         self._egress_part = self._pipeline.schema.header("packet_out")["router_interface_id"]
         devices = [port.device for port in self.config.ports if port.device]

@@ -77,6 +77,33 @@ async def test_a_connection_brings_the_pipeline_and_the_ports() -> None:
         assert (await plane.read()).routes == {}
 
 
+def features_octets(table: int, most: int) -> bytes:
+    """What OpenFlow 1.3.5 A.3.5.5 says, with one property, that nobody reads."""
+    return struct.pack("!HB5x32sQQII8x", 72, table, b"", 0, 0, 0, most)
+
+
+async def test_the_switch_says_how_large_its_route_tables_are() -> None:
+    plane, told = edge(), Told()
+    await plane.start(told)
+    assert plane.table_sizes == {}
+    async with serving(plane) as (_, switch, _task):
+        sizes = {0: 9, program.Table.IPV4_ROUTE: 1000, program.Table.IPV6_ROUTE: 0}
+        switch.lists[Multipart.TABLE_FEATURES] = b"".join(features_octets(*one) for one in sizes.items())
+        await told.until(2)
+        assert plane.table_sizes == {"ipv4_route": 1000}
+
+
+async def test_a_switch_that_does_not_know_table_features_is_used_all_the_same() -> None:
+    plane, told = edge(), Told()
+    await plane.start(told)
+    async with serving(plane) as (_, switch, _task):
+        asked = struct.pack("!H", Multipart.TABLE_FEATURES)
+        switch.refuse = lambda kind, body: (1, 2) if kind == Type.MULTIPART_REQUEST and body[:2] == asked else None
+        await told.until(2)
+        assert told.events[0] == "connected"
+        assert plane.table_sizes == {}
+
+
 async def test_port_changes_and_punts_are_told_and_strangers_are_not() -> None:
     plane, told = edge(), Told()
     await plane.start(told)

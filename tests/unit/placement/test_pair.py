@@ -177,6 +177,47 @@ async def test_a_table_that_is_full_sooner_than_declared_teaches_its_size():
     assert [port for port, _ in world.sent] == [2]
 
 
+def fullness(world: PairWorld) -> tuple[int, int | None, str]:
+    one = world.core.plane_views()[0].tables["ipv4_route"]
+    return one.used, one.capacity, one.source
+
+
+async def test_the_room_is_what_the_plane_says_until_a_write_is_refused():
+    world = PairWorld(capacity=9)
+    world.hardware.table_sizes, world.software.table_sizes = {"ipv4_route": 7}, {"ipv4_route": 5000}
+    await world.start(router_config(1, (1, 2)))
+    await learned(world)
+    assert fullness(world) == (3, 7, "reported")  # 4 entries are kept free
+    behind = world.core.plane_views()[1].tables["ipv4_route"]
+    assert (behind.used, behind.capacity, behind.source) == (
+        len([k for k in world.in_software() if len(k) == 5]),
+        5000,
+        "reported",
+    )
+    world.hardware.table_sizes = {"ipv4_route": 40}
+    world.hardware.disconnect()
+    world.hardware.connect()
+    await world.until(lambda: world.pair._adopted)
+    await world.pair.work()
+    used, room, source = fullness(world)
+    assert (room, source) == (used, "learned")
+    assert world.pair.refusals["ipv4_route"]
+
+
+async def test_the_room_that_is_given_comes_before_what_the_plane_says():
+    world = PairWorld(room=8)
+    world.hardware.table_sizes = {"ipv4_route": 1_000_000}
+    await world.start(router_config(1, (1, 2)))
+    await learned(world)
+    assert fullness(world) == (4, 8, "given")
+
+
+async def test_a_plane_that_says_nothing_of_its_room():
+    world = await made()
+    await learned(world)
+    assert fullness(world)[1:] == (None, "")
+
+
 async def test_a_group_that_the_hardware_refuses_is_used_by_the_software():
     world = await made()
     world.hardware.fault = lambda table, key, op: "no room" if table == "nexthop_group" else None

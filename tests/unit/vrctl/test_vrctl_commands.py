@@ -121,6 +121,14 @@ def test_a_quota_of_hardware_is_shown_with_what_is_used() -> None:
     assert listings.tenant_row({"slices": [part]})["slices"] == ["s1: p1 untagged; hardware_ipv4_routes 37/500"]
 
 
+def test_a_plane_shows_how_full_its_route_tables_are_and_who_says_so() -> None:
+    tables = {"ipv4_route": {"used": 40, "capacity": 1000, "source": "given"}}
+    tables["ipv6_route"] = {"used": 3, "capacity": None, "source": ""}
+    entries = {"nexthop": 2, "ipv4_route": 4000, "ipv6_route": 3, "hardware ipv4_route": 40}
+    row = listings.plane_row({"ports": [], "entries": entries, "tables": tables})
+    assert (row["routes"], row["entries"]) == ({"ipv4": "40/1000 given", "ipv6": "3"}, {"nexthop": 2})
+
+
 async def test_get_lists_every_kind(vrctl: Vrctl, applied: str) -> None:
     assert table((await vrctl("get", "routers"))[1])[1][:5] == ["red/r1", "s1", "netns", "up", "3"]
     assert table((await vrctl("get", "planes"))[1])[1][:3] == ["s1", "fake", "yes"]
@@ -302,9 +310,10 @@ async def test_the_version_needs_no_controller(vrctl: Vrctl) -> None:
 
 
 def test_a_table_counts_ports_and_names_those_that_are_down() -> None:
-    row = listings.plane_row({"name": "s1", "ports": ["p1 (1) up", "p2 (2) down", "p3 (3) up"]})
+    view = {"name": "s1", "ports": ["p1 (1) up", "p2 (2) down", "p3 (3) up"], "entries": {}, "tables": {}}
+    row = listings.plane_row(view)
     assert row["ports"] == ["2 up", "1 down: p2 (2)"]
-    assert listings.plane_row({"name": "s1", "ports": []})["ports"] == []
+    assert listings.plane_row(view | {"ports": []})["ports"] == []
 
 
 async def test_a_switch_gets_a_private_key(vrctl: Vrctl, applied: str, tmp_path: Path) -> None:
