@@ -138,7 +138,7 @@ class Moves:
 
     def _first(self, placement: str) -> None:
         """Move without traffic, to learn how many entries are in hardware after a move."""
-        self._rig.controller.vrctl("move", ROUTER, "--to", placement)
+        self._rig.controller.vrctl("move", ROUTER, "--to", placement, "--no-wait")
         held, since = -1, time.monotonic()
         deadline = since + self._options.timeout
         while time.monotonic() < since + _CALM_S:
@@ -150,9 +150,9 @@ class Moves:
         self._entries[placement] = held
 
     def _move(self, placement: str) -> float:
-        """Move and return the seconds from `vrctl move` until the last write is confirmed."""
+        """Move and return the seconds from `vrctl move --no-wait` until the last write is confirmed."""
         start = time.monotonic()
-        self._rig.controller.vrctl("move", ROUTER, "--to", placement)
+        self._rig.controller.vrctl("move", ROUTER, "--to", placement, "--no-wait")
         there = self._entries[placement]
 
         def ended() -> bool:

@@ -32,6 +32,7 @@ from controller.views import (
     FibEntryView,
     InterfaceView,
     NeighborView,
+    PlacementView,
     PlaneView,
     RouterView,
     RouteView,
@@ -208,6 +209,11 @@ class Core:
         router = self._router(vrf_id)
         pair = self._pairs.find(router.config.plane)
         return fib_entries(router.fib, None if pair is None else pair.routes.held(vrf_id))
+
+    async def placement(self, vrf_id: int) -> PlacementView:
+        """Tell where a router's routes are. Conflict where its plane has no fallback."""
+        router = self._router(vrf_id)
+        return await self._pairs.placement_view(router.config, router.fib)
 
     def neighbors(self, vrf_id: int) -> list[NeighborView]:
         """Return a router's neighbors."""

@@ -150,6 +150,13 @@ def fib_entries(fib: Fib, hardware: dict[bytes, int] | None) -> Iterator[FibEntr
             yield FibEntryView(prefix_text(key), PLAIN.get(action, "unknown"), 0, [], where)
 
 
+def places(fib: Fib, hardware: dict[bytes, int]) -> Iterator[str]:
+    """Iterate over where the installed prefixes of a router are: "hardware" or "software"."""
+    for key in list(fib.prefixes.installed):
+        if fib.prefixes.installed.get(key) is not None:
+            yield _where(hardware, key)
+
+
 def _where(hardware: dict[bytes, int], key: bytes) -> str:
     """Tell which plane routes the first address of a prefix."""
     network = int.from_bytes(key[:-1], "big")

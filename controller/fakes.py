@@ -3,6 +3,7 @@ where they are told to."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from controller.views import (
     CounterView,
     FibEntryView,
     InterfaceView,
+    MoveView,
     NeighborView,
+    PlacementView,
     PlaneView,
     RouterView,
     RouteView,
@@ -36,6 +39,9 @@ class FakeCore:
         self.where: tuple[str, ...] = ("",)  # of fib's rows, again and again
         self.equal = True
         self.frames: list[CapturedFrame] = []
+        self.paired: set[str] = set()  # planes that have a fallback
+        self.reason = ""  # of placement
+        self.moves: list[MoveView] = []  # what routers on such planes say next; then none is under way
 
     async def add_plane(self, plane: Plane) -> None:
         """Remember the plane."""
@@ -80,7 +86,10 @@ class FakeCore:
     def router_view(self, vrf_id: int) -> RouterView:
         """Show a router as up."""
         router = self._router(vrf_id)
-        return RouterView(router.full_name, router.plane, "up", "", self.rows, 0, 1, 1, 0, 0, 0)
+        view = RouterView(router.full_name, router.plane, "up", "", self.rows, 0, 1, 1, 0, 0, 0)
+        if router.plane not in self.paired:
+            return view
+        return replace(view, placement=router.placement.value, move=self.moves.pop(0) if self.moves else None)
 
     def slice_usage(self, tenant: str, plane: str) -> dict[str, int]:
         """Count routes alone, the same in hardware."""
@@ -116,6 +125,13 @@ class FakeCore:
         members = ["eth0 02:00:00:00:00:01 port 1 vlan 0 weight 1"]
         for route, where in zip(self.routes(vrf_id), cycle(self.where), strict=False):
             yield FibEntryView(route.prefix, "nexthop", 7, members, where)
+
+    async def placement(self, vrf_id: int) -> PlacementView:
+        """Have all routes where they are declared, but for one."""
+        router = self._router(vrf_id)
+        where, rows = router.placement.value, self.rows
+        hardware = 1 if where == "software" else rows - 1
+        return PlacementView(router.full_name, where, rows, hardware, self.reason)
 
     def neighbors(self, vrf_id: int) -> list[NeighborView]:
         """Show one neighbor."""

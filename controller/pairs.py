@@ -1,14 +1,27 @@
 """The planes with a fallback that a core serves: the one place that tells them from other planes."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
-from controller.describe import fallback_view
-from controller.model import RouterConfig
+from controller.describe import fallback_view, places
+from controller.errors import Conflict
+from controller.fib import Fib
+from controller.model import Placement, RouterConfig
 from controller.placement.pair import FallbackPair
 from controller.planes.base import Plane
-from controller.views import PlaneView, RouterView, TableView
+from controller.views import PlacementView, PlaneView, RouterView, TableView
+
+PAGE = 500
+"""Routes looked at before others get their turn on the event loop."""
+
+_SHORT_OF = {
+    "room": "the rest for want of room",
+    "quota": "the rest beyond its slice's quota of hardware routes",
+    "refused": "the rest because plane {plane} refused what it leads to",
+    "": "the rest in software",
+}
 
 
 class Pairs:
@@ -45,9 +58,33 @@ class Pairs:
     def router_view(self, config: RouterConfig, view: RouterView) -> RouterView:
         """Return a router's state with what its two planes say."""
         pair = self.find(config.plane)
-        if pair is None or view.state != "up" or not (problem := pair.link_problem):
+        if pair is None:
             return view
-        return replace(view, state="degraded", reason=problem)
+        view = replace(view, placement=config.placement.value, move=pair.move(config.vrf_id))
+        if view.state == "up" and (problem := pair.link_problem):
+            return replace(view, state="degraded", reason=problem)
+        return view
+
+    async def placement_view(self, config: RouterConfig, fib: Fib) -> PlacementView:
+        """Tell where a router's routes are; Conflict where its plane has no fallback."""
+        pair = self.find(config.plane)
+        if pair is None:
+            raise Conflict(
+                f"router {config.full_name}: plane {config.plane} has no fallback; all its routes are there"
+            )
+        held = pair.routes.held(config.vrf_id)
+        routes = hardware = 0
+        for where in places(fib, held):
+            routes, hardware = routes + 1, hardware + (where == "hardware")
+            if routes % PAGE == 0:
+                await asyncio.sleep(0)  # others get their turn
+        reason = ""
+        if config.placement is Placement.SOFTWARE:
+            reason = "own addresses stay in hardware"
+        elif hardware < routes:
+            reason = _SHORT_OF[pair.routes.short_of(config.vrf_id)].format(plane=config.plane)
+        move = pair.move(config.vrf_id)
+        return PlacementView(config.full_name, config.placement.value, routes, hardware, reason, move)
 
     def slice_usage(self, tenant: str, plane: str) -> dict[str, int]:
         """Count what a tenant's routers have in hardware, by the keys of the slice's quota."""

@@ -12,6 +12,7 @@ from controller.views import (
     FibEntryView,
     InterfaceView,
     NeighborView,
+    PlacementView,
     PlaneView,
     RouterView,
     RouteView,
@@ -56,6 +57,9 @@ class CorePort(Protocol):
 
     def fib(self, vrf_id: int) -> Iterator[FibEntryView]:
         """Walk over what is installed for a router."""
+
+    async def placement(self, vrf_id: int) -> PlacementView:
+        """Tell where a router's routes are; Conflict where its plane has no fallback."""
 
     def neighbors(self, vrf_id: int) -> list[NeighborView]:
         """Show a router's neighbors."""

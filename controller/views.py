@@ -4,6 +4,28 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
+class MoveView:
+    """A move of a router's routes that is under way, in entries of the hardware's route tables."""
+
+    to: str  # placement: "hardware", "software", "auto"
+    before: str  # the placement that an abort takes back; empty where it is not known
+    done: int
+    total: int  # 0 where it is not known yet
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementView:
+    """Where the routes of a router are, on a plane with a fallback."""
+
+    router: str
+    placement: str  # as declared
+    routes: int  # prefixes installed
+    hardware: int  # of these, those that the hardware routes
+    reason: str  # one line: why the others are in software
+    move: MoveView | None = None  # while they are on their way
+
+
+@dataclass(frozen=True, slots=True)
 class RouterView:
     """The state of one router."""
 
@@ -20,6 +42,8 @@ class RouterView:
     refused: int  # entries the plane or a quota refused
     guest: str = ""  # its kind: "netns", "kvm", "kvm (emulated)"
     suite: str = ""  # what makes its routes: "frr", "bird", "ip"
+    placement: str = ""  # as declared, on a plane with a fallback
+    move: MoveView | None = None  # while its routes are on their way
 
 
 @dataclass(frozen=True, slots=True)

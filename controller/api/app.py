@@ -26,6 +26,7 @@ from controller.views import (
     Event,
     InterfaceView,
     NeighborView,
+    PlacementView,
     PlaneView,
     RouterView,
     TraceStep,
@@ -278,6 +279,12 @@ async def routes(router: Router, operations: Op) -> StreamingResponse:
 async def fib(router: Router, operations: Op) -> StreamingResponse:
     """List what is installed on the plane for a router."""
     return StreamingResponse(streams.table(operations.core.fib(router.vrf_id)), media_type=NDJSON)
+
+
+@api.get("/routers/{tenant}/{router}/placement")
+async def placement(router: Router, operations: Op) -> PlacementView:
+    """Tell where the routes of a router are, on a plane with a fallback."""
+    return await operations.core.placement(router.vrf_id)
 
 
 @api.get("/routers/{tenant}/{router}/neighbors")

@@ -246,6 +246,19 @@ class FastTable:
             len(table.refused),
         )
 
+    def goal(self, vrf_id: int) -> int:
+        """Return how many entries a router has where everything is in hardware that has room."""
+        table = self._routers[vrf_id].table
+        return min(_whole(table), _left_to(table, self._room), _left_to(table, table.room))
+
+    def short_of(self, vrf_id: int) -> str:
+        """Return what keeps prefixes of a router out of hardware: "room", "quota", "refused", or nothing."""
+        table = self._routers[vrf_id].table
+        room, quota = _left_to(table, self._room), _left_to(table, table.room)
+        if _whole(table) > min(room, quota):
+            return "quota" if quota < room else "room"
+        return "refused" if table.refused else ""
+
     def _slice(self, name: str) -> Room:
         return self._slices.setdefault(name, Room(UNLIMITED, around=self._room))
 
@@ -297,6 +310,16 @@ class FastTable:
             self._tracked += len(router.soft)
             for meter in router.soft.values():
                 meter.entries = 1  # its cover may have become smaller
+
+
+def _whole(table: CoveredTable) -> int:
+    """Return the entries that all prefixes of a router take."""
+    return len(table.full) + (table.full.default not in table.full)
+
+
+def _left_to(table: CoveredTable, room: Room) -> int:
+    """Return the entries that others leave to a router."""
+    return max(1, room.capacity - room.reserve - (room.used - len(table.held)))
 
 
 def _forwards(action: int | None) -> bool:

@@ -45,6 +45,7 @@ from controller.planes.base import (
     Update,
     WriteBatch,
 )
+from controller.views import MoveView
 
 RETRY_S = 30.0
 """How long a nexthop or group that the hardware refused waits to be tried again."""
@@ -115,6 +116,12 @@ class FallbackPair:
             if not any(port.name == name and port.up for port in plane.ports.values()):
                 return f"port {name} of plane {plane.name} is down: what is in software alone is not forwarded"
         return ""
+
+    def move(self, vrf_id: int) -> MoveView | None:
+        """Return how far the routes of a router are that was placed elsewhere, None where they are there."""
+        if self.connected and not self._adopted:  # what is there is not known yet
+            return MoveView(self.routes.placement(vrf_id).value, "", 0, 0)
+        return self.routes.move(vrf_id)
 
     async def start(self, listener: PlaneListener) -> None:
         """Begin to connect to both."""

@@ -8,6 +8,7 @@ Pure: `next_stage` gives updates that a plane may take in any order, and `confir
 two stages every address is forwarded as before or as after.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from controller.model import Placement, Quota
 from controller.placement.aggregate import Aggregate
 from controller.placement.exchange import Mode
 from controller.placement.fast_table import FastTable
+from controller.placement.moves import Moves
 from controller.placement.occupancy import Declared, Occupancy
 from controller.placement.transitions import changes_between, stages
 from controller.planes.base import (
@@ -29,6 +31,7 @@ from controller.planes.base import (
     WriteBatch,
     route_action,
 )
+from controller.views import MoveView
 from wire.columns import family_of
 
 STAGE_ROUTES = 1000
@@ -83,6 +86,7 @@ class HardwareRoutes:
         self._plan: list[RouteUpdates] = []  # what of them comes next, in the order of stages
         self._restless = False  # something has changed since a round moved nothing
         self._failed: list[Refused] = []  # what leaves routers without their default entries
+        self._moves = self._fresh_moves()
 
     # What is wanted
 
@@ -97,20 +101,24 @@ class HardwareRoutes:
             self._note(vrf_id, family, table.add(vrf_id, self._slices.get(vrf_id, "")))
             self._aggregates[vrf_id, family] = Aggregate(family)
             self._pinned[vrf_id, family] = set()
-            table.set_mode(vrf_id, _MODES[self._placements.get(vrf_id, Placement.AUTO)])
+            table.set_mode(vrf_id, _MODES[self.placement(vrf_id)])
         self.routers.add(vrf_id)
 
     def close(self, vrf_id: int) -> None:
         """Take everything of a router out of hardware."""
         if vrf_id in self.routers:
             self.routers.discard(vrf_id)
+            self._moves.forget(vrf_id)
             for family, table in self._tables.items():
                 self._note(vrf_id, family, table.remove(vrf_id))
                 del self._aggregates[vrf_id, family], self._pinned[vrf_id, family]
 
     def place(self, vrf_id: int, placement: Placement) -> None:
         """Say where a router's routes are to be; `rebalance` moves them."""
+        before = self._placements.get(vrf_id)
         self._placements[vrf_id] = placement
+        if before not in (None, placement):
+            self._moves.begin(vrf_id, placement, before)
         self._restless = True
         if vrf_id in self.routers:
             for table in self._tables.values():
@@ -167,7 +175,7 @@ class HardwareRoutes:
         """Move what may be better placed; returns how many prefixes move, `BUDGET` of a family at most."""
         if not self._restless:
             return 0
-        most = 0
+        most, by_router = 0, Counter[int]()
         for place, aggregate in self._aggregates.items():
             if aggregate.queued:
                 self._choose(place, aggregate.improve(BUDGET))
@@ -175,7 +183,9 @@ class HardwareRoutes:
             moved = table.rebalance(now, BUDGET)
             for vrf_id, changes in moved.items():
                 self._note(vrf_id, family, changes)
+                by_router[vrf_id] += len(changes)
             most = max(most, sum(map(len, moved.values())))
+        self._moves.round(by_router.__getitem__, limited=most > BUDGET // 2)
         self._restless = bool(most) or any(aggregate.queued for aggregate in self._aggregates.values())
         return most
 
@@ -221,8 +231,10 @@ class HardwareRoutes:
 
         What the hardware holds of them stays where it may stay; the rest is due.
         """
+        moves, self._moves = self._moves, self._fresh_moves()
         for vrf_id in list(self.routers):
             self.close(vrf_id)
+        self._moves = moves
         self._held, self._due, self._plan = {}, {}, []
         for vrf_id in routers:
             try:
@@ -237,6 +249,9 @@ class HardwareRoutes:
                 for columns in _columns(vrf_id, part):
                     self.change(columns)
         self.audit(hardware)
+        for vrf_id in self.routers:
+            self._moves.resume(vrf_id, self.placement(vrf_id))
+        self._restless = True
 
     def audit(self, hardware: Mapping[int, Mapping[bytes, int]]) -> int:
         """Believe a read-back; what differs from what is wanted is due. Returns how many entries that are."""
@@ -331,6 +346,21 @@ class HardwareRoutes:
             for family in self._tables
         }
 
+    def placement(self, vrf_id: int) -> Placement:
+        """Return where a router's routes are to be."""
+        return self._placements.get(vrf_id, Placement.AUTO)
+
+    def move(self, vrf_id: int) -> MoveView | None:
+        """Return how far a router is that was placed elsewhere, None where it is there."""
+        return self._moves.view(vrf_id)
+
+    def short_of(self, vrf_id: int) -> str:
+        """Return what keeps routes of a router out of hardware: "room", "quota", "refused", or nothing."""
+        if vrf_id not in self.routers:
+            return ""
+        found = {table.short_of(vrf_id) for table in self._tables.values()}
+        return next((one for one in ("room", "quota", "refused") if one in found), "")
+
     def counts(self) -> dict[str, int]:
         """Return the entries in hardware by table."""
         return {
@@ -349,6 +379,25 @@ class HardwareRoutes:
         }
 
     # Inside
+
+    def _fresh_moves(self) -> Moves:
+        return Moves(self._entries, self._goal, self._written)
+
+    def _written(self, vrf_id: int) -> bool:
+        """Tell whether nothing of a router waits for the hardware."""
+        waits = any((vrf_id, family) in self._due for family in self._tables)
+        return not waits and not (self._plan and self._plan[0].vrf_id == vrf_id)
+
+    def _entries(self, vrf_id: int) -> int:
+        return sum(len(self._held.get((vrf_id, family), ())) for family in self._tables)
+
+    def _goal(self, vrf_id: int) -> int:
+        """Return the entries that a router is to have in hardware."""
+        if vrf_id not in self.routers:
+            return self._entries(vrf_id)
+        if self.placement(vrf_id) is Placement.SOFTWARE:
+            return sum(1 + len(self._pinned[vrf_id, family]) for family in self._tables)
+        return sum(table.goal(vrf_id) for table in self._tables.values())
 
     def _wanted(self, vrf_id: int, family: int) -> Mapping[bytes, int]:
         return self._tables[family].entries(vrf_id) if vrf_id in self.routers else {}

@@ -15,10 +15,11 @@ def _follow_document(resource: str, file: Path, form: Format) -> None:
     from controller.vrctl.documents import read_document
     from controller.vrctl.progress import follow
 
-    _show_outcome(follow(client().lines("POST", path_of(resource), read_document(file))), form)
+    show_outcome(follow(client().lines("POST", path_of(resource), read_document(file))), form)
 
 
-def _show_outcome(outcome: dict[str, Any], form: Format) -> None:
+def show_outcome(outcome: dict[str, Any], form: Format) -> None:
+    """Print what a change did and what waits; exits where something failed."""
     if form is Format.TABLE:
         _show_changes(outcome["changes"])
     else:
@@ -70,7 +71,7 @@ def _delete(
 
 
 def _change(method: str, target: str, body: object = None, form: Format = Format.TABLE) -> None:
-    _show_outcome(client().call(method, target, body), form)
+    show_outcome(client().call(method, target, body), form)
 
 
 @delete_app.command("tenant")
@@ -93,25 +94,6 @@ def delete_plane(
 ) -> None:
     """Forget a plane that no tenant uses."""
     _change("DELETE", path_of("planes", name, force=force), form=form)
-
-
-@app.command()
-def move(
-    router: Router,
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            metavar="PLACE",
-            help="hardware, software, auto (in hardware as far as there is room), or the name of the plane or of its "
-            "fallback",
-            autocompletion=lambda: ["hardware", "software", "auto"],
-        ),
-    ],
-    form: Output = Format.TABLE,
-) -> None:
-    """Move the routes of a router between a plane and its fallback, without losing a packet."""
-    _change("POST", path_of(*router_path(router), "move"), {"to": to}, form)
 
 
 @plane_app.command("attach")

@@ -69,7 +69,13 @@ def _fullness(table: dict[str, Any]) -> str:
     return f"{table['used']}/{table['capacity']} {table['source']}"
 
 
-_ROWS = {Kind.TENANTS: tenant_row, Kind.PLANES: plane_row}
+def router_row(view: dict[str, Any]) -> dict[str, Any]:
+    """Show a move under way beside the placement that it leads to."""
+    move = view["move"]
+    return view if move is None else view | {"placement": f"→ {move['to']} {move['done']:,}/{move['total']:,}"}
+
+
+_ROWS = {Kind.TENANTS: tenant_row, Kind.PLANES: plane_row, Kind.ROUTERS: router_row}
 
 
 @app.command()
@@ -87,9 +93,12 @@ def get(
         rows = client().get(kind.value)
         return [_ROWS[kind](row) for row in rows] if form is Format.TABLE and kind in _ROWS else rows
 
+    rows = read()
     columns = _COLUMNS[kind].split()
+    if any(row.get("placement") for row in rows):
+        columns.insert(2, "placement")
     if not watch:
-        output.write_rows(read(), columns, form, f"no {kind}")
+        output.write_rows(rows, columns, form, f"no {kind}")
         return
     from controller.vrctl import watching
 

@@ -94,10 +94,11 @@ def moves(lab: Lab, progress: Progress) -> list[str]:
     try:
         for placement in ("software", "hardware", "auto"):
             progress(f"vrctl move {ROUTER} --to {placement}")
-            lab.controller.vrctl("move", ROUTER, "--to", placement)
+            *_, said = lab.controller.vrctl("move", ROUTER, "--to", placement).splitlines()
             wait_for(f"routes in {placement}", lambda to=placement: _moved(lab, to), _MOVE_S)  # type: ignore[misc]
             proofs.verified(lab)
-            found.append(f"to {placement}: {_entries(lab)['hardware ipv4_route']} entries in hardware, verified")
+            entries = _entries(lab)["hardware ipv4_route"]
+            found.append(f"to {placement}: {said}: {entries} entries in hardware, verified")
     finally:
         took = time.monotonic() - start
         seen = {end: stream.stop() for end, stream in streams.items()}

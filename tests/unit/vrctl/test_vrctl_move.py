@@ -1,12 +1,16 @@
 """`vrctl move`, against a controller on fakes over a real Unix socket."""
 
+import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from operator_world import Controller
 
 from controller.model import Placement
+from controller.views import MoveView
+from controller.vrctl import moving
 
 Vrctl = Callable[..., Awaitable[tuple[int, str, str]]]
 
@@ -26,7 +30,9 @@ tenants:
 
 
 @pytest.fixture(autouse=True)
-async def applied(vrctl: Vrctl, tmp_path: Path) -> None:
+async def applied(vrctl: Vrctl, controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moving, "EVERY_S", 0.0)
+    controller.core.paired = {"s1"}
     path = tmp_path / "net.yaml"
     path.write_text(TEXT)
     assert (await vrctl("apply", "-f", str(path)))[0] == 0
@@ -39,11 +45,11 @@ async def applied(vrctl: Vrctl, tmp_path: Path) -> None:
 async def test_a_place_is_a_placement_or_one_of_the_two_planes(
     vrctl: Vrctl, controller: Controller, to: str, placement: Placement
 ) -> None:
-    status, out, err = await vrctl("move", "red/r1", "--to", to)
+    status, out, err = await vrctl("move", "red/r1", "--to", to, "--no-wait")
     assert (status, err) == (0, "")
     assert ("nothing to change" if placement is Placement.AUTO else f"placement auto → {placement}") in out
     assert controller.operations.router("r1").placement is placement
-    assert (await vrctl("move", "red/r1", "--to", to))[1] == "nothing to change\n"
+    assert (await vrctl("move", "red/r1", "--to", to, "--no-wait"))[1] == "nothing to change\n"
 
 
 @pytest.mark.parametrize(
@@ -82,3 +88,101 @@ async def test_a_place_is_a_placement_or_one_of_the_two_planes(
 )
 async def test_no_such_place_is_one_line_and_status_1(vrctl: Vrctl, router: str, to: str, said: str) -> None:
     assert await vrctl("move", router, "--to", to) == (1, "", f"vrctl: {said}\n")
+
+
+def on_the_way(*done: int, to: str = "hardware", before: str = "auto") -> list[MoveView]:
+    """What a router says of its move when it is asked again and again."""
+    return [MoveView(to, before, one, 2000) for one in done]
+
+
+async def test_it_waits_and_says_what_holds_then(
+    vrctl: Vrctl, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moving, "LINE_EVERY_S", 0.0)
+    controller.core.rows, controller.core.reason = 1200, "the rest for want of room"
+    controller.core.moves = on_the_way(0, 100, 100, 1900)
+    status, out, err = await vrctl("move", "red/r1", "--to", "hardware")
+    assert status == 0
+    assert out.splitlines() == [
+        "change router red/r1",
+        "    placement auto → hardware",
+        "red/r1: 1,199 of 1,200 routes in hardware; the rest for want of room",
+    ]
+    assert err.splitlines() == [
+        "red/r1: 0 of 2,000 entries moved, on its way to hardware",
+        "red/r1: 100 of 2,000 entries moved, on its way to hardware",
+        "red/r1: 1,900 of 2,000 entries moved, on its way to hardware",
+    ]
+
+
+async def test_without_a_terminal_a_short_move_is_quiet(vrctl: Vrctl, controller: Controller) -> None:
+    controller.core.moves, controller.core.reason = on_the_way(0, 100), "own addresses stay in hardware"
+    status, out, err = await vrctl("move", "red/r1", "--to", "software")
+    assert (status, err) == (0, "")
+    assert out.splitlines()[-1] == "red/r1: 2 of 3 routes in software; own addresses stay in hardware"
+
+
+async def test_a_terminal_has_one_line_that_is_refreshed(
+    vrctl: Vrctl, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    controller.core.moves = on_the_way(0, 1900)
+    err = (await vrctl("move", "red/r1", "--to", "hardware"))[2]
+    assert "\n" not in err
+    assert err.split("\r")[1:] == [
+        "red/r1: 0 of 2,000 entries moved, on its way to hardware\x1b[K",
+        "red/r1: 1,900 of 2,000 entries moved, on its way to hardware\x1b[K",
+        "\x1b[K",
+    ]
+
+
+async def test_programs_get_one_value(vrctl: Vrctl, controller: Controller) -> None:
+    status, out, _ = await vrctl("move", "red/r1", "--to", "hardware", "-o", "json")
+    assert status == 0
+    found = json.loads(out)
+    assert found["changes"][0]["details"] == ["placement auto → hardware"]
+    assert (found["now"]["placement"], found["now"]["routes"], found["now"]["hardware"]) == ("hardware", 3, 2)
+    assert "now" not in json.loads((await vrctl("move", "r1", "--to", "auto", "--no-wait", "-o", "json"))[1])
+
+
+async def test_waiting_ends_where_somebody_moves_it_elsewhere(
+    vrctl: Vrctl, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller.core.moves = on_the_way(0, 0, 0, 0, 0)
+    (vrf_id,) = [i for i, one in controller.core.routers.items() if one.full_name == "red/r1"]
+
+    def elsewhere(_: float) -> None:
+        controller.core.routers[vrf_id] = replace(controller.core.routers[vrf_id], placement=Placement.SOFTWARE)
+
+    monkeypatch.setattr("controller.vrctl.moving.time.sleep", elsewhere)
+    status, _, err = await vrctl("move", "red/r1", "--to", "hardware")
+    assert (status, err) == (1, "vrctl: red/r1 was moved again, to software: vrctl get routers shows how far it is\n")
+
+
+async def test_ctrl_c_ends_the_waiting_alone(
+    vrctl: Vrctl, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("controller.vrctl.moving.time.sleep", interrupt)
+    controller.core.moves = on_the_way(0, 0, 0)
+    status, _, err = await vrctl("move", "red/r1", "--to", "hardware")
+    assert (status, err) == (130, "vrctl: red/r1: the move goes on; vrctl get routers shows how far it is\n")
+    assert controller.operations.router("r1").placement is Placement.HARDWARE
+
+
+async def test_others_see_it_in_the_list_of_routers(vrctl: Vrctl, controller: Controller) -> None:
+    controller.core.moves = on_the_way(1200)
+    head, moving, other = (line.split() for line in (await vrctl("get", "routers"))[1].splitlines())
+    assert head[2] == "PLACEMENT"
+    assert moving[2:5] == ["→", "hardware", "1,200/2,000"]
+    assert other[:3] == ["red/r2", "s2", "netns"]
+    controller.core.paired.clear()
+    assert "PLACEMENT" not in (await vrctl("get", "routers"))[1]
+
+
+async def test_a_place_has_to_be_given(vrctl: Vrctl) -> None:
+    status, _, err = await vrctl("move", "red/r1")
+    assert status == 2
+    assert "give --to with a place" in err
