@@ -41,7 +41,7 @@ class FakeCore:
         self.frames: list[CapturedFrame] = []
         self.paired: set[str] = set()  # planes that have a fallback
         self.reason = ""  # of placement
-        self.moves: list[MoveView] = []  # what routers on such planes say next; then none is under way
+        self.moves: list[MoveView | None] = []  # what routers on such planes say next; then none is under way
 
     async def add_plane(self, plane: Plane) -> None:
         """Remember the plane."""

@@ -3,6 +3,7 @@
 from controller.errors import Conflict, NoSuch
 from controller.model import Placement, RouterConfig
 from controller.spec.state import State
+from controller.views import MoveView
 
 
 def placement_of(state: State, router: RouterConfig, to: str) -> Placement:
@@ -37,3 +38,23 @@ def _remedy(state: State, plane: str, behind: str | None, to: str) -> str:
     whose = "" if front == to else f", whose fallback {to} is,"
     declare = f"delete the router and declare it on {front}{whose} with ports of that plane"
     return declare if behind is None else f"it moves between {plane} and {behind}, or {declare}"
+
+
+def placement_before(router: RouterConfig, move: MoveView | None) -> Placement:
+    """Return where the routes of a router come from that is moved; Conflict where there is no way back to take."""
+    name = f"router {router.full_name}"
+    if move is None:
+        raise Conflict(f"{name} is not being moved: its placement is {router.placement}; vrctl move --to changes it")
+    if not move.before:
+        raise Conflict(
+            f"{name} is on its way to {move.to} since its plane or the controller came back, and where it came from "
+            "is not known; say where to with vrctl move --to"
+        )
+    if move.before == router.placement:
+        raise Conflict(f"{name} is on its way back to {move.before} already")
+    return Placement(move.before)
+
+
+def cut_short(move: MoveView) -> str:
+    """Return what becomes of a move in whose place another one comes."""
+    return f"it was on its way to {move.to}: {move.done:,} of {move.total:,} entries moved"

@@ -158,9 +158,23 @@ class Operations:
 
         return await self._change(plan)
 
+    async def abort_move(self, name: str) -> Outcome:
+        """Take back the placement that a router had before the move that is under way; Conflict where none is."""
+
+        def plan() -> Plan:
+            router = self.router(name)
+            return self._plan_placement(router, moves.placement_before(router, self.router_view(router).move))
+
+        return await self._change(plan)
+
     def _plan_placement(self, router: RouterConfig, placement: Placement) -> Plan:
         placed = replace(router, placement=placement)
-        return self._plan_state(replace(self.state, routers={**self.state.routers, placed.full_name: placed}))
+        plan = self._plan_state(replace(self.state, routers={**self.state.routers, placed.full_name: placed}))
+        move = self.router_view(router).move
+        if move is None:
+            return plan
+        cut = [replace(change, details=[*change.details, moves.cut_short(move)]) for change in plan.changes]
+        return replace(plan, changes=cut)
 
     async def delete_plane(self, name: str, force: bool) -> Outcome:
         """Delete a plane that no slice uses; ``force`` does not wait for routers deleted on it to be confirmed."""

@@ -193,6 +193,12 @@ async def move_router(router: Router, body: Move, operations: Op) -> Outcome:
     return await operations.move_router(router.full_name, body.to)
 
 
+@api.delete("/routers/{tenant}/{router}/move")
+async def abort_move(router: Router, operations: Op) -> Outcome:
+    """Take back the move of a router that is under way: its routes go back where they came from."""
+    return await operations.abort_move(router.full_name)
+
+
 @api.delete("/planes/{plane}")
 async def delete_plane(plane: str, operations: Op, force: bool = False) -> Outcome:
     """Delete a plane that no tenant uses."""

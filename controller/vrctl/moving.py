@@ -20,8 +20,6 @@ EVERY_S = 0.2
 LINE_EVERY_S = 5.0
 """How often progress is a line of its own, where stderr is no terminal."""
 
-_SHOWN = "vrctl get routers shows how far it is"
-
 _AWAY = ("no-plane", "starting")
 """States of routers in which nothing can be said of their routes."""
 
@@ -39,6 +37,7 @@ def move(
             autocompletion=lambda: ["hardware", "software", "auto"],
         ),
     ] = None,
+    abort: Annotated[bool, typer.Option("--abort", help="take the routes back where they came from")] = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="until the routes are there")] = True,
     form: Output = Format.TABLE,
 ) -> None:
@@ -46,12 +45,13 @@ def move(
 
     Shows how far it is, and what holds at the end. Ctrl-C ends the waiting, not the move.
     """
-    if to is None:
-        raise typer.BadParameter("give --to with a place")
+    if (to is None) is not abort:
+        raise typer.BadParameter("give either --to with a place or --abort")
     path = router_path(router)
     name = "/".join(path[1:])
     try:
-        outcome = client().call("POST", path_of(*path, "move"), {"to": to})
+        method, body = ("DELETE", None) if abort else ("POST", {"to": to})
+        outcome = client().call(method, path_of(*path, "move"), body)
         if form is Format.TABLE or not wait:
             show_outcome(outcome, form)
         if wait:
@@ -59,7 +59,8 @@ def move(
             now = client().get(*path, "placement")
             print(summary(now)) if form is Format.TABLE else show_outcome(outcome | {"now": now}, form)
     except KeyboardInterrupt:
-        output.complain(f"{name}: the move goes on; {_SHOWN}")
+        more = "vrctl get routers shows how far it is" if abort else f"vrctl move {name} --abort takes it back"
+        output.complain(f"{name}: the move goes on; {more}")
         raise typer.Exit(INTERRUPTED) from None
 
 
@@ -82,7 +83,10 @@ def _wait(path: tuple[str, ...], name: str) -> None:
                 line.show(f"{problem}; waiting for it")
             else:
                 if placement and view["placement"] not in ("", placement):
-                    raise Refused("Superseded", f"{name} was moved again, to {view['placement']}: {_SHOWN}")
+                    raise Refused(
+                        "Superseded",
+                        f"{name} was moved again, to {view['placement']}: vrctl get routers shows how far it is",
+                    )
                 placement = view["placement"] or placement
                 if view["move"] is None and view["state"] not in _AWAY:
                     return

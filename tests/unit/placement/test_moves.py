@@ -173,3 +173,21 @@ async def test_a_new_controller_goes_on_with_it() -> None:
     assert moving(again) is None
     assert not again.forwarding()
     assert set(again.in_hardware().values()) >= {FALLBACK}
+
+
+@pytest.mark.usefixtures("small_rounds")
+async def test_an_abort_goes_back_the_way_it_came() -> None:
+    world = await made()
+    while await world.pair.work():
+        pass
+    held = dict(world.in_hardware())
+    await place(world, Placement.SOFTWARE)
+    await world.pair.work()
+    assert len(world.in_hardware()) < len(held)
+    await place(world, Placement.HARDWARE)
+    move = moving(world)
+    assert move is not None
+    assert (move.to, move.before) == ("hardware", "hardware")
+    while moving(world) is not None:
+        await world.pair.work()
+    assert world.in_hardware() == held

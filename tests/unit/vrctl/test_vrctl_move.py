@@ -100,7 +100,7 @@ async def test_it_waits_and_says_what_holds_then(
 ) -> None:
     monkeypatch.setattr(moving, "LINE_EVERY_S", 0.0)
     controller.core.rows, controller.core.reason = 1200, "the rest for want of room"
-    controller.core.moves = on_the_way(0, 100, 100, 1900)
+    controller.core.moves = [None, *on_the_way(0, 100, 100, 1900)]
     status, out, err = await vrctl("move", "red/r1", "--to", "hardware")
     assert status == 0
     assert out.splitlines() == [
@@ -116,7 +116,7 @@ async def test_it_waits_and_says_what_holds_then(
 
 
 async def test_without_a_terminal_a_short_move_is_quiet(vrctl: Vrctl, controller: Controller) -> None:
-    controller.core.moves, controller.core.reason = on_the_way(0, 100), "own addresses stay in hardware"
+    controller.core.moves, controller.core.reason = [None, *on_the_way(0, 100)], "own addresses stay in hardware"
     status, out, err = await vrctl("move", "red/r1", "--to", "software")
     assert (status, err) == (0, "")
     assert out.splitlines()[-1] == "red/r1: 2 of 3 routes in software; own addresses stay in hardware"
@@ -126,7 +126,7 @@ async def test_a_terminal_has_one_line_that_is_refreshed(
     vrctl: Vrctl, controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    controller.core.moves = on_the_way(0, 1900)
+    controller.core.moves = [None, *on_the_way(0, 1900)]
     err = (await vrctl("move", "red/r1", "--to", "hardware"))[2]
     assert "\n" not in err
     assert err.split("\r")[1:] == [
@@ -148,7 +148,7 @@ async def test_programs_get_one_value(vrctl: Vrctl, controller: Controller) -> N
 async def test_waiting_ends_where_somebody_moves_it_elsewhere(
     vrctl: Vrctl, controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    controller.core.moves = on_the_way(0, 0, 0, 0, 0)
+    controller.core.moves = [None, *on_the_way(0, 0, 0, 0)]
     (vrf_id,) = [i for i, one in controller.core.routers.items() if one.full_name == "red/r1"]
 
     def elsewhere(_: float) -> None:
@@ -166,14 +166,14 @@ async def test_ctrl_c_ends_the_waiting_alone(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("controller.vrctl.moving.time.sleep", interrupt)
-    controller.core.moves = on_the_way(0, 0, 0)
+    controller.core.moves = [None, *on_the_way(0, 0)]
     status, _, err = await vrctl("move", "red/r1", "--to", "hardware")
-    assert (status, err) == (130, "vrctl: red/r1: the move goes on; vrctl get routers shows how far it is\n")
+    assert (status, err) == (130, "vrctl: red/r1: the move goes on; vrctl move red/r1 --abort takes it back\n")
     assert controller.operations.router("r1").placement is Placement.HARDWARE
 
 
 async def test_others_see_it_in_the_list_of_routers(vrctl: Vrctl, controller: Controller) -> None:
-    controller.core.moves = on_the_way(1200)
+    controller.core.moves = [*on_the_way(1200)]
     head, moving, other = (line.split() for line in (await vrctl("get", "routers"))[1].splitlines())
     assert head[2] == "PLACEMENT"
     assert moving[2:5] == ["→", "hardware", "1,200/2,000"]
@@ -185,4 +185,46 @@ async def test_others_see_it_in_the_list_of_routers(vrctl: Vrctl, controller: Co
 async def test_a_place_has_to_be_given(vrctl: Vrctl) -> None:
     status, _, err = await vrctl("move", "red/r1")
     assert status == 2
-    assert "give --to with a place" in err
+    assert "give either --to with a place or --abort" in err
+    assert (await vrctl("move", "red/r1", "--to", "auto", "--abort"))[0] == 2
+
+
+async def test_an_abort_takes_back_the_placement_of_before(vrctl: Vrctl, controller: Controller) -> None:
+    await vrctl("move", "red/r1", "--to", "software", "--no-wait")
+    controller.core.moves = [*on_the_way(500, 500, to="software"), *on_the_way(300, to="auto")]
+    status, out, err = await vrctl("move", "red/r1", "--abort")
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [
+        "change router red/r1",
+        "    placement software → auto",
+        "    it was on its way to software: 500 of 2,000 entries moved",
+        "red/r1: 2 of 3 routes in hardware",
+    ]
+    assert controller.operations.router("r1").placement is Placement.AUTO
+
+
+@pytest.mark.parametrize(
+    ("moves", "said"),
+    [
+        ([], "router red/r1 is not being moved: its placement is auto; vrctl move --to changes it"),
+        (on_the_way(5, to="auto"), "router red/r1 is on its way back to auto already"),
+        (
+            on_the_way(5, to="auto", before=""),
+            "router red/r1 is on its way to auto since its plane or the controller came back, and where it came from "
+            "is not known; say where to with vrctl move --to",
+        ),
+    ],
+)
+async def test_what_cannot_be_aborted(vrctl: Vrctl, controller: Controller, moves: list[MoveView], said: str) -> None:
+    controller.core.moves = list(moves)
+    assert await vrctl("move", "red/r1", "--abort") == (1, "", f"vrctl: {said}\n")
+    assert controller.operations.router("r1").placement is Placement.AUTO
+
+
+async def test_the_newest_move_wins_and_says_so(vrctl: Vrctl, controller: Controller) -> None:
+    await vrctl("move", "red/r1", "--to", "software", "--no-wait")
+    controller.core.moves = [*on_the_way(500, to="software")]
+    out = (await vrctl("move", "red/r1", "--to", "hardware", "--no-wait"))[1]
+    assert "    it was on its way to software: 500 of 2,000 entries moved\n" in out
+    (event,) = [one for one in controller.events.recent() if "software → hardware" in one.text]
+    assert "it was on its way to software" in event.text
