@@ -55,7 +55,7 @@ class Core:
         self._clock = clock
         self._audit_s = audit_s
         self._mirrors: dict[str, PlaneMirror] = {}
-        self._pairs = Pairs(self._report_damage)
+        self._pairs = Pairs(events)
         self._supervisor = Supervisor(events)
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}
         self._usages: dict[tuple[str, str], SliceUsage] = {}
@@ -74,6 +74,7 @@ class Core:
         self._tasks[plane.name] = [self._supervisor.spawn(f"mirror {plane.name}", mirror.run)]
         if (pair := self._pairs.add(plane)) is not None:
             self._tasks[plane.name].append(self._supervisor.spawn(f"placement {plane.name}", pair.run))
+            self._tasks[plane.name].append(self._supervisor.spawn(f"link of {plane.name}", pair.watch_link))
         for router in self.routers.values():
             config = router.config
             if config.plane == plane.name:
@@ -327,9 +328,6 @@ class Core:
         router = self.routers.get(vrf_id)
         if router is not None:
             router.confirmed()
-
-    def _report_damage(self, plane: str, routes: int) -> None:
-        self._events.emit("warning", "repaired", plane, f"{routes} routes differed in hardware")
 
     def _ports_changed(self, plane: str) -> None:
         for router in self.routers.values():

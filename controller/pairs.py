@@ -1,12 +1,13 @@
 """The planes with a fallback that a core serves: the one place that tells them from other planes."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
 from controller.describe import fallback_view, places
 from controller.errors import Conflict
+from controller.events import EventLog
 from controller.fib import Fib
 from controller.model import Placement, RouterConfig
 from controller.placement.pair import FallbackPair
@@ -27,9 +28,8 @@ _SHORT_OF = {
 class Pairs:
     """Pairs by the name of their hardware plane, under which they serve as one."""
 
-    def __init__(self, damaged: Callable[[str, int], None]) -> None:
-        """``damaged`` is told the plane and how many routes were found to differ in hardware."""
-        self._damaged = damaged
+    def __init__(self, events: EventLog) -> None:
+        self._events = events
         self._pairs: dict[str, FallbackPair] = {}
 
     def add(self, plane: Plane) -> FallbackPair | None:
@@ -37,8 +37,19 @@ class Pairs:
         if not isinstance(plane, FallbackPair):
             return None
         plane.damaged = partial(self._damaged, plane.name)
+        if plane.probe is not None:
+            plane.probe.told = partial(self._link_told, plane.name)
         self._pairs[plane.name] = plane
         return plane
+
+    def _damaged(self, plane: str, routes: int) -> None:
+        self._events.emit("warning", "repaired", plane, f"{routes} routes differed in hardware")
+
+    def _link_told(self, plane: str, problem: str) -> None:
+        if problem:
+            self._events.emit("warning", "link-problem", plane, problem)
+        else:
+            self._events.emit("info", "link-proved", plane, "the fallback link carries the longest frames")
 
     def discard(self, name: str) -> None:
         """Forget a plane, if it is one of these."""

@@ -13,8 +13,11 @@ from dataclasses import dataclass, replace
 
 from controller.planes.base import FallbackLink, RouterInterface
 
-FIRST_VLAN, LAST_VLAN = 2, 4094
+FIRST_VLAN, LAST_VLAN = 2, 4093
 """VLANs that an interface may get (IEEE 802.1Q): 1 is many switches' default, 4095 is reserved."""
+
+PROBE_VLAN = 4094
+"""By which the link is proved to carry what it has to."""
 
 
 @dataclass(frozen=True, slots=True)

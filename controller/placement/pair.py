@@ -24,6 +24,7 @@ from typing import TypeVar
 from controller.errors import PlaneUnreachable
 from controller.placement.holdings import Holdings, KeptOut, id_of
 from controller.placement.link import LinkPorts, LinkVlans, on_hardware, on_software
+from controller.placement.link_probe import LinkProbe
 from controller.placement.routes import HardwareRoutes
 from controller.planes.base import (
     ROUTE_TABLE_NAME,
@@ -70,6 +71,7 @@ class FallbackPair:
         link: LinkPorts,
         routes: HardwareRoutes,
         clock: Clock = time.monotonic,
+        probe: LinkProbe | None = None,
     ) -> None:
         self.name = hardware.name
         self.capabilities: frozenset[Capability] = hardware.capabilities & software.capabilities
@@ -77,6 +79,7 @@ class FallbackPair:
         self.hardware, self.software, self.link, self.routes = hardware, software, link, routes
         self.refusals: dict[str, int] = {}  # by table: what the hardware did not take
         self.damaged: Callable[[int], None] = lambda _routes: None  # called where routes differ in hardware
+        self.probe = probe  # without one the link is believed to carry all
         self._listener: PlaneListener | None = None
         self._vlans = LinkVlans()
         self._held_by_hardware, self._held_by_software = Holdings(), Holdings()
@@ -115,7 +118,7 @@ class FallbackPair:
         for plane, name in ((self.hardware, self.link.hardware), (self.software, self.link.software)):
             if not any(port.name == name and port.up for port in plane.ports.values()):
                 return f"port {name} of plane {plane.name} is down: what is in software alone is not forwarded"
-        return ""
+        return "" if self.probe is None else self.probe.problem
 
     def move(self, vrf_id: int) -> MoveView | None:
         """Return how far the routes of a router are that was placed elsewhere, None where they are there."""
@@ -144,12 +147,17 @@ class FallbackPair:
         self._require()
         idle, generation = self.routes.idle, self.routes.generation
         hard, soft = await asyncio.gather(self.hardware.read(), self.software.read())
+        if self.probe is not None:
+            self.probe.strip(self.hardware, hard)
+            self.probe.strip(self.software, soft)
         if not self._adopted:
             self._held_by_hardware, self._held_by_software = Holdings.of(hard), Holdings.of(soft)
             self.routes.reported(self.hardware.table_sizes)
             self._vlans.adopt(hard.router_interfaces.values(), soft.router_interfaces.values())
             self.routes.adopt(hard.routes, soft.routes, soft.policers)
             self._adopted = True
+            if self.probe is not None:
+                self.probe.adopt(soft.router_interfaces.values())
         elif idle and generation == self.routes.generation:  # or what is under way would be taken for damage
             differing = self.routes.audit(hard.routes)
             if differing:
@@ -159,6 +167,8 @@ class FallbackPair:
     async def write(self, batch: WriteBatch) -> list[Refused]:
         """Write to the software, then what the hardware is to have of it."""
         self._require()
+        if self.probe is not None:
+            self.probe.follow(batch.router_interfaces)
         before, self._turn = self._turn, asyncio.Event()
         ended = self._turn
         try:
@@ -202,11 +212,17 @@ class FallbackPair:
         """Pass on what happens to a port of the hardware; those of the link are our own."""
         assert self._listener is not None, "start comes first"
         self.reached()
+        if self.probe is not None and port.name == (
+            self.link.hardware if plane is self.hardware else self.link.software
+        ):
+            self.probe.doubt()
         if plane is self.hardware and port.name != self.link.hardware:
             self._listener.port_changed(self, port)
 
-    def packet_in(self, router_interface_id: int, reason: PuntReason, frame: bytes) -> None:
+    def packet_in(self, plane: Plane, router_interface_id: int, reason: PuntReason, frame: bytes) -> None:
         """Pass a punted frame on, of either plane: both know interfaces by the same ids."""
+        if self.probe is not None and self.probe.hear(plane, router_interface_id, frame):
+            return
         assert self._listener is not None, "start comes first"
         self._listener.packet_in(self, router_interface_id, reason, frame)
 
@@ -219,6 +235,11 @@ class FallbackPair:
             with contextlib.suppress(PlaneUnreachable):  # the mirror sees that too, and reads back
                 more = await self.work()
             await asyncio.sleep(0 if more else WORK_S)
+
+    async def watch_link(self) -> None:
+        """Prove again and again that the link carries what it has to, until cancelled."""
+        if self.probe is not None:
+            await self.probe.run(lambda: self.connected and self._adopted)
 
     async def work(self) -> bool:
         """Do that once, and tell whether more is to be moved at once. PlaneUnreachable where a channel goes down."""
@@ -384,7 +405,7 @@ class _Side:
 
     def packet_in(self, plane: Plane, router_interface_id: int, reason: PuntReason, frame: bytes) -> None:
         """Pass a frame on."""
-        self._pair.packet_in(router_interface_id, reason, frame)
+        self._pair.packet_in(plane, router_interface_id, reason, frame)
 
 
 def _add(counts: dict[K, tuple[int, int]], others: dict[K, tuple[int, int]]) -> None:

@@ -3,6 +3,7 @@
 from controller.errors import Conflict
 from controller.model import PlaneConfig, PlaneKind
 from controller.placement.link import LinkPorts
+from controller.placement.link_probe import LinkProbe
 from controller.placement.pair import FallbackPair
 from controller.placement.routes import HardwareRoutes
 from controller.planes.base import Plane
@@ -30,7 +31,8 @@ class PlaneCatalog:
             return hardware
         link = LinkPorts(config.fallback.port, config.fallback.peer_port)
         room = {4: config.capacity.ipv4_route, 6: config.capacity.ipv6_route}
-        return FallbackPair(hardware, self._single(fallback), link, HardwareRoutes(room))
+        software = self._single(fallback)
+        return FallbackPair(hardware, software, link, HardwareRoutes(room), probe=LinkProbe(hardware, software, link))
 
     def _single(self, config: PlaneConfig) -> Plane:
         if config.kind is PlaneKind.FAKE:

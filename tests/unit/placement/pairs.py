@@ -9,6 +9,7 @@ from worlds import PORTS, World
 
 from controller.model import RouterConfig
 from controller.placement.link import LinkPorts
+from controller.placement.link_probe import LinkProbe, ProbeTiming
 from controller.placement.pair import FallbackPair
 from controller.placement.routes import HardwareRoutes
 from controller.planes.base import FALLBACK, LOCAL
@@ -16,17 +17,23 @@ from controller.planes.fake import FakePlane
 
 LINK = 9
 PEER = 1
+IMPATIENT = ProbeTiming(answer_s=0.01, grace_s=0.0, retry_s=0.001)
 
 
 class PairWorld(World):
-    """`World` on a pair: ``room`` routes of each family in hardware, 0 for as many as ``capacity`` takes."""
+    """`World` on a pair: ``room`` routes of each family in hardware, 0 for as many as ``capacity`` takes. The link
+    loses frames of more than ``link_octets``, is not ``wired`` at all, and is looked at only where it is ``probed``.
+    """
 
-    def __init__(self, room: int = 0, capacity: int = 1_000_000) -> None:
+    def __init__(self, room: int = 0, capacity: int = 1_000_000, probed: bool = False) -> None:
+        self.link_octets, self.wired = 2000, True
         self.hardware, self.software = FakePlane("s1", capacity=capacity), FakePlane("f1")
         self.sent: list[tuple[int, bytes]] = []  # what left by a port that is not of the link
         super().__init__()
         routes = HardwareRoutes({4: room, 6: room})
-        self.pair = FallbackPair(self.hardware, self.software, LinkPorts("s1-f1", "f1-s1"), routes, self.clock)
+        link = LinkPorts("s1-f1", "f1-s1")
+        self.probe = LinkProbe(self.hardware, self.software, link, IMPATIENT) if probed else None
+        self.pair = FallbackPair(self.hardware, self.software, link, routes, self.clock, self.probe)
         self.hardware.cables, self.software.cables = self._from_hardware, self._from_software
 
     async def start(self, *configs: RouterConfig) -> None:
@@ -41,13 +48,14 @@ class PairWorld(World):
         self.software.connect()
 
     def _from_hardware(self, port: int, frame: bytes) -> None:
-        if port == LINK:
-            self.software.inject(PEER, frame)
-        else:
+        if port != LINK:
             self.sent.append((port, frame))
+        elif self.wired and len(frame) <= self.link_octets:
+            self.software.inject(PEER, frame)
 
     def _from_software(self, _port: int, frame: bytes) -> None:
-        self.hardware.inject(LINK, frame)
+        if self.wired and len(frame) <= self.link_octets:
+            self.hardware.inject(LINK, frame)
 
     def in_hardware(self, vrf_id: int = 1) -> dict[bytes, int]:
         return self.hardware.entries.routes.get(vrf_id, {})
