@@ -136,11 +136,14 @@ class Channel:
             del buffer[:at]
 
     async def _keep_alive(self) -> None:
+        # Only time in which an echo was asked for counts: this process may be held up, and then asks nothing.
+        unanswered_s, looked_s = 0.0, self._loop.time()
         while self._closed is None:
             await asyncio.sleep(self._echo_interval_s)
-            silent_s = self._loop.time() - self._heard_s
-            if silent_s > self._dead_after_s:
-                self.close(f"no answer for {silent_s:.0f} s")
+            unanswered_s = 0.0 if self._heard_s > looked_s else unanswered_s + self._echo_interval_s
+            looked_s = self._loop.time()
+            if unanswered_s > self._dead_after_s:
+                self.close(f"no answer for {looked_s - self._heard_s:.0f} s")
                 self._writer.transport.abort()
                 return
             if self._closed is None:

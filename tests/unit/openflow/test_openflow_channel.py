@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import struct
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -72,6 +73,14 @@ async def test_a_silent_switch_is_given_up() -> None:
     async with connected(echo_s=0.01, dead_s=0.03) as (channel, switch):
         switch.silent = True
         assert (await closed(channel)).startswith("no answer for")
+
+
+async def test_a_switch_is_not_given_up_because_this_process_was_held_up() -> None:
+    async with connected(echo_s=0.01, dead_s=0.03) as (channel, _):
+        assert await channel.answers(5)
+        time.sleep(0.06)  # noqa: ASYNC251 - that is what is tried: nobody asks the switch meanwhile
+        assert await channel.answers(5)
+        assert channel.closed is None
 
 
 async def test_errors_go_to_the_message_they_are_about() -> None:
