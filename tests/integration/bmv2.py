@@ -22,7 +22,7 @@ CPU_PORT = 510  # of p4src/v1model
 MISSING = f"{PROGRAM} is not on PATH; p4lang documents how to install BMv2"
 needs_bmv2 = pytest.mark.skipif(shutil.which(PROGRAM) is None, reason=MISSING)
 
-_START_S = 20.0
+_START_S = 60.0
 
 
 @dataclass

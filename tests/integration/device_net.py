@@ -18,7 +18,7 @@ from controller.planes.base import Nexthop, NexthopGroup, Op, Policer, RouterInt
 from controller.planes.p4runtime.channel import Timing
 from controller.planes.p4runtime.plane import P4RuntimePlane
 
-_ARRIVES_S = 10.0
+_ARRIVES_S = 60.0
 
 
 Device = PrivateForwarder | PrivateBmv2

@@ -188,7 +188,8 @@ class PrivateOvs(Private):
             sh("ovsdb-tool", "create", str(database), _SCHEMA)
         self._spawn("ovsdb-server", str(database), f"--remote=p{self._database}")
         self._wait_for(self.directory / "db.sock")
-        sh("ovs-vsctl", f"--db={self._database}", "--no-wait", "init", env=self.environment)
+        # There is a moment in which the socket is there and nobody listens.
+        sh("ovs-vsctl", f"--db={self._database}", "--retry", "--no-wait", "init", env=self.environment)
         self._spawn("ovs-vswitchd", self._database)
         self.vsctl("set", "Open_vSwitch", ".", "other_config:flow-restore-wait=false")
 
@@ -225,7 +226,7 @@ class PrivateOvs(Private):
     # -- commands ----------------------------------------------------------------------------------------------------
     def vsctl(self, *arguments: str) -> str:
         """Run ovs-vsctl, which waits until the switch has done it."""
-        return sh("ovs-vsctl", f"--db={self._database}", "--timeout=15", *arguments, env=self.environment).strip()
+        return sh("ovs-vsctl", f"--db={self._database}", "--timeout=50", *arguments, env=self.environment).strip()
 
     def ofctl(self, command: str, bridge: str, *arguments: str) -> str:
         """Run an ovs-ofctl command on a bridge with OpenFlow 1.3."""

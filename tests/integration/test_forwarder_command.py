@@ -36,7 +36,7 @@ def http(path: Path, what: str) -> tuple[str, str]:
 def run(*words: str) -> "subprocess.CompletedProcess[str]":
     """Run vr-forwarder where the bpffs that it may mount is gone with it."""
     command = ("unshare", "--mount", str(PROGRAM), *words)
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
 def test_status_shows_ports_and_that_nobody_has_set_the_pipeline(forwarder: PrivateForwarder) -> None:

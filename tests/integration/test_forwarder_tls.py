@@ -20,7 +20,7 @@ from topologies.forwarder import PROGRAM
 pytestmark = pytest.mark.root
 
 _OWN_BPFFS = ("unshare", "--mount", "sh", "-c", 'mount -n -t bpf bpf /sys/fs/bpf && exec "$@"', "sh")
-_START_S = 30
+_START_S = 60
 
 
 def files(directory: Path, name: str, pair: Pair, authority: Pair) -> TlsFiles:
@@ -57,7 +57,7 @@ async def news(address: str, tls: TlsFiles | None) -> Recorder:
     plane, heard = P4RuntimePlane(config, tls, timing=Timing(retry_s=0.02)), Recorder()
     await plane.start(heard)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(_START_S):
             await heard.until(lambda: heard.connects or heard.disconnects)
     finally:
         await plane.close()

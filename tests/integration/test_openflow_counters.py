@@ -16,6 +16,8 @@ HOST, ROUTER = "02:00:00:00:00:01", "02:00:00:00:ff:01"
 async def test_only_packets_that_are_too_long_count_as_mtu_exceeded() -> None:
     async with openflow_net() as net:
         left, right = net.ovs.add_host("br", HOST), net.ovs.add_host("br", "02:00:00:00:00:02")
+        for host in (left, right):  # whose router solicitations would be counted with the packets
+            await host.run("sysctl", "-qw", "net.ipv6.conf.eth0.disable_ipv6=1")
         assert not await net.write(
             Policer(VRF, RATES),
             interface(1, left),
@@ -27,6 +29,6 @@ async def test_only_packets_that_are_too_long_count_as_mtu_exceeded() -> None:
         with left.packet_socket() as packets:
             for payload in (100, 100, 100, 1381, 100, 1381):
                 packets.send(bytes(frame / Raw(bytes(payload))))
-        await net.heard.until(lambda: len(net.heard.packets) == 2)
+        await net.heard.until(lambda: len(net.heard.packets) >= 2)
         counters = await net.counted(lambda c: c.router_interfaces[1].rx_packets >= 6)
         assert counters.punts[VRF, PuntReason.MTU_EXCEEDED][0] == 2

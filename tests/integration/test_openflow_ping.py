@@ -1,9 +1,9 @@
 """Hosts reach each other through entries written through the plane: IPv4, IPv6, tagged, and back out of one port."""
 
-import itertools
+import asyncio
 
 import pytest
-from openflow_net import RATES, VRF, Net, interface, mac, mac_text, openflow_net, via
+from openflow_net import DEADLINE_S, RATES, VRF, Net, interface, mac, mac_text, openflow_net, via
 from ovs import QUIETLY
 
 from controller.planes.base import Nexthop, Policer
@@ -59,8 +59,11 @@ async def test_a_packet_leaves_by_the_port_it_came_in() -> None:
         await net.write(Policer(VRF, RATES), inner, Nexthop(1, 1, mac(left.mac)), routes={"10.0.8.0/24": via(1)})
         with left.packet_socket() as packets:
             await left.ping("10.0.8.8", 1, *QUIETLY)
-            seen = iter(lambda: packets.recv(2000), b"")
-            frames = list(itertools.islice((frame for frame in seen if frame[12:14] == b"\x08\x00"), 2))
+            frames: list[bytes] = []
+            async with asyncio.timeout(DEADLINE_S):
+                while len(frames) < 2:
+                    frame = await asyncio.get_running_loop().sock_recv(packets, 2000)
+                    frames += [frame] if frame[12:14] == b"\x08\x00" else []
         sources = [frame[6:12] for frame in frames]
         assert sources == [mac(left.mac), inner.mac]
         assert frames[1][22] == frames[0][22] - 1  # TTL

@@ -9,7 +9,7 @@ from controller.planes.p4runtime.links import LinkWatch
 
 pytestmark = pytest.mark.root
 
-LIMIT_S = 5.0
+LIMIT_S = 60.0
 
 
 class Links:

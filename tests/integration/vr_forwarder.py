@@ -30,7 +30,7 @@ from topologies.forwarder import PROGRAM
 INSTANCE = "test"
 NATIVE_MTU = 3400
 """veth takes native XDP up to 3,498 octets on a page of 4,096; with more the forwarder is generic."""
-_START_S = 30.0
+_START_S = 60.0
 _HOLDER = "mount -n -t bpf bpf /sys/fs/bpf && echo && exec sleep infinity"
 
 
@@ -129,7 +129,9 @@ class PrivateForwarder(PrivateDevice):
 
     def run(self, verb: str, *options: str) -> "subprocess.CompletedProcess[str]":
         """Run a subcommand."""
-        return subprocess.run(self.command(verb, *options), capture_output=True, text=True, check=False, timeout=30)
+        return subprocess.run(
+            self.command(verb, *options), capture_output=True, text=True, check=False, timeout=_START_S
+        )
 
     def show(self, verb: str, *options: str) -> Any:
         """Return what a subcommand says, as values."""
