@@ -16,7 +16,7 @@ from controller.model import RouteSource, Routing, Suite
 
 BGP = "router bgp 65001\n neighbor 10.0.0.2 remote-as 65002\n!\nip route 10.5.0.0/24 Null0\n"
 BGP_ONLY = Routing(text=BGP)
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 def idle_vrc(_spec: GuestSpec, python: str) -> list[str]:
@@ -54,12 +54,8 @@ class GuestBed:
         await self.driver.start(spec)
         return await self.settled(spec)
 
-    async def settled(
-        self,
-        spec: GuestSpec,
-        until: Callable[[GuestStatus], bool] = lambda status: set(status.daemons.values()) == {"up"},
-    ) -> GuestStatus:
-        status = None
+    async def settled(self, spec: GuestSpec, until: Callable[[GuestStatus], bool] | None = None) -> GuestStatus:
+        until, status = until or runs, None
         try:
             async with asyncio.timeout(DEADLINE_S):
                 while not until(status := await self.driver.status(spec)):  # noqa: ASYNC110
@@ -71,9 +67,8 @@ class GuestBed:
 
     def run(self, status: GuestStatus, *argv: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the guest, as an operator would."""
-        return subprocess.run(
-            self.driver.exec_argv(self.specs[0], status.pid, list(argv)), capture_output=True, text=True, timeout=20
-        )
+        inside = self.driver.exec_argv(self.specs[0], status.pid, list(argv))
+        return subprocess.run(inside, capture_output=True, text=True, timeout=DEADLINE_S)
 
 
 def processes(status: GuestStatus) -> dict[str, int]:
@@ -92,9 +87,9 @@ def processes(status: GuestStatus) -> dict[str, int]:
     return found
 
 
-def runs_python(status: GuestStatus) -> bool:
-    """Whether the VRC's process, which is up from its fork on, has become the program."""
-    return "python" in processes(status)
+def runs(status: GuestStatus) -> bool:
+    """Whether all is up and has become its program: the VRC is up from its fork on, and is setpriv at first."""
+    return set(status.daemons.values()) == {"up"} and "setpriv" not in processes(status)
 
 
 def alive(pid: int) -> bool:

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from guest_net import GuestBed, alive, guest_bed, processes
+from guest_net import DEADLINE_S, GuestBed, alive, guest_bed, processes
 
 from controller.errors import GuestError
 from controller.guests import bird
@@ -114,12 +114,13 @@ async def test_bird_is_killed_and_the_kernel_s_routes_are_not_touched() -> None:
     async with guest_bed() as bed:
         # A neighbor that never comes: the recovery lasts for the hold time.
         never = "protocol bgp { local as 1; neighbor 10.9.0.2 as 1; graceful restart on; ipv4 { import all; }; }\n"
-        spec = dataclasses.replace(bed.spec(routing=running(HEAD + ONE + never)), hold_time_s=4)
+        spec = dataclasses.replace(bed.spec(routing=running(HEAD + ONE + never)), hold_time_s=10)
         status = await bed.started(spec)
         await has_routes(bed, spec, "10.5.0.0/24")
+        first = processes(status)["bird"]
+        os.kill(first, signal.SIGSTOP)  # or its next scan might take the route away before it is killed
         stale = ("route", "add", "blackhole", "10.66.0.0/16", "proto", "bird", "metric", "32")
         assert bed.run(status, "ip", *stale).returncode == 0
-        first = processes(status)["bird"]
         os.kill(first, signal.SIGKILL)
         status = await bed.settled(spec, lambda status: status.restarts == 1 and up(status))
         assert processes(status)["bird"] != first
@@ -143,6 +144,6 @@ async def test_bird_ends_with_its_guest() -> None:
     async with guest_bed() as bed:
         spec = bed.spec(routing=running(HEAD + ONE))
         pids = processes(await bed.started(spec))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE_S):
             await bed.driver.stop(spec)
         assert not [name for name, pid in pids.items() if alive(pid)]

@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from guest_net import guest_bed, processes, runs_python
+from guest_net import guest_bed, processes
 
 from controller.guests.enclosed import vrc_uid
 
@@ -87,9 +87,7 @@ async def test_no_process_keeps_a_privilege_it_does_not_need() -> None:
     allowed["bgpd"] = allowed["zebra"] | 1 << 10
     async with guest_bed() as bed:
         spec = bed.spec()
-        await bed.started(spec)
-        status = await bed.settled(spec, runs_python)
-        found = processes(status)
+        found = processes(status := await bed.started(spec))
         found["vrc"] = found.pop("python")
         for name, most in allowed.items():
             lines = Path(f"/proc/{found[name]}/status").read_text().splitlines()

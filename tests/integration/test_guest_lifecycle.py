@@ -35,7 +35,7 @@ async def test_the_kernel_of_a_guest_forwards_and_answers_as_a_router() -> None:
         for key, value in wanted.items():
             path = "/proc/sys/" + key.replace(".", "/")
             assert (key, bed.run(status, "cat", path).stdout.strip()) == (key, value)
-        assert bed.run(status, "ping", "-c1", "-W1", "127.0.0.1").returncode == 0
+        assert bed.run(status, "ping", "-c1", "-W20", "127.0.0.1").returncode == 0
 
 
 async def test_stop_ends_every_process_and_keeps_the_directory() -> None:
