@@ -31,8 +31,8 @@ class Wire {
     const std::string& near() const { return near_; }
     // Send into the engine's port.
     void send(const Octets& frame) const;
-    // The next frame that has left the engine's port; none after a second, which a test that expects one never waits.
-    std::optional<Octets> receive(std::chrono::milliseconds wait = std::chrono::seconds(1)) const;
+    // The next frame that has left the engine's port; none after a minute, which a test that expects one never waits.
+    std::optional<Octets> receive(std::chrono::milliseconds wait = std::chrono::seconds(60)) const;
 
   private:
     std::string near_, far_;

@@ -37,7 +37,7 @@ class Heard {
     template <typename Fits>
     std::optional<T> next(Fits fits) {
         std::unique_lock lock(mutex_);
-        const auto until = std::chrono::steady_clock::now() + seconds(5);
+        const auto until = std::chrono::steady_clock::now() + seconds(60);
         while (true) {
             while (!things_.empty()) {
                 T thing = std::move(things_.front());
@@ -202,7 +202,7 @@ class Traffic {
   public:
     Traffic(const Wire& in, const Wire& out) {
         receiver_ = std::thread([this, &out] {
-            while (out.receive(milliseconds(500))) ++received_;
+            while (!done_) received_ += out.receive(milliseconds(100)).has_value();
         });
         sender_ = std::thread([this, &in] {
             while (!stop_) {
@@ -218,20 +218,25 @@ class Traffic {
     ~Traffic() { finish(); }
     // Let so many more pass.
     void flow(uint64_t count) const {
-        const uint64_t until = received_ + count;
-        const auto patience = std::chrono::steady_clock::now() + seconds(5);
-        while (received_ < until && std::chrono::steady_clock::now() < patience) std::this_thread::yield();
+        await(received_ + count);
     }
     // How many were lost of how many.
     std::pair<uint64_t, uint64_t> finish() {
         stop_ = true;
         if (sender_.joinable()) sender_.join();
+        await(sent_);
+        done_ = true;
         if (receiver_.joinable()) receiver_.join();
         return {sent_ - received_, sent_};
     }
 
   private:
-    std::atomic<bool> stop_{false};
+    void await(uint64_t until) const {
+        const auto patience = std::chrono::steady_clock::now() + seconds(20);
+        while (received_ < until && std::chrono::steady_clock::now() < patience) std::this_thread::yield();
+    }
+
+    std::atomic<bool> stop_{false}, done_{false};
     std::atomic<uint64_t> sent_{0}, received_{0};
     std::thread sender_, receiver_;
 };
