@@ -56,7 +56,7 @@ async def test_declaration_changes() -> None:
         # The plane's port goes down: carrier and state follow.
         await controller.send(port_states=pb.PortStates(states=[pb.PortState(interface_id=1, up=False)]))
         await controller.until(lambda: not controller.interfaces[1].up)
-        assert "NO-CARRIER" in await g.run("ip", "link", "show", "eth0")
+        await g.until("ip", "link", "show", "eth0", has="NO-CARRIER")
         await controller.send(port_states=pb.PortStates(states=[pb.PortState(interface_id=1, up=True)]))
         await controller.until(lambda: controller.interfaces[1].up)
 

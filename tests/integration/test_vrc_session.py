@@ -3,6 +3,7 @@
 import pytest
 from vrc_guest import Controller, guest, interface, make_identities
 
+from vrc.stream import ROUTE_MESSAGES_AHEAD
 from wire import splitplane_pb2 as pb
 
 pytestmark = pytest.mark.root
@@ -54,9 +55,11 @@ async def test_declaration_before_acks_and_a_refusal() -> None:
     async with guest(controller) as g:
         await g.start_vrc("--source", "netlink")
         await controller.until(lambda: "10.1.0.0/24" in controller.routes)
-        for number in range(60):  # each its own message, until the window is full
+        for number in range(60):
             await g.run("ip", "route", "add", f"10.60.{number}.0/24", "via", "10.1.0.2")
-        await controller.until(lambda: len(controller.routes) >= 32)
+            if controller.route_messages < ROUTE_MESSAGES_AHEAD:  # each its own message, until the window is full
+                await controller.until(lambda number=number: f"10.60.{number}.0/24" in controller.routes)
+        assert controller.route_messages == ROUTE_MESSAGES_AHEAD
         # Routes wait, neighbors and interfaces do not.
         await g.run("ip", "neigh", "add", "10.1.0.77", "lladdr", "02:00:00:00:00:aa", "dev", "eth0")
         await controller.until(lambda: (1, "10.1.0.77") in controller.neighbors)

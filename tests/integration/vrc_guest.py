@@ -25,7 +25,7 @@ from wire import splitplane_pb2_grpc as pb_grpc
 from wire.columns import prefix_text, unpack_ids, unpack_prefixes
 
 ROUTER = "red/r1"
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 FRR = "/usr/lib/frr"
 TREE = Path(__file__).parents[2]
 
@@ -78,6 +78,7 @@ class Controller(pb_grpc.VrcSessionServicer):
         self.sets: dict[int, Ways] = {}
         self.released: list[int] = []
         self.routes: dict[str, Ways] = {}
+        self.route_messages = 0
         self.writes: list[tuple[str, Ways]] = []
         self.interfaces: dict[int, pb.InterfaceState] = {}
         self.interface_history: list[pb.InterfaceState] = []
@@ -113,23 +114,28 @@ class Controller(pb_grpc.VrcSessionServicer):
     async def Control(self, requests: AsyncIterator[pb.VrcMessage], context: grpc.aio.ServicerContext) -> None:
         self._control = context
         self.sequences = []
+        self.route_messages = 0
         async for message in requests:
             self.sequences.append(message.sequence)
             body = message.WhichOneof("body")
+            self.route_messages += body == "routes"
             self._take(body, getattr(message, body))
             if body == "hello":
                 await self.send(declaration=self.declaration)
             if self.acknowledge:
                 await self.send(ack=pb.Ack(sequence=message.sequence))
-            async with self._changed:
-                self._changed.notify_all()
+            await self._heard()
 
     async def Packets(self, requests: AsyncIterator[pb.PacketOuts], context: grpc.aio.ServicerContext) -> None:
         self._packets = context
+        await self._heard()
         async for message in requests:
             self.frames += message.packets
-            async with self._changed:
-                self._changed.notify_all()
+            await self._heard()
+
+    async def _heard(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
 
     def _take(self, body: str, value: object) -> None:
         getattr(self, f"_take_{body}")(value)
