@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import io
 import json
 import shlex
@@ -20,7 +21,7 @@ from controller.guests.command import CONTROL_PORT, PYTHON, QEMU, Accelerator, S
 from controller.guests.seed import SESSION
 from controller.pki import IDENTITY_FILES as IDENTITY
 
-DEADLINE_S = 90.0
+DEADLINE_S = 180.0
 VRC_UID = 0x70000001
 APP = "/usr/lib/splitplane/app"
 BGP = "hostname r1\nrouter bgp 65001\n neighbor 10.0.0.2 remote-as 65002\n!\nip route 10.5.0.0/24 Null0\n"
@@ -136,12 +137,13 @@ class MachineBed:
         """Open the control channel (again)."""
         if self._writer:
             self._writer.close()
-        async with asyncio.timeout(10):
-            while not (self.base / "control.sock").exists():  # noqa: ASYNC110
+        self._writer = None
+        async with asyncio.timeout(DEADLINE_S):
+            while self._writer is None:  # not there yet, or nobody listens yet
+                with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
+                    path = str(self.base / "control.sock")
+                    self._reader, self._writer = await asyncio.open_unix_connection(path, limit=16 << 20)
                 await asyncio.sleep(0.05)
-            self._reader, self._writer = await asyncio.open_unix_connection(
-                str(self.base / "control.sock"), limit=16 << 20
-            )
         self._writer.write(b"\n")
 
     async def ask(self, op: str, **fields: Any) -> dict[str, Any]:

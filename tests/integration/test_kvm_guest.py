@@ -142,7 +142,7 @@ def test_who_goes_away_from_a_terminal_hangs_up(machines: Machines) -> None:
     with operator(rig, "exec", "red/r1", "--", "sh", "-c", script, "hung up") as at:
         at.sees(b"ready")
     told = ("exec", "red/r1", "--", "cat", "/tmp/told")
-    until("it is told", lambda: rig.vrctl(*told, text="").stdout == "hung up\n", 30)
+    until("it is told", lambda: rig.vrctl(*told, text="").stdout == "hung up\n")
 
 
 def test_the_console_is_a_terminal_and_its_log_can_be_read(machines: Machines) -> None:
@@ -192,7 +192,7 @@ def test_a_machine_that_is_killed_comes_back_and_the_plane_forwards_meanwhile(ma
     rig, before = machines.rig, machines.qemu
     with unbroken(rig, (machines.world.red.left, FAR), (machines.world.blue.left, FAR)):
         os.kill(before, signal.SIGKILL)
-        until("it is noticed", lambda: "guest-died red/r1" in rig.ok("events"), 30)
+        until("it is noticed", lambda: "guest-died red/r1" in rig.ok("events"))
         machines.up()
         until("every route is learned anew", lambda: not any(r["stale"] for r in rig.show("routes", "red/r1")))
     assert machines.qemu != before
@@ -203,7 +203,7 @@ def test_a_deleted_machine_leaves_nothing(machines: Machines) -> None:
     rig = machines.rig
     directory = rig.state / "guests" / "1"
     rig.ok("delete", "router", "red/r1")
-    until("it is buried", lambda: "router-removed red/r1" in rig.ok("events"), 30)
+    until("it is buried", lambda: "router-removed red/r1" in rig.ok("events"))
     assert machines_of(rig.state) == []
     assert not control_groups(directory)
     assert [path.name for path in (rig.state / "guests").iterdir()] == [str(2)]

@@ -85,7 +85,7 @@ async def test_want_of_memory_is_named() -> None:
     async with machine_bed() as bed:
         await bed.boot(bed.good_seed(), 192)
         await bed.up()
-        greedy = await bed.run("python3", "-c", "x = [bytearray(1 << 20) for _ in range(400)]", limit_s=60)
+        greedy = await bed.run("python3", "-c", "x = [bytearray(1 << 20) for _ in range(400)]", limit_s=120)
         assert greedy["status"] == -9
         assert (await bed.ask("machine"))["oom_kills"] >= 1
         async with asyncio.timeout(DEADLINE_S):
