@@ -38,19 +38,20 @@ class RunningPing:
     def stop(self) -> Stream:
         """End it and return what it saw."""
         self._process.send_signal(signal.SIGINT)
-        return Stream.read(self._process.communicate(timeout=10)[0], self._interval_s)
+        return Stream.read(self._process.communicate(timeout=60)[0], self._interval_s)
 
 
 def ping(host: Node, address: str, count: int = 3) -> int:
     """Return how many of ``count`` pings were answered."""
-    text = output(inside(host, ["ping", "-n", "-D", "-c", str(count), "-i", "0.1", "-W", "1", address]))
-    return answered(text)
+    # All at once: after the last one ping waits for one interval only, if any was answered, whatever -W says.
+    paced = ["-c", str(count), "-l", str(count), "-i", "5", "-W", "1"]
+    return answered(output(inside(host, ["ping", "-n", "-D", *paced, address])))
 
 
 def traceroute(host: Node, address: str) -> list[str]:
     """Return the addresses that answered, hop by hop."""
     family = "-6" if ":" in address else "-4"
-    return hops(output(inside(host, ["traceroute", family, "-n", "-w", "1", "-m", "12", address]), 60))
+    return hops(output(inside(host, ["traceroute", family, "-n", "-w", "5", "-m", "12", address]), 60))
 
 
 def iperf(client: Node, server: Node, address: str, seconds: int = 3) -> tuple[int, float]:
@@ -58,7 +59,7 @@ def iperf(client: Node, server: Node, address: str, seconds: int = 3) -> tuple[i
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     listener = subprocess.Popen(inside(server, ["iperf3", "-s", "-1"]), **quiet)
     try:
-        wait_for("iperf3 listening", lambda: ":5201" in output(inside(server, ["ss", "-ltn"])), 5, 0.05)
+        wait_for("iperf3 listening", lambda: ":5201" in output(inside(server, ["ss", "-ltn"])), 20, 0.05)
         text = output(inside(client, ["iperf3", "-c", address, "-t", str(seconds), "-J"]), seconds + 20)
     finally:
         listener.terminate()
@@ -85,7 +86,7 @@ def capture(host: Node, expression: str) -> Iterator[Callable[[], int]]:
         if process.poll() is None:
             time.sleep(0.2)  # for what is on its way
             process.send_signal(signal.SIGINT)
-            seen.extend(line for line in process.communicate(timeout=10)[0].splitlines() if line.strip())
+            seen.extend(line for line in process.communicate(timeout=60)[0].splitlines() if line.strip())
         return len(seen)
 
     try:
@@ -111,7 +112,7 @@ def spread(sender: Node, address: str, receiver: Node, interfaces: Sequence[str]
     wait_for(
         f"{flows} TCP flows to {address} arriving",
         lambda: sum(received(receiver, name) for name in interfaces) >= expected,
-        timeout_s=5,
+        timeout_s=20,
         every_s=0.1,
     )
     return {name: received(receiver, name) - before[name] for name in interfaces}

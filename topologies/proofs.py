@@ -152,8 +152,9 @@ def switch_forwards(lab: Lab, progress: Progress, ends: Sequence[tuple[str, str]
     before = {router: forwarded(lab, router) for router in lab.topology.routers}
     for host, address in ends:
         progress(f"{count} pings {host} → {address}")
-        text = output(inside(lab.network[host], ["ping", "-n", "-q", "-c", str(count), "-i", "0.005", address]))
-        expect(f" {count} received" in text, f"{host} → {address}: not all of {count} pings were answered")
+        text = output(inside(lab.network[host], ["ping", "-n", "-D", "-c", str(count), "-i", "0.005", address]))
+        stream = Stream.read(text, 0.005)  # ping does not wait long for what answers the last ones
+        expect(stream.sent and not stream.lost, f"{host} → {address}: not all of {count} pings were answered")
     found = []
     for router in lab.topology.routers:
         after = forwarded(lab, router)
