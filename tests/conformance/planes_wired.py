@@ -138,7 +138,7 @@ async def _purge(control: Path) -> None:
     reader, writer = await asyncio.open_unix_connection(control)
     writer.write(json.dumps({"id": 0, "method": "revalidator/purge", "params": []}).encode())
     answer = b""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not answer.endswith(b"}"):
             answer += await reader.read(4096)
     writer.close()

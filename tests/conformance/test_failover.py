@@ -17,7 +17,7 @@ LOST = EGRESS[1].port
 async def until_by(wired: WiredPlane, ports: set[int]) -> None:
     """Send all flows again and again until all of them leave, by these ports; nobody tells when."""
     outputs = wired.heard.outputs
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while {port for port, _ in outputs} != ports or len(outputs) != len(FLOWS):
             outputs.clear()
             await wired.pour(INGRESS.port, FLOWS)
