@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ovs import Host
-from rig import Rig, tenant
+from rig import Rig, tenant, until
 
 ROUTER = "red/r1"
 FAR, FAR6 = "192.0.2.1", "2001:db8:ff::1"
@@ -73,4 +73,6 @@ def single(
         )
         rig.apply(red)
         rig.up(ROUTER)
-        yield Single(rig, *hosts, red)
+        found = Single(rig, *hosts, red)
+        until("the IPv6 addresses are its own", lambda: not found.guest("ip", "addr", "show", "tentative"))
+        yield found

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ovs import Host, sh
-from rig import DEADLINE_S, Bird, Rig, interface, tenant
+from rig import DEADLINE_S, Bird, Rig, interface, tenant, until
 from rig_switches import OvsSwitch, RigSwitch
 
 FAR = "192.0.2.1"
 NEAR_FEED = "198.51.100.1"
+NEIGHBORS = {"red/r1": {"10.1.0.2", "10.2.0.2", "10.3.0.2"}, "blue/r1": {"10.1.0.2", "10.2.0.2"}}
 OWN_ROUTES = 4
 """IPv4 routes of red/r1 with nothing but `near` announced: three connected, one static, NEAR_FEED's."""
 
@@ -123,4 +124,12 @@ def world(
         found = World(rig, red, blue, feeder, bird, {str(one["name"]): one for one in tenants})
         for host, address in found.ways:  # hosts and guests get to know each other
             sh("ip", "netns", "exec", host.namespace, "ping", "-q", "-c", "5", "-i", "0.2", address)
+        until("neighbors", lambda: all(_met(rig, router) for router in NEIGHBORS))
+        rig.up(*NEIGHBORS)
         yield found
+
+
+def _met(rig: Rig, router: str) -> bool:
+    """Whether the controller knows the neighbors of a router: from then on transit does not go by its guest."""
+    known = rig.api.get("routers", *router.split("/"), "neighbors")
+    return NEIGHBORS[router] <= {one["address"] for one in known if one["state"] == "resolved"}

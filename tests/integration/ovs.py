@@ -104,8 +104,13 @@ class Host:
         return process.returncode or 0, output.decode()
 
     async def ping(self, address: str, count: int = 3, *options: str) -> int:
-        """Return how many of ``count`` echo requests were answered; QUIETLY where none should be."""
-        _, output = await self.run("ping", "-n", "-c", str(count), "-i", "0.05", "-W", "5", *options, address)
+        """Return how many of ``count`` echo requests were answered; QUIETLY where none should be.
+
+        They go at once, because ping ends when nothing came for one interval after the last one, whatever -W says, if
+        any was answered: with a short one an answer that is late would be lost.
+        """
+        paced = ("-c", str(count), "-l", str(count), "-i", "10", "-W", "10")
+        _, output = await self.run("ping", "-n", *paced, *options, address)
         return output.count("bytes from")
 
     def ip(self, *arguments: str) -> str:

@@ -323,6 +323,8 @@ class Traffic:
         command = ("ping", "-n", "-D", "-i", str(interval_s), address)
         with self._path.open("w") as output:
             self._process = rig.spawn(host, *command, stdout=output, stderr=output)
+        # Not before is it there, and able to tell its status.
+        until(f"an answer of {address}", lambda: "bytes from" in self._path.read_text())
 
     def stop(self) -> Stream:
         """End it once all that was sent until now is answered, or late; returns what it saw."""
@@ -330,7 +332,7 @@ class Traffic:
         until("ping's status", lambda: _STATUS.search(self._path.read_text()))
         (sent,) = map(int, _STATUS.findall(self._path.read_text()))
         with contextlib.suppress(AssertionError):
-            until("the last answers", lambda: self._seen().sent >= sent, LATE_S)
+            until("the last answers", lambda: (seen := self._seen()).sent >= sent and not seen.lost, LATE_S)
         self._process.send_signal(signal.SIGINT)
         self._process.wait(DEADLINE_S)
         stream = self._seen()
@@ -383,7 +385,12 @@ class Bird:
         config.write_text(_BIRD.format(ours=ours, theirs=theirs, log=self._directory / "bird.log", feeds=text))
         self._socket = str(self._directory / "bird.ctl")
         rig.spawn(host, "bird", "-f", "-c", str(config), "-s", self._socket)
-        until("BIRD's control socket", Path(self._socket).exists)
+        until("BIRD", self._answers)  # there is a moment in which its socket is there and nobody listens
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(RuntimeError):
+            return bool(sh("birdc", "-s", self._socket, "show", "status"))
+        return False
 
     def announce(self, feed: str) -> None:
         """Begin to announce a set of prefixes."""

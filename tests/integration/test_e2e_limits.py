@@ -55,7 +55,9 @@ def test_a_used_up_quota_is_named_and_raised(running: World) -> None:
         view = rig.router("red/r1")
         assert (view["state"], view["reason"]) == ("degraded", f"quota ipv4_routes of {ROOM}")
         until("the event", lambda: f"router-degraded red/r1: quota ipv4_routes of {ROOM}" in rig.ok("events"))
-        assert len(rig.flows("table=3,metadata=0x100000000/0xffffffff00000000")) == ROOM
+        red = "table=3,metadata=0x100000000/0xffffffff00000000"
+        until("all that may be is written", lambda: not rig.router("red/r1")["pending"])
+        assert len(rig.flows(red)) == ROOM
         rig.up("blue/r1")
         rig.verified()  # what is refused by name is no difference
         del declared["slices"][0]["quota"]

@@ -32,7 +32,7 @@ async def test_an_interface_taken_down_in_the_guest(net: Single) -> None:
     until("it is down on the plane", lambda: not net.interface("right")["up"])
     assert net.interface("right")["port_up"]
     until("its routes gone", lambda: not prefixes(net) & {"10.2.0.0/24", "192.0.2.0/24"})
-    _, text = await net.left.run("ping", "-n", "-c", "1", "-W", "1", FAR)
+    _, text = await net.left.run("ping", "-n", "-c", "1", "-W", "20", FAR)
     assert "Destination Net Unreachable" in text
     assert await net.right.ping("10.2.0.1", 1, *QUIETLY) == 0
     net.rig.verified()
@@ -60,7 +60,7 @@ async def test_an_interface_declared_down(net: Single) -> None:
     narrow["admin"] = "down"
     net.rig.apply(net.declared)
     until("it is down", lambda: not net.interface("narrow")["up"])
-    assert "state DOWN" in net.guest("ip", "link", "show", "narrow")
+    until("and in the guest", lambda: "state DOWN" in net.guest("ip", "link", "show", "narrow"))
     assert await net.left.ping("10.3.0.2", 1, *QUIETLY) == 0
     narrow["admin"] = "up"
     net.rig.apply(net.declared)

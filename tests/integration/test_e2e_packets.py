@@ -15,6 +15,7 @@ ip route 203.0.113.0/24 blackhole
 ipv6 route 2001:db8:dead::/64 blackhole
 ip route 203.0.114.0/24 reject
 """
+TRANSIT = ("glean", "unreachable", "ttl_expired", "mtu_exceeded")
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,8 @@ def net() -> Iterator[Single]:
 
 
 def punted(net: Single) -> int:
-    return sum(net.rig.show("counters", ROUTER)["punts"].values())
+    """Packets that the guest was given to forward; its neighbors' own grow with time."""
+    return sum(net.rig.show("counters", ROUTER)["punts"].get(reason, 0) for reason in TRANSIT)
 
 
 @pytest.mark.parametrize("address", ["10.2.0.2", "2001:db8:2::2", FAR, FAR6])
@@ -48,15 +50,15 @@ async def test_the_attachment_is_tagged(net: Single) -> None:
 
 @pytest.mark.parametrize(("address", "router"), [(FAR, "10.1.0.1"), (FAR6, "2001:db8:1::1")])
 async def test_traceroute_shows_the_router(net: Single, address: str, router: str) -> None:
-    status, text = await net.left.run("traceroute", "-n", "-q", "1", "-w", "1", "-m", "4", address)
+    status, text = await net.left.run("traceroute", "-n", "-q", "1", "-w", "20", "-m", "4", address)
     hops = re.findall(r"^ *\d+ +(\S+)", text, re.MULTILINE)
     assert (status, hops) == (0, [router, address]), text
 
 
 async def test_a_packet_that_is_too_long_is_told_so(net: Single) -> None:
-    _, text = await net.left.run("ping", "-n", "-c", "1", "-W", "1", "-M", "do", "-s", "1400", "10.3.0.2")
+    _, text = await net.left.run("ping", "-n", "-c", "1", "-W", "20", "-M", "do", "-s", "1400", "10.3.0.2")
     assert f"From 10.1.0.1 icmp_seq=1 Frag needed and DF set (mtu = {NARROW_MTU})" in text
-    _, text = await net.left.run("ping", "-n", "-c", "1", "-W", "1", "-M", "do", "-s", "1400", "2001:db8:3::2")
+    _, text = await net.left.run("ping", "-n", "-c", "1", "-W", "20", "-M", "do", "-s", "1400", "2001:db8:3::2")
     assert f"From 2001:db8:1::1 icmp_seq=1 Packet too big: mtu={NARROW_MTU}" in text
     assert await net.left.ping("10.3.0.2", 3, "-M", "dont", "-s", "1450") == 3  # the guest's kernel fragments
     assert await net.left.ping("10.3.0.2", 3, "-M", "do", "-s", str(NARROW_MTU - 28)) == 3
@@ -72,7 +74,7 @@ async def test_a_packet_that_is_too_long_is_told_so(net: Single) -> None:
     ],
 )
 async def test_what_cannot_be_reached_is_told_so(net: Single, address: str, said: str) -> None:
-    _, text = await net.left.run("ping", "-n", "-c", "1", "-W", "4", address)
+    _, text = await net.left.run("ping", "-n", "-c", "1", "-W", "20", address)
     assert said in text
 
 

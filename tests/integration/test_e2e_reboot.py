@@ -44,7 +44,7 @@ async def test_a_switch_restarted_empty_is_refilled(running: World) -> None:
     until("the plane connected again", lambda: connections(running) > connects)
     until("the plane connected", lambda: rig.api.get("planes")[0]["connected"])
     converged(running)
-    assert rig.switch.holdings() == before
+    until("all that was installed", lambda: rig.switch.holdings() == before)  # neighbors may have been given up
     await reaches(running)
 
 
