@@ -8,6 +8,8 @@ PROTOCOL_0 = "IPv4 protocol 0"
 CUT_SHORT = "IPv6 extension header cut short"
 SERVICE_TAG = "802.1ad tag"
 SNAP = "IP behind a SNAP header"
+HOPS_FIRST = "TTL 0 or 1 to a blackhole"
+LINK_LOCAL_FIRST = "link-local source to a blackhole"
 
 DEVIATIONS: dict[str, dict[str, str]] = {
     "openflow": {
@@ -20,3 +22,16 @@ DEVIATIONS: dict[str, dict[str, str]] = {
         "IPv4 behind SNAP": SNAP,
     }
 }
+
+OF_PAIRS = {
+    "TTL 1 to a blackhole": HOPS_FIRST,
+    "hop limit 1 to a blackhole": HOPS_FIRST,
+    "link-local source, blackhole": LINK_LOCAL_FIRST,
+}
+"""With the routes in software."""
+
+
+def deviations(kind: str) -> dict[str, str]:
+    """Return those of a plane, or of a hardware plane and the software behind it: "openflow+forwarder"."""
+    hardware, _, behind = kind.partition("+")
+    return DEVIATIONS.get(hardware, {}) | (OF_PAIRS if behind else {})

@@ -3,18 +3,21 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 from bmv2 import PrivateBmv2
 from cables import PORTS, Cables, cables, near_end, plugged_into
 from device_hosts import JUMBO
 from openflow_net import BRIDGE, DATAPATH_ID
-from ovs import PrivateOvs
+from ovs import PrivateOvs, namespace
+from paired import LINK, LINK_PORT, PairedPlane, pair_of, plug_in
 from vr_forwarder import NATIVE_MTU, PrivateForwarder
 from wired import Heard, WiredPlane
 
 from controller.model import PlaneConfig, PlaneKind, PlanePort
+from controller.planes.base import Plane
 from controller.planes.fake import FakePlane
 from controller.planes.openflow import OpenFlowListener, OpenFlowPlane
 from controller.planes.p4runtime.plane import P4RuntimePlane
@@ -60,31 +63,53 @@ async def wired_fake() -> AsyncIterator[WiredPlane]:
 
 @contextlib.asynccontextmanager
 async def wired_openflow() -> AsyncIterator[WiredPlane]:
+    with _bridge() as (ovs, plugs):
+        async with _connected(ovs) as (plane, heard):
+            with plugs.listening(heard.came_out):
+                yield WiredPlane("openflow", plane, heard, *_ends(ovs, plugs), counts_too_long_as_sent=True)
+
+
+@contextlib.asynccontextmanager
+async def wired_openflow_pair() -> AsyncIterator[PairedPlane]:
+    with PrivateForwarder(1) as forwarder, _bridge() as (ovs, plugs):
+        plug_in(forwarder, str(ovs.namespace))
+        ovs.vsctl("add-port", BRIDGE, LINK, "--", "set", "interface", LINK, f"ofport_request={LINK_PORT}")
+        async with _connected(ovs, forwarder) as (plane, heard):
+            with plugs.listening(heard.came_out):
+                wired = PairedPlane("openflow+forwarder", plane, heard, *_ends(ovs, plugs))
+                wired.counts_too_long_as_sent = wired.counts_late = True
+                wired.longest_frame = NATIVE_MTU + 14
+                yield wired
+
+
+@contextlib.contextmanager
+def _bridge() -> Iterator[tuple[PrivateOvs, Cables]]:
     with PrivateOvs() as ovs, cables(str(ovs.namespace)) as plugs:
         ovs.add_bridge(BRIDGE, DATAPATH_ID)
         for port in PORTS:
             name = near_end(port)
             ovs.vsctl("add-port", BRIDGE, name, "--", "set", "interface", name, f"ofport_request={port}")
-        async with _connected(ovs) as (plane, heard):
-            await heard.until(lambda: all(port in heard.ports and heard.ports[port].up for port in PORTS))
+        yield ovs, plugs
 
-            async def settle() -> None:
-                await _purge(ovs.directory / "ovs-vswitchd.ctl")
 
-            with plugs.listening(heard.came_out):
-                ends = (plugs.send, settle, slotted_shares, plugs.set_link)
-                yield WiredPlane("openflow", plane, heard, *ends, counts_too_long_as_sent=True)
+def _ends(ovs: PrivateOvs, plugs: Cables) -> tuple[Any, ...]:
+    async def settle() -> None:
+        await _purge(ovs.directory / "ovs-vswitchd.ctl")
+
+    return plugs.send, settle, slotted_shares, plugs.set_link
 
 
 @contextlib.asynccontextmanager
-async def _connected(ovs: PrivateOvs) -> AsyncIterator[tuple[OpenFlowPlane, Heard]]:
+async def _connected(ovs: PrivateOvs, behind: PrivateForwarder | None = None) -> AsyncIterator[tuple[Plane, Heard]]:
     server, heard = OpenFlowListener(sock=ovs.listening_socket()), Heard()
-    plane = OpenFlowPlane("edge", DATAPATH_ID, server)
+    plane: Plane = OpenFlowPlane("edge", DATAPATH_ID, server)
+    plane = plane if behind is None else pair_of(plane, behind)
     await server.start()
     try:
         await plane.start(heard)
         ovs.set_controller(BRIDGE, f"tcp:127.0.0.1:{server.port}")
-        await heard.until(lambda: plane.connected)
+        await heard.until(lambda: plane.connected and all(port in plane.ports for port in PORTS))
+        await heard.until(lambda: all(plane.ports[port].up for port in PORTS))
         yield plane, heard
     finally:
         await plane.close()
@@ -96,6 +121,16 @@ async def wired_bmv2() -> AsyncIterator[WiredPlane]:
     with PrivateBmv2(hosts_wanted=len(PORTS)) as bmv2, plugged_into(bmv2.hosts) as plugs:
         async with _wired_device("bmv2", bmv2.address, plugs) as wired:
             yield wired
+
+
+@contextlib.asynccontextmanager
+async def wired_bmv2_pair() -> AsyncIterator[WiredPlane]:
+    with namespace("sp-bmv2") as place, PrivateForwarder(1) as forwarder:
+        plug_in(forwarder, place)
+        with PrivateBmv2(len(PORTS), place, more_ports={LINK_PORT: LINK}) as bmv2, plugged_into(bmv2.hosts) as plugs:
+            async with _wired_device("bmv2+forwarder", bmv2.address, plugs, forwarder) as wired:
+                wired.longest_frame = NATIVE_MTU + 14
+                yield wired
 
 
 @contextlib.asynccontextmanager
@@ -116,9 +151,15 @@ async def wired_generic_forwarder() -> AsyncIterator[WiredPlane]:
 
 
 @contextlib.asynccontextmanager
-async def _wired_device(kind: str, address: str, plugs: Cables) -> AsyncIterator[WiredPlane]:
-    ports = tuple(PlanePort(near_end(port), port) for port in PORTS)
-    plane = P4RuntimePlane(PlaneConfig("edge", PlaneKind.P4RUNTIME, address=address, device_id=1, ports=ports))
+async def _wired_device(
+    kind: str, address: str, plugs: Cables, behind: PrivateForwarder | None = None
+) -> AsyncIterator[WiredPlane]:
+    ports = [PlanePort(near_end(port), port) for port in PORTS]
+    if behind is not None:
+        ports.append(PlanePort(LINK, LINK_PORT))
+    config = PlaneConfig("edge", PlaneKind.P4RUNTIME, address=address, device_id=1, ports=tuple(ports))
+    plane: Plane = P4RuntimePlane(config)
+    plane = plane if behind is None else pair_of(plane, behind)
     heard = Heard()
     await plane.start(heard)
     try:
@@ -127,8 +168,9 @@ async def _wired_device(kind: str, address: str, plugs: Cables) -> AsyncIterator
         async def settle() -> None:
             """A write is in force when it is answered, and counters are exact."""
 
+        make = WiredPlane if behind is None else PairedPlane
         with plugs.listening(heard.came_out):
-            yield WiredPlane(kind, plane, heard, plugs.send, settle, exact_shares, plugs.set_link)
+            yield make(kind, plane, heard, plugs.send, settle, exact_shares, plugs.set_link)
     finally:
         await plane.close()
 
@@ -152,4 +194,6 @@ PLANES = {
     "forwarder_generic": wired_generic_forwarder,
     "openflow": wired_openflow,
     "bmv2": wired_bmv2,
+    "openflow+forwarder": wired_openflow_pair,
+    "bmv2+forwarder": wired_bmv2_pair,
 }

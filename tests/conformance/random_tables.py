@@ -70,8 +70,8 @@ class Trial:
 
 
 # -- tables ----------------------------------------------------------------------------------------------------------
-def random_table(draw: Random) -> Installed:
-    """Return one to three routers with interfaces, nexthops, groups and nested prefixes."""
+def random_table(draw: Random, most: int = 10) -> Installed:
+    """Return one to three routers with interfaces, nexthops, groups and nested prefixes, ``most`` of a family."""
     routers = range(1, draw.randint(1, 3) + 1)
     free = [(port, vlan) for port in PORTS for vlan in sorted(set(VLANS))]
     links = [FallbackLink(port, vlan) for port in PORTS for vlan in LINK_VLANS]
@@ -84,15 +84,19 @@ def random_table(draw: Random) -> Installed:
         nexthops = [_nexthop(draw, interfaces) for _ in range(draw.randint(1, 5))]
         groups = [_group(draw, nexthops, interfaces) for _ in range(draw.randint(0, 2))]
         entries += [*interfaces, *nexthops, *groups]
-        actions = [LOCAL, GLEAN, UNREACHABLE, BLACKHOLE, *[FALLBACK] * 5]
-        actions += [route_action(RouteKind.NEXTHOP, each.id) for each in nexthops] * 2
-        actions += [route_action(RouteKind.GROUP, each.id) for each in groups] * 3
+        actions = _actions(nexthops, groups)
         routes[vrf_id] = {
             prefix: draw.choice(actions)
             for family in (4, 6)
-            for prefix in (_prefix(draw, family) for _ in range(draw.randint(0, 10)))
+            for prefix in (random_prefix(draw, family) for _ in range(draw.randint(0, most)))
         }
     return installed(entries, routes)  # type: ignore[arg-type]
+
+
+def _actions(nexthops: list[Nexthop], groups: list[NexthopGroup]) -> list[int]:
+    actions = [LOCAL, GLEAN, UNREACHABLE, BLACKHOLE, *[FALLBACK] * 5]
+    actions += [route_action(RouteKind.NEXTHOP, each.id) for each in nexthops] * 2
+    return actions + [route_action(RouteKind.GROUP, each.id) for each in groups] * 3
 
 
 def _interface(draw: Random, vrf_id: int, free: list[tuple[int, int]], links: list[FallbackLink]) -> RouterInterface:
@@ -120,7 +124,7 @@ def _group(draw: Random, nexthops: list[Nexthop], interfaces: list[RouterInterfa
     return NexthopGroup(draw.randint(1, MAX_OBJECT_ID), tuple(members))
 
 
-def _prefix(draw: Random, family: int) -> str:
+def random_prefix(draw: Random, family: int) -> str:
     return str(ipaddress.ip_network(f"{draw.choice(BASES[family])}/{draw.choice(LENGTHS[family])}", strict=False))
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from cases import CASES
-from deviations import DEVIATIONS
+from deviations import DEVIATIONS, OF_PAIRS
 
 from controller.planes.base import Capability
 from controller.planes.fake import FakePlane
@@ -56,8 +56,9 @@ def test_the_fake_lacks_nothing() -> None:
 def test_deviations_are_those_of_the_manual() -> None:
     assert set(DEVIATIONS["openflow"].values()) == {row[0] for row in rows("### Where Open vSwitch differs")}
     assert set(DEVIATIONS) == {"openflow"}
+    assert set(OF_PAIRS.values()) <= {row[0] for row in rows("### Where a plane with a fallback differs")}
 
 
 def test_deviations_name_cases() -> None:
     names = {case.name for case in CASES}
-    assert all(set(each) <= names for each in DEVIATIONS.values())
+    assert all(set(each) <= names for each in (*DEVIATIONS.values(), OF_PAIRS))

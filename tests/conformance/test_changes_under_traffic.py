@@ -60,18 +60,14 @@ def to_nexthop(egress: int, last: int) -> WriteBatch:
 
 _by_nexthop = route_action(RouteKind.NEXTHOP, WAYS[1].id)
 _by_group = route_action(RouteKind.GROUP, GROUP)
+OUT_AND_IN = [to_route(FALLBACK), to_route(_by_nexthop), to_route(FALLBACK), to_route(_by_group)]
 KINDS: dict[str, list[WriteBatch]] = {
     "a group's members": [to_group(*WAYS), to_group(WAYS[0]), to_group(*WAYS[1:]), to_group(WAYS[2])],
     "a neighbor's MAC": [to_nexthop(2, 9), to_nexthop(2, 8)],
     "a nexthop's interface": [to_nexthop(3, 9), to_nexthop(2, 9)],
     "a route's nexthop": [to_route(_by_nexthop), to_route(route_action(RouteKind.NEXTHOP, WAYS[2].id))],
     "from nexthop to group and back": [to_route(_by_nexthop), to_route(_by_group)],
-    "out of hardware and into it": [
-        to_route(FALLBACK),
-        to_route(_by_nexthop),
-        to_route(FALLBACK),
-        to_route(_by_group),
-    ],
+    "out of hardware and into it": OUT_AND_IN,
     "a longer prefix comes and goes": [
         to_route(_by_nexthop, Op.INSERT, "10.1.2.0/24"),
         to_route(_by_nexthop, Op.DELETE, "10.1.2.0/24"),
@@ -81,6 +77,8 @@ KINDS: dict[str, list[WriteBatch]] = {
 
 @pytest.mark.parametrize("changes", KINDS.values(), ids=KINDS)
 async def test_no_packet_is_lost(wired: WiredPlane, changes: list[WriteBatch]) -> None:
+    if changes is OUT_AND_IN and wired.given(WORLD) != WORLD:
+        pytest.skip(f"{wired.kind} moves routes itself: test_moving_tables.py")
     wired.programmed = None
     await wired.program(WORLD)
     wired.programmed = None

@@ -54,20 +54,24 @@ async def test_transit_leaves_by_its_own_router(wired: WiredPlane) -> None:
     packets = [(ipv4, "10.200.0.9"), (ipv4, "10.1.0.9"), (ipv6, "2001:db8::9")]
     sent = [(vrf, build, dst) for build, dst in packets for vrf in ROUTERS]
     frames = [arrives(lans[vrf], build(dst)).frame for vrf, build, dst in sent]
-    seen = await wired.observe(1, *frames)
-    assert seen.outputs == sorted((2, leaves(ways[vrf], build(dst, ttl=63), WORLD).frame) for vrf, build, dst in sent)
-    assert seen.punts == []
-    assert seen.received == {vrf: len(packets) for vrf in ROUTERS}
-    assert seen.sent == {100 + vrf: len(packets) for vrf in ROUTERS}
+    wanted = sorted((2, leaves(ways[vrf], build(dst, ttl=63), WORLD).frame) for vrf, build, dst in sent)
+    async for _place in wired.places():
+        seen = await wired.observe(1, *frames)
+        assert seen.outputs == wanted
+        assert seen.punts == []
+        assert seen.received == {vrf: len(packets) for vrf in ROUTERS}
+        assert seen.sent == {100 + vrf: len(packets) for vrf in ROUTERS}
 
 
 async def test_what_one_router_does_not_have_is_unreachable_there(wired: WiredPlane) -> None:
     await wired.program(WORLD)
     arrivals = {vrf: arrives(lans[vrf], ipv4("203.0.113.9")) for vrf in ROUTERS}
-    seen = await wired.observe(1, *(arrival.frame for arrival in arrivals.values()))
     have, lack = [vrf for vrf in ROUTERS if vrf % 2], [vrf for vrf in ROUTERS if not vrf % 2]
-    assert seen.outputs == sorted((2, leaves(ways[vrf], ipv4("203.0.113.9", ttl=63), WORLD).frame) for vrf in have)
-    assert seen.punts == [(vrf, PuntReason.UNREACHABLE, arrivals[vrf].untagged) for vrf in lack]
+    sent = sorted((2, leaves(ways[vrf], ipv4("203.0.113.9", ttl=63), WORLD).frame) for vrf in have)
+    async for _place in wired.places():
+        seen = await wired.observe(1, *(arrival.frame for arrival in arrivals.values()))
+        assert seen.outputs == sent
+        assert seen.punts == [(vrf, PuntReason.UNREACHABLE, arrivals[vrf].untagged) for vrf in lack]
 
 
 async def test_punts_go_to_their_own_guest(wired: WiredPlane) -> None:
@@ -83,6 +87,8 @@ async def test_punts_go_to_their_own_guest(wired: WiredPlane) -> None:
 
 
 async def test_the_way_to_the_fallback_plane_and_back_is_a_routers_own(wired: WiredPlane) -> None:
+    if wired.given(WORLD) != WORLD:
+        pytest.skip(f"the fallback links of {wired.kind} are its own")
     await wired.program(WORLD)
     arrivals = {vrf: arrives(lans[vrf], ipv4("10.66.0.9")) for vrf in ROUTERS}
     seen = await wired.observe(1, *(each.frame for each in arrivals.values()))

@@ -12,7 +12,7 @@ A test that uses it is marked `root` and `needs_bmv2`. Nothing is left when the 
 import shutil
 import subprocess
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 from device_hosts import PrivateDevice
@@ -32,6 +32,7 @@ class PrivateBmv2(PrivateDevice):
     device_id: int = 1
     thrift_port: int = 9090  # differs between switches that share a namespace
     server_options: tuple[str, ...] = ()  # TLS
+    more_ports: dict[int, str] = field(default_factory=dict)  # devices that are there already, by number
     kind = "bmv2"
 
     @property
@@ -41,7 +42,8 @@ class PrivateBmv2(PrivateDevice):
 
     def power_on(self) -> None:
         """Start it without a pipeline and wait until it listens; RuntimeError with its log where it does not."""
-        ports = [word for host in self.hosts for word in ("-i", f"{host.port}@{host.link}")]
+        devices = {host.port: host.link for host in self.hosts} | self.more_ports
+        ports = [word for number, device in devices.items() for word in ("-i", f"{number}@{device}")]
         own = ("--device-id", str(self.device_id), "--thrift-port", str(self.thrift_port), "--log-level", "warn")
         notices = ("--notifications-addr", f"ipc://{self.directory}/notices.ipc")
         server = ("--grpc-server-addr", self.address, "--cpu-port", str(CPU_PORT), *self.server_options)

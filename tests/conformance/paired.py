@@ -1,0 +1,110 @@
+"""A hardware plane and the software forwarder behind it, wired as one plane whose routes can be moved.
+
+┌ namespace of the cables ┐      ┌ namespace of the hardware ────┐      ┌ namespace of the forwarder ┐
+│ far1 … far4, raw sockets┼─veth─┼ p1 … p4 ── switch ── link ────┼─veth─┼ p1 ── vr-forwarder         │
+└─────────────────────────┘      └───────────────────────────────┘      └────────────────────────────┘
+"""
+
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass, replace
+from typing import cast
+
+from cables import PORTS
+from ovs import sh
+from vr_forwarder import PrivateForwarder
+from wired import SENTINEL_VRF, WiredPlane
+
+from controller.model import Placement, PlaneConfig, PlaneKind, PlanePort
+from controller.placement.link import LinkPorts
+from controller.placement.pair import FallbackPair
+from controller.placement.routes import HardwareRoutes
+from controller.planes.base import FALLBACK, LOCAL, UNREACHABLE, FallbackLink, Installed, Plane, PuntReason
+from controller.planes.model import Forwarded, Verdict, forward
+from controller.planes.p4runtime.plane import P4RuntimePlane
+
+LINK, LINK_PORT = "behind", 5
+"""The hardware's end of the link: device and number."""
+PEER, PEER_PORT = "p1", 1
+_PLACES = (Placement.HARDWARE, Placement.SOFTWARE)
+
+
+@dataclass
+class PairedPlane(WiredPlane):
+    """Two connected planes as one, between the cables of the first."""
+
+    punted_as: frozenset[PuntReason] = frozenset({PuntReason.LOCAL, PuntReason.GLEAN})  # by either of the two
+    place: Placement = Placement.HARDWARE
+    crowded: bool = False  # own addresses may be without room in hardware
+
+    @property
+    def pair(self) -> FallbackPair:
+        """The plane."""
+        return cast(FallbackPair, self.plane)
+
+    def verdicts(self, entries: Installed, port: int, frame: bytes) -> list[Verdict]:
+        """The model of the hardware where that has the route, else of the software behind what the hardware does with
+        every packet."""
+        hardware, software = self.pair.hardware.capabilities, self.pair.software.capabilities
+        given = self.given(entries)
+        found = [forward(given, hardware, PORTS, port, frame)]
+        for kept in ((), (LOCAL,)) if self.crowded else ((LOCAL,),):
+            away = forward(_all_away(given, kept), hardware, PORTS, port, frame)
+            on = any(isinstance(way.outcome, Forwarded) for way in away.ways)
+            found.append(forward(given, software, PORTS, port, frame) if on else away)
+        return found
+
+    def given(self, entries: Installed) -> Installed:
+        """Return entries without fallback links: those of a pair are its own."""
+        interfaces = {key: replace(each, fallback=None) for key, each in entries.router_interfaces.items()}
+        routes = {
+            vrf_id: {key: UNREACHABLE if action == FALLBACK else action for key, action in held.items()}
+            for vrf_id, held in entries.routes.items()
+        }
+        return replace(entries, router_interfaces=interfaces, routes=routes)
+
+    async def send_sentinels_the_long_way(self) -> None:
+        self.pair.routes.place(SENTINEL_VRF, Placement.SOFTWARE)
+        await self.move()
+
+    async def places(self) -> AsyncIterator[str]:
+        """Both, beginning with the one where they are."""
+        for placement in sorted(_PLACES, key=lambda each: each is not self.place):
+            self.place = placement
+            for vrf_id in self.pair.routes.routers - {SENTINEL_VRF}:
+                self.pair.routes.place(vrf_id, placement)
+            await self.move()
+            yield placement
+
+    async def move(self) -> None:
+        """Have all routes where they are to be."""
+        while await self.pair.work():
+            pass
+
+
+def _all_away(entries: Installed, kept: Collection[int]) -> Installed:
+    """Return the entries of hardware that has no route of its own, but for those with one of the ``kept`` actions."""
+    interfaces = {
+        key: replace(each, fallback=FallbackLink(LINK_PORT, number))
+        for number, (key, each) in enumerate(entries.router_interfaces.items(), 2)
+    }
+    routes = {
+        vrf_id: {bytes(5): FALLBACK, bytes(17): FALLBACK}
+        | {key: has if has in kept else FALLBACK for key, has in entries.routes.get(vrf_id, {}).items()}
+        for vrf_id in {each.vrf_id for each in entries.router_interfaces.values()}
+    }
+    return replace(entries, router_interfaces=interfaces, routes=routes)
+
+
+def plug_in(forwarder: PrivateForwarder, place: str) -> None:
+    """Bring the far end of the forwarder's only port into the namespace of the hardware, as LINK."""
+    (end,) = forwarder.hosts
+    end.ip("link", "set", "eth0", "netns", place, "name", LINK)
+    sh("ip", "netns", "exec", place, "sysctl", "-qw", f"net.ipv6.conf.{LINK}.disable_ipv6=1")
+    sh("ip", "-n", place, "link", "set", LINK, "up")
+
+
+def pair_of(hardware: Plane, forwarder: PrivateForwarder) -> FallbackPair:
+    """Return both as one plane, the hardware with room for everything."""
+    port = PlanePort(PEER, PEER_PORT)
+    config = PlaneConfig("software", PlaneKind.P4RUNTIME, address=forwarder.address, device_id=1, ports=(port,))
+    return FallbackPair(hardware, P4RuntimePlane(config), LinkPorts(LINK, PEER), HardwareRoutes({4: 0, 6: 0}))
