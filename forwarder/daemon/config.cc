@@ -127,6 +127,16 @@ void read_capacity(const Reader& reader, const toml::table& table, Capacity& cap
     reader.read(table, "capacity", setters);
 }
 
+void read_samples(const Reader& reader, const toml::table& table, SampleRate& samples) {
+    Setters setters;
+    for (const std::string name : {"one_in", "per_s"}) {
+        setters[name] = [&samples, name](const toml::node& node) {
+            set_samples(samples, name, integer_of(node, name, 1, kMostOfSamples));
+        };
+    }
+    reader.read(table, "samples", setters);
+}
+
 void read_root(const Reader& reader, const toml::table& root, Config& config) {
     reader.read(root, "", {
         {"device_id", [&](const toml::node& node) { config.device_id = integer_of(node, "device_id", 1, INT64_MAX); }},
@@ -144,6 +154,7 @@ void read_root(const Reader& reader, const toml::table& root, Config& config) {
         {"tls", [&](const toml::node& node) { read_tls(reader, reader.table(node, "tls"), config.tls); }},
         {"capacity",
          [&](const toml::node& node) { read_capacity(reader, reader.table(node, "capacity"), config.capacity); }},
+        {"samples", [&](const toml::node& node) { read_samples(reader, reader.table(node, "samples"), config.samples); }},
     });
 }
 
@@ -260,6 +271,16 @@ void set_capacity(Capacity& capacity, std::string_view name, uint64_t value) {
         capacity.members = (count + 3) / 4 * 4;
     } else {
         throw ConfigError(ticked(name) + " is no capacity; there are members, words");
+    }
+}
+
+void set_samples(SampleRate& samples, std::string_view name, uint64_t value) {
+    if (name == "one_in") {
+        samples.one_in = static_cast<uint32_t>(value);
+    } else if (name == "per_s") {
+        samples.per_s = static_cast<uint32_t>(value);
+    } else {
+        throw ConfigError(ticked(name) + " is nothing of samples; there are one_in, per_s");
     }
 }
 

@@ -8,6 +8,8 @@
 //     state = "/run/vr-forwarder"                             ca = "/etc/vr-forwarder/ca.pem"
 //     log_level = "info"                   [capacity]
 //     detach_on_exit = false               words = 16777216
+//                                          [samples]
+//                                          one_in = 100
 #pragma once
 
 #include <cstdint>
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "tables/row.h"
 
 namespace splitplane {
 
@@ -48,6 +51,7 @@ struct Config {
     std::vector<Port> ports;  // in order of their numbers
     TlsFiles tls;
     Capacity capacity;
+    SampleRate samples;
 
     std::filesystem::path control_socket() const { return state / "control.sock"; }
     std::filesystem::path p4runtime_socket() const { return state / "p4rt.sock"; }
@@ -67,5 +71,7 @@ LogLevel log_level_of(std::string_view text);
 std::string instance_of(std::string_view text);
 uint64_t number_of(std::string_view text, std::string_view what, uint64_t least, uint64_t most);
 void set_capacity(Capacity& capacity, std::string_view name, uint64_t value);
+void set_samples(SampleRate& samples, std::string_view name, uint64_t value);
+inline constexpr uint32_t kMostOfSamples = 1'000'000;
 
 }  // namespace splitplane

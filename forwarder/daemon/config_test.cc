@@ -51,6 +51,9 @@ detach_on_exit = true
 [ports]
 10 = "eth1"
 2 = "eth2"
+[samples]
+one_in = 20
+per_s = 50
 [capacity]
 words = 1000
 members = 5
@@ -68,6 +71,8 @@ members = 5
     EXPECT_EQ(config.ports[1].number, 10u);
     EXPECT_EQ(config.capacity.words, 1008u);  // whole units
     EXPECT_EQ(config.capacity.members, 8u);
+    EXPECT_EQ(config.samples.one_in, 20u);
+    EXPECT_EQ(config.samples.per_s, 50u);
 }
 
 TEST(Config, AnEmptyFileIsTheDefaults) {
@@ -113,6 +118,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"detach_on_exit = 1\n", "`detach_on_exit` is true or false"},
         Wrong{"log_level = \"loud\"\n", "`loud` is no log level; there are debug, info, warning, error"},
         Wrong{"instance = \"../x\"\n", "`../x` is no name of an instance"},
+        Wrong{"[samples]\none_in = 0\n", "f.toml:2: `one_in` takes a number from 1 to 1000000"},
         Wrong{"[capacity]\nwords = -1\n", "f.toml:2: `words` takes a number from 1 to"},
         Wrong{"[tls]\ncert = \"/nonexistent\"\n", "TLS needs both a certificate and its key"},
         Wrong{"[tls]\ncert = \"/nonexistent\"\nkey = \"/nonexistent\"\n", "cannot read the TLS file /nonexistent"},

@@ -16,6 +16,10 @@ const std::array<const char*, SP_ENGINE_COUNTERS> kEngineCounterNames{
     "policed", "ring_full", "no_port", "no_room", "fragmented", nullptr, nullptr, nullptr,
 };
 
+const std::array<const char*, SP_ENGINE_COUNTERS> kSampleCounterNames{
+    nullptr, nullptr, nullptr, nullptr, nullptr, "taken", "policed", "ring_full",
+};
+
 namespace {
 
 template <typename T>

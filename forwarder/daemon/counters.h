@@ -43,7 +43,9 @@ Counters read_counters(const sp_arrays& arrays, std::span<const Port> ports);
 extern const std::array<const char*, SP_REASONS> kReasonNames;
 constexpr size_t kFirstDrop = 9;
 
-// "policed", "ring_full", …; nullptr for those that no packet is counted by.
+// Packets that are lost by it: "policed", "ring_full", …; nullptr for other counters.
 extern const std::array<const char*, SP_ENGINE_COUNTERS> kEngineCounterNames;
+// Of the same counters those of samples, whose packets are sent all the same: "taken", "policed", "ring_full".
+extern const std::array<const char*, SP_ENGINE_COUNTERS> kSampleCounterNames;
 
 }  // namespace splitplane

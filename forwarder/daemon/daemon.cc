@@ -109,6 +109,8 @@ std::vector<ServerCount> counts_of(const ServerStatistics& seen) {
     add("packet_ins", "Packets given to the primary controller.", seen.packet_ins);
     add("packet_ins_no_primary", "Packets dropped: no controller was primary.", seen.packet_ins_no_primary);
     add("packet_ins_queue_full", "Packets dropped: the primary did not take them.", seen.packet_ins_queue_full);
+    add("samples", "Samples given to the primary controller.", seen.samples);
+    add("samples_dropped", "Samples dropped: no controller was primary, or it did not take them.", seen.samples_dropped);
     add("packet_outs", "Packets sent for the primary controller.", seen.packet_outs);
     add("packet_outs_refused", "Packet-outs that were malformed or not allowed.", seen.packet_outs_refused);
     add("packet_outs_no_port", "Packet-outs that no port took.", seen.packet_outs_no_port);
@@ -123,7 +125,7 @@ Daemon::Daemon(const Config& config)
       lock_(locked_state(config)),
       engine_(engine_options(config)),
       grace_(engine_),
-      tables_(engine_.arrays(), grace_, config.state / "journal"),
+      tables_(engine_.arrays(), grace_, config.state / "journal", config.samples),
       server_(tables_, engine_, server_options(config)) {
     const std::vector<Listener> all = listeners();
     for (const Listener& listener : all) listening_.push_back(listener.address);

@@ -30,6 +30,7 @@ const char* const kUsage =
   --state DIR           journal and control sockets (/run/vr-forwarder)
   --instance NAME       folder below /sys/fs/bpf for what outlives the process (vr-forwarder)
   --capacity NAME=N     room for routes: words, members; repeatable
+  --samples NAME=N      which routed packets a controller that asks is shown: one_in (100), per_s (1000); repeatable
   --log-level LEVEL     debug, info, warning, error (info)
   --detach-on-exit      leave the ports at SIGTERM
   --json                for programs
@@ -71,6 +72,11 @@ std::map<std::string, Take> takers(Options& options) {
          [&config](const std::string& value) {
              const auto [name, count] = halves("--capacity", value, "NAME=N");
              set_capacity(config.capacity, name, number_of(count, "a capacity", 1, 1u << 28));
+         }},
+        {"--samples",
+         [&config](const std::string& value) {
+             const auto [name, count] = halves("--samples", value, "NAME=N");
+             set_samples(config.samples, name, number_of(count, "a number of samples", 1, kMostOfSamples));
          }},
         {"--device-id",
          [&config](const std::string& value) {

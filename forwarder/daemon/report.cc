@@ -85,6 +85,10 @@ Columns reason_columns(const Counters& counters) {
         if (kEngineCounterNames[each] == nullptr || counters.engine[each] == 0) continue;
         columns.add({std::string("lost ") + kEngineCounterNames[each], std::to_string(counters.engine[each])});
     }
+    for (size_t each = 0; each < SP_ENGINE_COUNTERS; ++each) {
+        if (kSampleCounterNames[each] == nullptr || counters.engine[each] == 0) continue;
+        columns.add({std::string("sample ") + kSampleCounterNames[each], std::to_string(counters.engine[each])});
+    }
     return columns;
 }
 
@@ -161,6 +165,10 @@ void write_counters(JsonWriter& json, const Report& report) {
     json.end().object("lost");
     for (size_t each = 0; each < SP_ENGINE_COUNTERS; ++each) {
         if (kEngineCounterNames[each] != nullptr) json.number(kEngineCounterNames[each], counters.engine[each]);
+    }
+    json.end().object("samples");
+    for (size_t each = 0; each < SP_ENGINE_COUNTERS; ++each) {
+        if (kSampleCounterNames[each] != nullptr) json.number(kSampleCounterNames[each], counters.engine[each]);
     }
     json.end().object("server");
     for (const ServerCount& count : report.server) {
@@ -265,6 +273,11 @@ std::string report_metrics(const Report& report) {
     for (size_t each = 0; each < SP_ENGINE_COUNTERS; ++each) {
         if (kEngineCounterNames[each] == nullptr) continue;
         metrics.sample(report.counters.engine[each], {{"reason", kEngineCounterNames[each]}});
+    }
+    metrics.family("samples", Type::kCounter, "Packets chosen as samples, sent all the same, by what became of the sample.");
+    for (size_t each = 0; each < SP_ENGINE_COUNTERS; ++each) {
+        if (kSampleCounterNames[each] == nullptr) continue;
+        metrics.sample(report.counters.engine[each], {{"outcome", kSampleCounterNames[each]}});
     }
     write_server(metrics, report);
     return std::move(metrics).text();

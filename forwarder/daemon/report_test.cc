@@ -64,6 +64,7 @@ TEST_F(Counted, AreInAllThreeViews) {
     tx(0) = {7, 700};
     reason(0, 3, SP_PUNT_TTL_EXPIRED) = {2, 128};
     arrays_.engine_counters[SP_COUNT_RING_FULL] = 1;
+    arrays_.engine_counters[SP_COUNT_SAMPLE_POLICED] = 8;
     Report report;
     report.version = "1.2.3";
     report.uptime_s = 3723;
@@ -80,13 +81,13 @@ TEST_F(Counted, AreInAllThreeViews) {
     const std::string text = report_text(report);
     for (const char* line : {"vr-forwarder 1.2.3, pid 0, up for 1 h 2 min, device id 0\n",
                              "\n  2     eth2       up      native\n", "\n  3     eth3       absent  -       is gone\n", "\n  ipv4_route  5        100\n",
-                             "\n  punt ttl_expired  2        128\n", "\n  lost ring_full    1\n",
+                             "\n  punt ttl_expired  2        128\n", "\n  lost ring_full    1\n", "\n  sample policed    8\n",
                              "control    2 connected, one of them primary, highest election id 7.1\n"}) {
         EXPECT_NE(text.find(line), std::string::npos) << line << text;
     }
     const std::string json = report_json(report);
     for (const char* part : {"\"ttl_expired\": {\n        \"packets\": 2,", "\"writes OK\": 9", "\"packet_ins\": 4",
-                             "\"problem\": \"is gone\"", "\"ring_full\": 1"}) {
+                             "\"problem\": \"is gone\"", "\"ring_full\": 1", "\"policed\": 8"}) {
         EXPECT_NE(json.find(part), std::string::npos) << part << json;
     }
     const std::string metrics = report_metrics(report);
@@ -96,6 +97,7 @@ TEST_F(Counted, AreInAllThreeViews) {
           "vr_forwarder_sent_packets_total{router_interface=\"42\"} 7\n",
           "vr_forwarder_punts_total{router=\"700\",reason=\"ttl_expired\"} 2\n",
           "vr_forwarder_lost_total{reason=\"ring_full\"} 1\n",
+          "vr_forwarder_samples_total{outcome=\"policed\"} 8\n",
           "vr_forwarder_p4runtime_writes_total{code=\"OK\"} 9\n", "vr_forwarder_p4runtime_packet_ins_total 4\n"}) {
         EXPECT_NE(metrics.find(line), std::string::npos) << line << metrics;
     }

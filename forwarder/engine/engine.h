@@ -36,10 +36,10 @@ struct PortStatus {
     std::string problem;    // one line, empty when all is well
 };
 
-// A packet for the controller, untagged, as it came in.
+// A packet for the controller, untagged: a punt as it came in, or the head of a sampled one as it leaves.
 struct Punt {
-    uint32_t router_interface_id;
-    uint8_t reason;         // sp_reason
+    uint32_t router_interface_id;  // by which it came in
+    uint8_t reason;                // sp_reason
     std::span<const uint8_t> frame;
 };
 using PuntSink = std::function<void(const Punt&)>;
@@ -78,7 +78,7 @@ class Engine {
     // Give no more punts to the sink, and return when it is not being called. Packets go on being forwarded.
     virtual void stop() = 0;
 
-    // One line for people: "XDP on 4 ports, layout 3".
+    // One line for people: "XDP on 4 ports, layout 4".
     virtual std::string description() const = 0;
 };
 

@@ -75,6 +75,7 @@ static inline struct sp_policer *sp_policer_at(sp_tables tables, sp_u32 vrf, sp_
 {
     return tables->policers + ((vrf & (SP_VRFS - 1)) * SP_PUNT_CLASSES + (punt_class & (SP_PUNT_CLASSES - 1)));
 }
+static inline struct sp_sampling *sp_sampling_at(sp_tables tables) { return tables->sampling; }
 static inline struct sp_counter *sp_rx_at(sp_tables tables, sp_u32 cpu, sp_u32 slot)
 {
     return tables->rx + (sp_u64)cpu * SP_INTERFACES + slot;

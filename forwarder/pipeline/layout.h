@@ -37,7 +37,7 @@ typedef int32_t sp_i32;
 #endif
 
 /* Goes up with every change of this file: maps of another number are never taken over. */
-#define SP_LAYOUT 3
+#define SP_LAYOUT 4
 
 /* -- sizes, in entries ------------------------------------------------------------------------------------------ */
 #define SP_PORTS 512u /* bit<9> */
@@ -67,6 +67,7 @@ enum sp_reason {
     SP_PUNT_UNREACHABLE = 6,
     SP_PUNT_IP_OPTIONS = 7,
     SP_PUNT_HOP_BY_HOP = 8,
+    SP_SAMPLE = 9, /* of packet-ins alone: what is sampled is forwarded, and neither counted nor policed as a punt */
     SP_FIRST_DROP = 0x80,
     SP_DROP_UNKNOWN_INTERFACE = 0x80,
     SP_DROP_NOT_FOR_US = 0x81,
@@ -123,6 +124,7 @@ struct sp_interface {
 
 #define SP_PRESENT ((sp_u64)1 << 48)
 #define SP_MAC_MASK (SP_PRESENT - 1)
+#define SP_SAMPLED ((sp_u64)1 << 49) /* of sp_egress.port: what is routed out of here is looked at for samples */
 #define SP_FALLBACK_PRESENT ((sp_u32)1 << 31)
 
 static inline sp_u64 sp_port(sp_u32 port, sp_u32 vlan, sp_u32 mtu)
@@ -186,6 +188,16 @@ struct sp_policer {
     sp_u32 present;      /* 0: a miss: everything of the class is dropped */
 };
 
+/* -- samples: one of so many packets that are routed, its head only, for the controller ---------------------------- */
+/* Read only for packets that leave by a router interface with SP_SAMPLED: nobody else pays for it. */
+struct sp_sampling {
+    sp_u32 threshold;          /* a packet is chosen when 32 random bits are not above this */
+    sp_u32 octets;             /* of a frame that are taken, without its tag; SP_SAMPLE_LEAST to SP_SAMPLE_MOST */
+    struct sp_policer policer; /* of all routers together */
+};
+#define SP_SAMPLE_LEAST 14u
+#define SP_SAMPLE_MOST 256u
+
 /* -- counters: by CPU, then slot; each CPU writes only its own ------------------------------------------------------ */
 struct sp_counter {
     sp_u64 packets;
@@ -199,6 +211,9 @@ enum sp_engine_counter {
     SP_COUNT_NO_PORT = 2,      /* to a port that is not attached */
     SP_COUNT_NO_ROOM = 3,      /* no headroom for a VLAN tag */
     SP_COUNT_FRAGMENTED = 4,   /* a frame in several buffers that the pipeline cannot read */
+    SP_COUNT_SAMPLED = 5,           /* samples chosen that the policer let pass */
+    SP_COUNT_SAMPLE_POLICED = 6,    /* samples over the rate */
+    SP_COUNT_SAMPLE_RING_FULL = 7,  /* samples for which the ring had no room; the packets themselves were sent */
     SP_ENGINE_COUNTERS = 8,
 };
 
@@ -216,6 +231,7 @@ struct sp_arrays {
     sp_u16 *members;                 /* [member_count], a multiple of 4 */
     sp_u64 *nexthops;                /* [SP_NEXTHOPS] */
     struct sp_policer *policers;     /* [SP_VRFS * SP_PUNT_CLASSES] */
+    struct sp_sampling *sampling;    /* one */
     struct sp_counter *rx;           /* [cpus][SP_INTERFACES], of classifier entries */
     struct sp_counter *tx;           /* [cpus][SP_INTERFACES], of router interfaces */
     struct sp_counter *reasons;      /* [cpus][SP_VRFS][SP_REASONS] */

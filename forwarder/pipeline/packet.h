@@ -40,6 +40,7 @@ struct sp_packet {
  *                                                 is none. `data` and `end` are new after it, nothing else changes.
  *   sp_u64 sp_now_ns(const struct sp_packet *)    a monotonic clock
  *   sp_u32 sp_cpu(const struct sp_packet *)       whose counters to use
+ *   sp_u32 sp_random(const struct sp_packet *)    32 random bits
  */
 #if defined(__bpf__)
 #include "engine/xdp/calls.h"
@@ -72,6 +73,8 @@ struct sp_meta {
     sp_u64 neighbor_mac;
     sp_u32 egress; /* interface slot */
     sp_u32 egress_port;
+    sp_u32 egress_l2_octets; /* of the frame as it leaves by a router interface */
+    sp_u32 sampled;          /* whether that interface has it looked at for samples */
 };
 
 /* One tag only: a second one is an EtherType that no router takes. 0 for a frame of less than 14 octets. */

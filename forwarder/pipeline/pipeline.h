@@ -23,6 +23,7 @@
 #include "pipeline/punt.h"
 #include "pipeline/route.h"
 #include "pipeline/router_interface.h"
+#include "pipeline/sample.h"
 #include "pipeline/ttl.h"
 #include "pipeline/verdict.h"
 
@@ -88,6 +89,9 @@ SP_INLINE struct sp_verdict sp_pipeline(sp_tables tables, struct sp_packet *pack
     } else if (sp_likely(sent)) {
         verdict.action = SP_ACTION_SEND;
         verdict.port = meta.egress_port;
+        if (sp_unlikely(meta.sampled)) {
+            sp_sample(tables, packet, &meta, &verdict);
+        }
     } else {
         sp_count_engine(tables, meta.cpu, SP_COUNT_NO_ROOM);
     }

@@ -76,8 +76,10 @@ SP_INLINE sp_u32 sp_router_interface(sp_tables tables, struct sp_packet *packet,
     *sent = sp_put_ethernet(packet, meta, meta->neighbor_mac, rewrite & SP_MAC_MASK, vlan);
     if (sp_likely(*sent)) {
         meta->egress_port = sp_port_number(port);
+        meta->egress_l2_octets = SP_ETHERNET_OCTETS + (vlan ? SP_TAG_OCTETS : 0);
+        meta->sampled = (port & SP_SAMPLED) != 0;
         sp_count(sp_tx_at(tables, meta->cpu, meta->egress),
-                 packet->length - meta->l2_octets + SP_ETHERNET_OCTETS + (vlan ? SP_TAG_OCTETS : 0));
+                 packet->length - meta->l2_octets + meta->egress_l2_octets);
     }
     return SP_NO_REASON;
 }

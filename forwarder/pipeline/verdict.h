@@ -15,8 +15,9 @@ struct sp_verdict {
     sp_u32 action;
     sp_u32 port;                /* to send it out of */
     sp_u32 reason;              /* why it is dropped or punted */
-    sp_u32 router_interface_id; /* of a punt; the frame is then as it came in but for a tag: `l2_octets` says */
-    sp_u32 l2_octets;
+    sp_u32 router_interface_id; /* by which a punt or a sample came in */
+    sp_u32 l2_octets;           /* of a punt, which is as it came in, and of a sample, which is as it leaves */
+    sp_u32 sample_octets;       /* so many of what is sent are a sample, its tag not counted; 0: it is none */
 };
 
 /* How often to try again where another CPU was faster; after that the packet counts as one too many. */

@@ -11,8 +11,16 @@ void Outbox::push(p4::v1::StreamMessageResponse message) {
 }
 
 bool Outbox::push_packet(p4::v1::StreamMessageResponse message) {
+    return push_packet_within(room_, std::move(message));
+}
+
+bool Outbox::push_sample(p4::v1::StreamMessageResponse message) {
+    return push_packet_within(room_ / 4, std::move(message));
+}
+
+bool Outbox::push_packet_within(size_t room, p4::v1::StreamMessageResponse message) {
     std::lock_guard guard(mutex_);
-    if (closed_ || packets_ >= room_) {
+    if (closed_ || packets_ >= room) {
         return false;
     }
     ++packets_;

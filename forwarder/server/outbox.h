@@ -18,6 +18,8 @@ class Outbox {
 
     // False, and not queued, where too many wait.
     bool push_packet(p4::v1::StreamMessageResponse message);
+    // The same of a sample, for which there is a quarter of the room, so that punts find some.
+    bool push_sample(p4::v1::StreamMessageResponse message);
     bool push_error(p4::v1::StreamMessageResponse message);
     // Always queued: of many that wait, the oldest goes, because only the last is true.
     void push_arbitration(p4::v1::StreamMessageResponse message);
@@ -30,6 +32,7 @@ class Outbox {
     static constexpr size_t kErrors = 64, kArbitrations = 64;
 
     void push(p4::v1::StreamMessageResponse message);
+    bool push_packet_within(size_t room, p4::v1::StreamMessageResponse message);
 
     const size_t room_;
     std::mutex mutex_;

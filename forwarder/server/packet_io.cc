@@ -111,8 +111,9 @@ void Service::punt(const Punt& punt) {
             outbox = outboxes_.at(*primary);
         }
     }
+    const bool sample = punt.reason == SP_SAMPLE;
     if (!outbox) {
-        count([](auto& statistics) { ++statistics.packet_ins_no_primary; });
+        count([&](auto& statistics) { ++(sample ? statistics.samples_dropped : statistics.packet_ins_no_primary); });
         return;
     }
     p4::v1::StreamMessageResponse response;
@@ -124,6 +125,11 @@ void Service::punt(const Punt& punt) {
     auto* reason = packet.add_metadata();
     reason->set_metadata_id(kPacketInReason);
     encode_value(punt.reason, *reason->mutable_value());
+    if (sample) {
+        bool queued = outbox->push_sample(std::move(response));
+        count([&](auto& statistics) { ++(queued ? statistics.samples : statistics.samples_dropped); });
+        return;
+    }
     bool queued = outbox->push_packet(std::move(response));
     count([&](auto& statistics) { ++(queued ? statistics.packet_ins : statistics.packet_ins_queue_full); });
 }

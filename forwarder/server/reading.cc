@@ -3,6 +3,7 @@
 
 #include "server/decoding.h"
 #include "server/encoding.h"
+#include "server/samples.h"
 
 namespace splitplane {
 
@@ -61,12 +62,25 @@ Result Reading::read(const p4::v1::Entity& wanted) {
         case p4::v1::Entity::kDirectMeterEntry:
             return read_resources(wanted.direct_meter_entry().table_entry(), false);
         case p4::v1::Entity::kPacketReplicationEngineEntry:
-            return {};  // none can be written, so there are none; clients that clear a device ask first
+            return read_samples(wanted.packet_replication_engine_entry());
         case p4::v1::Entity::ENTITY_NOT_SET:
             return {Code::kInvalidArgument, "a read needs an entity"};
         default:
-            return {Code::kUnimplemented, "the pipeline has only tables and an action profile"};
+            return {Code::kUnimplemented, "the pipeline has only tables, an action profile and samples"};
     }
+}
+
+Result Reading::read_samples(const p4::v1::PacketReplicationEngineEntry& wanted) {
+    bool wants = false;
+    Result result = wants_samples(wanted, wants);
+    if (result.ok() && wants) {
+        auto lock = tables_.lock();
+        if (const auto& session = tables_.samples()) {
+            encode_samples(*session, *add().mutable_packet_replication_engine_entry());
+        }
+    }
+    flush();
+    return result;
 }
 
 // -- table entries ---------------------------------------------------------------------------------------------------

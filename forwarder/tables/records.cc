@@ -126,6 +126,11 @@ void RecordWriter::cleared() {
     put(RecordKind::kCleared);
 }
 
+void RecordWriter::samples(const SampleSession& session) {
+    put(RecordKind::kSamples);
+    put(session);
+}
+
 // -- reading ---------------------------------------------------------------------------------------------------------
 std::span<const uint8_t> RecordReader::take(size_t size) {
     if (size > rest_.size()) {

@@ -31,6 +31,7 @@ enum class RecordKind : uint8_t {
     kPipeline = 11,
     kElection = 12,
     kCleared = 13,  // all entries are gone
+    kSamples = 14,  // no octets: none are taken
 };
 
 class RecordWriter {
@@ -47,6 +48,7 @@ class RecordWriter {
     void pipeline(std::string_view config);
     void election(uint64_t high, uint64_t low);
     void cleared();
+    void samples(const SampleSession& session);
 
     std::span<const uint8_t> octets() const { return octets_; }
     void reset() { octets_.clear(); }

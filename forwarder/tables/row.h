@@ -84,6 +84,19 @@ struct WeightedNexthop {
     bool operator==(const WeightedNexthop&) const = default;
 };
 
+// The clone session of samples: how much of a frame is taken, and the number that the controller gave its only copy.
+struct SampleSession {
+    uint32_t octets = 0;
+    uint32_t instance = 0;
+    bool operator==(const SampleSession&) const = default;
+};
+
+// How often samples are taken where a controller wants them: one of so many packets, and so many a second at most.
+struct SampleRate {
+    uint32_t one_in = 100;
+    uint32_t per_s = 1000;
+};
+
 // What is kept for the controller alone and returned as written.
 struct Notes {
     std::string metadata;

@@ -8,6 +8,7 @@ namespace splitplane {
 namespace {
 
 constexpr uint64_t kNsPerS = 1'000'000'000;
+constexpr uint32_t kLeastBurst = 10, kBurstPart = 10;  // of samples: a tenth of a second, ten packets at least
 
 uint32_t id_of(uint64_t value) {
     return static_cast<uint32_t>(value);
@@ -15,6 +16,21 @@ uint32_t id_of(uint64_t value) {
 
 uint32_t classifier_index(Key key) {
     return sp_classifier_index(id_of(key.first), id_of(key.second));
+}
+
+void set_policer(sp_policer& policer, uint64_t interval_ns, uint64_t tolerance_ns, bool present) {
+    publish(policer.tolerance_ns, sp_u64{tolerance_ns});
+    publish(policer.interval_ns, static_cast<sp_u32>(interval_ns));
+    publish(policer.present, sp_u32{present});
+}
+
+// Packets a second, and at once; without either nothing passes.
+void set_rate(sp_policer& policer, int64_t rate, int64_t burst) {
+    bool present = rate > 0 && burst > 0;
+    uint64_t interval_ns = present ? kNsPerS / rate : 0;
+    auto packets = static_cast<uint64_t>(std::max<int64_t>(burst, 1) - 1);
+    bool endless = interval_ns != 0 && packets > (uint64_t{1} << 62) / interval_ns;
+    set_policer(policer, interval_ns, endless ? uint64_t{1} << 62 : packets * interval_ns, present);
 }
 
 // The place of a reason among the counters; none for a code that no packet has.
@@ -26,9 +42,10 @@ std::optional<uint32_t> reason_index(uint64_t code) {
 
 }  // namespace
 
-Rows::Rows(sp_arrays& arrays, GracePeriods& grace, Objects& objects)
+Rows::Rows(sp_arrays& arrays, GracePeriods& grace, Objects& objects, SampleRate rate)
     : arrays_(arrays),
       objects_(objects),
+      rate_(rate),
       blocks_({reinterpret_cast<uint64_t*>(arrays.members), arrays.member_count / kGroupMembersInUnit}, grace) {}
 
 const Row* Rows::find(Table table, Key key) const {
@@ -133,7 +150,7 @@ Result Rows::store(Table table, Key key, const Row& row) {
             return admit(objects_.slot(Space::kInterface, id_of(key.first)), key.second);
         case Table::kRouterInterface:
             publish(arrays_.egresses[objects_.slot(Space::kInterface, id_of(key.first))].port,
-                    sp_port(id_of(params[0]), id_of(params[1]), id_of(params[2])));
+                    sp_port(id_of(params[0]), id_of(params[1]), id_of(params[2])) | (samples_ ? SP_SAMPLED : 0));
             return {};
         case Table::kRouterInterfaceEgress:
             publish(arrays_.egresses[objects_.slot(Space::kInterface, id_of(key.first))].rewrite,
@@ -242,18 +259,26 @@ Result Rows::admit(uint32_t interface, uint64_t mac) {
 void Rows::police(Key key, const std::optional<Meter>& meter) {
     auto slot = objects_.slot(Space::kVrf, id_of(key.first));
     auto& policer = arrays_.policers[slot * SP_PUNT_CLASSES + id_of(key.second)];
-    uint64_t interval_ns = 0, tolerance_ns = 0;
-    bool present = true;
-    if (meter) {
-        present = meter->pir > 0 && meter->pburst > 0;
-        interval_ns = present ? kNsPerS / meter->pir : 0;
-        auto packets = static_cast<uint64_t>(std::max<int64_t>(meter->pburst, 1) - 1);
-        bool endless = interval_ns != 0 && packets > (uint64_t{1} << 62) / interval_ns;
-        tolerance_ns = endless ? uint64_t{1} << 62 : packets * interval_ns;
+    if (!meter) {
+        set_policer(policer, 0, 0, true);
+    } else {
+        set_rate(policer, meter->pir, meter->pburst);
     }
-    publish(policer.tolerance_ns, sp_u64{tolerance_ns});
-    publish(policer.interval_ns, static_cast<sp_u32>(interval_ns));
-    publish(policer.present, sp_u32{present});
+}
+
+// -- samples ---------------------------------------------------------------------------------------------------------
+// Every way out says whether it is sampled: what a packet reads anyway. How is said before that.
+void Rows::sample(std::optional<SampleSession> session) {
+    samples_ = session;
+    auto& sampling = *arrays_.sampling;
+    if (samples_) {
+        publish(sampling.octets, sp_u32{samples_->octets});
+        publish(sampling.threshold, static_cast<sp_u32>((uint64_t{1} << 32) / rate_.one_in - 1));
+        set_rate(sampling.policer, rate_.per_s, std::max(kLeastBurst, rate_.per_s / kBurstPart));
+    }
+    for (const auto& [key, row] : rows(Table::kRouterInterface)) {
+        store(Table::kRouterInterface, key, row);
+    }
 }
 
 // -- counters --------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "fib/arena.h"
@@ -17,7 +18,7 @@ inline constexpr uint32_t kGroupMembersInUnit = 4;  // of the block arena: 8 oct
 
 class Rows {
   public:
-    Rows(sp_arrays& arrays, GracePeriods& grace, Objects& objects);
+    Rows(sp_arrays& arrays, GracePeriods& grace, Objects& objects, SampleRate rate);
 
     const Row* find(Table table, Key key) const;
     const std::map<Key, Row>& rows(Table table) const { return rows_[static_cast<size_t>(table)]; }
@@ -44,6 +45,10 @@ class Rows {
     void remove_group(uint32_t group_id);
     bool has_one_shots() const { return one_shots_ != 0; }
 
+    // Whether what router interfaces send is sampled, and how much of it.
+    const std::optional<SampleSession>& samples() const { return samples_; }
+    void sample(std::optional<SampleSession> session);
+
     // Of all groups together: nexthops by weight, and the room for them in units of 8 octets.
     uint32_t group_weight() const { return weight_; }
     BlockArena::Usage group_memory() const { return blocks_.usage(); }
@@ -69,6 +74,8 @@ class Rows {
 
     sp_arrays& arrays_;
     Objects& objects_;
+    const SampleRate rate_;
+    std::optional<SampleSession> samples_;
     BlockArena blocks_;
     std::array<std::map<Key, Row>, kTables> rows_;
     std::map<uint32_t, ProfileMember> members_;

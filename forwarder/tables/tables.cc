@@ -235,6 +235,18 @@ Result Tables::write_group(Op op, uint32_t group_id, int32_t max_size, std::vect
     return result;
 }
 
+// -- samples: P4Runtime 1.4, section 9.5 ------------------------------------------------------------------------------
+Result Tables::write_samples(Op op, const SampleSession& session) {
+    bool there = samples().has_value();
+    if (there == (op == Op::kInsert)) {
+        return {there ? Code::kAlreadyExists : Code::kNotFound,
+                there ? "clone session: exists already" : "clone session: no such entry"};
+    }
+    rows_.sample(op == Op::kErase ? std::nullopt : std::optional(session));
+    pending_.samples(samples().value_or(SampleSession{}));
+    return {};
+}
+
 // -- the whole -------------------------------------------------------------------------------------------------------
 void Tables::set_pipeline(std::string config) {
     pipeline_ = std::move(config);
@@ -261,6 +273,7 @@ void Tables::clear() {
         rows_.remove_member(rows_.members().begin()->first);
     }
     clear_routes();
+    rows_.sample(std::nullopt);
     pending_.cleared();
 }
 

@@ -51,7 +51,7 @@ class Tables {
   public:
     // Fill the arrays, all zero but for counters, with what the journal holds; without a path nothing is kept.
     // JournalError.
-    Tables(sp_arrays& arrays, GracePeriods& grace, std::filesystem::path journal = {});
+    Tables(sp_arrays& arrays, GracePeriods& grace, std::filesystem::path journal = {}, SampleRate rate = {});
 
     [[nodiscard]] std::unique_lock<std::mutex> lock() const { return std::unique_lock(mutex_); }
 
@@ -63,6 +63,8 @@ class Tables {
     Result set_meter(Key key, std::optional<Meter> meter);
     Result write_member(Op op, uint32_t member_id, uint32_t nexthop_id);
     Result write_group(Op op, uint32_t group_id, int32_t max_size, std::vector<ProfileGroup::Part> parts);
+    // The one clone session that there can be.
+    Result write_samples(Op op, const SampleSession& session);
     void set_pipeline(std::string config);
     void set_election(ElectionId highest);
     // Remove every entry; pipeline and election id stay.
@@ -74,6 +76,7 @@ class Tables {
     const Routes& routes() const { return routes_; }
     const Rows& rows() const { return rows_; }
     const Objects& objects() const { return objects_; }
+    const std::optional<SampleSession>& samples() const { return rows_.samples(); }
     const std::string& pipeline() const { return pipeline_; }
     ElectionId election() const { return election_; }
     JournalStatus journal_status() const;

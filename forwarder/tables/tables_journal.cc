@@ -18,9 +18,9 @@ bool known(Table table) {
 
 }  // namespace
 
-Tables::Tables(sp_arrays& arrays, GracePeriods& grace, std::filesystem::path journal)
+Tables::Tables(sp_arrays& arrays, GracePeriods& grace, std::filesystem::path journal, SampleRate rate)
     : objects_(arrays, grace, [this](Space space, uint32_t slot, uint32_t id) { pending_.slot(space, slot, id); }),
-      rows_(arrays, grace, objects_),
+      rows_(arrays, grace, objects_, rate),
       routes_(arrays, grace, objects_),
       journal_(std::move(journal)) {
     cut_octets_ = journal_.replay([this](std::span<const uint8_t> records) { replay(records); });
@@ -93,6 +93,11 @@ void Tables::replay_one(RecordReader& reader) {
         case RecordKind::kCleared:
             clear();
             break;
+        case RecordKind::kSamples: {
+            auto session = reader.get<SampleSession>();
+            rows_.sample(session.octets == 0 ? std::nullopt : std::optional(session));
+            break;
+        }
         default:
             throw JournalError("the journal holds a record of kind " + std::to_string(static_cast<int>(kind)) +
                                ", which this version does not know; remove it to start with empty tables");
@@ -175,6 +180,7 @@ void Tables::begin_rewriting() {
     }
     records.pipeline(pipeline_);
     records.election(election_.high, election_.low);
+    records.samples(samples().value_or(SampleSession{}));
     for (const auto& [member_id, member] : rows_.members()) {
         records.member(member_id, member.nexthop_id);
     }

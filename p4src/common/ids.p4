@@ -33,6 +33,8 @@
 #define PUNT_UNREACHABLE 6
 #define PUNT_IP_OPTIONS 7
 #define PUNT_HOP_BY_HOP 8
+// Of packet-ins alone: the head of a packet that is forwarded as well, and neither counted nor policed as a punt.
+#define SAMPLE 9
 #define FIRST_DROP 0x80
 #define DROP_UNKNOWN_INTERFACE 0x80
 #define DROP_NOT_FOR_US 0x81

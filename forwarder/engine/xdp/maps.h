@@ -122,6 +122,7 @@ static inline struct sp_policer *sp_policer_at(sp_tables tables, sp_u32 vrf, sp_
     SP_CHECKED(slot); /* kernel 6.1 forgets the bounds of the sum, but not those of this mask */
     return fixed.policers + (slot & (SP_VRFS * SP_PUNT_CLASSES - 1));
 }
+static inline struct sp_sampling *sp_sampling_at(sp_tables tables) { return &fixed.sampling; }
 static inline struct sp_counter *sp_rx_at(sp_tables tables, sp_u32 cpu, sp_u32 slot)
 {
     struct sp_counter *counters = bpf_map_lookup_elem(&map_rx, &cpu);

@@ -125,6 +125,7 @@ XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, con
     arrays_.groups = fixed_->groups;
     arrays_.nexthops = fixed_->nexthops;
     arrays_.policers = fixed_->policers;
+    arrays_.sampling = &fixed_->sampling;
     arrays_.word_count = capacity.words;
     arrays_.member_count = bpf_map__max_entries(find("map_members")) * SP_MEMBERS_TOGETHER;
     arrays_.cpus = bpf_map__max_entries(find("map_rx"));

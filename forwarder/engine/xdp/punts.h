@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Punted frames go to the daemon through a ring buffer: bounded, and what finds it full is dropped and counted.
+ * Punted frames, and the heads of sampled ones, go to the daemon through a ring buffer: bounded, and what finds it full
+ * is dropped and counted.
  *
  * Only the BPF build includes this file.
  */
@@ -43,7 +44,7 @@ static inline int sp_copy_untagged(struct xdp_md *context, struct sp_punt_record
         }                                                                                                 \
         record->router_interface_id = verdict->router_interface_id;                                       \
         record->length = length;                                                                          \
-        record->reason = (sp_u8)verdict->reason;                                                          \
+        record->reason = (sp_u8)reason;                                                                   \
         if (sp_copy_untagged(context, record, (room), length, tag_octets) != 0) {                         \
             bpf_ringbuf_discard(record, 0);                                                               \
             return SP_COUNT_FRAGMENTED;                                                                   \
@@ -56,7 +57,7 @@ static inline int sp_copy_untagged(struct xdp_md *context, struct sp_punt_record
 static inline int sp_send_punt(struct xdp_md *context, const struct sp_verdict *verdict, sp_u32 frame_length)
 {
     sp_u32 tag_octets = verdict->l2_octets == SP_ETHERNET_OCTETS ? 0 : SP_TAG_OCTETS;
-    sp_u32 length = frame_length - tag_octets;
+    sp_u32 length = frame_length - tag_octets, reason = verdict->reason;
 
     if (length <= SP_PUNT_SHORT) {
         SP_PUNT_INTO(SP_PUNT_SHORT);
@@ -66,6 +67,18 @@ static inline int sp_send_punt(struct xdp_md *context, const struct sp_verdict *
         SP_PUNT_INTO(SP_PUNT_LONG);
     }
     return SP_COUNT_FRAGMENTED;
+}
+
+/* The same of the head of a frame that is sent, `frame_length` octets with its tag. */
+static inline int sp_send_sample(struct xdp_md *context, const struct sp_verdict *verdict, sp_u32 frame_length)
+{
+    sp_u32 tag_octets = verdict->l2_octets == SP_ETHERNET_OCTETS ? 0 : SP_TAG_OCTETS;
+    sp_u32 length = frame_length - tag_octets, reason = SP_SAMPLE;
+
+    if (length > verdict->sample_octets) {
+        length = verdict->sample_octets;
+    }
+    SP_PUNT_INTO(SP_PUNT_SHORT);
 }
 
 #endif

@@ -25,11 +25,12 @@ struct sp_fixed {
     struct sp_interface interfaces[SP_INTERFACES];
     struct sp_policer policers[SP_VRFS * SP_PUNT_CLASSES];
     struct sp_vrf vrfs[SP_VRFS];
+    struct sp_sampling sampling;
     sp_u64 groups[SP_GROUPS];
     sp_u64 port_of_ifindex[SP_PORT_SLOTS];
 } __attribute__((aligned(64)));
 
-/* A punted packet in the ring buffer; the frame follows, untagged, `length` octets of the room that was reserved. */
+/* A punted packet, or a sample, in the ring buffer; the frame follows, untagged, `length` octets of the room that was reserved. */
 struct sp_punt_record {
     sp_u32 router_interface_id;
     sp_u32 length;
@@ -40,6 +41,7 @@ struct sp_punt_record {
 /* The ring takes records of fixed sizes only: the frame's room in each of them, octets. A frame that is longer than the
  * last is not punted, and counted as SP_COUNT_FRAGMENTED. */
 #define SP_PUNT_SHORT 256u
+SP_STATIC_ASSERT(SP_PUNT_SHORT >= SP_SAMPLE_MOST, "a sample fits the shortest record");
 #define SP_PUNT_MIDDLE 2048u
 #define SP_PUNT_LONG 16384u
 #define SP_PUNT_RING_OCTETS (8u << 20)

@@ -49,11 +49,12 @@ std::vector<p4::v1::Entity> everything(Tables& tables) {
         entities.insert(entities.end(), part.entities().begin(), part.entities().end());
         return true;
     });
-    p4::v1::Entity members, groups, entries;
+    p4::v1::Entity members, groups, samples, entries;
     members.mutable_action_profile_member();
     groups.mutable_action_profile_group();
+    samples.mutable_packet_replication_engine_entry()->mutable_clone_session_entry();
     entries.mutable_table_entry()->mutable_meter_config();
-    for (const auto& wanted : {members, groups, entries}) {
+    for (const auto& wanted : {members, groups, samples, entries}) {
         if (!reading.read(wanted).ok()) {
             std::abort();
         }

@@ -269,5 +269,28 @@ TEST_F(Packets, ASlowPrimaryLosesThemByCount) {
     }
 }
 
+TEST_F(Packets, SamplesLeaveRoomForPunts) {
+    Folder other;
+    Device small(other.path(), {.device_id = kDevice, .queued_packet_ins = 8});
+    Controller controller(small);
+    controller.arbitrate(election(1));
+    const std::vector<uint8_t> large(60'000, 1);
+    constexpr uint64_t kSamples = 2000;  // more than the sockets and windows between hold
+    for (uint64_t number = 0; number < kSamples; ++number) {
+        small.engine().punt(1, SP_SAMPLE, large);
+    }
+    small.engine().punt(1, SP_PUNT_LOCAL, large);
+    auto statistics = small.server().statistics();
+    EXPECT_GT(statistics.samples_dropped, 0u);
+    EXPECT_EQ(statistics.samples + statistics.samples_dropped, kSamples);
+    EXPECT_EQ(statistics.packet_ins, 1u);
+    EXPECT_EQ(statistics.packet_ins_queue_full, 0u);
+    for (uint64_t number = 0; number < statistics.samples; ++number) {
+        auto packet = controller.receive();
+        ASSERT_TRUE(packet && packet->has_packet());
+        EXPECT_EQ(packet->packet().metadata(1).value(), value(SP_SAMPLE));
+    }
+}
+
 }  // namespace
 }  // namespace splitplane::testing

@@ -24,6 +24,9 @@ std::string Process::dump() {
     std::string text;
     dump_rows(text);
     dump_routes(text);
+    if (tables.samples()) {
+        text += "samples " + std::to_string(tables.samples()->octets) + '\n';
+    }
     text += "pipeline " + tables.pipeline() + " election " + std::to_string(tables.election().low);
     return text;
 }

@@ -35,6 +35,7 @@ class InKernel {
         object_.fixed().port_of_ifindex[kLoopback] = uint64_t{kLoopback} << 32 | port;
         bpf_map_update_elem(object_.map("map_ports"), &leads_to, &kLoopback, BPF_ANY);
         punt_.reset();
+        sample_.reset();
         Octets out(4096);
         bpf_test_run_opts options{};
         options.sz = sizeof options;
@@ -48,22 +49,28 @@ class InKernel {
         bpf_map_delete_elem(object_.map("map_ports"), &leads_to);
         ring_buffer__consume(ring_);
         if (punt_) return *punt_;
-        if (options.retval == XDP_REDIRECT) return {SP_ACTION_SEND, leads_to, 0, 0, out};
-        return {SP_ACTION_DROP, 0, 0, 0, {}};
+        if (options.retval == XDP_REDIRECT) {
+            Outcome sent{SP_ACTION_SEND, leads_to, 0, 0, out, {}};
+            if (sample_) sent.router_interface_id = sample_->router_interface_id, sent.sample = sample_->frame;
+            return sent;
+        }
+        return {SP_ACTION_DROP, 0, 0, 0, {}, {}};
     }
 
   private:
     static int take(void* self, void* octets, size_t) {
         const auto* record = static_cast<const sp_punt_record*>(octets);
         const auto* frame = reinterpret_cast<const uint8_t*>(record + 1);
-        static_cast<InKernel*>(self)->punt_ =
-            Outcome{SP_ACTION_PUNT, 0, record->reason, record->router_interface_id, {frame, frame + record->length}};
+        auto& taken = record->reason == SP_SAMPLE ? static_cast<InKernel*>(self)->sample_
+                                                  : static_cast<InKernel*>(self)->punt_;
+        taken = Outcome{SP_ACTION_PUNT, 0, record->reason, record->router_interface_id,
+                        {frame, frame + record->length}, {}};
         return 0;
     }
 
     XdpObject object_;
     ring_buffer* ring_ = nullptr;
-    std::optional<Outcome> punt_;
+    std::optional<Outcome> punt_, sample_;
 };
 
 // Counters of all CPUs together.
@@ -95,7 +102,7 @@ TEST_P(Differential, SameVerdictsOctetsAndCounters) {
     write_random_tables(to_kernel, GetParam());
     write_random_tables(to_native, GetParam());
     Draw draw(GetParam() ^ 0x5eed);
-    uint32_t seen[3] = {};
+    uint32_t seen[3] = {}, samples = 0;
     for (int number = 0; number < 3000; ++number) {
         const Arrival arrival = random_arrival(draw);
         const Outcome wanted = run(native.arrays(), arrival.port, arrival.frame);
@@ -105,12 +112,15 @@ TEST_P(Differential, SameVerdictsOctetsAndCounters) {
         ASSERT_EQ(got.port, wanted.port) << "frame " << number;
         ASSERT_EQ(got.router_interface_id, wanted.router_interface_id) << "frame " << number;
         ASSERT_EQ(got.frame, wanted.frame) << "frame " << number;
+        ASSERT_EQ(got.sample, wanted.sample) << "frame " << number;
+        samples += !wanted.sample.empty();
         if (wanted.action == SP_ACTION_PUNT) {
             ASSERT_EQ(got.reason, wanted.reason) << "frame " << number;
         }
     }
     EXPECT_EQ(totals(kernel.tables()), totals(native.arrays()));
     for (const uint32_t count : seen) EXPECT_GT(count, 10u) << "the frames are one-sided";
+    EXPECT_GT(samples, 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, Differential, ::testing::Range<uint64_t>(1, 9));

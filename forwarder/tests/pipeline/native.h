@@ -18,13 +18,14 @@ struct Outcome {
     uint32_t reason = 0;           // sp_reason
     uint32_t router_interface_id = 0;
     Octets frame;                  // as sent or punted; empty for a drop
+    Octets sample;                 // what the controller sees of a frame that is sent; mostly nothing
 };
 
 constexpr size_t kHeadroom = 4;    // octets in front of a frame: one tag
 
-// Run the pipeline on a copy of a frame that has `headroom` octets before it, and exactly these.
+// Run the pipeline on a copy of a frame that has `headroom` octets before it, and exactly these; `random` chooses samples.
 Outcome run(const sp_arrays& tables, uint32_t port, const Octets& frame, uint64_t now_ns = 0, uint32_t cpu = 0,
-            size_t headroom = kHeadroom);
+            size_t headroom = kHeadroom, uint32_t random = 0);
 
 // nexthop_group's hash of a frame with an IP packet behind an untagged header.
 uint32_t selector_hash(const Octets& frame);
