@@ -73,6 +73,7 @@ class Core:
         self._mirrors[plane.name] = mirror
         self._tasks[plane.name] = [self._supervisor.spawn(f"mirror {plane.name}", mirror.run)]
         if (pair := self._pairs.add(plane)) is not None:
+            mirror.ahead = lambda: pair.ahead
             self._tasks[plane.name].append(self._supervisor.spawn(f"placement {plane.name}", pair.run))
             self._tasks[plane.name].append(self._supervisor.spawn(f"link of {plane.name}", pair.watch_link))
         for router in self.routers.values():
@@ -184,7 +185,7 @@ class Core:
         router = self._router(vrf_id)
         mirror = self._mirrors.get(router.config.plane)
         reason = "detached; use it again with vrctl plane attach" if mirror is None else mirror.reason
-        reachable = mirror is not None and mirror.plane.connected
+        reachable = mirror is not None and (mirror.plane.connected or mirror.ahead())
         view = router_view(router, None if reachable else f"plane {router.config.plane}: {reason}")
         return self._pairs.router_view(router.config, view)
 

@@ -245,16 +245,24 @@ class Fib:
         return bool(self.prefixes.pending) or any(self.tables)
 
     @property
+    def busy_ahead(self) -> bool:
+        """Whether `take` would give anything where router interfaces and policers wait."""
+        resolution = self.resolution
+        return bool(self.prefixes.pending or resolution.nexthop_entries or resolution.group_entries)
+
+    @property
     def idle(self) -> bool:
         """Whether everything desired is written and confirmed."""
         return not self.busy and self.in_flight == 0
 
-    def take(self, batch: WriteBatch, limit: int) -> Ticket:
-        """Move at most ``limit`` prefixes and all small updates into ``batch``."""
+    def take(self, batch: WriteBatch, limit: int, ahead: bool = False) -> Ticket:
+        """Move at most ``limit`` prefixes and all small updates into ``batch``; ``ahead``: but for router interfaces
+        and policers, which wait."""
         resolution = self.resolution
         ticket = Ticket()
-        batch.policers += self.policers.take()
-        batch.router_interfaces += resolution.interface_entries.take()
+        if not ahead:
+            batch.policers += self.policers.take()
+            batch.router_interfaces += resolution.interface_entries.take()
         nexthops, groups = resolution.nexthop_entries.take(), resolution.group_entries.take()
         batch.nexthops += nexthops
         batch.groups += groups

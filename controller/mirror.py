@@ -64,6 +64,7 @@ class PlaneMirror:
         self.foreign = 0
         self.confirmed: Callable[[int], None] = lambda _vrf_id: None
         self.ports_changed: Callable[[], None] = lambda: None
+        self.ahead: Callable[[], bool] = lambda: False  # whether routes can be written though it is not connected
         self._events = events
         self._clock = clock
         self._packet_sink = packet_sink
@@ -72,6 +73,7 @@ class PlaneMirror:
         self._progress = asyncio.Event()
         self._connection = 0
         self._silent_until = -inf
+        self._going_ahead = False
         self._writes: deque[asyncio.Task[None]] = deque()
         self._turn = 0
 
@@ -86,7 +88,8 @@ class PlaneMirror:
     def plane_disconnected(self, plane: Plane, reason: str) -> None:
         """Keep everything; the plane goes on forwarding."""
         self._connection += 1
-        if self.adopted:
+        served, self._going_ahead = self.adopted or self._going_ahead, self.ahead()
+        if served and not self._going_ahead:
             self._silent_until = inf
         self.adopted = False
         self.reason = reason
@@ -118,7 +121,7 @@ class PlaneMirror:
 
     def set_ports(self, fib: Fib) -> None:
         """Tell a FIB the plane's ports; without a connection, its last known ones stay."""
-        if self.plane.connected:
+        if self.plane.connected or self.ahead():
             ports = {port.name: (port.number, port.up) for port in self.plane.ports.values()}
             fib.set_ports(ports, self._clock())
 
@@ -157,7 +160,7 @@ class PlaneMirror:
 
     async def _serve(self) -> None:
         while not self.plane.connected:
-            await self._sleep(None)
+            await self._go_ahead()
         connection = self._connection
         await self._adopt()
         next_audit = self._clock() + self._audit_s
@@ -176,14 +179,23 @@ class PlaneMirror:
                 await self._sleep(next_audit - self._clock())
         raise PlaneUnreachable(self.plane.name, self.reason)
 
+    async def _go_ahead(self) -> None:
+        """Write what need not wait for the plane to be whole again, or wait for something to happen."""
+        if self.ahead() and any(fib.busy_ahead for fib in self.fibs.values()):
+            batch = WriteBatch()
+            await self._write(batch, self._fill(batch, ahead=True))
+            await asyncio.sleep(0)
+        else:
+            await self._sleep(None)
+
     def _send(self) -> None:
         batch = WriteBatch()
         tickets = self._fill(batch)
         write = asyncio.create_task(self._write(batch, tickets))
         self._writes.append(write)
 
-    def _fill(self, batch: WriteBatch) -> list[tuple[Fib, Ticket]]:
-        busy = [fib for fib in self.fibs.values() if fib.busy]
+    def _fill(self, batch: WriteBatch, ahead: bool = False) -> list[tuple[Fib, Ticket]]:
+        busy = [fib for fib in self.fibs.values() if (fib.busy_ahead if ahead else fib.busy)]
         self._turn = (self._turn + 1) % len(busy)
         busy = busy[self._turn :] + busy[: self._turn]
         tickets = []
@@ -191,7 +203,7 @@ class PlaneMirror:
         while busy and room > 0:
             share = max(1, room // len(busy))
             for fib in busy:
-                ticket = fib.take(batch, min(share, room))
+                ticket = fib.take(batch, min(share, room), ahead)
                 tickets.append((fib, ticket))
             room = BATCH_ROUTES - sum(map(len, batch.routes))
             busy = [fib for fib in busy if fib.prefixes.pending]

@@ -71,10 +71,14 @@ class Pairs:
         pair = self.find(config.plane)
         if pair is None:
             return view
-        view = replace(view, placement=config.placement.value, move=pair.move(config.vrf_id))
-        if view.state == "up" and (problem := pair.link_problem):
-            return replace(view, state="degraded", reason=problem)
-        return view
+        move = pair.move(config.vrf_id)
+        view = replace(view, placement=config.placement.value, move=move)
+        problem = pair.link_problem if pair.connected else ""
+        if pair.ahead and (move is not None or not pair.routes.whole(config.vrf_id)):
+            what = "routes that are in software alone stay as they were" if move is None else "the move waits"
+            remedy = "" if pair.software.connected else "; start it again"
+            problem = f"{pair.problem}: {what} until it is back{remedy}"
+        return replace(view, state="degraded", reason=problem) if view.state == "up" and problem else view
 
     async def placement_view(self, config: RouterConfig, fib: Fib) -> PlacementView:
         """Tell where a router's routes are; Conflict where its plane has no fallback."""

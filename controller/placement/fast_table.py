@@ -251,6 +251,11 @@ class FastTable:
         table = self._routers[vrf_id].table
         return min(_whole(table), _left_to(table, self._room), _left_to(table, table.room))
 
+    def whole(self, vrf_id: int) -> bool:
+        """Tell whether all prefixes of a router are in hardware."""
+        router = self._routers[vrf_id]
+        return len(router.hard) - router.table.all_parts() == len(router.table.full)
+
     def short_of(self, vrf_id: int) -> str:
         """Return what keeps prefixes of a router out of hardware: "room", "quota", "refused", or nothing."""
         table = self._routers[vrf_id].table

@@ -83,7 +83,8 @@ class FallbackPair:
         self._listener: PlaneListener | None = None
         self._vlans = LinkVlans()
         self._held_by_hardware, self._held_by_software = Holdings(), Holdings()
-        self._adopted = False
+        self._adopted = False  # what the hardware holds is known
+        self._behind = False  # the software was away since, and what it holds is not
         self._draining = asyncio.Lock()
         self._clock = clock
         self._kept_out = KeptOut()
@@ -108,9 +109,23 @@ class FallbackPair:
         for plane, port in ((self.hardware, self.link.hardware), (self.software, self.link.software)):
             if not plane.connected:
                 return f"plane {plane.name} is not connected"
-            if _number(plane, port) is None:
+            if not self._reaches(plane, port):
                 return f"port {port} of the fallback link is not on plane {plane.name}"
         return ""
+
+    @staticmethod
+    def _reaches(plane: Plane, port: str) -> bool:
+        return plane.connected and _number(plane, port) is not None
+
+    @property
+    def ahead(self) -> bool:
+        """Whether only the software is away: routes, nexthops and groups are written to the hardware meanwhile.
+
+        So the hardware is right, or falls back, whatever changes. The software goes on by what it held until it is
+        read back and given the rest. Router interfaces and policers wait for it: an interface that is gone must be
+        gone from both, or what comes in by its VLAN's next owner would meet its routes.
+        """
+        return self._adopted and not self.connected and self._reaches(self.hardware, self.link.hardware)
 
     @property
     def link_problem(self) -> str:
@@ -158,15 +173,21 @@ class FallbackPair:
             self._adopted = True
             if self.probe is not None:
                 self.probe.adopt(soft.router_interfaces.values())
+        elif self._behind:  # the hardware is ahead of it: what differs is for the FIB to write
+            self._held_by_software = Holdings.of(soft)
+            if self.probe is not None:
+                self.probe.doubt()
         elif idle and generation == self.routes.generation:  # or what is under way would be taken for damage
             differing = self.routes.audit(hard.routes)
             if differing:
                 self.damaged(differing)
+        self._behind = False
         return self._merged(hard, soft)
 
     async def write(self, batch: WriteBatch) -> list[Refused]:
-        """Write to the software, then what the hardware is to have of it."""
-        self._require()
+        """Write to the software, then what the hardware is to have of it; see `ahead` for what is written without."""
+        if not self.ahead:
+            self._require()
         if self.probe is not None:
             self.probe.follow(batch.router_interfaces)
         before, self._turn = self._turn, asyncio.Event()
@@ -176,10 +197,16 @@ class FallbackPair:
             if closing and before is not None:
                 await before.wait()
             refused = await self._write_hardware(WriteBatch(router_interfaces=closing))
-            refused += await self._write_software(batch)
+            found, lost = await self._lead(batch)
+            refused += found
+            if lost is not None:
+                batch = replace(batch, policers=[], router_interfaces=[])
             if before is not None:
                 await before.wait()
-            return refused + await self._follow(batch, refused)
+            refused += await self._follow(batch, refused)
+            if lost is not None:
+                raise lost
+            return refused
         finally:
             ended.set()
 
@@ -200,9 +227,11 @@ class FallbackPair:
     def reached(self) -> None:
         """Follow a change of either channel or of the ports of the link."""
         assert self._listener is not None, "start comes first"
-        problem = self.problem
-        if self.connected and problem:
-            self.connected = self._adopted = False
+        problem, ahead = self.problem, self._adopted and not self.connected
+        if not self._reaches(self.hardware, self.link.hardware):
+            self._adopted = False
+        if (self.connected and problem) or (ahead and not self._adopted):
+            self.connected, self._behind = False, True
             self._listener.plane_disconnected(self, problem)
         elif not self.connected and not problem:
             self.connected = True
@@ -249,6 +278,8 @@ class FallbackPair:
             self._retry_at = inf
             await self._write_hardware(self._kept_out.once_more())
         for _ in range(MAX_ROUNDS):
+            if not self.connected:  # the software is not for moving to what it may not have
+                return False
             moved = self.routes.rebalance(self._clock())
             await self._drain()
             if not moved:
@@ -260,6 +291,22 @@ class FallbackPair:
     def _require(self) -> None:
         if not self.connected:
             raise PlaneUnreachable(self.name, self.problem or "not connected")
+
+    async def _lead(self, batch: WriteBatch) -> tuple[list[Refused], PlaneUnreachable | None]:
+        """Write to the software; where it is away, or goes away under it, the hardware does without.
+
+        Returns what was refused, and what to raise once the hardware has its part, of a batch that has more in it
+        than may be left behind.
+        """
+        waits = batch.router_interfaces or batch.policers
+        if self.ahead and not waits:
+            return [], None
+        try:
+            return await self._write_software(batch), None
+        except PlaneUnreachable as lost:
+            if not self.ahead:
+                raise
+            return [], lost if waits else None
 
     async def _write_software(self, batch: WriteBatch) -> list[Refused]:
         held, port = self._held_by_software, _number(self.software, self.link.software)

@@ -354,6 +354,10 @@ class HardwareRoutes:
         """Return how far a router is that was placed elsewhere, None where it is there."""
         return self._moves.view(vrf_id)
 
+    def whole(self, vrf_id: int) -> bool:
+        """Tell whether all routes of a router are in hardware."""
+        return vrf_id not in self.routers or all(table.whole(vrf_id) for table in self._tables.values())
+
     def short_of(self, vrf_id: int) -> str:
         """Return what keeps routes of a router out of hardware: "room", "quota", "refused", or nothing."""
         if vrf_id not in self.routers:
