@@ -42,9 +42,21 @@ async def lines(views: AsyncIterator[Any]) -> AsyncIterator[bytes]:
 
 
 async def pcap(frames: AsyncIterator[CapturedFrame]) -> AsyncIterator[bytes]:
-    """Send frames as a capture file; the header goes at once, so that a reader sees that it began."""
-    yield _PCAP_HEADER
+    """Send frames as a capture file; the header goes once it captures, so that a reader sees that it began."""
+    first = asyncio.ensure_future(anext(frames, None))
+    try:
+        await asyncio.sleep(0)  # from here on whatever passes is kept
+        yield _PCAP_HEADER
+        if (one := await first) is None:
+            return
+        yield _record(one)
+    finally:
+        first.cancel()
     async for one in frames:
-        seconds, fraction = divmod(one.time, 1)
-        size = len(one.frame)
-        yield _RECORD.pack(int(seconds), int(fraction * 1_000_000), size, size) + one.frame
+        yield _record(one)
+
+
+def _record(one: CapturedFrame) -> bytes:
+    seconds, fraction = divmod(one.time, 1)
+    size = len(one.frame)
+    return _RECORD.pack(int(seconds), int(fraction * 1_000_000), size, size) + one.frame

@@ -1,13 +1,16 @@
 """The API as HTTP: errors have one form, the document is served, the socket is private."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from operator_world import Controller
 
+from controller.api import streams
 from controller.spec.lines import MAX_SIZE_BYTES
+from controller.views import CapturedFrame
 from controller.vrctl.client import Client, Refused, path_of
 from controller.vrctl.progress import follow
 from wire import PROTOCOL_VERSION
@@ -64,6 +67,20 @@ tenants: [{name: red, slices: [{plane: s1}], routers: [{name: r1, plane: s1}]}]
     with pytest.raises(Refused, match="plane s1 is not reachable: not connected") as caught:
         await ask(served, "GET", path_of("routers", "red", "r1", "counters"))
     assert caught.value.kind == "PlaneUnreachable"
+
+
+async def test_a_capture_has_begun_when_its_header_is_sent() -> None:
+    begun = []
+
+    async def frames() -> AsyncIterator[CapturedFrame]:
+        begun.append(True)
+        yield CapturedFrame(1.5, True, b"one")
+        yield CapturedFrame(2.5, True, b"two")
+
+    pieces = streams.pcap(frames())
+    assert len(await anext(pieces)) == 24
+    assert begun
+    assert [piece[16:] async for piece in pieces] == [b"one", b"two"]
 
 
 def test_a_change_is_followed_to_its_outcome() -> None:
