@@ -76,7 +76,7 @@ async def test_a_task_that_fails_is_told_and_started_again(monkeypatch: pytest.M
 
     keeper = supervisor.Supervisor(events)
     keeper.spawn("test", task)
-    await asyncio.wait_for(again.wait(), 5)
+    await asyncio.wait_for(again.wait(), 30)
     await keeper.close()
     (event,) = events.recent()
     assert (event.kind, event.subject, event.text) == ("task-failed", "test", "RuntimeError: a bug; started again")

@@ -122,11 +122,11 @@ class World:
         return self.sequence
 
     async def settle(self, vrf_id: int = 1) -> None:
-        await asyncio.wait_for(self.core.converged(vrf_id), 5)
+        await asyncio.wait_for(self.core.converged(vrf_id), 30)
         await asyncio.sleep(0)
 
     async def until(self, reached: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not reached():  # noqa: ASYNC110 - lets the loop run on, without time passing
                 await asyncio.sleep(0)
 

@@ -65,7 +65,7 @@ class SwitchEnd:
 
     async def until(self, kind: int, count: int = 1) -> None:
         """Wait until ``count`` messages of a type arrived."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while len(self.sent(kind)) < count:
                 self._arrived.clear()
                 await self._arrived.wait()

@@ -20,7 +20,7 @@ quick = settings(max_examples=40, deadline=None)
 
 async def closed(channel: Channel) -> str:
     """Return why a channel ends, which it does soon."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         with pytest.raises(ChannelClosed) as caught:
             await channel.request(Type.ECHO_REQUEST)
     return str(caught.value)

@@ -43,7 +43,7 @@ class Told:
         self.changed.set()
 
     async def until(self, count: int) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while len(self.events) < count:
                 self.changed.clear()
                 await self.changed.wait()

@@ -98,7 +98,7 @@ class Device:
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Wait until something that a client did makes the condition true."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not condition():
                 self.changed.clear()
                 await self.changed.wait()

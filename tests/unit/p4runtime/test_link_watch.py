@@ -44,7 +44,7 @@ class Told(list[tuple[str, bool]]):
         self.came.set()
 
     async def next(self) -> list[tuple[str, bool]]:
-        await asyncio.wait_for(self.came.wait(), 5)
+        await asyncio.wait_for(self.came.wait(), 30)
         self.came.clear()
         found = list(self)
         self.clear()
@@ -78,7 +78,7 @@ async def test_news_of_other_links_tell_nothing(kernel: Kernel) -> None:
     watch.start(told)
     kernel.looked.clear()
     kernel.tell()
-    await asyncio.wait_for(kernel.looked.wait(), 5)
+    await asyncio.wait_for(kernel.looked.wait(), 30)
     kernel.up = {"a"}
     kernel.tell()
     assert await told.next() == [("a", True)]

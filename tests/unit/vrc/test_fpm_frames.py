@@ -71,7 +71,7 @@ async def test_the_server_reads_one_zebra_after_another() -> None:
             _, writer = await asyncio.open_connection("127.0.0.1", server.port)
             writer.write(content)
             writer.write_eof()
-            await asyncio.wait_for(heard.closed.wait(), 5)
+            await asyncio.wait_for(heard.closed.wait(), 30)
             writer.close()
     finally:
         task.cancel()
