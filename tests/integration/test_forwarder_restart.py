@@ -30,6 +30,11 @@ def device(running: World) -> PrivateForwarder:
     return running.rig.switch.forwarder
 
 
+def controlled(forwarder: PrivateForwarder) -> None:
+    """Wait until the controller has found the process that runs now."""
+    until("a primary controller", lambda: forwarder.show("status")["controllers"]["primary"])
+
+
 def killed(forwarder: PrivateForwarder) -> None:
     forwarder.kill()
 
@@ -47,6 +52,7 @@ def test_a_restart_loses_no_packet_and_no_entry(running: World, end) -> None:
         for _ in range(3):
             end(forwarder)
             forwarder.start()
+        controlled(forwarder)
         rig.up("red/r1", routes=OWN_ROUTES + 1 + ROUTES)
         rig.up("blue/r1")
     assert rig.switch.holdings() == held
@@ -65,6 +71,7 @@ def test_routes_that_change_while_it_is_killed_are_right_in_the_end(running: Wor
         os.kill(forwarder.pid, signal.SIGKILL)
         forwarder.kill()
         forwarder.start()
+        controlled(forwarder)
         rig.up("red/r1", routes=OWN_ROUTES + 1 + ROUTES)
     rig.verified()
 

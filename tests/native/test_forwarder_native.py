@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BUILDS = {"product": ROOT / "build/forwarder", "sanitized": ROOT / "build/forwarder-sanitized"}
-LIMIT_S = 300
+LIMIT_S = 560
 
 
 def native_tests() -> list[Any]:
