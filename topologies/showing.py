@@ -30,7 +30,7 @@ _PICTURE = r"""
 _FIB_ROUTER = "red/r2"
 _TOWARDS_H2 = ("n2-a", "n2-b")
 """The interfaces of each tenant's r2 that lead to its h2."""
-_COUNTED_S = 5.0
+_COUNTED_S = 20.0
 """How long a switch may take to count what it has sent."""
 
 

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 240
+LIMIT_S = 540
 
 
 async def finish(*command: str, limit_s: float = LIMIT_S, **environment: str) -> tuple[int, str]:
