@@ -69,7 +69,7 @@ class Holdings:
 
 @dataclass(slots=True)
 class KeptOut:
-    """Nexthops and groups that a plane refused, as they were to be."""
+    """Nexthops and groups that a plane does not have, because it refused or lost them, as they were to be."""
 
     nexthops: dict[int, Nexthop] = field(default_factory=dict)
     groups: dict[int, NexthopGroup] = field(default_factory=dict)
@@ -87,6 +87,11 @@ class KeptOut:
             self.nexthops.update({u.entry.id: u.entry for u in batch.nexthops if u.entry.id == one.key})
         else:
             self.groups.update({u.entry.id: u.entry for u in batch.groups if u.entry.id == one.key})
+
+    def lost(self, held: Installed, wanted: Installed) -> None:
+        """Keep what a plane was read to lack, or to have otherwise than another."""
+        self.nexthops.update({i: one for i, one in wanted.nexthops.items() if held.nexthops.get(i) != one})
+        self.groups.update({i: one for i, one in wanted.groups.items() if held.groups.get(i) != one})
 
     def once_more(self) -> WriteBatch:
         """Return what is to be tried again."""

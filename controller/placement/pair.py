@@ -170,6 +170,8 @@ class FallbackPair:
             self.routes.reported(self.hardware.table_sizes)
             self._vlans.adopt(hard.router_interfaces.values(), soft.router_interfaces.values())
             self.routes.adopt(hard.routes, soft.routes, soft.policers)
+            self._kept_out.lost(hard, soft)  # routes would be refused for want of them
+            self._retry_at = self._clock()
             self._adopted = True
             if self.probe is not None:
                 self.probe.adopt(soft.router_interfaces.values())
@@ -274,9 +276,7 @@ class FallbackPair:
         """Do that once, and tell whether more is to be moved at once. PlaneUnreachable where a channel goes down."""
         if not self.connected or not self._adopted:
             return False
-        if self._clock() >= self._retry_at:
-            self._retry_at = inf
-            await self._write_hardware(self._kept_out.once_more())
+        await self._once_more()
         for _ in range(MAX_ROUNDS):
             if not self.connected:  # the software is not for moving to what it may not have
                 return False
@@ -389,9 +389,16 @@ class FallbackPair:
                 self._retry_at = min(self._retry_at, self._clock() + RETRY_S)
         return found
 
+    async def _once_more(self) -> None:
+        """Write nexthops and groups that the hardware does not have, where it is time to."""
+        if self._clock() >= self._retry_at:
+            self._retry_at = inf
+            await self._write_hardware(self._kept_out.once_more())
+
     async def _drain(self) -> None:
         """Write the stages of routes that wait, until the hardware holds what is placed there."""
         async with self._draining:
+            await self._once_more()
             while stage := self.routes.next_stage():
                 refused = await self.hardware.write(WriteBatch(routes=stage))
                 for one in refused:

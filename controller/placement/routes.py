@@ -32,7 +32,7 @@ from controller.planes.base import (
     route_action,
 )
 from controller.views import MoveView
-from wire.columns import family_of
+from wire.columns import ADDRESS_BYTES, family_of
 
 STAGE_ROUTES = 1000
 """Most routes in one write: about 10 ms of Open vSwitch's main thread, which also forwards."""
@@ -276,6 +276,8 @@ class HardwareRoutes:
 
     def next_stage(self) -> list[RouteUpdates]:
         """Return the next writes, of one router and family; nothing where the hardware holds what it should."""
+        if not self._plan:
+            self._plan = self._default_entry()
         while not self._plan and self._due:
             (vrf_id, family), keys = next(iter(self._due.items()))
             del self._due[vrf_id, family]
@@ -293,12 +295,25 @@ class HardwareRoutes:
         self.generation += 1
         return [self._plan[0]]
 
+    def _default_entry(self) -> list[RouteUpdates]:
+        """Return the default entry of a router that has none: what is not in hardware yet finds the software by it.
+
+        It may come before all that nests in it, because FALLBACK is right for every address.
+        """
+        for (vrf_id, family), keys in self._due.items():
+            default, held = bytes(ADDRESS_BYTES[family] + 1), self._held.get((vrf_id, family), {})
+            if default in keys and default not in held and default in self._wanted(vrf_id, family):
+                keys.discard(default)
+                return [RouteUpdates(vrf_id, family, [Op.INSERT], [default], [FALLBACK])]
+        return []
+
     def confirm(self, stage: list[RouteUpdates], refused: Iterable[Refused]) -> None:
         """The hardware has taken a stage, but for what it refused; what hangs on that is planned anew."""
         (columns,) = stage
         place = vrf_id, family = columns.vrf_id, columns.family
         without = {one.key: one for one in refused if isinstance(one.key, bytes)}
-        held = self._held.setdefault(place, {})  # it may have been adopted anew meanwhile
+        held, wanted = self._held.setdefault(place, {}), self._wanted(vrf_id, family)
+        otherwise = set()  # not as it is wanted any more: it may have been adopted anew meanwhile
         for op, key, action in zip(columns.ops, columns.keys, columns.actions, strict=True):
             if key in without:
                 continue
@@ -306,6 +321,10 @@ class HardwareRoutes:
                 held.pop(key, None)
             else:
                 held[key] = action
+            if held.get(key) != wanted.get(key):
+                otherwise.add(key)
+        if otherwise:
+            self._due.setdefault(place, set()).update(otherwise)
         rest, self._plan = self._plan[1:], []
         if not without:
             self._plan = rest

@@ -14,7 +14,7 @@ from openflow_net import BRIDGE, DATAPATH_ID
 from ovs import PrivateOvs, namespace
 from paired import LINK, LINK_PORT, PairedPlane, pair_of, plug_in
 from vr_forwarder import NATIVE_MTU, PrivateForwarder
-from wired import Heard, WiredPlane
+from wired import AT_ONCE, Heard, WiredPlane
 
 from controller.model import PlaneConfig, PlaneKind, PlanePort
 from controller.planes.base import Plane
@@ -129,7 +129,7 @@ async def wired_bmv2_pair() -> AsyncIterator[WiredPlane]:
         plug_in(forwarder, place)
         with PrivateBmv2(len(PORTS), place, more_ports={LINK_PORT: LINK}) as bmv2, plugged_into(bmv2.hosts) as plugs:
             async with _wired_device("bmv2+forwarder", bmv2.address, plugs, forwarder) as wired:
-                wired.longest_frame = NATIVE_MTU + 14
+                wired.longest_frame, wired.at_once = NATIVE_MTU + 14, AT_ONCE // 4  # it sees every frame twice
                 yield wired
 
 

@@ -98,6 +98,7 @@ class WiredPlane:
     counts_too_long_as_sent: bool = False
     counts_late: bool = False  # once in a while, although it was told to settle
     longest_frame: int = 9_014  # that its cables carry
+    at_once: int = AT_ONCE
     programmed: Installed | None = None
     punted_as: frozenset[PuntReason] = frozenset({PuntReason.LOCAL})  # sentinels that have to come up
     live: set[int] = field(default_factory=lambda: set(PORTS))
@@ -187,8 +188,8 @@ class WiredPlane:
 
     async def pour(self, port: int, frames: Sequence[bytes]) -> None:
         """Let frames come in by a port, not more at once than the smallest queue holds, and see them all pass."""
-        for at in range(0, max(1, len(frames)), AT_ONCE):
-            for frame in frames[at : at + AT_ONCE]:
+        for at in range(0, max(1, len(frames)), self.at_once):
+            for frame in frames[at : at + self.at_once]:
                 self.send(port, frame)
             await self.barrier(port)
 
@@ -212,7 +213,7 @@ class WiredPlane:
 
         TimeoutError where one is lost.
         """
-        heard, start, half = self.heard, len(self.heard.outputs), AT_ONCE // 2
+        heard, start, half = self.heard, len(self.heard.outputs), self.at_once // 2
         for sent, frame in enumerate(frames, 1):
             self.send(port, frame)
             if sent % half == 0 or sent == len(frames):

@@ -1,0 +1,110 @@
+"""Hardware that has lost what it had: in which order it gets that again."""
+
+from pairs import PairWorld
+from worlds import gateway, router_config
+
+from controller.placement.pair import FallbackPair
+from controller.placement.routes import HardwareRoutes
+from controller.planes.base import (
+    FALLBACK,
+    Op,
+    Refused,
+    RouteKind,
+    RouteUpdates,
+    action_kind,
+    action_value,
+    route_action,
+)
+from controller.rib import SetKind
+from wire.columns import prefix_key
+
+
+async def learned() -> PairWorld:
+    """A router with routes by two nexthops, in hardware and in software."""
+    world = PairWorld()
+    await world.start(router_config(1, (1, 2)))
+    world.connect()
+    for number in (1, 2):
+        world.router().define_set(number, SetKind.FORWARD, [(number, gateway(number), 1)])
+    world.learn({f"20.{number}.0.0/16": 1 + number % 2 for number in range(8)})
+    world.router().resync_end(True)
+    await world.settle()
+    await world.pair.work()
+    return world
+
+
+async def test_an_empty_hardware_gets_what_its_routes_lead_to_before_them():
+    """A switch refuses routes to what it has not, so that goes first also where the placement is first to write."""
+    world = await learned()
+    held, wanted = world.hardware.entries, dict(world.in_hardware())
+    for entries in (held.routes, held.router_interfaces, held.nexthops, held.policers, held.groups):
+        entries.clear()
+    pair = FallbackPair(world.hardware, world.software, world.pair.link, HardwareRoutes({4: 0, 6: 0}))
+    write = world.hardware.write
+
+    async def strict(batch):
+        for columns in batch.routes:
+            nexthops = [action_value(one) for one in columns.actions if action_kind(one) is RouteKind.NEXTHOP]
+            assert all(nexthop in held.nexthops for nexthop in nexthops)
+        return await write(batch)
+
+    world.hardware.write = strict
+    pair.connected = True
+    read = await pair.read()
+    assert {("nexthop", each) for each in world.software.entries.nexthops} <= read.damaged
+    while await pair.work():
+        pass
+    assert world.in_hardware() == wanted
+    assert not pair.refusals
+
+
+def test_the_default_entry_is_the_first_in_an_empty_hardware():
+    """Or what is not in hardware yet would be nowhere until all is."""
+    routes = HardwareRoutes({4: 0, 6: 0})
+    for vrf_id in (1, 2):
+        routes.open(vrf_id)
+    keys = [prefix_key("0.0.0.0/0"), *(prefix_key(f"20.{n}.0.0/16") for n in range(9))]
+    action = route_action(RouteKind.NEXTHOP, 1)
+    actions = [action, *(route_action(RouteKind.NEXTHOP, 2 + n % 2) for n in range(9))]
+    routes.change(RouteUpdates(1, 4, [Op.INSERT] * 10, keys, actions))
+    first = [routes.next_stage()]
+    while first[-1]:
+        routes.confirm(first[-1], [])
+        first.append(routes.next_stage())
+    defaults = [(1, 4, bytes(5)), (1, 6, bytes(17)), (2, 4, bytes(5)), (2, 6, bytes(17))]
+    assert sorted((one.vrf_id, one.family, *one.keys) for (one,) in first[:4]) == defaults
+    assert all(one.actions == [FALLBACK] for (one,) in first[:4])
+    assert routes.held(1)[bytes(5)] == action
+    assert routes.idle
+
+
+def test_a_default_entry_that_is_refused_is_not_tried_for_ever():
+    routes = HardwareRoutes({4: 0, 6: 0})
+    routes.open(1)
+    routes.change(RouteUpdates(1, 4, [Op.INSERT], [prefix_key("20.0.0.0/8")], [route_action(RouteKind.NEXTHOP, 1)]))
+    for _ in range(20):
+        if not (stage := routes.next_stage()):
+            break
+        (columns,) = stage
+        refused = [Refused("ipv4_route", 1, key, Op.INSERT, "no") for key in columns.keys if key == bytes(5)]
+        routes.confirm(stage, refused)
+    assert routes.idle
+    assert [one.key for one in routes.failed()] == [bytes(5)]
+
+
+def test_a_write_that_ends_after_a_read_leaves_nothing_that_is_not_wanted_any_more():
+    """Or an entry would stay for as long as nobody looks, and be wrong when its route changes."""
+    routes = HardwareRoutes({4: 0, 6: 0})
+    routes.open(1)
+    while stage := routes.next_stage():
+        routes.confirm(stage, [])
+    key, action = prefix_key("20.0.0.0/8"), route_action(RouteKind.NEXTHOP, 1)
+    routes.change(RouteUpdates(1, 4, [Op.INSERT], [key], [action]))
+    stage = routes.next_stage()
+    assert stage[0].keys == [key]
+    default = {bytes(5): FALLBACK, bytes(17): FALLBACK}
+    routes.adopt({1: default}, {}, [1])  # read before the write was done; and the software has lost the route
+    routes.confirm(stage, [])
+    while stage := routes.next_stage():
+        routes.confirm(stage, [])
+    assert routes.held(1) == default
