@@ -16,6 +16,7 @@ from controller.describe import (
 from controller.errors import NoSuch, PlaneUnreachable
 from controller.events import EventLog
 from controller.fib import Fib
+from controller.loads import load_view
 from controller.mirror import AUDIT_INTERVAL_S, PlaneMirror
 from controller.model import RouterConfig
 from controller.pairs import Pairs
@@ -31,6 +32,7 @@ from controller.views import (
     CounterView,
     FibEntryView,
     InterfaceView,
+    LoadView,
     NeighborView,
     PlacementView,
     PlaneView,
@@ -235,6 +237,10 @@ class Core:
         punts = {reason.name.lower(): count[0] for (vrf, reason), count in read.punts.items() if vrf == vrf_id}
         drops = {str(reason): count[0] for (vrf, reason), count in read.drops.items() if vrf in (0, vrf_id)}
         return CounterView(router.config.full_name, interfaces, punts, dict(router.punts.counters), drops)
+
+    async def load(self) -> LoadView:
+        """Count what has passed through all planes and routers."""
+        return await load_view(self._mirrors, self._pairs, list(self.routers.values()), self._clock)
 
     async def trace(self, vrf_id: int, destination: str, interface: str | None = None) -> list[TraceStep]:
         """Follow a packet through the tables as the plane holds them."""

@@ -16,12 +16,16 @@ from controller.views import (
     CounterView,
     FibEntryView,
     InterfaceView,
+    LoadView,
     MoveView,
     NeighborView,
     PlacementView,
+    PlaneLoad,
     PlaneView,
+    RouterLoad,
     RouterView,
     RouteView,
+    TableView,
     TraceStep,
     VerifyView,
 )
@@ -38,6 +42,7 @@ class FakeCore:
         self.rows = 3  # of routes and fib
         self.where: tuple[str, ...] = ("",)  # of fib's rows, again and again
         self.equal = True
+        self.looks = 0  # at the load
         self.frames: list[CapturedFrame] = []
         self.paired: set[str] = set()  # planes that have a fallback
         self.reason = ""  # of placement
@@ -145,6 +150,19 @@ class FakeCore:
         zero = {"rx_packets": 5, "rx_bytes": 320, "tx_packets": 0, "tx_bytes": 0}
         return CounterView(
             router.full_name, {i.name: zero for i in router.interfaces}, {"local": 2}, {}, {"martian": 1}
+        )
+
+    async def load(self) -> LoadView:
+        """Count 1,000 packets more on each look, a tenth of them on the link, in a second of its own."""
+        self.looks += 1
+        now, packets = float(self.looks), 1000 * self.looks
+        tables = {"ipv4_route": TableView(self.rows, 1000, "given"), "ipv6_route": TableView(0, None, "")}
+        return LoadView(
+            [PlaneLoad(name, now, packets, packets // 10, tables, 5 * self.looks) for name in self.planes],
+            [
+                RouterLoad(router.full_name, router.plane, now, packets, packets // 10, self.rows, 5 * self.looks)
+                for router in self.routers.values()
+            ],
         )
 
     async def trace(self, vrf_id: int, destination: str, interface: str | None) -> list[TraceStep]:

@@ -11,7 +11,7 @@ router leaves of its share goes to the others.
 
 import asyncio
 import contextlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from math import inf
 
@@ -62,6 +62,7 @@ class PlaneMirror:
         self.ready = asyncio.Event()  # adopted at least once: ids issued from now on meet no installed ones
         self.reason = "not connected yet"
         self.foreign = 0
+        self.changes: Counter[int] = Counter()  # routes written, by vrf_id
         self.confirmed: Callable[[int], None] = lambda _vrf_id: None
         self.ports_changed: Callable[[], None] = lambda: None
         self.ahead: Callable[[], bool] = lambda: False  # whether routes can be written though it is not connected
@@ -216,6 +217,8 @@ class PlaneMirror:
             for fib, _ in tickets:
                 fib.abandon()
             raise
+        for columns in batch.routes:
+            self.changes[columns.vrf_id] += len(columns)
         for fib, ticket in tickets:
             vrf_id = fib.config.vrf_id
             mine = [one for one in refused if one.vrf_id == vrf_id or fib.owns(one)] if refused else []

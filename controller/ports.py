@@ -11,6 +11,7 @@ from controller.views import (
     CounterView,
     FibEntryView,
     InterfaceView,
+    LoadView,
     NeighborView,
     PlacementView,
     PlaneView,
@@ -66,6 +67,9 @@ class CorePort(Protocol):
 
     async def counters(self, vrf_id: int) -> CounterView:
         """Read a router's counters."""
+
+    async def load(self) -> LoadView:
+        """Count what has passed through all planes and routers."""
 
     async def trace(self, vrf_id: int, destination: str, interface: str | None) -> list[TraceStep]:
         """Follow a packet through the tables."""

@@ -119,6 +119,39 @@ class PlaneView:
 
 
 @dataclass(frozen=True, slots=True)
+class RouterLoad:
+    """What has passed through one router so far, to be compared with a later look."""
+
+    router: str
+    plane: str
+    time: float  # seconds, of a clock that only this view uses
+    packets: int | None  # received by its interfaces; None where the plane is away
+    link_packets: int | None  # of these, what the fallback plane received; None where there is none
+    entries: int  # of its routes on the plane, with a fallback: in hardware
+    changes: int  # of these entries, since the controller started
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneLoad:
+    """What has passed through one plane so far; of a plane behind another one, what came by the link."""
+
+    name: str
+    time: float
+    packets: int | None
+    link_packets: int | None
+    tables: dict[str, TableView]
+    changes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadView:
+    """What has passed through everything."""
+
+    planes: list[PlaneLoad]
+    routers: list[RouterLoad]
+
+
+@dataclass(frozen=True, slots=True)
 class CounterView:
     """Counters of one router: (packets, octets) everywhere."""
 

@@ -25,6 +25,7 @@ from controller.views import (
     CounterView,
     Event,
     InterfaceView,
+    LoadView,
     NeighborView,
     PlacementView,
     PlaneView,
@@ -255,6 +256,12 @@ async def planes(operations: Op) -> list[PlaneView]:
 async def routers(operations: Op) -> list[RouterView]:
     """List routers."""
     return operations.router_views()
+
+
+@api.get("/load")
+async def load(operations: Op) -> LoadView:
+    """Count what has passed through planes and routers; two looks tell the rates."""
+    return await operations.core.load()
 
 
 @api.get("/interfaces")

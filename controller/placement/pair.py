@@ -214,11 +214,15 @@ class FallbackPair:
 
     async def counters(self) -> Counters:
         """Read the counters of both: an interface's are the hardware's, which sees every packet of it once."""
-        self._require()
-        hard, soft = await asyncio.gather(self.hardware.counters(), self.software.counters())
+        hard, soft = await self.counters_of_both()
         _add(hard.punts, soft.punts)
         _add(hard.drops, soft.drops)
         return hard
+
+    async def counters_of_both(self) -> tuple[Counters, Counters]:
+        """Read the counters of each: what an interface received of the software took the link."""
+        self._require()
+        return await asyncio.gather(self.hardware.counters(), self.software.counters())
 
     def packet_out(self, interface: RouterInterface, frame: bytes) -> bool:
         """Send a frame out of the hardware's port."""

@@ -75,6 +75,7 @@ class HardwareRoutes:
         self.routers: set[int] = set()
         self.barred = Barred()
         self.generation = 0  # counts what was sent
+        self.changes: Counter[int] = Counter()  # routes written, by vrf_id
         self._declared = {family: Declared(room[family]) for family in ROUTE_TABLE_NAME}
         self._tables = {family: FastTable(family, one.capacity or MAX_ROOM) for family, one in self._declared.items()}
         self._placements: dict[int, Placement] = {}
@@ -314,6 +315,7 @@ class HardwareRoutes:
         without = {one.key: one for one in refused if isinstance(one.key, bytes)}
         held, wanted = self._held.setdefault(place, {}), self._wanted(vrf_id, family)
         otherwise = set()  # not as it is wanted any more: it may have been adopted anew meanwhile
+        self.changes[vrf_id] += len(columns) - len(without)
         for op, key, action in zip(columns.ops, columns.keys, columns.actions, strict=True):
             if key in without:
                 continue

@@ -8,11 +8,11 @@ import sys
 from typing import NoReturn
 
 from controller.errors import SplitplaneError
-from controller.vrctl import backups, changes, listings, live, moving, output
+from controller.vrctl import backups, changes, listings, live, moving, output, top
 from controller.vrctl.client import Refused, Unreachable
 from controller.vrctl.shell import FAILED, UNREACHABLE, app
 
-COMMANDS = (changes, moving, listings, live, backups)
+COMMANDS = (changes, moving, listings, live, top, backups)
 """The modules whose import adds their commands to the application."""
 
 

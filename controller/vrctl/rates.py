@@ -1,0 +1,125 @@
+"""What `vrctl top` says: the rates between two looks at the load, and the lines that show them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from controller.vrctl.output import titles_of
+
+Load = dict[str, Any]
+"""What the API says: counts that grow (`LoadView`)."""
+
+_LEAST_NAME = 6
+_GAP = 2
+_PLANES = ("plane", "packets_per_s", "in_hardware", "ipv4_table", "ipv6_table", "changes_per_s")
+_ROUTERS = ("router", "plane", "packets_per_s", "in_hardware", "entries", "changes_per_s")
+
+
+def rates(before: Load, after: Load) -> dict[str, Any]:
+    """Return what has passed in each second between two looks, most packets first.
+
+    None stands for what is not known: the rate of what has just come or begun to count anew, and the share in
+    hardware where there is no fallback or no packet.
+    """
+    known = {one["name"]: one for one in before["planes"]}
+    planes = [
+        {
+            "plane": one["name"],
+            **_rates(known.get(one["name"], {}), one),
+            "tables": one["tables"],
+        }
+        for one in after["planes"]
+    ]
+    known = {one["router"]: one for one in before["routers"] if one is not None}
+    routers = [
+        {
+            "router": one["router"],
+            "plane": one["plane"],
+            **_rates(known.get(one["router"], {}), one),
+            "entries": one["entries"],
+        }
+        for one in after["routers"]
+    ]
+    return {
+        "planes": sorted(planes, key=lambda row: (-(row["packets_per_s"] or 0), row["plane"])),
+        "routers": sorted(routers, key=lambda row: (-(row["packets_per_s"] or 0), row["router"])),
+    }
+
+
+def _rates(before: Load, after: Load) -> dict[str, float | None]:
+    seconds = after["time"] - before.get("time", after["time"])
+    packets, link, changes = (_grown(before, after, key) for key in ("packets", "link_packets", "changes"))
+    share = None
+    if packets and link is not None:
+        share = max(0.0, 1 - link / packets)
+    return {
+        "packets_per_s": None if packets is None or seconds <= 0 else packets / seconds,
+        "in_hardware": share,
+        "changes_per_s": None if changes is None or seconds <= 0 else changes / seconds,
+    }
+
+
+def _grown(before: Load, after: Load, key: str) -> int | None:
+    old, new = before.get(key), after[key]
+    return None if old is None or new is None or new < old else new - old
+
+
+def lines(found: dict[str, Any], width: int, most: int | None = None) -> list[str]:
+    """Return the tables as lines of ``width`` characters at most, and ``most`` of them: routers are cut, the busiest
+    come first.
+    """
+    planes = _table(_PLANES, 1, [_plane_cells(row) for row in found["planes"]], width)
+    routers = _table(_ROUTERS, 2, [_router_cells(row) for row in found["routers"]], width)
+    shown = [*planes, "", *routers]
+    if most is not None and len(shown) > most:
+        shown = [*shown[: max(0, most - 1)], f"… {len(shown) - most + 1} more lines"[:width]]
+    return shown
+
+
+def _plane_cells(row: dict[str, Any]) -> list[str]:
+    tables = [_fullness(row["tables"].get(name)) for name in ("ipv4_route", "ipv6_route")]
+    return [
+        row["plane"],
+        _number(row["packets_per_s"]),
+        _share(row["in_hardware"]),
+        *tables,
+        _number(row["changes_per_s"]),
+    ]
+
+
+def _router_cells(row: dict[str, Any]) -> list[str]:
+    names = [row["router"], row["plane"]]
+    share, changes = _share(row["in_hardware"]), _number(row["changes_per_s"])
+    return [*names, _number(row["packets_per_s"]), share, str(row["entries"]), changes]
+
+
+def _number(rate: float | None) -> str:
+    return "" if rate is None else str(round(rate))
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.1f} %"
+
+
+def _fullness(table: dict[str, Any] | None) -> str:
+    if table is None:
+        return ""
+    return str(table["used"]) if table["capacity"] is None else f"{table['used']}/{table['capacity']}"
+
+
+def _table(columns: Sequence[str], names: int, rows: list[list[str]], width: int) -> list[str]:
+    """Return a table whose first columns are names, which are cut where it would be too wide."""
+    cells = [[title.replace(" PER S", "/S") for title in titles_of(columns)], *rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    while sum(widths) + _GAP * (len(widths) - 1) > width and max(widths[:names]) > _LEAST_NAME:
+        widths[widths.index(max(widths[:names]))] -= 1
+    return [(" " * _GAP).join(_fitted(texts, widths, names)).rstrip()[:width] for texts in cells]
+
+
+def _fitted(texts: list[str], widths: list[int], names: int) -> list[str]:
+    fitted = []
+    for position, (text, size) in enumerate(zip(texts, widths, strict=True)):
+        if position >= names:
+            fitted.append(text.rjust(size))
+        else:
+            fitted.append(text.ljust(size) if len(text) <= size else text[: size - 1] + "…")
+    return fitted

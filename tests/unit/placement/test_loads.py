@@ -1,0 +1,66 @@
+"""What passes through planes and routers is counted, and what of it takes the link."""
+
+from pairs import PairWorld
+from test_pair import learned, made, packet
+from worlds import World, router_config
+
+from controller.model import Placement
+from controller.views import LoadView, PlaneLoad, RouterLoad
+
+
+def row(view: LoadView) -> RouterLoad:
+    (one,) = view.routers
+    return one
+
+
+def planes(view: LoadView) -> dict[str, PlaneLoad]:
+    return {one.name: one for one in view.planes}
+
+
+async def test_what_takes_the_link_is_counted_beside_all_that_comes_in() -> None:
+    world = await made()
+    await learned(world)
+    first = await world.core.load()
+    for number in range(8):
+        world.hardware.inject(1, packet(f"20.{number}.0.1"))
+    in_hardware = await world.core.load()
+    assert (row(in_hardware).packets, row(in_hardware).link_packets) == (8, 0)
+    assert row(in_hardware).changes == row(first).changes > 0
+    assert row(in_hardware).entries == len(world.in_hardware())
+    await world.core.put_router(router_config(1, (1, 2), placement=Placement.SOFTWARE))
+    await world.pair.work()
+    for number in range(8):
+        world.hardware.inject(1, packet(f"20.{number}.0.1"))
+    in_software = await world.core.load()
+    assert (row(in_software).packets, row(in_software).link_packets) == (16, 8)
+    assert row(in_software).changes > row(in_hardware).changes
+    by_name = planes(in_software)
+    assert [(name, one.packets, one.link_packets) for name, one in by_name.items()] == [
+        ("s1", 16, 8),
+        ("f1", 8, None),
+    ]
+    assert by_name["s1"].changes == row(in_software).changes
+    assert by_name["f1"].changes == planes(first)["f1"].changes > 0
+    assert by_name["s1"].tables["ipv4_route"].used == len([key for key in world.in_hardware() if len(key) == 5])
+
+
+async def test_a_plane_without_a_fallback_has_no_link() -> None:
+    world = World()
+    await world.start(router_config(1, (1, 2)))
+    world.connect()
+    world.router().resync_end(True)
+    await world.settle()
+    world.plane.inject(1, packet("20.0.0.1"))
+    view = await world.core.load()
+    assert (row(view).packets, row(view).link_packets) == (1, None)
+    assert row(view).entries == len(world.router().fib.prefixes.installed) == row(view).changes
+    assert [(one.name, one.packets, one.link_packets) for one in view.planes] == [("s1", 1, None)]
+
+
+async def test_a_plane_that_is_away_counts_nothing() -> None:
+    world = PairWorld()
+    await world.start(router_config(1, (1, 2)))
+    world.software.disconnect()
+    view = await world.core.load()
+    assert (row(view).packets, row(view).link_packets) == (None, None)
+    assert [(one.name, one.packets) for one in view.planes] == [("s1", None), ("f1", None)]
