@@ -251,6 +251,11 @@ class FastTable:
         table = self._routers[vrf_id].table
         return min(_whole(table), _left_to(table, self._room), _left_to(table, table.room))
 
+    def vacant(self, vrf_id: int, key: bytes) -> bool:
+        """Tell whether no prefix of the full table is at, around or inside one."""
+        full = self._routers[vrf_id].table.full
+        return key not in full and full.free(key) and full.above(key) is None
+
     def whole(self, vrf_id: int) -> bool:
         """Tell whether all prefixes of a router are in hardware."""
         router = self._routers[vrf_id]

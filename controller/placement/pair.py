@@ -177,6 +177,7 @@ class FallbackPair:
                 self.probe.adopt(soft.router_interfaces.values())
         elif self._behind:  # the hardware is ahead of it: what differs is for the FIB to write
             self._held_by_software = Holdings.of(soft)
+            self.routes.told(soft.routes)
             if self.probe is not None:
                 self.probe.doubt()
         elif idle and generation == self.routes.generation:  # or what is under way would be taken for damage
@@ -199,15 +200,16 @@ class FallbackPair:
             if closing and before is not None:
                 await before.wait()
             refused = await self._write_hardware(WriteBatch(router_interfaces=closing))
-            found, lost = await self._lead(batch)
+            found, told = await self._lead(batch)
             refused += found
-            if lost is not None:
+            left = not told and bool(batch.router_interfaces or batch.policers)
+            if left:
                 batch = replace(batch, policers=[], router_interfaces=[])
             if before is not None:
                 await before.wait()
-            refused += await self._follow(batch, refused)
-            if lost is not None:
-                raise lost
+            refused += await self._follow(batch, refused, told)
+            if left:
+                raise PlaneUnreachable(self.name, self.problem or "not connected")
             return refused
         finally:
             ended.set()
@@ -296,21 +298,16 @@ class FallbackPair:
         if not self.connected:
             raise PlaneUnreachable(self.name, self.problem or "not connected")
 
-    async def _lead(self, batch: WriteBatch) -> tuple[list[Refused], PlaneUnreachable | None]:
-        """Write to the software; where it is away, or goes away under it, the hardware does without.
-
-        Returns what was refused, and what to raise once the hardware has its part, of a batch that has more in it
-        than may be left behind.
-        """
-        waits = batch.router_interfaces or batch.policers
-        if self.ahead and not waits:
-            return [], None
+    async def _lead(self, batch: WriteBatch) -> tuple[list[Refused], bool]:
+        """Write to the software and tell whether it has that; where it is away, or goes away, the hardware leads."""
+        if self.ahead:
+            return [], False
         try:
-            return await self._write_software(batch), None
-        except PlaneUnreachable as lost:
+            return await self._write_software(batch), True
+        except PlaneUnreachable:
             if not self.ahead:
                 raise
-            return [], lost if waits else None
+            return [], False
 
     async def _write_software(self, batch: WriteBatch) -> list[Refused]:
         held, port = self._held_by_software, _number(self.software, self.link.software)
@@ -335,8 +332,9 @@ class FallbackPair:
             refused.append(replace(one, reason=f"plane {self.software.name}: {one.reason}"))
         return refused
 
-    async def _follow(self, batch: WriteBatch, refused: list[Refused]) -> list[Refused]:
-        """Give the hardware its part of a batch that the software has taken, but for what was refused before."""
+    async def _follow(self, batch: WriteBatch, refused: list[Refused], told: bool) -> list[Refused]:
+        """Give the hardware its part of a batch that the software has taken, but for what was refused before; or, not
+        ``told`` of it, will be given."""
         without = {(one.table, one.key) for one in refused}
         opening, closing = WriteBatch(), WriteBatch()
         for part, deletes in ((opening, False), (closing, True)):
@@ -356,7 +354,7 @@ class FallbackPair:
         for columns in batch.routes:
             if columns.vrf_id in self.routes.routers:
                 table = ROUTE_TABLE_NAME[columns.family]
-                self.routes.change(columns, {key for name, key in without if name == table})
+                self.routes.change(columns, {key for name, key in without if name == table}, ahead=not told)
         await self._drain()
         found += await self._write_hardware(closing)
         found += self.routes.failed()

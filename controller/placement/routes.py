@@ -19,6 +19,7 @@ from controller.placement.fast_table import FastTable
 from controller.placement.moves import Moves
 from controller.placement.occupancy import Declared, Occupancy
 from controller.placement.transitions import changes_between, stages
+from controller.placement.withdrawn import Withdrawn
 from controller.planes.base import (
     FALLBACK,
     LOCAL,
@@ -82,6 +83,7 @@ class HardwareRoutes:
         self._slices: dict[int, str] = {}  # by router
         self._aggregates: dict[Place, Aggregate] = {}
         self._pinned: dict[Place, set[bytes]] = {}  # own addresses
+        self._withdrawn: dict[Place, Withdrawn] = {}
         self._held: dict[Place, dict[bytes, int]] = {}
         self._due: dict[Place, set[bytes]] = {}  # prefixes that may differ
         self._plan: list[RouteUpdates] = []  # what of them comes next, in the order of stages
@@ -102,6 +104,7 @@ class HardwareRoutes:
             self._note(vrf_id, family, table.add(vrf_id, self._slices.get(vrf_id, "")))
             self._aggregates[vrf_id, family] = Aggregate(family)
             self._pinned[vrf_id, family] = set()
+            self._withdrawn[vrf_id, family] = Withdrawn(family)
             table.set_mode(vrf_id, _MODES[self.placement(vrf_id)])
         self.routers.add(vrf_id)
 
@@ -112,7 +115,7 @@ class HardwareRoutes:
             self._moves.forget(vrf_id)
             for family, table in self._tables.items():
                 self._note(vrf_id, family, table.remove(vrf_id))
-                del self._aggregates[vrf_id, family], self._pinned[vrf_id, family]
+                del self._aggregates[vrf_id, family], self._pinned[vrf_id, family], self._withdrawn[vrf_id, family]
 
     def place(self, vrf_id: int, placement: Placement) -> None:
         """Say where a router's routes are to be; `rebalance` moves them."""
@@ -142,8 +145,8 @@ class HardwareRoutes:
                     self._tables[family].resize(size or MAX_ROOM)
                     self._restless = True
 
-    def change(self, columns: RouteUpdates, without: Collection[bytes | int] = ()) -> None:
-        """Take what the software has confirmed, but for prefixes that it refused."""
+    def change(self, columns: RouteUpdates, without: Collection[bytes | int] = (), ahead: bool = False) -> None:
+        """Take what the software has confirmed, but for prefixes that it refused; ``ahead``: what it was not told."""
         place = columns.vrf_id, columns.family
         own, others = self._pinned[place], {}
         pinned: dict[bytes, int | None] = {}
@@ -158,8 +161,25 @@ class HardwareRoutes:
                     others[key] = wanted
         aggregate = self._aggregates[place]
         writes = aggregate.change(pinned, kept=True) | aggregate.change(others)
-        self._choose(place, writes)
+        withdrawn, gone = self._withdrawn[place], [key for key, wanted in others.items() if wanted is None]
+        stale = withdrawn.displaced(writes) | ({} if ahead else withdrawn.told(gone))
+        self._choose(place, stale | writes)
+        if ahead:
+            self._keep_unreachable(place, gone)
         self._restless = True
+
+    def _keep_unreachable(self, place: Place, gone: Iterable[bytes]) -> None:
+        """Let the hardware itself say of prefixes that they have no route any more, where they have none at all."""
+        vrf_id, family = place
+        table = self._tables[family]
+        for key in sorted(gone, key=lambda key: key[-1]):
+            if table.vacant(vrf_id, key):
+                self._note(vrf_id, family, table.change(vrf_id, self._withdrawn[place].add([key]), pinned=True))
+
+    def told(self, software: Mapping[int, Collection[bytes]]) -> None:
+        """The software is back and has these prefixes, by vrf_id: what it lacks needs no entry to be unreachable."""
+        for (vrf_id, family), withdrawn in self._withdrawn.items():
+            self._choose((vrf_id, family), withdrawn.kept(software.get(vrf_id, ())))
 
     def _choose(self, place: Place, writes: Mapping[bytes, int | None]) -> None:
         """Hand changes of an aggregated table to the fast table."""

@@ -206,7 +206,7 @@ def test_what_only_a_dump_can_tell(table: RouteTable) -> None:
 events = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4), st.sampled_from(["4", "6"])), max_size=40)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(events, st.integers(1, 5), st.integers(0, 3))
 def test_sent_changes_give_the_table(stream: list[tuple[int, int, str]], limit: int, every: int) -> None:
     table = RouteTable(NexthopSets(), lambda ifindex: UP.get(ifindex, 0))
