@@ -36,7 +36,7 @@ MAX_WRITES = MAX_PARTS + 1
 class Room:
     """The entries that may be in use: of a plane, or of a slice inside the room ``around`` it.
 
-    Inside one change, what is deleted frees no room: deletes come last.
+    Inside one change, what is deleted frees no room: deletes come last. Nor does what has left and is still there.
     """
 
     def __init__(self, capacity: int, reserve: int | None = None, around: "Room | None" = None) -> None:
@@ -45,6 +45,7 @@ class Room:
         self.writes = 0
         self.awaited = 0
         """Entries of candidates that wait for the next change, when what has left is free."""
+        self._leaving = 0  # entries that the plane still has, though they have left
         self._around, self._reserve = around, reserve
         self._spare = capacity
 
@@ -73,7 +74,7 @@ class Room:
 
     def begin(self) -> None:
         """Begin a change: what was deleted before is free."""
-        self._spare = self.capacity - self.used
+        self._spare = self.capacity - self.used - self._leaving
         self.writes = self.awaited = 0
         if self._around is not None:
             self._around.begin()
@@ -84,6 +85,12 @@ class Room:
         self._spare -= spare
         if self._around is not None:
             self._around.add(entries, spare)
+
+    def leave(self, entries: int) -> None:
+        """Count entries more, or less, that the plane still has though they have left."""
+        self._leaving += entries
+        if self._around is not None:
+            self._around.leave(entries)
 
     def write(self) -> None:
         """Count a write of this change."""

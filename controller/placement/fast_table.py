@@ -10,9 +10,10 @@ controller/placement/cover.py says why the hardware table is right at every mome
 FALLBACK read as "ask the full table" it gives every address what the full table gives.
 
 The order of writes is not made here. A call returns what it changed, prefix → (before, after), and
-controller/placement/transitions.py puts that into stages. What is deleted by one call leaves room for the next, so
-the plane holds no more than its capacity in any stage either. A plane that refused a write has another table than
-this one: the rest of the stages is dropped, refused() is told, and new stages lead from its table to this one.
+controller/placement/transitions.py puts that into stages. What is deleted by one call leaves room for the next, but
+for what leaving() says that the plane still has; so the plane holds no more than its capacity in any stage either.
+A plane that refused a write has another table than this one: the rest of the stages is dropped, refused() is told,
+and new stages lead from its table to this one.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -60,6 +61,7 @@ class FastTable:
         self._family = family
         self._room = Room(capacity, reserve)
         self._slices: dict[str, Room] = {}
+        self._leaving: dict[int, int] = {}  # by router, those that are gone too
         self._popularity = Popularity()
         self._routers: dict[int, Router] = {}
         self._market = Market()
@@ -112,6 +114,12 @@ class FastTable:
         self._room.capacity = capacity
         for router in self._routers.values():
             router.incomplete = True
+
+    def leaving(self, vrf_id: int, slice_name: str, entries: int) -> None:
+        """Say how many entries of a router the plane still has though they have left: their room is not free yet."""
+        self._slice(slice_name).leave(entries - self._leaving.pop(vrf_id, 0))
+        if entries:
+            self._leaving[vrf_id] = entries
 
     def used_by(self, slice_name: str) -> int:
         """Return the entries that a slice has in use, covers included."""

@@ -85,6 +85,8 @@ class HardwareRoutes:
         self._pinned: dict[Place, set[bytes]] = {}  # own addresses
         self._withdrawn: dict[Place, Withdrawn] = {}
         self._held: dict[Place, dict[bytes, int]] = {}
+        self._leaving: dict[Place, set[bytes]] = {}  # what it has, or is being given, and is not wanted any more
+        self._flying: dict[Place, frozenset[bytes]] = {}  # what is being written
         self._due: dict[Place, set[bytes]] = {}  # prefixes that may differ
         self._plan: list[RouteUpdates] = []  # what of them comes next, in the order of stages
         self._restless = False  # something has changed since a round moved nothing
@@ -256,19 +258,20 @@ class HardwareRoutes:
         for vrf_id in list(self.routers):
             self.close(vrf_id)
         self._moves = moves
-        self._held, self._due, self._plan = {}, {}, []
+        self._believe({})
         for vrf_id in routers:
             try:
                 self.open(vrf_id)
             except ValueError as problem:
                 self._failed.append(Refused("policer", vrf_id, vrf_id, Op.INSERT, str(problem), full=True))
-                continue
-            routes, held = software.get(vrf_id, {}), hardware.get(vrf_id, {})
-            here = {key for key, action in held.items() if action != FALLBACK}
-            for present in (True, False):  # what is in hardware has its place there before what is not
+        for present in (True, False):  # what is in hardware has its place there before what is not
+            for vrf_id in self.routers:
+                routes, held = software.get(vrf_id, {}), hardware.get(vrf_id, {})
+                here = {key for key, action in held.items() if action != FALLBACK}
                 part = {key: action for key, action in routes.items() if (key in here) is present}
                 for columns in _columns(vrf_id, part):
                     self.change(columns)
+            self._believe(hardware)  # of which the rest is still in the way of what is not there
         self.audit(hardware)
         for vrf_id in self.routers:
             self._moves.resume(vrf_id, self.placement(vrf_id))
@@ -276,17 +279,23 @@ class HardwareRoutes:
 
     def audit(self, hardware: Mapping[int, Mapping[bytes, int]]) -> int:
         """Believe a read-back; what differs from what is wanted is due. Returns how many entries that are."""
-        self._held = {}
-        for vrf_id, routes in hardware.items():
-            for key, action in routes.items():
-                self._held.setdefault((vrf_id, family_of(key)), {})[key] = action
-        self._due, self._plan = {}, []
+        self._believe(hardware)
         for vrf_id in self.routers | hardware.keys():
             for family in self._tables:
                 differing = changes_between(self._held.get((vrf_id, family), {}), self._wanted(vrf_id, family))
                 if differing:
                     self._due[vrf_id, family] = set(differing)
         return sum(map(len, self._due.values()))
+
+    def _believe(self, hardware: Mapping[int, Mapping[bytes, int]]) -> None:
+        """Take what the hardware was read to hold; nothing is known to differ yet."""
+        self._held, self._due, self._plan, self._flying = {}, {}, [], {}
+        for vrf_id, routes in hardware.items():
+            for key, action in routes.items():
+                self._held.setdefault((vrf_id, family_of(key)), {})[key] = action
+        places, self._leaving = self._leaving.keys() | self._held.keys(), {}
+        for place in places:
+            self._follow_leaving(place, self._held.get(place, ()))
 
     # Writing
 
@@ -314,7 +323,9 @@ class HardwareRoutes:
         if not self._plan:
             return []
         self.generation += 1
-        return [self._plan[0]]
+        columns = self._plan[0]
+        self._flying = {(columns.vrf_id, columns.family): frozenset(columns.keys)}
+        return [columns]
 
     def _default_entry(self) -> list[RouteUpdates]:
         """Return the default entry of a router that has none: what is not in hardware yet finds the software by it.
@@ -347,6 +358,8 @@ class HardwareRoutes:
                 otherwise.add(key)
         if otherwise:
             self._due.setdefault(place, set()).update(otherwise)
+        self._flying.pop(place, None)
+        self._follow_leaving(place, columns.keys)
         rest, self._plan = self._plan[1:], []
         if not without:
             self._plan = rest
@@ -457,6 +470,23 @@ class HardwareRoutes:
             for later in self._plan:
                 due.update(later.keys)
             self._plan = []
+        self._follow_leaving((vrf_id, family), changes)
+
+    def _follow_leaving(self, place: Place, keys: Iterable[bytes]) -> None:
+        """See which of these the hardware has, or may be given just now, though they are not wanted any more."""
+        vrf_id, family = place
+        held, wanted, flying = self._held.get(place, {}), self._wanted(*place), self._flying.get(place, ())
+        leaving = self._leaving.pop(place, set())
+        before = len(leaving)
+        for key in keys:
+            if key not in wanted and (key in held or key in flying):
+                leaving.add(key)
+            else:
+                leaving.discard(key)
+        if leaving:
+            self._leaving[place] = leaving
+        self._restless |= len(leaving) < before  # what waits for that room may enter
+        self._tables[family].leaving(vrf_id, self._slices.get(vrf_id, ""), len(leaving))
 
 
 def _action_to(table: str, object_id: int) -> int:

@@ -1,0 +1,120 @@
+"""However changes, rounds and writes overtake each other: the hardware never has more than its room, or a quota."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.model import Placement, Quota
+from controller.placement import routes as hardware_routes
+from controller.placement.routes import HardwareRoutes
+from controller.planes.base import FALLBACK, Op, RouteKind, RouteUpdates, route_action
+from controller.ranges import differences, flatten
+
+SLICES = {1: "red", 2: "red", 3: "blue"}
+STEPS = 80
+
+
+class World:
+    """Three routers of two slices. Writes are under way for a while, and the hardware may be read back meanwhile."""
+
+    def __init__(self, seed: int) -> None:
+        chance = self.chance = random.Random(seed)
+        self.room, self.quota = chance.randint(6, 14), chance.choice((None, 4, 6))
+        self.routes = HardwareRoutes({4: self.room, 6: 100})
+        self.full: dict[int, dict[bytes, int]] = {vrf_id: {} for vrf_id in SLICES}
+        self.plane: dict[int, dict[bytes, int]] = {vrf_id: {} for vrf_id in SLICES}
+        self.flying: list[RouteUpdates] = []
+        self.now = 0.0
+        for vrf_id, name in SLICES.items():
+            self.routes.share(vrf_id, name, Quota(hardware_ipv4_routes=self.quota))
+            self.routes.place(vrf_id, chance.choice(list(Placement)))
+            self.routes.open(vrf_id)
+
+    def key(self) -> bytes:
+        length = self.chance.choice((1, 2, 3, 4, 8, 8, 16))
+        address = self.chance.randrange(16) << 28
+        return (address >> (32 - length) << (32 - length)).to_bytes(4, "big") + bytes((length,))
+
+    def change(self) -> None:
+        vrf_id = self.chance.choice(list(SLICES))
+        full, columns = self.full[vrf_id], RouteUpdates(vrf_id, 4)
+        for key in {self.key() for _ in range(self.chance.randint(1, 5))}:
+            gone = key in full and self.chance.random() < 0.5
+            action = 0 if gone else route_action(RouteKind.NEXTHOP, self.chance.randint(1, 3))
+            columns.ops.append(Op.DELETE if gone else Op.MODIFY if key in full else Op.INSERT)
+            columns.keys.append(key)
+            columns.actions.append(action)
+            if gone:
+                del full[key]
+            else:
+                full[key] = action
+        self.routes.change(columns)
+
+    def rebalance(self) -> None:
+        self.now += 1
+        self.routes.rebalance(self.now)
+
+    def place(self) -> None:
+        self.routes.place(self.chance.choice(list(SLICES)), self.chance.choice(list(Placement)))
+
+    def send(self) -> None:
+        """The hardware takes the writes of a stage in any order; their confirmation is under way."""
+        if self.flying:
+            return
+        self.flying = self.routes.next_stage()
+        for columns in self.flying:
+            writes = list(zip(columns.ops, columns.keys, columns.actions, strict=True))
+            self.chance.shuffle(writes)
+            for op, key, action in writes if columns.family == 4 else ():
+                if op is Op.DELETE:
+                    del self.plane[columns.vrf_id][key]
+                else:
+                    self.plane[columns.vrf_id][key] = action
+                self.nothing_has_too_much()
+
+    def confirm(self) -> None:
+        if self.flying:
+            self.routes.confirm(self.flying, [])
+            self.flying = []
+
+    def adopt(self) -> None:
+        """Both are read back, after the software was given all that there is."""
+        if not self.flying:
+            self.routes.adopt({vrf_id: dict(held) for vrf_id, held in self.plane.items()}, self.full, SLICES)
+
+    def nothing_has_too_much(self) -> None:
+        held = {vrf_id: len(entries) for vrf_id, entries in self.plane.items()}
+        assert sum(held.values()) <= self.room
+        if self.quota is not None:
+            for name in ("red", "blue"):
+                assert sum(held[vrf_id] for vrf_id, of in SLICES.items() if of == name) <= self.quota
+
+    def settle(self) -> None:
+        for _ in range(20):
+            self.confirm()
+            self.send()
+            while self.flying:
+                self.confirm()
+                self.send()
+            self.rebalance()
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32))
+def test_what_still_leaves_has_its_room_until_it_has_left(seed: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hardware_routes, "STAGE_ROUTES", 4)
+        world = World(seed)
+        steps = [world.change, world.rebalance, world.send, world.confirm, world.place, world.adopt]
+        for step in world.chance.choices(steps, weights=(5, 4, 6, 5, 1, 1), k=STEPS):
+            step()
+        world.settle()
+    assert world.routes.idle
+    for vrf_id, full in world.full.items():
+        assert {key: action for key, action in world.routes.held(vrf_id).items() if len(key) == 5} == world.plane[
+            vrf_id
+        ]
+        functions = [flatten(full, 4), flatten(world.plane[vrf_id], 4)]
+        assert not [one for one in differences(functions, 4) if one[2][1] != FALLBACK]
