@@ -3,11 +3,14 @@
 from pathlib import PurePath
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
-settings.register_profile("quick", max_examples=25)
-"""For `make check`; `make test` tries as many examples as hypothesis does by itself."""
+settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""As many examples as hypothesis tries by itself, however long a busy machine takes for one."""
+settings.register_profile("quick", settings.get_profile("full"), max_examples=25)
+"""For `make check`."""
+settings.load_profile("full")  # unless --hypothesis-profile names another one, which comes later
 
 FOLDERS = ("integration", "native", "conformance", "property", "contract", "unit")
 """The longest files first; the short ones keep all workers busy to the end."""
