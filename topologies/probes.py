@@ -1,9 +1,11 @@
 """Measurements from Mininet hosts: ping, traceroute, iperf3, captures, and how flows spread over links."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +14,9 @@ from mininet.node import Node
 
 from topologies.network import NetworkError, inside, output, wait_for
 from topologies.readings import Stream, answered, hops
+
+_CAPTURED_S = 20.0
+"""How late tcpdump may tell of a packet on a busy machine."""
 
 _SPREAD = """
 import socket, sys, time
@@ -33,12 +38,16 @@ class RunningPing:
     def __init__(self, host: Node, address: str, interval_s: float = 0.02) -> None:
         self._interval_s = interval_s
         command = ["ping", "-D", "-n", "-i", str(interval_s), address]
-        self._process = subprocess.Popen(inside(host, command), stdout=subprocess.PIPE, text=True)
+        self._shown = tempfile.TemporaryFile("w+")  # noqa: SIM115 - a pipe would be full, and stop it, after 800 answers
+        self._process = subprocess.Popen(inside(host, command), stdout=self._shown)
 
     def stop(self) -> Stream:
         """End it and return what it saw."""
         self._process.send_signal(signal.SIGINT)
-        return Stream.read(self._process.communicate(timeout=60)[0], self._interval_s)
+        self._process.wait(60)
+        with self._shown as shown:
+            shown.seek(0)
+            return Stream.read(shown.read(), self._interval_s)
 
 
 def ping(host: Node, address: str, count: int = 3) -> int:
@@ -72,27 +81,30 @@ def iperf(client: Node, server: Node, address: str, seconds: int = 3) -> tuple[i
 
 
 @contextmanager
-def capture(host: Node, expression: str) -> Iterator[Callable[[], int]]:
-    """Capture on all interfaces of a host; the value tells how many packets matched so far."""
-    command = ["tcpdump", "-n", "-l", "--immediate-mode", "-i", "any", expression]
-    process = subprocess.Popen(inside(host, command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    while "listening on" not in (line := process.stderr.readline()):
-        if not line:
-            raise NetworkError(f"tcpdump {expression!r} did not start")
-    seen: list[str] = []
+def capture(host: Node, expression: str) -> Iterator[Callable[[int], int]]:
+    """Capture on all interfaces of a host; the value tells how many packets matched, once it has waited for some."""
+    # Of a whole frame each, its buffer would hold eight packets, and lose the others that come at once.
+    command = ["tcpdump", "-n", "-l", "-s", "128", "--immediate-mode", "-i", "any", expression]
+    with tempfile.TemporaryFile() as shown:
+        process = subprocess.Popen(inside(host, command), stdout=shown, stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        while "listening on" not in (line := process.stderr.readline()):
+            if not line:
+                raise NetworkError(f"tcpdump {expression!r} did not start")
 
-    def matched() -> int:
-        if process.poll() is None:
-            time.sleep(0.2)  # for what is on its way
+        def matched(expected: int) -> int:
+            deadline = time.monotonic() + _CAPTURED_S
+            while (seen := os.pread(shown.fileno(), 1 << 20, 0).count(b"\n")) < expected:
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.05)
+            return seen
+
+        try:
+            yield matched
+        finally:
             process.send_signal(signal.SIGINT)
-            seen.extend(line for line in process.communicate(timeout=60)[0].splitlines() if line.strip())
-        return len(seen)
-
-    try:
-        yield matched
-    finally:
-        matched()
+            process.communicate(timeout=60)
 
 
 def received(host: Node, interface: str) -> int:

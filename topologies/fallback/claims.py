@@ -49,7 +49,7 @@ def reach(lab: Lab, progress: Progress) -> list[str]:
     for address, where in _destinations(lab).items():
         with capture(lab.network["h2"], f"icmp and dst host {address} and ip[8] = 62") as arrived:
             answered = ping(lab.network["h1"], address, 5)
-            matched = arrived()
+            matched = arrived(5)
         seen = f"h1 → {address} ({where}) {answered}/5, {matched} of them with TTL 62"
         expect(answered == 5 and matched == 5, seen)
         found.append(seen)

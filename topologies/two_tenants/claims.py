@@ -45,11 +45,11 @@ def isolated(lab: Lab, progress: Progress) -> list[str]:
         with capture(lab.network["red-n2"], f"dst host {address}") as seen:
             progress(f"blue-h1 → {address}")
             answered = ping(lab.network["blue-h1"], address, 10)
-            leaked = seen()
+            leaked = seen(0)  # a second after the last ping
         expect(answered == 0 and leaked == 0, f"{address} from blue: {answered} of 10 answered, {leaked} seen in red")
         with capture(lab.network["red-n2"], f"dst host {address}") as seen:
             answered = ping(lab.network["red-h1"], address, 10)
-            arrived = seen()
+            arrived = seen(10)
         expect(answered == 10 and arrived >= 10, f"{address} from red: {answered} of 10 answered, {arrived} seen")
         found.append(f"{address}: blue 0 of 10 (none seen in red), red 10 of 10")
     return found
