@@ -33,6 +33,8 @@ from topologies.readings import Stream
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
+COMMAND_S = 240.0
+"""For one vrctl: verify compares 100,000 routes, and repeats that while they change."""
 _BIN = Path(sys.executable).parent
 _ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "110"}
 
@@ -149,7 +151,7 @@ class Rig(Private):
     def vrctl(self, *arguments: str, text: str | None = None) -> "subprocess.CompletedProcess[str]":
         """Run vrctl as an operator would."""
         pipes = {"input": text, "capture_output": True, "text": True}
-        return subprocess.run(self.command(*arguments), check=False, timeout=DEADLINE_S, env=_ENVIRONMENT, **pipes)
+        return subprocess.run(self.command(*arguments), check=False, timeout=COMMAND_S, env=_ENVIRONMENT, **pipes)
 
     def command(self, *arguments: str) -> tuple[str, ...]:
         """Return vrctl's command line, to be run in `environment`."""
