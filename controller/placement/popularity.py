@@ -17,7 +17,7 @@ SLOW_HALF_LIFE_S = 240.0
 FAST_HALF_LIFE_S = 8.0
 RECENT_S = 60.0
 """Counts of entries are taken for no older than that."""
-_Z = 2.5
+_Z = 1.5
 _LANDMARK_S = 400 * FAST_HALF_LIFE_S
 """Weights double every FAST_HALF_LIFE_S; they are taken back before they leave a float."""
 

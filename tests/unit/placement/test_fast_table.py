@@ -233,8 +233,10 @@ def test_a_quota_keeps_a_slice_from_the_room_of_others() -> None:
     def uses(quota: int | None) -> tuple[int, int]:
         fast.limit("red", quota)
         for now in range(4):
-            for vrf_id in (VRF, 2, 3):
-                fast.sample(now, vrf_id, list(flat(100)), 10)
+            for vrf_id in (VRF, 2, 3):  # ten packets a second to each prefix, wherever it is
+                held = fast.entries(vrf_id)
+                fast.count(now, vrf_id, {key: 10 for key in flat(100) if key in held})
+                fast.sample(now, vrf_id, [key for key in flat(100) if key not in held], 10)
             fast.rebalance(now, 200)
         assert fast.used_by("red") == len(fast.entries(VRF)) + len(fast.entries(2))
         return fast.used_by("red"), fast.used_by("blue")
