@@ -203,9 +203,10 @@ class Exchange:
         full = [room for room in self._members if room.excess >= 0]
         floors = dict.fromkeys(self._members, 0.0) | {room: market.floors.get(room, 0.0) for room in full}
         candidates = list(self._candidates(floors, search))
-        if search or candidates:
-            market.floors = {room: self._least(room) for room in full}
-            floors |= market.floors
+        if search or (full and candidates):
+            # That of the plane also where it is not used up just now: it will be when the next ones come.
+            market.floors = {room: self._least(room) for room in dict.fromkeys((self._room, *full))}
+            floors |= {room: market.floors[room] for room in full}
         for _, vrf_id, key in candidates:  # whom this round does not come to, the next one does
             self._routers[vrf_id].recent.add(key)
         for _, vrf_id, key in nlargest(max(0, self._left), candidates):
