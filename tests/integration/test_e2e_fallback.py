@@ -1,6 +1,7 @@
 """Open vSwitch with room for a few routes, and vr-forwarder behind it: one plane to the tenants."""
 
 from collections.abc import Iterator
+from subprocess import DEVNULL
 
 import pytest
 from e2e_world import FAR, World, many, world
@@ -72,6 +73,48 @@ def test_traffic_takes_either_way_and_moves_without_loss(running: World) -> None
 def own(running: World) -> set[str]:
     """The router's own addresses, which stay in hardware."""
     return {f"10.{number}.0.1/32" for number in (1, 2, 3)}
+
+
+def test_a_quota_of_hardware_is_kept_live(running: World) -> None:
+    """The rest is in the forwarder, and no packet is lost on the way there or back."""
+    rig, quota = running.rig, 12
+
+    def used() -> int:
+        (red,) = [view for view in rig.show("get", "tenants") if view["name"] == "red"]
+        return int(red["slices"][0]["used"]["hardware_ipv4_routes"])
+
+    def declare(**limits: int | None) -> None:
+        red = running.declared["red"]
+        rig.apply(red | {"slices": [part | {"quota": limits} for part in red["slices"]]})
+
+    assert used() > quota
+    with unbroken(rig, *running.ways):
+        declare(hardware_ipv4_routes=quota)
+        until("few in hardware", lambda: used() <= quota)
+        assert rig.router("red/r1")["state"] == "up"
+        assert f"hardware_ipv4_routes {used()}/{quota}" in rig.ok("get", "tenants")
+        rig.verified()
+        declare(hardware_ipv4_routes=None)
+        until("more in hardware", lambda: used() > quota)
+    rig.verified()
+
+
+def test_top_tells_what_takes_the_link(running: World) -> None:
+    place(running, "software")
+    until("red in software", lambda: not placed(running, "hardware") - own(running))
+    ping = running.rig.spawn(running.red.left, "ping", "-q", "-i", "0.02", FAR, stdout=DEVNULL)
+
+    def takes_the_link() -> bool:
+        rows = running.rig.show("top", "--once", "--interval", "1")["routers"]
+        (row,) = [row for row in rows if row["router"] == "red/r1"]
+        return (row["packets_per_s"] or 0) > 10 and row["in_hardware"] < 0.2
+
+    try:
+        until("it takes the link", takes_the_link)
+    finally:
+        ping.kill()
+        ping.wait()
+        place(running, "auto")
 
 
 def test_trace_shows_both_hops(running: World) -> None:
