@@ -45,7 +45,7 @@ class Router:
     waiting: set[bytes] = field(default_factory=set)  # pinned, but there was no room
     backlog: list[bytes] = field(default_factory=list)  # of a router that wants all: what is missing, longest last
     incomplete: bool = False  # more may be missing than the backlog has
-    fitted: bool = False  # whether everything of all routers beside it had room
+    fitted: bool = False  # whether everything of all routers beside it had room: what is new enters at once then
 
     def missing(self, key: bytes) -> bool:
         """Tell whether a prefix of the full table is in software although the plane would take it."""
@@ -70,7 +70,7 @@ class Exchange:
         room: Room,
         popularity: Popularity,
         now: float,
-        one_in: int,
+        one_in: float,
         budget: int,
         market: Market,
     ) -> None:
@@ -150,6 +150,7 @@ class Exchange:
             fits = {self._room, router.table.room} <= fitting
             if router.mode is Mode.SOFTWARE or (router.mode is Mode.AUTO and not fits):
                 router.backlog.clear()
+                router.fitted = False
                 continue
             # Searching a large table is dear: not before there is room to speak of.
             if len(router.backlog) > 2 * len(router.table.full) or (fits and not router.fitted):
@@ -228,7 +229,7 @@ class Exchange:
     def _try(self, router: Router, key: bytes, floor: float) -> bool:
         """Bring one candidate in, in the place of victims that bring less, if there are; False to try again soon."""
         meter, table = router.soft[key], router.table
-        if not _eligible(router, key):
+        if not eligible(router, key):
             router.soft.pop(key)
             return True
         cover = table.uncovered(key)
@@ -343,8 +344,8 @@ def _outermost(table: CoveredTable, key: bytes) -> bytes:
     return key
 
 
-def _eligible(router: Router, key: bytes) -> bool:
-    """Tell whether what was counted as ``key`` may enter: the full table may have changed meanwhile."""
+def eligible(router: Router, key: bytes) -> bool:
+    """Tell whether a prefix, or a part of one, may enter: the full table may have changed since it was chosen."""
     table = router.table
     if key in table.full:
         return router.missing(key)

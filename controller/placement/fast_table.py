@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from controller.placement.cover import CoveredTable, Room
-from controller.placement.exchange import Exchange, Market, Mode, Router, enter_pinned
+from controller.placement.exchange import Exchange, Market, Mode, Router, eligible, enter_pinned
 from controller.placement.popularity import RECENT_S, Meter, Popularity
 from controller.placement.transitions import Changes
 from controller.planes.base import FALLBACK
@@ -65,7 +65,7 @@ class FastTable:
         self._popularity = Popularity()
         self._routers: dict[int, Router] = {}
         self._market = Market()
-        self._one_in = 1
+        self._one_in = 1.0
         self._tracked = 0
         self.untracked = 0
         """Samples that were not counted because too many prefixes were."""
@@ -128,7 +128,7 @@ class FastTable:
     def set_mode(self, vrf_id: int, mode: Mode) -> None:
         """Say what of a router goes into hardware; rebalance() moves it."""
         router = self._routers[vrf_id]
-        router.mode, router.incomplete = mode, True
+        router.mode, router.incomplete, router.fitted = mode, True, False
 
     def change(self, vrf_id: int, changes: Mapping[bytes, int | None], pinned: bool = False) -> Changes:
         """Change the full table: prefix → action, None for one that is gone.
@@ -149,12 +149,24 @@ class FastTable:
         router.backlog.extend(sorted(changes, key=_length))
         if pinned:
             router.waiting.difference_update([key for key in changes if enter_pinned(router, key)])
-        elif router.mode is Mode.HARDWARE:
+        elif router.mode is Mode.HARDWARE or (router.fitted and len(changes) <= router.table.room.free):
             for key in sorted(changes, key=_length, reverse=True):
                 if router.table.room.free <= 0:
                     break
                 if router.missing(key) and router.table.uncovered(key) == []:
                     router.table.enter(key, [])
+        return self._settle(router)
+
+    def keep(self, vrf_id: int, keys: Iterable[bytes]) -> Changes:
+        """Bring in what is in the plane already, prefixes or parts of them, as far as the full table and the room
+        allow."""
+        router = self._routers[vrf_id]
+        table = router.table
+        table.room.begin()
+        for key in sorted(keys, key=_length, reverse=True):
+            cover = table.uncovered(key) if eligible(router, key) else None
+            if cover is not None and len(cover) + (key not in table.held) <= table.room.free:
+                table.enter(key, cover)
         return self._settle(router)
 
     def refused(self, vrf_id: int, key: bytes, full: bool) -> Changes:
@@ -195,7 +207,7 @@ class FastTable:
                 meter.fast += number * fast
         router.counted_at = now
 
-    def sample(self, now: float, vrf_id: int, packets: Iterable[bytes], one_in: int) -> None:
+    def sample(self, now: float, vrf_id: int, packets: Iterable[bytes], one_in: float) -> None:
         """Take a sample of one of ``one_in`` packets that the fallback plane forwarded for a router.
 
         Each is given by its destination, as a key of full length; or, where only that is known, by the prefix that it

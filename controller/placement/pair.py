@@ -22,6 +22,7 @@ from math import inf
 from typing import TypeVar
 
 from controller.errors import PlaneUnreachable
+from controller.placement.feed import Feed
 from controller.placement.holdings import Holdings, KeptOut, id_of
 from controller.placement.link import LinkPorts, LinkVlans, on_hardware, on_software
 from controller.placement.link_probe import LinkProbe
@@ -42,7 +43,9 @@ from controller.planes.base import (
     PortState,
     PuntReason,
     Refused,
+    RouteCounts,
     RouterInterface,
+    Sampler,
     Update,
     WriteBatch,
 )
@@ -51,7 +54,7 @@ from controller.views import MoveView
 RETRY_S = 30.0
 """How long a nexthop or group that the hardware refused waits to be tried again."""
 
-WORK_S = 1.0
+WORK_S = 0.25
 """How often the placement follows the traffic."""
 
 MAX_ROUNDS = 100
@@ -76,6 +79,7 @@ class FallbackPair:
         self.name = hardware.name
         self.capabilities: frozenset[Capability] = hardware.capabilities & software.capabilities
         self.connected = False
+        self.sampler: Sampler | None = None  # of both together there is none
         self.hardware, self.software, self.link, self.routes = hardware, software, link, routes
         self.refusals: dict[str, int] = {}  # by table: what the hardware did not take
         self.damaged: Callable[[int], None] = lambda _routes: None  # called where routes differ in hardware
@@ -88,6 +92,7 @@ class FallbackPair:
         self._draining = asyncio.Lock()
         self._clock = clock
         self._kept_out = KeptOut()
+        self.feed = Feed(hardware, software, routes, lambda: self.connected and self._adopted, clock)
         self._retry_at = inf
         self._turn: asyncio.Event | None = None  # set when the latest write has ended
 
@@ -172,6 +177,7 @@ class FallbackPair:
             self.routes.adopt(hard.routes, soft.routes, soft.policers)
             self._kept_out.lost(hard, soft)  # routes would be refused for want of them
             self._retry_at = self._clock()
+            self.feed.adopt((hard.router_interfaces | soft.router_interfaces).values())
             self._adopted = True
             if self.probe is not None:
                 self.probe.adopt(soft.router_interfaces.values())
@@ -199,6 +205,7 @@ class FallbackPair:
             closing = [update for update in batch.router_interfaces if update.op is Op.DELETE]
             if closing and before is not None:
                 await before.wait()
+            self.feed.follow(batch.router_interfaces)
             refused = await self._write_hardware(WriteBatch(router_interfaces=closing))
             found, told = await self._lead(batch)
             refused += found
@@ -225,6 +232,16 @@ class FallbackPair:
         """Read the counters of each: what an interface received of the software took the link."""
         self._require()
         return await asyncio.gather(self.hardware.counters(), self.software.counters())
+
+    async def route_counts(self) -> RouteCounts:
+        """Read what the hardware's routes have met."""
+        self._require()
+        return await self.hardware.route_counts()
+
+    async def sent(self) -> dict[int, int]:
+        """Read how many packets router interfaces have sent: the hardware's, by which every packet leaves."""
+        self._require()
+        return await self.hardware.sent()
 
     def packet_out(self, interface: RouterInterface, frame: bytes) -> bool:
         """Send a frame out of the hardware's port."""
@@ -267,6 +284,11 @@ class FallbackPair:
 
     async def run(self) -> None:
         """Let the placement follow the traffic, and finish what is left to write, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.feed.run(), name=f"traffic of {self.name}")
+            await self._follow_traffic()
+
+    async def _follow_traffic(self) -> None:
         while True:
             more = False
             with contextlib.suppress(PlaneUnreachable):  # the mirror sees that too, and reads back
@@ -283,12 +305,13 @@ class FallbackPair:
         if not self.connected or not self._adopted:
             return False
         await self._once_more()
+        self.feed.hand_over(self._clock())
         for _ in range(MAX_ROUNDS):
             if not self.connected:  # the software is not for moving to what it may not have
                 return False
             moved = self.routes.rebalance(self._clock())
             await self._drain()
-            if not moved:
+            if not moved or not self.routes.hurried:
                 return False
         return True
 

@@ -44,8 +44,10 @@ BUDGET = 1000
 MAX_ROOM = MAX_OBJECT_ID
 """The room of a plane of which nothing is known."""
 
-_MODES = {Placement.AUTO: Mode.HARDWARE, Placement.HARDWARE: Mode.HARDWARE, Placement.SOFTWARE: Mode.SOFTWARE}
-"""Nothing tells yet which routes are popular, so AUTO is what comes first."""
+TRAFFIC_BUDGET = 250
+"""The same where nothing but the traffic has changed: four rounds a second make 1,000 writes."""
+
+_MODES = {Placement.AUTO: Mode.AUTO, Placement.HARDWARE: Mode.HARDWARE, Placement.SOFTWARE: Mode.SOFTWARE}
 
 Place = tuple[int, int]
 """(vrf_id, family)"""
@@ -90,6 +92,7 @@ class HardwareRoutes:
         self._due: dict[Place, set[bytes]] = {}  # prefixes that may differ
         self._plan: list[RouteUpdates] = []  # what of them comes next, in the order of stages
         self._restless = False  # something has changed since a round moved nothing
+        self._sampled = False  # nothing but the traffic has
         self._failed: list[Refused] = []  # what leaves routers without their default entries
         self._moves = self._fresh_moves()
 
@@ -194,22 +197,45 @@ class HardwareRoutes:
             rest = {key: action for key, action in writes.items() if key not in kept}
             self._note(vrf_id, family, table.change(vrf_id, rest))
 
+    def count(self, now: float, packets: Mapping[int, Mapping[bytes, int]]) -> None:
+        """Take the packets that met entries of the hardware since the last time, by vrf_id and prefix key."""
+        for vrf_id in self.routers & packets.keys():
+            for family, table in self._tables.items():
+                met = {key: number for key, number in packets[vrf_id].items() if family_of(key) == family}
+                table.count(now, vrf_id, met)
+
+    def sample(self, now: float, place: Place, keys: Iterable[bytes], one_in: float) -> None:
+        """Take destinations of packets that the software forwarded, each for ``one_in`` packets; `rebalance` moves
+        what they make worth it."""
+        vrf_id, family = place
+        if vrf_id in self.routers:
+            self._tables[family].sample(now, vrf_id, keys, one_in)
+            self._sampled = True
+
+    @property
+    def hurried(self) -> bool:
+        """Whether `rebalance` is to be called again at once: more than the traffic has changed."""
+        return self._restless
+
     def rebalance(self, now: float) -> int:
         """Move what may be better placed; returns how many prefixes move, `BUDGET` of a family at most."""
-        if not self._restless:
+        if not self._restless and not self._sampled:
             return 0
+        budget = BUDGET if self._restless else TRAFFIC_BUDGET
         most, by_router = 0, Counter[int]()
         for place, aggregate in self._aggregates.items():
             if aggregate.queued:
                 self._choose(place, aggregate.improve(BUDGET))
         for family, table in self._tables.items():
-            moved = table.rebalance(now, BUDGET)
+            moved = table.rebalance(now, budget)
             for vrf_id, changes in moved.items():
                 self._note(vrf_id, family, changes)
                 by_router[vrf_id] += len(changes)
             most = max(most, sum(map(len, moved.values())))
-        self._moves.round(by_router.__getitem__, limited=most > BUDGET // 2)
-        self._restless = bool(most) or any(aggregate.queued for aggregate in self._aggregates.values())
+        self._moves.round(by_router.__getitem__, limited=most > budget // 2)
+        queued = any(aggregate.queued for aggregate in self._aggregates.values())
+        self._restless = queued or (self._restless and bool(most))
+        self._sampled = bool(most)
         return most
 
     # What the plane says
@@ -252,9 +278,10 @@ class HardwareRoutes:
     ) -> None:
         """Begin with what both planes were read to hold for these routers.
 
-        What the hardware holds of them stays where it may stay; the rest is due.
+        What the hardware holds of them, or was to hold before it lost it, stays where it may stay; the rest is due.
         """
         moves, self._moves = self._moves, self._fresh_moves()
+        before = {vrf_id: self._forwarding(vrf_id) for vrf_id in self.routers}
         for vrf_id in list(self.routers):
             self.close(vrf_id)
         self._moves = moves
@@ -264,18 +291,47 @@ class HardwareRoutes:
                 self.open(vrf_id)
             except ValueError as problem:
                 self._failed.append(Refused("policer", vrf_id, vrf_id, Op.INSERT, str(problem), full=True))
-        for present in (True, False):  # what is in hardware has its place there before what is not
-            for vrf_id in self.routers:
-                routes, held = software.get(vrf_id, {}), hardware.get(vrf_id, {})
-                here = {key for key, action in held.items() if action != FALLBACK}
-                part = {key: action for key, action in routes.items() if (key in here) is present}
-                for columns in _columns(vrf_id, part):
-                    self.change(columns)
-            self._believe(hardware)  # of which the rest is still in the way of what is not there
+        here = {}
+        for vrf_id in self.routers:
+            held = {key for key, action in hardware.get(vrf_id, {}).items() if action != FALLBACK}
+            here[vrf_id] = held or before.get(vrf_id, held)
+            self._load(vrf_id, software.get(vrf_id, {}), here[vrf_id])
+        self._believe(hardware)  # of which the rest is still in the way of what is not there
+        for vrf_id in self.routers:
+            self._load_missing(vrf_id, software.get(vrf_id, {}), here[vrf_id])
         self.audit(hardware)
         for vrf_id in self.routers:
             self._moves.resume(vrf_id, self.placement(vrf_id))
         self._restless = True
+
+    def _load(self, vrf_id: int, routes: Mapping[bytes, int], here: Collection[bytes]) -> None:
+        """Take a router's routes, and let those that are in hardware have their place there before all others."""
+        for table in self._tables.values():
+            table.set_mode(vrf_id, Mode.SOFTWARE)
+        for columns in _columns(vrf_id, {key: one for key, one in routes.items() if one != LOCAL or key in here}):
+            self.change(columns)
+        for family, table in self._tables.items():
+            place = vrf_id, family
+            self._choose(place, self._aggregates[place].improve())
+            if self.placement(vrf_id) is not Placement.SOFTWARE:
+                self._note(vrf_id, family, table.keep(vrf_id, [key for key in here if family_of(key) == family]))
+
+    def _load_missing(self, vrf_id: int, routes: Mapping[bytes, int], here: Collection[bytes]) -> None:
+        """Bring in own addresses that are not in hardware, and from now on what the placement says."""
+        for columns in _columns(
+            vrf_id, {key: one for key, one in routes.items() if one == LOCAL and key not in here}
+        ):
+            self.change(columns)
+        for table in self._tables.values():
+            table.set_mode(vrf_id, _MODES[self.placement(vrf_id)])
+
+    def _forwarding(self, vrf_id: int) -> set[bytes]:
+        return {
+            key
+            for family in self._tables
+            for key, action in self._wanted(vrf_id, family).items()
+            if action != FALLBACK
+        }
 
     def audit(self, hardware: Mapping[int, Mapping[bytes, int]]) -> int:
         """Believe a read-back; what differs from what is wanted is due. Returns how many entries that are."""

@@ -85,6 +85,9 @@ class DropReason(StrEnum):
     MALFORMED = "malformed"
 
 
+SAMPLE_CODE = 9
+"""What a packet-in has in the place of a reason where it is a sample: no punt, but the head of what was forwarded."""
+
 PUNT_OF_CODE = {int(reason): reason for reason in PuntReason}
 DROP_CODE = {reason: 0x80 + position for position, reason in enumerate(DropReason)}
 DROP_OF_CODE = {code: reason for reason, code in DROP_CODE.items()}
@@ -103,6 +106,8 @@ class Capability(StrEnum):
     RESILIENT_HASH = "resilient_hash"
     EXACT_WEIGHTS = "exact_weights"
     LOCAL_FAILOVER = "local_failover"
+    ROUTE_COUNTERS = "route_counters"
+    SAMPLES = "samples"
 
 
 # A route's action is one integer, because a table of a million routes is a dict of them: a kind in the top four of
@@ -333,6 +338,21 @@ class Counters:
     # vrf_id 0 holds drops before a router is known or of tables shared by all routers
 
 
+@dataclass(slots=True)
+class RouteCounts:
+    """Packets that met each route since it was installed, by vrf_id and prefix key; FALLBACK routes apart."""
+
+    routes: dict[int, dict[bytes, int]] = field(default_factory=dict)
+    covers: dict[int, dict[bytes, int]] = field(default_factory=dict)
+
+
+Sampler = Callable[[int, bytes], None]
+"""Takes a sample: the router interface that a packet came in by, and the head of the frame as it leaves, untagged."""
+
+SAMPLE_OCTETS = 128
+"""Of a sampled frame that are asked for: the headers, with room for what stands between them."""
+
+
 class PlaneListener(Protocol):
     """Whom a plane tells what happens. Called from the event loop; none of these may block or raise."""
 
@@ -355,6 +375,8 @@ class Plane(Protocol):
     name: str
     capabilities: frozenset[Capability]
     connected: bool
+    sampler: Sampler | None
+    """Whom samples of what is routed are given to; set before start. None: the plane takes none."""
 
     @property
     def table_sizes(self) -> dict[str, int]:
@@ -383,6 +405,12 @@ class Plane(Protocol):
 
     async def counters(self) -> Counters:
         """Read all counters. PlaneUnreachable as for read."""
+
+    async def route_counts(self) -> RouteCounts:
+        """Read what each route has met; nothing without ROUTE_COUNTERS. PlaneUnreachable as for read."""
+
+    async def sent(self) -> dict[int, int]:
+        """Read how many packets each router interface has sent, by its id. PlaneUnreachable as for read."""
 
     def packet_out(self, interface: RouterInterface, frame: bytes) -> bool:
         """Send an untagged frame out of a router interface; False (and counted) where the channel is congested."""

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 from controller.errors import PlaneUnreachable
 from controller.planes.base import (
+    FALLBACK,
     PUNT_CLASS,
+    SAMPLE_OCTETS,
     Capability,
     Clock,
     Counters,
@@ -18,15 +20,17 @@ from controller.planes.base import (
     PortState,
     PuntReason,
     Refused,
+    RouteCounts,
     RouteKind,
     RouterInterface,
+    Sampler,
     WriteBatch,
     action_kind,
     action_value,
 )
 from controller.planes.fake_path import FakePath
 from controller.planes.model import Forwarded, Punted
-from controller.planes.packet import with_tag
+from controller.planes.packet import Frame, with_tag
 
 Fault = Callable[[str, bytes | int, Op], str | None]
 """Given (table, key, op), returns why to refuse that update, or None."""
@@ -62,6 +66,9 @@ class FakePlane:
     table_sizes: dict[str, int] = field(default_factory=dict)
     gate: asyncio.Event = field(default_factory=asyncio.Event)  # cleared: writes wait unconfirmed
     clock: Clock = time.monotonic
+    sampler: Sampler | None = None
+    one_in: int = 1  # packets that are routed for one that is sampled
+    _routed: int = 0
     _listener: PlaneListener | None = None
     _path: FakePath = field(init=False)
 
@@ -112,9 +119,16 @@ class FakePlane:
         live = {number for number, state in self.ports.items() if state.up}
         outcome, ingress = self._path.take(self.entries, self.capabilities, live, port, frame)
         if isinstance(outcome, Forwarded):
+            if ingress and outcome.router_interface_id is not None:
+                self._sample(ingress, outcome.frame)
             self._transmit(outcome.port, outcome.frame)
         elif isinstance(outcome, Punted) and self.connected:
             self.punt(ingress, outcome.reason, outcome.frame)
+
+    def _sample(self, ingress: int, frame: bytes) -> None:
+        self._routed += 1
+        if self.sampler is not None and self.connected and self._routed % self.one_in == 0:
+            self.sampler(ingress, Frame.read(frame).untagged[:SAMPLE_OCTETS])
 
     def _transmit(self, port: int, frame: bytes) -> None:
         """A port that is down takes frames and loses them."""
@@ -152,6 +166,21 @@ class FakePlane:
         """Return the counters of all frames that were injected."""
         self._require_channel()
         return deepcopy(self._path.counters)
+
+    async def route_counts(self) -> RouteCounts:
+        """Return how many frames met each route."""
+        self._require_channel()
+        counts = RouteCounts()
+        for vrf_id, routes in self.entries.routes.items():
+            met = self._path.routes.get(vrf_id, {})
+            for key, action in routes.items():
+                into = counts.covers if action == FALLBACK else counts.routes
+                into.setdefault(vrf_id, {})[key] = met.get(key, 0)
+        return counts
+
+    async def sent(self) -> dict[int, int]:
+        """Return how many frames left by each router interface."""
+        return {one: count.tx_packets for one, count in (await self.counters()).router_interfaces.items()}
 
     def packet_out(self, interface: RouterInterface, frame: bytes) -> bool:
         """Keep the frame in `packets_out` and send it out of its port."""
@@ -217,6 +246,7 @@ class FakePlane:
                     refused.append(Refused(table, updates.vrf_id, key, op, reason, full))
                 elif deletes:
                     held.pop(key, None)
+                    self._path.routes.get(updates.vrf_id, {}).pop(key, None)
                 else:
                     held[key] = action
         return refused

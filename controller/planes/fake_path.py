@@ -60,6 +60,7 @@ class FakePath:
 
     clock: Clock
     counters: Counters = field(default_factory=Counters)
+    routes: dict[int, dict[bytes, int]] = field(default_factory=dict)  # packets by vrf_id and prefix key
     _buckets: dict[tuple[int, int], TokenBucket] = field(default_factory=dict)  # by vrf_id and PuntClass
     _slots: dict[int, "_Slots"] = field(default_factory=dict)  # by group id
 
@@ -85,6 +86,9 @@ class FakePath:
             if isinstance(outcome, Dropped):
                 self._count_drop(0, outcome.reason, len(frame))
             return outcome, 0
+        if verdict.route is not None:
+            met = self.routes.setdefault(verdict.ingress.vrf_id, {})
+            met[verdict.route] = met.get(verdict.route, 0) + 1
         ingress = self._of_interface(verdict.ingress.id)
         ingress.rx_packets += 1
         ingress.rx_bytes += len(frame)

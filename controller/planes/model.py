@@ -64,6 +64,7 @@ class Verdict:
 
     ingress: RouterInterface | None  # None: nobody's, or back from the fallback plane
     ways: tuple[Way, ...]
+    route: bytes | None = None  # the prefix that it met, where it came as far as the routes
 
 
 Choose = Callable[[int, dict[int, int], bytes], int]
@@ -97,7 +98,10 @@ def forward(
     decided = decided or punt(read, packet, Capability.IPV4_CHECKSUM in capabilities)
     if decided is not None or packet is None:
         return Verdict(ingress, (Way(decided or Dropped(DropReason.ETHERTYPE)),))
-    return Verdict(ingress, _route(entries, capabilities, live, ingress, read, packet, choose))
+    routes = entries.routes.get(ingress.vrf_id, {})
+    route = longest_prefix(routes, packet.dst)
+    action = None if route is None else routes[route]
+    return Verdict(ingress, _route(entries, capabilities, live, ingress, read, packet, action, choose), route)
 
 
 # -- before the routes -----------------------------------------------------------------------------------------------
@@ -168,14 +172,14 @@ def _punted(reason: PuntReason, frame: Frame) -> Punted:
 
 
 # -- routes ----------------------------------------------------------------------------------------------------------
-def longest_prefix(routes: dict[bytes, int], address: bytes) -> int | None:
-    """Return the action of the longest prefix that holds an address, None where there is none."""
+def longest_prefix(routes: dict[bytes, int], address: bytes) -> bytes | None:
+    """Return the longest prefix that holds an address, None where there is none."""
     octets, number = len(address), int.from_bytes(address, "big")
     for length in range(octets * 8, -1, -1):
         host_bits = octets * 8 - length
-        action = routes.get((number >> host_bits << host_bits).to_bytes(octets, "big") + bytes((length,)))
-        if action is not None:
-            return action
+        key = (number >> host_bits << host_bits).to_bytes(octets, "big") + bytes((length,))
+        if key in routes:
+            return key
     return None
 
 
@@ -189,9 +193,9 @@ def _route(
     ingress: RouterInterface,
     frame: Frame,
     packet: IpPacket,
+    action: int | None,
     choose: Choose | None,
 ) -> tuple[Way, ...]:
-    action = longest_prefix(entries.routes.get(ingress.vrf_id, {}), packet.dst)
     kind = RouteKind.UNKNOWN if action is None else action_kind(action)
     value = 0 if action is None else action_value(action)
     if kind is RouteKind.DROP:

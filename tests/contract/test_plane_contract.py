@@ -12,6 +12,7 @@ from controller.planes.base import (
     GLEAN,
     LOCAL,
     UNREACHABLE,
+    Capability,
     FallbackLink,
     GroupMember,
     Installed,
@@ -184,6 +185,25 @@ async def test_vrfs_do_not_touch_each_other(under_test: PlaneUnderTest) -> None:
     assert await under_test.plane.write(batch) == []
     assert await under_test.plane.write(WriteBatch(routes=routes({"10.0.0.0/8": 0}, Op.DELETE, vrf_id=1))) == []
     assert (await read(under_test)).routes == {2: {prefix_key("10.0.0.0/8"): GLEAN}}
+
+
+async def test_routes_are_counted_where_the_plane_can_and_covers_apart(under_test: PlaneUnderTest) -> None:
+    await under_test.plane.write(everything(under_test.ports))
+    counts = await under_test.plane.route_counts()
+    if Capability.ROUTE_COUNTERS not in under_test.plane.capabilities:
+        assert (counts.routes, counts.covers) == ({}, {})
+        return
+    keys = {prefix_key(text) for text, action in PREFIXES.items() if action == FALLBACK}
+    assert counts.covers == {VRF: dict.fromkeys(keys, 0)}
+    assert counts.routes == {VRF: dict.fromkeys({prefix_key(text) for text in PREFIXES} - keys, 0)}
+
+
+async def test_what_router_interfaces_have_sent_is_counted(under_test: PlaneUnderTest) -> None:
+    assert await under_test.plane.sent() == {}
+    await under_test.plane.write(everything(under_test.ports))
+    sent = await under_test.plane.sent()
+    assert not any(sent.values())
+    assert sent.keys() <= expected(under_test.ports).router_interfaces.keys()
 
 
 async def test_a_closed_plane_is_unreachable_by_name(under_test: PlaneUnderTest) -> None:

@@ -108,9 +108,10 @@ class FallbackSwitch(OvsSwitch):
 
     LINK, PEER = "br-f1", "p1"
 
-    def __init__(self, **capacity: int) -> None:
+    def __init__(self, samples: tuple[str, ...] = (), **capacity: int) -> None:
         super().__init__()
-        self.forwarder = PrivateForwarder(1)
+        options = tuple(word for one in samples for word in ("--samples", one))
+        self.forwarder = PrivateForwarder(1, options=options)
         self._capacity = capacity
         self._stack = contextlib.ExitStack()
 

@@ -15,6 +15,8 @@ from topologies.probes import RunningPing, capture, ping
 
 _COUNT = 20
 _MOVE_S = 60.0
+_FOLLOWED_S = 120.0
+_ASKED_FOR = 3
 _COUNTED_S = 5.0
 """How long a switch may take to count what it has sent."""
 _IPV4_ROUTES = "table=3,cookie=0x5350400000000000/0xfffff00000000000"  # docs/planes.md
@@ -31,6 +33,37 @@ def learned(lab: Lab, progress: Progress) -> list[str]:
     wanted = view["ipv4_routes"] == lab.topology.routes[ROUTER]
     expect(wanted and not view["pending"] and not view["refused"], seen)
     return [*proofs.sessions_up(lab, progress), seen]
+
+
+def follows(lab: Lab, progress: Progress) -> list[str]:
+    """What is asked for is routed by the forwarder at first, and soon by the switch, without a lost packet."""
+    held = _in_hardware(lab)
+    announcements = announced(lab.topology.routes[ROUTER] - OWN_ROUTES)
+    found = [one for one in announcements if one.length == _LONGEST and one.text not in held][:_ASKED_FOR]
+    chosen = {one.text: str(IPv4Address(one.network + 1)) for one in found}
+    before = _by_forwarder(lab, chosen)
+    progress(f"pings to {', '.join(chosen)}")
+    start = time.monotonic()
+    streams = {("h1", address): RunningPing(lab.network["h1"], address) for address in chosen.values()}
+    try:
+        wait_for("them in hardware", lambda: {*chosen, f"{H1}/32"} <= _in_hardware(lab), _FOLLOWED_S, 0.5)
+    finally:
+        took = time.monotonic() - start
+        seen = {end: stream.stop() for end, stream in streams.items()}
+    after = _by_forwarder(lab, chosen)
+    shown = f"{', '.join(chosen)}: of {2 * _COUNT * len(chosen)} packets there and back"
+    shown = f"{shown} {before} were the forwarder's, {after} after {took:.0f} s of pings"
+    expect(after < before, shown)
+    return [shown, *(proofs.unbroken(end, stream, took) for end, stream in seen.items())]
+
+
+def _by_forwarder(lab: Lab, chosen: dict[str, str]) -> int:
+    """Ping some destinations, and return how many of the packets there and back the forwarder has routed."""
+    before = _passed(lab)[1]
+    for address in chosen.values():
+        answered = ping(lab.network["h1"], address, _COUNT)
+        expect(answered == _COUNT, f"h1 → {address}: {answered} of {_COUNT} pings answered")
+    return _passed(lab)[1] - before
 
 
 def placed(lab: Lab, progress: Progress) -> list[str]:
@@ -171,6 +204,7 @@ def _since(lab: Lab, before: tuple[int, int]) -> tuple[int, int]:
 
 CLAIMS = (
     Claim("every route is learned and none refused", learned),
+    Claim("what is asked for moves into the switch by itself", follows),
     Claim("the switch holds what it has room for", placed),
     Claim("destinations in hardware and in software are reached with the same TTL", reach),
     Claim("the path is the same by either plane", trace),

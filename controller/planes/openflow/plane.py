@@ -15,14 +15,16 @@ from controller.planes.base import (
     PlaneListener,
     PortState,
     Refused,
+    RouteCounts,
     RouterInterface,
+    Sampler,
     WriteBatch,
 )
 from controller.planes.openflow import codec, messages
 from controller.planes.openflow import program as prog
 from controller.planes.openflow.channel import Channel, ChannelClosed, RequestRefused
 from controller.planes.openflow.codec import BundleControl, Multipart
-from controller.planes.openflow.readback import Readback, count
+from controller.planes.openflow.readback import Readback, count, read_route_counts, read_sent
 from controller.planes.openflow.sender import Sender
 from controller.planes.openflow.server import OpenFlowListener
 
@@ -35,13 +37,14 @@ class OpenFlowPlane:
     """A switch that connects to `server` under ``datapath_id``; with ``certificate_name`` it has to show a TLS
     certificate of that common or DNS name."""
 
-    capabilities = frozenset({Capability.MTU, Capability.LOCAL_FAILOVER})
+    capabilities = frozenset({Capability.MTU, Capability.LOCAL_FAILOVER, Capability.ROUTE_COUNTERS})
 
     def __init__(
         self, name: str, datapath_id: int, server: OpenFlowListener, certificate_name: str | None = None
     ) -> None:
         self.name, self.datapath_id, self.certificate_name = name, datapath_id, certificate_name
         self.connected = False
+        self.sampler: Sampler | None = None  # never given any
         self.ports: dict[int, PortState] = {}
         self.table_sizes: dict[str, int] = {}
         self.channel: Channel | None = None
@@ -176,6 +179,16 @@ class OpenFlowPlane:
                 Multipart.METER, messages.METER_ALL, lambda body: metered.update(messages.decode_meter_counts(body))
             )
             return count(readback.flows, readback.inventory().slots, metered)
+
+    async def route_counts(self) -> RouteCounts:
+        """Read what each route has met; it lags by about a second."""
+        with self._reachable() as (channel, _):
+            return await read_route_counts(channel)
+
+    async def sent(self) -> dict[int, int]:
+        """Read how many packets each router interface has sent."""
+        with self._reachable() as (channel, _):
+            return await read_sent(channel)
 
     def packet_out(self, interface: RouterInterface, frame: bytes) -> bool:
         """Send an untagged frame out of a router interface; False (and counted) where the channel is congested."""

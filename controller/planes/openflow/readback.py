@@ -15,6 +15,7 @@ from controller.planes.base import (
     InterfaceCounters,
     PuntClass,
     PuntReason,
+    RouteCounts,
 )
 from controller.planes.openflow import codec, messages
 from controller.planes.openflow import program as prog
@@ -22,7 +23,7 @@ from controller.planes.openflow.channel import Channel
 from controller.planes.openflow.codec import Flow, FlowStatistics, Group, Multipart
 from controller.planes.openflow.pipeline import static_flows
 from controller.planes.openflow.program import Kind, Table
-from controller.planes.openflow.routes import SHARE_MASK, SHARES, RouteReader
+from controller.planes.openflow.routes import SHARE_MASK, SHARES, RouteCounter, RouteReader
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -75,11 +76,8 @@ class Readback:
         )
 
     async def read_routes(self, channel: Channel) -> None:
-        """Read the routes, one share after the other: the switch forwards in between."""
-        for family, reader in self._readers.items():
-            for share in range(SHARES):
-                body = codec.flow_stats_request(prog.ROUTE_TABLE[family], share, SHARE_MASK)
-                await channel.list(Multipart.FLOW, body, reader.add)
+        """Read the routes."""
+        await _list_routes(channel, self._readers)
 
     def _list_static(self, channel: Channel, table: Table) -> "asyncio.Future[None]":
         body = codec.flow_stats_request(table, prog.cookie(Kind.STATIC), prog.KIND_MASK)
@@ -161,6 +159,35 @@ def _owner(flow: Flow) -> Kind | None:
     if kind == Kind.POLICER and flow.table == Table.PACKET_IN:
         return Kind.POLICER
     return None
+
+
+async def read_route_counts(channel: Channel) -> RouteCounts:
+    """Read what the routes have met."""
+    counts = RouteCounts()
+    await _list_routes(channel, {family: RouteCounter(family, counts) for family in prog.ROUTE_TABLE})
+    return counts
+
+
+async def _list_routes(channel: Channel, readers: Mapping[int, RouteReader]) -> None:
+    """Read the route tables, one share after the other: the switch forwards in between."""
+    for family, reader in readers.items():
+        for share in range(SHARES):
+            body = codec.flow_stats_request(prog.ROUTE_TABLE[family], share, SHARE_MASK)
+            await channel.list(Multipart.FLOW, body, reader.add)
+
+
+async def read_sent(channel: Channel) -> dict[int, int]:
+    """Read how many packets router interfaces have sent, by id."""
+    sent: dict[int, int] = {}
+
+    def add(body: bytes) -> None:
+        for each in map(codec.decode_flow, codec.split_entries(body)):
+            if _owner(each.flow) is Kind.ROUTER_INTERFACE:
+                entry_id = prog.cookie_id(each.flow.cookie)
+                sent[entry_id] = sent.get(entry_id, 0) + each.packets
+
+    await channel.list(Multipart.FLOW, codec.flow_stats_request(Table.ROUTER_INTERFACE_EGRESS), add)
+    return sent
 
 
 _REASONS = {int(reason): reason for reason in PuntReason}

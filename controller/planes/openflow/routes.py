@@ -16,7 +16,7 @@ route's cookie hold a share that its address gives, and routes are read share by
 import struct
 from collections.abc import Iterable
 
-from controller.planes.base import Op, RouteUpdates
+from controller.planes.base import FALLBACK, Op, RouteCounts, RouteUpdates
 from controller.planes.openflow import codec
 from controller.planes.openflow.codec import METADATA_VRF, Command, Oxm, oxm
 from controller.planes.openflow.program import (
@@ -155,13 +155,19 @@ class RouteReader:
         if key is None:
             self.foreign += 1  # our cookie on what is no route: somebody else's doing
             return
-        routes, action = self._routes.setdefault(vrf_id, {}), find_route_action(flow.instructions)
-        routes[key] = action
+        action = find_route_action(flow.instructions)
+        routes = self._file(vrf_id, key, action, entry)
         end = 62 + self._size
         if entry[58:61] in self._headers and entry[62:end] == key[:-1]:
             if len(self._known) >= _MAX_KEPT:
                 self._known.clear()
             self._known[entry[12:32] + entry[48:62] + entry[end:]] = routes, key[-1:], action
+
+    def _file(self, vrf_id: int, key: bytes, action: int, _entry: bytes) -> dict[bytes, int]:
+        """Take one route, and return where others are kept that differ in their address alone."""
+        routes = self._routes.setdefault(vrf_id, {})
+        routes[key] = action
+        return routes
 
     def _key(self, vrf_id: int, flow: codec.Flow) -> bytes | None:
         """Return the prefix key of a flow, None where it is not exactly a route of its VRF."""
@@ -176,3 +182,32 @@ class RouteReader:
         if exact and fields == dict(expected) and flow.priority == ROUTE_PRIORITY + length:
             return address + bytes((length,))
         return None
+
+
+class RouteCounter(RouteReader):
+    """Collects what the routes of one route table have met from the same flow statistics."""
+
+    def __init__(self, family: int, counts: RouteCounts) -> None:
+        super().__init__(family, {})
+        self._counts = counts
+
+    def add(self, body: bytes) -> None:
+        """Take one part of a flow statistics reply; MalformedMessage where its entries do not fit."""
+        known, end = self._known, 62 + self._size
+        for entry in codec.split_entries(body):
+            found = known.get(entry[12:32] + entry[48:62] + entry[end:])
+            if found is None:
+                self._decode(entry)
+            else:
+                found[0][entry[62:end] + found[1]] = _packets(entry)
+
+    def _file(self, vrf_id: int, key: bytes, action: int, entry: bytes) -> dict[bytes, int]:
+        into = self._counts.covers if action == FALLBACK else self._counts.routes
+        counts = into.setdefault(vrf_id, {})
+        counts[key] = _packets(entry)
+        return counts
+
+
+def _packets(entry: bytes) -> int:
+    """Return the packet count of a flow statistics entry (OpenFlow 1.3, section 7.3.5.2)."""
+    return int.from_bytes(entry[32:40], "big")

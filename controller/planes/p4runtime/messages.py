@@ -27,10 +27,11 @@ def request_head(device_id: int, election_id: ElectionId) -> bytes:
     return p4r.WriteRequest(device_id=device_id, election_id=election_id.message()).SerializeToString()
 
 
-def update_of(op: Op, entry: p4r.TableEntry) -> bytes:
+def update_of(op: Op, what: p4r.TableEntry | p4r.Entity) -> bytes:
     """Return an update as a part of a WriteRequest."""
     kind = p4r.Update.Type.ValueType(op)
-    message = p4r.Update(type=kind, entity=p4r.Entity(table_entry=entry)).SerializeToString()
+    entity = p4r.Entity(table_entry=what) if isinstance(what, p4r.TableEntry) else what
+    message = p4r.Update(type=kind, entity=entity).SerializeToString()
     return _UPDATES_TAG + varint(len(message)) + message
 
 

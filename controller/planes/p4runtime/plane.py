@@ -13,13 +13,16 @@ from controller.model import PlaneConfig
 from controller.planes.base import (
     PUNT_OF_CODE,
     ROUTE_TABLE_NAME,
+    SAMPLE_CODE,
     Capability,
     Counters,
     Installed,
     PlaneListener,
     PortState,
     Refused,
+    RouteCounts,
     RouterInterface,
+    Sampler,
     WriteBatch,
 )
 from controller.planes.p4runtime.channel import (
@@ -34,7 +37,8 @@ from controller.planes.p4runtime.channel import (
 from controller.planes.p4runtime.links import LinkWatch
 from controller.planes.p4runtime.p4info import Pipeline, golden_pipeline
 from controller.planes.p4runtime.program import Program
-from controller.planes.p4runtime.readback import Readback, read_counters
+from controller.planes.p4runtime.readback import Readback, counts_routes, read_counters, read_route_counts, read_sent
+from controller.planes.p4runtime.samples import keep_samples
 from controller.planes.p4runtime.sender import Sender
 
 log = logging.getLogger(__name__)
@@ -42,19 +46,20 @@ log = logging.getLogger(__name__)
 _DEFAULT_TIMING = Timing()
 
 
+_CAPABILITIES = frozenset(
+    {
+        Capability.MTU,
+        Capability.IPV4_CHECKSUM,
+        Capability.IP_OPTIONS,
+        Capability.HOP_BY_HOP,
+        Capability.EXACT_WEIGHTS,
+    }
+)
+
+
 class P4RuntimePlane:
     """A device at an address that this side connects to, again and again. It has to make us primary; with TLS it has
     to show a certificate of the plane's name."""
-
-    capabilities = frozenset(
-        {
-            Capability.MTU,
-            Capability.IPV4_CHECKSUM,
-            Capability.IP_OPTIONS,
-            Capability.HOP_BY_HOP,
-            Capability.EXACT_WEIGHTS,
-        }
-    )
 
     def __init__(
         self,
@@ -65,7 +70,9 @@ class P4RuntimePlane:
         pipeline: Callable[[], Pipeline] = golden_pipeline,
     ) -> None:
         self.name, self.config = config.name, config
+        self.capabilities = _CAPABILITIES  # and what the connected device has besides
         self.connected = False
+        self.sampler: Sampler | None = None
         self.ports: dict[int, PortState] = {}
         self.table_sizes: dict[str, int] = {}
         self.channel: Channel | None = None
@@ -165,13 +172,20 @@ class P4RuntimePlane:
         readback = Readback(self._program)
         await readback.read_small(channel)
         sender = Sender(channel, self._program, readback.inventory)
-        await self._keep_own_rows(sender)
+        await self._keep_own_rows(channel, sender)
+        if await counts_routes(channel, self._program):
+            self.capabilities |= {Capability.ROUTE_COUNTERS}
         return sender
 
-    async def _keep_own_rows(self, sender: Sender) -> None:
+    async def _keep_own_rows(self, channel: Channel, sender: Sender) -> None:
         refused = await sender.keep_own_rows()
         if refused:
             raise ChannelClosed(f"the device refuses the plane's own entries: {refused[0].reason}")
+        problem = await keep_samples(channel, self.sampler is not None)
+        if self.sampler is not None and problem:
+            log.warning("plane %s: the device takes no samples: %s", self.name, problem)
+        samples = {Capability.SAMPLES} if self.sampler is not None and not problem else set()
+        self.capabilities = self.capabilities - {Capability.SAMPLES} | samples
 
     async def _attend(self, channel: Channel) -> None:
         """Ask now and then whether the device is there and runs our pipeline, until we are primary no more."""
@@ -211,9 +225,12 @@ class P4RuntimePlane:
 
     def _packet_in(self, packet: p4r.PacketIn) -> None:
         parts = {self._packet_in_parts.get(part.metadata_id): part.value for part in packet.metadata}
-        reason = PUNT_OF_CODE.get(int.from_bytes(parts.get("punt_reason", b""), "big"))
-        interface_id = parts.get("router_interface_id")
-        if reason is None or interface_id is None:
+        code = int.from_bytes(parts.get("punt_reason", b""), "big")
+        reason, interface_id = PUNT_OF_CODE.get(code), parts.get("router_interface_id")
+        if code == SAMPLE_CODE and interface_id is not None and self.sampler is not None:
+            if self.connected:
+                self.sampler(int.from_bytes(interface_id, "big"), packet.payload)
+        elif reason is None or interface_id is None:
             self.stray_packet_ins += 1
         elif self.connected and self._listener is not None:
             self._listener.packet_in(self, int.from_bytes(interface_id, "big"), reason, packet.payload)
@@ -226,7 +243,7 @@ class P4RuntimePlane:
             async with sender.turn:
                 await readback.read_small(channel)
                 sender.inventory = readback.inventory
-                await self._keep_own_rows(sender)
+                await self._keep_own_rows(channel, sender)
                 installed = await readback.installed()
             await readback.read_routes(channel, installed)
             return installed
@@ -240,6 +257,18 @@ class P4RuntimePlane:
         """Read all counters."""
         with self._reachable() as (channel, _):
             return await read_counters(channel, self._program)
+
+    async def route_counts(self) -> RouteCounts:
+        """Read what each route has met."""
+        with self._reachable() as (channel, _):
+            if Capability.ROUTE_COUNTERS not in self.capabilities:
+                return RouteCounts()
+            return await read_route_counts(channel, self._program)
+
+    async def sent(self) -> dict[int, int]:
+        """Read how many packets each router interface has sent."""
+        with self._reachable() as (channel, _):
+            return await read_sent(channel, self._program)
 
     def packet_out(self, interface: RouterInterface, frame: bytes) -> bool:
         """Send an untagged frame out of a router interface; False (and counted) where the channel is congested."""

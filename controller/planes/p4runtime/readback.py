@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
+import grpc
 from finsy.proto import p4r
 
 from controller.planes.base import (
@@ -22,9 +23,10 @@ from controller.planes.base import (
     Nexthop,
     NexthopGroup,
     Policer,
+    RouteCounts,
     RouterInterface,
 )
-from controller.planes.p4runtime.channel import Channel, ChannelClosed, decoded
+from controller.planes.p4runtime.channel import Channel, ChannelClosed, RequestRefused, decoded
 from controller.planes.p4runtime.messages import entities_of
 from controller.planes.p4runtime.program import (
     NOBODY,
@@ -175,6 +177,45 @@ async def read_counters(channel: Channel, program: Program) -> Counters:
         if key is not None:
             _count(counters, program, names[entry.table_id], key, entry)
     return counters
+
+
+async def counts_routes(channel: Channel, program: Program) -> bool:
+    """Ask the device whether it counts packets by route."""
+    table = program.schema.table(ROUTE_TABLE_NAME[4])
+    vrf = table.fields["vrf_id"]
+    wanted = p4r.TableEntry(table_id=table.id, counter_data=p4r.CounterData())
+    wanted.match.add(field_id=vrf.id).exact.value = vrf.octets(NOBODY)  # who has no routes
+    try:
+        async for _ in channel.read([p4r.Entity(table_entry=wanted)]):
+            pass
+    except RequestRefused as refused:
+        return refused.code is not grpc.StatusCode.UNIMPLEMENTED
+    return True
+
+
+async def read_route_counts(channel: Channel, program: Program) -> RouteCounts:
+    """Read what the routes have met."""
+    counts = RouteCounts()
+    for family, table in ROUTE_TABLE_NAME.items():
+        reader = RouteReader(program.schema, family, {})
+        wanted = p4r.TableEntry(table_id=program.schema.table(table).id, counter_data=p4r.CounterData())
+        async for response in channel.read([p4r.Entity(table_entry=wanted)]):
+            entities = entities_of(response)
+            while some := list(islice(entities, _ENTRIES_AT_ONCE)):
+                reader.count(some, counts)
+                await asyncio.sleep(0)
+    return counts
+
+
+async def read_sent(channel: Channel, program: Program) -> dict[int, int]:
+    """Read how many packets router interfaces have sent, by id."""
+    sent: dict[int, int] = {}
+    table = program.schema.table("router_interface_egress")
+    async for entry in _entries(channel, program, ["router_interface_egress"], counted=True):
+        key = table.find_key(entry)
+        if key is not None:
+            sent[key[0]] = entry.counter_data.packet_count
+    return sent
 
 
 def _count(counters: Counters, program: Program, table: str, key: tuple[int, ...], entry: p4r.TableEntry) -> None:

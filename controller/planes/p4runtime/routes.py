@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from finsy.proto import p4r
 
 from controller.planes import base
-from controller.planes.base import ROUTE_TABLE_NAME, Op, RouteKind, route_action
+from controller.planes.base import ROUTE_TABLE_NAME, Op, RouteCounts, RouteKind, route_action
 from controller.planes.p4runtime.channel import ChannelClosed, decoded
 from controller.planes.p4runtime.messages import update_of
 from controller.planes.p4runtime.p4info import Field, Schema, Table
@@ -141,11 +141,24 @@ class RouteReader:
             else:
                 found[0][entity[start:end] + found[1]] = found[2]
 
-    def _decode(self, octets: bytes, start: int) -> None:
-        entity = decoded(p4r.Entity, octets)
-        entry = entity.table_entry
+    def count(self, entities: Iterable[bytes], counts: RouteCounts) -> None:
+        """Take what routes have met instead; ChannelClosed as for `add`. A count makes each entry differ from others,
+        so all are decoded in full."""
+        for entity in entities:
+            entry = self._entry(entity)
+            found = self._find_prefix(entry)
+            if found is not None:
+                into = counts.covers if self._find_action(entry.action) == base.FALLBACK else counts.routes
+                into.setdefault(found[0], {})[found[1]] = entry.counter_data.packet_count
+
+    def _entry(self, octets: bytes) -> p4r.TableEntry:
+        entry = decoded(p4r.Entity, octets).table_entry
         if entry.table_id != self._table.id:
             raise ChannelClosed(f"the device answered a read of {self._table.name} with something else")
+        return entry
+
+    def _decode(self, octets: bytes, start: int) -> None:
+        entry = self._entry(octets)
         found = self._find_prefix(entry)
         if found is None:
             self.foreign += 1

@@ -39,12 +39,14 @@ class Device:
     path: Path
     entries: dict[bytes, p4r.TableEntry] = field(default_factory=dict)  # by serialized table id and match
     pipeline: p4r.ForwardingPipelineConfig | None = None
+    samples: p4r.CloneSessionEntry | None = None
     pushes: int = 0
     reads: int = 0
     writes: list[p4r.WriteRequest] = field(default_factory=list)
     packets_out: list[p4r.PacketOut] = field(default_factory=list)
     streams: list[Stream] = field(default_factory=list)
     refuse: Callable[[p4r.Update], Refusal | None] = lambda _update: None
+    refuse_read: Callable[[p4r.Entity], tuple[grpc.StatusCode, str] | None] = lambda _wanted: None
     garbage: dict[str, bytes] = field(default_factory=dict)  # what a method answers instead
     aborts: dict[str, tuple[grpc.StatusCode, str]] = field(default_factory=dict)  # what a method fails with
     silent: bool = False  # nothing is said on the stream
@@ -89,7 +91,7 @@ class Device:
     async def restart_empty(self) -> None:
         await self.stop()
         self.entries.clear()
-        self.pipeline = None
+        self.pipeline = self.samples = None
         await self.start()
 
     def close_streams(self) -> None:
@@ -213,6 +215,10 @@ class Device:
         refusal = self.refuse(update)
         if refusal is not None:
             return refusal
+        if update.entity.HasField("packet_replication_engine_entry"):
+            session = update.entity.packet_replication_engine_entry.clone_session_entry
+            self.samples = None if update.type == p4r.Update.DELETE else session
+            return rpc_code.OK, ""
         entry = update.entity.table_entry
         known = p4r.TableEntry(table_id=entry.table_id, match=entry.match).SerializeToString(deterministic=True)
         if update.type == p4r.Update.INSERT and known in self.entries:
@@ -233,15 +239,21 @@ class Device:
             yield garbage
             return
         for wanted in request.entities:
+            refusal = self.refuse_read(wanted)
+            if refusal is not None:
+                await context.abort(*refusal)
             response = p4r.ReadResponse()
+            if wanted.HasField("packet_replication_engine_entry") and self.samples is not None:
+                found = response.entities.add().packet_replication_engine_entry
+                found.clone_session_entry.CopyFrom(self.samples)
             for entry in list(self.entries.values()):
                 if entry.table_id == wanted.table_entry.table_id:
-                    found = response.entities.add().table_entry
-                    found.CopyFrom(entry)
+                    known = response.entities.add().table_entry
+                    known.CopyFrom(entry)
                     if not wanted.table_entry.HasField("meter_config"):
-                        found.ClearField("meter_config")
+                        known.ClearField("meter_config")
                     if not wanted.table_entry.HasField("counter_data"):
-                        found.ClearField("counter_data")
+                        known.ClearField("counter_data")
             yield response.SerializeToString()
 
     async def _get_pipeline(self, octets: bytes, context: Any) -> bytes:
@@ -259,6 +271,7 @@ class Device:
         assert request.action == p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT
         self.pipeline, self.pushes = request.config, self.pushes + 1
         self.entries.clear()
+        self.samples = None
         self.changed.set()
         return b""
 

@@ -115,7 +115,7 @@ async def test_the_last_hop_ends_at_the_hardware_also_for_the_fallback():
 
 
 async def test_what_has_no_room_is_left_to_the_software():
-    world = await made(room=8)
+    world = await made(router_config(1, (1, 2), placement=Placement.HARDWARE), room=8)
     await learned(world)
     view = world.core.router_view(1)
     assert (view.state, view.refused) == ("up", 0)
@@ -131,7 +131,8 @@ def held_by(world: PairWorld, *routers: int) -> int:
 
 
 async def test_what_is_over_a_slices_quota_is_left_to_the_software():
-    configs = [router_config(1, (1, 2)), router_config(2, (3,))]
+    hardware = Placement.HARDWARE
+    configs = [router_config(1, (1, 2), placement=hardware), router_config(2, (3,), placement=hardware)]
     world = await made(*configs)
     await learned(world)
     world.connect(2)
@@ -185,7 +186,7 @@ def fullness(world: PairWorld) -> tuple[int, int | None, str]:
 async def test_the_room_is_what_the_plane_says_until_a_write_is_refused():
     world = PairWorld(capacity=9)
     world.hardware.table_sizes, world.software.table_sizes = {"ipv4_route": 7}, {"ipv4_route": 5000}
-    await world.start(router_config(1, (1, 2)))
+    await world.start(router_config(1, (1, 2), placement=Placement.HARDWARE))
     await learned(world)
     assert fullness(world) == (3, 7, "reported")  # 4 entries are kept free
     behind = world.core.plane_views()[1].tables["ipv4_route"]
@@ -200,14 +201,14 @@ async def test_the_room_is_what_the_plane_says_until_a_write_is_refused():
     await world.until(lambda: world.pair._adopted)
     await world.pair.work()
     used, room, source = fullness(world)
-    assert (room, source) == (used, "learned")
+    assert (used, room, source) == (4, 8, "learned")  # of 9 one is IPv6's, and 4 are kept free
     assert world.pair.refusals["ipv4_route"]
 
 
 async def test_the_room_that_is_given_comes_before_what_the_plane_says():
     world = PairWorld(room=8)
     world.hardware.table_sizes = {"ipv4_route": 1_000_000}
-    await world.start(router_config(1, (1, 2)))
+    await world.start(router_config(1, (1, 2), placement=Placement.HARDWARE))
     await learned(world)
     assert fullness(world) == (4, 8, "given")
 
@@ -292,7 +293,7 @@ async def test_a_router_of_many_routes_moves_without_a_pause(monkeypatch):
     monkeypatch.setattr("controller.placement.pair.WORK_S", 3600.0)
     monkeypatch.setattr("controller.placement.pair.MAX_ROUNDS", 1)
     monkeypatch.setattr("controller.placement.routes.BUDGET", LEAST_BUDGET)
-    world = await made()
+    world = await made(router_config(1, (1, 2), placement=Placement.HARDWARE))
     await learned(world)
     assert len(world.forwarding()) > LEAST_BUDGET
     world.pair.routes.place(1, Placement.SOFTWARE)

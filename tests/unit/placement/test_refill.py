@@ -3,6 +3,7 @@
 from pairs import PairWorld
 from worlds import gateway, router_config
 
+from controller.model import Placement
 from controller.placement.pair import FallbackPair
 from controller.placement.routes import HardwareRoutes
 from controller.planes.base import (
@@ -62,6 +63,7 @@ def test_the_default_entry_is_the_first_in_an_empty_hardware():
     """Or what is not in hardware yet would be nowhere until all is."""
     routes = HardwareRoutes({4: 0, 6: 0})
     for vrf_id in (1, 2):
+        routes.place(vrf_id, Placement.HARDWARE)
         routes.open(vrf_id)
     keys = [prefix_key("0.0.0.0/0"), *(prefix_key(f"20.{n}.0.0/16") for n in range(9))]
     action = route_action(RouteKind.NEXTHOP, 1)
@@ -95,6 +97,7 @@ def test_a_default_entry_that_is_refused_is_not_tried_for_ever():
 def test_a_write_that_ends_after_a_read_leaves_nothing_that_is_not_wanted_any_more():
     """Or an entry would stay for as long as nobody looks, and be wrong when its route changes."""
     routes = HardwareRoutes({4: 0, 6: 0})
+    routes.place(1, Placement.HARDWARE)
     routes.open(1)
     while stage := routes.next_stage():
         routes.confirm(stage, [])
