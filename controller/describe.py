@@ -1,7 +1,7 @@
 """Turns running state into the views that people and programs read."""
 
 import ipaddress
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from controller.fib import Fib
 from controller.mirror import PlaneMirror
@@ -17,9 +17,9 @@ from controller.planes.base import (
 )
 from controller.rib import Member, SetKind
 from controller.router import VirtualRouter
-from controller.verify import PLAIN, longest_match
+from controller.verify import PLAIN
 from controller.views import FibEntryView, InterfaceView, NeighborView, PlaneView, RouterView, RouteView, TableView
-from wire.columns import family_of, prefix_text
+from wire.columns import prefix_text
 
 
 def sorted_keys(keys: Iterable[bytes]) -> list[bytes]:
@@ -137,12 +137,13 @@ def route_views(fib: Fib) -> Iterator[RouteView]:
 
 def fib_entries(fib: Fib, hardware: dict[bytes, int] | None) -> Iterator[FibEntryView]:
     """Iterate over what is installed; ``hardware`` is what the hardware of a plane with a fallback holds of it."""
+    place = None if hardware is None else _places(hardware)
     for key in sorted_keys(fib.prefixes.installed):
         action = fib.prefixes.installed.get(key)
         if action is None:
             continue
         kind = action_kind(action)
-        where = "" if hardware is None else _where(hardware, key)
+        where = "" if place is None else place(key)
         if kind in (RouteKind.NEXTHOP, RouteKind.GROUP):
             name = kind.name.lower()
             yield FibEntryView(prefix_text(key), name, action_value(action), _installed_members(fib, action), where)
@@ -152,16 +153,27 @@ def fib_entries(fib: Fib, hardware: dict[bytes, int] | None) -> Iterator[FibEntr
 
 def places(fib: Fib, hardware: dict[bytes, int]) -> Iterator[str]:
     """Iterate over where the installed prefixes of a router are: "hardware" or "software"."""
+    where = _places(hardware)
     for key in list(fib.prefixes.installed):
         if fib.prefixes.installed.get(key) is not None:
-            yield _where(hardware, key)
+            yield where(key)
 
 
-def _where(hardware: dict[bytes, int], key: bytes) -> str:
-    """Tell which plane routes the first address of a prefix."""
-    network = int.from_bytes(key[:-1], "big")
-    found = longest_match(hardware, family_of(key), network, key[-1])
-    return "software" if found is None or hardware[found] == FALLBACK else "hardware"
+def _places(hardware: dict[bytes, int]) -> Callable[[bytes], str]:
+    """Return what tells of a prefix which plane routes it: the nearest entry at or around it says so."""
+    lengths = sorted({key[-1] for key in hardware}, reverse=True)
+
+    def where(key: bytes) -> str:
+        size, network = len(key) - 1, int.from_bytes(key[:-1], "big")
+        for length in lengths:
+            if length <= key[-1]:
+                host = 8 * size - length
+                action = hardware.get((network >> host << host).to_bytes(size, "big") + bytes((length,)))
+                if action is not None:
+                    return "software" if action == FALLBACK else "hardware"
+        return "software"
+
+    return where
 
 
 def neighbor_views(fib: Fib) -> list[NeighborView]:
