@@ -255,12 +255,15 @@ class Operations:
                 await self._guests.check(router)
 
     def _unconnected(self, plan: Plan) -> list[str]:
-        connected = {view.name for view in self.core.plane_views() if view.connected}
+        views = {view.name: view for view in self.core.plane_views()}
         planes = {r.plane for name, r in plan.after.routers.items() if plan.before.routers.get(name) != r}
-        return [
-            f"plane {name} is not connected; its routers are programmed when it connects"
-            for name in sorted(planes - connected)
-        ]
+        lines = []
+        for name in sorted(planes):
+            view = views.get(name)
+            if view is None or not view.connected:
+                behind = f" ({view.reason})" if view is not None and view.reason.startswith("plane ") else ""
+                lines.append(f"plane {name} is not connected{behind}; its routers are programmed when it connects")
+        return lines
 
     # Views
 

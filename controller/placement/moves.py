@@ -24,6 +24,7 @@ class Move:
     to: Placement
     before: Placement | None  # where the routes rested; None: not known, as the controller or the plane was away
     start: int  # entries in hardware when it began
+    begun: bool = False
     quiet: int = 0  # small rounds, one after the other
     decided: bool = False  # the placement has nothing more to do
 
@@ -39,6 +40,9 @@ class Moves:
     def begin(self, vrf_id: int, to: Placement, before: Placement) -> None:
         """Begin a move, in the place of one that is under way: where that came from is where this one does."""
         latest = self._under_way(vrf_id)
+        if latest is not None and not latest.begun and latest.before is to:
+            del self._moves[vrf_id]  # nothing has moved
+            return
         rested = before if latest is None or latest.before is None else latest.before
         self._moves[vrf_id] = Move(to, rested, self._held(vrf_id))
 
@@ -56,6 +60,7 @@ class Moves:
     def round(self, moved: Callable[[int], int], limited: bool) -> None:
         """A round of placement moved so many prefixes of each router; ``limited``: it may have had more to do."""
         for vrf_id, move in self._moves.items():
+            move.begun = True
             move.quiet = 0 if limited else move.quiet + 1
             move.decided = move.quiet >= QUIET_ROUNDS or (move.quiet > 0 and not moved(vrf_id))
 

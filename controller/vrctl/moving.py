@@ -97,11 +97,11 @@ def _wait(path: tuple[str, ...], name: str) -> None:
 
 
 def _progress(view: dict[str, Any]) -> str:
-    if view["state"] in _AWAY:
-        return f"waits: {view['reason'] or 'the controller is starting'}"
-    move = view["move"]
+    move, reason = view["move"], view["reason"]
+    if view["state"] in _AWAY or move is None:
+        return f"waits: {reason or 'the controller is starting'}"
     done = f"{move['done']:,} of {move['total']:,} entries moved, " if move["total"] else ""
-    return f"{done}on its way to {move['to']}"
+    return f"{done}on its way to {move['to']}" + (f" ({reason})" if reason else "")
 
 
 class _Line:

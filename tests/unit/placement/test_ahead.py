@@ -63,6 +63,9 @@ async def test_a_move_waits_for_the_software() -> None:
     view = world.core.router_view(1)
     assert view.move is not None
     assert view.reason == "plane f1 is not connected: the move waits until it is back; start it again"
+    await world.core.put_router(router_config(1, (1, 2)))  # an abort of what has not begun
+    assert world.core.router_view(1).move is None
+    await world.core.put_router(router_config(1, (1, 2), placement=Placement.SOFTWARE))
     await back(world)
     assert not world.forwarding()
     assert world.core.router_view(1).state == "up"

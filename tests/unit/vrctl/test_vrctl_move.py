@@ -9,7 +9,7 @@ import pytest
 from operator_world import Controller
 
 from controller.model import Placement
-from controller.views import MoveView
+from controller.views import MoveView, RouterView
 from controller.vrctl import moving
 
 Vrctl = Callable[..., Awaitable[tuple[int, str, str]]]
@@ -228,3 +228,26 @@ async def test_the_newest_move_wins_and_says_so(vrctl: Vrctl, controller: Contro
     assert "    it was on its way to software: 500 of 2,000 entries moved\n" in out
     (event,) = [one for one in controller.events.recent() if "software → hardware" in one.text]
     assert "it was on its way to software" in event.text
+
+
+async def test_waiting_for_a_plane_says_so(
+    vrctl: Vrctl, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moving, "LINE_EVERY_S", 0.0)
+    view = controller.core.router_view
+    reasons = iter(
+        [("up", ""), ("no-plane", "plane s1: not connected yet"), ("degraded", "plane f1 is not connected")]
+    )
+
+    def away(vrf_id: int) -> RouterView:
+        state, reason = next(reasons, ("up", ""))
+        return replace(view(vrf_id), state=state, reason=reason)
+
+    monkeypatch.setattr(controller.core, "router_view", away)
+    controller.core.moves = [None, None, *on_the_way(500, to="software")]
+    status, _, err = await vrctl("move", "red/r1", "--to", "software")
+    assert status == 0
+    assert err.splitlines() == [
+        "red/r1: waits: plane s1: not connected yet",
+        "red/r1: 500 of 2,000 entries moved, on its way to software (plane f1 is not connected)",
+    ]
