@@ -6,7 +6,7 @@ import pytest
 from pairs import LINK, PEER, PairWorld
 from worlds import interface, router_config
 
-from controller.placement.link import PROBE_VLAN
+from controller.placement.link import PROBE_VLAN, LinkVlans
 from controller.placement.link_probe import PROBE_INTERFACE, PROBE_VRF
 from controller.planes.base import Op, Policer, PuntReason, RouterInterface, Update, WriteBatch
 
@@ -152,6 +152,15 @@ async def test_a_plane_that_goes_away_under_a_probe_is_no_dead_link() -> None:
     assert world.probe.problem == ""
     world.software.connect()
     await world.until(lambda: world.pair._adopted and not left_over(world))
+
+
+def test_no_interface_has_the_vlan_of_the_probe() -> None:
+    vlans = LinkVlans()
+    vlans.adopt([], [RouterInterface(1, 1, PEER, PROBE_VLAN, bytes(6), 1500)])  # as it was once given
+    given = {vlans.of(number) for number in range(1, 4093)}
+    assert given == set(range(2, 4094))
+    assert PROBE_VLAN not in given
+    assert vlans.of(4093) is None
 
 
 async def test_without_interfaces_there_is_nothing_to_prove() -> None:
