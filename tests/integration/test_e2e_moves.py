@@ -115,6 +115,19 @@ def test_the_newest_move_wins(running: World) -> None:
     rig.verified()
 
 
+def test_it_goes_on_where_the_forwarder_is_killed(running: World) -> None:
+    rig = running.rig
+    rig.ok("move", "red/r1", "--to", "hardware")
+    with unbroken(rig, *running.ways):
+        met_half_way(rig, "software")
+        rig.switch.forwarder.kill()
+        until("the loss is seen", lambda: rig.router("red/r1")["state"] == "degraded")
+        rig.switch.forwarder.start()
+        rig.up("red/r1", routes=ROUTES)
+        rests(rig)
+    rig.verified()
+
+
 def test_it_goes_on_where_the_controller_is_killed(running: World) -> None:
     rig = running.rig
     rig.ok("move", "red/r1", "--to", "hardware")

@@ -159,6 +159,26 @@ async def test_a_plane_that_goes_away_in_the_middle_does_not_end_it(monkeypatch:
     assert not world.forwarding()
 
 
+@pytest.mark.usefixtures("small_rounds")
+async def test_a_fallback_that_goes_away_in_the_middle_stops_it_until_it_is_back() -> None:
+    world = await made()
+    await place(world, Placement.SOFTWARE)
+    await world.pair.work()
+    left = len(world.forwarding())
+    assert left
+    world.software.disconnect()
+    assert not await world.pair.work()
+    assert len(world.forwarding()) == left
+    move = moving(world)
+    assert move is not None
+    assert (move.to, move.before) == ("software", "hardware")
+    world.software.connect()
+    await world.settle()
+    while moving(world) is not None:
+        await world.pair.work()
+    assert not world.forwarding()
+
+
 async def test_a_new_controller_goes_on_with_it() -> None:
     world = await made()
     again = PairWorld()
