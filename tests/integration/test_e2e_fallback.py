@@ -77,17 +77,19 @@ def own(running: World) -> set[str]:
 
 def test_a_quota_of_hardware_is_kept_live(running: World) -> None:
     """The rest is in the forwarder, and no packet is lost on the way there or back."""
-    rig, quota = running.rig, 12
+    rig, quota, red = running.rig, 12, running.declared["red"]
 
     def used() -> int:
-        (red,) = [view for view in rig.show("get", "tenants") if view["name"] == "red"]
-        return int(red["slices"][0]["used"]["hardware_ipv4_routes"])
+        (view,) = [view for view in rig.show("get", "tenants") if view["name"] == "red"]
+        return int(view["slices"][0]["used"]["hardware_ipv4_routes"])
 
     def declare(**limits: int | None) -> None:
-        red = running.declared["red"]
-        rig.apply(red | {"slices": [part | {"quota": limits} for part in red["slices"]]})
+        slices = [part | {"quota": limits} for part in red["slices"]]
+        routers = [router | {"placement": "hardware"} for router in red["routers"]]
+        rig.apply(red | {"slices": slices, "routers": routers})
 
-    assert used() > quota
+    declare(hardware_ipv4_routes=None)
+    until("many in hardware", lambda: used() > quota)
     with unbroken(rig, *running.ways):
         declare(hardware_ipv4_routes=quota)
         until("few in hardware", lambda: used() <= quota)
@@ -96,6 +98,7 @@ def test_a_quota_of_hardware_is_kept_live(running: World) -> None:
         rig.verified()
         declare(hardware_ipv4_routes=None)
         until("more in hardware", lambda: used() > quota)
+    rig.apply(red)
     rig.verified()
 
 
