@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from cables import PORTS
-from ovs import sh
 from vr_forwarder import PrivateForwarder
 from wired import SENTINEL_VRF, WiredPlane
 
@@ -63,6 +62,7 @@ class PairedPlane(WiredPlane):
         return replace(entries, router_interfaces=interfaces, routes=routes)
 
     async def send_sentinels_the_long_way(self) -> None:
+        await self.pair.read()  # what was not read is not moved
         self.pair.routes.place(SENTINEL_VRF, Placement.SOFTWARE)
         await self.move()
 
@@ -93,14 +93,6 @@ def _all_away(entries: Installed, kept: Collection[int]) -> Installed:
         for vrf_id in {each.vrf_id for each in entries.router_interfaces.values()}
     }
     return replace(entries, router_interfaces=interfaces, routes=routes)
-
-
-def plug_in(forwarder: PrivateForwarder, place: str) -> None:
-    """Bring the far end of the forwarder's only port into the namespace of the hardware, as LINK."""
-    (end,) = forwarder.hosts
-    end.ip("link", "set", "eth0", "netns", place, "name", LINK)
-    sh("ip", "netns", "exec", place, "sysctl", "-qw", f"net.ipv6.conf.{LINK}.disable_ipv6=1")
-    sh("ip", "-n", place, "link", "set", LINK, "up")
 
 
 def pair_of(hardware: Plane, forwarder: PrivateForwarder) -> FallbackPair:

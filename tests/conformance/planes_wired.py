@@ -12,7 +12,8 @@ from cables import PORTS, Cables, cables, near_end, plugged_into
 from device_hosts import JUMBO
 from openflow_net import BRIDGE, DATAPATH_ID
 from ovs import PrivateOvs, namespace
-from paired import LINK, LINK_PORT, PairedPlane, pair_of, plug_in
+from paired import LINK, LINK_PORT, PairedPlane, pair_of
+from rig_switches import plug_in
 from vr_forwarder import NATIVE_MTU, PrivateForwarder
 from wired import AT_ONCE, Heard, WiredPlane
 
@@ -72,7 +73,7 @@ async def wired_openflow() -> AsyncIterator[WiredPlane]:
 @contextlib.asynccontextmanager
 async def wired_openflow_pair() -> AsyncIterator[PairedPlane]:
     with PrivateForwarder(1) as forwarder, _bridge() as (ovs, plugs):
-        plug_in(forwarder, str(ovs.namespace))
+        plug_in(forwarder, str(ovs.namespace), LINK)
         ovs.vsctl("add-port", BRIDGE, LINK, "--", "set", "interface", LINK, f"ofport_request={LINK_PORT}")
         async with _connected(ovs, forwarder) as (plane, heard):
             with plugs.listening(heard.came_out):
@@ -126,7 +127,7 @@ async def wired_bmv2() -> AsyncIterator[WiredPlane]:
 @contextlib.asynccontextmanager
 async def wired_bmv2_pair() -> AsyncIterator[WiredPlane]:
     with namespace("sp-bmv2") as place, PrivateForwarder(1) as forwarder:
-        plug_in(forwarder, place)
+        plug_in(forwarder, place, LINK)
         with PrivateBmv2(len(PORTS), place, more_ports={LINK_PORT: LINK}) as bmv2, plugged_into(bmv2.hosts) as plugs:
             async with _wired_device("bmv2+forwarder", bmv2.address, plugs, forwarder) as wired:
                 wired.longest_frame, wired.at_once = NATIVE_MTU + 14, AT_ONCE // 4  # it sees every frame twice
