@@ -17,6 +17,7 @@ from controller.views import PlacementView, PlaneView, RouterView, TableView
 PAGE = 500
 """Routes looked at before others get their turn on the event loop."""
 
+_CHOSEN = "the rest when traffic asks for it, as not all have room"
 _SHORT_OF = {
     "room": "the rest for want of room",
     "quota": "the rest beyond its slice's quota of hardware routes",
@@ -97,7 +98,9 @@ class Pairs:
         if config.placement is Placement.SOFTWARE:
             reason = "own addresses stay in hardware"
         elif hardware < routes:
-            reason = _SHORT_OF[pair.routes.short_of(config.vrf_id)].format(plane=config.plane)
+            short = pair.routes.short_of(config.vrf_id)
+            chosen = config.placement is Placement.AUTO and short in ("room", "quota")
+            reason = _CHOSEN if chosen else _SHORT_OF[short].format(plane=config.plane)
         move = pair.move(config.vrf_id)
         return PlacementView(config.full_name, config.placement.value, routes, hardware, reason, move)
 

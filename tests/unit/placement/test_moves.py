@@ -104,6 +104,10 @@ async def test_where_routes_are_and_why_not_all_in_hardware() -> None:
     hardware = [one for one in world.core.fib(1) if one.where == "hardware"]
     assert 0 < view.hardware == len(hardware) < view.routes
     assert view.reason == "the rest for want of room"
+    await place(world, Placement.AUTO)
+    await world.pair.work()
+    view = await world.core.placement(1)
+    assert view.reason == "the rest when traffic asks for it, as not all have room"
     await place(world, Placement.SOFTWARE)
     await world.pair.work()
     view = await world.core.placement(1)
@@ -114,8 +118,8 @@ async def test_where_routes_are_and_why_not_all_in_hardware() -> None:
 
 
 async def test_a_quota_of_the_slice_is_the_reason_too() -> None:
-    world = await made()
-    await world.core.put_router(router_config(1, (1, 2), quota=Quota(hardware_ipv4_routes=10)))
+    world, quota = await made(), Quota(hardware_ipv4_routes=10)
+    await world.core.put_router(router_config(1, (1, 2), quota=quota, placement=Placement.HARDWARE))
     await world.pair.work()
     view = await world.core.placement(1)
     assert 0 < view.hardware <= 10 + 2
