@@ -6,7 +6,8 @@ from openflow_net import VRF, mac, via
 from scapy.layers.inet import IP
 from scapy.layers.l2 import Ether
 
-from controller.planes.base import LOCAL, PuntReason
+from controller.planes.base import LOCAL, Capability, PuntReason
+from wire.columns import prefix_key
 
 pytestmark = [pytest.mark.root, pytest.mark.parametrize("make", DEVICES)]
 
@@ -39,3 +40,18 @@ async def test_a_frame_of_the_guest_leaves_as_it_is(make) -> None:
         frame = bytes.fromhex("0200000000020200000000ff0806") + b"a frame of the guest, as it is"
         assert net.plane.packet_out(net.interfaces[1], frame)
         assert await net.received(2, frame) == frame
+
+
+async def test_packets_are_counted_by_route_where_the_device_can(make) -> None:
+    async with device_net(make) as net:
+        await net.install({"10.9.0.0/16": via(2), "10.9.1.0/24": via(2), "10.8.0.0/16": via(2)})
+        for _ in range(3):
+            net.send(1, net.packet(1, "10.9.0.1"))
+            await net.received(2, b"data")
+        counts = (await net.plane.route_counts()).routes.get(VRF, {})
+        assert (await net.plane.sent())[2] == 3
+        if Capability.ROUTE_COUNTERS in net.plane.capabilities:
+            assert {key: count for key, count in counts.items() if count} == {prefix_key("10.9.0.0/16"): 3}
+            assert len(counts) == 3
+        else:
+            assert not counts

@@ -86,6 +86,7 @@ class P4RuntimePlane:
         self._task: asyncio.Task[None] | None = None
         self._served = False  # by the present connection
         self._told = ""  # why it is disconnected
+        self._no_samples = ""  # why the device takes none, as it was told last
 
     # -- life --------------------------------------------------------------------------------------------------------
     async def start(self, listener: PlaneListener) -> None:
@@ -182,8 +183,9 @@ class P4RuntimePlane:
         if refused:
             raise ChannelClosed(f"the device refuses the plane's own entries: {refused[0].reason}")
         problem = await keep_samples(channel, self.sampler is not None)
-        if self.sampler is not None and problem:
+        if self.sampler is not None and problem not in ("", self._no_samples):
             log.warning("plane %s: the device takes no samples: %s", self.name, problem)
+        self._no_samples = problem
         samples = {Capability.SAMPLES} if self.sampler is not None and not problem else set()
         self.capabilities = self.capabilities - {Capability.SAMPLES} | samples
 
