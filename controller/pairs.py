@@ -121,6 +121,7 @@ class Pairs:
                     name: TableView(one.used, one.capacity, one.source)
                     for name, one in pair.routes.occupancy().items()
                 }
-                view = replace(view, entries=view.entries | pair.routes.counts(), tables=tables)
+                refused = {f"refused {table}": count for table, count in pair.refusals.items()}
+                view = replace(view, entries=view.entries | pair.routes.counts() | refused, tables=tables)
             found.append(view)
         return found + behind

@@ -170,6 +170,8 @@ async def test_a_table_that_is_full_sooner_than_declared_teaches_its_size():
     await learned(world)
     assert world.core.router_view(1).state == "up"
     assert world.pair.refusals["ipv4_route"]
+    (view, _) = world.core.plane_views()
+    assert view.entries["refused ipv4_route"] == world.pair.refusals["ipv4_route"]
     assert world.in_software().keys() >= {prefix_key(text) for text in FAR}
     refusals = dict(world.pair.refusals)
     await world.pair.work()
@@ -203,6 +205,8 @@ async def test_the_room_is_what_the_plane_says_until_a_write_is_refused():
     used, room, source = fullness(world)
     assert (used, room, source) == (4, 8, "learned")  # of 9 one is IPv6's, and 4 are kept free
     assert world.pair.refusals["ipv4_route"]
+    (view, _) = world.core.plane_views()
+    assert view.entries["refused ipv4_route"] == world.pair.refusals["ipv4_route"]
 
 
 async def test_the_room_that_is_given_comes_before_what_the_plane_says():
