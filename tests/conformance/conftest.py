@@ -15,7 +15,7 @@ MARKS = {
 PAIRS = [kind for kind in PLANES if "+" in kind]
 SINGLE = [kind for kind in PLANES if kind not in PAIRS]
 ALSO_ON_PAIRS = ("test_cases", "test_random_tables", "test_changes_under_traffic", "test_isolation")
-ONLY_ON_PAIRS = ("test_moving_tables", "test_fallback_link")
+ONLY_ON_PAIRS = ("test_moving_tables", "test_fallback_link", "test_pairs")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from cables import PORTS
+from ovs import PrivateOvs
 from vr_forwarder import PrivateForwarder
 from wired import SENTINEL_VRF, WiredPlane
 
@@ -32,6 +33,7 @@ class PairedPlane(WiredPlane):
     """Two connected planes as one, between the cables of the first."""
 
     punted_as: frozenset[PuntReason] = frozenset({PuntReason.LOCAL, PuntReason.GLEAN})  # by either of the two
+    ovs: PrivateOvs | None = None  # the hardware, where it is one
     place: Placement = Placement.HARDWARE
     crowded: bool = False  # own addresses may be without room in hardware
 

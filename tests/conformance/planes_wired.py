@@ -79,6 +79,7 @@ async def wired_openflow_pair() -> AsyncIterator[PairedPlane]:
             with plugs.listening(heard.came_out):
                 wired = PairedPlane("openflow+forwarder", plane, heard, *_ends(ovs, plugs))
                 wired.counts_too_long_as_sent = wired.counts_late = True
+                wired.ovs = ovs
                 wired.longest_frame = NATIVE_MTU + 14
                 yield wired
 
