@@ -38,7 +38,7 @@ async def load_view(
         if pair is None:
             planes.append(PlaneLoad(name, time, packets, None, tables[name], written))
         else:
-            moved = sum(pair.routes.changes.values())
+            moved = sum(pair.routes.writes.changes.values())
             planes.append(PlaneLoad(name, time, packets, link_packets, tables[name], moved))
             behind = pair.software.name
             planes.append(PlaneLoad(behind, time, link_packets, None, tables[behind], written))
@@ -65,7 +65,7 @@ def _router_load(
     if pair is None:
         entries, changes = len(router.fib.prefixes.installed), mirror.changes[config.vrf_id]
     else:
-        entries, changes = len(pair.routes.held(config.vrf_id)), pair.routes.changes[config.vrf_id]
+        entries, changes = len(pair.routes.held(config.vrf_id)), pair.routes.writes.changes[config.vrf_id]
     return RouterLoad(config.full_name, config.plane, time, packets, link_packets, entries, changes)
 
 

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from controller.planes.base import (
+    MAX_OBJECT_ID,
     Installed,
     Nexthop,
     NexthopGroup,
     Op,
     Policer,
     Refused,
+    RouteKind,
     RouterInterface,
     Update,
     WriteBatch,
@@ -65,6 +67,24 @@ class Holdings:
     def _ids(self, table: str) -> set[int]:
         ids: set[int] = getattr(self, table)
         return ids
+
+
+@dataclass(slots=True)
+class Barred:
+    """Nexthops and groups that the hardware refused: routes to them stay in software."""
+
+    nexthops: set[int] = field(default_factory=set)
+    groups: set[int] = field(default_factory=set)
+
+    def ids(self, table: str) -> set[int]:
+        """Return the ids of one table."""
+        return self.nexthops if table == "nexthop" else self.groups
+
+    def __contains__(self, action: int) -> bool:
+        kind, value = action >> 28, action & MAX_OBJECT_ID
+        return (kind == RouteKind.NEXTHOP and value in self.nexthops) or (
+            kind == RouteKind.GROUP and value in self.groups
+        )
 
 
 @dataclass(slots=True)

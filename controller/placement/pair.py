@@ -26,13 +26,13 @@ from controller.placement.feed import Feed
 from controller.placement.holdings import Holdings, KeptOut, id_of
 from controller.placement.link import LinkPorts, LinkVlans, on_hardware, on_software
 from controller.placement.link_probe import LinkProbe
+from controller.placement.merging import Ends, merged, summed
 from controller.placement.routes import HardwareRoutes
 from controller.planes.base import (
     ROUTE_TABLE_NAME,
     Capability,
     Clock,
     Counters,
-    HardwareShare,
     Installed,
     Nexthop,
     NexthopGroup,
@@ -61,7 +61,6 @@ MAX_ROUNDS = 100
 """Rounds of one call of `work`: what is to be tried again gets its turn in between."""
 
 E = TypeVar("E", RouterInterface, Nexthop, NexthopGroup, Policer)
-K = TypeVar("K")
 
 
 class FallbackPair:
@@ -165,7 +164,8 @@ class FallbackPair:
     async def read(self) -> Installed:
         """Read both back. What one of them lacks, or has otherwise than the other, is damaged."""
         self._require()
-        idle, generation = self.routes.idle, self.routes.generation
+        writes = self.routes.writes
+        idle, generation = writes.idle, writes.generation
         hard, soft = await asyncio.gather(self.hardware.read(), self.software.read())
         if self.probe is not None:
             self.probe.strip(self.hardware, hard)
@@ -186,12 +186,19 @@ class FallbackPair:
             self.routes.told(soft.routes)
             if self.probe is not None:
                 self.probe.doubt()
-        elif idle and generation == self.routes.generation:  # or what is under way would be taken for damage
+        elif idle and generation == writes.generation:  # or what is under way would be taken for damage
             differing = self.routes.audit(hard.routes)
             if differing:
                 self.damaged(differing)
         self._behind = False
-        return self._merged(hard, soft)
+        return merged(hard, soft, self.routes.barred, self._ends)
+
+    def _ends(self, declared: RouterInterface) -> Ends | None:
+        here, there = _number(self.hardware, self.link.hardware), _number(self.software, self.link.software)
+        vlan = self._vlans.of(declared.id)
+        if here is None or there is None or vlan is None:
+            return None
+        return on_hardware(declared, here, vlan), on_software(declared, there, vlan)
 
     async def write(self, batch: WriteBatch) -> list[Refused]:
         """Write to the software, then what the hardware is to have of it; see `ahead` for what is written without."""
@@ -223,10 +230,7 @@ class FallbackPair:
 
     async def counters(self) -> Counters:
         """Read the counters of both: an interface's are the hardware's, which sees every packet of it once."""
-        hard, soft = await self.counters_of_both()
-        _add(hard.punts, soft.punts)
-        _add(hard.drops, soft.drops)
-        return hard
+        return summed(*await self.counters_of_both())
 
     async def counters_of_both(self) -> tuple[Counters, Counters]:
         """Read the counters of each: what an interface received of the software took the link."""
@@ -433,36 +437,6 @@ class FallbackPair:
     def _count(self, one: Refused) -> None:
         self.refusals[one.table] = self.refusals.get(one.table, 0) + 1
 
-    # Reading
-
-    def _merged(self, hard: Installed, soft: Installed) -> Installed:
-        merged = Installed(
-            routes=soft.routes, damaged=hard.damaged | soft.damaged, foreign=hard.foreign + soft.foreign
-        )
-        links = {i: one.fallback for i, one in hard.router_interfaces.items() if one.fallback is not None}
-        merged.hardware = HardwareShare(hard.routes, links)
-        self._merge_interfaces(merged, hard, soft)
-        damaged = merged.damaged
-        _merge("policer", merged.policers, hard.policers, soft.policers, damaged)
-        barred = self.routes.barred
-        _merge("nexthop", merged.nexthops, hard.nexthops, soft.nexthops, damaged, barred.nexthops)
-        _merge("nexthop_group", merged.groups, hard.groups, soft.groups, damaged, barred.groups)
-        return merged
-
-    def _merge_interfaces(self, merged: Installed, hard: Installed, soft: Installed) -> None:
-        """Show router interfaces as the FIB declares them, and as damaged where the two do not fit together."""
-        here, there = _number(self.hardware, self.link.hardware), _number(self.software, self.link.software)
-        for interface_id in hard.router_interfaces.keys() | soft.router_interfaces.keys():
-            one, other = hard.router_interfaces.get(interface_id), soft.router_interfaces.get(interface_id)
-            found = one if one is not None else other
-            assert found is not None
-            merged.router_interfaces[interface_id] = declared = replace(found, fallback=None)
-            vlan = self._vlans.of(interface_id)
-            if here is None or there is None or vlan is None:
-                continue
-            if (one, other) != (on_hardware(declared, here, vlan), on_software(declared, there, vlan)):
-                merged.damaged.add(("router_interface", interface_id))
-
 
 class _Side:
     """Listens to one of the two. Implements `PlaneListener`."""
@@ -487,12 +461,6 @@ class _Side:
         self._pair.packet_in(plane, router_interface_id, reason, frame)
 
 
-def _add(counts: dict[K, tuple[int, int]], others: dict[K, tuple[int, int]]) -> None:
-    for key, (packets, octets) in others.items():
-        known = counts.get(key, (0, 0))
-        counts[key] = (known[0] + packets, known[1] + octets)
-
-
 def _number(plane: Plane, port: str) -> int | None:
     """Return the number of a port, None where the plane has none of that name (now)."""
     return next((number for number, state in plane.ports.items() if state.name == port), None)
@@ -507,20 +475,3 @@ def _chosen(
         for update in updates
         if (update.op is Op.DELETE) is deletes and (table, id_of(update.entry)) not in without
     ]
-
-
-def _merge(
-    table: str,
-    merged: dict[int, E],
-    hard: dict[int, E],
-    soft: dict[int, E],
-    damaged: set[tuple[str, int]],
-    barred: Iterable[int] = (),
-) -> None:
-    """Take entries of both; those that the two do not have alike are damaged, but for what the hardware refused."""
-    merged.update(soft)
-    merged.update({entry_id: entry for entry_id, entry in hard.items() if entry_id not in soft})
-    without = set(barred)
-    for entry_id in merged:
-        if soft.get(entry_id) != hard.get(entry_id) and not (entry_id in without and entry_id in soft):
-            damaged.add((table, entry_id))

@@ -4,22 +4,21 @@
     counts, refusals ───────────────┼─► fast table of each family ─► due prefixes ─► stages of writes ─► held
     read-backs ─────────────────────┘
 
-Pure: `next_stage` gives updates that a plane may take in any order, and `confirm` tells what became of them. Between
-two stages every address is forwarded as before or as after.
+Pure; `TableWrites` has the last two, and says in which order they go.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 
 from controller.model import Placement, Quota
 from controller.placement.aggregate import Aggregate
 from controller.placement.exchange import Mode
 from controller.placement.fast_table import FastTable
+from controller.placement.holdings import Barred
 from controller.placement.moves import Moves
 from controller.placement.occupancy import Declared, Occupancy
-from controller.placement.transitions import changes_between, stages
 from controller.placement.withdrawn import Withdrawn
+from controller.placement.writes import Place, TableWrites
 from controller.planes.base import (
     FALLBACK,
     LOCAL,
@@ -33,10 +32,7 @@ from controller.planes.base import (
     route_action,
 )
 from controller.views import MoveView
-from wire.columns import ADDRESS_BYTES, family_of
-
-STAGE_ROUTES = 1000
-"""Most routes in one write: about 10 ms of Open vSwitch's main thread, which also forwards."""
+from wire.columns import family_of
 
 BUDGET = 1000
 """Most writes of one round of moving routes in and out, by family."""
@@ -49,27 +45,6 @@ TRAFFIC_BUDGET = 250
 
 _MODES = {Placement.AUTO: Mode.AUTO, Placement.HARDWARE: Mode.HARDWARE, Placement.SOFTWARE: Mode.SOFTWARE}
 
-Place = tuple[int, int]
-"""(vrf_id, family)"""
-
-
-@dataclass(slots=True)
-class Barred:
-    """Nexthops and groups that the hardware refused: routes to them stay in software."""
-
-    nexthops: set[int] = field(default_factory=set)
-    groups: set[int] = field(default_factory=set)
-
-    def ids(self, table: str) -> set[int]:
-        """Return the ids of one table."""
-        return self.nexthops if table == "nexthop" else self.groups
-
-    def __contains__(self, action: int) -> bool:
-        kind, value = action >> 28, action & MAX_OBJECT_ID
-        return (kind == RouteKind.NEXTHOP and value in self.nexthops) or (
-            kind == RouteKind.GROUP and value in self.groups
-        )
-
 
 class HardwareRoutes:
     """The route tables of all routers on one hardware plane; ``room`` by family as the document gives it, or 0."""
@@ -77,8 +52,7 @@ class HardwareRoutes:
     def __init__(self, room: Mapping[int, int]) -> None:
         self.routers: set[int] = set()
         self.barred = Barred()
-        self.generation = 0  # counts what was sent
-        self.changes: Counter[int] = Counter()  # routes written, by vrf_id
+        self.writes = TableWrites(self._wanted, self._bar_again, self._left)
         self._declared = {family: Declared(room[family]) for family in ROUTE_TABLE_NAME}
         self._tables = {family: FastTable(family, one.capacity or MAX_ROOM) for family, one in self._declared.items()}
         self._placements: dict[int, Placement] = {}
@@ -86,11 +60,6 @@ class HardwareRoutes:
         self._aggregates: dict[Place, Aggregate] = {}
         self._pinned: dict[Place, set[bytes]] = {}  # own addresses
         self._withdrawn: dict[Place, Withdrawn] = {}
-        self._held: dict[Place, dict[bytes, int]] = {}
-        self._leaving: dict[Place, set[bytes]] = {}  # what it has, or is being given, and is not wanted any more
-        self._flying: dict[Place, frozenset[bytes]] = {}  # what is being written
-        self._due: dict[Place, set[bytes]] = {}  # prefixes that may differ
-        self._plan: list[RouteUpdates] = []  # what of them comes next, in the order of stages
         self._restless = False  # something has changed since a round moved nothing
         self._sampled = False  # nothing but the traffic has
         self._failed: list[Refused] = []  # what leaves routers without their default entries
@@ -246,7 +215,7 @@ class HardwareRoutes:
             return
         self.barred.ids(one.table).add(one.key)
         action = _action_to(one.table, one.key)
-        for (vrf_id, family), held in list(self._held.items()):
+        for (vrf_id, family), held in list(self.writes.held.items()):
             if vrf_id in self.routers:
                 table = self._tables[family]
                 for key in [key for key, has in held.items() if has == action]:
@@ -285,7 +254,7 @@ class HardwareRoutes:
         for vrf_id in list(self.routers):
             self.close(vrf_id)
         self._moves = moves
-        self._believe({})
+        self.writes.believe({})
         for vrf_id in routers:
             try:
                 self.open(vrf_id)
@@ -296,7 +265,7 @@ class HardwareRoutes:
             held = {key for key, action in hardware.get(vrf_id, {}).items() if action != FALLBACK}
             here[vrf_id] = held or before.get(vrf_id, held)
             self._load(vrf_id, software.get(vrf_id, {}), here[vrf_id])
-        self._believe(hardware)  # of which the rest is still in the way of what is not there
+        self.writes.believe(hardware)  # of which the rest is still in the way of what is not there
         for vrf_id in self.routers:
             self._load_missing(vrf_id, software.get(vrf_id, {}), here[vrf_id])
         self.audit(hardware)
@@ -335,95 +304,21 @@ class HardwareRoutes:
 
     def audit(self, hardware: Mapping[int, Mapping[bytes, int]]) -> int:
         """Believe a read-back; what differs from what is wanted is due. Returns how many entries that are."""
-        self._believe(hardware)
-        for vrf_id in self.routers | hardware.keys():
-            for family in self._tables:
-                differing = changes_between(self._held.get((vrf_id, family), {}), self._wanted(vrf_id, family))
-                if differing:
-                    self._due[vrf_id, family] = set(differing)
-        return sum(map(len, self._due.values()))
-
-    def _believe(self, hardware: Mapping[int, Mapping[bytes, int]]) -> None:
-        """Take what the hardware was read to hold; nothing is known to differ yet."""
-        self._held, self._due, self._plan, self._flying = {}, {}, [], {}
-        for vrf_id, routes in hardware.items():
-            for key, action in routes.items():
-                self._held.setdefault((vrf_id, family_of(key)), {})[key] = action
-        places, self._leaving = self._leaving.keys() | self._held.keys(), {}
-        for place in places:
-            self._follow_leaving(place, self._held.get(place, ()))
+        self.writes.believe(hardware)
+        return self.writes.compare(self.routers | hardware.keys())
 
     # Writing
 
-    @property
-    def idle(self) -> bool:
-        """Whether the hardware holds what is placed there, as far as is known, and nothing is under way to it."""
-        return not self._plan and not self._due
-
     def next_stage(self) -> list[RouteUpdates]:
         """Return the next writes, of one router and family; nothing where the hardware holds what it should."""
-        if not self._plan:
-            self._plan = self._default_entry()
-        while not self._plan and self._due:
-            (vrf_id, family), keys = next(iter(self._due.items()))
-            del self._due[vrf_id, family]
-            held, wanted = self._held.setdefault((vrf_id, family), {}), self._wanted(vrf_id, family)
-            barred = [key for key in keys if (action := wanted.get(key)) is not None and action in self.barred]
-            if barred:
-                self._due[vrf_id, family] = keys
-                for key in barred:
-                    self._note(vrf_id, family, self._tables[family].refused(vrf_id, key, full=False))
-                continue
-            changes = {key: (held.get(key), wanted.get(key)) for key in keys}
-            self._plan = [part for stage in stages(vrf_id, family, changes) for part in _parts(stage, STAGE_ROUTES)]
-        if not self._plan:
-            return []
-        self.generation += 1
-        columns = self._plan[0]
-        self._flying = {(columns.vrf_id, columns.family): frozenset(columns.keys)}
-        return [columns]
-
-    def _default_entry(self) -> list[RouteUpdates]:
-        """Return the default entry of a router that has none: what is not in hardware yet finds the software by it.
-
-        It may come before all that nests in it, because FALLBACK is right for every address.
-        """
-        for (vrf_id, family), keys in self._due.items():
-            default, held = bytes(ADDRESS_BYTES[family] + 1), self._held.get((vrf_id, family), {})
-            if default in keys and default not in held and default in self._wanted(vrf_id, family):
-                keys.discard(default)
-                return [RouteUpdates(vrf_id, family, [Op.INSERT], [default], [FALLBACK])]
-        return []
+        return self.writes.next_stage()
 
     def confirm(self, stage: list[RouteUpdates], refused: Iterable[Refused]) -> None:
         """The hardware has taken a stage, but for what it refused; what hangs on that is planned anew."""
         (columns,) = stage
-        place = vrf_id, family = columns.vrf_id, columns.family
-        without = {one.key: one for one in refused if isinstance(one.key, bytes)}
-        held, wanted = self._held.setdefault(place, {}), self._wanted(vrf_id, family)
-        otherwise = set()  # not as it is wanted any more: it may have been adopted anew meanwhile
-        self.changes[vrf_id] += len(columns) - len(without)
-        for op, key, action in zip(columns.ops, columns.keys, columns.actions, strict=True):
-            if key in without:
-                continue
-            if op is Op.DELETE:
-                held.pop(key, None)
-            else:
-                held[key] = action
-            if held.get(key) != wanted.get(key):
-                otherwise.add(key)
-        if otherwise:
-            self._due.setdefault(place, set()).update(otherwise)
-        self._flying.pop(place, None)
-        self._follow_leaving(place, columns.keys)
-        rest, self._plan = self._plan[1:], []
-        if not without:
-            self._plan = rest
-            return
-        self._restless = True
-        due = self._due.setdefault(place, set())
-        for later in rest:
-            due.update(later.keys)
+        vrf_id, family = columns.vrf_id, columns.family
+        without = self.writes.confirm(stage, refused)
+        self._restless |= bool(without)
         for key, one in without.items():
             if one.op is Op.DELETE or vrf_id not in self.routers:
                 continue
@@ -431,6 +326,20 @@ class HardwareRoutes:
                 self._note(vrf_id, family, self._tables[family].refused(vrf_id, key, one.full))
             except ValueError:  # its packets cannot even go to the software
                 self._failed.append(one)
+
+    def _bar_again(self, place: Place, keys: Collection[bytes]) -> bool:
+        """Do without prefixes that lead to what the hardware refused; tell whether there were any."""
+        vrf_id, family = place
+        wanted = self._wanted(vrf_id, family)
+        barred = [key for key in keys if (action := wanted.get(key)) is not None and action in self.barred]
+        for key in barred:
+            self._note(vrf_id, family, self._tables[family].refused(vrf_id, key, full=False))
+        return bool(barred)
+
+    def _left(self, place: Place, entries: int, fewer: bool) -> None:
+        vrf_id, family = place
+        self._restless |= fewer  # what waits for that room may enter
+        self._tables[family].leaving(vrf_id, self._slices.get(vrf_id, ""), entries)
 
     def failed(self) -> list[Refused]:
         """Return what leaves a router without its default entry in hardware, since the last call."""
@@ -441,16 +350,15 @@ class HardwareRoutes:
 
     def held(self, vrf_id: int) -> dict[bytes, int]:
         """Return what the hardware holds of a router, FALLBACK entries included."""
-        return {
-            key: action for family in self._tables for key, action in self._held.get((vrf_id, family), {}).items()
-        }
+        held = (self.writes.held.get((vrf_id, family), {}) for family in self._tables)
+        return {key: action for entries in held for key, action in entries.items()}
 
     def used_by(self, slice_name: str) -> dict[int, int]:
         """Return the entries that the hardware holds of a slice, by family."""
         return {
             family: sum(
                 len(held)
-                for (vrf_id, of), held in self._held.items()
+                for (vrf_id, of), held in self.writes.held.items()
                 if of == family and self._slices.get(vrf_id) == slice_name
             )
             for family in self._tables
@@ -478,7 +386,7 @@ class HardwareRoutes:
     def counts(self) -> dict[str, int]:
         """Return the entries in hardware by table."""
         return {
-            f"hardware {name}": sum(len(held) for (_, of), held in self._held.items() if of == family)
+            f"hardware {name}": sum(len(held) for (_, of), held in self.writes.held.items() if of == family)
             for family, name in ROUTE_TABLE_NAME.items()
         }
 
@@ -495,20 +403,12 @@ class HardwareRoutes:
     # Inside
 
     def _fresh_moves(self) -> Moves:
-        return Moves(self._entries, self._goal, self._written)
-
-    def _written(self, vrf_id: int) -> bool:
-        """Tell whether nothing of a router waits for the hardware."""
-        waits = any((vrf_id, family) in self._due for family in self._tables)
-        return not waits and not (self._plan and self._plan[0].vrf_id == vrf_id)
-
-    def _entries(self, vrf_id: int) -> int:
-        return sum(len(self._held.get((vrf_id, family), ())) for family in self._tables)
+        return Moves(self.writes.count, self._goal, lambda vrf_id: not self.writes.waits(vrf_id))
 
     def _goal(self, vrf_id: int) -> int:
         """Return the entries that a router is to have in hardware."""
         if vrf_id not in self.routers:
-            return self._entries(vrf_id)
+            return self.writes.count(vrf_id)
         if self.placement(vrf_id) is Placement.SOFTWARE:
             return sum(1 + len(self._pinned[vrf_id, family]) for family in self._tables)
         return sum(table.goal(vrf_id) for table in self._tables.values())
@@ -517,32 +417,8 @@ class HardwareRoutes:
         return self._tables[family].entries(vrf_id) if vrf_id in self.routers else {}
 
     def _note(self, vrf_id: int, family: int, changes: Collection[bytes]) -> None:
-        """Remember prefixes whose place has changed; what was planned of the same router is planned anew."""
-        if not changes:
-            return
-        due = self._due.setdefault((vrf_id, family), set())
-        due.update(changes)
-        if self._plan and (self._plan[0].vrf_id, self._plan[0].family) == (vrf_id, family):
-            for later in self._plan:
-                due.update(later.keys)
-            self._plan = []
-        self._follow_leaving((vrf_id, family), changes)
-
-    def _follow_leaving(self, place: Place, keys: Iterable[bytes]) -> None:
-        """See which of these the hardware has, or may be given just now, though they are not wanted any more."""
-        vrf_id, family = place
-        held, wanted, flying = self._held.get(place, {}), self._wanted(*place), self._flying.get(place, ())
-        leaving = self._leaving.pop(place, set())
-        before = len(leaving)
-        for key in keys:
-            if key not in wanted and (key in held or key in flying):
-                leaving.add(key)
-            else:
-                leaving.discard(key)
-        if leaving:
-            self._leaving[place] = leaving
-        self._restless |= len(leaving) < before  # what waits for that room may enter
-        self._tables[family].leaving(vrf_id, self._slices.get(vrf_id, ""), len(leaving))
+        """Remember prefixes whose place has changed."""
+        self.writes.note((vrf_id, family), changes)
 
 
 def _action_to(table: str, object_id: int) -> int:
@@ -557,9 +433,3 @@ def _columns(vrf_id: int, routes: Mapping[bytes, int]) -> list[RouteUpdates]:
         columns.keys.append(key)
         columns.actions.append(action)
     return list(found.values())
-
-
-def _parts(stage: RouteUpdates, size: int) -> Iterable[RouteUpdates]:
-    for start in range(0, len(stage), size):
-        part = slice(start, start + size)
-        yield RouteUpdates(stage.vrf_id, stage.family, stage.ops[part], stage.keys[part], stage.actions[part])

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.model import Placement, Quota
-from controller.placement import routes as hardware_routes
+from controller.placement import writes
 from controller.placement.routes import HardwareRoutes
 from controller.planes.base import FALLBACK, Op, RouteKind, RouteUpdates, route_action
 from controller.ranges import differences, flatten
@@ -105,13 +105,13 @@ class World:
 @given(st.integers(0, 2**32))
 def test_what_still_leaves_has_its_room_until_it_has_left(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hardware_routes, "STAGE_ROUTES", 4)
+        patch.setattr(writes, "STAGE_ROUTES", 4)
         world = World(seed)
         steps = [world.change, world.rebalance, world.send, world.confirm, world.place, world.adopt]
         for step in world.chance.choices(steps, weights=(5, 4, 6, 5, 1, 1), k=STEPS):
             step()
         world.settle()
-    assert world.routes.idle
+    assert world.routes.writes.idle
     for vrf_id, full in world.full.items():
         assert {key: action for key, action in world.routes.held(vrf_id).items() if len(key) == 5} == world.plane[
             vrf_id

@@ -92,7 +92,7 @@ async def test_without_a_cause_nothing_is_written(packets):
         await traffic.step(packets)
     assert not world.hardware.writes
     assert not world.software.writes
-    assert world.pair.routes.idle
+    assert world.pair.routes.writes.idle
 
 
 async def test_hardware_is_a_mode_that_fills_the_room_and_follows_the_traffic_beyond():

@@ -142,7 +142,7 @@ async def test_routes_that_the_plane_refuses_are_the_reason() -> None:
 
 
 async def test_a_plane_that_goes_away_in_the_middle_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.placement.routes.STAGE_ROUTES", 10)
+    monkeypatch.setattr("controller.placement.writes.STAGE_ROUTES", 10)
     world = await made()
     world.hardware.gate.clear()
     await place(world, Placement.SOFTWARE)

@@ -423,7 +423,7 @@ async def test_what_is_changed_by_hand_in_hardware_is_found_and_repaired():
 
 
 async def test_what_is_under_way_is_no_damage(monkeypatch):
-    monkeypatch.setattr("controller.placement.routes.STAGE_ROUTES", 1)
+    monkeypatch.setattr("controller.placement.writes.STAGE_ROUTES", 1)
     world = await made()
     await learned(world)
     world.hardware.writes.clear()

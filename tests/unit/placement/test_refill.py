@@ -77,7 +77,7 @@ def test_the_default_entry_is_the_first_in_an_empty_hardware():
     assert sorted((one.vrf_id, one.family, *one.keys) for (one,) in first[:4]) == defaults
     assert all(one.actions == [FALLBACK] for (one,) in first[:4])
     assert routes.held(1)[bytes(5)] == action
-    assert routes.idle
+    assert routes.writes.idle
 
 
 def test_a_default_entry_that_is_refused_is_not_tried_for_ever():
@@ -90,7 +90,7 @@ def test_a_default_entry_that_is_refused_is_not_tried_for_ever():
         (columns,) = stage
         refused = [Refused("ipv4_route", 1, key, Op.INSERT, "no") for key in columns.keys if key == bytes(5)]
         routes.confirm(stage, refused)
-    assert routes.idle
+    assert routes.writes.idle
     assert [one.key for one in routes.failed()] == [bytes(5)]
 
 
