@@ -209,7 +209,8 @@ def _spawn(argv: list[str], environment: Mapping[str, str], terminal: str) -> in
     """Start a command on a terminal that is nobody's controlling terminal yet; ExecError where it cannot."""
     actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_OPEN, 0, terminal, os.O_RDWR | os.O_NOCTTY, 0)]
     actions += [(os.POSIX_SPAWN_DUP2, 0, number) for number in (1, 2)]
-    defaults = [signal.SIGPIPE, signal.SIGXFSZ]
+    # What hangs up and interrupts has to, whoever started us with it ignored.
+    defaults = [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ]
     try:
         return os.posix_spawn(argv[0], argv, dict(environment), file_actions=actions, setsigdef=defaults)
     except (OSError, ValueError) as error:

@@ -162,6 +162,15 @@ def test_an_operator_who_goes_away_hangs_up(sit_down: SitDown, tmp_path: Path) -
     assert told.read_text() == "hung up\n"
 
 
+def test_it_hangs_up_also_where_we_were_started_with_that_signal_ignored(sit_down: SitDown) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as by nohup(1)
+    try:
+        at = sit_down("sh", "-c", "trap 'echo hung up; exit' HUP; echo ready; kill -HUP $$; echo ignored")
+        at.sees(b"hung up")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_one_terminal_too_many_is_one_line_and_an_ended_one_makes_room(sit_down: SitDown) -> None:
     several = [sit_down("sh", "-c", "echo ready; read word") for _ in range(ours.TERMINALS)]
     for one in several:
