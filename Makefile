@@ -14,10 +14,10 @@ check:
 	@.venv/bin/lint-imports --no-cache
 	@$(PY) -m pytest -q -n 2 --hypothesis-profile=quick -m "not root" tests/unit tests/property tests/contract
 
-# Whole files in the order of tests/conftest.py.
+# Whole files in the order of tests/conftest.py. Three at a time: most of them wait for daemons rather than compute.
 test:
 	@scripts/setup tests
-	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests
+	@$(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder tests
 
 guest:
 	@scripts/setup guest
