@@ -241,6 +241,7 @@ class CoveredTable:
             if around is None or not self.forwards(around):
                 return
             if self.has_room(1):
+                self._loosen(key)  # what covers inside of it, its own cover does as well
                 self._write(key, self._cheapest(key))
             else:
                 self.leave(around)

@@ -13,6 +13,7 @@ from math import inf, log
 
 from controller.placement.cover import MAX_COVER, MAX_PARTS, CoveredTable, Room
 from controller.placement.popularity import RECENT_S, SLOW_HALF_LIFE_S, Meter, Popularity
+from controller.planes.base import FALLBACK
 
 _HYSTERESIS = 1.1
 """So many times what a victim brings has to come from whoever takes its place …"""
@@ -127,10 +128,20 @@ class Exchange:
                     if key not in router.pinned and router.table.forwards(key):
                         self._leave(router, _outermost(router.table, key))
         for room in reversed(self._members):  # slices before the plane: what leaves for them makes room there too
-            while room.excess > 0 and self._left > 0 and self._evict(inf, room):
+            while room.excess > 0 and self._left > 0 and (self._evict(inf, room) or self._uncover(room)):
                 pass
             if room.used > room.capacity:
                 self._shrink_pinned(room)
+
+    def _uncover(self, room: Room) -> bool:
+        """Let a default entry be FALLBACK that has a cover still: it is no victim, but its cover leaves with it."""
+        for vrf_id in self._members[room]:
+            router = self._routers[vrf_id]
+            held = router.table.held
+            if router.table.forwards(held.default) and FALLBACK in held.actions.values():
+                self._leave(router, held.default)
+                return True
+        return False
 
     def _shrink_pinned(self, room: Room) -> None:
         """Let pinned prefixes wait, the last resort: nothing else is left that could leave."""

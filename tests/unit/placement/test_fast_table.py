@@ -5,7 +5,7 @@ from itertools import count, islice
 import pytest
 
 from controller.placement import fast_table
-from controller.placement.cover import MAX_COVER, MAX_PARTS, MAX_WRITES
+from controller.placement.cover import MAX_COVER, MAX_PARTS, MAX_WRITES, CoveredTable, Room
 from controller.placement.fast_table import FastTable, Mode, Place
 from controller.planes.base import FALLBACK
 from wire.columns import prefix_key
@@ -224,6 +224,31 @@ def test_pinned_ones_wait_for_room_and_then_come_first() -> None:
     assert fast.change(VRF, {pinned: 7}, pinned=True) == {}
     fast.change(VRF, {next(iter(routes)): None})
     assert pinned in fast.rebalance(6, 1)[VRF]
+
+
+def test_a_cover_around_another_takes_its_place() -> None:
+    table = CoveredTable(4, Room(10))
+    table.change({DEFAULT: 1, LONGER: 3, LONGEST: 4})
+    table.enter(DEFAULT, table.uncovered(DEFAULT) or [])
+    assert table.held.actions == {DEFAULT: 1, LONGER: FALLBACK}
+    table.change({WIDE: 2})
+    assert table.held.actions == {DEFAULT: 1, WIDE: FALLBACK, LONGER: FALLBACK}
+    while table.loose:
+        table.tidy(table.loose.pop())
+    assert table.held.actions == {DEFAULT: 1, WIDE: FALLBACK}
+
+
+def test_a_default_route_leaves_for_a_smaller_quota_with_its_cover() -> None:
+    fast = FastTable(4, 10, reserve=0)
+    fast.add(VRF, "red")
+    fast.change(VRF, {DEFAULT: 1, **flat(2)})
+    fast.rebalance(1, 100)
+    for key in flat(2):
+        fast.refused(VRF, key, full=False)
+    assert fast.entries(VRF) == {DEFAULT: 1, **dict.fromkeys(flat(2), FALLBACK)}
+    fast.limit("red", 0)
+    fast.rebalance(2, 100)
+    assert fast.entries(VRF) == {DEFAULT: FALLBACK}
 
 
 def test_a_quota_keeps_a_slice_from_the_room_of_others() -> None:
