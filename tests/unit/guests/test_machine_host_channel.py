@@ -335,7 +335,7 @@ async def test_a_reply_without_end_is_given_up(tmp_path: Path) -> None:
 async def test_replies_nobody_asked_for_do_not_hold_up_the_controller(tmp_path: Path) -> None:
     machine(tmp_path, lambda _: [b'{"id": "another"}'] * 20_000)
     with pytest.raises(Silence):
-        await control.ask(tmp_path, "red/r1", {"op": "machine"}, 0.5, shared=True)
+        await control.ask(tmp_path, "red/r1", {"op": "machine"}, 0.1, shared=True)
 
 
 async def test_a_refusal_is_short_and_printable(tmp_path: Path) -> None:

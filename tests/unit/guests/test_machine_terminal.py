@@ -17,6 +17,7 @@ from test_machine_control import run_until
 
 from controller.guests import terminal as ours
 from controller.guests.inside import FAILED
+from vrc.guest import machine_terminal
 from vrc.guest.machine_control import ControlChannel, Refused
 from vrc.guest.machine_terminal import MAX_KEYS_BYTES, Terminal
 from vrc.guest.reactor import Reactor
@@ -302,7 +303,8 @@ def test_a_client_that_is_gone_when_it_is_refused_hangs_up_once(bed: Bed) -> Non
     assert told == [{"ok": False, "error": "the terminal is closed"}]
 
 
-def test_what_a_command_leaves_running_does_not_keep_its_terminal(bed: Bed) -> None:
+def test_what_a_command_leaves_running_does_not_keep_its_terminal(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_terminal, "AFTERGLOW_S", 0.05)
     bed.begin("/bin/sh", "-c", "trap '' HUP; sleep 1000 & echo $!")
     screen = bed.ask("screen")
     run_until(bed.reactor, lambda: bool(screen))

@@ -1,0 +1,144 @@
+"""Contract entries as flows, groups and meters, and back; what is not exactly ours is not taken for ours."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from os_ken.ofproto import ofproto_v1_3 as of13
+from os_ken.ofproto import ofproto_v1_3_parser as parser
+from os_ken.ofproto.ofproto_protocol import ProtocolDesc
+
+from controller.planes.base import (
+    MAX_OBJECT_ID,
+    FallbackLink,
+    GroupMember,
+    Nexthop,
+    NexthopGroup,
+    NexthopState,
+    Policer,
+    PuntClass,
+    RouterInterface,
+    burst,
+)
+from controller.planes.openflow import codec, program
+from controller.planes.openflow.codec import Flow
+from controller.planes.openflow.program import Kind
+
+quick = settings(max_examples=40, deadline=None)
+PROTOCOL = ProtocolDesc(4)
+
+macs = st.binary(min_size=6, max_size=6)
+objects = st.integers(0, MAX_OBJECT_ID)
+numbers = st.integers(1, 0xFFFFFFFF)
+links = st.none() | st.builds(FallbackLink, st.integers(1, 0xFFFFFF00), st.integers(1, 4094))
+interfaces = st.builds(
+    RouterInterface,
+    id=numbers,
+    vrf_id=numbers,
+    port=st.integers(1, 0xFFFFFF00),
+    vlan=st.integers(0, 4094),
+    mac=macs,
+    mtu=st.integers(68, 9216),
+    virtual_macs=st.lists(macs, max_size=3, unique=True).map(tuple),
+    enabled=st.booleans(),
+    fallback=links,
+).filter(lambda each: each.mac not in each.virtual_macs and each.fallback != FallbackLink(each.port, each.vlan))
+nexthops = st.one_of(
+    st.builds(Nexthop, objects, numbers, macs),
+    st.builds(Nexthop, objects, numbers, st.just(bytes(6)), st.sampled_from([NexthopState.GLEAN, NexthopState.DROP])),
+)
+members = st.builds(GroupMember, objects, st.integers(1, 256), st.integers(1, 0xFFFFFF00))
+groups = st.builds(NexthopGroup, objects, st.lists(members, min_size=1, max_size=5).map(tuple))
+rates = st.integers(0, 1_000_000)
+policers = st.builds(Policer, numbers, st.tuples(rates, rates, rates, rates))
+
+
+def flows_of(interface: RouterInterface, generation: int) -> list[Flow]:
+    makers = program.egress_flows, program.way_back_flows, program.ingress_flows
+    return [flow for make in makers for flow in make(interface, generation)]
+
+
+@quick
+@given(interfaces, st.integers(0, 3))
+def test_router_interfaces_are_read_back(interface: RouterInterface, generation: int) -> None:
+    assert program.find_router_interface(interface.id, flows_of(interface, generation)) == interface
+
+
+@quick
+@given(interfaces, st.data())
+def test_a_missing_or_changed_flow_is_noticed(interface: RouterInterface, data: st.DataObject) -> None:
+    flows = flows_of(interface, 0)
+    at = data.draw(st.integers(0, len(flows) - 1))
+    if data.draw(st.booleans()):
+        found = program.find_router_interface(interface.id, flows[:at] + flows[at + 1 :])
+    else:
+        instructions = bytearray(flows[at].instructions)
+        instructions[data.draw(st.integers(0, len(instructions) - 1))] ^= data.draw(st.integers(1, 255))
+        old = flows[at]
+        changed = Flow(old.table, old.priority, old.cookie, old.match, bytes(instructions))
+        found = program.find_router_interface(interface.id, [*flows[:at], changed, *flows[at + 1 :]])
+    assert found != interface
+
+
+@quick
+@given(nexthops, st.data())
+def test_nexthops_are_read_back(nexthop: Nexthop, data: st.DataObject) -> None:
+    entry = program.nexthop_group_entry(nexthop)
+    assert program.find_nexthop(entry) == nexthop
+    actions = bytearray(entry.buckets[0].actions)
+    actions[data.draw(st.integers(0, len(actions) - 1))] ^= data.draw(st.integers(1, 255))
+    assert program.find_nexthop(codec.Group(entry.id, entry.type, (codec.Bucket(bytes(actions)),))) != nexthop
+    assert program.find_nexthop(codec.Group(entry.id, entry.type, ())) is None
+
+
+@quick
+@given(groups)
+def test_groups_are_read_back(group: NexthopGroup) -> None:
+    entry = program.member_group_entry(group)
+    assert program.find_nexthop_group(entry) == group
+    assert program.find_nexthop_group(codec.Group(entry.id, entry.type, (*entry.buckets, codec.Bucket(b"")))) is None
+
+
+@quick
+@given(groups, st.sampled_from(codec.GroupCommand), st.integers(1, 0xFFFFFFFF))
+def test_group_mods_equal_those_of_os_ken(group: NexthopGroup, command: codec.GroupCommand, xid: int) -> None:
+    buckets = [
+        parser.OFPBucket(
+            member.weight, member.watch_port, of13.OFPG_ANY, [parser.OFPActionGroup(0x51000000 | member.nexthop_id)]
+        )
+        for member in group.members
+    ]
+    delete = command is codec.GroupCommand.DELETE
+    wanted = parser.OFPGroupMod(
+        PROTOCOL, command, of13.OFPGT_SELECT, 0x52000000 | group.id, [] if delete else buckets
+    )
+    wanted.set_xid(xid)
+    wanted.serialize()
+    assert codec.group_mod(command, program.member_group_entry(group), xid) == bytes(wanted.buf)
+
+
+@quick
+@given(policers, st.integers(0, program.MAX_POLICERS - 1), st.integers(0, 3))
+def test_policers_are_read_back(policer: Policer, slot: int, generation: int) -> None:
+    flows = program.policer_flows(policer, slot, generation)
+    meters = {
+        program.meter_id(slot, each): (policer.rates[each], burst(policer.rates[each]))
+        for each in PuntClass
+        if policer.rates[each]
+    }
+    found, seen = program.find_policer(policer.vrf_id, flows, meters)
+    assert (found, seen) == (policer, slot if meters else -1)
+    for meter_id in meters:
+        damaged = {**meters, meter_id: (-1, -1)}
+        assert program.find_policer(policer.vrf_id, flows, damaged)[0] is None
+
+
+@quick
+@given(st.integers(0, 3), numbers)
+def test_stale_cookies_match_all_generations_but_one(generation: int, entry_id: int) -> None:
+    for other in range(4):
+        mark = program.cookie(Kind.ROUTER_INTERFACE, entry_id, 9, other)
+        stale = program.stale_cookies(Kind.ROUTER_INTERFACE, entry_id, generation)
+        assert any(mark & mask == cookie for cookie, mask in stale) is (other != generation)
+    alien = program.cookie(Kind.ROUTER_INTERFACE, entry_id ^ 1, 0, ~generation & 3)
+    assert not any(
+        alien & mask == cookie for cookie, mask in program.stale_cookies(Kind.ROUTER_INTERFACE, entry_id, generation)
+    )
