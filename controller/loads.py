@@ -19,10 +19,10 @@ _Read = tuple[Counters, Counters | None]
 async def load_view(
     mirrors: Mapping[str, PlaneMirror], pairs: Pairs, routers: Iterable[VirtualRouter], clock: Clock
 ) -> LoadView:
-    """Read the counters of all planes; one that is away counts nothing."""
+    """Read the counters of all planes; one that is away counts nothing, one that is removed meanwhile is left out."""
     names = list(mirrors)
     reads = await asyncio.gather(*(_read(mirrors[name], pairs.find(name), clock) for name in names))
-    by_plane = dict(zip(names, reads, strict=True))
+    by_plane = {name: read for name, read in zip(names, reads, strict=True) if name in mirrors}
     rows = [
         _router_load(router, mirrors[router.config.plane], pairs.find(router.config.plane), found)
         for router in routers
@@ -30,10 +30,9 @@ async def load_view(
     ]
     tables = {view.name: view.tables for view in pairs.plane_views(map(plane_view, mirrors.values()))}
     planes = []
-    for name in names:
-        mirror, pair, mine = mirrors[name], pairs.find(name), [row for row in rows if row.plane == name]
-        time = by_plane[name][0]
-        written = sum(mirror.changes.values())
+    for name, (time, _) in by_plane.items():
+        pair, mine = pairs.find(name), [row for row in rows if row.plane == name]
+        written = sum(mirrors[name].changes.values())
         packets, link_packets = _total(row.packets for row in mine), _total(row.link_packets for row in mine)
         if pair is None:
             planes.append(PlaneLoad(name, time, packets, None, tables[name], written))

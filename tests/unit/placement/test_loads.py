@@ -5,6 +5,7 @@ from test_pair import learned, made, packet
 from worlds import World, router_config
 
 from controller.model import Placement
+from controller.planes.base import Counters
 from controller.views import LoadView, PlaneLoad, RouterLoad
 
 
@@ -64,3 +65,16 @@ async def test_a_plane_that_is_away_counts_nothing() -> None:
     view = await world.core.load()
     assert (row(view).packets, row(view).link_packets) == (None, None)
     assert [(one.name, one.packets) for one in view.planes] == [("s1", None), ("f1", None)]
+
+
+async def test_a_plane_that_is_removed_while_it_is_read_is_left_out() -> None:
+    world = await made()
+    counters = world.hardware.counters
+
+    async def read() -> Counters:
+        await world.core.remove_plane("s1")
+        return await counters()
+
+    world.hardware.counters = read  # type: ignore[method-assign]
+    view = await world.core.load()
+    assert (view.planes, view.routers) == ([], [])
