@@ -1,7 +1,9 @@
 """Turns running state into the views that people and programs read."""
 
 import ipaddress
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 from controller.fib import Fib
 from controller.mirror import PlaneMirror
@@ -50,12 +52,13 @@ def plane_view(mirror: PlaneMirror) -> PlaneView:
     """Return a plane's state."""
     plane = mirror.plane
     fibs = mirror.fibs.values()
+    routes = Counter(chain.from_iterable(map(len, fib.prefixes.installed) for fib in fibs))  # by length of key
     entries = {
         "router_interface": sum(len(fib.resolution.interface_entries.installed) for fib in fibs),
         "nexthop": sum(len(fib.resolution.nexthop_entries.installed) for fib in fibs),
         "nexthop_group": sum(len(fib.resolution.group_entries.installed) for fib in fibs),
-        "ipv4_route": sum(1 for fib in fibs for key in fib.prefixes.installed if len(key) == 5),
-        "ipv6_route": sum(1 for fib in fibs for key in fib.prefixes.installed if len(key) == 17),
+        "ipv4_route": routes[5],
+        "ipv6_route": routes[17],
     }
     return PlaneView(
         name=plane.name,

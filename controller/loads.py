@@ -64,7 +64,8 @@ def _router_load(
     if pair is None:
         entries, changes = len(router.fib.prefixes.installed), mirror.changes[config.vrf_id]
     else:
-        entries, changes = len(pair.routes.held(config.vrf_id)), pair.routes.writes.changes[config.vrf_id]
+        writes = pair.routes.writes
+        entries, changes = writes.count(config.vrf_id), writes.changes[config.vrf_id]
     return RouterLoad(config.full_name, config.plane, time, packets, link_packets, entries, changes)
 
 

@@ -54,7 +54,7 @@ class TableWrites:
 
     def count(self, vrf_id: int) -> int:
         """Return how many entries the plane holds of a router."""
-        return sum(len(held) for (one, _), held in self.held.items() if one == vrf_id)
+        return sum(len(self.held.get((vrf_id, family), ())) for family in ROUTE_TABLE_NAME)
 
     def believe(self, read: Mapping[int, Mapping[bytes, int]]) -> None:
         """Take what the plane was read to hold, by vrf_id; nothing is known to differ yet."""
