@@ -29,7 +29,7 @@ def rates(before: Load, after: Load) -> dict[str, Any]:
         }
         for one in after["planes"]
     ]
-    known = {one["router"]: one for one in before["routers"] if one is not None}
+    known = {one["router"]: one for one in before["routers"]}
     routers = [
         {
             "router": one["router"],
