@@ -19,7 +19,7 @@ from controller.planes.base import (
 )
 from controller.rib import Member, SetKind
 from controller.router import VirtualRouter
-from controller.verify import PLAIN
+from controller.verify import PLAIN, longest_match
 from controller.views import FibEntryView, InterfaceView, NeighborView, PlaneView, RouterView, RouteView, TableView
 from wire.columns import prefix_text
 
@@ -165,16 +165,12 @@ def places(fib: Fib, hardware: dict[bytes, int]) -> Iterator[str]:
 def _places(hardware: dict[bytes, int]) -> Callable[[bytes], str]:
     """Return what tells of a prefix which plane routes it: the nearest entry at or around it says so."""
     lengths = sorted({key[-1] for key in hardware}, reverse=True)
+    at_most = [[length for length in lengths if length <= longest] for longest in range(129)]
 
     def where(key: bytes) -> str:
-        size, network = len(key) - 1, int.from_bytes(key[:-1], "big")
-        for length in lengths:
-            if length <= key[-1]:
-                host = 8 * size - length
-                action = hardware.get((network >> host << host).to_bytes(size, "big") + bytes((length,)))
-                if action is not None:
-                    return "software" if action == FALLBACK else "hardware"
-        return "software"
+        family, network = 4 if len(key) == 5 else 6, int.from_bytes(key[:-1], "big")
+        found = longest_match(hardware, family, network, at_most[key[-1]])
+        return "software" if found is None or hardware[found] == FALLBACK else "hardware"
 
     return where
 

@@ -6,7 +6,7 @@ compared with the others. Ids play no part, so two objects that forward alike ar
 """
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from controller.fib import Fib
@@ -174,11 +174,13 @@ def damage(fib: Fib, read: Installed) -> list[str]:
 
 
 def longest_match(
-    table: Mapping[bytes, object], family: int, address: int, longest: int | None = None
+    table: Mapping[bytes, object], family: int, address: int, lengths: Iterable[int] | None = None
 ) -> bytes | None:
-    """Return the key of the longest matching prefix (RFC 1812 section 5.2.4.3), ``longest`` bits at most."""
+    """Return the key of the longest matching prefix (RFC 1812 section 5.2.4.3); of ``lengths`` alone, longest first,
+    where they are given.
+    """
     size, bits = (4, 32) if family == 4 else (16, 128)
-    for length in range(bits if longest is None else longest, -1, -1):
+    for length in range(bits, -1, -1) if lengths is None else lengths:
         network = address >> (bits - length) << (bits - length)
         key = network.to_bytes(size, "big") + bytes((length,))
         if key in table:
