@@ -157,16 +157,25 @@ class FastTable:
                     router.table.enter(key, [])
         return self._settle(router)
 
-    def keep(self, vrf_id: int, keys: Iterable[bytes]) -> Changes:
-        """Bring in what is in the plane already, prefixes or parts of them, as far as the full table and the room
-        allow."""
+    def keep(self, vrf_id: int, keys: Iterable[bytes], there: Collection[bytes]) -> Changes:
+        """Bring prefixes or parts of them in, as far as the full table and the room allow.
+
+        ``there`` are the entries that the plane has of the router. One that is to stay takes no room but its own;
+        any other, as a cover that is new, has to find some beside all that the plane has.
+        """
         router = self._routers[vrf_id]
         table = router.table
-        table.room.begin()
+        room = table.room
+        room.begin()
         for key in sorted(keys, key=_length, reverse=True):
             cover = table.uncovered(key) if eligible(router, key) else None
-            if cover is not None and len(cover) + (key not in table.held) <= table.room.free:
+            if cover is None:
+                continue
+            entries = [one for one in (key, *cover) if one not in table.held]
+            new = sum(one not in there for one in entries)
+            if (not new or table.has_room(new)) and len(entries) + max(room.excess, self._room.excess) <= 0:
                 table.enter(key, cover)
+                room.add(0, new - len(entries))
         return self._settle(router)
 
     def refused(self, vrf_id: int, key: bytes, full: bool) -> Changes:

@@ -260,12 +260,13 @@ class HardwareRoutes:
                 self.open(vrf_id)
             except ValueError as problem:
                 self._failed.append(Refused("policer", vrf_id, vrf_id, Op.INSERT, str(problem), full=True))
+        self.writes.believe(hardware)  # what does not stay is in the way of what is not there
         here = {}
         for vrf_id in self.routers:
-            held = {key for key, action in hardware.get(vrf_id, {}).items() if action != FALLBACK}
+            there = hardware.get(vrf_id, {})
+            held = {key for key, action in there.items() if action != FALLBACK}
             here[vrf_id] = held or before.get(vrf_id, held)
-            self._load(vrf_id, software.get(vrf_id, {}), here[vrf_id])
-        self.writes.believe(hardware)  # of which the rest is still in the way of what is not there
+            self._load(vrf_id, software.get(vrf_id, {}), here[vrf_id], there)
         for vrf_id in self.routers:
             self._load_missing(vrf_id, software.get(vrf_id, {}), here[vrf_id])
         self.audit(hardware)
@@ -273,8 +274,11 @@ class HardwareRoutes:
             self._moves.resume(vrf_id, self.placement(vrf_id))
         self._restless = True
 
-    def _load(self, vrf_id: int, routes: Mapping[bytes, int], here: Collection[bytes]) -> None:
-        """Take a router's routes, and let those that are in hardware have their place there before all others."""
+    def _load(self, vrf_id: int, routes: Mapping[bytes, int], here: set[bytes], there: Collection[bytes]) -> None:
+        """Take a router's routes, and let those of ``here`` have their place in hardware before all others.
+
+        ``there`` are the entries that the hardware has of it now, covers included.
+        """
         for table in self._tables.values():
             table.set_mode(vrf_id, Mode.SOFTWARE)
         for columns in _columns(vrf_id, {key: one for key, one in routes.items() if one != LOCAL or key in here}):
@@ -282,8 +286,8 @@ class HardwareRoutes:
         for family, table in self._tables.items():
             place = vrf_id, family
             self._choose(place, self._aggregates[place].improve())
-            if self.placement(vrf_id) is not Placement.SOFTWARE:
-                self._note(vrf_id, family, table.keep(vrf_id, [key for key in here if family_of(key) == family]))
+            stay = here & self._pinned[place] if self.placement(vrf_id) is Placement.SOFTWARE else here
+            self._note(vrf_id, family, table.keep(vrf_id, [key for key in stay if family_of(key) == family], there))
 
     def _load_missing(self, vrf_id: int, routes: Mapping[bytes, int], here: Collection[bytes]) -> None:
         """Bring in own addresses that are not in hardware, and from now on what the placement says."""

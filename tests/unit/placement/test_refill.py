@@ -1,9 +1,10 @@
 """Hardware that has lost what it had: in which order it gets that again."""
 
+import pytest
 from pairs import PairWorld
 from worlds import gateway, router_config
 
-from controller.model import Placement
+from controller.model import Placement, Quota
 from controller.placement.pair import FallbackPair
 from controller.placement.routes import HardwareRoutes
 from controller.planes.base import (
@@ -111,3 +112,28 @@ def test_a_write_that_ends_after_a_read_leaves_nothing_that_is_not_wanted_any_mo
     while stage := routes.next_stage():
         routes.confirm(stage, [])
     assert routes.held(1) == default
+
+
+@pytest.mark.parametrize(("room", "quota"), [(0, 3), (7, None)])
+def test_a_new_cover_waits_until_what_does_not_stay_has_left(room: int, quota: int | None) -> None:
+    """What changed while nobody was there may take more entries than there are beside all that the hardware has."""
+    most = room or quota or 0
+    routes = HardwareRoutes({4: room, 6: 0})
+    routes.share(1, "red", Quota(hardware_ipv4_routes=quota))
+    routes.place(1, Placement.HARDWARE)
+    outer = {prefix_key(f"{n}.0.0.0/8"): route_action(RouteKind.NEXTHOP, 1) for n in range(20, 20 + 2 * most - 2, 2)}
+    inner = {prefix_key(f"{key[0]}.1.0.0/16"): route_action(RouteKind.NEXTHOP, 2) for key in outer}
+    held = {bytes(5): FALLBACK} | outer
+    routes.adopt({1: held | {bytes(17): FALLBACK}}, {1: outer | inner}, [1])
+    for now in range(5):
+        while stage := routes.next_stage():
+            (columns,) = stage
+            assert len(held.keys() | columns.keys) <= most  # the plane may insert first
+            for op, key, action in zip(columns.ops, columns.keys, columns.actions, strict=True):
+                held.pop(key, None)
+                if op is not Op.DELETE:
+                    held[key] = action
+            routes.confirm(stage, [])
+        routes.rebalance(now)
+    assert len(held) > 1
+    assert routes.writes.idle
