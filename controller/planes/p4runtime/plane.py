@@ -174,8 +174,7 @@ class P4RuntimePlane:
         await readback.read_small(channel)
         sender = Sender(channel, self._program, readback.inventory)
         await self._keep_own_rows(channel, sender)
-        if await counts_routes(channel, self._program):
-            self.capabilities |= {Capability.ROUTE_COUNTERS}
+        self._note(Capability.ROUTE_COUNTERS, await counts_routes(channel, self._program))
         return sender
 
     async def _keep_own_rows(self, channel: Channel, sender: Sender) -> None:
@@ -186,8 +185,11 @@ class P4RuntimePlane:
         if self.sampler is not None and problem not in ("", self._no_samples):
             log.warning("plane %s: the device takes no samples: %s", self.name, problem)
         self._no_samples = problem
-        samples = {Capability.SAMPLES} if self.sampler is not None and not problem else set()
-        self.capabilities = self.capabilities - {Capability.SAMPLES} | samples
+        self._note(Capability.SAMPLES, self.sampler is not None and not problem)
+
+    def _note(self, capability: Capability, there: bool) -> None:
+        """Follow what the device that is connected now has: it may be another one than before."""
+        self.capabilities = self.capabilities | {capability} if there else self.capabilities - {capability}
 
     async def _attend(self, channel: Channel) -> None:
         """Ask now and then whether the device is there and runs our pipeline, until we are primary no more."""
