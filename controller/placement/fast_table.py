@@ -204,13 +204,15 @@ class FastTable:
                 router.incomplete = True
 
     def count(self, now: float, vrf_id: int, packets: Mapping[bytes, int]) -> None:
-        """Take the packets that matched each entry since the last call; those of covers are passed over."""
+        """Take the packets that matched each entry since the last call; those of covers, and of entries of another
+        family, are passed over.
+        """
         router = self._routers[vrf_id]
         self._popularity.advance(now, self._meters())
         before = now if router.counted_at is None else max(router.counted_at, now - RECENT_S)
         slow, fast = self._popularity.weights((before + now) / 2)
         for key, number in packets.items():
-            meter = router.hard.get(key)
+            meter = router.hard.get(key) if number else None
             if meter is not None:
                 meter.slow += number * slow
                 meter.fast += number * fast

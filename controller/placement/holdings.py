@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from controller.planes.base import (
-    MAX_OBJECT_ID,
     Installed,
     Nexthop,
     NexthopGroup,
@@ -20,6 +19,8 @@ from controller.planes.base import (
     RouterInterface,
     Update,
     WriteBatch,
+    action_kind,
+    action_value,
 )
 
 E = TypeVar("E", RouterInterface, Nexthop, NexthopGroup, Policer)
@@ -81,9 +82,11 @@ class Barred:
         return self.nexthops if table == "nexthop" else self.groups
 
     def __contains__(self, action: int) -> bool:
-        kind, value = action >> 28, action & MAX_OBJECT_ID
-        return (kind == RouteKind.NEXTHOP and value in self.nexthops) or (
-            kind == RouteKind.GROUP and value in self.groups
+        if not self.nexthops and not self.groups:  # nearly always, and every route is asked for
+            return False
+        kind, value = action_kind(action), action_value(action)
+        return (kind is RouteKind.NEXTHOP and value in self.nexthops) or (
+            kind is RouteKind.GROUP and value in self.groups
         )
 
 

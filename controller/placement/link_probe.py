@@ -66,8 +66,8 @@ class Seen(IntEnum):
 class Way:
     """One direction of the link, and what was seen of it in each attempt."""
 
-    def __init__(self, sender: Plane, port: str, receiver: Plane, peer_port: str) -> None:
-        self.sender, self.port, self.receiver, self.peer_port = sender, port, receiver, peer_port
+    def __init__(self, sender: Plane, receiver: Plane) -> None:
+        self.sender, self.receiver = sender, receiver
         self.attempts: list[Seen] = []
         self.expected: dict[bytes, Seen] = {}  # by what begins the frame
         self.seen = Seen.NOTHING
@@ -139,13 +139,10 @@ class LinkProbe:
 
     def strip(self, plane: Plane, read: Installed) -> None:
         """Take out of a read-back what belongs to a probe, be it one of a controller before this."""
-        found = (
-            read.policers.pop(PROBE_VRF, None),
-            read.router_interfaces.pop(PROBE_INTERFACE, None),
-            {("policer", PROBE_VRF), ("router_interface", PROBE_INTERFACE)} & read.damaged or None,
-        )
-        read.damaged -= {("policer", PROBE_VRF), ("router_interface", PROBE_INTERFACE)}
-        if found != (None, None, None):
+        damaged = read.damaged & {("policer", PROBE_VRF), ("router_interface", PROBE_INTERFACE)}
+        read.damaged -= damaged
+        policer, interface = read.policers.pop(PROBE_VRF, None), read.router_interfaces.pop(PROBE_INTERFACE, None)
+        if policer or interface or damaged:
             self._holders.add(plane.name)
 
     def hear(self, plane: Plane, router_interface_id: int, frame: bytes) -> bool:
@@ -179,8 +176,8 @@ class LinkProbe:
     async def prove(self) -> bool:
         """Try the link out once; False where it is not proved to carry the longest frames."""
         octets = _ETHERNET_OCTETS + self.mtu
-        (hardware, port), (software, peer_port) = self._ends
-        self._ways = [Way(hardware, port, software, peer_port), Way(software, peer_port, hardware, port)]
+        (hardware, _), (software, _) = self._ends
+        self._ways = [Way(hardware, software), Way(software, hardware)]
         try:
             egress = await self._install()
             if not egress:

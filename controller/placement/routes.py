@@ -169,9 +169,8 @@ class HardwareRoutes:
     def count(self, now: float, packets: Mapping[int, Mapping[bytes, int]]) -> None:
         """Take the packets that met entries of the hardware since the last time, by vrf_id and prefix key."""
         for vrf_id in self.routers & packets.keys():
-            for family, table in self._tables.items():
-                met = {key: number for key, number in packets[vrf_id].items() if family_of(key) == family}
-                table.count(now, vrf_id, met)
+            for table in self._tables.values():
+                table.count(now, vrf_id, packets[vrf_id])
 
     def sample(self, now: float, place: Place, keys: Iterable[bytes], one_in: float) -> None:
         """Take destinations of packets that the software forwarded, each for ``one_in`` packets; `rebalance` moves

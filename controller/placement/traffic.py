@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from controller.placement.writes import Place
 from controller.planes.base import RouteCounts
 from wire.columns import family_of
 
@@ -21,9 +22,6 @@ MAX_WAITING = 10_000
 _IPV4, _IPV6 = b"\x08\x00", b"\x86\xdd"
 _FORGET = 0.5
 """What is left of an interval's packets and samples in the next one: few samples say little."""
-
-Place = tuple[int, int]
-"""(vrf_id, family)"""
 
 K = TypeVar("K", int, bytes)
 
@@ -123,7 +121,8 @@ def destination(frame: bytes) -> bytes | None:
 
 def _since(before: Mapping[K, int], now: Mapping[K, int]) -> dict[K, int]:
     """Return what was added to counters; one that is lower than it was has begun anew."""
-    return {key: count - before.get(key, 0) if count >= before.get(key, 0) else count for key, count in now.items()}
+    of_before = before.get
+    return {key: count - old if count >= (old := of_before(key, 0)) else count for key, count in now.items()}
 
 
 def _by_router(packets: Mapping[int, int], vrf_of: Mapping[int, int]) -> dict[int, int]:
