@@ -193,6 +193,14 @@ class Packets : public WithDevice {
         auto message = primary->receive();
         return message ? message->error() : p4v1::StreamError();
     }
+    // More packets come in than the sockets and windows between a device and its primary hold.
+    static constexpr uint64_t kFlood = 2000;
+    static void flood(Device& flooded, uint8_t reason) {
+        const std::vector<uint8_t> large(60'000, 1);
+        for (uint64_t number = 0; number < kFlood; ++number) {
+            flooded.engine().punt(1, reason, large);
+        }
+    }
 };
 
 TEST_F(Packets, GoOutByTheirRouterInterface) {
@@ -256,14 +264,10 @@ TEST_F(Packets, ASlowPrimaryLosesThemByCount) {
     Device small(other.path(), {.device_id = kDevice, .queued_packet_ins = 10});
     Controller controller(small);
     controller.arbitrate(election(1));
-    const std::vector<uint8_t> large(60'000, 1);
-    constexpr uint64_t kPunts = 2000;  // more than the sockets and windows between hold
-    for (uint64_t number = 0; number < kPunts; ++number) {
-        small.engine().punt(1, SP_PUNT_LOCAL, large);
-    }
+    flood(small, SP_PUNT_LOCAL);
     auto statistics = small.server().statistics();
     EXPECT_GT(statistics.packet_ins_queue_full, 0u);
-    EXPECT_EQ(statistics.packet_ins + statistics.packet_ins_queue_full, kPunts);
+    EXPECT_EQ(statistics.packet_ins + statistics.packet_ins_queue_full, kFlood);
     for (uint64_t number = 0; number < statistics.packet_ins; ++number) {
         ASSERT_TRUE(controller.receive()->has_packet());
     }
@@ -274,15 +278,11 @@ TEST_F(Packets, SamplesLeaveRoomForPunts) {
     Device small(other.path(), {.device_id = kDevice, .queued_packet_ins = 8});
     Controller controller(small);
     controller.arbitrate(election(1));
-    const std::vector<uint8_t> large(60'000, 1);
-    constexpr uint64_t kSamples = 2000;  // more than the sockets and windows between hold
-    for (uint64_t number = 0; number < kSamples; ++number) {
-        small.engine().punt(1, SP_SAMPLE, large);
-    }
-    small.engine().punt(1, SP_PUNT_LOCAL, large);
+    flood(small, SP_SAMPLE);
+    small.engine().punt(1, SP_PUNT_LOCAL, frame);
     auto statistics = small.server().statistics();
     EXPECT_GT(statistics.samples_dropped, 0u);
-    EXPECT_EQ(statistics.samples + statistics.samples_dropped, kSamples);
+    EXPECT_EQ(statistics.samples + statistics.samples_dropped, kFlood);
     EXPECT_EQ(statistics.packet_ins, 1u);
     EXPECT_EQ(statistics.packet_ins_queue_full, 0u);
     for (uint64_t number = 0; number < statistics.samples; ++number) {
