@@ -2,7 +2,7 @@
 
 import contextlib
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -109,33 +109,35 @@ def test_the_newest_move_wins(running: World) -> None:
                 if len(details) == 2:
                     break
             rig.ok("move", "red/r1", "--to", "hardware")
+        else:
+            raise AssertionError("no move was ever met half-way")
         rests(rig)
     assert details[1].startswith("it was on its way to software: ")
     assert rig.router("red/r1")["placement"] == "auto"
     rig.verified()
 
 
-def test_it_goes_on_where_the_forwarder_is_killed(running: World) -> None:
+def kill_forwarder(rig: Rig) -> None:
+    """It dies and comes back."""
+    rig.switch.forwarder.kill()
+    until("the loss is seen", lambda: rig.router("red/r1")["state"] == "degraded")
+    rig.switch.forwarder.start()
+
+
+def kill_controller(rig: Rig) -> None:
+    """It dies and comes back, and still knows where the router is to be."""
+    rig.kill_controller()
+    rig.start_controller()
+    assert rig.router("red/r1")["placement"] == "software"
+
+
+@pytest.mark.parametrize("kill", [kill_forwarder, kill_controller])
+def test_it_goes_on_whoever_is_killed(running: World, kill: Callable[[Rig], None]) -> None:
     rig = running.rig
     rig.ok("move", "red/r1", "--to", "hardware")
     with unbroken(rig, *running.ways):
         met_half_way(rig, "software")
-        rig.switch.forwarder.kill()
-        until("the loss is seen", lambda: rig.router("red/r1")["state"] == "degraded")
-        rig.switch.forwarder.start()
-        rig.up("red/r1", routes=ROUTES)
-        rests(rig)
-    rig.verified()
-
-
-def test_it_goes_on_where_the_controller_is_killed(running: World) -> None:
-    rig = running.rig
-    rig.ok("move", "red/r1", "--to", "hardware")
-    with unbroken(rig, *running.ways):
-        met_half_way(rig, "software")
-        rig.kill_controller()
-        rig.start_controller()
-        assert rig.router("red/r1")["placement"] == "software"
+        kill(rig)
         rig.up("red/r1", routes=ROUTES)
         rests(rig)
     left = {row["prefix"] for row in rig.show("fib", "red/r1", "--where", "hardware")}
