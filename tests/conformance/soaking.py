@@ -42,8 +42,8 @@ def main() -> int:
     logging.disable(logging.WARNING)
     found = 0
     for kind in arguments.plane or PLANES:
-        if kind == "bmv2" and shutil.which(PROGRAM) is None:
-            print(f"bmv2 is left out: {MISSING}")
+        if kind.startswith("bmv2") and shutil.which(PROGRAM) is None:
+            print(f"{kind} is left out: {MISSING}")
             continue
         found += asyncio.run(soak(kind, arguments.tables, arguments.packets, arguments.seed))
     print(f"{found} differ" if found else "no difference")
