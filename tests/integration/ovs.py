@@ -28,6 +28,7 @@ from typing import Self, TypeVar
 T = TypeVar("T")
 
 _SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
+_NAMESPACES = "/run/netns"
 _COMMAND_S = 60.0
 _CLONE_NEWNET = 0x40000000
 _ETH_P_ALL = 0x0003
@@ -50,7 +51,7 @@ def in_namespace(name: str, call: Callable[[], T]) -> T:
 
     def run() -> None:
         try:
-            with open(f"/run/netns/{name}", "rb") as namespace:
+            with Path(_NAMESPACES, name).open("rb") as namespace:
                 if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
                     raise OSError(ctypes.get_errno(), f"setns {name}")
             results.append(call())
@@ -69,14 +70,21 @@ def in_namespace(name: str, call: Callable[[], T]) -> T:
 def namespace(prefix: str = "sp") -> Iterator[str]:
     """Make a network namespace with loopback up; everything in it is killed and it is removed at the end."""
     name = f"{prefix}-{uuid.uuid4().hex[:8]}"
-    sh("ip", "netns", "add", name)
     try:
+        sh("ip", "netns", "add", name)
         sh("ip", "-n", name, "link", "set", "lo", "up")
         yield name
     finally:
+        if Path(_NAMESPACES, name).exists():  # also where making it was interrupted
+            _remove_namespace(name)
+
+
+def _remove_namespace(name: str) -> None:
+    try:
         for pid in sh("ip", "netns", "pids", name).split():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), 9)
+    finally:
         sh("ip", "netns", "del", name)
 
 
