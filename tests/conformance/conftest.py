@@ -1,7 +1,10 @@
+from collections.abc import Generator
+from typing import Any
+
 import pytest
 import pytest_asyncio
 from bmv2 import needs_bmv2
-from planes_wired import PLANES
+from planes_wired import PLANES, SINGLE
 
 MARKS = {
     "fake": (),
@@ -12,22 +15,26 @@ MARKS = {
     "openflow+forwarder": (pytest.mark.root,),
     "bmv2+forwarder": (pytest.mark.root, needs_bmv2),
 }
-PAIRS = [kind for kind in PLANES if "+" in kind]
-SINGLE = [kind for kind in PLANES if kind not in PAIRS]
-ALSO_ON_PAIRS = ("test_cases", "test_random_tables", "test_changes_under_traffic", "test_isolation")
-ONLY_ON_PAIRS = ("test_moving_tables", "test_fallback_link", "test_pairs")
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a file against the planes that it is about."""
-    if "wired" in metafunc.fixturenames:
-        file = metafunc.module.__name__
-        kinds = PAIRS if file in ONLY_ON_PAIRS else [*SINGLE, *PAIRS] if file in ALSO_ON_PAIRS else SINGLE
-        planes = [pytest.param(kind, marks=MARKS[kind]) for kind in kinds]
-        metafunc.parametrize("wired", planes, indirect=True, scope="session")
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
+    """Leave out what is not for a kind: the mark `kinds` says for which, else it is those that are one plane."""
+    made = yield
+    return [item for item in made if _concerns(item)] if isinstance(made, list) else made
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+def _concerns(item: pytest.Item | pytest.Collector) -> bool:
+    kind = item.callspec.params.get("wired") if hasattr(item, "callspec") else None
+    said = item.get_closest_marker("kinds")
+    kinds = said.args if said else SINGLE
+    assert set(kinds) <= set(PLANES), f"{item.nodeid} is for kinds that there are not: {kinds}"
+    return kind is None or kind in kinds
+
+
+@pytest_asyncio.fixture(
+    scope="session", loop_scope="session", params=[pytest.param(kind, marks=MARKS[kind]) for kind in PLANES]
+)
 async def wired(request):
     """One plane for all tests: starting one takes longer than most of them."""
     async with PLANES[request.param]() as plane:

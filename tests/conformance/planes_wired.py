@@ -199,3 +199,5 @@ PLANES = {
     "openflow+forwarder": wired_openflow_pair,
     "bmv2+forwarder": wired_bmv2_pair,
 }
+PAIRS = tuple(kind for kind in PLANES if "+" in kind)
+SINGLE = tuple(kind for kind in PLANES if kind not in PAIRS)

@@ -10,6 +10,7 @@ from case import Case, Leaves
 from cases import CASES
 from cases.fallback import CASES as OF_A_LINK
 from deviations import deviations
+from planes_wired import PLANES, SINGLE
 from wired import Observation, WiredPlane
 
 from controller.planes.base import DropReason, PuntReason, RouterInterface
@@ -37,16 +38,20 @@ def observation(case: Case, became: Leaves | PuntReason | DropReason) -> Observa
     return seen
 
 
+def of_a_plane(case: Case) -> object:
+    """A case for every kind, but for those of a fallback link: the links of a pair are its own."""
+    kinds = SINGLE if case in OF_A_LINK else PLANES
+    return pytest.param(case, id=case.name, marks=pytest.mark.kinds(*kinds))
+
+
 @pytest.mark.asyncio(loop_scope="session")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [of_a_plane(case) for case in CASES])
 async def test_case(wired: WiredPlane, case: Case, request: pytest.FixtureRequest) -> None:
     if case.needs and case.needs not in wired.plane.capabilities:
         pytest.skip(f"{case.name!r} needs {case.needs}, which {wired.kind} lacks")
     if len(case.arrival.frame) > wired.longest_frame:
         why = "XDP in veth's driver takes one page where a program does not handle more; forwarder_generic runs this"
         pytest.skip(f"{case.name!r} is longer than the {wired.longest_frame} octets of {wired.kind}'s cables: {why}")
-    if wired.given(case.entries) is not case.entries and case in OF_A_LINK:
-        pytest.skip(f"{case.name!r} is of a fallback link, and those of {wired.kind} are its own")
     deviation = deviations(wired.kind).get(case.name)
     if deviation:
         request.applymarker(pytest.mark.xfail(strict=True, raises=AssertionError, reason=deviation))

@@ -2,12 +2,13 @@
 
 import pytest
 from paired import LINK, PEER, PairedPlane
+from planes_wired import PAIRS
 from vr_forwarder import NATIVE_MTU
 
 from controller.placement.link_probe import PROBE_INTERFACE, PROBE_VRF, LinkProbe, ProbeTiming
 from controller.planes.base import RouterInterface
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.kinds(*PAIRS)]
 
 
 async def test_the_longest_frames_are_proved_and_longer_ones_are_not(wired: PairedPlane) -> None:

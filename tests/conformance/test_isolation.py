@@ -4,6 +4,7 @@ import pytest
 from case import FAST, arrives, comes_back, falls_back, leaves, leaves_again
 from entries import installed
 from frames import ARP, ipv4, ipv6, mac
+from planes_wired import PLANES, SINGLE
 from wired import WiredPlane
 
 from controller.planes.base import (
@@ -20,7 +21,7 @@ from controller.planes.base import (
     route_action,
 )
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.kinds(*PLANES)]
 
 ROUTERS = range(1, 65)
 MAC, NEIGHBOR = mac("0200000000aa"), mac("0200000000bb")
@@ -86,9 +87,8 @@ async def test_punts_go_to_their_own_guest(wired: WiredPlane) -> None:
     assert seen.punted == {(vrf, PuntReason.CONTROL): 1 for vrf in ROUTERS}
 
 
+@pytest.mark.kinds(*SINGLE)  # the links of a pair are its own
 async def test_the_way_to_the_fallback_plane_and_back_is_a_routers_own(wired: WiredPlane) -> None:
-    if wired.given(WORLD) != WORLD:
-        pytest.skip(f"the fallback links of {wired.kind} are its own")
     await wired.program(WORLD)
     arrivals = {vrf: arrives(lans[vrf], ipv4("10.66.0.9")) for vrf in ROUTERS}
     seen = await wired.observe(1, *(each.frame for each in arrivals.values()))

@@ -19,6 +19,7 @@ from differences import compare
 from entries import installed, route_columns
 from frames import ipv4, udp
 from paired import PairedPlane
+from planes_wired import PAIRS
 from random_tables import Trial, random_arrival, random_prefix, random_table
 
 from controller.model import Placement, Quota
@@ -41,7 +42,7 @@ from controller.ranges import flatten
 from controller.verify import together
 from wire.columns import prefix_key
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.kinds(*PAIRS)]
 
 TABLES, STEPS, PACKETS = 10, 12, 4
 PREFIXES = 16

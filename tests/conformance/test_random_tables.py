@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 from differences import FOUND, difference, first_difference, keep, kept, shrink
+from planes_wired import PLANES
 from random_tables import Trial, random_arrival, random_table
 from wired import WiredPlane
 
@@ -12,6 +13,7 @@ TABLES, PACKETS = 10, 50
 
 
 @pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.kinds(*PLANES)
 @pytest.mark.parametrize("seed", range(TABLES))
 async def test_a_random_table(wired: WiredPlane, seed: int) -> None:
     found = await first_difference(wired, seed, PACKETS)
@@ -19,6 +21,7 @@ async def test_a_random_table(wired: WiredPlane, seed: int) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.kinds(*PLANES)
 @pytest.mark.parametrize("path", sorted(FOUND.glob("*.json")), ids=lambda path: path.stem)
 async def test_what_was_found(wired: WiredPlane, path: Path) -> None:
     found = await difference(wired, kept(path))
