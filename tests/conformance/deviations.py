@@ -1,7 +1,9 @@
 """Cases in which a plane cannot follow the contract, by name, and the row of docs/planes.md that says so.
 
-Such a case must fail there; when it does not any more, its line goes.
+Such a case must fail there; when it does not any more, its line goes. The hardware of a pair fails as it does alone.
 """
+
+from controller.planes.base import PuntReason
 
 VERSION = "IP version other than its EtherType's"
 PROTOCOL_0 = "IPv4 protocol 0"
@@ -23,15 +25,9 @@ DEVIATIONS: dict[str, dict[str, str]] = {
     }
 }
 
-OF_PAIRS = {
-    "TTL 1 to a blackhole": HOPS_FIRST,
-    "hop limit 1 to a blackhole": HOPS_FIRST,
-    "link-local source, blackhole": LINK_LOCAL_FIRST,
+IN_SOFTWARE = {
+    "TTL 1 to a blackhole": (HOPS_FIRST, PuntReason.TTL_EXPIRED),
+    "hop limit 1 to a blackhole": (HOPS_FIRST, PuntReason.TTL_EXPIRED),
+    "link-local source, blackhole": (LINK_LOCAL_FIRST, PuntReason.UNREACHABLE),
 }
-"""With the routes in software."""
-
-
-def deviations(kind: str) -> dict[str, str]:
-    """Return those of a plane, or of a hardware plane and the software behind it: "openflow+forwarder"."""
-    hardware, _, behind = kind.partition("+")
-    return DEVIATIONS.get(hardware, {}) | (OF_PAIRS if behind else {})
+"""Where the routes of a pair are in software its hardware punts instead: rows of the manual as well."""
