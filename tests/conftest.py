@@ -1,5 +1,6 @@
-"""The order of all tests, which of them share a worker, and how many examples property tests try."""
+"""The order of all tests, which of them share a worker, how many examples property tests try, and how a run ends."""
 
+import signal
 from pathlib import PurePath
 
 import pytest
@@ -23,6 +24,17 @@ def emulates(file: str) -> bool:
     """Tell whether a file of tests, relative to the project's folder, emulates virtual machines."""
     path = PurePath(file)
     return path.parts[:2] == ("tests", "integration") and path.name.startswith(EMULATED)
+
+
+def pytest_configure() -> None:
+    """Have a run that is terminated end as by Ctrl-C: without a word its daemons and namespaces would stay."""
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def _interrupt(*_: object) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,0 +1,52 @@
+"""What a run of pytest has brought up is taken down where the run is terminated."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CONFTEST = Path(__file__).parents[1] / "conftest.py"
+WAITING = {
+    "plain": "def test_waits(up):\n    up()\n    signal.pause()",
+    "asyncio": "async def test_waits(up):\n    up()\n    await asyncio.Event().wait()",
+}
+PROGRAM = """
+import asyncio, signal
+import pytest
+
+@pytest.fixture
+def up():
+    yield lambda: print("up", flush=True)
+    print("down", flush=True)
+
+"""
+
+
+@pytest.mark.parametrize("inherited", [signal.SIG_DFL, signal.SIG_IGN], ids=["foreground", "background"])
+@pytest.mark.parametrize("waits", WAITING)
+def test_fixtures_end(tmp_path: Path, waits: str, inherited: signal.Handlers) -> None:
+    """In the background of a script SIGINT is ignored."""
+    folder = tmp_path / "tests" / "unit"
+    folder.mkdir(parents=True)
+    shutil.copy(CONFTEST, folder.parent)
+    (folder / "test_waits.py").write_text(PROGRAM + WAITING[waits])
+    options = ("-q", "-s", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto", "--rootdir", str(tmp_path))
+    with subprocess.Popen(
+        (sys.executable, "-m", "pytest", *options, "tests"),
+        cwd=tmp_path,
+        env={key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")},
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, inherited),
+    ) as run:
+        assert run.stdout is not None
+        while run.stdout.readline() not in ("up\n", ""):
+            pass
+        run.terminate()
+        said = run.stdout.read()
+    assert "down\n" in said
+    assert run.returncode == pytest.ExitCode.INTERRUPTED
