@@ -1,12 +1,16 @@
 """A hardware plane and its fallback in memory, wired, under a core: frames go through both as they would."""
 
+import ipaddress
+import struct
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "core"))
 
-from worlds import PORTS, World
+from worlds import PORTS, World, gateway, mac, router_config
 
+from controller.core import _compare
 from controller.model import RouterConfig
 from controller.placement.link import LinkPorts
 from controller.placement.link_probe import LinkProbe, ProbeTiming
@@ -14,10 +18,17 @@ from controller.placement.pair import FallbackPair
 from controller.placement.routes import HardwareRoutes
 from controller.planes.base import FALLBACK, LOCAL
 from controller.planes.fake import FakePlane
+from controller.planes.packet import internet_checksum
+from controller.rib import SetKind
+from controller.views import VerifyView
 
 LINK = 9
 PEER = 1
 IMPATIENT = ProbeTiming(answer_s=0.01, grace_s=0.0, retry_s=0.001)
+FAR = {f"20.{n}.0.0/16": 1 + n % 2 for n in range(8)}
+ONE_WAY = {number: [(number, gateway(number), 1)] for number in (1, 2)}
+"""Members of nexthop sets: each has one way, by the interface of its number."""
+TWO_WAYS = {1: [*ONE_WAY[1], *ONE_WAY[2]], 2: ONE_WAY[2]}
 
 
 class PairWorld(World):
@@ -66,3 +77,60 @@ class PairWorld(World):
     def forwarding(self, vrf_id: int = 1) -> set[bytes]:
         """The hardware's prefixes that are neither FALLBACK nor the router's own."""
         return {key for key, action in self.in_hardware(vrf_id).items() if action not in (FALLBACK, LOCAL)}
+
+
+async def started(world: PairWorld, *configs: RouterConfig) -> PairWorld:
+    """Start a world with these routers, or one of two interfaces."""
+    await world.start(*(configs or (router_config(1, (1, 2)),)))
+    await world.until(lambda: world.pair._adopted)
+    return world
+
+
+async def made(*configs: RouterConfig, **options: int) -> PairWorld:
+    """Return a world that was started; the options are those of `PairWorld`."""
+    return await started(PairWorld(**options), *configs)
+
+
+async def learned(
+    world: PairWorld,
+    routes: Mapping[str, int] = FAR,
+    sets: Mapping[int, Sequence[tuple[int, bytes, int]]] = ONE_WAY,
+    vrf_id: int = 1,
+) -> None:
+    """Have a router learn routes by nexthop sets, and the pair write them."""
+    world.connect(vrf_id)
+    router = world.router(vrf_id)
+    for number, members in sets.items():
+        router.define_set(number, SetKind.FORWARD, members)
+    world.learn(dict(routes), vrf_id)
+    router.resync_end(True)
+    await world.settle(vrf_id)
+    await world.pair.work()
+
+
+def packet(destination: str, ttl: int = 64, ingress: int = 1) -> bytes:
+    """Return a frame of UDP for an interface."""
+    addresses = bytes((192, 0, 2, 9)), ipaddress.IPv4Address(destination).packed
+    header = bytearray(struct.pack(">BBHHHBBH4s4s", 0x45, 0, 28, 0, 0, ttl, 17, 0, *addresses))
+    header[10:12] = internet_checksum(bytes(header)).to_bytes(2, "big")
+    return mac(ingress) + bytes((2, 0, 0, 0, 9, 9)) + b"\x08\x00" + bytes(header) + bytes(8)
+
+
+async def verified(world: PairWorld) -> VerifyView:
+    """Compare what the first router learned with what both planes hold."""
+    router = world.router()
+    return _compare(router, dict(router.fib.rib.routes), await world.pair.read(), 0)
+
+
+async def quiet(world: PairWorld) -> None:
+    """Wait until the routes that were learned are confirmed."""
+    router = world.router()
+    await world.until(lambda: not router.fib.busy_ahead and not router.fib.in_flight)
+
+
+async def back(world: PairWorld) -> None:
+    """Bring the software back, and wait until it has what it missed."""
+    world.software.connect()
+    await world.until(lambda: world.pair.connected)
+    await world.settle()
+    await world.pair.work()

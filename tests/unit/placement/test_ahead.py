@@ -1,17 +1,12 @@
 """The hardware of a pair while the software behind it is away: it follows what changes, and the software later."""
 
-import ipaddress
-import random
-
 import pytest
-from pairs import LINK, PairWorld
-from test_pair import learned, made, packet, port_of, verified
+from pairs import TWO_WAYS, back, learned, made, packet, quiet, verified
 from worlds import gateway, router_config
 
 from controller.errors import PlaneUnreachable
 from controller.model import Placement
-from controller.planes.base import UNREACHABLE, RouteUpdates, WriteBatch
-from controller.rib import SetKind
+from controller.planes.base import UNREACHABLE
 from wire.columns import prefix_key
 
 AWAY = (
@@ -19,28 +14,10 @@ AWAY = (
 )
 
 
-async def quiet(world: PairWorld) -> None:
-    """Wait until the routes that were learned are confirmed."""
-    router = world.router()
-    await world.until(lambda: not router.fib.busy_ahead and not router.fib.in_flight)
-
-
-async def back(world: PairWorld) -> None:
-    world.software.connect()
-    await world.until(lambda: world.pair.connected)
-    await world.settle()
-    await world.pair.work()
-
-
 async def test_only_routers_with_something_in_software_alone_are_degraded() -> None:
     world = await made(router_config(1, (1, 2)), router_config(2, (3,), placement=Placement.SOFTWARE))
     await learned(world)
-    await world.settle(2)
-    world.connect(2)
-    world.router(2).define_set(1, SetKind.FORWARD, [(3, gateway(3), 1)])
-    world.learn({"20.0.0.0/16": 1}, 2)
-    world.router(2).resync_end(True)
-    await world.settle(2)
+    await learned(world, {"20.0.0.0/16": 1}, {1: [(3, gateway(3), 1)]}, vrf_id=2)
     world.software.disconnect()
     assert (world.core.router_view(1).state, world.core.router_view(1).reason) == ("up", "")
     assert (world.core.router_view(2).state, world.core.router_view(2).reason) == ("degraded", AWAY)
@@ -125,13 +102,7 @@ async def test_a_withdrawn_route_is_unreachable_though_the_software_has_it() -> 
 
 async def test_a_port_that_fails_is_no_way_for_the_hardware_any_more() -> None:
     world = await made()
-    world.connect()
-    router = world.router()
-    router.define_set(1, SetKind.FORWARD, [(1, gateway(1), 1), (2, gateway(2), 1)])
-    world.learn({"20.0.0.0/8": 1})
-    router.resync_end(True)
-    await world.settle()
-    await world.pair.work()
+    await learned(world, {"20.0.0.0/8": 1}, TWO_WAYS)
     ((before,),) = [world.hardware.entries.groups.values()]
     assert len(before.members) == 2
     world.software.disconnect()
@@ -213,89 +184,4 @@ async def test_a_software_that_lost_everything_is_filled_while_the_hardware_goes
     await back(world)
     assert world.in_hardware() == before
     assert {i: one.fallback for i, one in world.hardware.entries.router_interfaces.items()} == links
-    assert (await verified(world)).equal
-
-
-NESTED = sorted(
-    {
-        str(ipaddress.ip_network(f"20.{second}.0.0/{length}", strict=False))
-        for second in (0, 16, 32, 128)
-        for length in (8, 9, 10, 12, 16)
-    }
-)
-
-
-class Watched:
-    """Sends packets between all writes to the hardware, and tells whether each went as it may.
-
-    What the hardware routes itself goes as routes say or said before the latest change; what takes the link may go as
-    they said since the software was away.
-    """
-
-    def __init__(self, world: PairWorld, rng: random.Random) -> None:
-        self.truths: list[dict[str, int]] = [{}]  # since the software was away
-        self.world, self.rng, self.over_link = world, rng, 0
-        self._write, self._transmit, self._linked = world.hardware.write, world.hardware.cables, False
-        world.hardware.write, world.hardware.cables = self.write, self.transmit
-
-    def transmit(self, port: int, frame: bytes) -> None:
-        self._linked = self._linked or port == LINK
-        self._transmit(port, frame)
-
-    def check(self) -> None:
-        for second in (0, 1, 17, 33, 64, 129, 200):
-            self.world.sent.clear()
-            self._linked = False
-            self.world.hardware.inject(1, packet(f"20.{second}.9.9"))
-            self.over_link += self._linked
-            (found,) = [port for port, _ in self.world.sent] or [None]
-            may = self.truths if self._linked else self.truths[-2:]
-            assert found in {port_of(f"20.{second}.9.9", table) for table in may}, (second, self._linked, may)
-
-    async def write(self, batch: WriteBatch) -> list:
-        routes, batch.routes = batch.routes, []
-        refused = await self._write(batch)
-        self.check()
-        for columns in routes:
-            one_by_one = list(zip(columns.ops, columns.keys, columns.actions, strict=True))
-            self.rng.shuffle(one_by_one)
-            for op, key, action in one_by_one:
-                one = RouteUpdates(columns.vrf_id, columns.family, [op], [key], [action])
-                refused += await self._write(WriteBatch(routes=[one]))
-                self.check()
-        return refused
-
-
-@pytest.mark.parametrize(("seed", "room"), [(0, 0), (1, 12)])
-async def test_the_hardware_is_right_or_falls_back_at_every_moment(seed: int, room: int) -> None:
-    rng = random.Random(seed)
-    world = await made(room=room)
-    await learned(world, {"20.0.0.0/8": 1})
-    watched = Watched(world, rng)
-    watched.truths = [{"20.0.0.0/8": 1}]
-    away = 0
-    for _ in range(50):
-        if rng.random() < 0.1:
-            if world.software.connected:
-                world.software.disconnect()
-            else:
-                await back(world)
-                del watched.truths[:-1]
-        away += not world.software.connected
-        name, wanted = rng.choice(NESTED), rng.choice([0, 0, 0, 1, 2])
-        truth = {one: port for one, port in watched.truths[-1].items() if one != name}
-        watched.truths.append(truth | ({name: wanted} if wanted else {}))
-        world.learn({name: wanted})
-        await quiet(world)
-        if rng.random() < 0.5:
-            world.clock.now += 1
-            await world.pair.work()
-        if world.software.connected:
-            del watched.truths[:-1]
-        watched.check()
-    assert away
-    if not world.software.connected:
-        await back(world)
-    assert world.router().state == ("up", "")
-    assert UNREACHABLE not in world.in_hardware().values()
     assert (await verified(world)).equal

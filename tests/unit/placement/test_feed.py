@@ -1,14 +1,12 @@
 """Which routes are in hardware follows the traffic: from frames through two fake planes to what is written."""
 
 import pytest
-from pairs import PairWorld
-from test_pair import made, packet
-from worlds import gateway, router_config
+from pairs import PairWorld, learned, made, packet
+from worlds import router_config
 
 from controller.model import Placement, RouterConfig
 from controller.placement.feed import Feed
 from controller.planes.base import Capability
-from controller.rib import SetKind
 from wire.columns import prefix_key
 
 ROOM = 14
@@ -40,13 +38,7 @@ async def flowing(*configs: RouterConfig, counted: bool = True) -> Traffic:
     world = await made(*configs, room=ROOM)
     if not counted:
         world.hardware.capabilities -= {Capability.ROUTE_COUNTERS}
-    world.connect()
-    router = world.router()
-    router.define_set(1, SetKind.FORWARD, [(1, gateway(1), 1)])
-    router.define_set(2, SetKind.FORWARD, [(2, gateway(2), 1)])
-    world.learn(FAR)
-    router.resync_end(True)
-    await world.settle()
+    await learned(world, FAR)
     traffic = Traffic(world)
     await traffic.step({})
     return traffic

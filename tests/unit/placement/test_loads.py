@@ -1,7 +1,6 @@
 """What passes through planes and routers is counted, and what of it takes the link."""
 
-from pairs import PairWorld
-from test_pair import learned, made, packet
+from pairs import PairWorld, learned, made, packet
 from worlds import World, router_config
 
 from controller.model import Placement

@@ -2,9 +2,10 @@
 
 import asyncio
 
+import pairs
 import pytest
-from pairs import PairWorld
-from worlds import gateway, router_config
+from pairs import ONE_WAY, TWO_WAYS, PairWorld, learned
+from worlds import router_config
 
 from controller.model import Placement, Quota
 from controller.planes.base import FALLBACK
@@ -15,16 +16,8 @@ ROUTES = {f"20.{n}.0.0/16": 1 for n in range(0, 120, 2)}  # with holes between t
 
 
 async def made(placement: Placement = Placement.HARDWARE, **options: int) -> PairWorld:
-    world = PairWorld(**options)
-    await world.start(router_config(1, (1, 2), placement=placement))
-    await world.until(lambda: world.pair._adopted)
-    world.connect()
-    router = world.router()
-    router.define_set(1, SetKind.FORWARD, [(1, gateway(1), 1)])
-    world.learn(ROUTES)
-    router.resync_end(True)
-    await world.settle()
-    await world.pair.work()
+    world = await pairs.made(router_config(1, (1, 2), placement=placement), **options)
+    await learned(world, ROUTES, {1: ONE_WAY[1]})
     return world
 
 
@@ -130,7 +123,7 @@ async def test_routes_that_the_plane_refuses_are_the_reason() -> None:
     world = await made(Placement.SOFTWARE)
     world.hardware.fault = lambda table, key, op: "no room" if table == "nexthop_group" else None
     router = world.router()
-    router.define_set(2, SetKind.FORWARD, [(1, gateway(1), 1), (2, gateway(2), 1)])
+    router.define_set(2, SetKind.FORWARD, TWO_WAYS[1])
     world.learn({"30.0.0.0/8": 2})
     await world.settle()
     await place(world, Placement.HARDWARE)

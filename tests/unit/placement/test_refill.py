@@ -1,8 +1,8 @@
 """Hardware that has lost what it had: in which order it gets that again."""
 
+import pairs
 import pytest
 from pairs import PairWorld
-from worlds import gateway, router_config
 
 from controller.model import Placement, Quota
 from controller.placement.pair import FallbackPair
@@ -17,21 +17,13 @@ from controller.planes.base import (
     action_value,
     route_action,
 )
-from controller.rib import SetKind
 from wire.columns import prefix_key
 
 
 async def learned() -> PairWorld:
     """A router with routes by two nexthops, in hardware and in software."""
-    world = PairWorld()
-    await world.start(router_config(1, (1, 2)))
-    world.connect()
-    for number in (1, 2):
-        world.router().define_set(number, SetKind.FORWARD, [(number, gateway(number), 1)])
-    world.learn({f"20.{number}.0.0/16": 1 + number % 2 for number in range(8)})
-    world.router().resync_end(True)
-    await world.settle()
-    await world.pair.work()
+    world = await pairs.made()
+    await pairs.learned(world)
     return world
 
 
