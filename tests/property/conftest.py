@@ -3,5 +3,5 @@
 import sys
 from pathlib import Path
 
-for folder in ("core", "placement", "vrc"):
+for folder in ("core", "guests", "placement", "vrc"):
     sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / folder))

@@ -1,8 +1,6 @@
 """BIRD's configuration text: what is added, what is refused, and how BIRD's objections are told."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from controller.errors import GuestError
 from controller.guests import bird
@@ -67,17 +65,6 @@ def test_a_missing_bird_is_named_with_its_package(monkeypatch: pytest.MonkeyPatc
     assert not bird.can_check()
     with pytest.raises(GuestError, match=r"^BIRD is not installed: /nowhere/bird not found; apt-get install bird2$"):
         bird.require_programs("")
-
-
-@given(st.text(max_size=200))
-def test_any_text_keeps_its_lines_and_makes_one_line_of_refusal(text: str) -> None:
-    assert bird._bare(text).count("\n") == text.count("\n")
-    refusal = ""
-    try:
-        bird.refuse_foreign("red/r1", text)
-    except GuestError as problem:
-        refusal = str(problem)
-    assert "\n" not in refusal
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """FRR's configuration text: the daemons it asks for, what is refused, and how FRR's objections are told."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from controller.errors import GuestError
 from controller.guests import frr
@@ -109,8 +107,3 @@ def test_an_objection_to_grammar_names_the_line_of_the_text() -> None:
 def test_a_failure_without_a_known_form_shows_its_first_words() -> None:
     assert first_error(["", "vtysh: cannot connect", "more"], "!\n") == "vtysh: cannot connect"
     assert first_error([], "!\n") == "no reason given"
-
-
-@given(st.lists(st.text(max_size=60), max_size=8), st.text(max_size=100))
-def test_any_output_makes_one_line(lines: list[str], text: str) -> None:
-    assert first_error([line for raw in lines for line in raw.splitlines()], text).count("\n") == 0

@@ -1,21 +1,12 @@
 """Entries as rows and back; what is not exactly an entry's rows is no entry."""
 
-import contextlib
-
 import pytest
 from finsy.proto import p4r
-from google.protobuf.message import DecodeError
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from controller.planes.base import (
     DROP_CODE,
-    MAX_OBJECT_ID,
     FallbackLink,
-    GroupMember,
     Nexthop,
-    NexthopGroup,
-    NexthopState,
     Policer,
     PuntClass,
     PuntReason,
@@ -23,84 +14,7 @@ from controller.planes.base import (
     burst,
 )
 from controller.planes.p4runtime.p4info import golden_pipeline
-from controller.planes.p4runtime.program import Program, Row
-
-PROGRAM = Program(golden_pipeline().schema)
-quick = settings(max_examples=60, deadline=None)
-
-numbers = st.integers(0, 0xFFFFFFFF)
-objects = st.integers(0, MAX_OBJECT_ID)
-macs = st.binary(min_size=6, max_size=6)
-interfaces = st.builds(
-    RouterInterface,
-    id=numbers,
-    vrf_id=numbers,
-    port=st.integers(0, 511),
-    vlan=st.integers(0, 4094),
-    mac=macs,
-    mtu=st.integers(0, 0xFFFF),
-    virtual_macs=st.just(()),
-    enabled=st.booleans(),
-    fallback=st.none() | st.builds(FallbackLink, st.integers(0, 511), st.integers(1, 4094)),
-).filter(lambda each: each.fallback != FallbackLink(each.port, each.vlan))
-nexthops = st.builds(Nexthop, objects, numbers, macs) | st.builds(
-    Nexthop, objects, numbers, st.just(bytes(6)), st.sampled_from([NexthopState.GLEAN, NexthopState.DROP])
-)
-members = st.builds(GroupMember, objects, st.integers(1, 256), st.integers(0, 511))
-groups = st.builds(NexthopGroup, objects, st.lists(members, min_size=1, max_size=8).map(tuple))
-rates = st.integers(0, 1_000_000)
-policers = st.builds(Policer, numbers, st.tuples(rates, rates, rates, rates))
-
-
-def rows_of(entry: RouterInterface | Nexthop | NexthopGroup | Policer) -> list[Row]:
-    match entry:
-        case RouterInterface():
-            ways_in = PROGRAM.way_back_rows(entry) + PROGRAM.classifier_rows(entry)
-            return [*PROGRAM.egress_rows(entry), *PROGRAM.admit_rows(entry), *ways_in]
-        case Nexthop():
-            return PROGRAM.nexthop_rows(entry)
-        case NexthopGroup():
-            return PROGRAM.group_rows(entry)
-        case Policer():
-            return PROGRAM.policer_rows(entry)
-
-
-def loosely(content: bytes) -> p4r.TableEntry:
-    """The same entry as a device may return it: other order, leading zeros, and what it adds of its own."""
-    entry = p4r.TableEntry.FromString(content)
-    matches = list(entry.match)
-    del entry.match[:]
-    entry.match.extend(reversed(matches))
-    for match in entry.match:
-        match.exact.value = b"\0" + match.exact.value
-    params = list(entry.action.action.params)
-    if params:
-        del entry.action.action.params[:]
-        entry.action.action.params.extend(reversed(params))
-        entry.action.action.params[0].value = b"\0" + entry.action.action.params[0].value
-    entry.counter_data.packet_count = 7
-    return entry
-
-
-def found(entry: RouterInterface | Nexthop | NexthopGroup | Policer) -> object:
-    """What is made of an entry's rows after a device had them."""
-    owners, rows = set(), {}
-    for row in rows_of(entry):
-        read = PROGRAM.find_row(loosely(row.content))
-        assert read is not None
-        back, owner = read
-        assert back == row
-        assert owner is not None
-        owners.add(owner)
-        rows[back.key] = back.content
-    (owner,) = owners
-    return PROGRAM.find_entry(owner, rows)
-
-
-@quick
-@given(interfaces | nexthops | groups | policers)
-def test_what_is_written_is_found(entry: RouterInterface | Nexthop | NexthopGroup | Policer) -> None:
-    assert found(entry) == entry
+from tests.unit.p4runtime.entry_rows import PROGRAM, found, rows_of
 
 
 def test_virtual_macs_are_found_in_their_order() -> None:
@@ -162,23 +76,3 @@ def test_an_entry_without_its_key_is_no_row() -> None:
 def test_what_does_not_fit_its_field_is_an_error_of_the_caller() -> None:
     with pytest.raises(ValueError, match="512 does not fit 9 bits"):
         PROGRAM.egress_rows(RouterInterface(3, 7, 512, 0, bytes(6), 1500))
-
-
-@quick
-@given(interfaces | nexthops | groups | policers, st.data())
-def test_a_damaged_row_is_an_entry_or_none(
-    entry: RouterInterface | Nexthop | NexthopGroup | Policer, data: st.DataObject
-) -> None:
-    rows = rows_of(entry)
-    row = data.draw(st.sampled_from(rows))
-    octets = bytearray(row.content)
-    octets[data.draw(st.integers(0, len(octets) - 1))] = data.draw(st.integers(0, 255))
-    with contextlib.suppress(DecodeError):
-        damaged = p4r.TableEntry.FromString(bytes(octets))
-        if damaged.table_id != p4r.TableEntry.FromString(row.content).table_id:
-            return  # refused where it is read
-        read = PROGRAM.find_row(damaged)
-        if read is not None and read[1] is not None:
-            held = {one.key: one.content for one in rows if one is not row} | {read[0].key: read[0].content}
-            back = PROGRAM.find_entry(read[1], held)
-            assert back is None or {one.key: one.content for one in rows_of(back)} == held  # type: ignore[arg-type]

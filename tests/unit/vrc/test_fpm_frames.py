@@ -1,10 +1,8 @@
-"""FPM framing: whole frames only, in batches, from a stream cut anywhere."""
+"""FPM framing: whole frames only, in batches."""
 
 import asyncio
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from netlink_bytes import by_nexthop, frame, route
 
 from vrc.errors import MalformedFrame
@@ -20,14 +18,6 @@ def test_the_limit_never_splits_a_frame() -> None:
     batch = Batch()
     assert scan_frames(REPLACE + ADD, 0, 1, batch) == len(REPLACE)
     assert [kind for kind, _, _, _ in batch.changes] == [RTM_DELROUTE, RTM_NEWROUTE]
-
-
-@given(st.integers(0, len(REPLACE + ADD)))
-def test_a_cut_stream_goes_on(cut: int) -> None:
-    stream, batch = REPLACE + ADD, Batch()
-    done = scan_frames(stream[:cut], 0, 100, batch)
-    assert scan_frames(stream[done:], 0, 100, batch) == len(stream) - done
-    assert len(batch.changes) == 3
 
 
 def test_what_is_no_frame_is_refused() -> None:

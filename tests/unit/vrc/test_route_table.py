@@ -1,41 +1,17 @@
-"""The route table: what is sent, applied to what was sent before, gives what was learned."""
+"""The route table: what is sent of what was learned."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from netlink_bytes import attribute, by_gateway, by_nexthop, nexthop, route, u32
+from route_tables import UP, changes, delete, empty_table, taken
 
-from vrc.nexthops import NexthopSets
 from vrc.routes import RouteTable, never_mirrored
-from vrc.rtnetlink import NLM_F_APPEND, RTM_DELNEXTHOP, RTM_DELROUTE, Batch, Change, scan
+from vrc.rtnetlink import NLM_F_APPEND, RTM_DELNEXTHOP
 from wire.columns import prefix_key
-
-UP = {2: 102, 3: 103}
-
-
-def changes(*messages: bytes) -> list[Change]:
-    batch, buffer = Batch(), b"".join(messages)
-    scan(buffer, 0, len(buffer), batch)
-    return batch.changes
-
-
-def delete(prefix: str, *attributes: bytes) -> bytes:
-    return route(prefix, *attributes, kind=RTM_DELROUTE)
-
-
-def taken(table: RouteTable, limit: int = 4096) -> dict[bytes, int]:
-    found: dict[bytes, int] = {}
-    while (columns := table.take(limit)) is not None:
-        assert 0 < len(columns.keys) <= limit
-        assert {len(key) for key in columns.keys} == {5 if columns.family == 4 else 17}
-        found |= dict(zip(columns.keys, columns.ids, strict=True))
-    assert not table.pending
-    return found
 
 
 @pytest.fixture
 def table() -> RouteTable:
-    return RouteTable(NexthopSets(), lambda ifindex: UP.get(ifindex, 0))
+    return empty_table()
 
 
 def test_a_replaced_route_is_one_change(table: RouteTable) -> None:
@@ -201,30 +177,3 @@ def test_what_only_a_dump_can_tell(table: RouteTable) -> None:
     assert not table.ambiguous
     table.apply_kernel([(RTM_DELNEXTHOP, b"", nexthop(4)[16:], 0)], scope)
     assert table.ambiguous
-
-
-events = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4), st.sampled_from(["4", "6"])), max_size=40)
-
-
-@settings(max_examples=60, deadline=None)
-@given(events, st.integers(1, 5), st.integers(0, 3))
-def test_sent_changes_give_the_table(stream: list[tuple[int, int, str]], limit: int, every: int) -> None:
-    table = RouteTable(NexthopSets(), lambda ifindex: UP.get(ifindex, 0))
-    scope = table.open_scope()
-    told: dict[bytes, int] = {}
-    learned: dict[bytes, int] = {}
-    for number, (place, gateway, family) in enumerate(stream):
-        prefix = f"10.{place}.0.0/16" if family == "4" else f"2001:db8:{place}::/48"
-        if gateway:
-            table.apply(changes(route(prefix, by_gateway(f"10.1.0.{gateway}", 2 if gateway < 4 else 9))), scope)
-            learned[prefix_key(prefix)] = gateway
-        else:
-            table.apply(changes(delete(prefix)), scope)
-            learned.pop(prefix_key(prefix), None)
-        if every and number % every == 0:
-            columns = table.take(limit)
-            if columns is not None:
-                told |= dict(zip(columns.keys, columns.ids, strict=True))
-    told |= taken(table, limit)
-    wanted = {key: gateway for key, gateway in learned.items() if gateway < 4}
-    assert {key: table.sets.content(set_id)[1][0][1][3] for key, set_id in told.items() if set_id} == wanted
