@@ -1,9 +1,7 @@
 """A guest's control socket: one JSON object a line, one reply a line (vrc/supervisor.py, vrc/machine.py).
 
-A machine's socket is QEMU's, and its channel outlives whoever spoke on it last: a request carries an id, replies with
-another one are of somebody who did not wait for them, and a blank line first ends what was left half sent. The guest
-learns late that one client has gone and the next one is there, and what it says in between is lost; so a harmless
-request is repeated until it is answered, and what matters is sent then.
+A machine's channel outlives whoever spoke on it last (greeting.py): a request carries an id, replies with another one
+are of somebody who did not wait for them, and a blank line first ends what was left half sent.
 """
 
 import asyncio
@@ -18,16 +16,14 @@ from typing import Any
 
 from controller.errors import GuestError
 from controller.guests.files import short_path
+from controller.guests.greeting import SETTLE_S, SOCKET, hello
 from controller.guests.suites import suite_of
 from controller.text import printable
 
-SOCKET = "control.sock"
-LIMIT_S = 10.0
 RELOAD_LIMIT_S = 120.0
 MAX_REPLY_BYTES = 1 << 20
 MAX_ERROR = 1000
 """Characters of a guest's refusal that are shown."""
-SETTLE_S = 0.5
 
 
 class Refusal(GuestError):
@@ -126,11 +122,6 @@ async def _reply(reader: asyncio.StreamReader, wanted: str | None) -> dict[str, 
         reply: dict[str, Any] = dict(json.loads(line))
         if reply.get("id") == wanted:
             return reply
-
-
-def hello(wanted: str) -> bytes:
-    """Return the request that changes nothing."""
-    return f'\n{{"op": "machine", "id": "{wanted}"}}\n'.encode()
 
 
 class Reloads:

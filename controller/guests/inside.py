@@ -11,7 +11,6 @@ import base64
 import contextlib
 import json
 import os
-import secrets
 import socket
 import stat
 import sys
@@ -20,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from controller.guests import terminal
-from controller.guests.control import SETTLE_S, SOCKET, hello
 from controller.guests.files import short_path
+from controller.guests.greeting import SETTLE_S, SOCKET, hello
 
 LIMIT_S = 60
 _PATIENCE_S = 2 * LIMIT_S + 5  # another command may be under way
@@ -44,7 +43,7 @@ def read_input() -> bytes:
 
 def run(directory: Path, argv: list[str], stdin: bytes) -> dict[str, Any]:
     """Return the machine's reply; OSError or ValueError where there is none."""
-    request: dict[str, Any] = {"op": "exec", "id": secrets.token_hex(8), "argv": argv, "limit_s": LIMIT_S}
+    request: dict[str, Any] = {"op": "exec", "id": os.urandom(8).hex(), "argv": argv, "limit_s": LIMIT_S}
     if stdin:
         request["stdin"] = base64.b64encode(stdin).decode()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
@@ -57,8 +56,8 @@ def run(directory: Path, argv: list[str], stdin: bytes) -> dict[str, Any]:
 
 
 def settle(channel: socket.socket) -> None:
-    """Wait until the guest hears us and is heard (controller/guests/control.py); TimeoutError where it does not."""
-    wanted, deadline = secrets.token_hex(8), time.monotonic() + _PATIENCE_S
+    """Wait until the guest hears us and is heard (greeting.py); TimeoutError where it does not."""
+    wanted, deadline = os.urandom(8).hex(), time.monotonic() + _PATIENCE_S
     channel.settimeout(SETTLE_S)
     while True:
         channel.sendall(hello(wanted))

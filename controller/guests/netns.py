@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.errors import GuestError
-from controller.guests import control, pidfile, starting
+from controller.guests import control, greeting, pidfile, starting
 from controller.guests.base import GuestSpec, GuestStatus
 from controller.guests.enclosed import Bind, Command, Place, enclosure_of, guest_config, vrc_command
 from controller.guests.ending import end_guest
@@ -94,7 +94,7 @@ class NetnsDriver:
         if not pid:
             return GuestStatus(False, 0, {}, 0)
         try:
-            reply = await control.ask(spec.directory, spec.router, {"op": "status"}, control.LIMIT_S)
+            reply = await control.ask(spec.directory, spec.router, {"op": "status"}, greeting.LIMIT_S)
         except GuestError as error:
             return GuestStatus(bool(pidfile.find(spec.directory)), pid, {"supervisor": f"failed: {error}"}, 0)
         return GuestStatus(True, pid, dict(reply.get("daemons", {})), int(reply.get("restarts", 0)))
@@ -202,7 +202,7 @@ class NetnsDriver:
                 await control.ask(spec.directory, spec.router, {"op": "stop"}, STOP_LIMIT_S)
 
         await end_guest(spec.directory, spec.router, ask)
-        for name in (pidfile.FILE, control.SOCKET):
+        for name in (pidfile.FILE, greeting.SOCKET):
             with contextlib.suppress(FileNotFoundError):
                 (spec.directory / name).unlink()
 

@@ -31,6 +31,7 @@ from controller.errors import GuestError
 from controller.guests import (
     console,
     control,
+    greeting,
     image,
     launcher,
     limits,
@@ -77,7 +78,7 @@ QUIT_LIMIT_S = 3.0
 LOOK_EVERY_S = 10.0
 
 # By the name of its descriptor in the launcher.
-_SOCKETS = {"QMP": monitor.SOCKET, "CONTROL": control.SOCKET, "CONSOLE": console.SOCKET} | {
+_SOCKETS = {"QMP": monitor.SOCKET, "CONTROL": greeting.SOCKET, "CONSOLE": console.SOCKET} | {
     f"TERMINAL{number}": terminal.socket_of(number) for number in range(terminal.TERMINALS)
 }
 
@@ -318,7 +319,7 @@ class QemuDriver:
         if renewed:  # first: the old one is refused by now, whatever the suite says of a text
             request = {name.removesuffix(".pem"): content.decode() for name, content in identity.items()}
             request["op"] = "identity"
-            await control.ask(spec.directory, spec.router, request, control.LIMIT_S, shared=True)
+            await control.ask(spec.directory, spec.router, request, greeting.LIMIT_S, shared=True)
             write_machine(spec.directory, replace(machine, identity=digest(identity)))
         if former != config:
             await self._reloads.reload(spec.directory, spec.router, config)

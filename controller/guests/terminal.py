@@ -21,8 +21,8 @@ from types import FrameType
 from typing import Any
 
 from controller.guests.console import raw_terminal
-from controller.guests.control import LIMIT_S, SETTLE_S
 from controller.guests.files import short_path
+from controller.guests.greeting import LIMIT_S, SETTLE_S
 from controller.text import printable
 
 TERMINALS = 4
@@ -133,7 +133,7 @@ class _Line:
         return found
 
     def settle(self) -> None:
-        """Wait until the machine hears us and is heard (controller/guests/control.py)."""
+        """Wait until the machine hears us and is heard (greeting.py)."""
         deadline = time.monotonic() + LIMIT_S
         while True:
             self.send({"op": "machine"})

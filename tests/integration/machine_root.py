@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from controller.guests.control import SOCKET
 from controller.guests.files import short_path
+from controller.guests.greeting import SOCKET
 from controller.guests.inside import reply_to, settle
 
 HERE = Path(__file__).parent
