@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cryptography import x509
+from stores import store_in
 
 from controller.convergence import Convergence
 from controller.errors import GuestError
@@ -14,7 +15,6 @@ from controller.model import GuestKind, RouterConfig
 from controller.operations import Operations, Outcome
 from controller.pki import PKI
 from controller.planes.fake import FakePlane
-from controller.store.sqlite import SqliteStore
 
 
 class Controller:
@@ -23,7 +23,7 @@ class Controller:
     def __init__(self, state: Path) -> None:
         self.core, self.guests, self.events = FakeCore(), FakeGuests(), EventLog()
         self.sessions = FakeSessions(state / "sessions")
-        self.store = SqliteStore(state)
+        self.store = store_in(state)
         self.refused: dict[str, str] = {}
         self.restarts = 0
         self.drivers = {GuestKind.NETNS: self.guests}

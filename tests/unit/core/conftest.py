@@ -2,13 +2,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 from peers import Peer
+from stores import store_in
 from worlds import World, WorldFactory, router_config
 
 from controller import sessions
 from controller.pki import PKI
 from controller.planes.fake import FakePlane
 from controller.sessions import SessionServer
-from controller.store.sqlite import SqliteStore
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ async def service(make_world, tmp_path, monkeypatch) -> AsyncIterator[tuple[Worl
     monkeypatch.setattr(sessions, "REFUSAL_PAUSE_S", 0.01)
     red, blue = router_config(1, (1, 2)), router_config(2, (3,), tenant="blue")
     world = await make_world(red, blue, plane=FakePlane("s1"))
-    store = SqliteStore(tmp_path / "state")
+    store = store_in(tmp_path / "state")
     pki = PKI(tmp_path / "state", store)
     server = SessionServer(world.core, pki, tmp_path / "sessions", world.events)
     for config in (red, blue):

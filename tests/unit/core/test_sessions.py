@@ -6,6 +6,7 @@ import contextlib
 import grpc
 import pytest
 from peers import Peer, refusals
+from stores import store_in
 from worlds import World, gateway, mac, router_config
 
 from controller.control_stream import whole
@@ -13,7 +14,6 @@ from controller.pki import PKI
 from controller.planes.base import PuntReason
 from controller.punt import TURN_FRAMES
 from controller.sessions import SessionServer
-from controller.store.sqlite import SqliteStore
 from wire import MAX_FRAMES_PER_MESSAGE, MAX_MESSAGE_BYTES, PROTOCOL_VERSION
 from wire import splitplane_pb2 as pb
 from wire.columns import pack_ids, prefix_key
@@ -67,7 +67,7 @@ async def test_revoked_certificate(service, red):
 
 async def test_certificate_of_another_authority(service, tmp_path):
     world, server, _ = service
-    store = SqliteStore(tmp_path / "other")
+    store = store_in(tmp_path / "other")
     foreign = PKI(tmp_path / "other", store)
     foreign.issue(router_config(1, (1, 2)))
     peer = Peer(server, foreign.identity(1), 1)
@@ -279,7 +279,7 @@ async def test_nothing_is_learned_before_the_plane_is_known(tmp_path):
     await world.core.add_plane(world.plane)
     config = router_config(1, (1, 2))
     await world.core.put_router(config)
-    store = SqliteStore(tmp_path / "state")
+    store = store_in(tmp_path / "state")
     pki = PKI(tmp_path / "state", store)
     pki.issue(config)
     server = SessionServer(world.core, pki, tmp_path / "sessions", world.events)
