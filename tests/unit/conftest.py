@@ -16,9 +16,16 @@ if TYPE_CHECKING:
     from operator_world import Controller
 
 
+def pytest_collection() -> None:
+    """Import without garbage collection: it would look again and again at what stays."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """Have no garbage collection look again and again at what was imported, and stays."""
+    """Leave what was imported out of all that follow, and have fewer of them: a test makes little garbage."""
     gc.freeze()
+    gc.set_threshold(10_000)
+    gc.enable()
 
 
 _MEMORY = "/dev/shm"
