@@ -1,17 +1,10 @@
-"""The order of all tests, which of them share a worker, how many examples property tests try, and how a run ends."""
+"""The order of all tests, which of them share a worker, and how a run ends."""
 
 import signal
 from pathlib import PurePath
 
 import pytest
-from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
-
-settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""As many examples as hypothesis tries by itself, however long a busy machine takes for one."""
-settings.register_profile("quick", settings.get_profile("full"), max_examples=25)
-"""For `make check`."""
-settings.load_profile("full")  # unless --hypothesis-profile names another one, which comes later
 
 FOLDERS = ("integration", "native", "conformance", "property", "contract", "unit")
 """The longest files first; the short ones keep all workers busy to the end."""

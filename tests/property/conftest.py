@@ -1,7 +1,15 @@
-"""Where property tests find the small worlds of the unit tests, and what makes their messages."""
+"""How many examples property tests try, and where they find the small worlds of the unit tests."""
 
 import sys
 from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""As many examples as hypothesis tries by itself, however long a busy machine takes for one."""
+settings.register_profile("quick", settings.get_profile("full"), max_examples=25)
+"""For `make check`."""
+settings.load_profile("full")  # unless --hypothesis-profile names another one, which comes later
 
 for folder in ("core", "guests", "placement", "vrc"):
     sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / folder))
