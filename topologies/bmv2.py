@@ -17,6 +17,7 @@ _RUN = Path("/run/bmv2")
 _OWN_SYSFS = ("unshare", "--mount", "sh", "-c", 'mount -n -t sysfs sysfs /sys && exec "$@"', "sh")
 """BMv2 looks for the carrier of its ports in sysfs, where the enclosure's interfaces do not show; a group whose ports
 are all down ends it with SIGFPE."""
+_EVERY_S = 0.1
 _FIRST_GRPC_PORT, _FIRST_THRIFT_PORT = 9559, 9090
 
 
@@ -45,7 +46,7 @@ class Bmv2:
         """Start it on these interfaces and wait until it listens."""
         _RUN.mkdir(exist_ok=True)
         self._process = spawned(self._command(ports), self.log)
-        wait_for(f"BMv2 {self.name} listening on {self.address}", self._listens, 20, 0.1)
+        wait_for(f"BMv2 {self.name} listening on {self.address}", self._listens, 20, _EVERY_S)
 
     def stop(self) -> None:
         """End it; harmless when repeated."""

@@ -27,6 +27,12 @@ class Bed:
     def start(self, argv: list[str], stdin: bytes = b"", limit_s: float = 20.0) -> None:
         self.commands.run(argv, {"PATH": "/usr/bin:/bin"}, stdin, limit_s, self.ended.append)
 
+    def time_is_up(self) -> None:
+        """Let every command have reached its limit."""
+        for command in self.commands._running.values():
+            assert command._timer is not None
+            command._timer.callback()
+
     def reap(self) -> None:
         for pid in list(self.commands._running):
             gone, status = os.waitpid(pid, os.WNOHANG)
@@ -73,9 +79,12 @@ def test_output_is_cut_and_the_command_goes_on(bed: Bed) -> None:
 
 
 def test_a_command_that_takes_too_long_is_killed_with_its_children(bed: Bed) -> None:
-    bed.start(["/bin/sh", "-c", "sleep 1000 & echo $!; wait"], limit_s=0.3)
+    bed.start(["/bin/sh", "-c", "sleep 1000 & echo $!; wait"])
+    (command,) = bed.commands._running.values()
+    run_until(bed.reactor, lambda: b"\n" in command._stdout)
+    bed.time_is_up()
     end = bed.end()
-    assert (end.status, end.note) == (-signal.SIGKILL, "killed after 0.3 s")
+    assert (end.status, end.note) == (-signal.SIGKILL, "killed after 20 s")
     child = int(end.stdout)
     run_until(bed.reactor, lambda: not alive(child))
 
@@ -98,9 +107,10 @@ def test_a_child_that_keeps_the_output_open_is_not_waited_for(bed: Bed) -> None:
 
 def test_commands_at_once_are_bounded(bed: Bed) -> None:
     for _ in range(MAX_COMMANDS):
-        bed.start(["/bin/sleep", "1000"], limit_s=0.2)
+        bed.start(["/bin/sleep", "1000"])
     with pytest.raises(ExecError, match=f"{MAX_COMMANDS} commands run already"):
         bed.start(["/bin/true"])
+    bed.time_is_up()
     bed.end(MAX_COMMANDS)
 
 

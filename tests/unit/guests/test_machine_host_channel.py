@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from controller.errors import GuestError
-from controller.guests import control, inside, pidfile, qemu, relay
+from controller.guests import control, greeting, inside, pidfile, qemu, relay
 from controller.guests.accelerator import AcceleratorProbe
 from controller.guests.base import GuestSpec
 from controller.guests.console import carry
@@ -77,13 +77,18 @@ async def test_a_request_begins_with_a_blank_line_that_ends_what_was_left_half_s
 async def test_only_what_changes_nothing_is_said_again_until_the_machine_hears(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "SETTLE_S", 0.25)
+    def hello(wanted: str) -> bytes:
+        said.append(wanted)
+        monkeypatch.setattr(control, "SETTLE_S", 30.0 if len(said) > 2 else 0.01)
+        return greeting.hello(wanted)
 
     def answer(request: dict[str, Any]) -> list[bytes]:
         asked.append(request["op"])
         return [to(request)] if len(asked) > 2 else []
 
+    said: list[str] = []
     asked: list[str] = []
+    monkeypatch.setattr(control, "hello", hello)
     machine(tmp_path, answer)
     await control.ask(tmp_path, "red/r1", {"op": "identity"}, 5, shared=True)
     assert asked == ["machine", "machine", "machine", "identity"]
