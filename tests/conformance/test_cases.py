@@ -51,9 +51,9 @@ def of_a_plane(case: Case) -> object:
 @pytest.mark.parametrize("case", [of_a_plane(case) for case in CASES])
 async def test_case(wired: WiredPlane, case: Case, request: pytest.FixtureRequest) -> None:
     if case.needs and case.needs not in wired.plane.capabilities:
-        pytest.skip(f"{case.name!r} needs {case.needs}, which {wired.kind} lacks")
+        pytest.skip(f"{case.name!r} needs {case.needs}, which {wired.kind} lacks: docs/planes.md, Capabilities")
     if len(case.arrival.frame) > wired.longest_frame:
-        why = "XDP in veth's driver takes one page where a program does not handle more; forwarder_generic runs this"
+        why = "docs/forwarder.md says what veth takes in native mode; forwarder_generic runs this"
         pytest.skip(f"{case.name!r} is longer than the {wired.longest_frame} octets of {wired.kind}'s cables: {why}")
     deviation = DEVIATIONS.get(wired.kind.partition("+")[0], {}).get(case.name)
     if deviation:

@@ -26,7 +26,7 @@ async def until_by(wired: WiredPlane, ports: set[int]) -> None:
 
 async def test_members_leave_and_come_back_with_their_port(wired: WiredPlane) -> None:
     if Capability.LOCAL_FAILOVER not in wired.plane.capabilities:
-        pytest.skip(f"needs {Capability.LOCAL_FAILOVER}, which {wired.kind} lacks")
+        pytest.skip(f"needs {Capability.LOCAL_FAILOVER}, which {wired.kind} lacks: docs/planes.md, Capabilities")
     await wired.program(world(1, 1, 1))
     wired.programmed = None
     every = {each.port for each in EGRESS[:3]}

@@ -77,7 +77,7 @@ async def test_all_fragments_go_one_way(wired: WiredPlane) -> None:
 
 async def test_a_member_that_leaves_takes_only_its_own_flows(wired: WiredPlane) -> None:
     if Capability.RESILIENT_HASH not in wired.plane.capabilities:
-        pytest.skip(f"needs {Capability.RESILIENT_HASH}, which {wired.kind} lacks")
+        pytest.skip(f"needs {Capability.RESILIENT_HASH}, which {wired.kind} lacks: docs/planes.md, Capabilities")
     await wired.program(world(1, 2, 1, 1))
     frames = flows(1000, 3)
     before = await member_of_each(wired, frames)
