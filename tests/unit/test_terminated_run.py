@@ -14,6 +14,9 @@ WAITING = {
     "plain": "def test_waits(up):\n    up()\n    signal.pause()",
     "asyncio": "async def test_waits(up):\n    up()\n    await asyncio.Event().wait()",
 }
+ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+"""Plugins that have nothing to do here take longer to import than the rest takes."""
+
 PROGRAM = """
 import asyncio, signal
 import pytest
@@ -34,11 +37,11 @@ def test_fixtures_end(tmp_path: Path, waits: str, inherited: signal.Handlers) ->
     folder.mkdir(parents=True)
     shutil.copy(CONFTEST, folder.parent)
     (folder / "test_waits.py").write_text(PROGRAM + WAITING[waits])
-    options = ("-q", "-s", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto", "--rootdir", str(tmp_path))
+    options = ("-q", "-s", "-p", "no:cacheprovider", "-p", "pytest_asyncio.plugin", "-o", "asyncio_mode=auto")
     with subprocess.Popen(
-        (sys.executable, "-m", "pytest", *options, "tests"),
+        (sys.executable, "-m", "pytest", *options, "--rootdir", str(tmp_path), "tests"),
         cwd=tmp_path,
-        env={key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")},
+        env={key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")} | ALONE,
         stdout=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, inherited),
