@@ -18,6 +18,7 @@ from controller.vrctl.guest import command_for
 
 Vrctl = Callable[..., Awaitable[tuple[int, str, str]]]
 
+FRR = "router bgp 65001\n"
 TEXT = """\
 version: 1
 planes: [{name: s1, kind: fake}]
@@ -35,16 +36,15 @@ tenants:
 @pytest.fixture
 def file(tmp_path: Path) -> str:
     (tmp_path / "frr").mkdir()
-    (tmp_path / "frr" / "r1.conf").write_text("router bgp 65001\n")
+    (tmp_path / "frr" / "r1.conf").write_text(FRR)
     path = tmp_path / "net.yaml"
     path.write_text(TEXT)
     return str(path)
 
 
 @pytest.fixture
-async def applied(vrctl: Vrctl, file: str) -> str:
-    status, _, err = await vrctl("apply", "-f", file)
-    assert (status, err) == (0, "")
+async def applied(controller: Controller, file: str) -> str:
+    await controller.apply(TEXT, {"frr/r1.conf": FRR})
     return file
 
 
@@ -59,7 +59,7 @@ async def test_apply_says_what_it_did_and_diff_what_it_would(vrctl: Vrctl, file:
     status, did, _ = await vrctl("apply", "-f", file)
     assert (status, did) == (0, would)
     assert did.splitlines() == ["create plane s1", "create tenant red", "create slice red@s1", "create router red/r1"]
-    assert controller.operations.router("r1").routing.text == "router bgp 65001\n"
+    assert controller.operations.router("r1").routing.text == FRR
     assert (await vrctl("apply", "-f", file))[1] == "nothing to change\n"
     assert json.loads((await vrctl("diff", "-f", file, "-o", "json"))[1]) == []
 

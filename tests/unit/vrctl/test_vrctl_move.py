@@ -3,7 +3,6 @@
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from operator_world import Controller
@@ -30,12 +29,10 @@ tenants:
 
 
 @pytest.fixture(autouse=True)
-async def applied(vrctl: Vrctl, controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def applied(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moving, "EVERY_S", 0.0)
     controller.core.paired = {"s1"}
-    path = tmp_path / "net.yaml"
-    path.write_text(TEXT)
-    assert (await vrctl("apply", "-f", str(path)))[0] == 0
+    await controller.apply(TEXT)
 
 
 @pytest.mark.parametrize(
