@@ -38,10 +38,8 @@ _POLL_S = 0.05
 _CALM_S = 3.0  # a first move has ended when nothing changed for so long
 _WARM_S = 2.0  # traffic before the first move and after the last
 _LATE_S = 0.2  # what was sent so shortly before the end may be under way
-_FIRST_RATE = 20_000
-_TRIAL_S = 3.0
-_TRIES = 2  # of which none may lose a packet
-_PRECISION = 1.1
+_FULL_RATE = 0  # as many packets as get through
+_STILL_S = 10.0
 
 
 def _spread() -> str:
@@ -77,9 +75,8 @@ class Moves:
         if self._entries["software"] > _OWN_ENTRIES:
             raise NetworkError(f"{self._entries['software']} entries are left in hardware after the move to software")
         slow = self._under(options.rate * options.flows)
-        full_rate = options.full_rate or self._highest_rate()
-        full = self._under(full_rate)
-        still = self._still(full_rate, options.moves * full["seconds_per_move"])
+        full = self._under(_FULL_RATE)
+        still = self._still()
         say(self._rig.verify(ROUTER))
         return {
             "routes": options.routes,
@@ -88,10 +85,8 @@ class Moves:
             "moves": options.moves,
             "rate": options.rate * options.flows,
             **slow,
-            "full_rate": full_rate,
             **{f"{name}_full_rate": value for name, value in full.items()},
-            "lost_still_full_rate": still["lost"],
-            "sent_still_full_rate": still["sent"],
+            **{f"{name}_still": still[name] for name in ("sent_per_s", "lost")},
         }
 
     def _bring_up(self) -> None:
@@ -162,9 +157,10 @@ class Moves:
         return time.monotonic() - start
 
     def _under(self, rate: int) -> dict[str, Any]:
-        """Move to software first, back and forth, under traffic of this many packets a second."""
+        """Move to software first, back and forth, under traffic of this many packets a second, or at full rate."""
         options, took = self._options, []
-        say(f"{options.moves} moves under {options.flows} flows, {rate} packets/s in all")
+        packets = f"{rate} packets/s in all" if rate else "as many packets as get through"
+        say(f"{options.moves} moves under {options.flows} flows, {packets}")
         controller = self._rig.processes(ROUTER)["controller"]
         meter = Meter({"controller": controller, "plane": self._rig.network.planes.process(PLANE)})
 
@@ -184,33 +180,12 @@ class Moves:
         say(str(result))
         return result
 
-    def _highest_rate(self) -> int:
-        """Return the packets a second that pass without loss while nothing moves, in software, the longer way."""
+    def _still(self) -> dict[str, int]:
+        """Send all that gets through while nothing moves, in software, the longer way."""
         self._move("software")
-        held, failed = 0, 0
-        rate = _FIRST_RATE
-        while not failed or failed > held * _PRECISION:
-            if all(self._holds(rate) for _ in range(_TRIES)):
-                held, rate = rate, 2 * rate if not failed else (rate + failed) // 2
-            else:
-                failed, rate = rate, (held + rate) // 2
-            if rate < _FIRST_RATE / 16:
-                raise NetworkError("no rate passes without loss even while nothing moves; the machine is too busy")
-        self._move("hardware")
-        return held
-
-    def _still(self, rate: int, seconds: float) -> dict[str, int]:
-        """Send as long as the moves took, while nothing moves: what is lost then is not lost by moving."""
-        self._move("software")
-        counts = self._traffic(rate, lambda: time.sleep(seconds))
-        say(f"{rate} packets/s while nothing moves, {seconds:.0f} s: {counts}")
+        counts = self._traffic(_FULL_RATE, lambda: time.sleep(_STILL_S))
+        say(f"all that gets through while nothing moves: {counts}")
         return counts
-
-    def _holds(self, rate: int) -> bool:
-        counts = self._traffic(rate, lambda: time.sleep(_TRIAL_S))
-        sent = f"{counts['sent']} sent at {counts['sent_per_s']} packets/s"
-        say(f"{rate} packets/s while nothing moves: {counts['lost']} lost of {sent}")
-        return not counts["lost"] and counts["sent_per_s"] > rate / _PRECISION
 
     def _traffic(self, rate: int, during: Callable[[], None]) -> dict[str, int]:
         """Return what came of the packets that were sent while a function ran."""
@@ -275,7 +250,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--flows", type=int, default=64, metavar="M", help="(default: %(default)s)")
     parser.add_argument("--moves", type=int, default=10, metavar="K", help="(default: %(default)s)")
     parser.add_argument("--rate", type=int, default=100, metavar="PPS", help="of each flow (default: %(default)s)")
-    parser.add_argument("--full-rate", type=int, metavar="PPS", help="of all flows (default: the highest)")
     parser.add_argument("--seed", type=int, default=1, help="of the prefixes (default: %(default)s)")
     parser.add_argument("--timeout", type=float, default=300, metavar="S", help="for each part (default: 300)")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="copy all logs to DIR at the end")

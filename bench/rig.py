@@ -22,7 +22,7 @@ from topologies.planes import Planes
 WORK = Path("/run/bench")
 PLANE = "s1"
 AS_NUMBER = 65001
-PREFIXES, SENT, RECEIVED = WORK / "prefixes", WORK / "sent", WORK / "received"
+PREFIXES, SENT, RECEIVED, _CAME = (WORK / name for name in ("prefixes", "sent", "received", "came"))
 """Files: the prefixes that flows go to, a line each, and what both ends of them saw (traffic.py)."""
 _TRAFFIC = Path(__file__).with_name("traffic.py")
 
@@ -118,14 +118,16 @@ class Rig:
     def start_flows(
         self, near: Node, far: Node, interfaces: Sequence[str], rate: int, flows: int
     ) -> "tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]":
-        """Send UDP flows from eth0 of a host into PREFIXES, ``rate`` packets/s in all; returns sender and receiver.
+        """Send UDP flows from eth0 of a host into PREFIXES, ``rate`` packets/s in all, 0 for as many as get through.
 
+        Returns sender and receiver.
         ``near`` is at the router's interface of that name, ``far`` listens on ``interfaces``. SIGTERM ends each.
         """
         macs = {one["name"]: one["mac"] for one in self.api.get("interfaces")}
-        receive = [sys.executable, str(_TRAFFIC), "receive", str(RECEIVED), *interfaces]
-        send = [sys.executable, str(_TRAFFIC), "send", "eth0", macs["near"], str(rate)]
-        send += [str(SENT), str(PREFIXES), str(flows)]
+        _CAME.write_bytes(bytes(8))
+        receive = [sys.executable, str(_TRAFFIC), "receive", str(rate), str(RECEIVED), str(_CAME), *interfaces]
+        send = [sys.executable, str(_TRAFFIC), "send", str(rate), "eth0", macs["near"]]
+        send += [str(SENT), str(_CAME), str(PREFIXES), str(flows)]
         receiver = subprocess.Popen(inside(far, receive))
         sockets = Path(f"/proc/{far.pid}/net/packet")
         wait_for("the receiver", lambda: len(sockets.read_text().splitlines()) > 1, 30, 0.05)
