@@ -23,7 +23,7 @@ WORK = Path("/run/bench")
 PLANE = "s1"
 AS_NUMBER = 65001
 PREFIXES, SENT, RECEIVED, _CAME = (WORK / name for name in ("prefixes", "sent", "received", "came"))
-"""Files: the prefixes that flows go to, a line each, and what both ends of them saw (traffic.py)."""
+"""Files: the prefixes that flows go to, a line each, what both ends of them saw, and how much came (traffic.py)."""
 _TRAFFIC = Path(__file__).with_name("traffic.py")
 
 
