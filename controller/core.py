@@ -113,6 +113,7 @@ class Core:
             self._events.tell_held()
             for router in list(self.routers.values()):
                 router.tick()
+                self._follow(router)
             if self._clock() >= retry_at:
                 retry_at = self._clock() + REFUSED_RETRY_S
                 for router in self.routers.values():
@@ -335,6 +336,12 @@ class Core:
         router = self.routers.get(vrf_id)
         if router is not None:
             router.confirmed()
+            self._follow(router)
+
+    def _follow(self, router: VirtualRouter) -> None:
+        mirror = self._mirrors.get(router.config.plane)
+        if mirror is not None and mirror.adopted and router.fib.idle:
+            self._pairs.written(router.config, router.fib.settled)
 
     def _ports_changed(self, plane: str) -> None:
         for router in self.routers.values():

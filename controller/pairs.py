@@ -67,6 +67,12 @@ class Pairs:
             pair.routes.share(config.vrf_id, config.tenant, config.quota)
             pair.routes.place(config.vrf_id, config.placement)
 
+    def written(self, config: RouterConfig, settled: bool) -> None:
+        """All that is known of a router is on its plane; ``settled``: that is all that its guest has."""
+        pair = self.find(config.plane)
+        if pair is not None:
+            pair.written(config.vrf_id, settled)
+
     def router_view(self, config: RouterConfig, view: RouterView) -> RouterView:
         """Return a router's state with what its two planes say."""
         pair = self.find(config.plane)

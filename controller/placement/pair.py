@@ -26,6 +26,7 @@ from controller.placement.feed import Feed
 from controller.placement.holdings import Holdings, KeptOut, id_of
 from controller.placement.link import LinkPorts, LinkVlans, on_hardware, on_software
 from controller.placement.link_probe import LinkProbe
+from controller.placement.lost import lost_entries, take_in
 from controller.placement.merging import Ends, merged, summed
 from controller.placement.routes import HardwareRoutes
 from controller.planes.base import (
@@ -88,7 +89,9 @@ class FallbackPair:
         self._held_by_hardware, self._held_by_software = Holdings(), Holdings()
         self._adopted = False  # what the hardware holds is known
         self._behind = False  # the software was away since, and what it holds is not
-        self._draining = asyncio.Lock()
+        self._refilling: set[int] = set()  # routers of which it may lack routes since
+        self._outages = 0
+        self._reading, self._draining = asyncio.Lock(), asyncio.Lock()
         self._clock = clock
         self._kept_out = KeptOut()
         self.feed = Feed(hardware, software, routes, lambda: self.connected and self._adopted, clock)
@@ -141,9 +144,17 @@ class FallbackPair:
 
     def move(self, vrf_id: int) -> MoveView | None:
         """Return how far the routes of a router are that was placed elsewhere, None where they are there."""
-        if self.connected and not self._adopted:  # what is there is not known yet
+        unknown = not self._adopted or vrf_id in self.routes.writes.frozen
+        if self.connected and unknown:  # what is there, or is to be, is not known yet
             return MoveView(self.routes.placement(vrf_id).value, "", 0, 0)
         return self.routes.move(vrf_id)
+
+    def written(self, vrf_id: int, settled: bool) -> None:
+        """The FIB has written all that it knows of a router; ``settled``: all that the router's guest knows."""
+        if not self._behind:
+            self._refilling.discard(vrf_id)
+        if settled:
+            self.routes.complete(vrf_id)
 
     async def start(self, listener: PlaneListener) -> None:
         """Begin to connect to both."""
@@ -163,35 +174,56 @@ class FallbackPair:
 
     async def read(self) -> Installed:
         """Read both back. What one of them lacks, or has otherwise than the other, is damaged."""
-        self._require()
-        writes = self.routes.writes
-        idle, generation = writes.idle, writes.generation
-        hard, soft = await asyncio.gather(self.hardware.read(), self.software.read())
+        async with self._reading:  # one that adopts writes, too
+            self._require()
+            writes, outages = self.routes.writes, self._outages
+            idle, generation = writes.idle, writes.generation
+            hard, soft = await asyncio.gather(self.hardware.read(), self.software.read())
+            if self.probe is not None:
+                self.probe.strip(self.hardware, hard)
+                self.probe.strip(self.software, soft)
+            if not self._adopted:
+                self._vlans.adopt(hard.router_interfaces.values(), soft.router_interfaces.values())
+                await self._give_back(hard, soft)
+            if outages != self._outages:  # nobody knows what was read of it
+                raise PlaneUnreachable(self.name, self.problem or "the connection was lost while it was read")
+            if not self._adopted:
+                self._adopt(hard, soft)
+            elif self._behind:  # the hardware is ahead of it: what differs is for the FIB to write
+                self._held_by_software = Holdings.of(soft)
+                self._refilling |= self.routes.routers
+                self.routes.told(soft.routes)
+                if self.probe is not None:
+                    self.probe.doubt()
+            elif idle and generation == writes.generation:  # or what is under way would be taken for damage
+                differing = self.routes.audit(hard.routes)
+                if differing:
+                    self.damaged(differing)
+            self._behind = False
+            return merged(hard, soft, self.routes.barred, self._ends)
+
+    async def _give_back(self, hard: Installed, soft: Installed) -> None:
+        """Give the software what it lacks of what routes lead to: the FIB knows it by what was read of either."""
+
+        def there(one: RouterInterface) -> RouterInterface | None:
+            ends = self._ends(replace(one, fallback=None))
+            return None if ends is None else ends[1]
+
+        batch = lost_entries(hard, soft, there)
+        if batch:
+            take_in(soft, batch, await self.software.write(batch))
+
+    def _adopt(self, hard: Installed, soft: Installed) -> None:
+        self._held_by_hardware, self._held_by_software = Holdings.of(hard), Holdings.of(soft)
+        self.routes.reported(self.hardware.table_sizes)
+        self.routes.adopt(hard.routes, soft.routes, soft.policers)
+        self._kept_out.lost(hard, soft)  # routes would be refused for want of them
+        self._retry_at = self._clock()
+        self.feed.adopt((hard.router_interfaces | soft.router_interfaces).values())
+        self._adopted = True
+        self._refilling.clear()
         if self.probe is not None:
-            self.probe.strip(self.hardware, hard)
-            self.probe.strip(self.software, soft)
-        if not self._adopted:
-            self._held_by_hardware, self._held_by_software = Holdings.of(hard), Holdings.of(soft)
-            self.routes.reported(self.hardware.table_sizes)
-            self._vlans.adopt(hard.router_interfaces.values(), soft.router_interfaces.values())
-            self.routes.adopt(hard.routes, soft.routes, soft.policers)
-            self._kept_out.lost(hard, soft)  # routes would be refused for want of them
-            self._retry_at = self._clock()
-            self.feed.adopt((hard.router_interfaces | soft.router_interfaces).values())
-            self._adopted = True
-            if self.probe is not None:
-                self.probe.adopt(soft.router_interfaces.values())
-        elif self._behind:  # the hardware is ahead of it: what differs is for the FIB to write
-            self._held_by_software = Holdings.of(soft)
-            self.routes.told(soft.routes)
-            if self.probe is not None:
-                self.probe.doubt()
-        elif idle and generation == writes.generation:  # or what is under way would be taken for damage
-            differing = self.routes.audit(hard.routes)
-            if differing:
-                self.damaged(differing)
-        self._behind = False
-        return merged(hard, soft, self.routes.barred, self._ends)
+            self.probe.adopt(soft.router_interfaces.values())
 
     def _ends(self, declared: RouterInterface) -> Ends | None:
         here, there = _number(self.hardware, self.link.hardware), _number(self.software, self.link.software)
@@ -257,6 +289,7 @@ class FallbackPair:
         """Follow a change of either channel or of the ports of the link."""
         assert self._listener is not None, "start comes first"
         problem, ahead = self.problem, self._adopted and not self.connected
+        self._outages += bool(problem)
         if not self._reaches(self.hardware, self.link.hardware):
             self._adopted = False
         if (self.connected and problem) or (ahead and not self._adopted):
@@ -306,7 +339,7 @@ class FallbackPair:
 
     async def work(self) -> bool:
         """Do that once, and tell whether more is to be moved at once. PlaneUnreachable where a channel goes down."""
-        if not self.connected or not self._adopted:
+        if not self.connected or not self._adopted or self._behind or self._refilling:
             return False
         await self._once_more()
         self.feed.hand_over(self._clock())
@@ -382,6 +415,7 @@ class FallbackPair:
             if columns.vrf_id in self.routes.routers:
                 table = ROUTE_TABLE_NAME[columns.family]
                 self.routes.change(columns, {key for name, key in without if name == table}, ahead=not told)
+        self.routes.parting(closing)
         await self._drain()
         found += await self._write_hardware(closing)
         found += self.routes.failed()

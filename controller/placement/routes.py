@@ -15,6 +15,7 @@ from controller.placement.aggregate import Aggregate
 from controller.placement.exchange import Mode
 from controller.placement.fast_table import FastTable
 from controller.placement.holdings import Barred
+from controller.placement.lost import has_lost_routes
 from controller.placement.moves import Moves
 from controller.placement.occupancy import Declared, Occupancy
 from controller.placement.withdrawn import Withdrawn
@@ -79,11 +80,12 @@ class HardwareRoutes:
             self._aggregates[vrf_id, family] = Aggregate(family)
             self._pinned[vrf_id, family] = set()
             self._withdrawn[vrf_id, family] = Withdrawn(family)
-            table.set_mode(vrf_id, _MODES[self.placement(vrf_id)])
+            table.set_mode(vrf_id, self._mode(vrf_id))
         self.routers.add(vrf_id)
 
     def close(self, vrf_id: int) -> None:
         """Take everything of a router out of hardware."""
+        self.writes.thaw(vrf_id)
         if vrf_id in self.routers:
             self.routers.discard(vrf_id)
             self._moves.forget(vrf_id)
@@ -100,7 +102,7 @@ class HardwareRoutes:
         self._restless = True
         if vrf_id in self.routers:
             for table in self._tables.values():
-                table.set_mode(vrf_id, _MODES[placement])
+                table.set_mode(vrf_id, self._mode(vrf_id))
 
     def share(self, vrf_id: int, slice_name: str, quota: Quota) -> None:
         """Say whose slice a router belongs to, before it is opened, and what all routers of that may have here."""
@@ -247,8 +249,11 @@ class HardwareRoutes:
         """Begin with what both planes were read to hold for these routers.
 
         What the hardware holds of them, or was to hold before it lost it, stays where it may stay; the rest is due.
+        Where the software has lost routes, nothing is due before `complete`.
         """
         moves, self._moves = self._moves, self._fresh_moves()
+        frozen = self.writes.frozen & self.routers
+        frozen |= {i for i, held in hardware.items() if has_lost_routes(held, software.get(i, {}))}
         before = {vrf_id: self._forwarding(vrf_id) for vrf_id in self.routers}
         for vrf_id in list(self.routers):
             self.close(vrf_id)
@@ -260,16 +265,20 @@ class HardwareRoutes:
             except ValueError as problem:
                 self._failed.append(Refused("policer", vrf_id, vrf_id, Op.INSERT, str(problem), full=True))
         self.writes.believe(hardware)  # what does not stay is in the way of what is not there
-        here = {}
-        for vrf_id in self.routers:
+        here: dict[int, set[bytes]] = {}
+        self.writes.frozen.clear()
+        self.writes.frozen.update(frozen)
+        for vrf_id in self.routers & frozen:
+            self._load(vrf_id, software.get(vrf_id, {}), set(), {})
+        for vrf_id in self.routers - frozen:
             there = hardware.get(vrf_id, {})
             held = {key for key, action in there.items() if action != FALLBACK}
             here[vrf_id] = held or before.get(vrf_id, held)
             self._load(vrf_id, software.get(vrf_id, {}), here[vrf_id], there)
         for vrf_id in self.routers:
-            self._load_missing(vrf_id, software.get(vrf_id, {}), here[vrf_id])
+            self._load_missing(vrf_id, software.get(vrf_id, {}), here.get(vrf_id, ()))
         self.audit(hardware)
-        for vrf_id in self.routers:
+        for vrf_id in self.routers - frozen:
             self._moves.resume(vrf_id, self.placement(vrf_id))
         self._restless = True
 
@@ -282,6 +291,9 @@ class HardwareRoutes:
             table.set_mode(vrf_id, Mode.SOFTWARE)
         for columns in _columns(vrf_id, {key: one for key, one in routes.items() if one != LOCAL or key in here}):
             self.change(columns)
+        self._keep(vrf_id, here, there)
+
+    def _keep(self, vrf_id: int, here: set[bytes], there: Collection[bytes]) -> None:
         for family, table in self._tables.items():
             place = vrf_id, family
             self._choose(place, self._aggregates[place].improve())
@@ -295,7 +307,29 @@ class HardwareRoutes:
         ):
             self.change(columns)
         for table in self._tables.values():
-            table.set_mode(vrf_id, _MODES[self.placement(vrf_id)])
+            table.set_mode(vrf_id, self._mode(vrf_id))
+
+    def complete(self, vrf_id: int) -> None:
+        """The software has all routes of a router again: from now on the hardware follows it, if it did not."""
+        if vrf_id not in self.writes.frozen:
+            return
+        if vrf_id in self.routers:
+            there = self.held(vrf_id)
+            self._keep(vrf_id, {key for key, action in there.items() if action != FALLBACK}, there)
+        self.writes.thaw(vrf_id)
+        if vrf_id in self.routers:
+            for table in self._tables.values():
+                table.set_mode(vrf_id, self._mode(vrf_id))
+            self._moves.resume(vrf_id, self.placement(vrf_id))
+        self._restless = True
+
+    def parting(self, batch: WriteBatch) -> None:
+        """Nexthops and groups go: no router keeps routes to them that it is not to have any more."""
+        actions = {_action_to("nexthop", one.entry.id) for one in batch.nexthops if one.op is Op.DELETE}
+        actions |= {_action_to("nexthop_group", one.entry.id) for one in batch.groups if one.op is Op.DELETE}
+        for vrf_id in list(self.writes.frozen) if actions else ():
+            if not actions.isdisjoint(self.held(vrf_id).values()):
+                self.complete(vrf_id)
 
     def _forwarding(self, vrf_id: int) -> set[bytes]:
         return {
@@ -404,6 +438,10 @@ class HardwareRoutes:
         }
 
     # Inside
+
+    def _mode(self, vrf_id: int) -> Mode:
+        """Return what of a router is to enter; of one that is frozen, nothing yet."""
+        return Mode.SOFTWARE if vrf_id in self.writes.frozen else _MODES[self.placement(vrf_id)]
 
     def _fresh_moves(self) -> Moves:
         return Moves(self.writes.count, self._goal, lambda vrf_id: not self.writes.waits(vrf_id))

@@ -37,6 +37,7 @@ class TableWrites:
         self.held: dict[Place, dict[bytes, int]] = {}
         self.generation = 0  # counts what was sent
         self.changes: Counter[int] = Counter()  # routes written, by vrf_id
+        self.frozen: set[int] = set()  # routers whose entries stay as they are
         self._wanted, self._revise, self._left = wanted, revise, left
         self._leaving: dict[Place, set[bytes]] = {}  # what it has, or is being given, and is not wanted any more
         self._flying: dict[Place, frozenset[bytes]] = {}  # what is being written
@@ -46,7 +47,7 @@ class TableWrites:
     @property
     def idle(self) -> bool:
         """Whether the plane holds what is wanted, as far as is known, and nothing is under way to it."""
-        return not self._plan and not self._due
+        return not self._plan and not any(vrf_id not in self.frozen for vrf_id, _ in self._due)
 
     def waits(self, vrf_id: int) -> bool:
         """Tell whether anything of a router is still to be written."""
@@ -68,12 +69,20 @@ class TableWrites:
 
     def compare(self, routers: Iterable[int]) -> int:
         """Look for what differs from what is wanted: that is due. Returns how many entries that are."""
+        found = 0
         for vrf_id in routers:
             for family in ROUTE_TABLE_NAME:
                 differing = changes_between(self.held.get((vrf_id, family), {}), self._wanted(vrf_id, family))
                 if differing:
                     self._due[vrf_id, family] = set(differing)
-        return sum(map(len, self._due.values()))
+                    found += 0 if vrf_id in self.frozen else len(differing)
+        return found
+
+    def thaw(self, vrf_id: int) -> None:
+        """Write what is wanted of a router from now on, if it was frozen."""
+        if vrf_id in self.frozen:
+            self.frozen.discard(vrf_id)
+            self.compare([vrf_id])
 
     def note(self, place: Place, changes: Collection[bytes]) -> None:
         """Remember prefixes whose place has changed; what was planned of the same router is planned anew."""
@@ -91,8 +100,8 @@ class TableWrites:
         """Return the next writes, of one router and family; nothing where the plane holds what it should."""
         if not self._plan:
             self._plan = self._default_entry()
-        while not self._plan and self._due:
-            place, keys = next(iter(self._due.items()))
+        while not self._plan and (place := self._next_place()) is not None:
+            keys = self._due[place]
             if self._revise(place, keys):
                 continue
             del self._due[place]
@@ -106,6 +115,9 @@ class TableWrites:
         self._flying = {(columns.vrf_id, columns.family): frozenset(columns.keys)}
         return [columns]
 
+    def _next_place(self) -> Place | None:
+        return next((place for place in self._due if place[0] not in self.frozen), None)
+
     def _default_entry(self) -> list[RouteUpdates]:
         """Return the default entry of a router that has none: what is not in hardware yet finds the software by it.
 
@@ -113,7 +125,12 @@ class TableWrites:
         """
         for (vrf_id, family), keys in self._due.items():
             default, held = bytes(ADDRESS_BYTES[family] + 1), self.held.get((vrf_id, family), {})
-            if default in keys and default not in held and default in self._wanted(vrf_id, family):
+            if (
+                vrf_id not in self.frozen
+                and default in keys
+                and default not in held
+                and default in self._wanted(vrf_id, family)
+            ):
                 keys.discard(default)
                 return [RouteUpdates(vrf_id, family, [Op.INSERT], [default], [FALLBACK])]
         return []

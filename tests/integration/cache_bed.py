@@ -193,14 +193,14 @@ class Bed:
 
 
 @contextlib.contextmanager
-def cache_bed(switch: Callable[[], FallbackSwitch]) -> Iterator[Bed]:
-    """Bring it up, with all routes in hardware."""
+def cache_bed(switch: Callable[[], FallbackSwitch], **router: object) -> Iterator[Bed]:
+    """Bring it up, with all routes in hardware; ``router`` goes into its declaration."""
     with Rig(switch=switch) as rig:
         hosts = {number: rig.host(number, f"10.{number}.0.2/24", f"10.{number}.0.1") for number in (1, *_SINKS)}
         names = dict(zip(hosts, ("source", "a", "b", "c"), strict=True))
         interfaces = [interface(names[number], host, f"10.{number}.0.1/24") for number, host in hosts.items()]
         ports = {host.link: ["untagged"] for host in hosts.values()}
-        rig.apply(tenant("red", ports, {"name": "r1", "interfaces": interfaces, "ip": _text()}))
+        rig.apply(tenant("red", ports, {"name": "r1", "interfaces": interfaces, "ip": _text()} | router))
         rig.up(ROUTER, routes=ROUTES)
         rig.switch.look_up_every_packet()
         macs = {}

@@ -1,0 +1,121 @@
+"""What a fallback has lost that the hardware in front of it still has.
+
+The software's tables are the truth, unless it has lost them: its host was restarted, and nobody knows all routes
+until the guests have repeated theirs. What the hardware forwards by is right as it is until then.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Mapping
+from functools import cached_property
+from typing import TypeVar
+
+from controller.planes.base import (
+    FALLBACK,
+    UNREACHABLE,
+    Installed,
+    Nexthop,
+    NexthopGroup,
+    Op,
+    Policer,
+    Refused,
+    RouterInterface,
+    Update,
+    WriteBatch,
+)
+from wire.columns import ADDRESS_BYTES
+
+E = TypeVar("E", RouterInterface, Nexthop, NexthopGroup, Policer)
+
+
+def has_lost_routes(hardware: Mapping[bytes, int], software: Collection[bytes]) -> bool:
+    """Tell whether the hardware forwards addresses of a router that the software has no route for."""
+    for family, size in ADDRESS_BYTES.items():
+        cover = _Cover(family, software)
+        for key, action in hardware.items():
+            if len(key) == size + 1 and action not in (FALLBACK, UNREACHABLE) and not cover.whole(key):
+                return True
+    return False
+
+
+class _Cover:
+    """Tells what the routes of one family leave uncovered."""
+
+    def __init__(self, family: int, routes: Collection[bytes]) -> None:
+        self._size = ADDRESS_BYTES[family]
+        self._bits = 8 * self._size
+        self._known = routes
+
+    @cached_property
+    def _lengths(self) -> list[int]:
+        return sorted({key[-1] for key in self._known if len(key) == self._size + 1})
+
+    @cached_property
+    def _keys(self) -> list[bytes]:
+        return sorted(key for key in self._known if len(key) == self._size + 1)
+
+    def whole(self, key: bytes) -> bool:
+        """Tell whether each address of a prefix has a route."""
+        return key in self._known or self._around(key) or self._inside(key)
+
+    def _around(self, key: bytes) -> bool:
+        address = int.from_bytes(key[:-1], "big")
+        for length in self._lengths:
+            host = self._bits - length
+            if length >= key[-1]:
+                return False
+            if (address >> host << host).to_bytes(self._size, "big") + bytes((length,)) in self._known:
+                return True
+        return False
+
+    def _inside(self, key: bytes) -> bool:
+        end, keys = self._last(key), self._keys
+        covered = key[:-1]  # the first address that is not known to be covered
+        at = bisect_left(keys, key)
+        while at < len(keys) and keys[at][:-1] == covered:
+            behind = self._last(keys[at])
+            if behind == end:
+                return True
+            covered = (int.from_bytes(behind[:-1], "big") + 1).to_bytes(self._size, "big")
+            at = bisect_right(keys, behind)
+        return False
+
+    def _last(self, key: bytes) -> bytes:
+        """Return what sorts behind all that is inside a prefix, and before all that follows it."""
+        hosts = (1 << (self._bits - key[-1])) - 1
+        return (int.from_bytes(key[:-1], "big") | hosts).to_bytes(self._size, "big") + b"\xff"
+
+
+def lost_entries(
+    hard: Installed, soft: Installed, there: Callable[[RouterInterface], RouterInterface | None]
+) -> WriteBatch:
+    """Return what of the hardware's small tables the software does not have at all.
+
+    ``there`` tells how the software is to have a router interface of the hardware, None where that is not known.
+    """
+    interfaces = {i: found for i, one in hard.router_interfaces.items() if (found := there(one)) is not None}
+    return WriteBatch(
+        _missing(hard.policers, soft.policers),
+        _missing(interfaces, soft.router_interfaces),
+        _missing(hard.nexthops, soft.nexthops),
+        _missing(hard.groups, soft.groups),
+    )
+
+
+def _missing(hard: Mapping[int, E], soft: Mapping[int, E]) -> list[Update[E]]:
+    return [Update(Op.INSERT, one) for i, one in hard.items() if i not in soft]
+
+
+def take_in(soft: Installed, batch: WriteBatch, refused: Collection[Refused]) -> None:
+    """Note that the software has a batch of `lost_entries` now, but for what it refused."""
+    without = {(one.table, one.key) for one in refused}
+    _take("policer", soft.policers, {update.entry.vrf_id: update.entry for update in batch.policers}, without)
+    interfaces = {update.entry.id: update.entry for update in batch.router_interfaces}
+    _take("router_interface", soft.router_interfaces, interfaces, without)
+    _take("nexthop", soft.nexthops, {update.entry.id: update.entry for update in batch.nexthops}, without)
+    _take("nexthop_group", soft.groups, {update.entry.id: update.entry for update in batch.groups}, without)
+
+
+def _take(
+    table: str, held: dict[int, E], written: Mapping[int, E], without: Collection[tuple[str, int | bytes]]
+) -> None:
+    held.update({i: one for i, one in written.items() if (table, i) not in without})

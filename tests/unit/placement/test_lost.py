@@ -1,0 +1,252 @@
+"""A fallback that comes back with nothing while the hardware has kept what it had: that goes on forwarding."""
+
+import asyncio
+
+import pytest
+from pairs import FAR, LINK, PairWorld, learned, made, packet, verified
+from worlds import gateway, router_config
+
+from controller.model import Placement
+from controller.placement.lost import has_lost_routes
+from controller.planes.base import FALLBACK, LOCAL, UNREACHABLE, RouteKind, WriteBatch, route_action
+from controller.rib import SetKind
+from controller.verify import longest_match
+from wire.columns import prefix_key
+
+ONE, TWO = (route_action(RouteKind.NEXTHOP, number) for number in (1, 2))
+
+
+def empty(world: PairWorld) -> None:
+    """Take everything from the software."""
+    held = world.software.entries
+    for entries in (held.routes, held.router_interfaces, held.nexthops, held.policers, held.groups):
+        entries.clear()
+
+
+class Watched:
+    """Sends packets by routes that the hardware has between all its writes: each arrives, and none takes the link,
+    unless it may change places with others for want of room."""
+
+    def __init__(self, world: PairWorld, routes: dict[str, int], may_link: bool = False) -> None:
+        self.world, self.routes, self.may_link, self.linked = world, routes, may_link, False
+        self._write, self._transmit = world.hardware.write, world.hardware.cables
+        world.hardware.write, world.hardware.cables = self.write, self.transmit
+        self.check()
+
+    def transmit(self, port: int, frame: bytes) -> None:
+        self.linked = self.linked or port == LINK
+        self._transmit(port, frame)
+
+    async def write(self, batch: WriteBatch) -> list:
+        refused = await self._write(batch)
+        self.check()
+        return refused
+
+    def check(self) -> None:
+        ports = {prefix_key(name): port for name, port in self.routes.items()}
+        for name in self.routes:
+            self.world.sent.clear()
+            address = name.split("/")[0][:-1] + "1"
+            self.world.hardware.inject(1, packet(address))
+            assert [port for port, _ in self.world.sent] == [_match(ports, prefix_key(f"{address}/32"))], address
+        assert self.may_link or not self.linked
+
+
+def _match(routes: dict[bytes, int], host: bytes) -> int | None:
+    found = longest_match(routes, 4, int.from_bytes(host[:-1], "big"))
+    return None if found is None else routes[found]
+
+
+async def relearned(world: PairWorld, routes: dict[str, int], end: bool = True) -> None:
+    """Let the VRC repeat what it knows, one route at a time."""
+    world.connect()
+    router = world.router()
+    router.define_set(1, SetKind.FORWARD, [(1, gateway(1), 1)])
+    router.define_set(2, SetKind.FORWARD, [(2, gateway(2), 1)])
+    for name, number in routes.items():
+        world.learn({name: number})
+        await world.settle()
+        await world.pair.work()
+    if end:
+        router.resync_end(True)
+        await world.settle()
+        world.core._follow(router)
+        await world.pair.work()
+
+
+@pytest.mark.parametrize("room", [0, 12])
+async def test_a_new_controller_finds_the_fallback_empty(room: int) -> None:
+    config = router_config(1, (1, 2), placement=Placement.HARDWARE)
+    world = await made(config, room=room)
+    await learned(world)
+    held = dict(world.in_hardware())
+    there = {name: number for name, number in FAR.items() if _match(held, prefix_key(name)) != FALLBACK}
+    assert 0 < len(there) <= len(FAR)
+    again = PairWorld(room=room)
+    again.hardware.entries = world.hardware.entries
+    await again.start(config)
+    watched = Watched(again, there, may_link=bool(room))
+    await again.until(lambda: again.pair._adopted)
+    await again.settle()
+    await again.pair.work()
+    watched.check()
+    await relearned(again, FAR)
+    watched.check()
+    assert room or again.in_hardware() == held
+    assert again.in_software() == world.in_software()
+    assert again.software.entries.policers == world.software.entries.policers
+    assert (await verified(again)).equal
+
+
+async def test_both_were_away_and_the_fallback_comes_back_empty() -> None:
+    world = await made()
+    await learned(world)
+    before, software = dict(world.in_hardware()), dict(world.in_software())
+    watched = Watched(world, FAR)
+    world.hardware.disconnect()
+    world.software.disconnect()
+    empty(world)
+    world.software.connect()
+    world.hardware.connect()
+    await world.until(lambda: world.pair._adopted)
+    await world.settle()
+    await world.pair.work()
+    watched.check()
+    assert world.in_hardware() == before
+    assert world.in_software() == software
+    assert (await verified(world)).equal
+
+
+async def test_what_moves_out_of_hardware_meanwhile_is_in_the_software_by_then() -> None:
+    world = await made()
+    await learned(world)
+    world.software.disconnect()
+    empty(world)
+    world.pair.routes.place(1, Placement.SOFTWARE)
+    write = world.hardware.write
+
+    async def watched(batch: WriteBatch) -> list:
+        refused = await write(batch)
+        for name in FAR:
+            world.sent.clear()
+            world.hardware.inject(1, packet(name.split("/")[0][:-1] + "1"))
+            assert [port for port, _ in world.sent] == [FAR[name]], name
+        return refused
+
+    world.hardware.write = watched
+    world.software.gate.clear()
+    world.software.connect()
+    await world.until(lambda: bool(world.software.entries.routes))
+    assert not await world.pair.work()  # not before the software has them
+    assert world.forwarding()
+    world.software.gate.set()
+    await world.settle()
+    await world.pair.work()
+    assert not world.forwarding()
+    assert (await verified(world)).equal
+
+
+async def test_a_hardware_that_goes_while_it_is_read_is_read_again() -> None:
+    world = await made()
+    await learned(world)
+    world.hardware.disconnect()
+    world.software.disconnect()
+    empty(world)
+    world.software.gate.clear()
+    world.software.connect()
+    world.hardware.connect()
+    await world.until(lambda: bool(world.software.entries.policers))
+    world.hardware.disconnect()
+    world.software.gate.set()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not world.pair._adopted
+    world.hardware.connect()
+    await world.until(lambda: world.pair._adopted)
+    await world.settle()
+    await world.pair.work()
+    assert (await verified(world)).equal
+
+
+async def test_what_the_guest_has_no_more_leaves_when_it_has_said_so() -> None:
+    world = await made()
+    await learned(world)
+    again = PairWorld()
+    again.hardware.entries = world.hardware.entries
+    await again.start(router_config(1, (1, 2)))
+    await again.until(lambda: again.pair._adopted)
+    held = dict(again.in_hardware())
+    less = {name: number for name, number in FAR.items() if name != "20.1.0.0/16"} | {"20.2.0.0/16": 2}
+    await relearned(again, less, end=False)
+    assert again.in_hardware() == held
+    again.router().resync_end(True)
+    again.core._follow(again.router())
+    await again.pair.work()
+    assert (await verified(again)).equal
+    again.hardware.inject(1, packet("20.1.0.1"))
+    assert not again.sent
+    again.hardware.inject(1, packet("20.2.0.1"))
+    assert [port for port, _ in again.sent] == [2]
+
+
+async def test_a_router_that_is_deleted_meanwhile_leaves_the_hardware() -> None:
+    world = await made()
+    await learned(world)
+    again = PairWorld()
+    again.hardware.entries = world.hardware.entries
+    await again.start()
+    await again.until(lambda: not again.in_hardware() and not again.hardware.entries.policers)
+    assert not again.hardware.entries.router_interfaces
+    again = PairWorld()
+    world = await made()
+    await learned(world)
+    again.hardware.entries = world.hardware.entries
+    await again.start(router_config(1, (1, 2)))
+    await again.until(lambda: again.pair._adopted)
+    await again.core.remove_router(1)
+    assert not again.in_hardware()
+
+
+def table(*routes: tuple[str, int]) -> dict[bytes, int]:
+    return {prefix_key(name): action for name, action in routes}
+
+
+def test_routes_are_lost_where_the_software_has_none_for_what_the_hardware_forwards() -> None:
+    whole = table(("0.0.0.0/0", FALLBACK), ("20.0.0.0/8", ONE), ("20.1.0.0/16", FALLBACK))
+    halves = table(("20.0.0.0/9", ONE), ("20.128.0.0/10", ONE), ("20.192.0.0/10", TWO))
+    assert not has_lost_routes(whole, whole)
+    assert not has_lost_routes(whole, halves)
+    assert not has_lost_routes(whole, table(("16.0.0.0/4", TWO)))
+    for one in halves:
+        assert has_lost_routes(whole, halves.keys() - {one})
+    assert has_lost_routes(whole, ())
+    assert has_lost_routes(whole, table(("20.1.0.0/16", TWO)))
+    assert not has_lost_routes(table(("0.0.0.0/0", FALLBACK), ("20.0.0.0/8", UNREACHABLE)), ())
+    assert has_lost_routes(table(("2001:db8::1/128", LOCAL)), table(("0.0.0.0/0", ONE)))
+
+
+BLOCKS = {f"20.0.{16 * n}.0/20": n % 2 + 1 for n in range(4)} | {
+    f"20.0.{16 * n + 2 * part}.0/24": (n + 1) % 2 + 1 for n in range(4) for part in range(8)
+}
+
+
+async def test_what_was_one_entry_in_hardware_is_many_routes_again() -> None:
+    world = await made()
+    await learned(world, BLOCKS)
+    software = dict(world.in_software())
+    world.software.disconnect()
+    empty(world)
+    watched = Watched(world, BLOCKS)
+    world.software.connect()
+    await world.until(lambda: not world.pair._behind)
+    await world.settle()
+    assert world.in_software() == software
+    watched.check()
+    again = PairWorld()
+    again.hardware.entries = world.hardware.entries
+    await again.start(router_config(1, (1, 2)))
+    watched = Watched(again, BLOCKS)
+    await again.until(lambda: again.pair._adopted)
+    await relearned(again, BLOCKS)
+    watched.check()
+    assert again.in_software() == software
