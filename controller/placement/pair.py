@@ -89,6 +89,7 @@ class FallbackPair:
         self._held_by_hardware, self._held_by_software = Holdings(), Holdings()
         self._adopted = False  # what the hardware holds is known
         self._behind = False  # the software was away since, and what it holds is not
+        self._device: tuple[dict[str, int], frozenset[Capability]] | None = None  # what it said of itself
         self._refilling: set[int] = set()  # routers of which it may lack routes since
         self._outages = 0
         self._reading, self._draining = asyncio.Lock(), asyncio.Lock()
@@ -216,6 +217,10 @@ class FallbackPair:
     def _adopt(self, hard: Installed, soft: Installed) -> None:
         self._held_by_hardware, self._held_by_software = Holdings.of(hard), Holdings.of(soft)
         self.routes.reported(self.hardware.table_sizes)
+        device = dict(self.hardware.table_sizes), self.hardware.capabilities
+        if _is_empty(hard) or device != self._device:  # another one, or one that has lost what was in its way
+            self.routes.forget_learned()
+        self._device = device
         self.routes.adopt(hard.routes, soft.routes, soft.policers)
         self._kept_out.lost(hard, soft)  # routes would be refused for want of them
         self._retry_at = self._clock()
@@ -493,6 +498,10 @@ class _Side:
     def packet_in(self, plane: Plane, router_interface_id: int, reason: PuntReason, frame: bytes) -> None:
         """Pass a frame on."""
         self._pair.packet_in(plane, router_interface_id, reason, frame)
+
+
+def _is_empty(read: Installed) -> bool:
+    return not any((read.policers, read.router_interfaces, read.nexthops, read.groups, *read.routes.values()))
 
 
 def _number(plane: Plane, port: str) -> int | None:

@@ -121,6 +121,12 @@ class HardwareRoutes:
                     self._tables[family].resize(size or MAX_ROOM)
                     self._restless = True
 
+    def forget_learned(self) -> None:
+        """Believe again what is said of the tables, as before writes were refused."""
+        for family, declared in self._declared.items():
+            self._tables[family].resize(declared.capacity or MAX_ROOM)
+        self._restless = True
+
     def change(self, columns: RouteUpdates, without: Collection[bytes | int] = (), ahead: bool = False) -> None:
         """Take what the software has confirmed, but for prefixes that it refused; ``ahead``: what it was not told."""
         place = columns.vrf_id, columns.family
