@@ -119,7 +119,22 @@ class Convergence:
             except TimeoutError:
                 await self.look_after_guests()
             self._wake.clear()
+            self._end_moves()
             await self.converge(lambda _: None)
+
+    def _end_moves(self) -> None:
+        """Forget where routers came from that are there."""
+        there = {
+            name: replace(router, came_from=None)
+            for name, router in self.state.routers.items()
+            if router.came_from is not None and self._put.get(router.vrf_id) == router and self._rests(router)
+        }
+        if there:
+            self.commit(replace(self.state, routers={**self.state.routers, **there}), self.ids)
+
+    def _rests(self, router: RouterConfig) -> bool:
+        view = self._core.router_view(router.vrf_id)
+        return view.move is None and view.state != "no-plane"
 
     async def look_after_guests(self) -> None:
         """Notice guests that died, for the next `converge` to start again."""

@@ -180,6 +180,7 @@ class RouterConfig:
     guest: GuestConfig = NAMESPACE
     routing: Routing = Routing()
     placement: Placement = Placement.AUTO
+    came_from: Placement | None = None  # where its routes rested before the move that is under way
 
     @property
     def full_name(self) -> str:

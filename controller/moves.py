@@ -1,9 +1,15 @@
 """What the operator may ask of a router's placement, and in which words it is answered."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from controller.errors import Conflict, NoSuch
 from controller.model import Placement, RouterConfig
 from controller.spec.state import State
 from controller.views import MoveView
+
+MoveOf = Callable[[RouterConfig], MoveView | None]
+"""Tells how far a router is that was placed elsewhere."""
 
 
 def placement_of(state: State, router: RouterConfig, to: str) -> Placement:
@@ -47,12 +53,28 @@ def placement_before(router: RouterConfig, move: MoveView | None) -> Placement:
         raise Conflict(f"{name} is not being moved: its placement is {router.placement}; vrctl move --to changes it")
     if not move.before:
         raise Conflict(
-            f"{name} is on its way to {move.to} since its plane or the controller came back, and where it came from "
-            "is not known; say where to with vrctl move --to"
+            f"{name} is on its way to {move.to} again since its plane came back; it was there before, so there is "
+            "nothing to take back"
         )
     if move.before == router.placement:
         raise Conflict(f"{name} is on its way back to {move.before} already")
     return Placement(move.before)
+
+
+def with_origins(before: State, after: State, move_of: MoveOf) -> State:
+    """Return a state in which each router that is moved has where it comes from, also if it was moved before that
+    was over; ``move_of`` tells what is under way."""
+    routers = dict(after.routers)
+    for name, router in after.routers.items():
+        known = before.routers.get(name)
+        if known is None or known.vrf_id != router.vrf_id:
+            continue
+        came_from = known.came_from
+        if known.placement is not router.placement:
+            move = move_of(known)
+            came_from = Placement(move.before) if move is not None and move.before else known.placement
+        routers[name] = replace(router, came_from=came_from)
+    return replace(after, routers=routers)
 
 
 def cut_short(move: MoveView) -> str:

@@ -169,8 +169,9 @@ class Operations:
 
     def _plan_placement(self, router: RouterConfig, placement: Placement) -> Plan:
         placed = replace(router, placement=placement)
-        plan = self._plan_state(replace(self.state, routers={**self.state.routers, placed.full_name: placed}))
         move = self.router_view(router).move
+        after = replace(self.state, routers={**self.state.routers, placed.full_name: placed})
+        plan = self._plan_state(after, lambda _: move)
         if move is None:
             return plan
         cut = [replace(change, details=[*change.details, moves.cut_short(move)]) for change in plan.changes]
@@ -221,7 +222,8 @@ class Operations:
 
         return await self._change(plan)
 
-    def _plan_state(self, after: State) -> Plan:
+    def _plan_state(self, after: State, move_of: moves.MoveOf | None = None) -> Plan:
+        after = moves.with_origins(self.state, after, move_of or (lambda router: self.router_view(router).move))
         return Plan(self.state, after, self._convergence.ids.copy(), changes(self.state, after))
 
     async def _change(
@@ -256,14 +258,25 @@ class Operations:
 
     def _unconnected(self, plan: Plan) -> list[str]:
         views = {view.name: view for view in self.core.plane_views()}
-        planes = {r.plane for name, r in plan.after.routers.items() if plan.before.routers.get(name) != r}
+        changed = [r for name, r in plan.after.routers.items() if plan.before.routers.get(name) != r]
         lines = []
-        for name in sorted(planes):
+        for name in sorted({router.plane for router in changed}):
             view = views.get(name)
-            if view is None or not view.connected:
+            here = [router for router in changed if router.plane == name]
+            if view is not None and not view.connected and all(self._follows(plan, router) for router in here):
+                moved = [router for router in here if self.router_view(router).move is not None]
+                lines += [f"{r.full_name}: {view.reason}; the move waits until it is back" for r in moved]
+            elif view is None or not view.connected:
                 behind = f" ({view.reason})" if view is not None and view.reason.startswith("plane ") else ""
                 lines.append(f"plane {name} is not connected{behind}; its routers are programmed when it connects")
         return lines
+
+    def _follows(self, plan: Plan, router: RouterConfig) -> bool:
+        """Whether only what is behind its plane is away, and nothing of the change waits for that but a move."""
+        before = plan.before.routers.get(router.full_name)
+        if before is None or (before.interfaces, before.quota) != (router.interfaces, router.quota):
+            return False
+        return self.router_view(router).state not in ("no-plane", "starting")
 
     # Views
 

@@ -65,7 +65,7 @@ class Pairs:
         pair = self.find(config.plane)
         if pair is not None:
             pair.routes.share(config.vrf_id, config.tenant, config.quota)
-            pair.routes.place(config.vrf_id, config.placement)
+            pair.routes.place(config.vrf_id, config.placement, config.came_from)
 
     def written(self, config: RouterConfig, settled: bool) -> None:
         """All that is known of a router is on its plane; ``settled``: that is all that its guest has."""

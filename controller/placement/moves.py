@@ -22,7 +22,7 @@ class Move:
     """One move under way."""
 
     to: Placement
-    before: Placement | None  # where the routes rested; None: not known, as the controller or the plane was away
+    before: Placement | None  # where the routes rested; None: here, but the plane lost them
     start: int  # entries in hardware when it began
     begun: bool = False
     quiet: int = 0  # small rounds, one after the other
@@ -46,12 +46,13 @@ class Moves:
         rested = before if latest is None or latest.before is None else latest.before
         self._moves[vrf_id] = Move(to, rested, self._held(vrf_id))
 
-    def resume(self, vrf_id: int, to: Placement) -> None:
-        """Go on after the plane or the controller was away, if there is anything to do."""
+    def resume(self, vrf_id: int, to: Placement, before: Placement | None) -> None:
+        """Go on after the plane or the controller was away, if there is anything to do; ``before``: where routes
+        rested, as far as it is stored."""
         held, goal = self._held(vrf_id), self._goal(vrf_id)
         latest = self._moves.pop(vrf_id, None)  # what was written of it may be gone
         if (latest is not None and not latest.decided) or (held > goal if to is Placement.SOFTWARE else held < goal):
-            self._moves[vrf_id] = Move(to, None if latest is None else latest.before, held)
+            self._moves[vrf_id] = Move(to, before if latest is None else latest.before, held)
 
     def forget(self, vrf_id: int) -> None:
         """Forget a router."""

@@ -145,10 +145,11 @@ class FallbackPair:
 
     def move(self, vrf_id: int) -> MoveView | None:
         """Return how far the routes of a router are that was placed elsewhere, None where they are there."""
-        unknown = not self._adopted or vrf_id in self.routes.writes.frozen
-        if self.connected and unknown:  # what is there, or is to be, is not known yet
-            return MoveView(self.routes.placement(vrf_id).value, "", 0, 0)
-        return self.routes.move(vrf_id)
+        move = self.routes.move(vrf_id)
+        if self._adopted and vrf_id not in self.routes.writes.frozen:
+            return move
+        stored = self.routes.unknown_move(vrf_id)  # what is there, or is to be, is not known yet
+        return stored if self.connected or (stored.before and move is None) else move
 
     def written(self, vrf_id: int, settled: bool) -> None:
         """The FIB has written all that it knows of a router; ``settled``: all that the router's guest knows."""

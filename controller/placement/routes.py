@@ -57,6 +57,7 @@ class HardwareRoutes:
         self._declared = {family: Declared(room[family]) for family in ROUTE_TABLE_NAME}
         self._tables = {family: FastTable(family, one.capacity or MAX_ROOM) for family, one in self._declared.items()}
         self._placements: dict[int, Placement] = {}
+        self._came_from: dict[int, Placement | None] = {}
         self._slices: dict[int, str] = {}  # by router
         self._aggregates: dict[Place, Aggregate] = {}
         self._pinned: dict[Place, set[bytes]] = {}  # own addresses
@@ -93,8 +94,9 @@ class HardwareRoutes:
                 self._note(vrf_id, family, table.remove(vrf_id))
                 del self._aggregates[vrf_id, family], self._pinned[vrf_id, family], self._withdrawn[vrf_id, family]
 
-    def place(self, vrf_id: int, placement: Placement) -> None:
-        """Say where a router's routes are to be; `rebalance` moves them."""
+    def place(self, vrf_id: int, placement: Placement, came_from: Placement | None = None) -> None:
+        """Say where a router's routes are to be; `rebalance` moves them. ``came_from``: what is stored of a move."""
+        self._came_from[vrf_id] = came_from
         before = self._placements.get(vrf_id)
         self._placements[vrf_id] = placement
         if before not in (None, placement):
@@ -285,7 +287,7 @@ class HardwareRoutes:
             self._load_missing(vrf_id, software.get(vrf_id, {}), here.get(vrf_id, ()))
         self.audit(hardware)
         for vrf_id in self.routers - frozen:
-            self._moves.resume(vrf_id, self.placement(vrf_id))
+            self._moves.resume(vrf_id, self.placement(vrf_id), self._came_from.get(vrf_id))
         self._restless = True
 
     def _load(self, vrf_id: int, routes: Mapping[bytes, int], here: set[bytes], there: Collection[bytes]) -> None:
@@ -326,7 +328,7 @@ class HardwareRoutes:
         if vrf_id in self.routers:
             for table in self._tables.values():
                 table.set_mode(vrf_id, self._mode(vrf_id))
-            self._moves.resume(vrf_id, self.placement(vrf_id))
+            self._moves.resume(vrf_id, self.placement(vrf_id), self._came_from.get(vrf_id))
         self._restless = True
 
     def parting(self, batch: WriteBatch) -> None:
@@ -410,6 +412,10 @@ class HardwareRoutes:
     def placement(self, vrf_id: int) -> Placement:
         """Return where a router's routes are to be."""
         return self._placements.get(vrf_id, Placement.AUTO)
+
+    def unknown_move(self, vrf_id: int) -> MoveView:
+        """Return what is stored of a router of which it is not known how far it is."""
+        return MoveView(self.placement(vrf_id).value, self._came_from.get(vrf_id) or "", 0, 0)
 
     def move(self, vrf_id: int) -> MoveView | None:
         """Return how far a router is that was placed elsewhere, None where it is there."""

@@ -144,7 +144,7 @@ def _router_details(before: RouterConfig, after: RouterConfig) -> list[str]:
         where = f"plane {before.plane} → {after.plane}" if before.plane != after.plane else ""
         kind = f"guest {before.guest} → {after.guest}" if before.guest.kind != after.guest.kind else ""
         return [", ".join(filter(None, (where, kind))) + ": made anew there"]
-    found = _fields(before, after, "quota", "interfaces", "routing", "vrf_id")
+    found = _fields(before, after, "quota", "interfaces", "routing", "vrf_id", "came_from")
     old = {interface.name: interface for interface in before.interfaces}
     new = {interface.name: interface for interface in after.interfaces}
     for change in _compare("interface", old, new, _interface_details):

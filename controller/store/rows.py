@@ -83,17 +83,20 @@ def router_row(router: RouterConfig) -> Row:
         router.guest.image,
         router.routing.suite.value,
         router.placement.value,
+        "" if router.came_from is None else router.came_from.value,
     )
 
 
 def router_of(row: Row, quota: Quota, interfaces: tuple[InterfaceConfig, ...]) -> RouterConfig:
     """Return a router from its row, its slice's quota and its interfaces."""
-    vrf_id, tenant, name, plane, hold_time_s, source, kind, text, memory_mib, vcpus, image, suite, placed = row
+    (vrf_id, tenant, name, plane, hold_time_s, source, kind, text) = row[:8]
+    (memory_mib, vcpus, image, suite, placed, came_from) = row[8:]
     guest = GuestConfig(GuestKind(kind), memory_mib, vcpus, image)
     routing = Routing(Suite(suite), text)
     return RouterConfig(
         *(vrf_id, tenant, name, plane, quota, interfaces, hold_time_s, RouteSource(source), guest, routing),
         Placement(placed),
+        Placement(came_from) if came_from else None,
     )
 
 

@@ -14,7 +14,7 @@ from controller.spec.state import Attachment, Hold, Ids, State, Tombstone
 from controller.store import rows
 from controller.store.base import Certificate, Snapshot
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 FILE = "state.sqlite"
 
 _SCHEMA = """
@@ -73,10 +73,18 @@ ALTER TABLE planes ADD COLUMN capacity TEXT NOT NULL DEFAULT '{}';
 ALTER TABLE routers ADD COLUMN placement TEXT NOT NULL DEFAULT 'auto';
 ALTER TABLE tombstones ADD COLUMN placement TEXT NOT NULL DEFAULT 'auto';
 """,
+    # where routers come from that are moved
+    5: """
+ALTER TABLE routers ADD COLUMN came_from TEXT NOT NULL DEFAULT '';
+ALTER TABLE tombstones ADD COLUMN came_from TEXT NOT NULL DEFAULT '';
+""",
 }
 """What brings a store from one version to the next."""
 
-_ROUTER = "vrf_id, tenant, name, plane, hold_time_s, source, guest, text, memory_mib, vcpus, image, suite, placement"
+_ROUTER = (
+    "vrf_id, tenant, name, plane, hold_time_s, source, guest, text, memory_mib, vcpus, image, suite, placement, "
+    "came_from"
+)
 """The columns of a router, in the order of its row."""
 
 

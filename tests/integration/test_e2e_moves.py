@@ -98,6 +98,42 @@ def test_an_abort_brings_everything_back_without_a_lost_packet(running: World) -
     assert "is not being moved" in rig.complaint("move", "red/r1", "--abort")
 
 
+def test_an_abort_after_the_controller_was_killed(running: World) -> None:
+    """Where the routes came from is stored until they are there, and not longer."""
+    rig = running.rig
+    rig.ok("move", "red/r1", "--to", "hardware")
+    for _ in range(ATTEMPTS):
+        aborted = None
+        with unbroken(rig, *running.ways):
+            met_half_way(rig, "software")
+            rig.kill_controller()
+            rig.start_controller()
+            until("the planes", lambda: moving(rig) or rig.router("red/r1")["state"] == "up")
+            with contextlib.suppress(Refused):  # it was over already
+                aborted = rig.api.call("DELETE", "/v1/routers/red/r1/move")
+                assert rig.router("red/r1")["placement"] == "hardware"
+            rests(rig)
+        if aborted:
+            break
+        rig.ok("move", "red/r1", "--to", "hardware")
+    assert aborted
+    assert rig.ok("move", "red/r1", "--to", "s1").splitlines()[1].endswith(" routes in hardware")
+    rig.verified()
+
+
+def test_a_move_that_waits_for_the_forwarder_says_so(running: World) -> None:
+    rig = running.rig
+    rig.ok("move", "red/r1", "--to", "hardware")
+    rig.switch.forwarder.kill()
+    until("the loss is seen", lambda: not all(one["connected"] for one in rig.show("get", "planes")))
+    done = rig.vrctl("move", "red/r1", "--to", "software", "--no-wait")
+    assert done.stderr == "vrctl: warning: red/r1: plane f1 is not connected; the move waits until it is back\n"
+    assert rig.vrctl("move", "red/r1", "--abort", "--no-wait").stderr == ""
+    rig.switch.forwarder.start()
+    rig.up("red/r1", routes=ROUTES)
+    rests(rig)
+
+
 def test_the_newest_move_wins(running: World) -> None:
     rig = running.rig
     rig.ok("move", "red/r1", "--to", "hardware")

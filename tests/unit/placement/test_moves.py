@@ -1,6 +1,7 @@
 """Routers on their way between a plane and its fallback: how far they are, and where they came from."""
 
 import asyncio
+from dataclasses import replace
 
 import pairs
 import pytest
@@ -181,11 +182,14 @@ async def test_a_new_controller_goes_on_with_it() -> None:
     again = PairWorld()
     again.hardware.entries, again.software.entries = world.hardware.entries, world.software.entries
     assert again.forwarding()
-    await again.start(router_config(1, (1, 2), placement=Placement.SOFTWARE))
-    assert moving(again) == MoveView("software", "", 0, 0)
+    again.pair.routes.place(1, Placement.SOFTWARE, Placement.HARDWARE)
+    assert again.pair.move(1) == MoveView("software", "hardware", 0, 0)  # so that it can be taken back already
+    stored = replace(router_config(1, (1, 2), placement=Placement.SOFTWARE), came_from=Placement.HARDWARE)
+    await again.start(stored)
+    assert moving(again) == MoveView("software", "hardware", 0, 0)
     await again.until(lambda: again.pair._adopted)
     total = len(world.forwarding())
-    assert moving(again) == MoveView("software", "", 0, total)
+    assert moving(again) == MoveView("software", "hardware", 0, total)
     await again.pair.work()
     assert moving(again) is None
     assert not again.forwarding()

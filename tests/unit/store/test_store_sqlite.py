@@ -160,7 +160,9 @@ def test_a_fallback_and_a_placement_come_back(tmp_path: Path) -> None:
     state, ids = declared(TEXT.replace("plane: s1, interfaces", "plane: s1, placement: software, interfaces"), store)
     assert state.routers["red/r2"].placement is Placement.SOFTWARE
     plane = replace(state.planes["s1"], fallback=FallbackConfig("f1", "s1-f1", "f1-s1"), capacity=Capacity(1000, 9))
+    moved = replace(state.routers["red/r2"], came_from=Placement.HARDWARE)
     state = replace(state, planes={**state.planes, "s1": plane, "f1": PlaneConfig("f1", PlaneKind.FAKE)})
+    state = replace(state, routers={**state.routers, "red/r2": moved})
     store.commit(state, ids, (), [Tombstone(replace(state.routers["red/r2"], vrf_id=9))])
     found = store.load()
     assert found.state == state
@@ -189,7 +191,7 @@ def made_by_version(version: int, path: Path) -> None:
         db.executescript(f"{rows} PRAGMA user_version = {version};")
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
 def test_a_store_of_an_earlier_version_is_brought_to_this_one(tmp_path: Path, version: int) -> None:
     made_by_version(version, tmp_path / FILE)
     for _ in range(2):  # and stays there
@@ -235,7 +237,7 @@ def test_another_schema_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / FILE) as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
-    with pytest.raises(StoreError, match="has schema 99, this controller knows 5"):
+    with pytest.raises(StoreError, match="has schema 99, this controller knows 6"):
         SqliteStore(tmp_path)
 
 

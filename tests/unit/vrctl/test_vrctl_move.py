@@ -207,8 +207,8 @@ async def test_an_abort_takes_back_the_placement_of_before(vrctl: Vrctl, control
         (on_the_way(5, to="auto"), "router red/r1 is on its way back to auto already"),
         (
             on_the_way(5, to="auto", before=""),
-            "router red/r1 is on its way to auto since its plane or the controller came back, and where it came from "
-            "is not known; say where to with vrctl move --to",
+            "router red/r1 is on its way to auto again since its plane came back; it was there before, so there is "
+            "nothing to take back",
         ),
     ],
 )
@@ -216,6 +216,38 @@ async def test_what_cannot_be_aborted(vrctl: Vrctl, controller: Controller, move
     controller.core.moves = list(moves)
     assert await vrctl("move", "red/r1", "--abort") == (1, "", f"vrctl: {said}\n")
     assert controller.operations.router("r1").placement is Placement.AUTO
+
+
+async def test_where_a_router_came_from_is_stored_until_it_is_there(vrctl: Vrctl, controller: Controller) -> None:
+    def stored() -> Placement | None:
+        return controller.store.load().state.routers["red/r1"].came_from
+
+    await vrctl("move", "red/r1", "--to", "software", "--no-wait")
+    assert stored() is Placement.AUTO
+    controller.core.moves = on_the_way(500, 500, to="software")
+    await vrctl("move", "red/r1", "--to", "hardware", "--no-wait")
+    assert stored() is Placement.AUTO
+    controller.core.moves = on_the_way(500, to="hardware")
+    controller.convergence._end_moves()
+    assert stored() is Placement.AUTO
+    controller.convergence._end_moves()
+    assert stored() is None
+    assert controller.operations.router("r1").placement is Placement.HARDWARE
+
+
+async def test_a_move_that_waits_for_the_fallback_says_so(
+    vrctl: Vrctl, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else of the router does, while the switch follows the routes."""
+    (view, *others) = controller.core.plane_views()
+    away = replace(view, name="s1", connected=False, reason="plane f1 is not connected")
+    monkeypatch.setattr(controller.core, "plane_views", lambda: [away, *others])
+    controller.core.moves = [None, *on_the_way(0, 0, 0)]
+    status, _, err = await vrctl("move", "red/r1", "--to", "software", "--no-wait")
+    assert (status, err) == (
+        0,
+        "vrctl: warning: red/r1: plane f1 is not connected; the move waits until it is back\n",
+    )
 
 
 async def test_the_newest_move_wins_and_says_so(vrctl: Vrctl, controller: Controller) -> None:
