@@ -25,6 +25,8 @@ from controller.placement.prefix_tree import PrefixTree
 from controller.placement.transitions import Changes
 from controller.planes.base import FALLBACK
 
+UNLIMITED = 1 << 62
+"""The room of a slice that has no quota."""
 MAX_COVER = 32
 """Covers that a prefix may need to enter; one that needs more enters in parts."""
 MAX_PARTS = 32

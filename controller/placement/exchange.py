@@ -3,25 +3,28 @@
 First what has to leave does (a router in software, a slice over its quota, or the reserve used up), then candidates
 enter while there is room, or in the place of victims that bring clearly less, then what wants in because all of its
 router does. A slice that has used up its quota exchanges among its own routers.
+
+Candidates are those that were sampled lately, and a slice of the others (`walk`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from heapq import heapify, heappop, nlargest
-from math import inf, log
+from heapq import nlargest
+from math import inf
 
-from controller.placement.cover import MAX_COVER, MAX_PARTS, CoveredTable, Room
-from controller.placement.popularity import RECENT_S, SLOW_HALF_LIFE_S, Meter, Popularity
+from controller.placement.cover import MAX_COVER, MAX_PARTS, UNLIMITED, CoveredTable, Room
+from controller.placement.popularity import Meter, Moment, Popularity
+from controller.placement.trials import Trials
+from controller.placement.walk import HARD_SLICE, SOFT_SLICE, Slices, Victims
 from controller.planes.base import FALLBACK
 
-_HYSTERESIS = 1.1
-"""So many times what a victim brings has to come from whoever takes its place …"""
-_MARGIN_EVENTS = 1.0
-"""… and so many sampled packets of the slow mean more: one packet alone moves nothing."""
-
-_SEARCH_EVERY_S = 5.0
-"""So often all candidates are looked at, and not only what was sampled since the last round."""
+_HYSTERESIS = 1.25
+"""So many times what a victim brings has to come from whoever takes its place: less gain is not worth two writes."""
+RECENT_S = 60.0
+"""Counts that are older, or farther apart, tell nothing of the present."""
+_LISTED_S = 5.0
+"""Victims are looked for anew as often, and when entries were counted."""
 
 
 class Mode(StrEnum):
@@ -41,7 +44,7 @@ class Router:
     hard: dict[bytes, Meter] = field(default_factory=dict)  # by entry that forwards
     soft: dict[bytes, Meter] = field(default_factory=dict)  # by prefix or part of one, in software
     recent: set[bytes] = field(default_factory=set)  # of these, what was sampled since the last round
-    counted_at: float | None = None  # when the entries were counted last
+    counted: Moment | None = None  # when the entries were counted last
     pinned: set[bytes] = field(default_factory=set)
     waiting: set[bytes] = field(default_factory=set)  # pinned, but there was no room
     backlog: list[bytes] = field(default_factory=list)  # of a router that wants all: what is missing, longest last
@@ -58,8 +61,11 @@ class Router:
 class Market:
     """What one round leaves for the next."""
 
-    floors: dict[Room, float] = field(default_factory=dict)  # what a candidate has to bring where a room is used up
-    searched_at: float = -inf  # when all candidates were looked at
+    victims: dict[Room, Victims] = field(default_factory=dict)
+    trials: Trials = field(default_factory=Trials)
+    listed_at: float = -inf  # when the search for victims began
+    hard: Slices = field(default_factory=lambda: Slices(HARD_SLICE))
+    soft: Slices = field(default_factory=lambda: Slices(SOFT_SLICE))
 
 
 class Exchange:
@@ -70,32 +76,32 @@ class Exchange:
         routers: Mapping[int, Router],
         room: Room,
         popularity: Popularity,
-        now: float,
-        one_in: float,
+        now: Moment,
         budget: int,
         market: Market,
     ) -> None:
-        self._market, self._now = market, now
+        self._market, self._now = market, now.at
         self._routers, self._room, self._budget = routers, room, budget
         self._members: dict[Room, list[int]] = {room: list(routers)}  # by slice, too
         for vrf_id, router in routers.items():
             self._members.setdefault(router.table.room, []).append(vrf_id)
-        self._soft = popularity.estimates(now, one_in)
+        doubt = market.trials.doubt
+        self._soft = popularity.estimates(now, doubt)
         self._hard = {
-            vrf_id: popularity.estimates(
-                now if router.counted_at is None else max(router.counted_at, now - RECENT_S), 1
-            )
+            vrf_id: self._soft
+            if router.counted is None or now.at - router.counted.at > RECENT_S
+            else popularity.estimates(router.counted, doubt, counted=True)
             for vrf_id, router in routers.items()
         }
-        self._margin = _MARGIN_EVENTS * one_in * log(2) / SLOW_HALF_LIFE_S
-        self._victims: dict[Room, list[tuple[float, int, bytes]]] = {}  # heaps
         self._kept: set[tuple[int, bytes]] = set()  # victims that are worth more with what depends on them
+        self._searched = False  # all entries were looked at for victims in this round
 
     def run(self) -> None:
         """Do the round."""
         for router in self._routers.values():
             self._enter_waiting(router)
             self._tidy(router)
+        self._list()
         self._shrink()
         self._swap()
         self._fill()
@@ -128,7 +134,7 @@ class Exchange:
                     if key not in router.pinned and router.table.forwards(key):
                         self._leave(router, _outermost(router.table, key))
         for room in reversed(self._members):  # slices before the plane: what leaves for them makes room there too
-            while room.excess > 0 and self._left > 0 and (self._evict(inf, room) or self._uncover(room)):
+            while room.excess > 0 and self._left > 0 and (self._evict_any(room) or self._uncover(room)):
                 pass
             if room.used > room.capacity:
                 self._shrink_pinned(room)
@@ -207,37 +213,33 @@ class Exchange:
         return True
 
     def _swap(self) -> None:
-        # Only what was sampled lately can bring more than before; what victims bring changes slowly.
-        market = self._market
-        search = self._now - market.searched_at >= _SEARCH_EVERY_S
-        if search:
-            market.searched_at = self._now
-        full = [room for room in self._members if room.excess >= 0]
-        floors = dict.fromkeys(self._members, 0.0) | {room: market.floors.get(room, 0.0) for room in full}
-        candidates = list(self._candidates(floors, search))
-        if search or (full and candidates):
-            # That of the plane also where it is not used up just now: it will be when the next ones come.
-            market.floors = {room: self._least(room) for room in dict.fromkeys((self._room, *full))}
-            floors |= {room: market.floors[room] for room in full}
-        for _, vrf_id, key in candidates:  # whom this round does not come to, the next one does
+        # Who brings most comes first; for whom this round has no writes, the next one has.
+        best = nlargest(self._budget, self._candidates())
+        for _, vrf_id, key in best:
             self._routers[vrf_id].recent.add(key)
-        for _, vrf_id, key in nlargest(max(0, self._left), candidates):
-            router = self._routers[vrf_id]
-            floor = max(floors[self._room], floors[router.table.room])
-            if self._left > 0 and self._try(router, key, floor):
-                router.recent.discard(key)
+        for _, vrf_id, key in best:
+            if self._left <= 0:
+                return
+            if self._try(vrf_id, self._routers[vrf_id], key):
+                self._routers[vrf_id].recent.discard(key)
 
-    def _candidates(self, floors: Mapping[Room, float], search: bool) -> Iterator[tuple[float, int, bytes]]:
+    def _candidates(self) -> Iterator[tuple[float, int, bytes]]:
+        keys: dict[int, Iterable[bytes]] = {}
+        for vrf_id, slice_ in self._market.soft.next(
+            lambda: ((one, each.soft) for one, each in self._routers.items())
+        ):
+            if vrf_id in self._routers:
+                keys[vrf_id] = slice_
         for vrf_id, router in self._routers.items():
-            soft = router.soft
+            soft, recent = router.soft, router.recent
+            recent.update(keys.get(vrf_id, ()))
             if router.mode is not Mode.SOFTWARE:
-                floor = max(floors[self._room], floors[router.table.room])
-                recent = ((key, soft[key]) for key in router.recent if key in soft)
-                for rate, key in self._soft.above(soft.items() if search else recent, floor):
+                floor = max(self._floor(self._room), self._floor(router.table.room))
+                for rate, key in self._soft.above(((key, soft[key]) for key in recent if key in soft), floor):
                     yield rate, vrf_id, key
-            router.recent.clear()
+            recent.clear()
 
-    def _try(self, router: Router, key: bytes, floor: float) -> bool:
+    def _try(self, vrf_id: int, router: Router, key: bytes) -> bool:
         """Bring one candidate in, in the place of victims that bring less, if there are; False to try again soon."""
         meter, table = router.soft[key], router.table
         if not eligible(router, key):
@@ -250,7 +252,7 @@ class Exchange:
         need = len(cover) + (key not in table.held)
         meter.entries = max(1, need - table.parts(key))  # its parts leave when it is there as a whole
         brings = self._soft.of(meter) / meter.entries
-        if brings <= floor:
+        if brings <= max(self._floor(self._room), self._floor(table.room)):
             return True
         for room in (table.room, self._room):
             while room.excess + need > 0:
@@ -260,42 +262,86 @@ class Exchange:
             for room in (table.room, self._room):
                 room.awaited += need
             return False
-        if self._enter(router, key) and key not in table.full:
-            home = router.soft.get(table.full.above(key) or b"")
+        if self._enter(router, key):
+            rooms = (self._room, table.room) if table.room.capacity < UNLIMITED else (self._room,)
+            needed = max(map(self._least, rooms)) * _HYSTERESIS
+            if self._soft.slow(meter) / meter.entries <= needed < brings:
+                self._market.trials.begin(vrf_id, key, self._now, needed * meter.entries)
+            home = None if key in table.full else router.soft.get(table.full.above(key) or b"")
             if home is not None:
                 home.move(meter)
         return True
 
-    def _least(self, room: Room) -> float:
-        """Return what a candidate has to bring to take the place of a room's first victim."""
-        victims = self._heap(room)
-        return victims[0][0] * _HYSTERESIS + self._margin if victims else inf
+    def _floor(self, room: Room) -> float:
+        """Return what a candidate has to bring more than: nothing while there is room."""
+        return -1.0 if room.excess < 0 else self._least(room) * _HYSTERESIS
 
-    def _heap(self, room: Room) -> list[tuple[float, int, bytes]]:
-        heap = self._victims.get(room)
-        if heap is None:
-            heap = self._victims[room] = [
-                (rate, one, key)
-                for one in self._members[room]
-                for rate, key in self._hard[one].above(self._routers[one].hard.items(), -1.0)
-                if key[-1] and key not in self._routers[one].pinned
-            ]
-            heapify(heap)
-        return heap
+    def _least(self, room: Room) -> float:
+        """Return what the first victim of a room brings."""
+        victim = self._victim(room)
+        return inf if victim is None else victim[0]
+
+    def _victim(self, room: Room) -> tuple[float, int, bytes] | None:
+        victims = self._market.victims.get(room)
+        return None if victims is None else victims.least(self._brings)
+
+    def _brings(self, vrf_id: int, key: bytes) -> float | None:
+        """Return what an entry brings for each that it takes; None where it is no victim (any more)."""
+        router = self._routers.get(vrf_id)
+        meter = None if router is None or key in router.pinned or not key[-1] else router.hard.get(key)
+        if router is None or meter is None or not router.table.forwards(key):
+            return None
+        return self._hard[vrf_id].of(meter) / meter.entries
+
+    def _list(self) -> None:
+        """Look for victims in another slice of the entries, where it is time to."""
+        market, routers = self._market, self._routers
+        if market.hard.at_start:
+            counted = any(router.counted and router.counted.at > market.listed_at for router in routers.values())
+            few = sum(len(router.hard) for router in routers.values()) <= HARD_SLICE
+            if not (few or counted or self._now >= market.listed_at + _LISTED_S):
+                return
+            market.listed_at = self._now
+            market.victims = {room: market.victims.get(room, Victims()) for room in self._members}
+        for vrf_id, keys in market.hard.next(lambda: ((one, router.hard) for one, router in routers.items())):
+            if vrf_id in routers:
+                self._note(vrf_id, routers[vrf_id], keys)
+        if market.hard.at_start:
+            for victims in market.victims.values():
+                victims.renew()
+
+    def _note(self, vrf_id: int, router: Router, keys: Iterable[bytes]) -> None:
+        hard, pinned = router.hard, router.pinned
+        rooms = [self._room] + ([router.table.room] if router.table.room.capacity < UNLIMITED else [])
+        heaps = [self._market.victims.setdefault(room, Victims()) for room in rooms]
+        meters = ((key, hard[key]) for key in keys if key in hard and key[-1] and key not in pinned)
+        for rate, key in self._hard[vrf_id].above(meters, -1.0):
+            for heap in heaps:
+                heap.note(rate, vrf_id, key)
+
+    def _evict_any(self, room: Room) -> bool:
+        """Take out a victim, also one that came after the last search for them."""
+        if self._evict(inf, room):
+            return True
+        if self._searched:
+            return False
+        self._searched = True
+        self._market.hard = Slices(sum(len(router.hard) for router in self._routers.values()) + 1)
+        self._market.listed_at = -inf
+        self._list()
+        self._market.hard = Slices(HARD_SLICE)
+        return self._evict(inf, room)
 
     def _evict(self, brings: float, room: Room) -> bool:
         """Take out the victim of a room that brings least, with what depends on it, if that is clearly less than
         ``brings``.
         """
-        heap = self._heap(room)
-        while heap:
-            rate, owner, key = heap[0]
+        while (victim := self._victim(room)) is not None:
+            rate, owner, key = victim
             if not self._less(rate, brings):
                 return False
-            heappop(heap)
+            self._market.victims[room].pop()
             router = self._routers[owner]
-            if not router.table.forwards(key):
-                continue
             outermost = _outermost(router.table, key)
             if outermost != key or router.hard[key].entries > 1:
                 # Alone it would become a cover and free nothing: its lot is that of the prefix around it.
@@ -309,7 +355,7 @@ class Exchange:
         return False
 
     def _less(self, rate: float, brings: float) -> bool:
-        return rate * _HYSTERESIS + self._margin < brings
+        return rate * _HYSTERESIS < brings
 
     def _together(self, vrf_id: int, router: Router, key: bytes, brings: float) -> float:
         """Return what an entry brings for each entry that leaves with it: its covers, and prefixes below that only

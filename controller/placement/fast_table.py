@@ -20,15 +20,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from controller.placement.cover import CoveredTable, Room
-from controller.placement.exchange import Exchange, Market, Mode, Router, eligible, enter_pinned
-from controller.placement.popularity import RECENT_S, Meter, Popularity
+from controller.placement.cover import UNLIMITED, CoveredTable, Room
+from controller.placement.exchange import RECENT_S, Exchange, Market, Mode, Router, eligible, enter_pinned
+from controller.placement.popularity import Meter, Moment, Popularity
 from controller.placement.transitions import Changes
+from controller.placement.walk import SOFT_SLICE, Slices
 from controller.planes.base import FALLBACK
 from wire.columns import ADDRESS_BYTES
-
-UNLIMITED = 1 << 62
-"""The quota of a slice that has none."""
 
 _TRACKED = 250_000
 """Prefixes in software whose packets are counted; of more, the less popular half is forgotten."""
@@ -65,7 +63,8 @@ class FastTable:
         self._popularity = Popularity()
         self._routers: dict[int, Router] = {}
         self._market = Market()
-        self._one_in = 1.0
+        self._forgetting = Slices(SOFT_SLICE)
+        self._one_in = 100.0  # until a sample tells
         self._tracked = 0
         self.untracked = 0
         """Samples that were not counted because too many prefixes were."""
@@ -88,15 +87,16 @@ class FastTable:
             raise ValueError(f"all {self.capacity} entries are in use: nothing is left for router {vrf_id}")
         router = Router(CoveredTable(self._family, room))
         self._routers[vrf_id] = router
-        return self._settle(router)
+        return self._settle(vrf_id, router)
 
     def remove(self, vrf_id: int) -> Changes:
         """Take a router out, all its entries included."""
         router = self._routers.pop(vrf_id)
         router.table.room.begin()
         router.table.clear()
-        changes = self._settle(router)
+        changes = self._settle(vrf_id, router)
         self._tracked -= len(router.soft)
+        self._market.trials.drop(vrf_id)
         return changes
 
     def limit(self, slice_name: str, quota: int | None) -> None:
@@ -155,7 +155,7 @@ class FastTable:
                     break
                 if router.missing(key) and router.table.uncovered(key) == []:
                     router.table.enter(key, [])
-        return self._settle(router)
+        return self._settle(vrf_id, router)
 
     def keep(self, vrf_id: int, keys: Iterable[bytes], there: Collection[bytes]) -> Changes:
         """Bring prefixes or parts of them in, as far as the full table and the room allow.
@@ -176,7 +176,7 @@ class FastTable:
             if (not new or table.has_room(new)) and len(entries) + max(room.excess, self._room.excess) <= 0:
                 table.enter(key, cover)
                 room.add(0, new - len(entries))
-        return self._settle(router)
+        return self._settle(vrf_id, router)
 
     def refused(self, vrf_id: int, key: bytes, full: bool) -> Changes:
         """Do without an entry whose write the plane refused, and return what becomes of the table by that.
@@ -192,7 +192,7 @@ class FastTable:
             self._room.capacity = min(self._room.capacity, self._room.used)
         if key in router.pinned and full:
             router.waiting.add(key)
-        return self._settle(router)
+        return self._settle(vrf_id, router)
 
     def allow(self, actions: Collection[int]) -> None:
         """Try prefixes again that the plane refused with one of ``actions``; rebalance() moves them."""
@@ -208,15 +208,20 @@ class FastTable:
         family, are passed over.
         """
         router = self._routers[vrf_id]
-        self._popularity.advance(now, self._meters())
-        before = now if router.counted_at is None else max(router.counted_at, now - RECENT_S)
-        slow, fast = self._popularity.weights((before + now) / 2)
+        moment = self._advance(now)
+        before, router.counted = router.counted, moment
+        if before is None or now - before.at > RECENT_S:  # since when these packets came is not known
+            until, since = self._popularity.more(before), self._popularity.more(router.counted)
+            for meter in router.hard.values():
+                meter.leave(until)
+                meter.enter(since)
+            return
+        weights = self._popularity.weights((before.at + now) / 2)
         for key, number in packets.items():
-            meter = router.hard.get(key) if number else None
-            if meter is not None:
-                meter.slow += number * slow
-                meter.fast += number * fast
-        router.counted_at = now
+            counting = router.hard.get(key) if number else None
+            if counting is not None:
+                counting.add(number, weights)
+        self._market.trials.count(now, vrf_id, packets)
 
     def sample(self, now: float, vrf_id: int, packets: Iterable[bytes], one_in: float) -> None:
         """Take a sample of one of ``one_in`` packets that the fallback plane forwarded for a router.
@@ -226,8 +231,8 @@ class FastTable:
         """
         router = self._routers[vrf_id]
         self._one_in = one_in
-        self._popularity.advance(now, self._meters())
-        slow, fast = (one_in * weight for weight in self._popularity.weights(now))
+        self._advance(now)
+        weights = self._popularity.weights(now)
         full_length = 8 * ADDRESS_BYTES[self._family]
         part_of = router.table.full.part
         for key in packets:
@@ -238,19 +243,20 @@ class FastTable:
             for one in set(found):
                 meter = self._meter(router, one)
                 if meter is not None:
-                    meter.slow += slow
-                    meter.fast += fast
+                    meter.add(1, weights)
 
     def rebalance(self, now: float, budget: int) -> dict[int, Changes]:
         """Move what is popular in and what is not out, by at most ``budget`` writes; what comes of it, by router."""
-        self._popularity.advance(now, self._meters())
+        moment = self._advance(now)
         self._room.begin()
         for room in self._slices.values():
             room.begin()
         if self._tracked > _TRACKED:
-            self._forget(now)
-        Exchange(self._routers, self._room, self._popularity, now, self._one_in, budget, self._market).run()
-        found = {vrf_id: changes for vrf_id, router in self._routers.items() if (changes := self._settle(router))}
+            self._forget()
+        Exchange(self._routers, self._room, self._popularity, moment, budget, self._market).run()
+        found = {
+            vrf_id: changes for vrf_id, router in self._routers.items() if (changes := self._settle(vrf_id, router))
+        }
         self._tracked = sum(len(router.soft) for router in self._routers.values())
         return found
 
@@ -303,18 +309,23 @@ class FastTable:
     def _slice(self, name: str) -> Room:
         return self._slices.setdefault(name, Room(UNLIMITED, around=self._room))
 
-    def _settle(self, router: Router) -> Changes:
+    def _settle(self, vrf_id: int, router: Router) -> Changes:
         """Take the writes of a call, and let meters follow their prefixes."""
         changes = router.table.take_writes()
         self._tracked -= len(router.soft)
+        popularity = self._popularity
+        now, counted = popularity.more(popularity.moment), popularity.more(router.counted)
         for key, (old, new) in changes.items():
             before, after = _forwards(old), _forwards(new)
             if after and not before:
                 meter = router.hard[key] = router.soft.pop(key, Meter())
                 meter.entries = 1
+                meter.enter(now)
             elif before and not after:
                 meter = router.hard.pop(key)
                 meter.entries = 1
+                meter.leave(counted)
+                self._market.trials.drop(vrf_id, key)
                 if meter.slow:
                     router.soft[key] = meter
         for key, (old, new) in changes.items():
@@ -324,6 +335,9 @@ class FastTable:
                     around.entries += 1
         self._tracked += len(router.soft)
         return changes
+
+    def _advance(self, now: float) -> Moment:
+        return self._popularity.advance(now, self._one_in, self._meters())
 
     def _meter(self, router: Router, key: bytes) -> Meter | None:
         meter = router.soft.get(key)
@@ -340,17 +354,16 @@ class FastTable:
             yield from router.hard.values()
             yield from router.soft.values()
 
-    def _forget(self, now: float) -> None:
-        """Forget the less popular half of what is counted in software."""
-        estimates = self._popularity.estimates(now, self._one_in)
-        rates = sorted(estimates.of(meter) for router in self._routers.values() for meter in router.soft.values())
-        least = rates[len(rates) // 2]
-        self._tracked = 0
-        for router in self._routers.values():
-            router.soft = {key: meter for key, meter in router.soft.items() if estimates.of(meter) > least}
-            self._tracked += len(router.soft)
-            for meter in router.soft.values():
-                meter.entries = 1  # its cover may have become smaller
+    def _forget(self) -> None:
+        """Forget the less popular half of a slice of what is counted in software."""
+        slices = self._forgetting.next(lambda: ((one, router.soft) for one, router in self._routers.items()))
+        for soft, keys in [(self._routers[one].soft, keys) for one, keys in slices if one in self._routers]:
+            events = sorted(soft[key].slow for key in keys if key in soft)
+            for key in keys:
+                if key in soft and soft[key].slow <= events[len(events) // 2]:
+                    del soft[key]
+                elif key in soft:
+                    soft[key].entries = 1  # its cover may have become smaller
 
 
 def _whole(table: CoveredTable) -> int:

@@ -1,69 +1,145 @@
 """How many packets a second go by each prefix, from counts of entries and from samples.
 
-Two means of every prefix decay beside each other: a slow one, which tells apart what is nearly alike, and a fast one,
-which notices that something began or ended. The estimate is the slow mean, kept within what the fast one leaves
-possible by the number of events it saw (a Poisson count n is known to about its root):
+Of every prefix the events are counted that were seen of it: packets where its entry counts, one of so many where its
+packets are sampled. Beside them it is known how long it was looked at, in seconds of full counting: a second in which
+one of 100 packets is sampled is a hundredth. So what was seen in hardware and in software adds up, each weighs by
+what it says, and a prefix that moves takes along what is known of it. One mean, of events by exposure:
 
-    estimate = min(max(slow, fast - Z·√(fast·u)), fast + Z·√(fast·u) + Z²·u)       u: the rate of one event
+    (events - 1) / exposure
 
-An event is a packet where an entry counts, and ``one_in`` packets where one of so many is sampled. Decay is forward
-(Cormode et al., "Forward decay", ICDE 2009): what is new weighs more, and nothing has to be touched as time passes.
+Of most prefixes that one sample came from, none comes again soon: where popularity follows Zipf's law with exponent
+s, so many prefixes are above a rate r as r^(-1/s), and what n events tell (Gamma's mean, empirical Bayes) is
+(n - 1/s) / exposure. 1 is the cautious end of that.
+
+Three such means decay beside each other. The slow one tells apart what is nearly alike. The shorter ones notice what
+began: the largest of the three is believed, the shorter ones less ``doubt`` standard errors, as the largest of
+several is the luckiest; `trials` learns how many are needed. And they notice what ended: no mean is believed that is
+above what a shorter one leaves possible, which is a standard error and one event more than it says.
+
+Decay is forward (Cormode et al., "Forward decay", ICDE 2009): what is new weighs more, and nothing has to be touched
+as time passes.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from math import log, sqrt
 
-SLOW_HALF_LIFE_S = 240.0
-FAST_HALF_LIFE_S = 8.0
-RECENT_S = 60.0
-"""Counts of entries are taken for no older than that."""
-_Z = 1.5
-_LANDMARK_S = 400 * FAST_HALF_LIFE_S
-"""Weights double every FAST_HALF_LIFE_S; they are taken back before they leave a float."""
+HALF_LIVES_S = (240.0, 30.0, 8.0)
+"""Where a million prefixes share the traffic, one that is worth an entry is sampled once in a minute or two: too
+seldom for 8 s, and 240 s are too long where the popular set changes by the minute."""
+_PRIOR = 1.0
+"""Events that prove nothing."""
+_LANDMARK_S = 400 * HALF_LIVES_S[-1]
+"""Weights double every half-life; they are taken back before they leave a float."""
+_BEFORE_S = 1.0
+"""So long nothing was seen before the clock began: one packet in its first moment is no endless rate."""
+
+Weights = tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point in time, and the seconds until then by what they still weigh: ``full`` in hardware, where every packet
+    counts, ``sampled`` in software.
+    """
+
+    at: float
+    full: Weights
+    sampled: Weights
 
 
 class Meter:
-    """The counts of one prefix. ``entries`` is what it takes in hardware, with the cover that is only its own."""
+    """What was counted of one prefix, weighted: events, and what it was looked at longer than by samples alone.
+    ``entries`` is what it takes in hardware, with the cover that is only its own.
+    """
 
-    __slots__ = ("entries", "fast", "slow")
+    __slots__ = ("entries", "fast", "looked_fast", "looked_middle", "looked_slow", "middle", "slow")
 
     def __init__(self) -> None:
-        self.slow = 0.0
-        self.fast = 0.0
+        self.slow = self.middle = self.fast = 0.0
+        self.looked_slow = self.looked_middle = self.looked_fast = 0.0
         self.entries = 1
+
+    def add(self, events: float, weights: Weights) -> None:
+        """Count events of one moment."""
+        slow, middle, fast = weights
+        self.slow += events * slow
+        self.middle += events * middle
+        self.fast += events * fast
 
     def move(self, other: "Meter") -> None:
         """Take what another has counted out of this one."""
         self.slow = max(0.0, self.slow - other.slow)
+        self.middle = max(0.0, self.middle - other.middle)
         self.fast = max(0.0, self.fast - other.fast)
 
+    def enter(self, more: Weights) -> None:
+        """Be counted from a moment on; ``more`` is what full counting until then was more than samples, weighted."""
+        slow, middle, fast = more
+        self.looked_slow -= slow
+        self.looked_middle -= middle
+        self.looked_fast -= fast
 
+    def leave(self, more: Weights) -> None:
+        """Be counted no longer than until a moment; ``more`` as that of enter()."""
+        slow, middle, fast = more
+        self.looked_slow = max(0.0, self.looked_slow + slow)
+        self.looked_middle = max(0.0, self.looked_middle + middle)
+        self.looked_fast = max(0.0, self.looked_fast + fast)
+
+    def decay(self, weights: Weights) -> None:
+        """Take weights back."""
+        slow, middle, fast = weights
+        self.slow *= slow
+        self.middle *= middle
+        self.fast *= fast
+        self.looked_slow *= slow
+        self.looked_middle *= middle
+        self.looked_fast *= fast
+
+
+@dataclass(frozen=True, slots=True)
 class Estimates:
-    """What meters say at one moment, in packets per second; ``event`` packets were counted as one event."""
+    """What meters say at one moment, in packets per second."""
 
-    __slots__ = ("_error", "_event_error", "_fast", "_slow")
-
-    def __init__(self, slow: float, fast: float, event: float) -> None:
-        self._slow, self._fast = slow, fast
-        one = event * log(2) / FAST_HALF_LIFE_S  # the rate that one event makes in the fast mean
-        self._error, self._event_error = _Z * sqrt(one), _Z * _Z * one
+    weights: Weights
+    sampled: Weights
+    more: Weights
+    """Of meters that are counted: what that was more than samples."""
+    doubt: float
+    """In the shorter means, in standard errors."""
 
     def of(self, meter: Meter) -> float:
         """Return the estimate of one meter."""
-        slow, fast = meter.slow * self._slow, meter.fast * self._fast
-        error = self._error * sqrt(fast)
-        return min(max(slow, fast - error), fast + error + self._event_error)
+        return next((rate for rate, _ in self.above(((b"", meter),), -1.0)), 0.0) * meter.entries
+
+    def slow(self, meter: Meter) -> float:
+        """Return what the slow mean alone says."""
+        exposure = self.sampled[0] + max(0.0, meter.looked_slow + self.more[0])
+        return max(0.0, meter.slow - _PRIOR * self.weights[0]) / exposure
 
     def above(self, meters: Iterable[tuple[bytes, Meter]], floor: float) -> Iterator[tuple[float, bytes]]:
         """Iterate over the meters whose estimate for each entry is above ``floor``, as (that, key)."""
-        by_slow, by_fast, by_error, most = self._slow, self._fast, self._error, self._event_error
+        w_slow, w_middle, w_fast = self.weights
+        s_slow, s_middle, s_fast = self.sampled
+        m_slow, m_middle, m_fast = self.more
+        doubt = self.doubt
+        none = floor >= 0
         for key, meter in meters:
-            slow, fast = meter.slow * by_slow, meter.fast * by_fast
-            if slow > floor or fast > floor:  # an estimate is never above both
-                error = by_error * sqrt(fast)
-                rate = min(max(slow, fast - error), fast + error + most) / meter.entries
-                if rate > floor:
-                    yield rate, key
+            slow = meter.slow - _PRIOR * w_slow
+            if slow <= 0 and none:
+                continue  # one event or less, so in the shorter means too
+            middle, fast = meter.middle, meter.fast
+            x_slow = s_slow + max(0.0, meter.looked_slow + m_slow)
+            x_middle = s_middle + max(0.0, meter.looked_middle + m_middle)
+            x_fast = s_fast + max(0.0, meter.looked_fast + m_fast)
+            e_middle, e_fast = sqrt(middle * w_middle), sqrt(fast * w_fast)
+            rate = max(0.0, slow / x_slow, (middle - _PRIOR * w_middle - doubt * e_middle) / x_middle)
+            rate = min(rate, (middle + e_middle + w_middle) / x_middle)
+            rate = max(rate, (fast - _PRIOR * w_fast - doubt * e_fast) / x_fast)
+            rate = min(rate, (fast + e_fast + w_fast) / x_fast) / meter.entries
+            if rate > floor:
+                yield rate, key
 
 
 class Popularity:
@@ -71,30 +147,58 @@ class Popularity:
 
     def __init__(self) -> None:
         self._landmark: float | None = None
+        self.moment: Moment | None = None
+        """The latest; None before the clock began."""
 
-    def advance(self, now: float, meters: Iterable[Meter]) -> None:
-        """Let time pass; ``meters`` are all that there are."""
+    def advance(self, now: float, one_in: float, meters: Iterable[Meter]) -> Moment:
+        """Let time pass in which one of ``one_in`` packets was sampled; return the moment that it is.
+
+        ``meters`` are all that there are.
+        """
         if self._landmark is None:
-            self._landmark = now
+            self._landmark = now  # a clock may begin anywhere
         elif now - self._landmark > _LANDMARK_S:
-            slow, fast = self._decay(now)
+            slow, middle, fast = self.weights(now)
+            back = 1 / slow, 1 / middle, 1 / fast
             for meter in meters:
-                meter.slow *= slow
-                meter.fast *= fast
+                meter.decay(back)
             self._landmark = now
+        self.moment = _after(self.moment or Moment(now - _BEFORE_S, _NOTHING, _NOTHING), now, one_in)
+        return self.moment
 
-    def weights(self, at: float) -> tuple[float, float]:
-        """Return what a packet that passed ``at`` adds to the two means of its meter."""
-        slow, fast = self._decay(at)
-        return 1 / slow, 1 / fast
+    def weights(self, at: float) -> Weights:
+        """Return what an event ``at`` a moment adds to the means of its meter."""
+        passed = at - (at if self._landmark is None else self._landmark)
+        slow, middle, fast = HALF_LIVES_S
+        return 2 ** (passed / slow), 2 ** (passed / middle), 2 ** (passed / fast)
 
-    def estimates(self, at: float, event: float) -> Estimates:
-        """Return the estimates at one moment, of meters that count one of ``event`` packets."""
-        slow, fast = self._decay(at)
-        return Estimates(slow * log(2) / SLOW_HALF_LIFE_S, fast * log(2) / FAST_HALF_LIFE_S, event)
+    def more(self, moment: Moment | None) -> Weights:
+        """Return what full counting until a moment was more than samples, weighted; None for never."""
+        if moment is None:
+            return _NOTHING
+        weights = self.weights(moment.at)
+        return _each(lambda at: (moment.full[at] - moment.sampled[at]) * weights[at])
 
-    def _decay(self, at: float) -> tuple[float, float]:
-        if self._landmark is None:
-            self._landmark = at  # a clock may begin anywhere
-        passed = at - self._landmark
-        return 2 ** (-passed / SLOW_HALF_LIFE_S), 2 ** (-passed / FAST_HALF_LIFE_S)
+    def estimates(self, moment: Moment, doubt: float = 0.0, *, counted: bool = False) -> Estimates:
+        """Return the estimates at one moment, of meters that were counted until then, or of others."""
+        weights = self.weights(moment.at)
+        sampled = _each(lambda at: moment.sampled[at] * weights[at])
+        return Estimates(weights, sampled, self.more(moment) if counted else _NOTHING, doubt)
+
+
+_NOTHING: Weights = (0.0, 0.0, 0.0)
+
+
+def _after(before: Moment, now: float, one_in: float) -> Moment:
+    passed = max(0.0, now - before.at)
+    left = _each(lambda at: 2 ** (-passed / HALF_LIVES_S[at]))
+    new = _each(lambda at: (1 - left[at]) * HALF_LIVES_S[at] / log(2))
+    return Moment(
+        now,
+        _each(lambda at: before.full[at] * left[at] + new[at]),
+        _each(lambda at: before.sampled[at] * left[at] + new[at] / one_in),
+    )
+
+
+def _each(of: Callable[[int], float]) -> Weights:
+    return of(0), of(1), of(2)

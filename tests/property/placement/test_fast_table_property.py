@@ -3,9 +3,11 @@
 import random
 from collections.abc import Mapping
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from controller.placement import exchange
 from controller.placement.cover import MAX_WRITES
 from controller.placement.fast_table import FastTable, Mode, Place
 from controller.placement.transitions import Changes, changes_between, stages
@@ -173,6 +175,20 @@ class World:
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32))
 def test_hardware_with_its_fallback_is_the_full_table(seed: int) -> None:
+    play(seed)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32))
+def test_it_is_also_where_a_round_looks_at_few_entries(seed: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exchange, "HARD_SLICE", 2)
+        patch.setattr(exchange, "SOFT_SLICE", 2)
+        play(seed)
+
+
+def play(seed: int) -> None:
+    """Have a world change at random, and look at it after every step."""
     world = World(seed)
     steps = [world.change, world.sample, world.count, world.rebalance, world.refuse, world.set_up]
     for step in world.chance.choices(steps, weights=(4, 5, 2, 6, 1, 1), k=STEPS):

@@ -12,13 +12,10 @@ def fed(rates: list[tuple[int, float]], event: int, start: float = 0.0, seed: in
     chance, meter, clock, now = random.Random(seed), Meter(), Popularity(), start
     for seconds, rate in rates:
         for _ in range(seconds):
-            clock.advance(now, [meter])
-            slow, fast = clock.weights(now)
-            seen = sum(chance.random() < rate / event / 100 for _ in range(100))
-            meter.slow += seen * event * slow
-            meter.fast += seen * event * fast
+            moment = clock.advance(now, event, [meter])
+            meter.add(sum(chance.random() < rate / event / 100 for _ in range(100)), clock.weights(now))
             now += 1
-    return meter, clock.estimates(now, event)
+    return meter, clock.estimates(moment)
 
 
 @pytest.mark.parametrize("start", [0.0, 1e6])
@@ -37,11 +34,36 @@ def test_a_beginning_and_an_end_are_seen_within_seconds() -> None:
 
 def test_one_packet_is_no_beginning() -> None:
     clock = Popularity()
-    clock.advance(0, [])
-    meter, (slow, fast) = Meter(), clock.weights(0)
-    meter.slow, meter.fast = 100 * slow, 100 * fast
-    assert clock.estimates(1, 100).of(meter) < 0.5
-    assert list(clock.estimates(1, 100).above([(b"", meter)], 0.5)) == []
-    assert list(clock.estimates(1, 100).above([(b"", meter)], 0.1)) == [
-        (pytest.approx(clock.estimates(1, 100).of(meter)), b"")
-    ]
+    meter = Meter()
+    clock.advance(0, 100, [meter])
+    meter.add(1, clock.weights(0))
+    estimates = clock.estimates(clock.advance(1, 100, [meter]))
+    assert estimates.of(meter) == estimates.slow(meter) == 0
+    assert list(estimates.above([(b"", meter)], 0.0)) == []
+    assert list(estimates.above([(b"", meter)], -1.0)) == [(0.0, b"")]  # but it fills what is free
+
+
+def test_what_a_sample_stands_for_may_change() -> None:
+    chance, meter, clock = random.Random(1), Meter(), Popularity()
+    for now in range(600):
+        one_in = 10 if now % 120 < 60 else 50
+        moment = clock.advance(now, one_in, [meter])
+        meter.add(sum(chance.random() < 50 / one_in / 100 for _ in range(100)), clock.weights(now))
+    assert clock.estimates(moment).of(meter) == pytest.approx(50, rel=0.15)
+
+
+def test_what_was_counted_in_hardware_is_known_in_software() -> None:
+    meter, clock = Meter(), Popularity()
+    for now in range(300):
+        moment = clock.advance(now, 1000, [meter])
+        if now == 100:
+            meter.enter(clock.more(moment))
+        if 100 < now <= 200:
+            meter.add(20, clock.weights(now))
+        if now == 200:
+            assert clock.estimates(moment, counted=True).of(meter) == pytest.approx(20, rel=0.1)
+            meter.leave(clock.more(moment))
+            assert clock.estimates(moment).of(meter) == pytest.approx(20, rel=0.1)
+    assert clock.estimates(moment).of(meter) < 20  # nothing was sampled since
+    meter.add(2, clock.weights(299))
+    assert clock.estimates(moment).slow(meter) < 30  # two samples do not say much beside that

@@ -1,0 +1,61 @@
+"""How much the evidence of a few seconds is to be doubted, learned from what came of it.
+
+What enters hardware because of a short mean alone is on trial: once its entry has counted for some seconds, it is
+known whether it brings what it had to. Where fewer than half of them do, more doubt is needed: the popular set is
+steady, and most of what looks like a beginning is chance. Where more do, less is: the set is changing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+LEAST_DOUBT, MOST_DOUBT = 0.0, 3.0
+"""In standard errors of a short mean: three are hardly ever chance."""
+_TRIAL_S = 5.0
+"""A read of the counters, at least."""
+_STEP = 1.0
+_WITNESSES = 10
+"""Trials of one read that count for as much as the state before: few say little."""
+
+
+@dataclass(slots=True)
+class Trial:
+    """One entry on trial: it has to bring ``needed`` packets a second."""
+
+    since: float
+    needed: float
+    packets: int = 0
+
+
+class Trials:
+    """The entries on trial, by router and entry, and what came of those before."""
+
+    def __init__(self) -> None:
+        self.doubt = 1.0
+        self._trials: dict[int, dict[bytes, Trial]] = {}
+
+    def begin(self, vrf_id: int, key: bytes, now: float, needed: float) -> None:
+        """Put an entry on trial that has just come."""
+        self._trials.setdefault(vrf_id, {})[key] = Trial(now, needed)
+
+    def drop(self, vrf_id: int, key: bytes | None = None) -> None:
+        """End the trial of an entry that has left, or of all of a router, undecided."""
+        if key is None:
+            self._trials.pop(vrf_id, None)
+        elif vrf_id in self._trials:
+            self._trials[vrf_id].pop(key, None)
+
+    def count(self, now: float, vrf_id: int, packets: Mapping[bytes, int]) -> None:
+        """Take what entries counted since the last time."""
+        trials = self._trials.get(vrf_id, {})
+        decided, right = [], 0
+        for key, trial in trials.items():
+            trial.packets += packets.get(key, 0)
+            passed = now - trial.since
+            if passed >= _TRIAL_S:
+                decided.append(key)
+                right += trial.packets >= trial.needed * passed
+        for key in decided:
+            del trials[key]
+        wrong = len(decided) - right
+        self.doubt += _STEP * (wrong - right) / (len(decided) + _WITNESSES)
+        self.doubt = min(MOST_DOUBT, max(LEAST_DOUBT, self.doubt))

@@ -1,0 +1,33 @@
+"""Going over meters in slices."""
+
+from controller.placement.walk import Slices, Victims
+
+
+def test_a_trip_sees_every_key_once_whatever_changes_meanwhile() -> None:
+    held = {1: dict.fromkeys((b"a", b"b", b"c")), 2: {}, 3: dict.fromkeys((b"d", b"e"))}
+    slices, seen = Slices(2), []
+    assert slices.at_start
+    while not seen or not slices.at_start:
+        found = list(slices.next(held.items))
+        assert sum(len(keys) for _, keys in found) <= 2
+        seen += [(vrf_id, key) for vrf_id, keys in found for key in keys]
+        held[2][b"f"] = None  # is seen by the next trip
+    assert sorted(seen) == [(1, b"a"), (1, b"b"), (1, b"c"), (3, b"d"), (3, b"e")]
+    assert any(vrf_id == 2 for _ in range(3) for vrf_id, _ in slices.next(held.items))
+    assert list(Slices(2).next(dict[int, list[bytes]]().items)) == []
+
+
+def test_the_first_victim_is_the_least_as_things_are_now() -> None:
+    victims, rates = Victims(), {b"a": 1.0, b"b": 2.0, b"c": 3.0}
+    for key, rate in rates.items():
+        victims.note(rate, 1, key)
+    assert victims.least(lambda _, key: rates[key]) is None  # the search is not complete
+    victims.renew()
+    assert victims.least(lambda _, key: rates[key]) == (1.0, 1, b"a")
+    rates[b"a"] = 2.5
+    assert victims.least(lambda _, key: rates[key]) == (2.0, 1, b"b")
+    assert victims.least(lambda _, key: None if key == b"b" else rates[key]) == (2.5, 1, b"a")
+    victims.pop()
+    assert victims.least(lambda _, key: rates[key]) == (3.0, 1, b"c")
+    victims.renew()
+    assert victims.least(lambda _, key: rates[key]) is None
