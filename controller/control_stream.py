@@ -148,7 +148,7 @@ class ControlSession:
     def _on_nexthop_sets(self, sets: Any) -> None:
         for one in sets.sets:
             self._router.define_set(one.id, one.kind, [(m.interface_id, m.gateway, m.weight) for m in one.members])
-        self._router.fib.rib.release(sets.released)
+        self._router.release(sets.released)
 
     def _on_routes(self, routes: Any) -> None:
         family, keys, ids = _columns(routes)

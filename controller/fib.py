@@ -207,6 +207,12 @@ class Fib:
         if fresh is not None:
             self.resolution.attach(fresh)
 
+    def release(self, set_ids: Iterable[int]) -> None:
+        """Forget names of nexthop sets, and what only they led to: nothing else may be written for long."""
+        self.rib.release(set_ids)
+        if self.idle:
+            self.collect()
+
     def sweep(self, now: float) -> int:
         """End a resync: stale routes and neighbors go, and so does what was adopted but never learned.
 

@@ -238,6 +238,11 @@ class VirtualRouter:
             text = f"{more} of a message, too far beyond quota ipv{family}_routes"
             self._events.report("warning", "routes-not-kept", self.config.full_name, text)
 
+    def release(self, set_ids: Iterable[int]) -> None:
+        """The VRC has no use for these nexthop sets any more; what only they led to goes from the plane."""
+        self.fib.release(set_ids)
+        self.plane.wake()
+
     def resync_end(self, daemons_settled: bool) -> None:
         """Everything was repeated; stale routes go now or when the hold time has passed."""
         self._resynced = True

@@ -52,9 +52,8 @@ async def test_withdrawn_routes_and_their_objects_go(make_world):
     world.learn({"20.2.0.0/16": 2})
     await world.settle()
     world.learn({"20.2.0.0/16": 0})
-    world.router().fib.rib.release([2])
     await world.settle()
-    world.router().fib.collect()
+    world.router().release([2])
     await world.settle()
     assert key("20.2.0.0/16") not in world.installed()
     assert not world.plane.entries.groups
