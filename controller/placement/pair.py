@@ -53,7 +53,10 @@ from controller.planes.base import (
 from controller.views import MoveView
 
 RETRY_S = 30.0
-"""How long a nexthop or group that the hardware refused waits to be tried again."""
+"""How long a nexthop or group that the hardware refused waits to be tried again …"""
+
+ROOM_S = 1.0
+"""… and how long where others have left meanwhile."""
 
 WORK_S = 0.25
 """How often the placement follows the traffic."""
@@ -446,6 +449,9 @@ class FallbackPair:
         refused = await self.hardware.write(mine) if mine else []
         self.routes.allow(batch, refused)  # all of it: to delete what the hardware never took is no write
         self._kept_out.took(batch)
+        ops = [update.op for update in mine.nexthops] + [update.op for update in mine.groups]
+        if Op.DELETE in ops:
+            self._retry_at = min(self._retry_at, self._clock() + ROOM_S)
         found = []
         for one in refused:
             held.refused(one)

@@ -20,6 +20,7 @@ from controller.planes.base import (
     WriteBatch,
     route_action,
 )
+from controller.rib import SetKind
 from wire.columns import prefix_key
 
 
@@ -189,6 +190,27 @@ async def test_a_group_that_the_hardware_refuses_is_used_by_the_software():
     await world.pair.work()
     assert len(world.hardware.entries.groups) == 1
     assert prefix_key("20.0.0.0/8") in world.forwarding()
+
+
+async def test_a_group_enters_soon_where_another_one_has_left():
+    world = await made()
+    there = world.hardware.entries.groups
+    world.hardware.fault = lambda table, key, op: (
+        "no room" if (table, op) == ("nexthop_group", Op.INSERT) and there else None
+    )
+    await learned(world, {"20.0.0.0/8": 1}, TWO_WAYS)
+    world.router().define_set(3, SetKind.FORWARD, [(1, gateway(1), 1), (2, gateway(2), 3)])
+    world.learn({"30.0.0.0/8": 3})
+    await world.settle()
+    assert prefix_key("30.0.0.0/8") not in world.forwarding()
+    world.learn({"20.0.0.0/8": 0})
+    await world.settle()
+    world.router().release([1])
+    await world.until(lambda: not there)
+    world.clock.now += 1
+    await world.pair.work()
+    assert len(there) == 1
+    assert prefix_key("30.0.0.0/8") in world.forwarding()
 
 
 async def test_a_group_that_the_hardware_refused_is_not_tried_again_once_it_is_gone():
