@@ -261,6 +261,42 @@ class Bmv2FallbackSwitch(DeviceSwitch):
         return (declared_behind(self.forwarder),)
 
 
+class ForwarderFallbackSwitch(DeviceSwitch):
+    """A private vr-forwarder of the ``capacity`` that its options name, and another one behind it, by a cable."""
+
+    LINK, LINK_PORT, PEER = "behind", 9, "p1"
+
+    def __init__(self, **capacity: int) -> None:
+        small = tuple(word for name, count in capacity.items() for word in ("--capacity", f"{name}={count}"))
+        self._front = PrivateForwarder(self.HOSTS, options=(*small, "--port", f"{self.LINK_PORT}={self.LINK}"))
+        super().__init__(self._front)
+        self.forwarder = PrivateForwarder(1)
+        self._cable = contextlib.ExitStack()
+
+    def __enter__(self) -> "ForwarderFallbackSwitch":
+        with contextlib.ExitStack() as stack:
+            self._front.namespace = stack.enter_context(namespace("sp-front"))
+            stack.enter_context(self.forwarder)
+            plug_in(self.forwarder, self._front.namespace, self.LINK)
+            super().__enter__()
+            self._cable = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        self._cable.close()
+
+    @property
+    def declared(self) -> dict[str, Any]:
+        declared = super().declared
+        declared["ports"][self.LINK] = {"number": self.LINK_PORT, "device": self.LINK}
+        return declared | fallback(self.LINK, self.PEER, {})
+
+    @property
+    def behind(self) -> tuple[dict[str, Any], ...]:
+        return (declared_behind(self.forwarder),)
+
+
 class Bmv2Switch(DeviceSwitch):
     """A private BMv2."""
 
