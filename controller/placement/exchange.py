@@ -62,6 +62,7 @@ class Market:
     """What one round leaves for the next."""
 
     victims: dict[Room, Victims] = field(default_factory=dict)
+    lots: dict[tuple[int, bytes], float] = field(default_factory=dict)  # what victims bring with what they depend on
     trials: Trials = field(default_factory=Trials)
     listed_at: float = -inf  # when the search for victims began
     hard: Slices = field(default_factory=lambda: Slices(HARD_SLICE))
@@ -93,7 +94,6 @@ class Exchange:
             else popularity.estimates(router.counted, doubt, counted=True)
             for vrf_id, router in routers.items()
         }
-        self._kept: set[tuple[int, bytes]] = set()  # victims that are worth more with what depends on them
         self._searched = False  # all entries were looked at for victims in this round
 
     def run(self) -> None:
@@ -252,6 +252,8 @@ class Exchange:
         need = len(cover) + (key not in table.held)
         meter.entries = max(1, need - table.parts(key))  # its parts leave when it is there as a whole
         brings = self._soft.of(meter) / meter.entries
+        if not brings and (need > 1 or not meter.slow):
+            return True  # one sample is not worth a cover; or it was that of a part which has entered
         if brings <= max(self._floor(self._room), self._floor(table.room)):
             return True
         for room in (table.room, self._room):
@@ -263,14 +265,19 @@ class Exchange:
                 room.awaited += need
             return False
         if self._enter(router, key):
-            rooms = (self._room, table.room) if table.room.capacity < UNLIMITED else (self._room,)
-            needed = max(map(self._least, rooms)) * _HYSTERESIS
-            if self._soft.slow(meter) / meter.entries <= needed < brings:
-                self._market.trials.begin(vrf_id, key, self._now, needed * meter.entries)
+            self._begin_trial(vrf_id, router, key)
             home = None if key in table.full else router.soft.get(table.full.above(key) or b"")
             if home is not None:
                 home.move(meter)
         return True
+
+    def _begin_trial(self, vrf_id: int, router: Router, key: bytes) -> None:
+        """Put what has entered on trial, where only a short mean spoke for it."""
+        meter, room = router.soft[key], router.table.room
+        rooms = (self._room, room) if room.capacity < UNLIMITED else (self._room,)
+        needed = max(map(self._least, rooms)) * _HYSTERESIS * meter.entries
+        if self._soft.slow(meter) <= needed < self._soft.of(meter):
+            self._market.trials.begin(vrf_id, key, self._now, needed)
 
     def _floor(self, room: Room) -> float:
         """Return what a candidate has to bring more than: nothing while there is room."""
@@ -291,7 +298,8 @@ class Exchange:
         meter = None if router is None or key in router.pinned or not key[-1] else router.hard.get(key)
         if router is None or meter is None or not router.table.forwards(key):
             return None
-        return self._hard[vrf_id].of(meter) / meter.entries
+        own = self._hard[vrf_id].of(meter) / meter.entries
+        return max(own, self._market.lots.get((vrf_id, key), own))
 
     def _list(self) -> None:
         """Look for victims in another slice of the entries, where it is time to."""
@@ -301,7 +309,9 @@ class Exchange:
             few = sum(len(router.hard) for router in routers.values()) <= HARD_SLICE
             if not (few or counted or self._now >= market.listed_at + _LISTED_S):
                 return
-            market.listed_at = self._now
+            if counted or self._now >= market.listed_at + _LISTED_S:
+                market.listed_at = self._now
+                market.lots.clear()
             market.victims = {room: market.victims.get(room, Victims()) for room in self._members}
         for vrf_id, keys in market.hard.next(lambda: ((one, router.hard) for one, router in routers.items())):
             if vrf_id in routers:
@@ -340,16 +350,15 @@ class Exchange:
             rate, owner, key = victim
             if not self._less(rate, brings):
                 return False
-            self._market.victims[room].pop()
             router = self._routers[owner]
             outermost = _outermost(router.table, key)
             if outermost != key or router.hard[key].entries > 1:
                 # Alone it would become a cover and free nothing: its lot is that of the prefix around it.
-                if (owner, outermost) in self._kept:
+                together = self._together(owner, router, outermost, brings)
+                if not self._less(together, brings):
+                    self._market.lots[owner, key] = together
                     continue
-                if not self._less(self._together(owner, router, outermost, brings), brings):
-                    self._kept.add((owner, outermost))
-                    continue
+            self._market.victims[room].pop()
             self._leave(router, outermost)
             return True
         return False

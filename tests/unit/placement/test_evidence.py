@@ -103,6 +103,23 @@ def test_a_set_that_changes_is_followed() -> None:
     assert not world.held() & set(popular)
 
 
+def test_one_sample_fills_what_is_free_but_is_not_worth_a_cover() -> None:
+    wide, inside, leaf = (
+        bytes((10, 0, 0, 0, 8)),
+        [bytes((10, number, 0, 0, 16)) for number in range(3)],
+        b"\x14\0\0\0\x18",
+    )
+    fast = FastTable(4, 100, reserve=0)
+    fast.add(VRF, "red")
+    fast.change(VRF, {wide: 1, **dict.fromkeys(inside, 2), leaf: 3, **dict.fromkeys(list(flat(200))[1:], 4)})
+    fast.sample(1, VRF, [leaf, bytes((10, 200, 0, 1, 32))], 100)
+    assert fast.rebalance(1, 100) == {VRF: {leaf: (None, 3), bytes((10, 128, 0, 0, 9)): (None, 1)}}
+    fast.sample(2, VRF, [wide], 100)
+    assert fast.rebalance(2, 100) == {}
+    fast.sample(3, VRF, [wide] * 2, 100)
+    assert wide in fast.rebalance(3, 100)[VRF]
+
+
 def test_doubt_grows_by_what_was_wrong_and_falls_by_what_was_right() -> None:
     trials, keys = Trials(), list(flat(30))
     for now in range(0, 100, 10):
