@@ -11,7 +11,7 @@ lead packets of one tenant into another's tables until both planes are written.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from controller.planes.base import FallbackLink, RouterInterface
+from controller.planes.base import FallbackLink, Plane, RouterInterface
 
 FIRST_VLAN, LAST_VLAN = 2, 4093
 """VLANs that an interface may get (IEEE 802.1Q): 1 is many switches' default, 4095 is reserved."""
@@ -72,3 +72,8 @@ def on_hardware(declared: RouterInterface, port: int, vlan: int) -> RouterInterf
 def on_software(declared: RouterInterface, port: int, vlan: int) -> RouterInterface:
     """Return a router interface as the fallback has it: attached to the link instead of to its own port."""
     return replace(declared, port=port, vlan=vlan, fallback=None)
+
+
+def port_number(plane: Plane, port: str) -> int | None:
+    """Return the number of a port, None where the plane has none of that name (now)."""
+    return next((number for number, state in plane.ports.items() if state.name == port), None)

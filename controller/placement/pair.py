@@ -16,55 +16,39 @@ again.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import inf
-from typing import TypeVar
 
 from controller.errors import PlaneUnreachable
 from controller.placement.feed import Feed
-from controller.placement.holdings import Holdings, KeptOut, id_of
-from controller.placement.link import LinkPorts, LinkVlans, on_hardware, on_software
+from controller.placement.link import LinkPorts, port_number
 from controller.placement.link_probe import LinkProbe
-from controller.placement.lost import lost_entries, take_in
-from controller.placement.merging import Ends, merged, summed
+from controller.placement.merging import merged, summed
 from controller.placement.routes import HardwareRoutes
+from controller.placement.writer import PairWriter
 from controller.planes.base import (
-    ROUTE_TABLE_NAME,
     Capability,
     Clock,
     Counters,
     Installed,
-    Nexthop,
-    NexthopGroup,
     Op,
     Plane,
     PlaneListener,
-    Policer,
     PortState,
     PuntReason,
     Refused,
     RouteCounts,
     RouterInterface,
     Sampler,
-    Update,
     WriteBatch,
 )
 from controller.views import MoveView
-
-RETRY_S = 30.0
-"""How long a nexthop or group that the hardware refused waits to be tried again …"""
-
-ROOM_S = 1.0
-"""… and how long where others have left meanwhile."""
 
 WORK_S = 0.25
 """How often the placement follows the traffic."""
 
 MAX_ROUNDS = 100
 """Rounds of one call of `work`: what is to be tried again gets its turn in between."""
-
-E = TypeVar("E", RouterInterface, Nexthop, NexthopGroup, Policer)
 
 
 class FallbackPair:
@@ -84,22 +68,18 @@ class FallbackPair:
         self.connected = False
         self.sampler: Sampler | None = None  # of both together there is none
         self.hardware, self.software, self.link, self.routes = hardware, software, link, routes
-        self.refusals: dict[str, int] = {}  # by table: what the hardware did not take
         self.damaged: Callable[[int], None] = lambda _routes: None  # called where routes differ in hardware
         self.probe = probe  # without one the link is believed to carry all
         self._listener: PlaneListener | None = None
-        self._vlans = LinkVlans()
-        self._held_by_hardware, self._held_by_software = Holdings(), Holdings()
+        self._writer = PairWriter(hardware, software, link, routes, clock)
         self._adopted = False  # what the hardware holds is known
         self._behind = False  # the software was away since, and what it holds is not
         self._device: tuple[dict[str, int], frozenset[Capability]] | None = None  # what it said of itself
         self._refilling: set[int] = set()  # routers of which it may lack routes since
         self._outages = 0
-        self._reading, self._draining = asyncio.Lock(), asyncio.Lock()
+        self._reading = asyncio.Lock()
         self._clock = clock
-        self._kept_out = KeptOut()
         self.feed = Feed(hardware, software, routes, lambda: self.connected and self._adopted, clock)
-        self._retry_at = inf
         self._turn: asyncio.Event | None = None  # set when the latest write has ended
 
     # Plane
@@ -126,7 +106,7 @@ class FallbackPair:
 
     @staticmethod
     def _reaches(plane: Plane, port: str) -> bool:
-        return plane.connected and _number(plane, port) is not None
+        return plane.connected and port_number(plane, port) is not None
 
     @property
     def ahead(self) -> bool:
@@ -188,14 +168,14 @@ class FallbackPair:
                 self.probe.strip(self.hardware, hard)
                 self.probe.strip(self.software, soft)
             if not self._adopted:
-                self._vlans.adopt(hard.router_interfaces.values(), soft.router_interfaces.values())
-                await self._give_back(hard, soft)
+                self._writer.vlans.adopt(hard.router_interfaces.values(), soft.router_interfaces.values())
+                await self._writer.give_back(hard, soft)
             if outages != self._outages:  # nobody knows what was read of it
                 raise PlaneUnreachable(self.name, self.problem or "the connection was lost while it was read")
             if not self._adopted:
                 self._adopt(hard, soft)
             elif self._behind:  # the hardware is ahead of it: what differs is for the FIB to write
-                self._held_by_software = Holdings.of(soft)
+                self._writer.caught_up(soft)
                 self._refilling |= self.routes.routers
                 self.routes.told(soft.routes)
                 if self.probe is not None:
@@ -205,41 +185,21 @@ class FallbackPair:
                 if differing:
                     self.damaged(differing)
             self._behind = False
-            return merged(hard, soft, self.routes.barred, self._ends)
-
-    async def _give_back(self, hard: Installed, soft: Installed) -> None:
-        """Give the software what it lacks of what routes lead to: the FIB knows it by what was read of either."""
-
-        def there(one: RouterInterface) -> RouterInterface | None:
-            ends = self._ends(replace(one, fallback=None))
-            return None if ends is None else ends[1]
-
-        batch = lost_entries(hard, soft, there)
-        if batch:
-            take_in(soft, batch, await self.software.write(batch))
+            return merged(hard, soft, self.routes.barred, self._writer.ends)
 
     def _adopt(self, hard: Installed, soft: Installed) -> None:
-        self._held_by_hardware, self._held_by_software = Holdings.of(hard), Holdings.of(soft)
         self.routes.reported(self.hardware.table_sizes)
         device = dict(self.hardware.table_sizes), self.hardware.capabilities
         if _is_empty(hard) or device != self._device:  # another one, or one that has lost what was in its way
             self.routes.forget_learned()
         self._device = device
         self.routes.adopt(hard.routes, soft.routes, soft.policers)
-        self._kept_out.lost(hard, soft)  # routes would be refused for want of them
-        self._retry_at = self._clock()
+        self._writer.adopt(hard, soft)
         self.feed.adopt((hard.router_interfaces | soft.router_interfaces).values())
         self._adopted = True
         self._refilling.clear()
         if self.probe is not None:
             self.probe.adopt(soft.router_interfaces.values())
-
-    def _ends(self, declared: RouterInterface) -> Ends | None:
-        here, there = _number(self.hardware, self.link.hardware), _number(self.software, self.link.software)
-        vlan = self._vlans.of(declared.id)
-        if here is None or there is None or vlan is None:
-            return None
-        return on_hardware(declared, here, vlan), on_software(declared, there, vlan)
 
     async def write(self, batch: WriteBatch) -> list[Refused]:
         """Write to the software, then what the hardware is to have of it; see `ahead` for what is written without."""
@@ -254,7 +214,7 @@ class FallbackPair:
             if closing and before is not None:
                 await before.wait()
             self.feed.follow(batch.router_interfaces)
-            refused = await self._write_hardware(WriteBatch(router_interfaces=closing))
+            refused = await self._writer.to_hardware(WriteBatch(router_interfaces=closing))
             found, told = await self._lead(batch)
             refused += found
             left = not told and bool(batch.router_interfaces or batch.policers)
@@ -262,7 +222,7 @@ class FallbackPair:
                 batch = replace(batch, policers=[], router_interfaces=[])
             if before is not None:
                 await before.wait()
-            refused += await self._follow(batch, refused, told)
+            refused += await self._writer.follow(batch, refused, told)
             if left:
                 raise PlaneUnreachable(self.name, self.problem or "not connected")
             return refused
@@ -277,6 +237,11 @@ class FallbackPair:
         """Read the counters of each: what an interface received of the software took the link."""
         self._require()
         return await asyncio.gather(self.hardware.counters(), self.software.counters())
+
+    @property
+    def refusals(self) -> Mapping[str, int]:
+        """How many writes the hardware has refused, by table."""
+        return self._writer.refusals
 
     async def route_counts(self) -> RouteCounts:
         """Read what the hardware's routes have met."""
@@ -350,13 +315,13 @@ class FallbackPair:
         """Do that once, and tell whether more is to be moved at once. PlaneUnreachable where a channel goes down."""
         if not self.connected or not self._adopted or self._behind or self._refilling:
             return False
-        await self._once_more()
+        await self._writer.once_more()
         self.feed.hand_over(self._clock())
         for _ in range(MAX_ROUNDS):
             if not self.connected:  # the software is not for moving to what it may not have
                 return False
             moved = self.routes.rebalance(self._clock())
-            await self._drain()
+            await self._writer.drain()
             if not moved or not self.routes.hurried:
                 return False
         return True
@@ -372,116 +337,11 @@ class FallbackPair:
         if self.ahead:
             return [], False
         try:
-            return await self._write_software(batch), True
+            return await self._writer.to_software(batch), True
         except PlaneUnreachable:
             if not self.ahead:
                 raise
             return [], False
-
-    async def _write_software(self, batch: WriteBatch) -> list[Refused]:
-        held, port = self._held_by_software, _number(self.software, self.link.software)
-        refused: list[Refused] = []
-        interfaces = []
-        for update in batch.router_interfaces:
-            entry, vlan = update.entry, self._vlans.of(update.entry.id)
-            if vlan is None or port is None:
-                reason = f"the fallback link of {self.name} has no VLAN left"
-                refused.append(Refused("router_interface", entry.vrf_id, entry.id, update.op, reason))
-            else:
-                interfaces.append(Update(update.op, on_software(entry, port, vlan)))
-        mine = WriteBatch(
-            held.fit("policer", batch.policers),
-            held.fit("router_interface", interfaces),
-            held.fit("nexthop", batch.nexthops),
-            held.fit("nexthop_group", batch.groups),
-            batch.routes,
-        )
-        for one in await self.software.write(mine) if mine else ():
-            held.refused(one)
-            refused.append(replace(one, reason=f"plane {self.software.name}: {one.reason}"))
-        return refused
-
-    async def _follow(self, batch: WriteBatch, refused: list[Refused], told: bool) -> list[Refused]:
-        """Give the hardware its part of a batch that the software has taken, but for what was refused before; or, not
-        ``told`` of it, will be given."""
-        without = {(one.table, one.key) for one in refused}
-        opening, closing = WriteBatch(), WriteBatch()
-        for part, deletes in ((opening, False), (closing, True)):
-            part.policers = _chosen(batch.policers, deletes, without, "policer")
-            part.nexthops = _chosen(batch.nexthops, deletes, without, "nexthop")
-            part.groups = _chosen(batch.groups, deletes, without, "nexthop_group")
-        opening.router_interfaces = _chosen(batch.router_interfaces, False, without, "router_interface")
-        found = await self._write_hardware(opening)
-        for update in opening.policers:
-            try:
-                self.routes.open(update.entry.vrf_id)
-            except ValueError as problem:
-                vrf_id = update.entry.vrf_id
-                found.append(Refused("policer", vrf_id, vrf_id, update.op, str(problem), full=True))
-        for update in closing.policers:
-            self.routes.close(update.entry.vrf_id)
-        for columns in batch.routes:
-            if columns.vrf_id in self.routes.routers:
-                table = ROUTE_TABLE_NAME[columns.family]
-                self.routes.change(columns, {key for name, key in without if name == table}, ahead=not told)
-        self.routes.parting(closing)
-        await self._drain()
-        found += await self._write_hardware(closing)
-        found += self.routes.failed()
-        for gone in _chosen(batch.router_interfaces, True, without, "router_interface"):
-            self._vlans.free(gone.entry.id)
-        return found
-
-    async def _write_hardware(self, batch: WriteBatch) -> list[Refused]:
-        """Write to the small tables of the hardware; returns what makes a router less than whole."""
-        held, port = self._held_by_hardware, _number(self.hardware, self.link.hardware)
-        interfaces = []
-        for update in batch.router_interfaces:
-            vlan = self._vlans.of(update.entry.id)
-            if vlan is not None and port is not None:
-                interfaces.append(Update(update.op, on_hardware(update.entry, port, vlan)))
-        mine = WriteBatch(
-            held.fit("policer", batch.policers),
-            held.fit("router_interface", interfaces),
-            held.fit("nexthop", batch.nexthops),
-            held.fit("nexthop_group", batch.groups),
-        )
-        refused = await self.hardware.write(mine) if mine else []
-        self.routes.allow(batch, refused)  # all of it: to delete what the hardware never took is no write
-        self._kept_out.took(batch)
-        ops = [update.op for update in mine.nexthops] + [update.op for update in mine.groups]
-        if Op.DELETE in ops:
-            self._retry_at = min(self._retry_at, self._clock() + ROOM_S)
-        found = []
-        for one in refused:
-            held.refused(one)
-            self._count(one)
-            if one.table not in ("nexthop", "nexthop_group"):
-                found.append(one)
-            elif one.op is not Op.DELETE:
-                self.routes.bar(one)
-                self._kept_out.refused(mine, one)
-                self._retry_at = min(self._retry_at, self._clock() + RETRY_S)
-        return found
-
-    async def _once_more(self) -> None:
-        """Write nexthops and groups that the hardware does not have, where it is time to."""
-        if self._clock() >= self._retry_at:
-            self._retry_at = inf
-            await self._write_hardware(self._kept_out.once_more())
-
-    async def _drain(self) -> None:
-        """Write the stages of routes that wait, until the hardware holds what is placed there."""
-        async with self._draining:
-            await self._once_more()
-            while stage := self.routes.next_stage():
-                refused = await self.hardware.write(WriteBatch(routes=stage))
-                for one in refused:
-                    self._count(one)
-                self.routes.confirm(stage, refused)
-
-    def _count(self, one: Refused) -> None:
-        self.refusals[one.table] = self.refusals.get(one.table, 0) + 1
 
 
 class _Side:
@@ -509,19 +369,3 @@ class _Side:
 
 def _is_empty(read: Installed) -> bool:
     return not any((read.policers, read.router_interfaces, read.nexthops, read.groups, *read.routes.values()))
-
-
-def _number(plane: Plane, port: str) -> int | None:
-    """Return the number of a port, None where the plane has none of that name (now)."""
-    return next((number for number, state in plane.ports.items() if state.name == port), None)
-
-
-def _chosen(
-    updates: Iterable[Update[E]], deletes: bool, without: set[tuple[str, bytes | int]], table: str
-) -> list[Update[E]]:
-    """Return the deletions or the others, but for entries that were refused."""
-    return [
-        update
-        for update in updates
-        if (update.op is Op.DELETE) is deletes and (table, id_of(update.entry)) not in without
-    ]

@@ -127,7 +127,7 @@ async def test_an_interface_waits_for_both() -> None:
         await world.core.put_router(router_config(1, (1,)))
     await quiet(world)
     assert 2 in world.hardware.entries.router_interfaces
-    assert world.pair._vlans.of(2) == vlan
+    assert world.pair._writer.vlans.of(2) == vlan
     await back(world)
     for plane in (world.hardware, world.software):
         assert set(plane.entries.router_interfaces) == {1}

@@ -236,7 +236,7 @@ async def test_a_way_in_that_the_hardware_does_not_close_keeps_its_vlan():
     (refused,) = await world.pair.write(WriteBatch(router_interfaces=[Update(Op.DELETE, interface)]))
     assert (refused.table, refused.key, refused.reason) == ("router_interface", 2, "no")
     assert interface.fallback is not None
-    assert world.pair._vlans.of(2) == interface.fallback.vlan
+    assert world.pair._writer.vlans.of(2) == interface.fallback.vlan
 
 
 async def test_own_addresses_are_in_hardware_also_of_a_router_in_software():
