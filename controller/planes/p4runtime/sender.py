@@ -91,6 +91,8 @@ class Sender:
                 await self._send_stages(writing, stages.openings())
                 await self._send_stages(writing, stages.departures())
                 self._forget_actions()
+            if writing.refused:
+                await self._send_remains(stages.remains(writing.has_refused))
         await asyncio.gather(*sending)
         return list(writing.refused.values())
 
@@ -120,6 +122,13 @@ class Sender:
                 turned.append(step.turned(other))
         for step, problem in await self._ask_all(turned):
             self._settle(writing, step, problem)
+
+    async def _send_remains(self, stages: Iterable[Stage]) -> None:
+        """Delete rows of entries that are refused already; one that stays is found by the next read-back."""
+        for stage in stages:
+            for step, problem in await self._ask_all(stage):
+                if problem is None or (step.op, problem.code) == _GONE_ALREADY:
+                    self._inventory.remove(step.row.key)
 
     def _settle(self, writing: _Writing, step: Step, problem: Problem | None) -> None:
         if problem is not None and (step.op, problem.code) != _GONE_ALREADY:

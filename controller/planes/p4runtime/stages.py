@@ -3,6 +3,7 @@
     close │ policers │ router interfaces, egress and fallback_link │ their way back in │ nexthops │ groups │ routes │
         l3_admit │ open, fallback_link that goes
     groups that go │ nexthops that go │ router interfaces, egress, that go │ policers that go
+    what was written of new entries that were refused: their ways in │ the rest
 
 Each stage is confirmed before the next is made: it starts from what is then there. To close comes first: whatever a
 router interface that goes or changes had in interface_classifier under a port and VLAN that is not its own any more,
@@ -60,6 +61,8 @@ class Stages:
         self._interfaces = [(interface_blame(update), update.entry) for update in batch.router_interfaces]
         self._nexthops = [(nexthop_blame(update), update.entry) for update in batch.nexthops]
         self._groups = [(group_blame(update), update.entry) for update in batch.groups]
+        entries = (*self._policers, *self._interfaces, *self._nexthops, *self._groups)
+        self._new = [blame for blame, _ in entries if not _goes(blame) and (blame[0], blame[2]) not in inventory]
 
     @property
     def after_routes(self) -> bool:
@@ -89,6 +92,13 @@ class Stages:
         """Yield the stages of the deletes that come last."""
         for entries in (self._groups, self._nexthops, self._interfaces, self._policers):
             yield [step for blame, _ in entries if _goes(blame) for step in self._drop(blame)]
+
+    def remains(self, refused: Callable[[Blame], bool]) -> Iterator[Stage]:
+        """Yield the deletes of what was written of new entries that were then refused: none is half there, and what
+        it took is another's to have."""
+        halves = [blame for blame in self._new if refused(blame)]
+        for tables in (("interface_classifier",), ()):
+            yield [step for blame in halves for step in self._drop(blame, tables)]
 
     # -- parts -------------------------------------------------------------------------------------------------------
     def _close(self) -> Stage:

@@ -246,6 +246,36 @@ async def test_an_interface_whose_way_out_is_refused_gets_no_way_in(edge: Edge) 
     assert (await edge.plane.read()).router_interfaces == {1: RED}
 
 
+@pytest.mark.parametrize("table", ["router_interface", "fallback_link", "interface_classifier", "l3_admit"])
+async def test_nothing_stays_of_a_new_interface_that_is_refused(edge: Edge, table: str) -> None:
+    edge.device.refuse = refusing(table, rpc_code.RESOURCE_EXHAUSTED, "full")
+    before = dict(edge.device.entries)
+    (refused,) = await edge.plane.write(WriteBatch(router_interfaces=[Update(Op.INSERT, LINKED)]))
+    assert (refused.table, refused.key, refused.full) == ("router_interface", 1, True)
+    assert edge.device.entries == before
+    edge.device.refuse = lambda _: None
+    assert await edge.plane.write(WriteBatch(router_interfaces=[Update(Op.INSERT, LINKED)])) == []
+    assert (await edge.plane.read()).router_interfaces == {1: LINKED}
+
+
+async def test_nothing_stays_of_a_new_policer_that_is_refused(edge: Edge) -> None:
+    full = refusing("policer", rpc_code.RESOURCE_EXHAUSTED, "full", first=2)
+    edge.device.refuse = lambda update: full(update) if update.type == p4r.Update.INSERT else None
+    before = dict(edge.device.entries)
+    (refused,) = await edge.plane.write(WriteBatch(policers=[Update(Op.INSERT, Policer(7, (1, 1, 1, 1)))]))
+    assert (refused.table, refused.key) == ("policer", 7)
+    assert edge.device.entries == before
+
+
+async def test_what_is_there_stays_where_a_change_of_it_is_refused(edge: Edge) -> None:
+    assert await edge.plane.write(WriteBatch(router_interfaces=[Update(Op.INSERT, RED)])) == []
+    before = dict(edge.device.entries)
+    edge.device.refuse = refusing("fallback_link", rpc_code.RESOURCE_EXHAUSTED, "full")
+    (refused,) = await edge.plane.write(WriteBatch(router_interfaces=[Update(Op.MODIFY, LINKED)]))
+    assert refused.op is Op.MODIFY
+    assert edge.device.entries == before
+
+
 @pytest.mark.parametrize(
     ("batch", "table", "reason"),
     [
