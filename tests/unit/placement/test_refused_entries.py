@@ -1,0 +1,83 @@
+"""Router interfaces and policers that the hardware of a pair has no room for: what is said, and what is left of them.
+
+Their ports are the hardware's, so the software cannot do without it.
+"""
+
+from dataclasses import replace
+
+import pytest
+from pairs import PairWorld, learned, made
+from worlds import interface, router_config
+
+from controller.planes.base import Op
+
+Key = tuple[str, int]
+
+
+def full_for(world: PairWorld, *keys: Key) -> None:
+    world.hardware.fault = lambda table, key, op: "full" if (table, key) in keys and op is Op.INSERT else None
+
+
+def held(world: PairWorld, table: str) -> list[set[int]]:
+    return [set(getattr(plane.entries, table)) for plane in (world.hardware, world.software)]
+
+
+async def test_an_interface_that_is_refused_is_one_line_and_the_others_go_on():
+    world = await made(router_config(1, (1, 2)))
+    await learned(world)
+    full_for(world, ("router_interface", 3))
+    await world.core.put_router(router_config(1, (1, 2, 3)))
+    await world.settle()
+    assert world.router().state == ("degraded", "plane s1 refused router_interface: full")
+    assert world.pair.refusals == {"router_interface": 1}
+    full_for(world)
+    world.router().fib.retry_refused()
+    await world.settle()
+    assert world.router().state == ("up", "")
+    assert held(world, "router_interfaces") == [{1, 2, 3}, {1, 2, 3}]
+
+
+async def test_nothing_is_left_of_an_interface_that_was_refused_and_goes():
+    world = await made(router_config(1, (1, 2)))
+    await learned(world)
+    full_for(world, ("router_interface", 3))
+    await world.core.put_router(router_config(1, (1, 2, 3)))
+    await world.settle()
+    await world.core.put_router(router_config(1, (1, 2)))
+    assert world.router().state == ("up", "")
+    assert held(world, "router_interfaces") == [{1, 2}, {1, 2}]
+    assert world.router().state == ("up", "")
+
+
+async def test_an_interface_that_no_plane_has_is_gone_at_once():
+    world = await made(router_config(1, (1, 2)))
+    await learned(world)
+    fault = lambda table, key, op: "no" if (table, key) == ("router_interface", 3) else None  # noqa: E731
+    world.hardware.fault = world.software.fault = fault
+    await world.core.put_router(router_config(1, (1, 2, 3)))
+    await world.settle()
+    assert world.router().state[0] == "degraded"
+    await world.core.put_router(router_config(1, (1, 2)))
+    assert world.router().state == ("up", "")
+
+
+@pytest.mark.parametrize("removed", [True, False])
+async def test_nothing_is_left_of_a_router_whose_policer_was_refused(removed: bool):
+    world = await made(router_config(1, (1, 2)))
+    await learned(world)
+    full_for(world, ("policer", 2))
+    second = replace(router_config(2, ()), interfaces=(interface(3),))
+    await world.core.put_router(second)
+    await learned(world, {}, {}, vrf_id=2)
+    assert world.router(2).state == ("degraded", "plane s1 refused policer: full")
+    assert world.router(1).state == ("up", "")
+    if removed:
+        await world.core.remove_router(2)
+        assert held(world, "policers") == [{1}, {1}]
+        assert not world.in_hardware(2)
+    else:
+        full_for(world)
+        world.router(2).fib.retry_refused()
+        await world.settle(2)
+        assert world.router(2).state == ("up", "")
+        assert held(world, "policers") == [{1, 2}, {1, 2}]
