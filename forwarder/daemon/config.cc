@@ -26,6 +26,16 @@ constexpr size_t kInterfaceName = 15;  // IFNAMSIZ - 1
 constexpr size_t kUnixPath = 107;      // sizeof sun_path - 1
 constexpr uint32_t kMostOfAnArray = 1u << 28;
 
+// Capacities of whole arrays, and of tables: all that a name limits has the same keys.
+const std::map<std::string, std::vector<Table>, std::less<>> kCapacities{
+    {"groups", {Table::kNexthopGroup}},
+    {"members", {}},
+    {"nexthops", {Table::kNexthop}},
+    {"policers", {Table::kPolicer}},
+    {"router_interfaces", {Table::kRouterInterface, Table::kRouterInterfaceEgress}},
+    {"words", {}},
+};
+
 std::string ticked(std::string_view text) { return "`" + std::string(text) + "`"; }
 
 std::string list_of(const Setters& setters) {
@@ -117,11 +127,11 @@ void read_tls(const Reader& reader, const toml::table& table, TlsFiles& tls) {
     });
 }
 
-void read_capacity(const Reader& reader, const toml::table& table, Capacity& capacity) {
+void read_capacity(const Reader& reader, const toml::table& table, Config& config) {
     Setters setters;
-    for (const std::string name : {"words", "members"}) {
-        setters[name] = [&capacity, name](const toml::node& node) {
-            set_capacity(capacity, name, integer_of(node, name, 1, kMostOfAnArray));
+    for (const auto& [name, tables] : kCapacities) {
+        setters[name] = [&config, name](const toml::node& node) {
+            set_capacity(config, name, integer_of(node, name, 1, most_of_capacity(name)));
         };
     }
     reader.read(table, "capacity", setters);
@@ -153,7 +163,7 @@ void read_root(const Reader& reader, const toml::table& root, Config& config) {
         {"ports", [&](const toml::node& node) { read_ports(reader, reader.table(node, "ports"), config); }},
         {"tls", [&](const toml::node& node) { read_tls(reader, reader.table(node, "tls"), config.tls); }},
         {"capacity",
-         [&](const toml::node& node) { read_capacity(reader, reader.table(node, "capacity"), config.capacity); }},
+         [&](const toml::node& node) { read_capacity(reader, reader.table(node, "capacity"), config); }},
         {"samples", [&](const toml::node& node) { read_samples(reader, reader.table(node, "samples"), config.samples); }},
     });
 }
@@ -263,14 +273,24 @@ uint64_t number_of(std::string_view text, std::string_view what, uint64_t least,
     return value;
 }
 
-void set_capacity(Capacity& capacity, std::string_view name, uint64_t value) {
+uint64_t most_of_capacity(std::string_view name) {
+    const auto found = kCapacities.find(name);
+    if (found == kCapacities.end()) {
+        std::string names;
+        for (const auto& [known, tables] : kCapacities) names += (names.empty() ? "" : ", ") + known;
+        throw ConfigError(ticked(name) + " is no capacity; there are " + names);
+    }
+    return found->second.empty() ? kMostOfAnArray : traits(found->second.front()).size;
+}
+
+void set_capacity(Config& config, std::string_view name, uint64_t value) {
     const auto count = static_cast<uint32_t>(value);
     if (name == "words") {
-        capacity.words = (count + 15) / 16 * 16;  // layout.h
+        config.capacity.words = (count + 15) / 16 * 16;  // layout.h
     } else if (name == "members") {
-        capacity.members = (count + 3) / 4 * 4;
+        config.capacity.members = (count + 3) / 4 * 4;
     } else {
-        throw ConfigError(ticked(name) + " is no capacity; there are members, words");
+        for (const Table table : kCapacities.find(name)->second) config.limits.set(table, count);
     }
 }
 

@@ -51,6 +51,7 @@ struct Config {
     std::vector<Port> ports;  // in order of their numbers
     TlsFiles tls;
     Capacity capacity;
+    TableLimits limits;  // [capacity], too
     SampleRate samples;
 
     std::filesystem::path control_socket() const { return state / "control.sock"; }
@@ -70,7 +71,8 @@ std::string address_of(std::string_view text);
 LogLevel log_level_of(std::string_view text);
 std::string instance_of(std::string_view text);
 uint64_t number_of(std::string_view text, std::string_view what, uint64_t least, uint64_t most);
-void set_capacity(Capacity& capacity, std::string_view name, uint64_t value);
+void set_capacity(Config& config, std::string_view name, uint64_t value);
+uint64_t most_of_capacity(std::string_view name);  // ConfigError where there is no such capacity
 void set_samples(SampleRate& samples, std::string_view name, uint64_t value);
 inline constexpr uint32_t kMostOfSamples = 1'000'000;
 

@@ -57,6 +57,9 @@ per_s = 50
 [capacity]
 words = 1000
 members = 5
+nexthops = 100
+policers = 32768
+router_interfaces = 1
 )");
     EXPECT_EQ(config.device_id, 7u);
     EXPECT_EQ(config.listen, (std::vector<std::string>{"192.0.2.1:9559", "unix:/run/x.sock", "[::1]:9559"}));
@@ -71,6 +74,11 @@ members = 5
     EXPECT_EQ(config.ports[1].number, 10u);
     EXPECT_EQ(config.capacity.words, 1008u);  // whole units
     EXPECT_EQ(config.capacity.members, 8u);
+    EXPECT_EQ(config.limits.of(Table::kNexthop), 100u);
+    EXPECT_EQ(config.limits.of(Table::kPolicer), 32768u);
+    EXPECT_EQ(config.limits.of(Table::kRouterInterface), 1u);
+    EXPECT_EQ(config.limits.of(Table::kRouterInterfaceEgress), 1u);
+    EXPECT_EQ(config.limits.of(Table::kNexthopGroup), 16384u) << "what is not named is as large as can be";
     EXPECT_EQ(config.samples.one_in, 20u);
     EXPECT_EQ(config.samples.per_s, 50u);
 }
@@ -120,6 +128,11 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"instance = \"../x\"\n", "`../x` is no name of an instance"},
         Wrong{"[samples]\none_in = 0\n", "f.toml:2: `one_in` takes a number from 1 to 1000000"},
         Wrong{"[capacity]\nwords = -1\n", "f.toml:2: `words` takes a number from 1 to"},
+        Wrong{"[capacity]\nnexthops = 65537\n", "f.toml:2: `nexthops` takes a number from 1 to 65536"},
+        Wrong{"[capacity]\ngroups = 0\n", "f.toml:2: `groups` takes a number from 1 to 16384"},
+        Wrong{"[capacity]\nroutes = 1\n",
+              "f.toml:2: unknown key `routes` in [capacity]; there are groups, members, nexthops, policers, "
+              "router_interfaces, words"},
         Wrong{"[tls]\ncert = \"/nonexistent\"\n", "TLS needs both a certificate and its key"},
         Wrong{"[tls]\ncert = \"/nonexistent\"\nkey = \"/nonexistent\"\n", "cannot read the TLS file /nonexistent"},
         Wrong{"[ports\n", "f.toml:1: not TOML: "},
@@ -165,7 +178,12 @@ TEST(Options, WhatIsWrongIsNamed) {
     EXPECT_EQ(complaint({"--port"}), "--port needs a value; see vr-forwarder --help");
     EXPECT_EQ(complaint({"--port", "eth1"}), "--port takes N=INTERFACE, not `eth1`");
     EXPECT_EQ(complaint({"--port", "1=a", "--port", "1=b"}), "port 1 is named twice; give each port one interface");
-    EXPECT_EQ(complaint({"--capacity", "routes=1"}).substr(0, 27), "`routes` is no capacity; th");
+    EXPECT_EQ(complaint({"--capacity", "routes=1"}),
+              "`routes` is no capacity; there are groups, members, nexthops, policers, router_interfaces, words");
+    EXPECT_EQ(complaint({"--capacity", "policers=32769"}),
+              "the capacity policers is a number from 1 to 32768, not `32769`");
+    EXPECT_EQ(complaint({"--capacity", "nexthops=many"}),
+              "the capacity nexthops is a number from 1 to 65536, not `many`");
     EXPECT_EQ(complaint({"start"}), "`start` is not understood; see vr-forwarder --help");
     EXPECT_EQ(complaint({"status", "x"}), "`x` is not understood; see vr-forwarder --help");
 }

@@ -125,7 +125,7 @@ Daemon::Daemon(const Config& config)
       lock_(locked_state(config)),
       engine_(engine_options(config)),
       grace_(engine_),
-      tables_(engine_.arrays(), grace_, config.state / "journal", config.samples),
+      tables_(engine_.arrays(), grace_, config.state / "journal", config.samples, config.limits),
       server_(tables_, engine_, server_options(config)) {
     const std::vector<Listener> all = listeners();
     for (const Listener& listener : all) listening_.push_back(listener.address);

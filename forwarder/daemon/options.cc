@@ -29,7 +29,8 @@ const char* const kUsage =
   --metrics ADDRESS     where OpenMetrics are served over HTTP: HOST:PORT or unix:PATH (nowhere)
   --state DIR           journal and control sockets (/run/vr-forwarder)
   --instance NAME       folder below /sys/fs/bpf for what outlives the process (vr-forwarder)
-  --capacity NAME=N     room for routes: words, members; repeatable
+  --capacity NAME=N     room: words of routes, members of groups; groups, nexthops, policers, router_interfaces;
+                        repeatable
   --samples NAME=N      which routed packets a controller that asks is shown: one_in (100), per_s (1000); repeatable
   --log-level LEVEL     debug, info, warning, error (info)
   --detach-on-exit      leave the ports at SIGTERM
@@ -71,7 +72,7 @@ std::map<std::string, Take> takers(Options& options) {
         {"--capacity",
          [&config](const std::string& value) {
              const auto [name, count] = halves("--capacity", value, "NAME=N");
-             set_capacity(config.capacity, name, number_of(count, "a capacity", 1, 1u << 28));
+             set_capacity(config, name, number_of(count, "the capacity " + name, 1, most_of_capacity(name)));
          }},
         {"--samples",
          [&config](const std::string& value) {

@@ -321,7 +321,7 @@ ServerStatistics Service::statistics() const {
                                          table.size});
         } else if (table.kind == TableSchema::Kind::kRows) {
             statistics.tables.push_back({traits(table.table).name, tables_.rows().rows(table.table).size(),
-                                         table.size});
+                                         tables_.rows().limit(table.table)});
         }
     }
     statistics.profile_members = tables_.rows().members().size();

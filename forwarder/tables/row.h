@@ -37,6 +37,16 @@ struct TableTraits {
 };
 const TableTraits& traits(Table table);
 
+// How many entries tables take, where that is less than their size. What a table holds already stays.
+class TableLimits {
+  public:
+    uint32_t of(Table table) const { return limits_[static_cast<size_t>(table)].value_or(traits(table).size); }
+    void set(Table table, uint32_t entries) { limits_[static_cast<size_t>(table)] = entries; }
+
+  private:
+    std::array<std::optional<uint32_t>, kTables> limits_;
+};
+
 // Actions by name; their parameters in the order of their ids.
 enum class Action : uint8_t {
     kNone,

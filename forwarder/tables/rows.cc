@@ -84,9 +84,9 @@ std::vector<Reference> Rows::references(Table table, Key key, const Row& row) co
 Result Rows::put(Table table, Key key, Row row) {
     auto& table_rows = rows_[static_cast<size_t>(table)];
     auto found = table_rows.find(key);
-    if (found == table_rows.end() && table_rows.size() >= traits(table).size) {
+    if (found == table_rows.end() && table_rows.size() >= limit(table)) {
         return {Code::kResourceExhausted,
-                std::string(traits(table).name) + " is full: " + std::to_string(traits(table).size) + " entries"};
+                std::string(traits(table).name) + " is full: " + std::to_string(limit(table)) + " entries"};
     }
     auto wanted = references(table, key, row);
     Result result = objects_.acquire(wanted);

@@ -22,6 +22,9 @@ class Rows {
 
     const Row* find(Table table, Key key) const;
     const std::map<Key, Row>& rows(Table table) const { return rows_[static_cast<size_t>(table)]; }
+    // How many entries a table takes.
+    uint32_t limit(Table table) const { return limits_.of(table); }
+    void limit(const TableLimits& limits) { limits_ = limits; }
 
     // Insert or replace, in the arrays too; where it is refused nothing has changed. The caller has checked that
     // values fit their fields.
@@ -75,6 +78,7 @@ class Rows {
     sp_arrays& arrays_;
     Objects& objects_;
     const SampleRate rate_;
+    TableLimits limits_;
     std::optional<SampleSession> samples_;
     BlockArena blocks_;
     std::array<std::map<Key, Row>, kTables> rows_;

@@ -50,8 +50,9 @@ struct JournalStatus {
 class Tables {
   public:
     // Fill the arrays, all zero but for counters, with what the journal holds; without a path nothing is kept.
-    // JournalError.
-    Tables(sp_arrays& arrays, GracePeriods& grace, std::filesystem::path journal = {}, SampleRate rate = {});
+    // JournalError. Limits are for what is written later: what forwards goes on.
+    Tables(sp_arrays& arrays, GracePeriods& grace, std::filesystem::path journal = {}, SampleRate rate = {},
+           const TableLimits& limits = {});
 
     [[nodiscard]] std::unique_lock<std::mutex> lock() const { return std::unique_lock(mutex_); }
 

@@ -18,7 +18,8 @@ bool known(Table table) {
 
 }  // namespace
 
-Tables::Tables(sp_arrays& arrays, GracePeriods& grace, std::filesystem::path journal, SampleRate rate)
+Tables::Tables(sp_arrays& arrays, GracePeriods& grace, std::filesystem::path journal, SampleRate rate,
+               const TableLimits& limits)
     : objects_(arrays, grace, [this](Space space, uint32_t slot, uint32_t id) { pending_.slot(space, slot, id); }),
       rows_(arrays, grace, objects_, rate),
       routes_(arrays, grace, objects_),
@@ -27,6 +28,7 @@ Tables::Tables(sp_arrays& arrays, GracePeriods& grace, std::filesystem::path jou
     objects_.restored();
     routes_replayed_ = routes_.size(Family::kIpv4) + routes_.size(Family::kIpv6);
     pending_.reset();
+    rows_.limit(limits);
 }
 
 // -- replay ----------------------------------------------------------------------------------------------------------

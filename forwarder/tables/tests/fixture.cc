@@ -6,7 +6,8 @@
 
 namespace splitplane::testing {
 
-Process::Process(const std::filesystem::path& journal) : tables(engine.arrays(), grace, journal) {}
+Process::Process(const std::filesystem::path& journal, const TableLimits& limits)
+    : tables(engine.arrays(), grace, journal, {}, limits) {}
 
 Folder::Folder() {
     std::string name = (std::filesystem::temp_directory_path() / "sp-tables-XXXXXX").string();

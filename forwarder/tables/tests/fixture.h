@@ -26,7 +26,7 @@ class Grace : public GracePeriods {
 // One process: the arrays are its own, the journal is that of the process before.
 class Process {
   public:
-    explicit Process(const std::filesystem::path& journal = {});
+    explicit Process(const std::filesystem::path& journal = {}, const TableLimits& limits = {});
 
     MemoryEngine engine{Capacity{.words = 1u << 18, .members = 1u << 16}};
     Grace grace{engine};
