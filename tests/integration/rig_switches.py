@@ -268,16 +268,16 @@ class ForwarderFallbackSwitch(DeviceSwitch):
 
     def __init__(self, **capacity: int) -> None:
         small = tuple(word for name, count in capacity.items() for word in ("--capacity", f"{name}={count}"))
-        self._front = PrivateForwarder(self.HOSTS, options=(*small, "--port", f"{self.LINK_PORT}={self.LINK}"))
-        super().__init__(self._front)
+        self.front = PrivateForwarder(self.HOSTS, options=(*small, "--port", f"{self.LINK_PORT}={self.LINK}"))
+        super().__init__(self.front)
         self.forwarder = PrivateForwarder(1)
         self._cable = contextlib.ExitStack()
 
     def __enter__(self) -> "ForwarderFallbackSwitch":
         with contextlib.ExitStack() as stack:
-            self._front.namespace = stack.enter_context(namespace("sp-front"))
+            self.front.namespace = stack.enter_context(namespace("sp-front"))
             stack.enter_context(self.forwarder)
-            plug_in(self.forwarder, self._front.namespace, self.LINK)
+            plug_in(self.forwarder, self.front.namespace, self.LINK)
             super().__enter__()
             self._cable = stack.pop_all()
         return self
