@@ -75,8 +75,8 @@ class EntryTable(Generic[E]):
             want, have = self.desired.get(entry_id), self.installed.get(entry_id)
             rewrite = entry_id in self._rewrite
             doubtful = self._doubtful.pop(entry_id, None)
+            self.refused.pop(entry_id, None)  # or it is refused again
             if want is None:
-                self.refused.pop(entry_id, None)
                 gone = doubtful if have is None else have
                 if gone is not None:
                     updates.append(Update(Op.DELETE, gone))

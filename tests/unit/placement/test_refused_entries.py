@@ -49,6 +49,20 @@ async def test_nothing_is_left_of_an_interface_that_was_refused_and_goes():
     assert world.router().state == ("up", "")
 
 
+async def test_an_interface_that_was_refused_and_changes_is_no_more_refused():
+    world = await made(router_config(1, (1, 2)))
+    await learned(world)
+    full_for(world, ("router_interface", 3))
+    three = router_config(1, (1, 2, 3))
+    await world.core.put_router(three)
+    await world.settle()
+    full_for(world)
+    other = replace(three.interfaces[2], virtual_macs=(bytes.fromhex("00005e000101"),))
+    await world.core.put_router(replace(three, interfaces=(*three.interfaces[:2], other)))
+    await world.settle()
+    assert world.router().state == ("up", "")
+
+
 async def test_an_interface_that_no_plane_has_is_gone_at_once():
     world = await made(router_config(1, (1, 2)))
     await learned(world)
