@@ -248,8 +248,8 @@ Result Rows::admit(uint32_t interface, uint64_t mac) {
     }
     auto room = std::find_if(places.begin(), places.end(), holds(0));
     if (room == places.end()) {
-        return {Code::kResourceExhausted, "l3_admit: a router interface admits at most " +
-                                              std::to_string(SP_INTERFACE_MACS) + " MACs"};
+        return {Code::kInvalidArgument, "l3_admit: a router interface admits at most " +
+                                            std::to_string(SP_INTERFACE_MACS) + " MACs"};
     }
     publish(**room, sp_u64{mac});
     return {};

@@ -59,7 +59,7 @@ TEST_F(Arrays, AnInterfaceAdmitsFiveMacs) {
     for (uint64_t mac = 1; mac <= 5; ++mac) {
         put(entry(kAdmitTable, {5, kMac + mac}, kAdmit));
     }
-    EXPECT_EQ(primary->write_one(insert(entry(kAdmitTable, {5, kMac + 6}, kAdmit))), grpc::RESOURCE_EXHAUSTED);
+    EXPECT_EQ(primary->write_one(insert(entry(kAdmitTable, {5, kMac + 6}, kAdmit))), grpc::INVALID_ARGUMENT);
     remove(key_of(kAdmitTable, {5, kMac + 3}));
     put(entry(kAdmitTable, {5, kMac + 6}, kAdmit));
     std::vector<uint64_t> macs(std::begin(interface(5).more_macs), std::end(interface(5).more_macs));
