@@ -13,6 +13,10 @@ pytestmark = pytest.mark.root
 RED, BLUE, GREEN = "red/r1", "blue/r1", "green/r1"
 NEXTHOPS = 8
 FEW, MANY = 3, 240
+OF_INTERFACES = (
+    *("router_interface", "router_interface_egress", "fallback_link", "l3_admit"),
+    "interface_classifier",
+)
 
 
 def network(number: int) -> str:
@@ -35,6 +39,12 @@ class Bed:
         numbers = range(1, hosts + 1)
         self.hosts = [rig.host(n, f"10.{n}.0.2/24", f"10.{n}.0.1") for n in numbers]
         self.interfaces = [interface(f"eth{n}", self.hosts[n - 1], f"10.{n}.0.1/24") for n in numbers]
+
+    @property
+    def switch(self) -> ForwarderFallbackSwitch:
+        """Both planes."""
+        assert isinstance(self.rig.switch, ForwarderFallbackSwitch)
+        return self.rig.switch
 
     def declared(self, name: str, interfaces: list[dict[str, Any]], *lines: str) -> dict[str, Any]:
         """Return a tenant with a router of these interfaces, which is to be in hardware."""
@@ -61,16 +71,19 @@ class Bed:
 
     def size(self, table: str) -> int:
         """Return for how many entries of a table the plane in front says that it has room."""
-        assert isinstance(self.rig.switch, ForwarderFallbackSwitch)
-        tables = self.rig.switch.front.show("status")["tables"]
+        tables = self.switch.front.show("status")["tables"]
         return next(int(one["size"]) for one in tables if one["name"] == table)
 
     def held(self, table: str) -> list[int]:
         """Return how many entries of a table the plane in front has, and the one behind it."""
-        switch = self.rig.switch
-        assert isinstance(switch, ForwarderFallbackSwitch)
-        planes = [plane.show("status")["tables"] for plane in (switch.front, switch.forwarder)]
+        planes = [plane.show("status")["tables"] for plane in (self.switch.front, self.switch.forwarder)]
         return [int(one["entries"]) for tables in planes for one in tables if one["name"] == table]
+
+    def proved(self) -> None:
+        """Wait until the link is proved: the proof takes a router interface and a policer of either plane."""
+        behind = self.switch.forwarder
+        until("the proof begins", lambda: behind.show("status")["server"]["packet_outs"])  # nothing else sends there
+        until("the proof ends", lambda: self.held("policer") == [4, 4])
 
     def degraded(self, router: str) -> str:
         """Return why a router is degraded, as `vrctl get routers` says it; empty where it is not."""
@@ -133,7 +146,7 @@ def test_a_router_interface_that_has_no_room_is_one_line_and_nothing_of_it_is_th
         three, full = bed.interfaces[:3], "plane s1: router_interface is full"
         rig.apply(bed.declared("red", three[:2]))
         rig.up(RED)
-        until("the link is proved", lambda: bed.held("router_interface") == [2, 2])
+        bed.proved()
         rig.apply(bed.declared("red", three))
         rig.up(RED)
         for n, host in enumerate(bed.hosts[:3], 1):
@@ -145,8 +158,7 @@ def test_a_router_interface_that_has_no_room_is_one_line_and_nothing_of_it_is_th
             assert bed.refused("router_interface")
             assert bed.size("router_interface") == bed.size("router_interface_egress") == 3
             assert full in rig.ok("get", "routers")
-            for table in ("router_interface", "router_interface_egress", "fallback_link"):
-                assert bed.held(table)[0] == 3, table
+            assert [bed.held(table)[0] for table in OF_INTERFACES] == [3, 3, 3, 3, 6]  # with ways back
             rig.verified()
             rig.apply(bed.declared("red", three))
             rig.up(RED)
@@ -173,7 +185,7 @@ def test_a_router_whose_policer_has_no_room_is_one_line_and_the_others_go_on() -
         )
         rig.apply(red)
         rig.up(RED)
-        until("the link is proved", lambda: bed.held("policer") == [4, 4])
+        bed.proved()
         rig.apply(red, blue)
         rig.up(RED, BLUE)
         for n, host in enumerate(bed.hosts[:2], 1):
@@ -193,4 +205,29 @@ def test_a_router_whose_policer_has_no_room_is_one_line_and_the_others_go_on() -
             rig.ok("verify", GREEN, "--repair")  # or after half a minute
             rig.up(GREEN)
         ping(bed.hosts[3], "10.4.0.1")
+        rig.verified()
+
+
+def test_an_interface_that_the_planes_do_not_offer_is_one_line_and_nothing_of_it_is_there() -> None:
+    """With more MACs than vr-forwarder admits: no table is full, so it says why itself."""
+    with Rig(switch=ForwarderFallbackSwitch) as rig:
+        bed = Bed(rig, 3)
+        two, third = bed.interfaces[:2], bed.interfaces[2]
+        macs = [f"00:00:5e:00:01:{n:02x}" for n in range(1, 6)]
+        rig.apply(bed.declared("red", two))
+        rig.up(RED)
+        for n, host in enumerate(bed.hosts[:2], 1):
+            ping(host, f"10.{n}.0.1")
+        bed.proved()
+        before = [bed.held(table) for table in OF_INTERFACES]
+        with unbroken(rig, (bed.hosts[0], "10.2.0.2")):
+            rig.apply(bed.declared("red", [*two, third | {"virtual_macs": macs}]))
+            until("it is said", lambda: "admits at most 5 MACs" in bed.degraded(RED))
+            assert "is full" not in bed.degraded(RED)
+            assert [bed.held(table) for table in OF_INTERFACES] == before
+            rig.verified()
+            rig.apply(bed.declared("red", [*two, third | {"virtual_macs": macs[1:]}]))
+            rig.up(RED)
+        assert bed.held("l3_admit") == [7, 7]
+        ping(bed.hosts[2], "10.3.0.1")
         rig.verified()
