@@ -49,6 +49,26 @@ async def test_nothing_is_left_of_an_interface_that_was_refused_and_goes():
     assert world.router().state == ("up", "")
 
 
+async def test_what_was_refused_is_known_as_such_when_both_are_read_back():
+    world = await made(router_config(1, (1, 2)))
+    await learned(world)
+    full_for(world, ("router_interface", 3), ("policer", 2))
+    await world.core.put_router(router_config(1, (1, 2, 3)))
+    await world.core.put_router(router_config(2, ()))
+    await world.settle()
+    world.hardware.disconnect()
+    world.hardware.connect()
+    await world.until(lambda: world.pair._adopted)
+    await world.settle()
+    assert world.router().state == ("degraded", "plane s1 refused router_interface: full")
+    await world.core.put_router(router_config(1, (1, 2)))
+    await world.core.remove_router(2)
+    assert world.router().state == ("up", "")
+    assert held(world, "router_interfaces") == [{1, 2}, {1, 2}]
+    assert held(world, "policers") == [{1}, {1}]
+    assert not world.in_hardware(2)
+
+
 async def test_an_interface_that_was_refused_and_changes_is_no_more_refused():
     world = await made(router_config(1, (1, 2)))
     await learned(world)
