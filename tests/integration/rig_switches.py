@@ -4,7 +4,7 @@ import contextlib
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import pytest
 from bmv2 import PrivateBmv2, needs_bmv2
@@ -222,60 +222,20 @@ class DeviceSwitch:
         return read_entries(self._device.address)
 
 
-class Bmv2FallbackSwitch(DeviceSwitch):
-    """A private BMv2 and a vr-forwarder behind it, by a cable between the two."""
+class DeviceFallbackSwitch(DeviceSwitch):
+    """A private device and a vr-forwarder behind it, by a cable between the two."""
 
     LINK, LINK_PORT, PEER = "behind", 9, "p1"
 
-    def __init__(self, **capacity: int) -> None:
-        self._bmv2 = PrivateBmv2(self.HOSTS, more_ports={self.LINK_PORT: self.LINK})
-        super().__init__(self._bmv2)
-        self.forwarder = PrivateForwarder(1)
-        self._capacity = capacity
+    def __init__(self, front: PrivateBmv2 | PrivateForwarder, prefix: str, **declared_capacity: int) -> None:
+        super().__init__(front)
+        self.front, self.forwarder = front, PrivateForwarder(1)
+        self._prefix, self._declared_capacity = prefix, declared_capacity
         self._cable = contextlib.ExitStack()
 
-    def __enter__(self) -> "Bmv2FallbackSwitch":
+    def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            self._bmv2.namespace = stack.enter_context(namespace("sp-bmv2"))
-            stack.enter_context(self.forwarder)
-            plug_in(self.forwarder, self._bmv2.namespace, self.LINK)
-            super().__enter__()
-            self._cable = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        super().__exit__()
-        self._cable.close()
-
-    def look_up_every_packet(self) -> None:
-        """It does so by itself."""
-
-    @property
-    def declared(self) -> dict[str, Any]:
-        declared = super().declared
-        declared["ports"][self.LINK] = {"number": self.LINK_PORT, "device": self.LINK}
-        return declared | fallback(self.LINK, self.PEER, self._capacity)
-
-    @property
-    def behind(self) -> tuple[dict[str, Any], ...]:
-        return (declared_behind(self.forwarder),)
-
-
-class ForwarderFallbackSwitch(DeviceSwitch):
-    """A private vr-forwarder of the ``capacity`` that its options name, and another one behind it, by a cable."""
-
-    LINK, LINK_PORT, PEER = "behind", 9, "p1"
-
-    def __init__(self, **capacity: int) -> None:
-        small = tuple(word for name, count in capacity.items() for word in ("--capacity", f"{name}={count}"))
-        self.front = PrivateForwarder(self.HOSTS, options=(*small, "--port", f"{self.LINK_PORT}={self.LINK}"))
-        super().__init__(self.front)
-        self.forwarder = PrivateForwarder(1)
-        self._cable = contextlib.ExitStack()
-
-    def __enter__(self) -> "ForwarderFallbackSwitch":
-        with contextlib.ExitStack() as stack:
-            self.front.namespace = stack.enter_context(namespace("sp-front"))
+            self.front.namespace = stack.enter_context(namespace(self._prefix))
             stack.enter_context(self.forwarder)
             plug_in(self.forwarder, self.front.namespace, self.LINK)
             super().__enter__()
@@ -290,11 +250,32 @@ class ForwarderFallbackSwitch(DeviceSwitch):
     def declared(self) -> dict[str, Any]:
         declared = super().declared
         declared["ports"][self.LINK] = {"number": self.LINK_PORT, "device": self.LINK}
-        return declared | fallback(self.LINK, self.PEER, {})
+        return declared | fallback(self.LINK, self.PEER, self._declared_capacity)
 
     @property
     def behind(self) -> tuple[dict[str, Any], ...]:
         return (declared_behind(self.forwarder),)
+
+
+class Bmv2FallbackSwitch(DeviceFallbackSwitch):
+    """A private BMv2 and a vr-forwarder behind it, by a cable between the two."""
+
+    def __init__(self, **capacity: int) -> None:
+        super().__init__(PrivateBmv2(self.HOSTS, more_ports={self.LINK_PORT: self.LINK}), "sp-bmv2", **capacity)
+
+    def look_up_every_packet(self) -> None:
+        """It does so by itself."""
+
+
+class ForwarderFallbackSwitch(DeviceFallbackSwitch):
+    """A private vr-forwarder of the ``capacity`` that its options name, and another one behind it, by a cable."""
+
+    front: PrivateForwarder
+
+    def __init__(self, **capacity: int) -> None:
+        small = tuple(word for name, count in capacity.items() for word in ("--capacity", f"{name}={count}"))
+        port = "--port", f"{self.LINK_PORT}={self.LINK}"
+        super().__init__(PrivateForwarder(self.HOSTS, options=(*small, *port)), "sp-front")
 
 
 class Bmv2Switch(DeviceSwitch):

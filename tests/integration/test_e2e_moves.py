@@ -78,13 +78,22 @@ def test_it_waits_shows_how_far_it_is_and_ends_with_what_holds(running: World) -
     rig.verified()
 
 
-def test_an_abort_brings_everything_back_without_a_lost_packet(running: World) -> None:
+def restart_controller(rig: Rig) -> None:
+    """Kill it and wait until the new one knows what is on the planes: where routes came from is stored meanwhile."""
+    rig.kill_controller()
+    rig.start_controller()
+    until("the planes", lambda: moving(rig) or rig.router("red/r1")["state"] == "up")
+
+
+@pytest.mark.parametrize("before", [lambda _rig: None, restart_controller], ids=["at once", "after kill -9"])
+def test_an_abort_brings_everything_back_without_a_lost_packet(running: World, before: Callable[[Rig], None]) -> None:
     rig = running.rig
     rig.ok("move", "red/r1", "--to", "hardware")
     for _ in range(ATTEMPTS):
         aborted = None
         with unbroken(rig, *running.ways):
             met_half_way(rig, "software")
+            before(rig)
             with contextlib.suppress(Refused):  # it was over already
                 aborted = rig.api.call("DELETE", "/v1/routers/red/r1/move")
                 assert rig.router("red/r1")["placement"] == "hardware"
@@ -96,29 +105,6 @@ def test_an_abort_brings_everything_back_without_a_lost_packet(running: World) -
     assert rig.ok("move", "red/r1", "--to", "s1").splitlines()[1].endswith(" routes in hardware")
     rig.verified()
     assert "is not being moved" in rig.complaint("move", "red/r1", "--abort")
-
-
-def test_an_abort_after_the_controller_was_killed(running: World) -> None:
-    """Where the routes came from is stored until they are there, and not longer."""
-    rig = running.rig
-    rig.ok("move", "red/r1", "--to", "hardware")
-    for _ in range(ATTEMPTS):
-        aborted = None
-        with unbroken(rig, *running.ways):
-            met_half_way(rig, "software")
-            rig.kill_controller()
-            rig.start_controller()
-            until("the planes", lambda: moving(rig) or rig.router("red/r1")["state"] == "up")
-            with contextlib.suppress(Refused):  # it was over already
-                aborted = rig.api.call("DELETE", "/v1/routers/red/r1/move")
-                assert rig.router("red/r1")["placement"] == "hardware"
-            rests(rig)
-        if aborted:
-            break
-        rig.ok("move", "red/r1", "--to", "hardware")
-    assert aborted
-    assert rig.ok("move", "red/r1", "--to", "s1").splitlines()[1].endswith(" routes in hardware")
-    rig.verified()
 
 
 def test_a_move_that_waits_for_the_forwarder_says_so(running: World) -> None:

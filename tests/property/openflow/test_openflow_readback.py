@@ -7,12 +7,9 @@ from os_ken.ofproto import ofproto_v1_3_parser as parser
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
 from controller.planes.base import (
-    MAX_OBJECT_ID,
     FallbackLink,
-    GroupMember,
     Nexthop,
     NexthopGroup,
-    NexthopState,
     Policer,
     PuntClass,
     RouterInterface,
@@ -21,12 +18,12 @@ from controller.planes.base import (
 from controller.planes.openflow import codec, program
 from controller.planes.openflow.codec import Flow
 from controller.planes.openflow.program import Kind
+from tests.property import entry_strategies
+from tests.property.entry_strategies import macs
 
 quick = settings(max_examples=40, deadline=None)
 PROTOCOL = ProtocolDesc(4)
 
-macs = st.binary(min_size=6, max_size=6)
-objects = st.integers(0, MAX_OBJECT_ID)
 numbers = st.integers(1, 0xFFFFFFFF)
 links = st.none() | st.builds(FallbackLink, st.integers(1, 0xFFFFFF00), st.integers(1, 4094))
 interfaces = st.builds(
@@ -41,14 +38,9 @@ interfaces = st.builds(
     enabled=st.booleans(),
     fallback=links,
 ).filter(lambda each: each.mac not in each.virtual_macs and each.fallback != FallbackLink(each.port, each.vlan))
-nexthops = st.one_of(
-    st.builds(Nexthop, objects, numbers, macs),
-    st.builds(Nexthop, objects, numbers, st.just(bytes(6)), st.sampled_from([NexthopState.GLEAN, NexthopState.DROP])),
-)
-members = st.builds(GroupMember, objects, st.integers(1, 256), st.integers(1, 0xFFFFFF00))
-groups = st.builds(NexthopGroup, objects, st.lists(members, min_size=1, max_size=5).map(tuple))
-rates = st.integers(0, 1_000_000)
-policers = st.builds(Policer, numbers, st.tuples(rates, rates, rates, rates))
+nexthops = entry_strategies.nexthops(numbers)
+groups = entry_strategies.groups(st.integers(1, 0xFFFFFF00))
+policers = entry_strategies.policers(numbers)
 
 
 def flows_of(interface: RouterInterface, generation: int) -> list[Flow]:

@@ -8,23 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.planes.base import (
-    MAX_OBJECT_ID,
     FallbackLink,
-    GroupMember,
-    Nexthop,
-    NexthopGroup,
-    NexthopState,
-    Policer,
     RouterInterface,
 )
 from controller.planes.p4runtime.p4info import canonical
+from tests.property import entry_strategies
+from tests.property.entry_strategies import macs
 from tests.unit.p4runtime.entry_rows import PROGRAM, Entry, found, rows_of
 
 quick = settings(max_examples=60, deadline=None)
 
 numbers = st.integers(0, 0xFFFFFFFF)
-objects = st.integers(0, MAX_OBJECT_ID)
-macs = st.binary(min_size=6, max_size=6)
 interfaces = st.builds(
     RouterInterface,
     id=numbers,
@@ -37,13 +31,9 @@ interfaces = st.builds(
     enabled=st.booleans(),
     fallback=st.none() | st.builds(FallbackLink, st.integers(0, 511), st.integers(1, 4094)),
 ).filter(lambda each: each.fallback != FallbackLink(each.port, each.vlan))
-nexthops = st.builds(Nexthop, objects, numbers, macs) | st.builds(
-    Nexthop, objects, numbers, st.just(bytes(6)), st.sampled_from([NexthopState.GLEAN, NexthopState.DROP])
-)
-members = st.builds(GroupMember, objects, st.integers(1, 256), st.integers(0, 511))
-groups = st.builds(NexthopGroup, objects, st.lists(members, min_size=1, max_size=8).map(tuple))
-rates = st.integers(0, 1_000_000)
-policers = st.builds(Policer, numbers, st.tuples(rates, rates, rates, rates))
+nexthops = entry_strategies.nexthops(numbers)
+groups = entry_strategies.groups(st.integers(0, 511))
+policers = entry_strategies.policers(numbers)
 
 
 @quick
