@@ -180,6 +180,7 @@ class CoveredTable:
             self._assign_part(key, home)
         self._write(key, action)
         self.loose.update(self._parts.get(key, ()))
+        self._loosen_cover(key)
 
     def leave(self, key: bytes) -> None:
         """Take an entry out of hardware; it becomes a cover where a shorter prefix needs that."""
@@ -198,7 +199,7 @@ class CoveredTable:
         if self.forwards(key):
             if key in self._part_of and self.forwards(around):  # the prefix is there as a whole
                 self._write(key, None)
-        elif not self.forwards(around) or (key not in self.full and self.full.free(key)):
+        elif not self.forwards(around) or (key not in self.full and not self._is_needed(key)):
             self._write(key, None)
 
     def refuse(self, key: bytes, full: bool) -> None:
@@ -238,7 +239,9 @@ class CoveredTable:
         elif key in self.held:
             if action is None:
                 self.tidy(key)
-        elif action is not None:
+        elif action is None:
+            self._loosen_cover(key)
+        else:
             around = self.held.above(key)
             if around is None or not self.forwards(around):
                 return
@@ -273,6 +276,16 @@ class CoveredTable:
     def _loosen(self, key: bytes) -> None:
         """Note that the covers below an entry are not needed without it, nor a cover of its own."""
         self.loose.update(inner for inner in self.held.inside(key) if not self.forwards(inner))
+
+    def _loosen_cover(self, key: bytes) -> None:
+        """Note that the cover around a prefix may not be needed any more without it, or since it has an entry."""
+        around = self.held.above(key)
+        if around is not None and around not in self.full and not self.forwards(around):
+            self.loose.add(around)
+
+    def _is_needed(self, cover: bytes) -> bool:
+        """Tell whether prefixes without entries would have none around them that is FALLBACK without a cover."""
+        return any(inner not in self.held and self.held.above(inner) == cover for inner in self.full.inside(cover))
 
     def _assign_part(self, part: bytes, home: bytes) -> None:
         self._part_of[part] = home

@@ -238,6 +238,35 @@ def test_a_cover_around_another_takes_its_place() -> None:
     assert table.held.actions == {DEFAULT: 1, WIDE: FALLBACK}
 
 
+def tidied(table: CoveredTable) -> dict[bytes, int]:
+    while table.loose:
+        table.tidy(table.loose.pop())
+    return dict(table.held.actions)
+
+
+def a_cover_of_what_is_gone() -> CoveredTable:
+    """LONGER was a route of its own when it became the cover of LONGEST inside WIDE."""
+    table = CoveredTable(4, Room(10))
+    table.change({WIDE: 1, LONGER: 2, LONGEST: 3})
+    table.enter(WIDE, [LONGER])
+    table.change({LONGER: None})
+    assert tidied(table) == {DEFAULT: FALLBACK, WIDE: 1, LONGER: FALLBACK}
+    return table
+
+
+def test_a_cover_goes_with_the_last_prefix_that_needed_it() -> None:
+    table = a_cover_of_what_is_gone()
+    table.change({LONGEST: None})
+    assert tidied(table) == {DEFAULT: FALLBACK, WIDE: 1}
+
+
+def test_a_cover_goes_when_all_that_needed_it_has_entries() -> None:
+    table = a_cover_of_what_is_gone()
+    assert table.uncovered(LONGEST) == []
+    table.enter(LONGEST, [])
+    assert tidied(table) == {DEFAULT: FALLBACK, WIDE: 1, LONGEST: 3}
+
+
 def test_a_default_route_leaves_for_a_smaller_quota_with_its_cover() -> None:
     fast = FastTable(4, 10, reserve=0)
     fast.add(VRF, "red")
