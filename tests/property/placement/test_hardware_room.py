@@ -20,9 +20,9 @@ ACTIONS = [route_action(RouteKind.NEXTHOP, nexthop) for nexthop in (1, 2, 3)] * 
 class World:
     """Three routers of two slices. Writes are under way for a while, and the hardware may be read back meanwhile."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, room: int | None = None) -> None:
         chance = self.chance = random.Random(seed)
-        self.room, self.quota = chance.randint(6, 14), chance.choice((None, 4, 6))
+        self.room, self.quota = (chance.randint(6, 14), chance.choice((None, 4, 6))) if room is None else (room, None)
         self.routes = HardwareRoutes({4: self.room, 6: 100})
         self.full: dict[int, dict[bytes, int]] = {vrf_id: {} for vrf_id in SLICES}
         self.plane: dict[int, dict[bytes, int]] = {vrf_id: {} for vrf_id in SLICES}
@@ -97,6 +97,13 @@ class World:
             for name in ("red", "blue"):
                 assert sum(held[vrf_id] for vrf_id, of in SLICES.items() if of == name) <= self.quota
 
+    def play(self) -> None:
+        """Let things happen in any order, and then come to rest."""
+        steps = [self.change, self.rebalance, self.send, self.confirm, self.place, self.adopt, self.complete]
+        for step in self.chance.choices(steps, weights=(5, 4, 6, 5, 1, 1, 1), k=STEPS):
+            step()
+        self.settle()
+
     def settle(self) -> None:
         self.complete()
         for _ in range(20):
@@ -114,10 +121,7 @@ def test_what_still_leaves_has_its_room_until_it_has_left(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writes, "STAGE_ROUTES", 4)
         world = World(seed)
-        steps = [world.change, world.rebalance, world.send, world.confirm, world.place, world.adopt, world.complete]
-        for step in world.chance.choices(steps, weights=(5, 4, 6, 5, 1, 1, 1), k=STEPS):
-            step()
-        world.settle()
+        world.play()
     assert world.routes.writes.idle
     for vrf_id, full in world.full.items():
         assert {key: action for key, action in world.routes.held(vrf_id).items() if len(key) == 5} == world.plane[
@@ -125,3 +129,16 @@ def test_what_still_leaves_has_its_room_until_it_has_left(seed: int) -> None:
         ]
         functions = [flatten(full, 4), flatten(world.plane[vrf_id], 4)]
         assert not [one for one in differences(functions, 4) if one[2][1] != FALLBACK]
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32))
+def test_where_there_is_room_a_router_in_hardware_leaves_nothing_to_the_software(seed: int) -> None:
+    world = World(seed, room=1000)
+    world.play()
+    for vrf_id in SLICES:
+        world.routes.place(vrf_id, Placement.HARDWARE)
+    world.settle()
+    for vrf_id, full in world.full.items():
+        functions = [flatten(full, 4), flatten(world.plane[vrf_id], 4)]
+        assert all(values == (None, FALLBACK) for *_, values in differences(functions, 4))
