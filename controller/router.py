@@ -10,7 +10,7 @@ Nothing here knows gRPC: a session calls in with plain values and is called back
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from controller.errors import SessionRefused
@@ -238,10 +238,11 @@ class VirtualRouter:
             text = f"{more} of a message, too far beyond quota ipv{family}_routes"
             self._events.report("warning", "routes-not-kept", self.config.full_name, text)
 
-    def release(self, set_ids: Iterable[int]) -> None:
+    def release(self, set_ids: Collection[int]) -> None:
         """The VRC has no use for these nexthop sets any more; what only they led to goes from the plane."""
-        self.fib.release(set_ids)
-        self.plane.wake()
+        if set_ids:
+            self.fib.release(set_ids)
+            self.plane.wake()
 
     def resync_end(self, daemons_settled: bool) -> None:
         """Everything was repeated; stale routes go now or when the hold time has passed."""
