@@ -29,7 +29,9 @@ def up():
 
 
 # Not by preexec_fn: what gRPC does at a fork, where another test left its threads, may end the child.
-@pytest.mark.parametrize("inherits", ["--default-signal=INT", "--ignore-signal=INT"], ids=["foreground", "background"])
+@pytest.mark.parametrize(
+    "inherits", ["--default-signal=INT", "--ignore-signal=INT"], ids=["foreground", "background"]
+)
 @pytest.mark.parametrize("waits", WAITING)
 def test_fixtures_end(tmp_path: Path, waits: str, inherits: str) -> None:
     """In the background of a script SIGINT is ignored."""
