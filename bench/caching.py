@@ -64,7 +64,7 @@ class Run:
         self._entries = round(case.routes * case.room)
         self._fast = FastTable(4, self._entries)
         self.now = 0.0
-        self.wrong = self.packets = 0
+        self.wrong = self.packets = self._samples = 0
         self.cpu_s = 0.0
         self._apply(self._fast.add(_VRF, "red"), {})
         self._apply(self._fast.change(_VRF, self._churn.table()), {})
@@ -73,7 +73,7 @@ class Run:
         """Let it learn, measure, and return the result."""
         options = self._options
         self._pass(options.warm_s)
-        self._switch.writes, self.cpu_s, hit, optimum = 0, 0.0, 0.0, 0.0
+        self._switch.writes, self._samples, self.cpu_s, hit, optimum = 0, 0, 0.0, 0.0, 0.0
         minutes = max(1, round(options.measured_s / _SHIFT_EVERY_S))
         for _ in range(minutes):
             hit += self._pass(_SHIFT_EVERY_S)  # begins with the shift, so the optimum is that of the same minute
@@ -87,6 +87,7 @@ class Run:
             "optimum": round(optimum / minutes, 4),
             "gap_points": round(100 * (optimum - hit) / minutes, 2),
             "changes_per_s": round(self._switch.writes / measured_s, 1),
+            "samples_per_s": round(self._samples / measured_s),
             "wrong": self.wrong,
             "packets_checked": self.packets,
             "cpu_ms_per_s": round(1000 * self.cpu_s / measured_s, 1),
@@ -115,8 +116,11 @@ class Run:
         hosts = self._destinations.hosts
         self._check([hosts[one] for one in drawn[:_CHECKED_IN_TICK]], {})
         software = [key_of(hosts[one], 32) for one in self._switch.in_software(drawn)]
+        samples = software[: round(options.samples_per_s * _TICK_S)]
+        one_in = options.one_in * len(software) / max(1, len(samples))
+        self._samples += len(samples)
         share = self._switch.share
-        self._timed(lambda: self._fast.sample(self.now, _VRF, software, options.one_in))
+        self._timed(lambda: self._fast.sample(self.now, _VRF, samples, one_in))
         if self.now % _COUNTED_EVERY_S == 0:
             counts = self._switch.counts(self.now, options.packets_per_s)
             self._timed(lambda: self._fast.count(self.now, _VRF, counts))
@@ -199,9 +203,8 @@ def program(options: argparse.Namespace) -> dict[str, Any]:
                     if options.case in case.name:
                         cases.append(Run(case, options).run())
                         say(str(cases[-1]))
-    result = {
-        name: getattr(options, name) for name in ("seed", "warm_s", "measured_s", "packets_per_s", "one_in", "churn")
-    }
+    names = ("seed", "warm_s", "measured_s", "packets_per_s", "one_in", "samples_per_s", "churn")
+    result = {name: getattr(options, name) for name in names}
     return {**result, "writes_per_s": _WRITES_PER_S, "counted_every_s": _COUNTED_EVERY_S, "cases": cases}
 
 
@@ -214,7 +217,8 @@ def main() -> int:
     parser.add_argument("--warm-s", type=float, default=300.0, help="simulated time before")
     parser.add_argument("--measured-s", type=float, default=300.0, help="simulated time measured, whole minutes")
     parser.add_argument("--packets-per-s", type=int, default=1_000_000)
-    parser.add_argument("--one-in", type=int, default=100, help="packets in software for one that is sampled")
+    parser.add_argument("--one-in", type=int, default=25, help="packets in software for one that is sampled")
+    parser.add_argument("--samples-per-s", type=int, default=10_000, help="at most")
     parser.add_argument("--churn", type=int, default=20, help="changed routes a second")
     result = program(parser.parse_args())
     print(json.dumps(result), flush=True)

@@ -5,12 +5,15 @@ Reading costs the hardware time in which Open vSwitch does not forward, so it is
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 
 from controller.errors import PlaneUnreachable
 from controller.placement.routes import HardwareRoutes
 from controller.placement.traffic import Traffic
-from controller.planes.base import Capability, Clock, Op, Plane, RouterInterface, Update
+from controller.placement.writes import Place
+from controller.planes.base import Capability, Clock, Op, Plane, RouterInterface, Sample, Update
+from wire.columns import family_of
 
 COUNT_S = 5.0
 """How often packets are counted."""
@@ -76,9 +79,14 @@ class Feed:
             if packets is not None and counted:
                 self._routes.count(now, packets)
 
-    def _sample(self, interface_id: int, frame: bytes) -> None:
-        vrf_id = self._vrf_of.get(interface_id)
-        if vrf_id is None:
-            self.strange += 1
-        else:
-            self.traffic.sample(vrf_id, frame)
+    def _sample(self, samples: Sequence[Sample]) -> None:
+        vrf_of = self._vrf_of.get
+        by_place: defaultdict[Place, list[bytes]] = defaultdict(list)
+        for interface_id, key in samples:
+            vrf_id = vrf_of(interface_id)
+            if vrf_id is None:
+                self.strange += 1
+            else:
+                by_place[vrf_id, family_of(key)].append(key)
+        for place, keys in by_place.items():
+            self.traffic.sample(place, keys)

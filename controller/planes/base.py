@@ -23,7 +23,7 @@ an egress entry. A MODIFY that takes the link away takes the way out after the r
 fallback plane and back is not waited for: who takes a link away writes the routes first and lets it drain.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Generic, Protocol, TypeVar
@@ -84,9 +84,6 @@ class DropReason(StrEnum):
     ETHERTYPE = "ethertype"
     MALFORMED = "malformed"
 
-
-SAMPLE_CODE = 9
-"""What a packet-in has in the place of a reason where it is a sample: no punt, but the head of what was forwarded."""
 
 PUNT_OF_CODE = {int(reason): reason for reason in PuntReason}
 DROP_CODE = {reason: 0x80 + position for position, reason in enumerate(DropReason)}
@@ -346,11 +343,12 @@ class RouteCounts:
     covers: dict[int, dict[bytes, int]] = field(default_factory=dict)
 
 
-Sampler = Callable[[int, bytes], None]
-"""Takes a sample: the router interface that a packet came in by, and the head of the frame as it leaves, untagged."""
+Sample = tuple[int, bytes]
+"""Of one packet that was routed: the router interface that it came in by, and its destination as a key of full length
+(4 octets and 32, or 16 and 128)."""
 
-SAMPLE_OCTETS = 128
-"""Of a sampled frame that are asked for: the headers, with room for what stands between them."""
+Sampler = Callable[[Sequence[Sample]], None]
+"""Takes samples, as many at once as the plane tells at once; never none."""
 
 
 class PlaneListener(Protocol):

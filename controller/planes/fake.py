@@ -10,7 +10,6 @@ from controller.errors import PlaneUnreachable
 from controller.planes.base import (
     FALLBACK,
     PUNT_CLASS,
-    SAMPLE_OCTETS,
     Capability,
     Clock,
     Counters,
@@ -30,7 +29,7 @@ from controller.planes.base import (
 )
 from controller.planes.fake_path import FakePath
 from controller.planes.model import Forwarded, Punted
-from controller.planes.packet import Frame, with_tag
+from controller.planes.packet import Frame, IpPacket, with_tag
 
 Fault = Callable[[str, bytes | int, Op], str | None]
 """Given (table, key, op), returns why to refuse that update, or None."""
@@ -127,8 +126,10 @@ class FakePlane:
 
     def _sample(self, ingress: int, frame: bytes) -> None:
         self._routed += 1
+        packet = IpPacket.find(Frame.read(frame))
+        assert packet is not None, "nothing else is routed"
         if self.sampler is not None and self.connected and self._routed % self.one_in == 0:
-            self.sampler(ingress, Frame.read(frame).untagged[:SAMPLE_OCTETS])
+            self.sampler([(ingress, packet.dst + bytes((8 * len(packet.dst),)))])
 
     def _transmit(self, port: int, frame: bytes) -> None:
         """A port that is down takes frames and loses them."""

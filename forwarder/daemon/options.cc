@@ -31,7 +31,7 @@ const char* const kUsage =
   --instance NAME       folder below /sys/fs/bpf for what outlives the process (vr-forwarder)
   --capacity NAME=N     room: words of routes, members of groups; groups, nexthops, policers, router_interfaces;
                         repeatable
-  --samples NAME=N      which routed packets a controller that asks is shown: one_in (100), per_s (1000); repeatable
+  --samples NAME=N      which routed packets a controller that asks is shown: one_in (25), per_s (10000); repeatable
   --log-level LEVEL     debug, info, warning, error (info)
   --detach-on-exit      leave the ports at SIGTERM
   --json                for programs

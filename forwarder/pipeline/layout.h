@@ -67,7 +67,7 @@ enum sp_reason {
     SP_PUNT_UNREACHABLE = 6,
     SP_PUNT_IP_OPTIONS = 7,
     SP_PUNT_HOP_BY_HOP = 8,
-    SP_SAMPLE = 9, /* of packet-ins alone: what is sampled is forwarded, and neither counted nor policed as a punt */
+    SP_SAMPLE = 9, /* on the way to the daemon alone: what is sampled is forwarded, neither counted nor policed as a punt */
     SP_FIRST_DROP = 0x80,
     SP_DROP_UNKNOWN_INTERFACE = 0x80,
     SP_DROP_NOT_FOR_US = 0x81,
@@ -192,11 +192,9 @@ struct sp_policer {
 /* Read only for packets that leave by a router interface with SP_SAMPLED: nobody else pays for it. */
 struct sp_sampling {
     sp_u32 threshold;          /* a packet is chosen when 32 random bits are not above this */
-    sp_u32 octets;             /* of a frame that are taken, without its tag; SP_SAMPLE_LEAST to SP_SAMPLE_MOST */
     struct sp_policer policer; /* of all routers together */
 };
-#define SP_SAMPLE_LEAST 14u
-#define SP_SAMPLE_MOST 256u
+#define SP_SAMPLE_OCTETS 54u /* of a frame, without its tag: as far as the destination of IPv6 */
 
 /* -- counters: by CPU, then slot; each CPU writes only its own ------------------------------------------------------ */
 struct sp_counter {

@@ -17,7 +17,7 @@ struct sp_verdict {
     sp_u32 reason;              /* why it is dropped or punted */
     sp_u32 router_interface_id; /* by which a punt or a sample came in */
     sp_u32 l2_octets;           /* of a punt, which is as it came in, and of a sample, which is as it leaves */
-    sp_u32 sample_octets;       /* so many of what is sent are a sample, its tag not counted; 0: it is none */
+    sp_u32 sampled;             /* whether the head of what is sent is a sample as well */
 };
 
 /* How often to try again where another CPU was faster; after that the packet counts as one too many. */

@@ -11,21 +11,41 @@ void Outbox::push(p4::v1::StreamMessageResponse message) {
 }
 
 bool Outbox::push_packet(p4::v1::StreamMessageResponse message) {
-    return push_packet_within(room_, std::move(message));
-}
-
-bool Outbox::push_sample(p4::v1::StreamMessageResponse message) {
-    return push_packet_within(room_ / 4, std::move(message));
-}
-
-bool Outbox::push_packet_within(size_t room, p4::v1::StreamMessageResponse message) {
     std::lock_guard guard(mutex_);
-    if (closed_ || packets_ >= room) {
+    if (closed_ || packets_ >= room_) {
         return false;
     }
     ++packets_;
     push(std::move(message));
     return true;
+}
+
+bool Outbox::push_digest(uint32_t digest_id, p4::v1::P4Data data, size_t most, std::chrono::nanoseconds wait) {
+    std::lock_guard guard(mutex_);
+    if (closed_ || lists_ >= kLists) {
+        return false;
+    }
+    const bool first = list_.data().empty();
+    *list_.add_data() = std::move(data);
+    if (first) {
+        list_.set_digest_id(digest_id);
+        list_due_ = Clock::now() + wait;
+        filled_.notify_one();
+    }
+    if (static_cast<size_t>(list_.data_size()) >= most) {
+        finish_list();
+    }
+    return true;
+}
+
+void Outbox::finish_list() {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    list_.set_list_id(++last_list_);
+    list_.set_timestamp(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+    p4::v1::StreamMessageResponse message;
+    message.mutable_digest()->Swap(&list_);
+    ++lists_;
+    push(std::move(message));
 }
 
 bool Outbox::push_error(p4::v1::StreamMessageResponse message) {
@@ -53,13 +73,27 @@ void Outbox::push_arbitration(p4::v1::StreamMessageResponse message) {
 
 std::optional<p4::v1::StreamMessageResponse> Outbox::pop(bool& more) {
     std::unique_lock lock(mutex_);
-    filled_.wait(lock, [this] { return closed_ || !queue_.empty(); });
+    while (!closed_) {
+        const bool filling = !list_.data().empty();
+        if (filling && Clock::now() >= list_due_) {
+            finish_list();
+        }
+        if (!queue_.empty()) {
+            break;
+        }
+        if (filling) {
+            filled_.wait_until(lock, list_due_);
+        } else {
+            filled_.wait(lock);
+        }
+    }
     if (closed_) {
         return std::nullopt;
     }
     auto message = std::move(queue_.front());
     queue_.pop_front();
     packets_ -= message.has_packet();
+    lists_ -= message.has_digest();
     errors_ -= message.has_error();
     arbitrations_ -= message.has_arbitration();
     more = !queue_.empty();

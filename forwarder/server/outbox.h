@@ -3,6 +3,7 @@
 // What waits to be sent on one stream, bounded by kind.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -18,8 +19,9 @@ class Outbox {
 
     // False, and not queued, where too many wait.
     bool push_packet(p4::v1::StreamMessageResponse message);
-    // The same of a sample, for which there is a quarter of the room, so that punts find some.
-    bool push_sample(p4::v1::StreamMessageResponse message);
+    // Joins a list of digests, which is sent when it is as long as it may be, or the first of it has waited long enough
+    // (P4Runtime 1.4, section 9.8). False, and not sent, where too many lists wait.
+    bool push_digest(uint32_t digest_id, p4::v1::P4Data data, size_t most, std::chrono::nanoseconds wait);
     bool push_error(p4::v1::StreamMessageResponse message);
     // Always queued: of many that wait, the oldest goes, because only the last is true.
     void push_arbitration(p4::v1::StreamMessageResponse message);
@@ -29,16 +31,20 @@ class Outbox {
     void close();
 
   private:
-    static constexpr size_t kErrors = 64, kArbitrations = 64;
+    using Clock = std::chrono::steady_clock;
+    static constexpr size_t kErrors = 64, kArbitrations = 64, kLists = 64;
 
     void push(p4::v1::StreamMessageResponse message);
-    bool push_packet_within(size_t room, p4::v1::StreamMessageResponse message);
+    void finish_list();
 
     const size_t room_;
     std::mutex mutex_;
     std::condition_variable filled_;
     std::deque<p4::v1::StreamMessageResponse> queue_;
-    size_t packets_ = 0, errors_ = 0, arbitrations_ = 0;
+    p4::v1::DigestList list_;  // that is being filled
+    Clock::time_point list_due_;
+    uint64_t last_list_ = 0;
+    size_t packets_ = 0, lists_ = 0, errors_ = 0, arbitrations_ = 0;
     bool closed_ = false;
 };
 

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What comes and goes on streams: arbitration and packets.
+#include <algorithm>
+#include <chrono>
+
 #include "server/decoding.h"
 #include "server/encoding.h"
+#include "server/samples.h"
 #include "server/service.h"
 
 namespace splitplane {
@@ -10,6 +14,11 @@ namespace splitplane {
 namespace {
 
 constexpr size_t kLeastFrame = 14, kLongestFrame = 65536;
+
+// Of a list of digests, whatever the controller allows; and as long as a moment that can be reckoned with.
+constexpr size_t kMostListed = 1000;
+constexpr std::chrono::hours kLongestWait{1};
+constexpr uint64_t kTimestampMask = (uint64_t{1} << kSampleTimestampBits) - 1;
 
 p4::v1::StreamMessageResponse stream_error(const Result& result) {
     p4::v1::StreamMessageResponse response;
@@ -38,8 +47,13 @@ grpc::Status Service::serve(Arbitration::Stream id, const p4::v1::StreamMessageR
             break;
         }
         case p4::v1::StreamMessageRequest::kDigestAck:
-            response = stream_error({Code::kInvalidArgument, "the pipeline has no digests"});
-            response.mutable_error()->mutable_digest_list_ack();
+            // Nothing waits for an acknowledgement.
+            if (Result result = check_digest(schema_, message.digest_ack().digest_id()); result.ok()) {
+                return {};
+            } else {
+                response = stream_error(result);
+            }
+            *response.mutable_error()->mutable_digest_list_ack()->mutable_digest_list_ack() = message.digest_ack();
             break;
         default:
             response = stream_error({Code::kInvalidArgument, "no such message"});
@@ -111,9 +125,13 @@ void Service::punt(const Punt& punt) {
             outbox = outboxes_.at(*primary);
         }
     }
-    const bool sample = punt.reason == SP_SAMPLE;
+    if (punt.reason == SP_SAMPLE) {
+        bool queued = outbox && push_sample(punt, *outbox);
+        count([&](auto& statistics) { ++(queued ? statistics.samples : statistics.samples_dropped); });
+        return;
+    }
     if (!outbox) {
-        count([&](auto& statistics) { ++(sample ? statistics.samples_dropped : statistics.packet_ins_no_primary); });
+        count([](auto& statistics) { ++statistics.packet_ins_no_primary; });
         return;
     }
     p4::v1::StreamMessageResponse response;
@@ -125,13 +143,32 @@ void Service::punt(const Punt& punt) {
     auto* reason = packet.add_metadata();
     reason->set_metadata_id(kPacketInReason);
     encode_value(punt.reason, *reason->mutable_value());
-    if (sample) {
-        bool queued = outbox->push_sample(std::move(response));
-        count([&](auto& statistics) { ++(queued ? statistics.samples : statistics.samples_dropped); });
-        return;
-    }
     bool queued = outbox->push_packet(std::move(response));
     count([&](auto& statistics) { ++(queued ? statistics.packet_ins : statistics.packet_ins_queue_full); });
+}
+
+bool Service::push_sample(const Punt& sample, Outbox& outbox) {
+    const auto digest = tables_.samples();
+    p4::v1::P4Data data;
+    if (!digest || !encode_sample(sample.router_interface_id, sample.frame, sample_time(), data)) {
+        return false;
+    }
+    const auto wanted = static_cast<size_t>(digest->max_list_size);
+    const size_t most = wanted == 0 ? kMostListed : std::min(wanted, kMostListed);
+    const auto wait = std::min<std::chrono::nanoseconds>(std::chrono::nanoseconds(digest->max_timeout_ns), kLongestWait);
+    return outbox.push_digest(schema_.sample_digest_id(), std::move(data), wait.count() == 0 ? 1 : most, wait);
+}
+
+// In microseconds, and never the same twice.
+uint64_t Service::sample_time() {
+    using std::chrono::duration_cast, std::chrono::microseconds, std::chrono::steady_clock;
+    const auto now = static_cast<uint64_t>(duration_cast<microseconds>(steady_clock::now().time_since_epoch()).count());
+    uint64_t last = last_sample_time_;
+    uint64_t next = 0;
+    do {
+        next = std::max(now, last + 1);
+    } while (!last_sample_time_.compare_exchange_weak(last, next));
+    return next & kTimestampMask;
 }
 
 Result Service::send_packet(Arbitration::Stream id, const p4::v1::PacketOut& packet) {

@@ -61,23 +61,20 @@ Result Reading::read(const p4::v1::Entity& wanted) {
             return read_resources(wanted.direct_counter_entry().table_entry(), true);
         case p4::v1::Entity::kDirectMeterEntry:
             return read_resources(wanted.direct_meter_entry().table_entry(), false);
-        case p4::v1::Entity::kPacketReplicationEngineEntry:
-            return read_samples(wanted.packet_replication_engine_entry());
+        case p4::v1::Entity::kDigestEntry:
+            return read_samples(wanted.digest_entry());
         case p4::v1::Entity::ENTITY_NOT_SET:
             return {Code::kInvalidArgument, "a read needs an entity"};
         default:
-            return {Code::kUnimplemented, "the pipeline has only tables, an action profile and samples"};
+            return {Code::kUnimplemented, "the pipeline has only tables, an action profile and a digest"};
     }
 }
 
-Result Reading::read_samples(const p4::v1::PacketReplicationEngineEntry& wanted) {
-    bool wants = false;
-    Result result = wants_samples(wanted, wants);
-    if (result.ok() && wants) {
-        auto lock = tables_.lock();
-        if (const auto& session = tables_.samples()) {
-            encode_samples(*session, *add().mutable_packet_replication_engine_entry());
-        }
+// Without an id all digests are wanted.
+Result Reading::read_samples(const p4::v1::DigestEntry& wanted) {
+    Result result = wanted.digest_id() == 0 ? Result() : check_digest(schema_, wanted.digest_id());
+    if (const auto digest = tables_.samples(); result.ok() && digest) {
+        encode_samples(schema_, *digest, *add().mutable_digest_entry());
     }
     flush();
     return result;

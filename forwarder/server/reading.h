@@ -43,7 +43,7 @@ class Reading {
     void add_resource(const TableSchema& table, Key key, const Row& row, bool counters);
     Result read_members(const p4::v1::ActionProfileMember& wanted);
     Result read_groups(const p4::v1::ActionProfileGroup& wanted);
-    Result read_samples(const p4::v1::PacketReplicationEngineEntry& wanted);
+    Result read_samples(const p4::v1::DigestEntry& wanted);
 
     p4::v1::Entity& add();
     bool full() const;

@@ -1,76 +1,91 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/samples.h"
 
+#include "server/encoding.h"
+
 namespace splitplane {
 
 namespace {
 
-constexpr auto kCpuPort = static_cast<uint32_t>(p4::v1::SDN_PORT_CPU);
-const std::string kCpuPortOctets = "\xff\xff\xff\xfd";
+constexpr size_t kEtherType = 12, kIp = 14;
+constexpr uint16_t kIpv4 = 0x0800, kIpv6 = 0x86dd;
 
-Result refuse_session(Code code, const std::string& why) {
-    return {code, "clone session " + std::to_string(kSampleSession) + ": " + why};
+// Where an IP header has its destination.
+struct Version {
+    uint8_t number;
+    size_t at, octets;
+};
+
+const Version* version_of(std::span<const uint8_t> head) {
+    static constexpr Version kVersion4{4, kIp + 16, 4}, kVersion6{6, kIp + 24, 16};
+    if (head.size() < kIp) {
+        return nullptr;
+    }
+    const auto ether_type = static_cast<uint16_t>(head[kEtherType] << 8 | head[kEtherType + 1]);
+    const Version* version = ether_type == kIpv4 ? &kVersion4 : ether_type == kIpv6 ? &kVersion6 : nullptr;
+    return version != nullptr && head.size() >= version->at + version->octets ? version : nullptr;
 }
 
-Result check_session(uint32_t id) {
-    if (id == kSampleSession) {
-        return {};
+// The shortest bytestring of the number that these octets are.
+std::string shortest(std::span<const uint8_t> octets) {
+    while (octets.size() > 1 && octets.front() == 0) {
+        octets = octets.subspan(1);
     }
-    return {Code::kUnimplemented, "clone session " + std::to_string(id) + ": the only one is " +
-                                      std::to_string(kSampleSession) + ", samples of what is routed"};
+    return {octets.begin(), octets.end()};
 }
 
-bool to_controller(const p4::v1::Replica& replica) {
-    return replica.port_kind_case() == p4::v1::Replica::kPort ? replica.port() == kCpuPortOctets
-                                                              : replica.egress_port() == kCpuPort;
+Result refuse(Code code, const std::string& why) {
+    return {code, "digest sample: " + why};
 }
 
-Result decode_session(const p4::v1::CloneSessionEntry& entry, SampleSession& session) {
-    if (entry.replicas_size() != 1 || !to_controller(entry.replicas(0)) ||
-        entry.replicas(0).backup_replicas_size() != 0) {
-        return refuse_session(Code::kUnimplemented, "its only replica is the CPU port, 0xfffffffd, without backups");
+Result decode(const p4::v1::DigestEntry::Config& config, SampleDigest& digest) {
+    if (config.max_timeout_ns() < 0 || config.max_list_size() < 0 || config.ack_timeout_ns() < 0) {
+        return refuse(Code::kInvalidArgument, "a number of its configuration is negative");
     }
-    if (entry.class_of_service() != 0) {
-        return refuse_session(Code::kUnimplemented, "there is no class of service but 0");
+    // What waits for an acknowledgement would have to be kept to leave out what is like it: no sample is like another.
+    if (config.ack_timeout_ns() != 0) {
+        return refuse(Code::kUnimplemented, "ack_timeout_ns is 0: samples are not repeated");
     }
-    int32_t octets = entry.packet_length_bytes();
-    if (octets < static_cast<int32_t>(SP_SAMPLE_LEAST) || octets > static_cast<int32_t>(SP_SAMPLE_MOST)) {
-        return refuse_session(Code::kInvalidArgument, "packet_length_bytes is from " +
-                                                          std::to_string(SP_SAMPLE_LEAST) + " to " +
-                                                          std::to_string(SP_SAMPLE_MOST));
-    }
-    session = {static_cast<uint32_t>(octets), entry.replicas(0).instance()};
+    digest = {config.max_timeout_ns(), config.max_list_size()};
     return {};
 }
 
 }  // namespace
 
-Result write_samples(Tables& tables, Op op, const p4::v1::PacketReplicationEngineEntry& entry) {
-    if (!entry.has_clone_session_entry()) {
-        return {Code::kUnimplemented, "the pipeline has no multicast groups"};
+Result check_digest(const Schema& schema, uint32_t digest_id) {
+    if (digest_id == schema.sample_digest_id()) {
+        return {};
     }
-    SampleSession session;
-    Result result = check_session(entry.clone_session_entry().session_id());
+    return {Code::kNotFound, "no digest " + std::to_string(digest_id)};
+}
+
+Result write_samples(Tables& tables, const Schema& schema, Op op, const p4::v1::DigestEntry& entry) {
+    SampleDigest digest;
+    Result result = check_digest(schema, entry.digest_id());
     if (result.ok() && op != Op::kErase) {
-        result = decode_session(entry.clone_session_entry(), session);
+        result = decode(entry.config(), digest);
     }
-    return result.ok() ? tables.write_samples(op, session) : result;
+    return result.ok() ? tables.write_samples(op, digest) : result;
 }
 
-Result wants_samples(const p4::v1::PacketReplicationEngineEntry& wanted, bool& wants) {
-    // None of anything else can be written, so there is none; clients that clear a device ask first.
-    wants = !wanted.has_multicast_group_entry();
-    uint32_t id = wanted.clone_session_entry().session_id();
-    return id == 0 ? Result() : check_session(id);
+void encode_samples(const Schema& schema, const SampleDigest& digest, p4::v1::DigestEntry& entry) {
+    entry.set_digest_id(schema.sample_digest_id());
+    entry.mutable_config()->set_max_timeout_ns(digest.max_timeout_ns);
+    entry.mutable_config()->set_max_list_size(digest.max_list_size);
 }
 
-void encode_samples(const SampleSession& session, p4::v1::PacketReplicationEngineEntry& entry) {
-    auto& clone = *entry.mutable_clone_session_entry();
-    clone.set_session_id(kSampleSession);
-    auto& replica = *clone.add_replicas();
-    replica.set_port(kCpuPortOctets);
-    replica.set_instance(session.instance);
-    clone.set_packet_length_bytes(static_cast<int32_t>(session.octets));
+bool encode_sample(uint32_t router_interface_id, std::span<const uint8_t> head, uint64_t timestamp,
+                   p4::v1::P4Data& data) {
+    const Version* version = version_of(head);
+    if (version == nullptr) {
+        return false;
+    }
+    auto& members = *data.mutable_struct_();
+    encode_value(router_interface_id, *members.add_members()->mutable_bitstring());
+    encode_value(version->number, *members.add_members()->mutable_bitstring());
+    members.add_members()->set_bitstring(shortest(head.subspan(version->at, version->octets)));
+    encode_value(timestamp, *members.add_members()->mutable_bitstring());
+    return true;
 }
 
 }  // namespace splitplane

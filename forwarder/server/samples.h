@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Samples as P4Runtime knows them: a clone session whose only replica is the port to the controller (P4Runtime 1.4,
-// section 9.5). There is one, because the pipeline has one place that clones.
+// Samples as P4Runtime knows them: the pipeline's one digest (P4Runtime 1.4, section 9.8; p4src/common/headers.p4).
 #pragma once
 
-#include "p4/v1/p4runtime.pb.h"
+#include <span>
+
+#include "server/schema.h"
 #include "tables/tables.h"
 
 namespace splitplane {
 
-inline constexpr uint32_t kSampleSession = 1;
+Result write_samples(Tables& tables, const Schema& schema, Op op, const p4::v1::DigestEntry& entry);
+// kNotFound where a read wants another digest than the one there is.
+Result check_digest(const Schema& schema, uint32_t digest_id);
+void encode_samples(const Schema& schema, const SampleDigest& digest, p4::v1::DigestEntry& entry);
 
-Result write_samples(Tables& tables, Op op, const p4::v1::PacketReplicationEngineEntry& entry);
-// Whether a read wants samples; kUnimplemented where it wants what there cannot be.
-Result wants_samples(const p4::v1::PacketReplicationEngineEntry& wanted, bool& wants);
-void encode_samples(const SampleSession& session, p4::v1::PacketReplicationEngineEntry& entry);
+// What is told of a packet that came in by a router interface, and leaves with this head, untagged; `timestamp` makes no
+// two of them alike. False where the head has no destination.
+bool encode_sample(uint32_t router_interface_id, std::span<const uint8_t> head, uint64_t timestamp,
+                   p4::v1::P4Data& data);
 
 }  // namespace splitplane

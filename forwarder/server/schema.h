@@ -68,6 +68,9 @@ class Schema {
     const ActionSchema& member_action() const { return *member_action_; }
     int32_t max_group_size() const { return max_group_size_; }
 
+    // The one digest.
+    uint32_t sample_digest_id() const { return p4info_.digests(0).preamble().id(); }
+
     // Empty where a P4Info is this one, in whatever order; else the first difference in one line.
     std::string difference(const p4::config::v1::P4Info& other) const;
 
@@ -84,6 +87,6 @@ class Schema {
 
 // The fields of the controller headers: p4src/common/headers.p4.
 inline constexpr uint32_t kPacketInInterface = 1, kPacketInReason = 2, kPacketOutInterface = 1;
-inline constexpr uint32_t kInterfaceIdBits = 32;
+inline constexpr uint32_t kInterfaceIdBits = 32, kSampleTimestampBits = 48;
 
 }  // namespace splitplane

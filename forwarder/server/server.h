@@ -62,7 +62,7 @@ struct ServerStatistics {
     uint64_t packet_ins = 0;
     uint64_t packet_ins_no_primary = 0;  // dropped: nobody to send them to
     uint64_t packet_ins_queue_full = 0;  // dropped: the primary does not take them fast enough
-    uint64_t samples = 0;                // packet-ins of samples, not among the others
+    uint64_t samples = 0;                // that joined a list of digests
     uint64_t samples_dropped = 0;        // nobody to send them to, or the primary does not take them fast enough
     uint64_t packet_outs = 0;
     uint64_t packet_outs_refused = 0;    // by this side: malformed, not primary, no such router interface

@@ -62,6 +62,8 @@ class Service : public p4::v1::P4Runtime::WithRawCallbackMethod_Write<p4::v1::P4
     grpc::Status arbitrate(Arbitration::Stream id, const p4::v1::MasterArbitrationUpdate& message);
     void leave(Arbitration::Stream id);
     void tell(const std::vector<Arbitration::Notice>& notices);
+    bool push_sample(const Punt& sample, Outbox& outbox);
+    uint64_t sample_time();
     Result send_packet(Arbitration::Stream id, const p4::v1::PacketOut& packet);
     bool find_egress(uint32_t router_interface_id, uint32_t& port, uint16_t& vlan) const;
 
@@ -82,6 +84,7 @@ class Service : public p4::v1::P4Runtime::WithRawCallbackMethod_Write<p4::v1::P4
     Arbitration arbitration_;
     std::map<Arbitration::Stream, std::shared_ptr<Outbox>> outboxes_;
     std::atomic<Arbitration::Stream> last_stream_{0};
+    std::atomic<uint64_t> last_sample_time_{0};
     std::atomic<size_t> open_streams_{0}, open_reads_{0};
 
     mutable std::mutex statistics_mutex_;

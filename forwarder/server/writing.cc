@@ -198,12 +198,12 @@ Result write_update(Tables& tables, const Schema& schema, const p4::v1::Update& 
             return write_counter(tables, schema, op, entity.direct_counter_entry());
         case p4::v1::Entity::kDirectMeterEntry:
             return write_meter(tables, schema, op, entity.direct_meter_entry());
-        case p4::v1::Entity::kPacketReplicationEngineEntry:
-            return write_samples(tables, op, entity.packet_replication_engine_entry());
+        case p4::v1::Entity::kDigestEntry:
+            return write_samples(tables, schema, op, entity.digest_entry());
         case p4::v1::Entity::ENTITY_NOT_SET:
             return {Code::kInvalidArgument, "an update needs an entity"};
         default:
-            return {Code::kUnimplemented, "the pipeline has only tables, an action profile and samples"};
+            return {Code::kUnimplemented, "the pipeline has only tables, an action profile and a digest"};
     }
 }
 

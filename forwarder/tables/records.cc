@@ -126,9 +126,14 @@ void RecordWriter::cleared() {
     put(RecordKind::kCleared);
 }
 
-void RecordWriter::samples(const SampleSession& session) {
+void RecordWriter::samples(const std::optional<SampleDigest>& digest) {
+    if (!digest) {
+        put(RecordKind::kSamplesGone);
+        return;
+    }
     put(RecordKind::kSamples);
-    put(session);
+    put(digest->max_timeout_ns);
+    put(digest->max_list_size);
 }
 
 // -- reading ---------------------------------------------------------------------------------------------------------

@@ -31,7 +31,9 @@ enum class RecordKind : uint8_t {
     kPipeline = 11,
     kElection = 12,
     kCleared = 13,  // all entries are gone
-    kSamples = 14,  // no octets: none are taken
+    kCloneSession = 14,  // of samples, in earlier versions: read over
+    kSamples = 15,
+    kSamplesGone = 16,
 };
 
 class RecordWriter {
@@ -48,7 +50,7 @@ class RecordWriter {
     void pipeline(std::string_view config);
     void election(uint64_t high, uint64_t low);
     void cleared();
-    void samples(const SampleSession& session);
+    void samples(const std::optional<SampleDigest>& digest);
 
     std::span<const uint8_t> octets() const { return octets_; }
     void reset() { octets_.clear(); }

@@ -94,17 +94,18 @@ struct WeightedNexthop {
     bool operator==(const WeightedNexthop&) const = default;
 };
 
-// The clone session of samples: how much of a frame is taken, and the number that the controller gave its only copy.
-struct SampleSession {
-    uint32_t octets = 0;
-    uint32_t instance = 0;
-    bool operator==(const SampleSession&) const = default;
+// The digest of samples: how long one may wait until it is sent, and how many are sent together at most, 0 for as many as
+// the server likes.
+struct SampleDigest {
+    int64_t max_timeout_ns = 0;
+    int32_t max_list_size = 0;
+    bool operator==(const SampleDigest&) const = default;
 };
 
 // How often samples are taken where a controller wants them: one of so many packets, and so many a second at most.
 struct SampleRate {
-    uint32_t one_in = 100;
-    uint32_t per_s = 1000;
+    uint32_t one_in = 25;
+    uint32_t per_s = 10'000;
 };
 
 // What is kept for the controller alone and returned as written.

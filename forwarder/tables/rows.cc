@@ -268,11 +268,13 @@ void Rows::police(Key key, const std::optional<Meter>& meter) {
 
 // -- samples ---------------------------------------------------------------------------------------------------------
 // Every way out says whether it is sampled: what a packet reads anyway. How is said before that.
-void Rows::sample(std::optional<SampleSession> session) {
-    samples_ = session;
+void Rows::sample(std::optional<SampleDigest> digest) {
+    {
+        std::lock_guard guard(samples_mutex_);
+        samples_ = digest;
+    }
     auto& sampling = *arrays_.sampling;
-    if (samples_) {
-        publish(sampling.octets, sp_u32{samples_->octets});
+    if (digest) {
         publish(sampling.threshold, static_cast<sp_u32>((uint64_t{1} << 32) / rate_.one_in - 1));
         set_rate(sampling.policer, rate_.per_s, std::max(kLeastBurst, rate_.per_s / kBurstPart));
     }

@@ -48,9 +48,13 @@ class Rows {
     void remove_group(uint32_t group_id);
     bool has_one_shots() const { return one_shots_ != 0; }
 
-    // Whether what router interfaces send is sampled, and how much of it.
-    const std::optional<SampleSession>& samples() const { return samples_; }
-    void sample(std::optional<SampleSession> session);
+    // Whether what router interfaces send is sampled, and how samples are sent. Anybody may ask at any time: who has a
+    // sample to send does not wait for who writes.
+    std::optional<SampleDigest> samples() const {
+        std::lock_guard guard(samples_mutex_);
+        return samples_;
+    }
+    void sample(std::optional<SampleDigest> digest);
 
     // Of all groups together: nexthops by weight, and the room for them in units of 8 octets.
     uint32_t group_weight() const { return weight_; }
@@ -79,7 +83,8 @@ class Rows {
     Objects& objects_;
     const SampleRate rate_;
     TableLimits limits_;
-    std::optional<SampleSession> samples_;
+    mutable std::mutex samples_mutex_;
+    std::optional<SampleDigest> samples_;
     BlockArena blocks_;
     std::array<std::map<Key, Row>, kTables> rows_;
     std::map<uint32_t, ProfileMember> members_;

@@ -235,15 +235,15 @@ Result Tables::write_group(Op op, uint32_t group_id, int32_t max_size, std::vect
     return result;
 }
 
-// -- samples: P4Runtime 1.4, section 9.5 ------------------------------------------------------------------------------
-Result Tables::write_samples(Op op, const SampleSession& session) {
+// -- samples: P4Runtime 1.4, section 9.8 ------------------------------------------------------------------------------
+Result Tables::write_samples(Op op, const SampleDigest& digest) {
     bool there = samples().has_value();
     if (there == (op == Op::kInsert)) {
         return {there ? Code::kAlreadyExists : Code::kNotFound,
-                there ? "clone session: exists already" : "clone session: no such entry"};
+                there ? "digest: enabled already" : "digest: not enabled"};
     }
-    rows_.sample(op == Op::kErase ? std::nullopt : std::optional(session));
-    pending_.samples(samples().value_or(SampleSession{}));
+    rows_.sample(op == Op::kErase ? std::nullopt : std::optional(digest));
+    pending_.samples(samples());
     return {};
 }
 

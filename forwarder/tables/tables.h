@@ -64,8 +64,8 @@ class Tables {
     Result set_meter(Key key, std::optional<Meter> meter);
     Result write_member(Op op, uint32_t member_id, uint32_t nexthop_id);
     Result write_group(Op op, uint32_t group_id, int32_t max_size, std::vector<ProfileGroup::Part> parts);
-    // The one clone session that there can be.
-    Result write_samples(Op op, const SampleSession& session);
+    // The one digest that there is.
+    Result write_samples(Op op, const SampleDigest& digest);
     void set_pipeline(std::string config);
     void set_election(ElectionId highest);
     // Remove every entry; pipeline and election id stay.
@@ -77,7 +77,7 @@ class Tables {
     const Routes& routes() const { return routes_; }
     const Rows& rows() const { return rows_; }
     const Objects& objects() const { return objects_; }
-    const std::optional<SampleSession>& samples() const { return rows_.samples(); }
+    std::optional<SampleDigest> samples() const { return rows_.samples(); }  // without the lock, too
     const std::string& pipeline() const { return pipeline_; }
     ElectionId election() const { return election_; }
     JournalStatus journal_status() const;

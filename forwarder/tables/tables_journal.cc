@@ -95,11 +95,19 @@ void Tables::replay_one(RecordReader& reader) {
         case RecordKind::kCleared:
             clear();
             break;
+        case RecordKind::kCloneSession:
+            reader.get<uint64_t>();
+            break;
         case RecordKind::kSamples: {
-            auto session = reader.get<SampleSession>();
-            rows_.sample(session.octets == 0 ? std::nullopt : std::optional(session));
+            SampleDigest digest;
+            digest.max_timeout_ns = reader.get<int64_t>();
+            digest.max_list_size = reader.get<int32_t>();
+            rows_.sample(digest);
             break;
         }
+        case RecordKind::kSamplesGone:
+            rows_.sample(std::nullopt);
+            break;
         default:
             throw JournalError("the journal holds a record of kind " + std::to_string(static_cast<int>(kind)) +
                                ", which this version does not know; remove it to start with empty tables");
@@ -182,7 +190,7 @@ void Tables::begin_rewriting() {
     }
     records.pipeline(pipeline_);
     records.election(election_.high, election_.low);
-    records.samples(samples().value_or(SampleSession{}));
+    records.samples(samples());
     for (const auto& [member_id, member] : rows_.members()) {
         records.member(member_id, member.nexthop_id);
     }

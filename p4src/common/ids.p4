@@ -23,6 +23,9 @@
 #define PUNT_CLASSES 4
 #define REASONS 17
 
+// -- samples: of how many packets that are routed one is told -----------------------------------------------------------
+#define SAMPLE_ONE_IN 25
+
 // -- reasons: why a packet is punted (PuntReason), or dropped (0x80 and up, DropReason) ----------------------------------
 #define NO_REASON 0
 #define PUNT_CONTROL 1
@@ -33,8 +36,6 @@
 #define PUNT_UNREACHABLE 6
 #define PUNT_IP_OPTIONS 7
 #define PUNT_HOP_BY_HOP 8
-// Of packet-ins alone: the head of a packet that is forwarded as well, and neither counted nor policed as a punt.
-#define SAMPLE 9
 #define FIRST_DROP 0x80
 #define DROP_UNKNOWN_INTERFACE 0x80
 #define DROP_NOT_FOR_US 0x81

@@ -40,8 +40,30 @@ control VerifyIpv4Checksum(inout headers_t hdr, inout metadata_t meta) {
     }
 }
 
+// Of what the router sends and has routed itself, one packet of so many, at random.
+control Sample(in headers_t hdr, in metadata_t meta, in standard_metadata_t standard) {
+    apply {
+        bit<16> chance;
+        random(chance, 0, SAMPLE_ONE_IN - 1);
+        if (chance == 0) {
+            sample_t sample;
+            sample.router_interface_id = meta.router_interface_id;
+            sample.timestamp = standard.ingress_global_timestamp;
+            if (hdr.ipv4.isValid()) {
+                sample.ip_version = 4;
+                sample.dst = (bit<128>)hdr.ipv4.dst;
+            } else {
+                sample.ip_version = 6;
+                sample.dst = hdr.ipv6.dst;
+            }
+            digest<sample_t>(1, sample);
+        }
+    }
+}
+
 control SwitchIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
     RouterPipeline() pipeline;
+    Sample() sample;
 
     apply {
         bit<32> l2_length = 14;
@@ -53,6 +75,9 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta, inout standard
         pipeline.apply(hdr, meta);
         if (meta.transmit == 1) {
             standard.egress_spec = meta.egress_port;
+            if (standard.ingress_port != CPU_PORT && meta.keep_ttl == 0) {
+                sample.apply(hdr, meta, standard);
+            }
         } else if (hdr.packet_in.isValid()) {
             standard.egress_spec = CPU_PORT;
         } else {

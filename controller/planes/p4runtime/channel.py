@@ -1,6 +1,6 @@
 """One P4Runtime connection: its stream with the arbitration of who is primary, and the requests beside it.
 
-    │ StreamChannel   arbitration ◄─► role        packet-in ─►        packet-out ◄─ bounded queue
+    │ StreamChannel   arbitration ◄─► role        packet-in, digests ─►      packet-out ◄─ bounded queue
     │ Write, Read, Get/SetForwardingPipelineConfig: unary, with a deadline each
 
 All messages are octets here; what a device sends is decoded by whoever asked, through `decoded`. grpc's exceptions
@@ -135,9 +135,9 @@ def decoded(kind: type[M], octets: bytes) -> M:
 class Channel:
     """The controller's end of one connection.
 
-    `run` serves the stream until it ends; everything else may be used while it runs. `packet_in_seen` is called from
-    it, and `backup_seen` whenever the device says that this side is not primary. ChannelClosed is raised to whoever
-    waits when the connection ends.
+    `run` serves the stream until it ends; everything else may be used while it runs. `packet_in_seen` and
+    `digest_seen` are called from it, and `backup_seen` whenever the device says that this side is not primary.
+    ChannelClosed is raised to whoever waits when the connection ends.
     """
 
     def __init__(self, target: Target, election_id: ElectionId, timing: Timing) -> None:
@@ -149,6 +149,7 @@ class Channel:
         self._arbitrated, self._primary, self._backup = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.backup_reason = ""
         self.packet_in_seen: Callable[[p4r.PacketIn], None] = lambda packet: None
+        self.digest_seen: Callable[[p4r.DigestList], None] = lambda digests: None
         self.backup_seen: Callable[[str], None] = lambda reason: None
         self.stream_errors = 0  # packet-outs that the device says it could not send
 
@@ -214,6 +215,8 @@ class Channel:
                         self._learn_role(message.arbitration)
                     case "packet":
                         self.packet_in_seen(message.packet)
+                    case "digest":
+                        self.digest_seen(message.digest)
                     case "error":
                         self.stream_errors += 1
             code, text = await call.code(), await call.details()

@@ -103,8 +103,17 @@ class Table:
         ]
 
 
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """A digest: the members of its struct and their bits, in the order in which they travel."""
+
+    name: str
+    id: int
+    members: tuple[tuple[str, int], ...]  # none where it is no struct
+
+
 class Schema:
-    """Tables and controller headers of a P4Info, by name."""
+    """Tables, controller headers and digests of a P4Info, by name."""
 
     def __init__(self, p4info: p4i.P4Info) -> None:
         actions = {one.preamble.id: _action(one) for one in p4info.actions}
@@ -114,6 +123,7 @@ class Schema:
             one.preamble.name: {part.name: Field(part.name, part.id, part.bitwidth) for part in one.metadata}
             for one in p4info.controller_packet_metadata
         }
+        self._digests = {one.preamble.name: _digest(one, p4info) for one in p4info.digests}
 
     def table(self, name: str) -> Table:
         """Return a table; ValueError where the pipeline has none of that name."""
@@ -122,6 +132,10 @@ class Schema:
     def header(self, name: str) -> dict[str, Field]:
         """Return the fields of a controller header; ValueError where the pipeline has none of that name."""
         return _named(self._headers, "controller header", name)
+
+    def digest(self, name: str) -> Digest:
+        """Return a digest; ValueError where the pipeline has none of that name."""
+        return _named(self._digests, "digest", name)
 
 
 def _named(things: Mapping[str, T], kind: str, name: str) -> T:
@@ -145,6 +159,13 @@ def _table(message: p4i.Table, actions: Mapping[int, Action], group_sizes: Mappi
         message.size,
         group_sizes.get(message.implementation_id, 0),
     )
+
+
+def _digest(message: p4i.Digest, p4info: p4i.P4Info) -> Digest:
+    struct = p4info.type_info.structs.get(message.type_spec.struct.name)
+    members = () if struct is None else struct.members
+    bits = tuple((one.name, one.type_spec.bitstring.bit.bitwidth) for one in members)
+    return Digest(message.preamble.name, message.preamble.id, bits)
 
 
 @dataclass(frozen=True, slots=True)

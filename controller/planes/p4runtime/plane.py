@@ -13,7 +13,6 @@ from controller.model import PlaneConfig
 from controller.planes.base import (
     PUNT_OF_CODE,
     ROUTE_TABLE_NAME,
-    SAMPLE_CODE,
     Capability,
     Counters,
     Installed,
@@ -38,7 +37,7 @@ from controller.planes.p4runtime.links import LinkWatch
 from controller.planes.p4runtime.p4info import Pipeline, golden_pipeline
 from controller.planes.p4runtime.program import Program
 from controller.planes.p4runtime.readback import Readback, counts_routes, read_counters, read_route_counts, read_sent
-from controller.planes.p4runtime.samples import keep_samples
+from controller.planes.p4runtime.samples import SampleDigest, keep_samples
 from controller.planes.p4runtime.sender import Sender
 
 log = logging.getLogger(__name__)
@@ -78,6 +77,7 @@ class P4RuntimePlane:
         self.channel: Channel | None = None
         self.packet_outs_dropped = 0
         self.stray_packet_ins = 0  # without what our pipeline says of them
+        self.stray_samples = 0  # that are none of our pipeline's, or that nobody wants
         self._target = Target(config.address, config.device_id, config.name, tls)
         self._timing, self._make_pipeline = timing, pipeline
         self._listener: PlaneListener | None = None
@@ -94,6 +94,7 @@ class P4RuntimePlane:
         self._listener = listener
         self._pipeline = self._make_pipeline()
         self._program = Program(self._pipeline.schema)
+        self._samples = SampleDigest(self._pipeline.schema)
         self.table_sizes = {name: self._pipeline.schema.table(name).size for name in ROUTE_TABLE_NAME.values()}
         self._packet_in_parts = {field.id: name for name, field in self._pipeline.schema.header("packet_in").items()}
         self._egress_part = self._pipeline.schema.header("packet_out")["router_interface_id"]
@@ -136,6 +137,7 @@ class P4RuntimePlane:
             self._gone(str(error))
             return False
         channel.packet_in_seen = self._packet_in
+        channel.digest_seen = self._digests
         channel.backup_seen = self._gone
         self.channel, self._served = channel, False
         try:
@@ -181,7 +183,7 @@ class P4RuntimePlane:
         refused = await sender.keep_own_rows()
         if refused:
             raise ChannelClosed(f"the device refuses the plane's own entries: {refused[0].reason}")
-        problem = await keep_samples(channel, self.sampler is not None)
+        problem = await keep_samples(channel, self._samples, self.sampler is not None)
         if self.sampler is not None and problem not in ("", self._no_samples):
             log.warning("plane %s: the device takes no samples: %s", self.name, problem)
         self._no_samples = problem
@@ -229,15 +231,18 @@ class P4RuntimePlane:
 
     def _packet_in(self, packet: p4r.PacketIn) -> None:
         parts = {self._packet_in_parts.get(part.metadata_id): part.value for part in packet.metadata}
-        code = int.from_bytes(parts.get("punt_reason", b""), "big")
-        reason, interface_id = PUNT_OF_CODE.get(code), parts.get("router_interface_id")
-        if code == SAMPLE_CODE and interface_id is not None and self.sampler is not None:
-            if self.connected:
-                self.sampler(int.from_bytes(interface_id, "big"), packet.payload)
-        elif reason is None or interface_id is None:
+        reason = PUNT_OF_CODE.get(int.from_bytes(parts.get("punt_reason", b""), "big"))
+        interface_id = parts.get("router_interface_id")
+        if reason is None or interface_id is None:
             self.stray_packet_ins += 1
         elif self.connected and self._listener is not None:
             self._listener.packet_in(self, int.from_bytes(interface_id, "big"), reason, packet.payload)
+
+    def _digests(self, digests: p4r.DigestList) -> None:
+        samples = [] if self.sampler is None else self._samples.decode(digests)
+        self.stray_samples += len(digests.data) - len(samples)
+        if samples and self.connected and self.sampler is not None:
+            self.sampler(samples)
 
     # -- what the device is asked ------------------------------------------------------------------------------------
     async def read(self) -> Installed:

@@ -1,64 +1,96 @@
-"""Samples of what a device routes: a clone session to the controller, which belongs to the plane and to no router.
+"""Samples of what a device routes: the pipeline's digest of that name, which belongs to the plane and to no router.
 
-A device whose pipeline has nothing that clones, or no such sessions, refuses it, and is not asked for more.
+    packets routed ── one of so many ──► sample_t ── 256, or what there is after 100 ms ──► DigestList
+
+A list costs little more than a packet-in, whatever it holds. No list is acknowledged: without a time to wait for that
+a device remembers nothing of what it has told (P4Runtime 1.4, section 9.8), and a popular destination comes again and
+again. A device that refuses the digest, or knows none, is not asked for more.
 """
 
-from typing import Any
-
+import grpc
 from finsy.proto import p4r
 
-from controller.planes.base import SAMPLE_OCTETS, Op
+from controller.planes.base import Op, Sample
 from controller.planes.p4runtime.channel import Channel, ChannelClosed, RequestRefused, decoded
 from controller.planes.p4runtime.messages import entities_of, request_head, update_of
+from controller.planes.p4runtime.p4info import Schema
 
-SAMPLE_SESSION = 1
-"""The number of the session (docs/forwarder.md)."""
+MAX_LIST = 256
+"""Samples in a list: 12 KiB at most."""
 
-_CPU_PORT = bytes.fromhex("fffffffd")  # SDN_PORT_CPU: P4Runtime 1.4, section 16.2
+MAX_WAIT_NS = 100_000_000
+"""How long a sample waits for others: less than a round of the placement, so that none is older than that by much."""
 
-
-def sample_session() -> p4r.CloneSessionEntry:
-    """Return the session that samples need."""
-    return p4r.CloneSessionEntry(
-        session_id=SAMPLE_SESSION, replicas=[p4r.Replica(port=_CPU_PORT)], packet_length_bytes=SAMPLE_OCTETS
-    )
+_MEMBERS = (("router_interface_id", 32), ("ip_version", 8), ("dst", 128), ("timestamp", 48))
+_INTERFACE_OCTETS = 4
+_KEY_OF_VERSION = {b"\x04": (4, b"\x20"), b"\x06": (16, b"\x80")}  # octets of an address, and what a key adds
 
 
-async def keep_samples(channel: Channel, wanted: bool) -> str:
+class SampleDigest:
+    """The digest of a pipeline; ValueError where it has none, or one of other members."""
+
+    def __init__(self, schema: Schema) -> None:
+        digest = schema.digest("sample")
+        if digest.members != _MEMBERS:
+            raise ValueError(f"the pipeline's digest sample has other members: {digest.members}")
+        self.id = digest.id
+
+    @property
+    def entry(self) -> p4r.DigestEntry:
+        """What a device is told that has to take samples."""
+        config = p4r.DigestEntry.Config(max_timeout_ns=MAX_WAIT_NS, max_list_size=MAX_LIST, ack_timeout_ns=0)
+        return p4r.DigestEntry(digest_id=self.id, config=config)
+
+    def decode(self, digests: p4r.DigestList) -> list[Sample]:
+        """Return the samples of a list, without what is none; never raises.
+
+        The loop is for 10,000 a second: numbers are in canonical form, so nothing but their lengths is looked at.
+        """
+        samples: list[Sample] = []
+        if digests.digest_id != self.id:
+            return samples
+        for one in digests.data:
+            members = [member.bitstring for member in one.struct.members]
+            if len(members) != len(_MEMBERS):
+                continue
+            interface, version, dst, _ = members
+            octets, length = _KEY_OF_VERSION.get(version, (0, b""))
+            if 0 < len(interface) <= _INTERFACE_OCTETS and 0 < len(dst) <= octets:
+                samples.append((int.from_bytes(interface, "big"), dst.rjust(octets, b"\0") + length))
+        return samples
+
+
+async def keep_samples(channel: Channel, digest: SampleDigest, wanted: bool) -> str:
     """Have the device take samples, or none; returns why it does not, in one line, or nothing.
 
     ChannelClosed where the device answers a read with something else.
     """
     try:
-        found = await _read(channel)
+        found = await _read(channel, digest)
     except RequestRefused as refused:
-        return str(refused)
-    session = sample_session()
+        if refused.code is not grpc.StatusCode.NOT_FOUND:
+            return str(refused)
+        found = None  # so BMv2 says that there is none
     if not wanted:
-        return "" if found is None else await _write(channel, Op.DELETE, session)
-    if found == session:
+        return "" if found is None else await _write(channel, Op.DELETE, p4r.DigestEntry(digest_id=digest.id))
+    if found == digest.entry:
         return ""
-    return await _write(channel, Op.INSERT if found is None else Op.MODIFY, session)
+    return await _write(channel, Op.INSERT if found is None else Op.MODIFY, digest.entry)
 
 
-def _entity(session: p4r.CloneSessionEntry) -> p4r.Entity:
-    return p4r.Entity(packet_replication_engine_entry=p4r.PacketReplicationEngineEntry(clone_session_entry=session))
-
-
-async def _read(channel: Channel) -> Any:
-    """Return the session as the device has it, None where there is none."""
+async def _read(channel: Channel, digest: SampleDigest) -> p4r.DigestEntry | None:
+    """Return the entry as the device has it, None where there is none."""
     found = None
-    async for response in channel.read([_entity(p4r.CloneSessionEntry(session_id=SAMPLE_SESSION))]):
+    async for response in channel.read([p4r.Entity(digest_entry=p4r.DigestEntry(digest_id=digest.id))]):
         for octets in entities_of(response):
-            entity = decoded(p4r.Entity, octets)
-            session = entity.packet_replication_engine_entry.clone_session_entry
-            if session.session_id != SAMPLE_SESSION:
-                raise ChannelClosed("the device answered a read of a clone session with something else")
-            found = session
+            entry = decoded(p4r.Entity, octets).digest_entry
+            if entry.digest_id != digest.id:
+                raise ChannelClosed("the device answered a read of a digest with something else")
+            found = entry
     return found
 
 
-async def _write(channel: Channel, op: Op, session: p4r.CloneSessionEntry) -> str:
-    request = request_head(channel.target.device_id, channel.election_id) + update_of(op, _entity(session))
-    problems = await channel.write(request, 1)
+async def _write(channel: Channel, op: Op, entry: p4r.DigestEntry) -> str:
+    head = request_head(channel.target.device_id, channel.election_id)
+    problems = await channel.write(head + update_of(op, p4r.Entity(digest_entry=entry)), 1)
     return problems[0].text if problems else ""

@@ -75,8 +75,8 @@ static inline int sp_send_sample(struct xdp_md *context, const struct sp_verdict
     sp_u32 tag_octets = verdict->l2_octets == SP_ETHERNET_OCTETS ? 0 : SP_TAG_OCTETS;
     sp_u32 length = frame_length - tag_octets, reason = SP_SAMPLE;
 
-    if (length > verdict->sample_octets) {
-        length = verdict->sample_octets;
+    if (length > SP_SAMPLE_OCTETS) {
+        length = SP_SAMPLE_OCTETS;
     }
     SP_PUNT_INTO(SP_PUNT_SHORT);
 }

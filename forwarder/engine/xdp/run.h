@@ -40,7 +40,7 @@ static inline int sp_run(struct xdp_md *context, sp_u32 port)
     packet.length = packet.end - packet.data;
     struct sp_verdict verdict = sp_pipeline((sp_tables)0, &packet, port);
     if (sp_likely(verdict.action == SP_ACTION_SEND)) {
-        if (sp_unlikely(verdict.sample_octets) &&
+        if (sp_unlikely(verdict.sampled) &&
             sp_send_sample(context, &verdict, packet.end - packet.data) == SP_COUNT_RING_FULL) {
             sp_count_engine((sp_tables)0, sp_cpu(&packet), SP_COUNT_SAMPLE_RING_FULL);
         }

@@ -41,7 +41,7 @@ struct sp_punt_record {
 /* The ring takes records of fixed sizes only: the frame's room in each of them, octets. A frame that is longer than the
  * last is not punted, and counted as SP_COUNT_FRAGMENTED. */
 #define SP_PUNT_SHORT 256u
-SP_STATIC_ASSERT(SP_PUNT_SHORT >= SP_SAMPLE_MOST, "a sample fits the shortest record");
+SP_STATIC_ASSERT(SP_PUNT_SHORT >= SP_SAMPLE_OCTETS, "a sample fits the shortest record");
 #define SP_PUNT_MIDDLE 2048u
 #define SP_PUNT_LONG 16384u
 #define SP_PUNT_RING_OCTETS (8u << 20)

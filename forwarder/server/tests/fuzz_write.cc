@@ -52,7 +52,7 @@ std::vector<p4::v1::Entity> everything(Tables& tables) {
     p4::v1::Entity members, groups, samples, entries;
     members.mutable_action_profile_member();
     groups.mutable_action_profile_group();
-    samples.mutable_packet_replication_engine_entry()->mutable_clone_session_entry();
+    samples.mutable_digest_entry();
     entries.mutable_table_entry()->mutable_meter_config();
     for (const auto& wanted : {members, groups, samples, entries}) {
         if (!reading.read(wanted).ok()) {

@@ -229,9 +229,11 @@ TEST_F(Packets, MalformedOnesAreRefusedByName) {
     packet.set_payload("short");
     EXPECT_EQ(refused(packet).canonical_code(), grpc::INVALID_ARGUMENT);
     p4v1::StreamMessageRequest digest;
-    digest.mutable_digest_ack();
+    digest.mutable_digest_ack()->set_digest_id(7);
     primary->send(digest);
-    EXPECT_TRUE(primary->receive()->error().has_digest_list_ack());
+    error = primary->receive()->error();
+    EXPECT_EQ(error.canonical_code(), grpc::NOT_FOUND);
+    EXPECT_EQ(error.digest_list_ack().digest_list_ack().digest_id(), 7u);
     Controller backup(*device);
     backup.arbitrate(election(0));
     backup.send(packet_out(5));
@@ -273,23 +275,140 @@ TEST_F(Packets, ASlowPrimaryLosesThemByCount) {
     }
 }
 
-TEST_F(Packets, SamplesLeaveRoomForPunts) {
-    Folder other;
-    Device small(other.path(), {.device_id = kDevice, .queued_packet_ins = 8});
-    Controller controller(small);
-    controller.arbitrate(election(1));
-    flood(small, SP_SAMPLE);
-    small.engine().punt(1, SP_PUNT_LOCAL, frame);
-    auto statistics = small.server().statistics();
+// -- digests ---------------------------------------------------------------------------------------------------------
+class Digests : public WithDevice {
+  protected:
+    using Nanoseconds = int64_t;
+    static constexpr Nanoseconds kNever = 3'600'000'000'000, kSoon = 1'000'000;
+
+    // The head of a packet to an address, as the engine hands it over.
+    static std::vector<uint8_t> head4(std::array<uint8_t, 4> to) {
+        std::vector<uint8_t> octets(34);
+        octets[12] = 0x08;
+        std::copy(to.begin(), to.end(), octets.begin() + 30);
+        return octets;
+    }
+    static std::vector<uint8_t> head6(std::array<uint8_t, 16> to) {
+        std::vector<uint8_t> octets(54);
+        octets[12] = 0x86, octets[13] = 0xdd;
+        std::copy(to.begin(), to.end(), octets.begin() + 38);
+        return octets;
+    }
+    p4v1::Entity enabled(int32_t most, Nanoseconds wait) const {
+        p4v1::Entity entity;
+        entity.mutable_digest_entry()->set_digest_id(golden().digests(0).preamble().id());
+        entity.mutable_digest_entry()->mutable_config()->set_max_list_size(most);
+        entity.mutable_digest_entry()->mutable_config()->set_max_timeout_ns(wait);
+        return entity;
+    }
+    void enable(int32_t most, Nanoseconds wait) {
+        ASSERT_EQ(primary->write_one(update(p4v1::Update::INSERT, enabled(most, wait))), grpc::OK);
+    }
+    void sample(const std::vector<uint8_t>& head, uint32_t interface_id = 5) {
+        device->engine().punt(interface_id, SP_SAMPLE, head);
+    }
+    p4v1::DigestList list() {
+        auto message = primary->receive();
+        return message ? message->digest() : p4v1::DigestList();
+    }
+    static const std::string& member(const p4v1::P4Data& data, int which) {
+        return data.struct_().members(which).bitstring();
+    }
+};
+
+TEST_F(Digests, AreWhatTheP4InfoSays) {
+    const auto& info = golden();
+    ASSERT_EQ(info.digests_size(), 1);
+    EXPECT_EQ(info.digests(0).preamble().name(), "sample");
+    const auto& type = info.type_info().structs().at(info.digests(0).type_spec().struct_().name());
+    std::string members;
+    for (const auto& member : type.members()) {
+        members += member.name() + ' ' + std::to_string(member.type_spec().bitstring().bit().bitwidth()) + ' ';
+    }
+    EXPECT_EQ(members, "router_interface_id 32 ip_version 8 dst 128 timestamp 48 ");
+}
+
+TEST_F(Digests, AListGoesWhenItIsFull) {
+    enable(2, kNever);
+    sample(head4({10, 0, 0, 1}), 70000);
+    sample(head6({0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9}));
+    sample(head4({0, 0, 0, 0}));
+    auto full = list();
+    EXPECT_EQ(full.digest_id(), golden().digests(0).preamble().id());
+    EXPECT_EQ(full.list_id(), 1u);
+    EXPECT_GT(full.timestamp(), 0);
+    ASSERT_EQ(full.data_size(), 2);
+    EXPECT_EQ(member(full.data(0), 0), value(70000));
+    EXPECT_EQ(member(full.data(0), 1), value(4));
+    EXPECT_EQ(member(full.data(0), 2), std::string("\x0a\0\0\x01", 4));
+    EXPECT_EQ(member(full.data(1), 0), value(5));
+    EXPECT_EQ(member(full.data(1), 1), value(6));
+    EXPECT_EQ(member(full.data(1), 2).size(), 16u);
+    EXPECT_EQ(member(full.data(1), 2).back(), 9);
+    sample(head4({0, 0, 0, 0}));
+    auto next = list();
+    EXPECT_EQ(next.list_id(), 2u);
+    ASSERT_EQ(next.data_size(), 2);
+    EXPECT_EQ(member(next.data(0), 2), value(0)) << "the shortest form";
+    EXPECT_NE(member(next.data(0), 3), member(next.data(1), 3)) << "no two of a list are alike";
+    EXPECT_EQ(device->server().statistics().samples, 4u);
+}
+
+TEST_F(Digests, AListGoesWhenItsFirstHasWaitedLongEnough) {
+    enable(0, kSoon);
+    sample(head4({10, 0, 0, 1}));
+    EXPECT_EQ(list().data_size(), 1);
+    ASSERT_EQ(primary->write_one(update(p4v1::Update::MODIFY, enabled(100, 0))), grpc::OK);
+    sample(head4({10, 0, 0, 1}));
+    sample(head4({10, 0, 0, 2}));
+    EXPECT_EQ(list().data_size(), 1) << "nothing waits";
+    EXPECT_EQ(list().data_size(), 1);
+}
+
+TEST_F(Digests, AnAcknowledgementIsTakenAndChangesNothing) {
+    enable(1, kNever);
+    p4v1::StreamMessageRequest ack;
+    ack.mutable_digest_ack()->set_digest_id(golden().digests(0).preamble().id());
+    ack.mutable_digest_ack()->set_list_id(1);
+    primary->send(ack);
+    sample(head4({10, 0, 0, 1}));
+    EXPECT_EQ(list().data_size(), 1);
+}
+
+TEST_F(Digests, NobodyIsToldWhatNobodyWants) {
+    sample(head4({10, 0, 0, 1}));
+    enable(1, kNever);
+    sample(std::vector<uint8_t>(20, 1));
+    EXPECT_EQ(device->server().statistics().samples_dropped, 2u) << "not enabled; no destination";
+    sample(head4({10, 0, 0, 1}));
+    EXPECT_EQ(list().list_id(), 1u);
+    primary->hang_up();
+    Controller backup(*device);
+    backup.arbitrate(election(0));
+    sample(head4({10, 0, 0, 1}));
+    EXPECT_EQ(device->server().statistics().samples_dropped, 3u);
+}
+
+TEST_F(Digests, ASlowPrimaryLosesThemByCountAndPuntsFindRoom) {
+    enable(0, kNever);
+    constexpr uint64_t kMany = 400'000;
+    for (uint64_t number = 0; number < kMany; ++number) {
+        sample(head4({10, 0, 0, 1}));
+    }
+    sample(head4({10, 0, 0, 1}));
+    device->engine().punt(1, SP_PUNT_LOCAL, std::vector<uint8_t>(64, 1));
+    auto statistics = device->server().statistics();
     EXPECT_GT(statistics.samples_dropped, 0u);
-    EXPECT_EQ(statistics.samples + statistics.samples_dropped, kFlood);
+    EXPECT_EQ(statistics.samples + statistics.samples_dropped, kMany + 1);
     EXPECT_EQ(statistics.packet_ins, 1u);
     EXPECT_EQ(statistics.packet_ins_queue_full, 0u);
-    for (uint64_t number = 0; number < statistics.samples; ++number) {
-        auto packet = controller.receive();
-        ASSERT_TRUE(packet && packet->has_packet());
-        EXPECT_EQ(packet->packet().metadata(1).value(), value(SP_SAMPLE));
+    uint64_t listed = 0;
+    for (auto message = primary->receive(); message && !message->has_packet(); message = primary->receive()) {
+        EXPECT_LE(message->digest().data_size(), 1000);
+        listed += static_cast<uint64_t>(message->digest().data_size());
     }
+    EXPECT_GT(listed, 0u);
+    EXPECT_LE(listed, statistics.samples);
 }
 
 }  // namespace

@@ -301,14 +301,12 @@ TEST_F(Writing, RoutersAreFullAtTheirNumberAndTheirSlotsAreUsedAgain) {
 }
 
 // -- samples ---------------------------------------------------------------------------------------------------------
-p4v1::Entity samples(int32_t octets = 128, uint32_t session_id = 1) {
+p4v1::Entity samples(int32_t most = 128, int64_t wait_ns = 3) {
     p4v1::Entity entity;
-    auto& session = *entity.mutable_packet_replication_engine_entry()->mutable_clone_session_entry();
-    session.set_session_id(session_id);
-    auto& replica = *session.add_replicas();
-    replica.set_port("\xff\xff\xff\xfd");
-    replica.set_instance(3);
-    session.set_packet_length_bytes(octets);
+    auto& digest = *entity.mutable_digest_entry();
+    digest.set_digest_id(golden().digests(0).preamble().id());
+    digest.mutable_config()->set_max_list_size(most);
+    digest.mutable_config()->set_max_timeout_ns(wait_ns);
     return entity;
 }
 
@@ -317,7 +315,7 @@ class Samples : public Writing {
     grpc::StatusCode put(p4v1::Update::Type type, const p4v1::Entity& entity) { return code(update(type, entity)); }
     std::vector<p4v1::Entity> kept() {
         p4v1::Entity wanted;
-        wanted.mutable_packet_replication_engine_entry()->mutable_clone_session_entry();
+        wanted.mutable_digest_entry();
         return primary->read({wanted});
     }
     bool sampled(uint32_t interface_id) {
@@ -326,14 +324,14 @@ class Samples : public Writing {
     }
 };
 
-TEST_F(Samples, AreACloneSessionThatComesAndGoes) {
+TEST_F(Samples, AreADigestThatComesAndGoes) {
     EXPECT_TRUE(kept().empty());
     EXPECT_EQ(put(p4v1::Update::MODIFY, samples()), grpc::NOT_FOUND);
     EXPECT_EQ(put(p4v1::Update::INSERT, samples()), grpc::OK);
     EXPECT_EQ(put(p4v1::Update::INSERT, samples()), grpc::ALREADY_EXISTS);
-    EXPECT_EQ(put(p4v1::Update::MODIFY, samples(64)), grpc::OK);
+    EXPECT_EQ(put(p4v1::Update::MODIFY, samples(64, 7)), grpc::OK);
     ASSERT_EQ(kept().size(), 1u);
-    EXPECT_EQ(kept()[0].SerializeAsString(), samples(64).SerializeAsString());
+    EXPECT_EQ(kept()[0].SerializeAsString(), samples(64, 7).SerializeAsString());
     EXPECT_EQ(put(p4v1::Update::DELETE, samples()), grpc::OK);
     EXPECT_EQ(put(p4v1::Update::DELETE, samples()), grpc::NOT_FOUND);
     EXPECT_TRUE(kept().empty());
@@ -342,13 +340,12 @@ TEST_F(Samples, AreACloneSessionThatComesAndGoes) {
 TEST_F(Samples, EveryWayOutSaysSo) {
     ASSERT_EQ(code(insert(entry(kInterfaceTable, {5}, kSetPort, {1, 0, 1500}))), grpc::OK);
     EXPECT_FALSE(sampled(5));
-    ASSERT_EQ(put(p4v1::Update::INSERT, samples(100)), grpc::OK);
+    ASSERT_EQ(put(p4v1::Update::INSERT, samples()), grpc::OK);
     ASSERT_EQ(code(insert(entry(kInterfaceTable, {6}, kSetPort, {2, 0, 1500}))), grpc::OK);
     EXPECT_TRUE(sampled(5));
     EXPECT_TRUE(sampled(6));
-    EXPECT_EQ(device->arrays().sampling->octets, 100u);
-    EXPECT_EQ(device->arrays().sampling->threshold, (uint64_t{1} << 32) / 100 - 1);
-    EXPECT_EQ(device->arrays().sampling->policer.interval_ns, 1'000'000u);
+    EXPECT_EQ(device->arrays().sampling->threshold, (uint64_t{1} << 32) / 25 - 1);
+    EXPECT_EQ(device->arrays().sampling->policer.interval_ns, 100'000u);
     ASSERT_EQ(put(p4v1::Update::DELETE, samples()), grpc::OK);
     EXPECT_FALSE(sampled(5));
     EXPECT_FALSE(sampled(6));
@@ -373,21 +370,19 @@ TEST_F(Samples, AnythingElseIsRefusedByName) {
         ASSERT_EQ(errors.size(), 1u);
         EXPECT_NE(errors[0].message().find(why), std::string::npos) << errors[0].message();
     };
-    refused(samples(128, 2), "clone session 2: the only one is 1");
-    for (int32_t octets : {-1, 0, 13, 257}) {
-        refused(samples(octets), "packet_length_bytes is from 14 to 256");
-    }
     auto other = samples();
-    auto* session = other.mutable_packet_replication_engine_entry()->mutable_clone_session_entry();
-    session->mutable_replicas(0)->set_port("\x02");
-    refused(other, "its only replica is the CPU port");
-    *session->add_replicas() = samples().packet_replication_engine_entry().clone_session_entry().replicas(0);
-    refused(other, "its only replica is the CPU port");
+    other.mutable_digest_entry()->set_digest_id(7);
+    refused(other, "no digest 7");
+    grpc::Status status;
+    primary->read({other}, &status);
+    EXPECT_EQ(status.error_code(), grpc::NOT_FOUND);
+    refused(samples(-1), "negative");
+    refused(samples(1, -1), "negative");
     other = samples();
-    other.mutable_packet_replication_engine_entry()->mutable_clone_session_entry()->set_class_of_service(1);
-    refused(other, "class of service");
-    other.mutable_packet_replication_engine_entry()->mutable_multicast_group_entry();
-    refused(other, "multicast");
+    other.mutable_digest_entry()->mutable_config()->set_ack_timeout_ns(1);
+    refused(other, "ack_timeout_ns is 0");
+    other.mutable_packet_replication_engine_entry()->mutable_clone_session_entry()->set_session_id(1);
+    refused(other, "the pipeline has only");
     EXPECT_TRUE(kept().empty());
 }
 

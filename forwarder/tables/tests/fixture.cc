@@ -26,7 +26,8 @@ std::string Process::dump() {
     dump_rows(text);
     dump_routes(text);
     if (tables.samples()) {
-        text += "samples " + std::to_string(tables.samples()->octets) + '\n';
+        text += "samples " + std::to_string(tables.samples()->max_timeout_ns) + ' ' +
+                std::to_string(tables.samples()->max_list_size) + '\n';
     }
     text += "pipeline " + tables.pipeline() + " election " + std::to_string(tables.election().low);
     return text;

@@ -40,7 +40,7 @@ class Traffic {
             profile(tables);
         } else if (kind == 38) {
             tables.set_election({0, below(100)});
-            tables.write_samples(op(), {14 + below(3), below(2)});
+            tables.write_samples(op(), {below(3), static_cast<int32_t>(below(2))});
         } else if (below(30) == 0) {
             tables.clear();
         } else {

@@ -62,7 +62,7 @@ void check_sent(const Outcome& outcome, const Octets& frame) {
     require(std::equal(in.begin() + 14, in.end(), out.begin() + 14), "payload of what is sent");
     if (!outcome.sample.empty()) {
         const Octets head = untagged(outcome.frame);
-        require(outcome.sample.size() <= std::min<size_t>(head.size(), SP_SAMPLE_MOST), "length of a sample");
+        require(outcome.sample.size() == std::min<size_t>(head.size(), SP_SAMPLE_OCTETS), "length of a sample");
         require(std::equal(outcome.sample.begin(), outcome.sample.end(), head.begin()), "a sample is what is sent");
     }
 }

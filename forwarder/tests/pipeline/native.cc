@@ -26,10 +26,10 @@ Outcome run(const sp_arrays& tables, uint32_t port, const Octets& frame, uint64_
         if (verdict.l2_octets == SP_ETHERNET_OCTETS + SP_TAG_OCTETS) all.erase(all.begin() + 12, all.begin() + 16);
     };
     if (verdict.action == SP_ACTION_PUNT) untag(outcome.frame);
-    if (verdict.action == SP_ACTION_SEND && verdict.sample_octets != 0) {
+    if (verdict.action == SP_ACTION_SEND && verdict.sampled) {
         outcome.sample = outcome.frame;
         untag(outcome.sample);
-        outcome.sample.resize(std::min<size_t>(outcome.sample.size(), verdict.sample_octets));
+        outcome.sample.resize(std::min<size_t>(outcome.sample.size(), SP_SAMPLE_OCTETS));
     }
     return outcome;
 }

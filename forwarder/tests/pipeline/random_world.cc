@@ -102,7 +102,7 @@ void write_random_tables(Writer& write, uint64_t seed) {
         if (draw.chance(50))
             tables.interfaces[slot].fallback = SP_FALLBACK_PRESENT | 4 << 12 | (draw.chance(80) ? 300 + slot : 0);
         if (draw.chance(5)) tables.egresses[slot].rewrite = 0;
-        if (draw.chance(70)) write.sample(slot, static_cast<uint32_t>(SP_SAMPLE_LEAST + draw.below(200)));
+        if (draw.chance(70)) write.sample(slot);
         const uint32_t kind = draw.chance(90) ? SP_CLASSIFIER_INGRESS : SP_CLASSIFIER_EGRESS;
         if (draw.chance(95)) write.classify(port_of(slot), vlan_of(slot), slot, 1 + slot % kVrfs, kind);
     }

@@ -59,10 +59,10 @@ class Writer {
     void police(uint32_t vrf, uint32_t punt_class, uint32_t interval_ns = 0, uint64_t tolerance_ns = 0) {
         tables.policers[vrf * SP_PUNT_CLASSES + punt_class] = {0, tolerance_ns, interval_ns, 1};
     }
-    // Samples of what leaves by a router interface: all of them, of so many octets, without a limit.
-    void sample(uint32_t slot, uint32_t octets = 128) {
+    // Samples of what leaves by a router interface: all of them, without a limit.
+    void sample(uint32_t slot) {
         tables.egresses[slot].port |= SP_SAMPLED;
-        *tables.sampling = {~0u, octets, {0, 0, 0, 1}};
+        *tables.sampling = {~0u, {0, 0, 0, 1}};
     }
     void router(uint32_t vrf) {
         tables.vrfs[vrf].id = vrf;

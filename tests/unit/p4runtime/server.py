@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from finsy.proto import p4r, rpc_code, rpc_status
+from finsy.proto import p4d, p4r, rpc_code, rpc_status
 
 from controller.planes.p4runtime.p4info import golden_pipeline
 
@@ -39,7 +39,7 @@ class Device:
     path: Path
     entries: dict[bytes, p4r.TableEntry] = field(default_factory=dict)  # by serialized table id and match
     pipeline: p4r.ForwardingPipelineConfig | None = None
-    samples: p4r.CloneSessionEntry | None = None
+    samples: p4r.DigestEntry | None = None
     pushes: int = 0
     reads: int = 0
     writes: list[p4r.WriteRequest] = field(default_factory=list)
@@ -156,6 +156,15 @@ class Device:
         assert self.primary is not None
         self.primary.say(packet=p4r.PacketIn(payload=payload, metadata=parts))
 
+    def send_digests(self, *members: tuple[bytes, ...], digest_id: int | None = None) -> None:
+        """Send a list of digests to the primary, each of such members; of samples unless another is named."""
+        sample_id = golden_pipeline().schema.digest("sample").id
+        found = p4r.DigestList(digest_id=sample_id if digest_id is None else digest_id, list_id=1)
+        for octets in members:
+            found.data.add().struct.members.extend(p4d.P4Data(bitstring=one) for one in octets)
+        assert self.primary is not None
+        self.primary.say(digest=found)
+
     async def _stream(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         stream = Stream()
         listening = asyncio.create_task(self._listen(stream, requests))
@@ -215,10 +224,8 @@ class Device:
         refusal = self.refuse(update)
         if refusal is not None:
             return refusal
-        if update.entity.HasField("packet_replication_engine_entry"):
-            session = update.entity.packet_replication_engine_entry.clone_session_entry
-            self.samples = None if update.type == p4r.Update.DELETE else session
-            return rpc_code.OK, ""
+        if update.entity.HasField("digest_entry"):
+            return self._apply_digest(update.type, update.entity.digest_entry)
         entry = update.entity.table_entry
         known = p4r.TableEntry(table_id=entry.table_id, match=entry.match).SerializeToString(deterministic=True)
         if update.type == p4r.Update.INSERT and known in self.entries:
@@ -229,6 +236,16 @@ class Device:
             del self.entries[known]
         else:
             self.entries[known] = entry
+        return rpc_code.OK, ""
+
+    def _apply_digest(self, op: p4r.Update.Type.ValueType, entry: p4r.DigestEntry) -> Refusal:
+        if entry.digest_id != golden_pipeline().schema.digest("sample").id:
+            return rpc_code.NOT_FOUND, "no such digest"
+        if op == p4r.Update.INSERT and self.samples is not None:
+            return rpc_code.ALREADY_EXISTS, "exists"
+        if op != p4r.Update.INSERT and self.samples is None:
+            return rpc_code.NOT_FOUND, "not configured"
+        self.samples = None if op == p4r.Update.DELETE else entry
         return rpc_code.OK, ""
 
     async def _read(self, octets: bytes, context: Any) -> AsyncIterator[bytes]:
@@ -243,9 +260,8 @@ class Device:
             if refusal is not None:
                 await context.abort(*refusal)
             response = p4r.ReadResponse()
-            if wanted.HasField("packet_replication_engine_entry") and self.samples is not None:
-                found = response.entities.add().packet_replication_engine_entry
-                found.clone_session_entry.CopyFrom(self.samples)
+            if wanted.HasField("digest_entry") and self.samples is not None:
+                response.entities.add().digest_entry.CopyFrom(self.samples)
             for entry in list(self.entries.values()):
                 if entry.table_id == wanted.table_entry.table_id:
                     known = response.entities.add().table_entry

@@ -1,17 +1,30 @@
 """What a P4Runtime plane tells of traffic: packets by route and interface, and samples."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import grpc
-from finsy.proto import p4r
+import pytest
+from finsy.proto import p4d, p4i, p4r
 from openflow_net import columns
 
-from controller.planes.base import FALLBACK, LOCAL, SAMPLE_CODE, Capability, Op, RouterInterface, Update, WriteBatch
-from controller.planes.p4runtime.samples import sample_session
+from controller.errors import PlaneUnreachable
+from controller.planes.base import FALLBACK, LOCAL, Capability, Op, RouterInterface, Sample, Update, WriteBatch
+from controller.planes.p4runtime.p4info import Schema, golden_pipeline
+from controller.planes.p4runtime.samples import SampleDigest
 from tests.unit.p4runtime.edge import Edge, attached
 from tests.unit.p4runtime.server import Device, device
 from wire.columns import prefix_key
 
+DIGEST = SampleDigest(golden_pipeline().schema)
+TO_IPV4 = (b"\3", b"\4", bytes((10, 0, 0, 7)), b"\1")  # as they travel, with a time
+TO_IPV6 = (b"\1\0", b"\6", bytes((0x20, 1, 0x0D, 0xB8)) + bytes(11) + b"\7", b"\2")
+TO_LOW = (b"\3", b"\6", b"\1", b"\3")  # ::1
+SAMPLES = [
+    (3, prefix_key("10.0.0.7/32")),
+    (256, prefix_key("2001:db8::7/128")),
+    (3, prefix_key("::1/128")),
+]
 ROUTES = {"10.0.0.0/8": LOCAL, "0.0.0.0/0": FALLBACK, "2001:db8::/32": LOCAL}
 
 
@@ -57,17 +70,25 @@ async def test_a_device_that_does_not_count_by_route_is_known(edge: Edge) -> Non
 async def test_only_a_plane_that_is_asked_for_samples_has_the_device_take_some(edge: Edge) -> None:
     assert edge.device.samples is None
     assert Capability.SAMPLES not in edge.plane.capabilities
-    edge.plane.sampler = lambda *_sample: None
+    edge.plane.sampler = lambda _samples: None
     await edge.plane.read()
-    assert edge.device.samples == sample_session()
+    assert edge.device.samples == DIGEST.entry
     assert Capability.SAMPLES in edge.plane.capabilities
 
 
-async def test_a_session_is_put_right_and_taken_away(edge: Edge) -> None:
-    edge.plane.sampler = lambda *_sample: None
-    edge.device.samples = p4r.CloneSessionEntry(session_id=1, packet_length_bytes=20)
+async def test_no_sample_waits_for_an_acknowledgement(edge: Edge) -> None:
+    edge.plane.sampler = lambda _samples: None
     await edge.plane.read()
-    assert edge.device.samples == sample_session()
+    assert edge.device.samples is not None
+    config = edge.device.samples.config
+    assert (config.max_timeout_ns, config.max_list_size, config.ack_timeout_ns) == (100_000_000, 256, 0)
+
+
+async def test_a_digest_is_put_right_and_taken_away(edge: Edge) -> None:
+    edge.plane.sampler = lambda _samples: None
+    edge.device.samples = p4r.DigestEntry(digest_id=DIGEST.id, config=p4r.DigestEntry.Config(max_list_size=1))
+    await edge.plane.read()
+    assert edge.device.samples == DIGEST.entry
     writes = len(edge.device.writes)
     await edge.plane.read()
     assert len(edge.device.writes) == writes
@@ -76,29 +97,136 @@ async def test_a_session_is_put_right_and_taken_away(edge: Edge) -> None:
     assert edge.device.samples is None
 
 
-async def test_a_device_without_sessions_is_used_all_the_same(tmp_path: Path) -> None:
+async def test_a_device_may_say_that_it_finds_no_digest(edge: Edge) -> None:
+    """As BMv2 does, where others answer nothing."""
+    edge.device.refuse_read = lambda entity: (
+        (grpc.StatusCode.NOT_FOUND, "not configured")
+        if entity.HasField("digest_entry") and edge.device.samples is None
+        else None
+    )
+    await edge.plane.read()
+    edge.plane.sampler = lambda _samples: None
+    await edge.plane.read()
+    assert edge.device.samples == DIGEST.entry
+    assert Capability.SAMPLES in edge.plane.capabilities
+
+
+async def test_a_device_that_answers_with_another_digest_is_given_up(edge: Edge) -> None:
+    edge.device.samples = p4r.DigestEntry(digest_id=DIGEST.id + 1)
+    with pytest.raises(PlaneUnreachable, match="something else"):
+        await edge.plane.read()
+
+
+async def test_a_device_without_digests_is_used_all_the_same(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with device(tmp_path) as one:
         one.refuse_read = lambda entity: (
-            (grpc.StatusCode.UNIMPLEMENTED, "no packet replication")
-            if entity.HasField("packet_replication_engine_entry")
-            else None
+            (grpc.StatusCode.UNIMPLEMENTED, "what are digests?") if entity.HasField("digest_entry") else None
         )
         async with attached(one, connect=False) as edge:
-            edge.plane.sampler = lambda *_sample: None
+            edge.plane.sampler = lambda _samples: None
             await edge.heard.until(lambda: edge.plane.connected)
+            await edge.plane.read()
             assert Capability.SAMPLES not in edge.plane.capabilities
+    told = [line for line in caplog.messages if "takes no samples" in line]
+    assert told == ["plane edge: the device takes no samples: what are digests? (UNIMPLEMENTED)"]
 
 
-async def test_a_sample_is_no_punt(edge: Edge) -> None:
-    taken: list[tuple[int, bytes]] = []
-    edge.plane.sampler = lambda interface, frame: taken.append((interface, frame))
-    edge.device.punt(3, SAMPLE_CODE, b"head")
+async def test_a_device_may_refuse_the_digest(edge: Edge) -> None:
+    edge.plane.sampler = lambda _samples: None
+    edge.device.refuse = lambda update: (12, "not now") if update.entity.HasField("digest_entry") else None
+    await edge.plane.read()
+    assert Capability.SAMPLES not in edge.plane.capabilities
+    edge.device.refuse = lambda _update: None
+    await edge.plane.read()
+    assert Capability.SAMPLES in edge.plane.capabilities
+
+
+async def test_samples_come_by_the_list(edge: Edge) -> None:
+    taken: list[Sequence[Sample]] = []
+    edge.plane.sampler = taken.append
+    edge.device.send_digests(TO_IPV4, TO_IPV6, TO_LOW)
+    edge.device.send_digests(TO_LOW)
     edge.device.punt(3, 2, b"punt")
     await edge.heard.until(lambda: edge.heard.packets)
-    assert taken == [(3, b"head")]
-    assert len(edge.heard.packets) == 1
-    edge.plane.sampler = None
-    edge.device.punt(3, SAMPLE_CODE, b"head")
+    assert taken == [SAMPLES, SAMPLES[2:]]
+    assert edge.plane.stray_samples == 0
+
+
+async def test_samples_that_nobody_wants_are_counted(edge: Edge) -> None:
+    edge.device.send_digests(TO_IPV4, TO_IPV6)
     edge.device.punt(3, 2, b"punt")
-    await edge.heard.until(lambda: len(edge.heard.packets) == 2)
+    await edge.heard.until(lambda: edge.heard.packets)
+    assert edge.plane.stray_samples == 2
+
+
+async def test_a_packet_in_is_no_sample(edge: Edge) -> None:
+    taken: list[Sequence[Sample]] = []
+    edge.plane.sampler = taken.append
+    edge.device.punt(3, 9, b"as it was once")
+    edge.device.punt(3, 2, b"punt")
+    await edge.heard.until(lambda: edge.heard.packets)
+    assert len(edge.heard.packets) == 1
+    assert not taken
     assert edge.plane.stray_packet_ins == 1
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        (),
+        TO_IPV4[:3],
+        (*TO_IPV4, b"\1"),
+        (b"", *TO_IPV4[1:]),
+        (bytes(5), *TO_IPV4[1:]),
+        (b"\3", b"", *TO_IPV4[2:]),
+        (b"\3", b"\5", *TO_IPV4[2:]),
+        (b"\3", b"\0\4", *TO_IPV4[2:]),
+        (b"\3", b"\4", b"", b"\1"),
+        (b"\3", b"\4", b"\1" + bytes(4), b"\1"),
+        (b"\3", b"\6", b"\1" + bytes(16), b"\1"),
+    ],
+)
+async def test_what_is_no_sample_is_counted_and_the_others_are_taken(edge: Edge, strange: tuple[bytes, ...]) -> None:
+    taken: list[Sequence[Sample]] = []
+    edge.plane.sampler = taken.append
+    edge.device.send_digests(strange)
+    edge.device.send_digests(TO_IPV4, strange, TO_LOW)
+    edge.device.punt(3, 2, b"punt")
+    await edge.heard.until(lambda: edge.heard.packets)
+    assert taken == [[SAMPLES[0], SAMPLES[2]]]
+    assert edge.plane.stray_samples == 2
+
+
+async def test_another_digest_is_no_sample(edge: Edge) -> None:
+    taken: list[Sequence[Sample]] = []
+    edge.plane.sampler = taken.append
+    edge.device.send_digests(TO_IPV4, TO_LOW, digest_id=DIGEST.id + 1)
+    edge.device.punt(3, 2, b"punt")
+    await edge.heard.until(lambda: edge.heard.packets)
+    assert not taken
+    assert edge.plane.stray_samples == 2
+
+
+def test_a_list_of_anything_but_structs_has_no_sample() -> None:
+    strange = [
+        p4d.P4Data(),
+        p4d.P4Data(bitstring=b"\1"),
+        p4d.P4Data(struct=p4d.P4StructLike(members=[p4d.P4Data(bool=True)] * 4)),
+        p4d.P4Data(tuple=p4d.P4StructLike(members=[p4d.P4Data(bitstring=one) for one in TO_IPV4])),
+    ]
+    assert DIGEST.decode(p4r.DigestList(digest_id=DIGEST.id, data=strange)) == []
+
+
+def test_a_pipeline_has_to_have_the_digest() -> None:
+    p4info = p4i.P4Info()
+    with pytest.raises(ValueError, match="the pipeline has no digest sample"):
+        SampleDigest(Schema(p4info))
+    p4info.digests.add().preamble.name = "sample"
+    with pytest.raises(ValueError, match="other members"):
+        SampleDigest(Schema(p4info))
+    p4info.digests[0].type_spec.struct.name = "sample_t"
+    p4info.type_info.structs["sample_t"].members.add().name = "dst"
+    with pytest.raises(ValueError, match="other members"):
+        SampleDigest(Schema(p4info))

@@ -1,12 +1,14 @@
 """Which routes are in hardware follows the traffic: from frames through two fake planes to what is written."""
 
+from dataclasses import replace
+
 import pytest
 from pairs import PairWorld, learned, made, packet
 from worlds import router_config
 
 from controller.model import Placement, RouterConfig
 from controller.placement.feed import Feed
-from controller.planes.base import Capability
+from controller.planes.base import Capability, Op, Update
 from wire.columns import prefix_key
 
 ROOM = 14
@@ -148,9 +150,22 @@ async def test_rates_tell_where_packets_go():
 async def test_a_sample_of_nobody_is_counted_and_ignored():
     traffic = await flowing()
     feed: Feed = traffic.world.pair.feed
-    traffic.world.software.sampler(99, packet("20.4.0.1"))
-    assert feed.strange == 1
-    assert feed.traffic.sampled == 0
+    known = next(iter(traffic.world.software.entries.router_interfaces))
+    one = prefix_key("20.4.0.1/32")
+    traffic.world.software.sampler([(99, one), (known, one), (98, one)])
+    assert feed.strange == 2
+    assert feed.traffic.sampled == 1
+
+
+async def test_samples_are_of_the_router_and_family_of_each():
+    traffic = await flowing()
+    feed: Feed = traffic.world.pair.feed
+    ours = next(iter(traffic.world.software.entries.router_interfaces.values()))
+    feed.follow([Update(Op.INSERT, replace(ours, id=99, vrf_id=2))])
+    feed.traffic.one_in = 25.0
+    ipv4, other, ipv6 = prefix_key("20.4.0.1/32"), prefix_key("20.4.0.2/32"), prefix_key("2001:db8::1/128")
+    traffic.world.software.sampler([(ours.id, ipv4), (99, ipv4), (ours.id, ipv6), (ours.id, other)])
+    assert feed.traffic.take() == {(1, 4): [ipv4, other], (2, 4): [ipv4], (1, 6): [ipv6]}
 
 
 async def test_nothing_is_read_while_a_plane_is_away():

@@ -1,26 +1,16 @@
 """What counts and samples come to: packets since the last time, and how many of them a sample stands for."""
 
 from controller.placement import traffic as module
-from controller.placement.traffic import Traffic, destination
+from controller.placement.traffic import Traffic
 from controller.planes.base import RouteCounts
 
 A, B = b"\x0a\0\0\0\x08", b"\x0b\0\0\0\x08"
-IPV4 = bytes(12) + b"\x08\x00" + bytes(16) + bytes((192, 0, 2, 1))
-IPV6 = bytes(12) + b"\x86\xdd" + bytes(24) + bytes(15) + b"\x01"
+IPV4, IPV6 = bytes((192, 0, 2, 1, 32)), bytes(15) + b"\x01\x80"
 VRF = {10: 1, 11: 1, 20: 2}
 
 
 def counts(routes: dict[bytes, int], covers: dict[bytes, int] | None = None) -> RouteCounts:
     return RouteCounts({1: routes}, {1: covers or {}})
-
-
-def test_destinations() -> None:
-    assert destination(IPV4) == bytes((192, 0, 2, 1, 32))
-    assert destination(IPV6) == bytes(15) + b"\x01\x80"
-    assert destination(IPV4[:-1]) is None
-    assert destination(IPV6[:-1]) is None
-    assert destination(bytes(60)) is None
-    assert destination(b"") is None
 
 
 def test_packets_are_those_since_the_last_time() -> None:
@@ -39,16 +29,16 @@ def test_a_cover_that_becomes_an_entry_brings_no_packets_with_it() -> None:
 def test_a_sample_stands_for_what_was_sent_for_it() -> None:
     traffic = Traffic()
     traffic.measure(0.0, counts({}), {10: 5000, 20: 100}, VRF)
-    for _ in range(10):
-        traffic.sample(1, IPV4)
+    traffic.sample((1, 4), [IPV4] * 7)
+    traffic.sample((1, 4), [IPV4] * 3)
     assert traffic.take() == {}, "nobody knows yet what they stand for"
     traffic.measure(5.0, counts({}), {10: 5600, 11: 100, 20: 400, 99: 10**9}, VRF)
     assert traffic.one_in == 100
-    assert traffic.take() == {(1, 4): [destination(IPV4)] * 10}
+    assert traffic.take() == {(1, 4): [IPV4] * 10}
     assert traffic.take() == {}
     traffic.measure(10.0, counts({}), {10: 5600, 11: 100, 20: 400}, VRF)
     assert traffic.one_in == 100, "without samples nothing new is known"
-    traffic.sample(1, IPV6)
+    traffic.sample((1, 6), [IPV6])
     traffic.measure(15.0, counts({}), {10: 10, 11: 100, 20: 400}, VRF)
     assert traffic.one_in == (1000 / 4 + 10) / (10 / 4 + 1), "the counter began anew, and one sample says little"
 
@@ -66,6 +56,14 @@ def test_rates_are_by_router() -> None:
 def test_what_waits_has_a_bound(monkeypatch) -> None:
     monkeypatch.setattr(module, "MAX_WAITING", 3)
     traffic = Traffic()
-    for frame in (IPV4, IPV6, IPV4, IPV4, bytes(60)):
-        traffic.sample(1, frame)
-    assert (traffic.sampled, traffic.overrun, traffic.not_ip) == (5, 1, 1)
+    traffic.sample((1, 4), [IPV4, A])
+    traffic.sample((1, 6), [IPV6] * 3)
+    traffic.sample((2, 4), [IPV4])
+    assert (traffic.sampled, traffic.overrun) == (6, 3)
+    traffic.measure(0.0, None, {10: 0}, VRF)
+    traffic.sample((1, 4), [IPV4] * 4)
+    traffic.measure(5.0, None, {10: 100}, VRF)
+    assert traffic.one_in == 25, "those without room are of the same packets"
+    assert traffic.take() == {(1, 4): [IPV4, A], (1, 6): [IPV6]}
+    traffic.sample((1, 4), [IPV4])
+    assert traffic.take() == {(1, 4): [IPV4]}, "there is room again"
