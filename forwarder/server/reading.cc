@@ -63,6 +63,8 @@ Result Reading::read(const p4::v1::Entity& wanted) {
             return read_resources(wanted.direct_meter_entry().table_entry(), false);
         case p4::v1::Entity::kDigestEntry:
             return read_samples(wanted.digest_entry());
+        case p4::v1::Entity::kPacketReplicationEngineEntry:
+            return {};  // none can be written, so there is none; clients that clear a device ask first
         case p4::v1::Entity::ENTITY_NOT_SET:
             return {Code::kInvalidArgument, "a read needs an entity"};
         default:
