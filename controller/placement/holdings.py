@@ -4,7 +4,7 @@ The FIB counts on both planes to hold the same. Where one has lost an entry, or 
 the one that fits what this plane has.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -92,7 +92,7 @@ class Barred:
 
 @dataclass(slots=True)
 class KeptOut:
-    """Nexthops and groups that a plane does not have, because it refused or lost them, as they were to be."""
+    """Nexthops and groups that a plane refused or lost, or cannot use, as they were to be."""
 
     nexthops: dict[int, Nexthop] = field(default_factory=dict)
     groups: dict[int, NexthopGroup] = field(default_factory=dict)
@@ -122,6 +122,27 @@ class KeptOut:
             nexthops=[Update(Op.INSERT, nexthop) for nexthop in self.nexthops.values()],
             groups=[Update(Op.INSERT, group) for group in self.groups.values()],
         )
+
+
+@dataclass(slots=True)
+class Groups:
+    """The groups that a plane was last asked to have, for what becomes of them with their nexthops."""
+
+    by_id: dict[int, NexthopGroup] = field(default_factory=dict)
+
+    def follow(self, updates: Iterable[Update[NexthopGroup]]) -> None:
+        """Take in updates, whatever the plane says to them."""
+        for update in updates:
+            if update.op is Op.DELETE:
+                self.by_id.pop(update.entry.id, None)
+            else:
+                self.by_id[update.entry.id] = update.entry
+
+    def having(self, nexthops: Collection[int]) -> list[NexthopGroup]:
+        """Return the groups that have one of these nexthops."""
+        if not nexthops:  # nearly always
+            return []
+        return [one for one in self.by_id.values() if any(member.nexthop_id in nexthops for member in one.members)]
 
 
 def id_of(entry: RouterInterface | Nexthop | NexthopGroup | Policer) -> int:

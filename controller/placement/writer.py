@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import inf
 from typing import TypeVar
 
-from controller.placement.holdings import Holdings, KeptOut, id_of
+from controller.placement.holdings import Groups, Holdings, KeptOut, id_of
 from controller.placement.link import LinkPorts, LinkVlans, on_hardware, on_software, port_number
 from controller.placement.lost import lost_entries, take_in
 from controller.placement.merging import Ends
@@ -50,6 +50,7 @@ class PairWriter:
         self._hardware, self._software, self._link, self._routes = hardware, software, link, routes
         self._held_by_hardware, self._held_by_software = Holdings(), Holdings()
         self._kept_out = KeptOut()
+        self._groups = Groups()  # of the hardware
         self._retry_at = inf
         self._draining = asyncio.Lock()
         self._clock = clock
@@ -71,6 +72,7 @@ class PairWriter:
         """Begin with what both planes were read to hold; nexthops and groups that only the software has are due."""
         self._held_by_hardware, self._held_by_software = Holdings.of(hard), Holdings.of(soft)
         self._kept_out.lost(hard, soft)  # routes would be refused for want of them
+        self._groups = Groups(dict(hard.groups))
         self._retry_at = self._clock()
 
     def caught_up(self, soft: Installed) -> None:
@@ -160,8 +162,15 @@ class PairWriter:
             held.fit("nexthop_group", batch.groups),
         )
         refused = await self._hardware.write(mine) if mine else []
-        self._routes.allow(batch, refused)  # all of it: to delete what the hardware never took is no write
+        self._groups.follow(batch.groups)
+        useless = self._useless(batch, refused)
+        # All of it: to delete what the hardware never took is no write.
+        self._routes.allow(batch, [*refused, *(one for _, one in useless)])
         self._kept_out.took(batch)
+        for group, one in useless:
+            self._kept_out.groups[group.id] = group
+            if group.id not in self._routes.barred.groups:
+                self._keep_out(one)
         ops = [update.op for update in mine.nexthops] + [update.op for update in mine.groups]
         if Op.DELETE in ops:
             self._retry_at = min(self._retry_at, self._clock() + ROOM_S)
@@ -172,10 +181,26 @@ class PairWriter:
             if one.table not in ("nexthop", "nexthop_group"):
                 found.append(one)
             elif one.op is not Op.DELETE:
-                self._routes.bar(one)
                 self._kept_out.refused(mine, one)
-                self._retry_at = min(self._retry_at, self._clock() + RETRY_S)
+                self._keep_out(one)
         return found
+
+    def _useless(self, batch: WriteBatch, refused: list[Refused]) -> list[tuple[NexthopGroup, Refused]]:
+        """Return the groups that the hardware has and cannot use, as it refused a nexthop of theirs: what it holds of
+        that may be what it was before."""
+        said = {(one.table, one.key) for one in refused if one.op is not Op.DELETE}
+        taken = {update.entry.id for update in batch.nexthops if ("nexthop", update.entry.id) not in said}
+        barred = self._routes.barred.nexthops
+        if barred & taken:
+            self._retry_at = self._clock()  # groups that were kept out for them may be used again
+        nexthops = barred - taken | {key for table, key in said if table == "nexthop" and isinstance(key, int)}
+        groups = [one for one in self._groups.having(nexthops) if ("nexthop_group", one.id) not in said]
+        reason = "a nexthop of it was refused"
+        return [(one, Refused("nexthop_group", 0, one.id, Op.MODIFY, reason)) for one in groups]
+
+    def _keep_out(self, one: Refused) -> None:
+        self._routes.bar(one)
+        self._retry_at = min(self._retry_at, self._clock() + RETRY_S)
 
     async def once_more(self) -> None:
         """Write nexthops and groups that the hardware does not have, where it is time to."""

@@ -1,5 +1,7 @@
 """A relay between a controller and a P4Runtime device: passes octets on, counts requests, and can be cut.
 
+It can also refuse what the device behind it would take, as a device does that supports less.
+
 vr-controller ──► unix:relay.sock ──► unix:p4rt.sock   BMv2
 """
 
@@ -10,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
-from finsy.proto import p4r
+from finsy.proto import p4r, rpc_code, rpc_status
 
 _SERVICE = "/p4.v1.P4Runtime/"
 _STREAMED = {"StreamChannel": (True, True), "Read": (False, True)}  # requests, answers; the others are one and one
@@ -21,6 +23,7 @@ _OPTIONS = (
     ("grpc.absolute_max_metadata_size", 1 << 20),
     ("grpc.use_local_subchannel_pool", 1),
 )
+_DETAILS = "grpc-status-details-bin"
 _END_S = 5.0
 _FOR_EVER_S = 1e6  # a request without a deadline has one in some centuries
 
@@ -31,6 +34,7 @@ class P4RuntimeRelay:
     def __init__(self, address: str, device: str) -> None:
         self.address, self._device = address, device
         self.requests: Counter[str] = Counter()
+        self.unsupported: Callable[[p4r.Entity], bool] | None = None
         self._server: grpc.Server | None = None
         self._channel: grpc.Channel | None = None
 
@@ -39,7 +43,7 @@ class P4RuntimeRelay:
         if self._server is not None:
             return
         self._channel = grpc.insecure_channel(self._device, _OPTIONS)
-        self._server = grpc.server(ThreadPoolExecutor(8), (_Passing(self._channel, self.requests),), options=_OPTIONS)
+        self._server = grpc.server(ThreadPoolExecutor(8), (_Passing(self._channel, self),), options=_OPTIONS)
         self._server.add_insecure_port(self.address)
         self._server.start()
 
@@ -53,10 +57,10 @@ class P4RuntimeRelay:
 
 
 class _Passing(grpc.GenericRpcHandler):
-    """Passes every method on, as octets."""
+    """Passes every method on, as octets, but for updates that are not supported."""
 
-    def __init__(self, channel: grpc.Channel, requests: Counter[str]) -> None:
-        self._channel, self._requests = channel, requests
+    def __init__(self, channel: grpc.Channel, relay: P4RuntimeRelay) -> None:
+        self._channel, self._relay, self._requests = channel, relay, relay.requests
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
         name = details.method.rpartition("/")[2]
@@ -69,6 +73,8 @@ class _Passing(grpc.GenericRpcHandler):
         def passed(request: bytes, context: grpc.ServicerContext) -> bytes:
             self._requests[name] += 1
             try:
+                if name == "Write" and self._relay.unsupported is not None:
+                    return _write(call, request, context, self._relay.unsupported)
                 return call(request, timeout=_left(context))
             except (grpc.RpcError, ValueError) as error:
                 return _failed(error, context)
@@ -87,6 +93,39 @@ class _Passing(grpc.GenericRpcHandler):
                 _failed(error, context)
 
         return passed
+
+
+def _write(
+    call: Callable[..., bytes], request: bytes, context: grpc.ServicerContext, unsupported: Callable[[Any], bool]
+) -> bytes:
+    """Have the device take what is supported, and answer for each update (P4Runtime 1.4, section 12.3)."""
+    rest = p4r.WriteRequest.FromString(request)
+    updates = list(rest.updates)
+    refused = [update.type != p4r.Update.DELETE and unsupported(update.entity) for update in updates]
+    del rest.updates[:]
+    rest.updates.extend(update for update, no in zip(updates, refused, strict=True) if not no)
+    errors = iter([p4r.Error() for _ in rest.updates])
+    try:
+        answer = call(rest.SerializeToString(), timeout=_left(context)) if rest.updates else b""
+    except grpc.RpcError as error:
+        status = rpc_status.Status.FromString(dict(error.trailing_metadata() or ()).get(_DETAILS, b""))
+        if len(status.details) != len(rest.updates):
+            raise
+        errors = iter([_unpacked(one) for one in status.details])
+    else:
+        if not any(refused):
+            return answer
+    status = rpc_status.Status(code=rpc_code.UNKNOWN, message="some updates were refused")
+    no = p4r.Error(canonical_code=rpc_code.UNIMPLEMENTED, message="the relay does not support this")
+    for one in refused:
+        status.details.add().Pack(no if one else next(errors))
+    context.set_trailing_metadata(((_DETAILS, status.SerializeToString()),))
+    context.set_code(grpc.StatusCode.UNKNOWN)
+    return b""
+
+
+def _unpacked(detail: Any) -> p4r.Error:
+    return p4r.Error.FromString(detail.value)
 
 
 def _until_gone(requests: Iterator[bytes]) -> Iterator[bytes]:

@@ -3,12 +3,14 @@
 import contextlib
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 import pytest
 from bmv2 import PrivateBmv2, needs_bmv2
 from device_hosts import PrivateDevice
+from finsy.proto import p4r
 from ovs import Host, PrivateOvs, namespace, sh
 from p4rt_relay import P4RuntimeRelay, read_entries
 from vr_forwarder import PrivateForwarder
@@ -199,6 +201,10 @@ class DeviceSwitch:
     def requests(self) -> Counter[str]:
         """How many requests of each method the controller has sent so far: "Write", "Read", …"""
         return Counter(self._relay.requests)
+
+    def support(self, but: Callable[[p4r.Entity], bool] | None) -> None:
+        """Have the device refuse new entries as unsupported for which ``but`` holds; None: it supports all."""
+        self._relay.unsupported = but
 
     def connect(self) -> None:
         self._relay.open()

@@ -192,6 +192,33 @@ async def test_a_group_that_the_hardware_refuses_is_used_by_the_software():
     assert prefix_key("20.0.0.0/8") in world.forwarding()
 
 
+async def test_a_group_with_a_nexthop_that_the_hardware_does_not_change_is_used_by_the_software():
+    """The hardware still has the nexthop as it was, and would send to the neighbor of before."""
+    world = await made()
+    await learned(world, {"20.0.0.0/8": 1, "20.1.0.0/16": 2}, TWO_WAYS)
+    assert {prefix_key("20.0.0.0/8"), prefix_key("20.1.0.0/16")} <= world.forwarding()
+    refusing = True
+    world.hardware.fault = lambda table, key, op: "no" if refusing and (table, op) == ("nexthop", Op.MODIFY) else None
+    world.router().neighbors([(2, gateway(2), mac(202), False)])
+    await world.settle()
+    await world.pair.work()
+    assert not {prefix_key("20.0.0.0/8"), prefix_key("20.1.0.0/16")} & world.forwarding()
+    assert world.pair.refusals == {"nexthop": 1}
+    world.clock.now += 31
+    await world.pair.work()
+    assert not {prefix_key("20.0.0.0/8"), prefix_key("20.1.0.0/16")} & world.forwarding(), "it was tried in vain"
+    world.hardware.inject(1, packet("20.2.0.1"))
+    world.hardware.inject(1, packet("20.1.0.1"))
+    assert mac(102) not in [frame[:6] for _, frame in world.sent]
+    assert len(world.sent) == 2
+    refusing = False
+    world.clock.now += 31
+    await world.pair.work()
+    await world.pair.work()
+    assert {prefix_key("20.0.0.0/8"), prefix_key("20.1.0.0/16")} <= world.forwarding()
+    assert not world.pair.routes.barred.groups
+
+
 async def test_a_group_enters_soon_where_another_one_has_left():
     world = await made()
     there = world.hardware.entries.groups
