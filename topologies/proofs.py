@@ -83,7 +83,11 @@ def reroutes(
         time.sleep(4)
         seen = stream.stop()
         answered = ping(lab.network[sender], address)
-    expect(seen.sent > 250 and answered == 3, f"after {busy} of {receiver} was cut, {address} is not reached")
+    reached = f"{seen.sent} pings sent meanwhile, {answered} of 3 answered then"
+    expect(
+        seen.sent > 250 and answered == 3,
+        f"after {busy} of {receiver} was cut, {address} is not reached: {reached}",
+    )
     loss = f"back in {seen.outage_ms:.0f} ms, {seen.lost} lost" if seen.lost else "no packet lost"
     shown = f"{receiver} {busy} cut: traffic to {address}: {loss}"
     expect(seen.outage_ms < limit_ms, f"{shown}; allowed are {limit_ms:.0f} ms")
