@@ -1,5 +1,6 @@
 """What an operator of vr-forwarder sees: status, dump, metrics, and one line where something is wrong."""
 
+import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -103,6 +104,14 @@ async def test_metrics_follow_the_packets() -> None:
         assert len(types) == len(set(types)), "each family once"
 
 
+@pytest.fixture
+def instance() -> Iterator[str]:
+    """Of a process that ends at once: what it pins to be found by the next one is nobody's."""
+    name = "test-wrong"
+    yield name
+    shutil.rmtree(Path("/sys/fs/bpf", name), ignore_errors=True)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -112,8 +121,8 @@ async def test_metrics_follow_the_packets() -> None:
         (("--tls-cert", "/nonexistent"), "TLS needs both a certificate and its key"),
     ],
 )
-def test_what_is_wrong_is_one_line(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
-    done = run("run", "--state", str(tmp_path / "state"), "--instance", "test-wrong", *words)
+def test_what_is_wrong_is_one_line(words: tuple[str, ...], said: str, tmp_path: Path, instance: str) -> None:
+    done = run("run", "--state", str(tmp_path / "state"), "--instance", instance, *words)
     assert done.returncode in (1, 2)
     assert done.stderr.startswith("vr-forwarder: ")
     assert said in done.stderr
