@@ -164,12 +164,12 @@ class PairWriter:
         refused = await self._hardware.write(mine) if mine else []
         self._groups.follow(batch.groups)
         useless = self._useless(batch, refused)
-        # All of it: to delete what the hardware never took is no write.
-        self._routes.allow(batch, [*refused, *(one for _, one in useless)])
+        in_vain = [Refused("nexthop_group", 0, one.id, Op.MODIFY, "a nexthop of it was refused") for one in useless]
+        self._routes.allow(batch, refused + in_vain)  # all of it: to delete what it never took is no write
         self._kept_out.took(batch)
-        for group, one in useless:
-            self._kept_out.groups[group.id] = group
-            if group.id not in self._routes.barred.groups:
+        self._kept_out.groups.update({one.id: one for one in useless})
+        for one in in_vain:
+            if one.key not in self._routes.barred.groups:
                 self._keep_out(one)
         ops = [update.op for update in mine.nexthops] + [update.op for update in mine.groups]
         if Op.DELETE in ops:
@@ -185,7 +185,7 @@ class PairWriter:
                 self._keep_out(one)
         return found
 
-    def _useless(self, batch: WriteBatch, refused: list[Refused]) -> list[tuple[NexthopGroup, Refused]]:
+    def _useless(self, batch: WriteBatch, refused: list[Refused]) -> list[NexthopGroup]:
         """Return the groups that the hardware has and cannot use, as it refused a nexthop of theirs: what it holds of
         that may be what it was before."""
         said = {(one.table, one.key) for one in refused if one.op is not Op.DELETE}
@@ -194,9 +194,7 @@ class PairWriter:
         if barred & taken:
             self._retry_at = self._clock()  # groups that were kept out for them may be used again
         nexthops = barred - taken | {key for table, key in said if table == "nexthop" and isinstance(key, int)}
-        groups = [one for one in self._groups.having(nexthops) if ("nexthop_group", one.id) not in said]
-        reason = "a nexthop of it was refused"
-        return [(one, Refused("nexthop_group", 0, one.id, Op.MODIFY, reason)) for one in groups]
+        return [one for one in self._groups.having(nexthops) if ("nexthop_group", one.id) not in said]
 
     def _keep_out(self, one: Refused) -> None:
         self._routes.bar(one)

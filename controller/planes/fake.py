@@ -126,9 +126,9 @@ class FakePlane:
 
     def _sample(self, ingress: int, frame: bytes) -> None:
         self._routed += 1
-        packet = IpPacket.find(Frame.read(frame))
-        assert packet is not None, "nothing else is routed"
         if self.sampler is not None and self.connected and self._routed % self.one_in == 0:
+            packet = IpPacket.find(Frame.read(frame))
+            assert packet is not None, "nothing else is routed"
             self.sampler([(ingress, packet.dst + bytes((8 * len(packet.dst),)))])
 
     def _transmit(self, port: int, frame: bytes) -> None:

@@ -46,15 +46,15 @@ grpc::Status Service::serve(Arbitration::Stream id, const p4::v1::StreamMessageR
                 message.packet().metadata();
             break;
         }
-        case p4::v1::StreamMessageRequest::kDigestAck:
-            // Nothing waits for an acknowledgement.
-            if (Result result = check_digest(schema_, message.digest_ack().digest_id()); result.ok()) {
-                return {};
-            } else {
-                response = stream_error(result);
+        case p4::v1::StreamMessageRequest::kDigestAck: {
+            Result result = check_digest(schema_, message.digest_ack().digest_id());
+            if (result.ok()) {
+                return {};  // nothing waits for it
             }
+            response = stream_error(result);
             *response.mutable_error()->mutable_digest_list_ack()->mutable_digest_list_ack() = message.digest_ack();
             break;
+        }
         default:
             response = stream_error({Code::kInvalidArgument, "no such message"});
             response.mutable_error()->mutable_other();

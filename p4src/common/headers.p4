@@ -40,9 +40,9 @@ header packet_out_t {
     @id(1) router_interface_id_t router_interface_id;
 }
 
-// What a controller that asks for digests is told of one of many packets that are routed. It is no punt: neither counted
-// nor policed as one. The time makes no two of them alike, as those in one list have to be (P4Runtime 1.4, section 9.8). Its
-// id in P4Info is what p4c makes of its name.
+// What a controller that asks for digests is told of one of many packets that are routed. It is no punt: neither
+// counted nor policed as one. The time makes no two of them alike, as those in one list have to be (P4Runtime 1.4,
+// section 9.8). Its id in P4Info is what p4c makes of its name.
 @name("sample")
 struct sample_t {
     router_interface_id_t router_interface_id; // by which the packet came in
