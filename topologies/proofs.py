@@ -11,6 +11,7 @@ from topologies.probes import RunningPing, ping, received, spread, traceroute
 from topologies.readings import Stream, forwarded_datagrams
 
 FLOWS = 128
+CUT_S = 4.0
 
 
 def sessions_up(lab: Lab, progress: Progress) -> list[str]:
@@ -80,12 +81,12 @@ def reroutes(
     busy = _busiest(lab, receiver, tuple(links))
     progress(f"cutting {busy} of {receiver} under a ping every 10 ms")
     with _cut(lab, links[busy]):
-        time.sleep(4)
+        time.sleep(CUT_S)
         seen = stream.stop()
         answered = ping(lab.network[sender], address)
-    reached = f"{seen.sent} pings sent meanwhile, {answered} of 3 answered then"
+    reached = f"pings were answered for {seen.lasted_s:.1f} s, and {answered} of 3 then"
     expect(
-        seen.sent > 250 and answered == 3,
+        seen.lasted_s > CUT_S and answered == 3,
         f"after {busy} of {receiver} was cut, {address} is not reached: {reached}",
     )
     loss = f"back in {seen.outage_ms:.0f} ms, {seen.lost} lost" if seen.lost else "no packet lost"
@@ -133,9 +134,9 @@ def survives_restart(lab: Lab, progress: Progress, ends: Sequence[tuple[str, str
 
 
 def unbroken(end: tuple[str, str], stream: Stream, took_s: float) -> str:
-    """A ping every 20 ms of such a time has lost nothing."""
+    """A ping for such a time has lost nothing; a busy machine may start it late."""
     shown = f"{end[0]} → {end[1]}: {stream.lost} of {stream.sent} pings lost"
-    expect(stream.lost == 0 and stream.sent * 0.02 > took_s / 2, shown)
+    expect(stream.lost == 0 and stream.lasted_s > took_s / 2, f"{shown} in {stream.lasted_s:.1f} s")
     return shown
 
 

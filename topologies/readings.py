@@ -25,6 +25,7 @@ class Stream:
     sent: int  # up to the last one answered
     lost: int
     outage_ms: float  # the largest gap between replies in which a request was lost, less the usual one
+    lasted_s: float  # from the first reply to the last
 
     @classmethod
     def read(cls, text: str, interval_s: float) -> "Stream":
@@ -36,7 +37,8 @@ class Stream:
             if later > earlier + 1  # a gap without a loss is a busy machine's, not the network's
         ]
         sent = max(replies, default=0)
-        return cls(sent, sent - len(replies), 1000 * max(gaps, default=0.0))
+        lasted_s = max(replies.values()) - min(replies.values()) if replies else 0.0
+        return cls(sent, sent - len(replies), 1000 * max(gaps, default=0.0), lasted_s)
 
 
 def answered(text: str) -> int:

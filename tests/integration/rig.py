@@ -350,7 +350,7 @@ class Traffic:
         stream = self._seen()
         if stream.sent >= sent:  # what was sent later may be on its way
             return stream
-        return Stream(sent, stream.lost + sent - stream.sent, inf)
+        return Stream(sent, stream.lost + sent - stream.sent, inf, stream.lasted_s)
 
     def _seen(self) -> Stream:
         return Stream.read(self._path.read_text(), self._interval_s)

@@ -14,6 +14,7 @@ def test_a_stream_without_a_loss():
     stream = Stream.read(replies((10.00, 1), (10.02, 2), (10.04, 3)), 0.02)
     assert (stream.sent, stream.lost) == (3, 0)
     assert stream.outage_ms == 0
+    assert stream.lasted_s == pytest.approx(0.04)
 
 
 def test_a_stream_counts_what_is_missing_before_its_last_reply_and_the_gap():
@@ -35,7 +36,7 @@ def test_a_duplicate_hides_no_loss():
 def test_an_error_is_no_reply():
     text = "[10.0] From 10.0.1.1 icmp_seq=1 Destination Net Unreachable\n"
     assert answered(text) == 0
-    assert Stream.read(text, 0.02) == Stream(0, 0, 0.0)
+    assert Stream.read(text, 0.02) == Stream(0, 0, 0.0, 0.0)
 
 
 def test_hops_of_both_families():
