@@ -5,7 +5,9 @@
       right  10.2.0.1/24 ── red.right  10.2.0.2           right 10.2.0.1/24 ── blue.right 10.2.0.2
       feed   10.3.0.1/24 ── feeder     10.3.0.2 (BIRD)
 
-`right` also has FAR, to which a static route leads, and the feeder NEAR_FEED, which it announces over BGP.
+`right` also has FAR, to which a static route leads, and in red NEAR_FEED, which the feeder announces over BGP. What a
+test counts does not go by the feeder's own link: Open vSwitch drops packets there while a whole table comes at once
+(docs/planes.md).
 """
 
 import contextlib
@@ -110,14 +112,15 @@ def world(
     with Rig(*options, switch=switch) as rig:
         red, blue = _ends(rig, 1), _ends(rig, 3)
         feeder = rig.host(5, "10.3.0.2/24", "10.3.0.1")
-        feeder.ip("address", "add", f"{NEAR_FEED}/32", "dev", "lo")
+        red.right.ip("address", "add", f"{NEAR_FEED}/32", "dev", "lo")
         feed = interface("feed", feeder, "10.3.0.1/24")
         tenants = (
             _tenant("red", red, red_text, hold_time_s, feed, **(red_guest or {})),
             _tenant("blue", blue, {"frr": STATIC}, hold_time_s),
         )
         rig.apply(*tenants)
-        bird = Bird(rig, feeder, "10.3.0.2", "10.3.0.1", near=["198.51.100.0/24"], **feeds)
+        near = "198.51.100.0/24"
+        bird = Bird(rig, feeder, "10.3.0.2", "10.3.0.1", {near: "10.2.0.2"}, near=[near], **feeds)
         bird.announce("near")
         rig.up("blue/r1", routes=3)
         rig.up("red/r1", routes=OWN_ROUTES + 1, limit_s=limit_s)

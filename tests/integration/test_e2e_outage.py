@@ -55,7 +55,7 @@ def failed(running: World) -> str:
 @pytest.mark.parametrize("away", [away_controller, away_switch])
 def test_the_plane_forwards_on_to_neighbors_the_guest_has_given_up(running: World, away) -> None:
     rig = running.rig
-    with unbroken(rig, *running.ways):
+    with unbroken(rig, *running.ways, *((running.red.left, gateway) for gateway in GATEWAYS)):
         away(running)
         rig.up("red/r1", "blue/r1")
         until("neighbors there again", lambda: not any(one in failed(running) for one in GATEWAYS))

@@ -19,7 +19,7 @@ SHOWING = {
     "get routers": "ROUTER   PLANE  GUEST",
     "get planes": "NAME  KIND",
     "get interfaces": "ROUTER   NAME   PORT",
-    "routes red/r1": "198.51.100.0/24  forward    10.3.0.2 feed weight 1",
+    "routes red/r1": "198.51.100.0/24  forward    10.2.0.2 right weight 1",
     "fib red/r1": "198.51.100.0/24  nexthop",
     "neighbors red/r1": "feed       10.3.0.2",
     "counters red/r1": "PUNTS         PACKETS",
