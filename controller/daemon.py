@@ -253,9 +253,5 @@ def main() -> None:
         print(f"vr-controller: {problem}", file=sys.stderr)
         raise SystemExit(1) from None
     if restarting:
-        os.execv(sys.executable, [sys.executable, "-m", "controller.daemon", *sys.argv[1:]])
+        os.execv(sys.executable, [sys.executable, "-m", "controller", *sys.argv[1:]])
     os.close(descriptor)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,10 +1,12 @@
 """What vr-controller checks before it serves: options, the lock, the supervisor that restarts tasks."""
 
 import asyncio
+import gc
 from pathlib import Path
 
 import pytest
 
+import controller.__main__
 from controller import supervisor
 from controller.daemon import Listen, device_tls, lock_state, parse_arguments, parse_listen, switch_tls
 from controller.errors import StoreError
@@ -80,3 +82,11 @@ async def test_a_task_that_fails_is_told_and_started_again(monkeypatch: pytest.M
     await keeper.close()
     (event,) = events.recent()
     assert (event.kind, event.subject, event.text) == ("task-failed", "test", "RuntimeError: a bug; started again")
+
+
+def test_the_daemon_runs_with_garbage_collection(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[bool] = []
+    monkeypatch.setattr("controller.daemon.main", lambda: ran.append(gc.isenabled()))
+    controller.__main__.main()
+    assert ran == [True]
+    assert gc.get_freeze_count()
