@@ -314,13 +314,18 @@ class Core:
 
     def _packet_in(self, router_interface_id: int, reason: PuntReason, frame: bytes) -> None:
         router = self._interfaces.get(router_interface_id)
-        if router is not None and router.vrc is not None:
+        if router is None:
+            return
+        answered = not router.speaks_for_itself(router_interface_id) and self._stand_in(
+            router, router_interface_id, frame
+        )
+        if router.vrc is not None:
             router.punts.deliver(router_interface_id, reason, frame)
-        elif router is not None and not self._stand_in(router, router_interface_id, frame):
+        elif not answered:
             router.punts.counters["drop_no_session"] += 1
 
     def _stand_in(self, router: VirtualRouter, interface_id: int, frame: bytes) -> bool:
-        """Answer for a guest that is away, while what it learned is still forwarded."""
+        """Answer for a guest that cannot yet, while what it learned is still forwarded."""
         interface = router.fib.resolution.interfaces.get(interface_id)
         entry = router.fib.resolution.interface_entries.installed.get(interface_id)
         mirror = self._mirrors.get(router.config.plane)

@@ -74,6 +74,7 @@ class VirtualRouter:
         self._acks: deque[tuple[int, int]] = deque()
         self._progress = asyncio.Event()
         self._resynced = False
+        self._addressed: set[int] = set()  # interfaces whose addresses this session has told to be there
         self._doubted: dict[tuple[int, bytes], None] = {}  # neighbors given up while the plane was away
         self._trouble = ""  # why it is degraded, as last told
         self._retired: set[int] = set()  # interfaces it had: messages under way may still name them
@@ -102,6 +103,10 @@ class VirtualRouter:
     def holds(self) -> bool:
         """Whether what was learned is kept although no guest may be there, or none has repeated it yet."""
         return self._sweep_at is not None
+
+    def speaks_for_itself(self, interface_id: int) -> bool:
+        """Whether the guest is there and has the addresses of an interface; a new one takes a while to get them."""
+        return self.vrc is not None and (self._resynced or interface_id in self._addressed)
 
     def ports_up(self) -> dict[int, bool]:
         """Return each interface's port state."""
@@ -149,6 +154,7 @@ class VirtualRouter:
         self.vrc = vrc
         self._acks.clear()
         self._resynced = False
+        self._addressed.clear()
         self._sweep_at = self._clock() + self.config.hold_time_s
         self.fib.begin_resync()
         self._fail_snapshots("the session was restarted")
@@ -203,6 +209,8 @@ class VirtualRouter:
                 raise SessionRefused(f"interface {interface_id} has malformed or more than {MAX_ADDRESSES} addresses")
             known[interface_id] = up, frozenset(addresses)
         self.fib.set_interfaces(known, self._clock())
+        interfaces = self.fib.resolution.interfaces
+        self._addressed.update(i for i, (_, there) in known.items() if interfaces[i].own_addresses <= there)
 
     def neighbors(self, states: Iterable[tuple[int, bytes, bytes, bool]]) -> None:
         """Neighbors of the guest's kernel: interface, address, MAC, failed; of several of one the last counts.

@@ -93,10 +93,35 @@ async def test_a_guest_is_stood_in_for_while_it_is_away_and_held(make_world):
     assert asked() == [answer(arp(), mac(1), {HERE})]
     assert router.punts.counters["answered_for_guest"] == 1
     router.open(FakeVrc())
-    assert asked() == []
     router.lost(router.vrc)
     world.clock.now += router.config.hold_time_s
     router.tick()
     before = router.punts.counters["drop_no_session"]
     assert asked() == []
     assert router.punts.counters["drop_no_session"] == before + 1
+
+
+async def test_a_guest_that_is_back_is_stood_in_for_until_it_has_its_addresses(make_world):
+    declared = interface(1, addresses=("10.0.1.1/24",))
+    world = await make_world(replace(router_config(1, ()), interfaces=(declared,)))
+    router = world.router()
+    vrc = world.connect()
+    await world.settle()
+    router.lost(vrc)
+
+    def answered() -> bool:
+        world.plane.packets_out.clear()
+        world.plane.punt(1, PuntReason.CONTROL, arp())
+        return bool(world.plane.packets_out)
+
+    router.open(FakeVrc())
+    assert answered()
+    router.interface_states([(1, False, [])])
+    assert answered()
+    router.interface_states([(1, True, [HERE])])
+    assert not answered()
+    router.lost(router.vrc)
+    router.open(FakeVrc())
+    assert answered()
+    router.resync_end(False)  # who has not got them by now does without
+    assert not answered()
