@@ -18,7 +18,7 @@ while True:
         sender.sendto(f"{name} {number}".encode(), (address, 7000))
     except OSError:
         pass
-    number, due = number + 1, due + interval_s
+    number, due = number + 1, max(due + interval_s, time.monotonic())
     time.sleep(max(0, due - time.monotonic()))
 """
 _RECEIVE = """
