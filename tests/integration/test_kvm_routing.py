@@ -15,7 +15,7 @@ import pytest
 from e2e_world import FAR
 from machines import BOOT_S, IMAGE, machine_of, needs_image
 from ovs import Host, sh
-from rig import Rig, interface, tenant, unbroken, until
+from rig import Rig, Traffic, interface, tenant, unbroken, until
 from rig_switches import BRIDGE
 
 from topologies.readings import NEIGHBOR_COMMANDS, forwarded_datagrams, neighbors
@@ -26,6 +26,8 @@ HOLD_S = 120
 ROUTERS = ("red/r1", "red/r2")
 LINK = ("red-12", "red-21")
 PINGS = 200
+GIVEN_UP_MS = 5000.0
+"""Longer than a neighbor is dropped that did not answer, as a machine on a busy host may not (docs/guests.md)."""
 _FRR = """interface {ends}
  ip ospf area 0
  ip ospf network point-to-point
@@ -141,12 +143,13 @@ def test_only_the_plane_forwards(pair: Pair, address: str) -> None:
 def test_a_killed_qemu_comes_back_and_forwarding_goes_on(pair: Pair) -> None:
     rig = pair.rig
     before = machine_of(rig.state, "red/r2")
-    with unbroken(rig, (pair.left, FAR)):
-        os.kill(before, signal.SIGKILL)
-        until("it is noticed", lambda: "guest-died red/r2" in rig.ok("events"))
-        rig.up("red/r2", limit_s=BOOT_S)
-        until("neighbors again", pair.adjacent, BOOT_S, every_s=1)
-        until("routes again", pair.converged, BOOT_S, every_s=1)
-        until("nothing is stale", lambda: not any(route["stale"] for route in rig.show("routes", "red/r2")), HOLD_S)
+    traffic = Traffic(rig, pair.left, FAR)
+    os.kill(before, signal.SIGKILL)
+    until("it is noticed", lambda: "guest-died red/r2" in rig.ok("events"))
+    rig.up("red/r2", limit_s=BOOT_S)
+    until("neighbors again", pair.adjacent, BOOT_S, every_s=1)
+    until("routes again", pair.converged, BOOT_S, every_s=1)
+    until("nothing is stale", lambda: not any(route["stale"] for route in rig.show("routes", "red/r2")), HOLD_S)
+    assert (seen := traffic.stop()).outage_ms < GIVEN_UP_MS, seen
     assert machine_of(rig.state, "red/r2") not in (0, before)
     rig.verified()
