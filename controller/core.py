@@ -316,16 +316,16 @@ class Core:
         router = self._interfaces.get(router_interface_id)
         if router is None:
             return
-        answered = not router.speaks_for_itself(router_interface_id) and self._stand_in(
-            router, router_interface_id, frame
-        )
+        answered = self._stand_in(router, router_interface_id, frame)
         if router.vrc is not None:
             router.punts.deliver(router_interface_id, reason, frame)
         elif not answered:
             router.punts.counters["drop_no_session"] += 1
 
     def _stand_in(self, router: VirtualRouter, interface_id: int, frame: bytes) -> bool:
-        """Answer for a guest that cannot yet, while what it learned is still forwarded."""
+        """Answer for a guest that cannot, while what it learned is still forwarded."""
+        if router.speaks_for_itself(interface_id):
+            return False
         interface = router.fib.resolution.interfaces.get(interface_id)
         entry = router.fib.resolution.interface_entries.installed.get(interface_id)
         mirror = self._mirrors.get(router.config.plane)
