@@ -128,6 +128,7 @@ def _came_in_by(way_in: RouterInterface | FallbackLink, port: int, frame: Frame)
 
 _ISIS = tuple(bytes.fromhex(mac) for mac in ("0180c2000014", "0180c2000015", "09002b000005"))
 _ARP = 0x0806
+_LONG_LLC = 0x8870  # IEEE 802.1AC: LLC behind an EtherType, as a length above 1,500 would be one
 _FIRST_ETHER_TYPE = 0x0600  # below are lengths: IEEE 802.3
 
 
@@ -152,7 +153,8 @@ def punt(frame: Frame, packet: IpPacket | None, verifies_checksum: bool) -> Outc
     if packet is None:
         if frame.is_ip:
             return Dropped(DropReason.MALFORMED)
-        isis = frame.ether_type < _FIRST_ETHER_TYPE and frame.dst_mac in _ISIS
+        is_llc = frame.ether_type < _FIRST_ETHER_TYPE or frame.ether_type == _LONG_LLC
+        isis = is_llc and frame.dst_mac in _ISIS
         return _punted(PuntReason.CONTROL, frame) if isis or frame.ether_type == _ARP else None
     if verifies_checksum and not packet.checksum_holds:
         return Dropped(DropReason.MALFORMED)

@@ -68,6 +68,24 @@ XdpOptions engine_options(const Config& config) {
     return options;
 }
 
+// What the verifier said is long and of use to who mends the program: it goes to a file that the error then names.
+[[noreturn]] void tell_refusal(const Config& config, const VerifierRefused& refused) {
+    const std::filesystem::path path = config.state / "verifier.log";
+    std::ofstream file(path);
+    file << refused.log();
+    file.close();
+    throw EngineError(refused.what() + (file ? "; its whole log is in " + path.string()
+                                             : "; its log could not be written to " + path.string()));
+}
+
+XdpEngine make_engine(const Config& config) {
+    try {
+        return XdpEngine(engine_options(config));
+    } catch (const VerifierRefused& refused) {
+        tell_refusal(config, refused);
+    }
+}
+
 ServerOptions server_options(const Config& config) {
     ServerOptions options;
     options.device_id = config.device_id;
@@ -123,7 +141,7 @@ std::vector<ServerCount> counts_of(const ServerStatistics& seen) {
 Daemon::Daemon(const Config& config)
     : config_(config),
       lock_(locked_state(config)),
-      engine_(engine_options(config)),
+      engine_(make_engine(config)),
       grace_(engine_),
       tables_(engine_.arrays(), grace_, config.state / "journal", config.samples, config.limits),
       server_(tables_, engine_, server_options(config)) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 extern "C" {
@@ -20,6 +21,18 @@ namespace splitplane {
 class EngineError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
+};
+
+// The kernel's verifier refuses the program. It is never for want of a privilege.
+class VerifierRefused : public EngineError {
+  public:
+    VerifierRefused(const std::string& verdict, std::string log)
+        : EngineError("the kernel's verifier refuses the XDP program: " + verdict), log_(std::move(log)) {}
+    // All that the verifier said, in lines.
+    const std::string& log() const { return log_; }
+
+  private:
+    std::string log_;
 };
 
 // A port of the plane: its number and the network interface that it is.

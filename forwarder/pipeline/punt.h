@@ -17,9 +17,14 @@ static inline int sp_to_isis(sp_u64 mac)
     return mac == 0x0180c2000014 || mac == 0x0180c2000015 || mac == 0x09002b000005;
 }
 
+static inline int sp_is_llc(sp_u32 ether_type)
+{
+    return ether_type < SP_FIRST_ETHERTYPE || ether_type == SP_ETHERTYPE_LONG_LLC;
+}
+
 SP_INLINE sp_u32 sp_punt_others(const struct sp_meta *meta)
 {
-    if (meta->ether_type == SP_ETHERTYPE_ARP || (meta->ether_type < SP_FIRST_ETHERTYPE && sp_to_isis(meta->dst_mac))) {
+    if (meta->ether_type == SP_ETHERTYPE_ARP || (sp_is_llc(meta->ether_type) && sp_to_isis(meta->dst_mac))) {
         return SP_PUNT_CONTROL;
     }
     return SP_DROP_ETHERTYPE;

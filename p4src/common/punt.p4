@@ -47,6 +47,9 @@ control Punt(inout headers_t hdr, inout metadata_t meta) {
             (0x0400 &&& 0xfe00, 0x0180c2000014, _, _) : punt_control();
             (0x0400 &&& 0xfe00, 0x0180c2000015, _, _) : punt_control();
             (0x0400 &&& 0xfe00, 0x09002b000005, _, _) : punt_control();
+            (ETHERTYPE_LONG_LLC, 0x0180c2000014, _, _) : punt_control();
+            (ETHERTYPE_LONG_LLC, 0x0180c2000015, _, _) : punt_control();
+            (ETHERTYPE_LONG_LLC, 0x09002b000005, _, _) : punt_control();
             // Link scope
             (ETHERTYPE_IPV4, _, _, 0xe0000000 &&& 0xffffff00) : punt_control();
             (ETHERTYPE_IPV4, _, _, 0xffffffff &&& 0xffffffff) : punt_control();

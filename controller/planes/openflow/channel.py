@@ -53,11 +53,15 @@ class Channel:
         writer: asyncio.StreamWriter,
         echo_interval_s: float = 5.0,
         dead_after_s: float = 15.0,
+        stalled_after_s: float = 120.0,
     ) -> None:
+        """It ends where nothing comes for ``dead_after_s``, or no answer to a request for ``stalled_after_s``."""
         self._reader, self._writer = reader, writer
         self._echo_interval_s, self._dead_after_s = echo_interval_s, dead_after_s
         self._loop = asyncio.get_running_loop()
+        self._stalled_after_s = stalled_after_s
         self._heard_s = self._loop.time()
+        self._answers = 0  # to requests, parts of lists included
         self._xid = 0
         self._replies: dict[int, asyncio.Future[bytes]] = {}
         self._listings: dict[int, tuple[int, PartReader, asyncio.Future[None]]] = {}
@@ -138,12 +142,20 @@ class Channel:
     async def _keep_alive(self) -> None:
         # Only time in which an echo was asked for counts: this process may be held up, and then asks nothing.
         unanswered_s, looked_s = 0.0, self._loop.time()
+        stalled_s, answers = 0.0, self._answers
         while self._closed is None:
             await asyncio.sleep(self._echo_interval_s)
             unanswered_s = 0.0 if self._heard_s > looked_s else unanswered_s + self._echo_interval_s
             looked_s = self._loop.time()
             if unanswered_s > self._dead_after_s:
                 self.close(f"no answer for {looked_s - self._heard_s:.0f} s")
+                self._writer.transport.abort()
+                return
+            asked = len(self._replies) + len(self._listings)
+            stalled_s = stalled_s + self._echo_interval_s if asked and self._answers == answers else 0.0
+            answers = self._answers
+            if stalled_s > self._stalled_after_s:
+                self.close(f"it answers echoes, and none of {asked} requests for {stalled_s:g} s")
                 self._writer.transport.abort()
                 return
             if self._closed is None:
@@ -250,6 +262,7 @@ class Channel:
             case _:
                 future = self._replies.get(xid)
                 if future is not None and not future.done():
+                    self._answers += 1
                     future.set_result(body)
 
     def _take_hello(self, version: int, body: bytes) -> None:
@@ -285,6 +298,7 @@ class Channel:
         wanted, part, future = listing
         if kind != wanted:
             raise MalformedMessage(f"a multipart reply of type {kind} to a request of type {wanted}")
+        self._answers += 1
         part(body[8:])
         if not flags & 1 and not future.done():
             future.set_result(None)

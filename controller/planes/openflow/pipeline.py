@@ -19,6 +19,7 @@ from controller.planes.openflow.program import (
 )
 
 _IPV4, _IPV6, _ARP, _LLC = (oxm(Oxm.ETH_TYPE, number) for number in (0x0800, 0x86DD, 0x0806, 0x05FF))
+_LONG_LLC = oxm(Oxm.ETH_TYPE, 0x8870)  # IEEE 802.1AC: LLC behind an EtherType, as a length above 1,500 would be one
 _ISIS = ("0180c2000014", "0180c2000015", "09002b000005")  # ISO/IEC 10589 section 8.4.8: all L1, all L2, all ES+IS
 _MULTICAST_BIT = bytes.fromhex("010000000000")
 _IN_GROUP_FRAME = oxm(Oxm.REG2, GROUP_ADDRESSED, GROUP_ADDRESSED)
@@ -79,7 +80,8 @@ def _punt() -> Iterator[Flow]:
     control = to_reason(PuntReason.CONTROL, Table.PACKET_IN)
     yield _step(table, 90, control, _ARP)
     for address in _ISIS:
-        yield _step(table, 90, control, _LLC, oxm(Oxm.ETH_DST, bytes.fromhex(address)))
+        for ether_type in (_LLC, _LONG_LLC):
+            yield _step(table, 90, control, ether_type, oxm(Oxm.ETH_DST, bytes.fromhex(address)))
     for text in ("224.0.0.0/24", "255.255.255.255/32", "ff02::/16", "fe80::/10"):
         yield _step(table, 90, control, *_destination(text))
     for text in ("224.0.0.0/4", "ff00::/8"):

@@ -36,6 +36,15 @@ size_t available_mib() {
     return 0;
 }
 
+// IPv6 addresses as the library takes them: octets up to DPDK 24.07, rte_ipv6_addr since.
+struct Addresses {
+    const uint8_t* octets;
+    template <typename T>
+    operator T*() const {
+        return reinterpret_cast<T*>(const_cast<uint8_t*>(octets));
+    }
+};
+
 // Memory is taken once and for all, when the first library asks; pages come when they are touched.
 bool start(size_t mib, std::string& why) {
     static bool started = false;
@@ -100,8 +109,8 @@ class RteFib6 : public Peer {
     ~RteFib6() override { rte_fib6_free(fib_); }
     void look_up(const Destinations& destinations, std::vector<uint64_t>& found) override {
         in_bursts(destinations, true, found.size(), [&](size_t from, unsigned count, size_t to) {
-            auto* octets = const_cast<uint8_t*>(&destinations.ipv6_octets[from * 16]);
-            rte_fib6_lookup_bulk(fib_, reinterpret_cast<uint8_t(*)[16]>(octets), &found[to], static_cast<int>(count));
+            Addresses addresses{&destinations.ipv6_octets[from * 16]};
+            rte_fib6_lookup_bulk(fib_, addresses, &found[to], static_cast<int>(count));
         });
     }
     rte_fib6* fib_ = nullptr;
@@ -135,8 +144,8 @@ class RteLpm6 : public Peer {
     void look_up(const Destinations& destinations, std::vector<uint64_t>& found) override {
         in_bursts(destinations, true, found.size(), [&](size_t from, unsigned count, size_t to) {
             int32_t hops[kBurst];
-            auto* octets = const_cast<uint8_t*>(&destinations.ipv6_octets[from * 16]);
-            rte_lpm6_lookup_bulk_func(lpm_, reinterpret_cast<uint8_t(*)[16]>(octets), hops, count);
+            Addresses addresses{&destinations.ipv6_octets[from * 16]};
+            rte_lpm6_lookup_bulk_func(lpm_, addresses, hops, count);
             for (unsigned at = 0; at < count; ++at) {
                 found[to + at] = hops[at] < 0 ? 0 : static_cast<uint64_t>(hops[at]);
             }
@@ -164,7 +173,7 @@ std::unique_ptr<Peer> make_fib6(const std::vector<Route>& routes, std::string& w
     for (const Route& route : routes) {
         uint8_t octets[16];
         octets_of(route, octets);
-        int error = rte_fib6_add(made->fib_, octets, static_cast<uint8_t>(route.length), route.nexthop);
+        int error = rte_fib6_add(made->fib_, Addresses{octets}, static_cast<uint8_t>(route.length), route.nexthop);
         if (error != 0) {
             return refused("rte_fib6_add", -error, why);
         }
@@ -226,7 +235,7 @@ std::unique_ptr<Peer> make_rte_lpm(const std::vector<Route>& routes, uint32_t ta
         for (const Route& route : routes) {
             uint8_t octets[16];
             octets_of(route, octets);
-            int error = rte_lpm6_add(made->lpm_, octets, static_cast<uint8_t>(route.length), route.nexthop);
+            int error = rte_lpm6_add(made->lpm_, Addresses{octets}, static_cast<uint8_t>(route.length), route.nexthop);
             if (error != 0) {
                 return refused("rte_lpm6_add", -error, why);
             }

@@ -17,6 +17,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "engine/xdp/shared.h"
+#include "pipeline/access.h"
 
 typedef const void *sp_tables; /* there is one set of maps for each loaded program: always NULL */
 
@@ -61,7 +62,7 @@ static inline const sp_u64 *sp_classifier_at(sp_tables tables, sp_u32 port, sp_u
         return 0;
     }
     SP_FOUND(row);
-    return row + (vlan & (SP_VLANS - 1));
+    return row + sp_bounded(vlan, SP_VLANS - 1);
 }
 static inline const sp_u64 *sp_mac_at(sp_tables tables, sp_u32 slot)
 {

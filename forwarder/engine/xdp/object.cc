@@ -4,7 +4,9 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <linux/capability.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -28,34 +30,45 @@ constexpr std::array kCounters = {"map_rx", "map_tx", "map_reasons", "map_engine
 // BTF names a section's map after the object, cut to the kernel's 15 characters.
 constexpr const char* kFixed = ".bss";
 
-// What libbpf complains of while one thread loads: its first line, or what the kernel's verifier said last.
+// What libbpf complains of while one thread loads: its first line, and all that the kernel's verifier said.
 std::mutex loading;
-std::string complaint;
-
-// The line before the verifier's statistics; none where this is not its log.
-std::string verdict_in(const std::string& log) {
-    const size_t end = log.find("\nprocessed ");
-    if (log.find("BEGIN PROG LOAD LOG") == std::string::npos || end == std::string::npos || end == 0) return {};
-    const size_t before = log.rfind('\n', end - 1);
-    return before == std::string::npos ? std::string() : log.substr(before + 1, end - before - 1);
-}
+std::string complaint, verifier_log;
 
 int take_complaint(enum libbpf_print_level level, const char* format, va_list arguments) {
     char* text = nullptr;
     if (level != LIBBPF_WARN || ::vasprintf(&text, format, arguments) < 0) return 0;
     const std::string said = text;
     std::free(text);
-    const std::string verdict = verdict_in(said);
-    if (!verdict.empty()) {
-        complaint = "the verifier: " + verdict;
+    if (said.find("BEGIN PROG LOAD LOG") != std::string::npos) {
+        verifier_log = said;
     } else if (complaint.empty()) {
         complaint = said.substr(0, said.find('\n'));
     }
     return 0;
 }
 
+// The line before the verifier's statistics; none where this is not its log.
+std::string verdict_in(const std::string& log) {
+    const size_t end = log.find("\nprocessed ");
+    if (end == std::string::npos || end == 0) return {};
+    const size_t before = log.rfind('\n', end - 1);
+    return before == std::string::npos ? std::string() : log.substr(before + 1, end - before - 1);
+}
+
+// Whether this thread has what loading takes: CAP_SYS_ADMIN, or all of CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON.
+bool privileged() {
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    __user_cap_data_struct sets[2]{};
+    if (::syscall(SYS_capget, &header, sets) != 0) return false;
+    const auto has = [&](unsigned capability) { return (sets[capability / 32].effective >> capability % 32 & 1) != 0; };
+    return has(CAP_SYS_ADMIN) || (has(CAP_BPF) && has(CAP_NET_ADMIN) && has(CAP_PERFMON));
+}
+
 std::string remedy(int error) {
-    if (error == EPERM || error == EACCES) return "it needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON";
+    if (error == EPERM || error == EACCES) {
+        return privileged() ? "something forbids it (a user namespace, lockdown, a security module)"
+                            : "it needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON";
+    }
     if (error == ENOMEM) return "there is not enough memory: lower the capacity";
     return "it needs kernel 6.1 or later";
 }
@@ -93,6 +106,7 @@ XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, con
     const std::lock_guard guard(loading);
     const auto earlier = libbpf_set_print(take_complaint);
     complaint.clear();
+    verifier_log.clear();
     bpf_object_open_opts options{};
     options.sz = sizeof options;
     options.object_name = "vr_forwarder";
@@ -104,6 +118,9 @@ XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, con
         error = -bpf_object__load(object_.get());
     }
     libbpf_set_print(earlier);
+    if (const std::string verdict = verdict_in(verifier_log); error != 0 && !verdict.empty()) {
+        throw VerifierRefused(verdict, std::move(verifier_log));
+    }
     if (error != 0) {
         throw EngineError("the kernel does not load the XDP program: " + error_text(error) + "; " + remedy(error) +
                           (complaint.empty() ? "" : " (" + complaint + ")"));

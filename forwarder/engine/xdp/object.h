@@ -43,7 +43,7 @@ class XdpObject {
   public:
     // `elf`: the object; it has to live as long as this. `pins`: a directory of a bpffs whose counters are taken over
     // where they fit, and where they are pinned from then on; empty: counters begin at 0 and end with this.
-    // EngineError.
+    // EngineError, VerifierRefused.
     XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, const std::string& pins = {});
     ~XdpObject();
     XdpObject(const XdpObject&) = delete;

@@ -382,9 +382,12 @@ TEST_F(Digests, NobodyIsToldWhatNobodyWants) {
     EXPECT_EQ(device->server().statistics().samples_dropped, 2u) << "not enabled; no destination";
     sample(head4({10, 0, 0, 1}));
     EXPECT_EQ(list().list_id(), 1u);
-    primary->hang_up();
     Controller backup(*device);
     backup.arbitrate(election(0));
+    primary->hang_up();
+    const auto told = backup.receive();
+    ASSERT_TRUE(told);
+    EXPECT_EQ(told->arbitration().status().code(), grpc::NOT_FOUND) << "the server has noticed";
     sample(head4({10, 0, 0, 1}));
     EXPECT_EQ(device->server().statistics().samples_dropped, 3u);
 }

@@ -115,7 +115,9 @@ TEST_F(Ingress, IsisIsControlByItsMacsAndALength) {
         for (const uint16_t length : {0x0000, 0x0100, 0x03ff, 0x0400, 0x05ff}) {
             EXPECT_EQ(reason(ethernet(mac, kHostMac, length, kPacket)), SP_PUNT_CONTROL);
         }
+        EXPECT_EQ(reason(ethernet(mac, kHostMac, 0x8870, kPacket)), SP_PUNT_CONTROL) << "a long PDU";
         EXPECT_EQ(reason(ethernet(mac, kHostMac, 0x0600, kPacket)), SP_DROP_ETHERTYPE);
+        EXPECT_EQ(reason(ethernet(mac + 16, kHostMac, 0x8870, kPacket)), SP_DROP_ETHERTYPE);
         EXPECT_EQ(reason(ethernet(mac + 16, kHostMac, 0x0100, kPacket)), SP_DROP_ETHERTYPE);
     }
 }

@@ -17,8 +17,15 @@ HELLO = bytes.fromhex("fefe03831b0100") + bytes(40)  # an IS-IS PDU behind its L
 TO_UP, TO_UP_6 = "10.2.0.9", "2001:db8:2::9"
 
 
+LONG = 0x8870  # EtherType of LLC in a frame that is too long for a length
+
+
 def llc(group: str, length: int = len(HELLO)) -> bytes:
     return ethernet(group, length, HELLO)
+
+
+def long_llc(group: str) -> bytes:
+    return ethernet(group, LONG, HELLO + bytes(1500))
 
 
 CASES = [
@@ -63,6 +70,12 @@ CASES = [
     Case("IS-IS, all end systems", stray(1, llc("09002b000005")).by(lan), CONTROL),
     Case("IS-IS, tagged", stray(3, tagged(llc("0180c2000014"), 100)).by(wan), CONTROL),
     Case("IS-IS with a jumbo's length", stray(1, llc("0180c2000014", 0x05DC)).by(lan), CONTROL),
+    Case("a long IS-IS PDU, all L1", stray(1, long_llc("0180c2000014")).by(lan), CONTROL),
+    Case("a long IS-IS PDU, all L2", stray(1, long_llc("0180c2000015")).by(lan), CONTROL),
+    Case("a long IS-IS PDU, all end systems", stray(1, long_llc("09002b000005")).by(lan), CONTROL),
+    Case("a long IS-IS PDU, tagged", stray(3, tagged(long_llc("0180c2000015"), 100)).by(wan), CONTROL),
+    Case("long LLC to another group", stray(1, long_llc("0180c2000000")).by(lan), ETHERTYPE),
+    Case("long LLC to the router", stray(1, long_llc(lan.mac.hex())).by(lan), ETHERTYPE),
     Case("LLC to another group", stray(1, llc("0180c2000000")).by(lan), ETHERTYPE),
     Case("LLC to the router", stray(1, llc(lan.mac.hex())).by(lan), ETHERTYPE),
     Case(

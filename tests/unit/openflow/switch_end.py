@@ -21,6 +21,7 @@ class SwitchEnd:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
         self.silent = False
+        self.deaf: set[int] = set()  # types of requests that are never answered
         self.bundles = True
         self.features = struct.pack("!QIBB2xII", DATAPATH_ID, 0, 254, 0, 0, 0)
         self.lists: dict[int, bytes] = {}  # bodies of multipart replies, by type
@@ -38,7 +39,7 @@ class SwitchEnd:
                 body = await self.reader.readexactly(length - 8)
                 self.received.append((kind, xid, body))
                 self._arrived.set()
-                if not self.silent:
+                if not self.silent and kind not in self.deaf:
                     self.answer(kind, xid, body)
 
     def answer(self, kind: int, xid: int, body: bytes) -> None:
@@ -76,10 +77,12 @@ class SwitchEnd:
 
 
 @contextlib.asynccontextmanager
-async def connected(echo_s: float = 60.0, dead_s: float = 60.0) -> AsyncIterator[tuple[Channel, SwitchEnd]]:
+async def connected(
+    echo_s: float = 60.0, dead_s: float = 60.0, stalled_s: float = 60.0
+) -> AsyncIterator[tuple[Channel, SwitchEnd]]:
     """Yield a running channel and the switch at its other end, greeting done on the switch's side."""
     ours, theirs = socket.socketpair()
-    channel = Channel(*await asyncio.open_connection(sock=ours), echo_s, dead_s)
+    channel = Channel(*await asyncio.open_connection(sock=ours), echo_s, dead_s, stalled_s)
     switch = SwitchEnd(*await asyncio.open_connection(sock=theirs))
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(channel.run())

@@ -68,6 +68,19 @@ async def test_a_silent_switch_is_given_up() -> None:
         assert (await closed(channel)).startswith("no answer for")
 
 
+async def test_a_switch_that_answers_nothing_but_echoes_is_given_up() -> None:
+    async with connected(echo_s=0.01, dead_s=5, stalled_s=0.05) as (channel, switch):
+        switch.deaf.add(Type.BARRIER_REQUEST)
+        with pytest.raises(ChannelClosed, match=r"^it answers echoes, and none of 1 requests for 0.06 s$"):
+            await channel.barrier()
+
+
+async def test_a_switch_without_a_request_is_not_given_up() -> None:
+    async with connected(echo_s=0.005, dead_s=5, stalled_s=0.01) as (channel, switch):
+        await switch.until(Type.ECHO_REQUEST, 8)
+        assert channel.closed is None
+
+
 async def test_a_switch_is_not_given_up_because_this_process_was_held_up() -> None:
     async with connected(echo_s=0.01, dead_s=0.03) as (channel, _):
         assert await channel.answers(5)
