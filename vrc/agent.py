@@ -1,9 +1,9 @@
 """The VRC: composes sources, TAPs and session, and supervises their tasks.
 
 When have the daemons settled (ResyncEnd)? Routes that a plane still has and the guest's kernel does not may go only
-if the daemons had the time to learn them again. They had, if the guest is not new (every TAP was there before this
-process) and zebra, where it is the source, has been running for the hold time. Else they are given the hold time from
-now. What zebra does not repeat after a restart while this process runs is this process's own affair (sources.py).
+if the daemons had the time to learn them again. They had, if the guest is not new (a TAP has carrier, which only VRCs
+give it) and zebra, where it is the source, has been running for the hold time. Else they have the hold time from now.
+What zebra does not repeat after a restart while this process runs is this process's own affair (sources.py).
 """
 
 import argparse
@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from vrc.errors import TapError, VrcError
-from vrc.holder import Holder
 from vrc.interfaces import Interfaces
 from vrc.kernel import GuestKernel
 from vrc.neighbors import DEFAULT_LIMIT, Neighbors
@@ -31,7 +30,7 @@ from vrc.session import Identity, Session
 from vrc.snapshot import kernel_columns
 from vrc.sources import FpmSource, NetlinkSource
 from vrc.stream import Known, SessionOwner
-from vrc.taps import Taps, write_sysctls
+from vrc.taps import Taps
 from wire import splitplane_pb2 as pb
 
 log = logging.getLogger("vrc")
@@ -51,7 +50,6 @@ class Options:
     identity: str
     source: str = "fpm"
     fpm_listen: tuple[str, int] = ("127.0.0.1", 2620)
-    holder: str = ""
 
 
 class Agent(SessionOwner):
@@ -68,9 +66,10 @@ class Agent(SessionOwner):
         self.kernel = GuestKernel(
             self.netlink, self.interfaces, self.neighbors, self._changed, self._links_changed, self.notify
         )
-        self.taps = Taps(self.netlink, self.interfaces, self.relay, Holder(options.holder), self.kernel.look)
+        self.taps = Taps(self.netlink, self.interfaces, self.relay, self.kernel.look)
         self._ready = asyncio.Event()
         self._zebra_connected = asyncio.Event()
+        self._appeared = asyncio.Event()
         self.source = self._make_source(options)
         self.source.changed = self._changed
         identity = partial(Identity.read, options.identity)
@@ -93,8 +92,12 @@ class Agent(SessionOwner):
         self.session.wake()
 
     def _links_changed(self) -> None:
+        self.table.system.drop_over(self.interfaces.is_down)
+        self.table.follow_system()
         self.table.refresh()
         self.source.links_changed()
+        if self.taps.appeared:
+            self._appeared.set()
         self._versions = -1
         self._changed()
 
@@ -106,8 +109,6 @@ class Agent(SessionOwner):
 
     async def run(self) -> None:
         """Run until cancelled; leaves TAPs and kernel as they are."""
-        for refused in write_sysctls():
-            self.notify("sysctl", refused)
         try:
             async with asyncio.TaskGroup() as tasks:
                 for name, work in (
@@ -116,6 +117,7 @@ class Agent(SessionOwner):
                     ("session", self.session.run),
                     ("gateways", self._follow_gateways),
                     ("sweep", self._sweep),
+                    ("interfaces", self._take_late_interfaces),
                     ("addresses", self._repeat_addresses),
                 ):
                     tasks.create_task(self._supervise(name, work), name=name)
@@ -141,8 +143,18 @@ class Agent(SessionOwner):
         while True:
             await self._zebra_connected.wait()
             self._zebra_connected.clear()
-            if not self.taps.adopted:  # else they were there before this process, and zebra has seen them
-                await self.taps.repeat_addresses()
+            await self.taps.repeat_addresses()
+
+    async def _take_late_interfaces(self) -> None:
+        while True:
+            await self._appeared.wait()
+            self._appeared.clear()
+            await self._apply_interfaces()
+            self._links_changed()
+
+    async def _apply_interfaces(self, declared: list[pb.Interface] | None = None) -> None:
+        for problem in await self.taps.apply(declared):
+            self.notify("interface", problem)
 
     async def declared(self, declaration: pb.Declaration) -> None:
         """Make the guest as declared and wait until the source knows all that is there already."""
@@ -152,8 +164,7 @@ class Agent(SessionOwner):
             self.neighbors.retry()
         if declaration.hold_time_s:
             self.source.hold_s = float(declaration.hold_time_s)
-        for problem in await self.taps.apply(list(declaration.interfaces)):
-            self.notify("interface", problem)
+        await self._apply_interfaces(list(declaration.interfaces))
         await self.kernel.look_at_neighbors()
         if self._settled_at_s is None:
             self._settled_at_s = time.monotonic() + self._unsettled_s()
@@ -248,18 +259,13 @@ def parse(arguments: list[str] | None = None) -> tuple[Options, str]:
     parser.add_argument("--identity", required=True, metavar="DIR", help="has cert.pem, key.pem and ca.pem")
     parser.add_argument("--source", choices=("fpm", "netlink"), default="fpm")
     parser.add_argument("--fpm-listen", default="127.0.0.1:2620", metavar="HOST:PORT")
-    parser.add_argument(
-        "--holder", default="", metavar="SOCKET", help="the supervisor's socket that holds TAP queues"
-    )
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     given = parser.parse_args(arguments)
     host, _, port = given.fpm_listen.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
         parser.error(f"--fpm-listen {given.fpm_listen!r} is not HOST:PORT")
-    options = Options(
-        given.router, given.session, given.identity, given.source, (host.strip("[]"), int(port)), given.holder
-    )
-    return options, given.log_level
+    listen = (host.strip("[]"), int(port))
+    return Options(given.router, given.session, given.identity, given.source, listen), given.log_level
 
 
 async def _run(options: Options) -> None:

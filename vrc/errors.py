@@ -6,8 +6,7 @@ VrcError                        one line for the log: names the thing and the re
 │   └── MalformedFrame          bytes that are no FPM frame: the connection is lost with them
 ├── KernelRefused               the kernel answered a netlink request with an errno
 ├── DumpInterrupted             the kernel's table changed while it was dumped: ask again
-├── TapError                    a TAP cannot be made, opened or set up
-└── HolderError                 the supervisor that holds TAP queues did not do what it was asked
+└── TapError                    a TAP cannot be opened or set up
 """
 
 import os
@@ -51,7 +50,3 @@ class TapError(VrcError):
     def __init__(self, name: str, problem: str) -> None:
         self.name, self.problem = name, problem
         super().__init__(f"TAP {name}: {problem}")
-
-
-class HolderError(VrcError):
-    """The holder of detached TAP queues failed."""

@@ -69,6 +69,11 @@ class Interfaces:
         link = self.links.get(ifindex)
         return self.id_of(ifindex) if link is not None and link.admin_up else 0
 
+    def is_down(self, ifindex: int) -> bool:
+        """Tell whether there is such a link and it is administratively down."""
+        link = self.links.get(ifindex)
+        return link is not None and not link.admin_up
+
     def find(self, name: str) -> Link | None:
         """Return the link of a name."""
         return next((link for link in self.links.values() if link.name == name), None)

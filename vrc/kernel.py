@@ -11,9 +11,6 @@ from vrc.interfaces import Interfaces
 from vrc.neighbors import Ask, Neighbors
 from vrc.netlink import (
     DUMP_ATTEMPTS,
-    NLM_F_CREATE,
-    NLM_F_EXCL,
-    NLM_F_REPLACE,
     RTNLGRP_IPV4_IFADDR,
     RTNLGRP_IPV6_IFADDR,
     RTNLGRP_LINK,
@@ -21,7 +18,12 @@ from vrc.netlink import (
     Monitor,
     Rtnetlink,
 )
-from vrc.rtlinks import (
+from vrc.rtlinks import Address, KernelNeighbor, decode_address, decode_link, decode_neighbor
+from vrc.rtnetlink import messages
+from vrc.rtrequests import (
+    NLM_F_CREATE,
+    NLM_F_EXCL,
+    NLM_F_REPLACE,
     RTM_DELADDR,
     RTM_DELLINK,
     RTM_DELNEIGH,
@@ -31,16 +33,10 @@ from vrc.rtlinks import (
     RTM_NEWADDR,
     RTM_NEWLINK,
     RTM_NEWNEIGH,
-    Address,
-    KernelNeighbor,
-    decode_address,
-    decode_link,
-    decode_neighbor,
     family_dump,
     link_dump,
     neighbor_request,
 )
-from vrc.rtnetlink import messages
 
 log = logging.getLogger(__name__)
 

@@ -363,7 +363,7 @@ def own_ids(config: dict[str, Any]) -> dict[str, Any]:
     KeyError, TypeError or ValueError where it is none, or for a suite that the image does not have.
     """
     name, section = section_of(config)
-    ids = ids_of(name)
+    ids = ids_of(name, section)
     if ids is None:
         raise KeyError(f"the image has no user for {name}")
     return {**config, name: {**section, "ids": ids}}

@@ -5,22 +5,24 @@ for links, addresses and neighbors too.
 """
 
 import asyncio
+import ctypes
 import errno
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from vrc.errors import DumpInterrupted, KernelRefused
 from vrc.rtnetlink import HEADER, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, messages
+from vrc.rtrequests import NLM_F_ACK, NLM_F_REQUEST
 
-NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP = 0x1, 0x4, 0x300
-NLM_F_REPLACE, NLM_F_EXCL, NLM_F_CREATE = 0x100, 0x200, 0x400
+NLM_F_DUMP = 0x300
 
 RTNLGRP_LINK, RTNLGRP_NEIGH, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE = 1, 3, 5, 7
 RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV6_ROUTE, RTNLGRP_NEXTHOP = 9, 11, 32
 
 _SOL_NETLINK, _NETLINK_ADD_MEMBERSHIP = 270, 1
-_SO_RCVBUFFORCE = 33
+_SO_RCVBUFFORCE, _SO_ATTACH_FILTER = 33, 26
+_RTM_PROTOCOL = 16 + 5  # where a route message has rtm_protocol
 _RECEIVE_BYTES = 1 << 16
 _DATAGRAM_BYTES = 1 << 15  # most the kernel puts into one
 _TURN_BYTES = _DATAGRAM_BYTES + (1 << 16)
@@ -40,6 +42,20 @@ def open_socket(*groups: int, receive_bytes: int = 1 << 20) -> socket.socket:
     for group in groups:
         sock.setsockopt(_SOL_NETLINK, _NETLINK_ADD_MEMBERSHIP, group)
     return sock
+
+
+def pass_over(sock: socket.socket, protocols: Sequence[range]) -> None:
+    """Have the kernel keep route messages of these protocols from a socket that gets no others than such messages.
+
+    A classic BPF program (linux/filter.h): a daemon's hundred thousand routes then cost the receiver nothing.
+    """
+    load_byte, at_least, more_than, give = 0x30, 0x35, 0x25, 0x06
+    program = [(load_byte, 0, 0, _RTM_PROTOCOL)]
+    for some in protocols:
+        program += [(at_least, 0, 2, some.start), (more_than, 1, 0, some.stop - 1), (give, 0, 0, 0)]
+    program.append((give, 0, 0, 0xFFFFFFFF))
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *instruction) for instruction in program))
+    sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("@HP", len(program), ctypes.addressof(code)))
 
 
 def request(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
@@ -122,7 +138,7 @@ def _dump_state(what: str, buffer: bytes) -> tuple[bool, int]:
 
 class Monitor:
     """A member of multicast groups: calls ``received`` with a buffer of whole messages and ``overrun`` where the
-    kernel had to drop some, after which only a dump tells the truth."""
+    kernel had to drop some, after which only a dump tells the truth. Routes of some protocols may be passed over."""
 
     def __init__(
         self,
@@ -131,11 +147,14 @@ class Monitor:
         overrun: Callable[[], None],
         *,
         receive_bytes: int = 8 << 20,
+        passed_over: Sequence[range] = (),
     ) -> None:
         self.overruns = 0
         self._received = received
         self._overrun = overrun
         self._socket = open_socket(*groups, receive_bytes=receive_bytes)
+        if passed_over:
+            pass_over(self._socket, passed_over)
         self._paused = True
         self._buffer = bytearray(_TURN_BYTES)
         self._view = memoryview(self._buffer)

@@ -24,6 +24,8 @@ MAX_NEXTHOP_OBJECTS = 1 << 17
 """Most nexthop ids kept of one zebra or kernel."""
 
 MAX_WEIGHT = 256
+"""Of a member of a set; larger ones are brought down to it in proportion."""
+
 _SWEEP_AT = 1024
 
 
@@ -227,11 +229,13 @@ class NexthopScope:
             interface_id = self._usable(hop.ifindex)
             if interface_id:
                 way = (interface_id, hop.gateway)
-                weights[way] = min(MAX_WEIGHT, weights.get(way, 0) + hop.weight)
+                weights[way] = weights.get(way, 0) + hop.weight
         if not weights:
             return None
         if len(weights) == 1:  # the weight of an only member says nothing
             weights = dict.fromkeys(weights, 1)
+        if (largest := max(weights.values())) > MAX_WEIGHT:  # in proportion, and nobody is left without a share
+            weights = {way: max(1, weight * MAX_WEIGHT // largest) for way, weight in weights.items()}
         kind = SetKind.FORWARD if any(gateway for _, gateway in weights) else SetKind.CONNECTED
         return kind, tuple(sorted((*way, weight) for way, weight in weights.items()))
 

@@ -12,6 +12,7 @@ from vrc import _routes
 from vrc.errors import MalformedNetlink
 from vrc.nexthops import Binding, NexthopScope, NexthopSets
 from vrc.rtnetlink import NLM_F_APPEND, RTM_DELNEXTHOP, RTM_NEWROUTE, Change, decode_shape
+from vrc.system_routes import SystemRoutes, is_chosen_system
 
 MAX_ROUTES = 4_000_000
 """Most prefixes kept; more are counted as `full`."""
@@ -59,7 +60,9 @@ class RouteTable:
         self.problem = ""  # of the last malformed message
         self.ambiguous = False  # the kernel said something only a dump can explain
         self.withdrawn: set[bytes] | None = None  # what `apply` removed since the dump that `adopt` takes in began
-        self.scopes: list[NexthopScope] = []
+        self.system = SystemRoutes(sets, usable)  # of the kernel, for the prefixes that zebra left to it
+        self._own_scopes: list[NexthopScope] = []
+        self._awaited: set[bytes] = set()  # left to the kernel, which has no route for them
         self._usable = usable
         self._routes: dict[bytes, Binding] = {}
         self._others: dict[bytes, dict[int, Binding]] = {}  # of higher metric than the one in _routes
@@ -74,6 +77,11 @@ class RouteTable:
     def __contains__(self, key: bytes) -> bool:
         return key in self._routes
 
+    @property
+    def scopes(self) -> list[NexthopScope]:
+        """All that bindings may be of."""
+        return [*self._own_scopes, self.system.scope]
+
     def find(self, key: bytes) -> int:
         """Return the set id of a prefix, 0 where there is none."""
         binding = self._routes.get(key)
@@ -82,7 +90,7 @@ class RouteTable:
     def open_scope(self, *, inline_first: bool = False) -> NexthopScope:
         """Begin a new life of nexthop ids; routes of earlier ones stay until they are replaced or removed."""
         scope = NexthopScope(self.sets, self._usable, inline_first=inline_first)
-        self.scopes.append(scope)
+        self._own_scopes.append(scope)
         return scope
 
     def apply(self, changes: list[Change], scope: NexthopScope) -> None:
@@ -100,9 +108,31 @@ class RouteTable:
         if kind != RTM_NEWROUTE:
             self._change_nexthop(scope, kind, shape)
         elif not (key[0] in _ODD and self._ignored(key)):
+            if is_chosen_system(shape):
+                self._leave_to_kernel(key)
+                return
             binding = self._bind(scope, shape)
             if binding is not None:
                 self._set(key, binding)
+
+    def _leave_to_kernel(self, key: bytes) -> None:
+        binding = self.system.find(key)
+        if binding is not None:
+            self._awaited.discard(key)
+            self._set(key, binding)
+            return
+        self._remove(key)
+        if len(self._awaited) < self.limit:
+            self._awaited.add(key)
+
+    def follow_system(self) -> None:
+        """Let the prefixes that zebra left to the kernel be as they are there now."""
+        changed, self.system.changed = self.system.changed, set()
+        for key in changed:
+            held = self._routes.get(key)
+            left_to_it = key in self._awaited if held is None else held.scope is self.system.scope
+            if left_to_it:
+                self._leave_to_kernel(key)
 
     def _remove(self, key: bytes) -> None:
         old = self._routes.pop(key, None)
@@ -233,20 +263,21 @@ class RouteTable:
                     self._change_nexthop(scope, kind, shape)
             elif key not in withdrawn and not (key[0] in _ODD and never_mirrored(key)):
                 old = self._routes.get(key)
-                if old is None or (old.scope is not scope and old.scope is not current):
+                if old is None or old.scope not in (scope, current, self.system.scope):
                     binding = self._bind(scope, shape)
                     if binding is not None:
                         self._set(key, binding)
 
     def keep_only(self, *scopes: NexthopScope | None) -> int:
         """Withdraw the routes of every other scope; return how many."""
-        stale = [key for key, binding in self._routes.items() if binding.scope not in scopes]
+        kept = (*scopes, self.system.scope)
+        stale = [key for key, binding in self._routes.items() if binding.scope not in kept]
         for key in stale:
             self._drop_others(key)
             self._remove(key)
-        for scope in [scope for scope in self.scopes if scope not in scopes]:
+        for scope in [scope for scope in self._own_scopes if scope not in scopes]:
             scope.sweep(force=True)
-            self.scopes.remove(scope)
+            self._own_scopes.remove(scope)
         return len(stale)
 
     def refresh(self) -> None:

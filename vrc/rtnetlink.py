@@ -57,7 +57,7 @@ class RouteType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One way out: kernel ifindex, gateway (4 or 16 octets, or empty: on link), weight 1 to 256."""
+    """One way out: kernel ifindex, gateway (4 or 16 octets, or empty: on link), weight (1 or more)."""
 
     ifindex: int
     gateway: bytes
@@ -261,7 +261,8 @@ def decode_nexthop(body: bytes) -> NexthopObject:
 def _group(value: bytes) -> tuple[tuple[int, int], ...]:
     if len(value) % 8 or len(value) > 8 * _MAX_HOPS:
         raise MalformedNetlink(f"nexthop group of {len(value)} octets")
-    return tuple((id_, weight + 1) for id_, weight, _, _ in _GROUP_MEMBER.iter_unpack(value))
+    # Linux 6.12 has given a weight its higher octet; before, it is 0.
+    return tuple((id_, (high << 8 | low) + 1) for id_, low, high, _ in _GROUP_MEMBER.iter_unpack(value))
 
 
 _HOST = {size: tuple((1 << (size * 8 - bits)) - 1 for bits in range(size * 8 + 1)) for size in (4, 16)}

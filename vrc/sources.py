@@ -12,17 +12,9 @@ from typing import Protocol
 
 from vrc.errors import DumpInterrupted, KernelRefused, MalformedNetlink
 from vrc.fpm import FpmServer
-from vrc.netlink import (
-    DUMP_ATTEMPTS,
-    RTNLGRP_IPV4_ROUTE,
-    RTNLGRP_IPV6_ROUTE,
-    RTNLGRP_NEXTHOP,
-    Monitor,
-    Rtnetlink,
-)
+from vrc.netlink import DUMP_ATTEMPTS, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE, RTNLGRP_NEXTHOP, Monitor, Rtnetlink
 from vrc.nexthops import NexthopScope
 from vrc.routes import RouteTable
-from vrc.rtlinks import family_dump
 from vrc.rtnetlink import (
     AF_INET,
     AF_INET6,
@@ -30,9 +22,12 @@ from vrc.rtnetlink import (
     RTM_GETROUTE,
     RTM_NEWNEXTHOP,
     Batch,
+    Change,
     decode_nexthop,
     scan,
 )
+from vrc.rtrequests import family_dump
+from vrc.system_routes import ZEBRA_PROTOCOLS, is_system
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +38,8 @@ _LONGEST_REPLAY_S = 30.0  # … or after so long, as a busy BGP is never quiet
 _ABSENT_S = 15.0
 _FIRST_QUIET_S, _FIRST_LIMIT_S = 0.5, 10.0  # of the first replay, for which the end of a resync waits
 _DEBOUNCE_S = 0.3
+_LEAD_S, _LEAD_SHARE = 0.1, 0.2
+"""Before zebra connects: between two dumps of the kernel, and the share of the time that they may take."""
 
 Notify = Callable[[str, str], None]
 """(kind, text): something the operator should see."""
@@ -80,7 +77,7 @@ async def dump_routes(netlink: Rtnetlink) -> AsyncIterator[Batch]:
 
 
 class FpmSource:
-    """Zebra's FPM as the stream of changes, the kernel's dump as the snapshot (DESIGN: how a route travels)."""
+    """Zebra's FPM as the stream of changes, the kernel's dump as the snapshot; until zebra connects, the kernel."""
 
     name = "fpm"
 
@@ -99,6 +96,11 @@ class FpmSource:
         self._scope: NexthopScope | None = None
         self._heard = asyncio.Event()
         self._opened = asyncio.Event()
+        self._look_again = asyncio.Event()
+        self._adopting = asyncio.Lock()
+        self._moved = asyncio.Event()  # the kernel's routes changed, or zebra connected
+        groups = (RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE)
+        self._monitor = Monitor(groups, self._system_changed, self._look_again.set, passed_over=ZEBRA_PROTOCOLS)
 
     @property
     def port(self) -> int:
@@ -108,6 +110,7 @@ class FpmSource:
     def close(self) -> None:
         """Stop listening."""
         self._server.close()
+        self._monitor.close()
 
     def links_changed(self) -> None:
         """Nothing to do: zebra says what becomes of its routes."""
@@ -117,9 +120,12 @@ class FpmSource:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._server.run())
             await self._ready.wait()
-            await self._adopt("seed")
+            await self._adopt_or_tell("seed")
+            await self._look_at_system()
+            tasks.create_task(self._follow_system())
             self.seeded.set()
             self.changed()
+            tasks.create_task(self._lead())
             await self._expect_zebra()
             await self._quiet(_FIRST_QUIET_S, _FIRST_LIMIT_S)
             self.complete.set()
@@ -139,6 +145,29 @@ class FpmSource:
             )
             self._notify("fpm_absent", problem)
 
+    async def _lead(self) -> None:
+        """Mirror what zebra writes to the kernel until it connects, 3 s after its start at the earliest.
+
+        What zebra then does not repeat, and the kernel has no more, is withdrawn.
+        """
+        loop = asyncio.get_running_loop()
+        monitor = Monitor((RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE), lambda _: self._moved.set(), self._moved.set)
+        monitor.start()
+        led = False
+        try:
+            while await self._moved.wait() and self._scope is None:
+                self._moved.clear()
+                led = True
+                began = loop.time()
+                if not await self._adopt(sweep=True):
+                    self._moved.set()
+                await asyncio.sleep(max(_LEAD_S, (loop.time() - began) / _LEAD_SHARE))
+        finally:
+            monitor.close()
+        if led:
+            await self._quiet(_FIRST_QUIET_S, _FIRST_LIMIT_S)
+            await self._adopt(sweep=True)
+
     async def _after_replay(self) -> None:
         # A further connection starts this anew: its replay is the one that counts.
         loop = asyncio.get_running_loop()
@@ -154,7 +183,7 @@ class FpmSource:
                 await self._opened.wait()
         except TimeoutError:
             if self._scope is scope:
-                await self._adopt("sweep", sweep=True)
+                await self._adopt_or_tell("sweep", sweep=True)
 
     async def _quiet(self, quiet_s: float, limit_s: float) -> None:
         """Wait until zebra has said nothing for ``quiet_s``, or the limit is over."""
@@ -165,15 +194,23 @@ class FpmSource:
                     async with asyncio.timeout(quiet_s):
                         await self._heard.wait()
 
-    async def _adopt(self, what: str, *, sweep: bool = False) -> None:
-        """Bind what zebra has not repeated to what the kernel has; with ``sweep`` withdraw the rest."""
-        self._table.withdrawn = set()
-        try:
-            await self._adopt_dump(what, sweep)
-        finally:
-            self._table.withdrawn = None
+    async def _adopt_or_tell(self, what: str, *, sweep: bool = False) -> None:
+        if not await self._adopt(sweep=sweep):
+            self._notify("dump_failed", f"{what}: the kernel's routes kept changing while they were dumped")
 
-    async def _adopt_dump(self, what: str, sweep: bool) -> None:
+    async def _adopt(self, *, sweep: bool) -> bool:
+        """Bind what zebra has not repeated to what the kernel has; with ``sweep`` withdraw the rest.
+
+        Tells whether the kernel could be read; it cannot while its routes keep changing.
+        """
+        async with self._adopting:
+            self._table.withdrawn = set()
+            try:
+                return await self._adopt_dump(sweep)
+            finally:
+                self._table.withdrawn = None
+
+    async def _adopt_dump(self, sweep: bool) -> bool:
         for _ in range(DUMP_ATTEMPTS):
             scope = self._table.open_scope(inline_first=True)
             try:
@@ -181,14 +218,46 @@ class FpmSource:
                     self._table.adopt(batch.changes, scope, self._scope)
                     self.changed()
             except DumpInterrupted as error:
-                log.info("%s: %s; again", what, error)
+                log.info("%s; again", error)
                 continue
-            if sweep:
-                gone = self._table.keep_only(scope, self._scope)
-                log.info("%d stale routes withdrawn after the hold time", gone)
+            if sweep and (gone := self._table.keep_only(scope, self._scope)):
+                log.info("%d routes withdrawn that neither zebra nor the kernel has", gone)
                 self.changed()
-            return
-        self._notify("dump_failed", f"{what}: the kernel's routes kept changing while they were dumped")
+            return True
+        return False
+
+    async def _follow_system(self) -> None:
+        """Read the kernel's own routes again whenever its messages were lost or cannot tell."""
+        while True:
+            await self._look_again.wait()
+            await asyncio.sleep(_DEBOUNCE_S)
+            await self._look_at_system()
+
+    async def _look_at_system(self) -> None:
+        self._look_again.clear()
+        self._monitor.pause()
+        for _ in range(DUMP_ATTEMPTS):
+            found: list[Change] = []
+            try:
+                async for batch in dump_routes(self._netlink):
+                    found += [change for change in batch.changes if change[1] and is_system(change[2])]
+            except DumpInterrupted as error:
+                log.info("system routes: %s; again", error)
+                continue
+            self._table.system.replace(found)
+            break
+        else:  # zebra is busy: what was read last stands until then
+            self._look_again.set()
+        self._monitor.start()
+        self._table.follow_system()
+        self.changed()
+
+    def _system_changed(self, buffer: bytes) -> None:
+        self._table.system.apply(_scanned(buffer).changes)
+        self._table.follow_system()
+        if self._table.system.ambiguous:
+            self._look_again.set()
+        self.changed()
 
     async def _correct_weights(self, scope: NexthopScope) -> None:
         """Take group weights from the kernel: a replay under ``zebra -K`` has them wrong (FRR 8.4)."""
@@ -213,6 +282,7 @@ class FpmSource:
         self._scope = self._table.open_scope()
         self._opened.set()
         self._heard.set()
+        self._moved.set()
         self.opened()
         log.info("zebra connected")
         if self.connections > 1:
@@ -294,12 +364,7 @@ class NetlinkSource:
         self._resync.set()
 
     def _received(self, buffer: bytes) -> None:
-        batch = Batch()
-        try:
-            scan(buffer, 0, len(buffer), batch)
-        except MalformedNetlink as error:
-            batch.malformed += 1
-            batch.problem = str(error)
+        batch = _scanned(buffer)
         self._table.apply_kernel(batch.changes, self._scope)
         _count(self._table, batch)
         if self._table.ambiguous:
@@ -309,6 +374,17 @@ class NetlinkSource:
     def _overrun(self) -> None:
         self._notify("overrun", "the kernel dropped route messages; reading its whole table again")
         self._resync.set()
+
+
+def _scanned(buffer: bytes) -> Batch:
+    """Return what the kernel said; what cannot be read is counted, and ends it."""
+    batch = Batch()
+    try:
+        scan(buffer, 0, len(buffer), batch)
+    except MalformedNetlink as error:
+        batch.malformed += 1
+        batch.problem = str(error)
+    return batch
 
 
 def _count(table: RouteTable, batch: Batch) -> None:

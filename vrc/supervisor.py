@@ -1,4 +1,4 @@
-"""vr-guest: closes a guest in, then is its pid 1: runs suite and VRC, holds their TAPs, answers the controller.
+"""vr-guest: closes a guest in, then is its pid 1: makes its interfaces, runs suite and VRC, answers the controller.
 
 Standard library only, and little of it: the process is there once for every router.
 
@@ -14,12 +14,16 @@ The controller's socket is DIRECTORY/control.sock: one JSON object a line, one r
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,16 +39,18 @@ from vrc.guest.enclosure import (
     give_up_privileges,
     settle_in,
 )
+from vrc.guest.interfaces import GuestInterface, GuestInterfaces
 from vrc.guest.listener import Listener
 from vrc.guest.log import GuestLog
 from vrc.guest.reactor import Reactor, Timer
 from vrc.guest.suite import Section, as_user
 from vrc.guest.suites import make, section_of
-from vrc.guest.tapholder import TapHolder
 
 VERSION = 1
 MAX_REQUEST_BYTES = 8 << 20
 MAX_CLIENTS = 16
+LAUNCH_LIMIT_S = 25.0
+"""How long the guest may take to be closed in; whoever started vr-guest waits a little longer."""
 STOP_LIMIT_S = 4.0
 LAST_WORDS_S = 0.2
 _OPEN_FILES = 65536
@@ -62,7 +68,8 @@ class GuestConfig:
     vrc_uid: int
     vrc_argv: tuple[str, ...]
     vrc_environment: dict[str, str]
-    suite: str  # "frr", "bird" or "ip"
+    interfaces: tuple[GuestInterface, ...]
+    suite: str  # the name of its section
     section: Section
 
     @classmethod
@@ -79,6 +86,7 @@ class GuestConfig:
             vrc_uid=vrc["uid"],
             vrc_argv=tuple(vrc["argv"]),
             vrc_environment=vrc["environment"],
+            interfaces=tuple(map(GuestInterface.parse, fields["interfaces"])),
             suite=suite,
             section=section,
         )
@@ -97,9 +105,11 @@ class Supervisor:
         self._reactor = Reactor()
         self._log = GuestLog(f"{OWN}/directory/guest.log")
         self._children = children = Children(self._reactor, self._log)
-        self._holder = TapHolder(self._reactor, f"{OWN}/holder.sock", config.vrc_uid)
+        say = functools.partial(self._log.write, "vr-guest")
+        self._interfaces = GuestInterfaces(self._reactor, config.interfaces, say)
         self._vrc = KeptChild(children, "vrc", config.vrc_command, config.vrc_environment)
         self._suite = make(config.suite, children, config.section, f"{OWN}/directory/etc")
+        self._changes: list[Callable[[], None]] | None = []  # wait until the suite starts; None from then on
         self._clients: dict[socket.socket, bytes] = {}
         self._stopping: list[socket.socket] | None = None
         self._last_words: Timer | None = None
@@ -110,8 +120,15 @@ class Supervisor:
         """Start everything and serve until stopped."""
         self._log.write("vr-guest", f"guest of {self._config.router} starts; confinement: {self._confinement}")
         self._vrc.start()
-        self._suite.start()
+        self._interfaces.start(self._start_suite)
         self._reactor.run()
+
+    def _start_suite(self) -> None:
+        if self._stopping is None:
+            self._suite.start()
+            changes, self._changes = self._changes, None
+            for change in changes or []:
+                change()
 
     # ── the controller's socket ──
 
@@ -157,7 +174,7 @@ class Supervisor:
             op = request["op"]
             if op == "status":
                 restarts = self._vrc.restarts + self._suite.restarts
-                daemons = {"vrc": self._vrc.state} | self._suite.states
+                daemons = {"vrc": self._vrc.state} | self._interfaces.states | self._suite.states
                 self._reply(client, "", daemons=daemons, restarts=restarts, confinement=self._confinement)
             elif op == "reload":
                 self._reload(client, GuestConfig.parse(request["config"]))
@@ -177,11 +194,18 @@ class Supervisor:
 
         def applied(error: str) -> None:
             if not error:
+                if config.hostname != self._config.hostname:
+                    socket.sethostname(config.hostname)
                 self._config = config
                 self._vrc.replace(config.vrc_command, config.vrc_environment)
             self._reply(client, error)
 
-        self._suite.change(config.section, applied)
+        self._interfaces.change(config.interfaces)
+        change = functools.partial(self._suite.change, config.section, applied)
+        if self._changes is None:
+            change()
+        else:
+            self._changes.append(change)
 
     # ── the end ──
 
@@ -287,12 +311,37 @@ def _launch(config: GuestConfig, directory: int, user_namespace: bool) -> str:
         os.close(read)
         _stage(config, directory, user_namespace, write)
     os.close(write)
+    said = _said_within(LAUNCH_LIMIT_S, read)
+    os.close(read)
+    if said is None:
+        _kill(stage, directory)
     os.waitpid(stage, 0)
-    with open(read, "rb") as pipe:
-        said = pipe.read().decode(errors="replace")
     if said == "ready":
         return ""
+    if said is None:
+        return f"its first process was not ready within {LAUNCH_LIMIT_S:g} s; see {config.directory}/guest.log"
     return said or "its first process ended without a word"
+
+
+def _said_within(limit_s: float, pipe: int) -> str | None:
+    """Return what is written to a pipe until its end; None where that does not come in time."""
+    said, deadline = b"", time.monotonic() + limit_s
+    while select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        piece = os.read(pipe, 4096)
+        if not piece:
+            return said.decode(errors="replace")
+        said += piece
+    return None
+
+
+def _kill(stage: int, directory: int) -> None:
+    """Kill what hangs on the way to a guest: the stage, and pid 1 where there is one."""
+    os.kill(stage, signal.SIGKILL)  # pid 1 ends by itself where the stage had not noted it yet
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        with open(os.open("guest.pid", os.O_RDONLY, dir_fd=directory)) as file:
+            pid, start, _ = file.read().split()
+        if _start_time(int(pid)) == int(start):
+            os.kill(int(pid), signal.SIGKILL)
 
 
 def _limit_resources() -> None:

@@ -1,6 +1,7 @@
 """BIRD in one guest: started, started again, and given changed texts.
 
     start:     bird ── its control socket appears, it greets ──→ up
+    it hangs:  is killed at its limit, its state says so, and it is started again
     it dies:   starts again with -R: a `protocol kernel` with `graceful restart on` then leaves the kernel's routes
                alone until the protocols have recovered, at most for `graceful restart wait`
     new text:  `configure` over the control socket; where BIRD refuses it, the former text is put back
@@ -13,12 +14,14 @@ import contextlib
 import os
 import re
 import signal
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from vrc.guest.bird_control import Answer, BirdCommand, Silence
+from vrc.guest.bird_control import Answer, BirdCommand, Done, Each, Silence
 from vrc.guest.children import Children, KeptChild
 from vrc.guest.enclosure import watch_directory
-from vrc.guest.suite import ENVIRONMENT, Reply, Section, as_user, empty_directory, write_file
+from vrc.guest.source_watch import SourceWatch, Tell
+from vrc.guest.suite import ENVIRONMENT, Reply, Section, as_user, empty_directory, start_limit_of, write_file
 
 BINARY = "/usr/sbin/bird"
 CONFIGURATION = "/etc/bird/bird.conf"
@@ -36,11 +39,12 @@ class BirdSettings:
     """What BIRD is to run with."""
 
     text: str  # the whole of bird.conf
+    start_limit_s: float  # a BIRD that does not greet for so long after its start is killed and started again
 
     @classmethod
     def parse(cls, section: Section) -> "BirdSettings":
         """Take BIRD's section of guest.json; KeyError or TypeError where it is none."""
-        return cls(section["text"])
+        return cls(section["text"], start_limit_of(section))
 
 
 class BirdDaemon:
@@ -51,18 +55,23 @@ class BirdDaemon:
         self._reactor, self._etc = children.reactor, etc
         uid, self._gid = section["ids"]
         self._command = [*as_user(uid, self._gid, *_CAPABILITIES), BINARY, "-f", "-c", CONFIGURATION, "-s", SOCKET]
-        self._bird = KeptChild(children, "bird", self._command, ENVIRONMENT)
+        self._bird = KeptChild(children, "bird", self._command, ENVIRONMENT, self.settings.start_limit_s)
         self._greeted = 0  # the process that has greeted us
         self._greeting = False
         self._changing = False
+        self._down: list[str] = []  # protocols that should write to the kernel and did not when last seen
+        self._watch = SourceWatch(self._reactor, self._look_at_kernel, self._enable_kernel)
         self._inotify = watch_directory(RUN)
         self._reactor.add_reader(self._inotify, self._directory_changed)
 
     @property
     def states(self) -> dict[str, str]:
-        """State of BIRD."""
-        state = self._bird.state
-        return {"bird": "starting" if state == "up" and not self._up else state}
+        """State of BIRD, and ``kernel`` where it does not write its routes there."""
+        states = {"bird": self._bird.state}
+        if self._watch.silent:
+            why = f"BIRD writes no routes (protocol {self._down[0]} is down); it is enabled every 30 s"
+            states["kernel"] = f"failed: {why}"
+        return states
 
     @property
     def restarts(self) -> int:
@@ -115,7 +124,33 @@ class BirdDaemon:
             self._reactor.call_later(_GREET_AGAIN_S, self._greet)
             return
         self._greeted = pid
+        self._bird.answered()
         self._bird.again_with([*self._command, "-R"])
+
+    # ── whether it hands its routes on ──
+
+    def _look_at_kernel(self, tell: Tell) -> None:
+        if not self._up or self._changing or _DISABLED.search(self.settings.text):
+            tell(False)
+            return
+        rows: list[str] = []
+
+        def done(answer: Answer | Silence) -> None:
+            down = kernel_protocols_down(rows) if isinstance(answer, Answer) else []
+            self._down = down or self._down
+            tell(bool(down))
+
+        self._ask("show protocols", done, rows.append)
+
+    def _enable_kernel(self) -> None:
+        for name in self._down:
+            self._ask(f'enable "{name}"', lambda _: None)
+
+    def _ask(self, command: str, done: Done, each: Each = lambda _: None) -> None:
+        try:
+            BirdCommand(self._reactor, SOCKET, command, _GREETING_LIMIT_S, done, each)
+        except OSError:  # it is about to end, or to begin
+            done(Silence.GONE)
 
     # ── configuration ──
 
@@ -165,11 +200,20 @@ class BirdDaemon:
         self._bird.restart(signal.SIGKILL)
 
     def _adopt(self, settings: BirdSettings) -> None:
-        self.settings = settings
+        self.settings, self._bird.start_limit_s = settings, settings.start_limit_s
         self._write(settings)
 
     def _write(self, settings: BirdSettings) -> None:
         write_file(f"{self._etc}/bird.conf", settings.text, self._gid)
+
+
+_DISABLED = re.compile(r"\bdisabled\b")  # a protocol that is meant to be down
+
+
+def kernel_protocols_down(rows: Iterable[str]) -> list[str]:
+    """Return the kernel protocols that are not up, of what `show protocols` answers: name, protocol, table, state."""
+    fields = (row.split() for row in rows)
+    return [row[0] for row in fields if len(row) > 3 and row[1] == "Kernel" and row[3] != "up"]
 
 
 _OBJECTION = re.compile(r"[^:]*:(?P<line>\d+):\d+ (?P<reason>.*)")

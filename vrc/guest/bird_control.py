@@ -23,6 +23,7 @@ MAX_LINES = 10_000
 """A reply of more lines than this is no reply."""
 
 _LAST_LINE = re.compile(r"(\d{4}) (.*)")
+_CODE = re.compile(r"^(\d{4}[- ]| )")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +44,20 @@ class Silence(StrEnum):
 
 Done = Callable[[Answer | Silence], None]
 """Told BIRD's answer, or why there is none."""
+Each = Callable[[str], None]
 
 
 class BirdCommand:
     """Waits for BIRD's greeting, sends a command, where there is one, and tells the answer once.
 
-    OSError where nobody listens at ``path``.
+    ``each`` is told the text of every line of the answer. OSError where nobody listens at ``path``.
     """
 
-    def __init__(self, reactor: Reactor, path: str, command: str, limit_s: float, done: Done) -> None:
-        self._command, self._done = command, done
+    def __init__(
+        self, reactor: Reactor, path: str, command: str, limit_s: float, done: Done, each: Each = lambda _: None
+    ) -> None:
+        self._command, self._done, self._each = command, done, each
+        self._greeted = False
         self._lines = 0
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as client:
             client.connect(path)
@@ -64,7 +69,12 @@ class BirdCommand:
         self._lines += 1
         if line == TOO_LONG or self._lines > MAX_LINES:
             self._end(Silence.NONSENSE)
-        elif match := _LAST_LINE.fullmatch(line.decode(errors="replace").rstrip("\r")):
+            return
+        text = line.decode(errors="replace").rstrip("\r")
+        if self._greeted:
+            self._each(_CODE.sub("", text))
+        if match := _LAST_LINE.fullmatch(text):
+            self._greeted = True
             if self._command:
                 self._stream.send(self._command.encode())
                 self._command = ""

@@ -81,8 +81,10 @@ class Children:
             os.close(write)
             if child.input:
                 os.close(typed)
-        child.output = read
+        child.output, child.overran = read, ""
         self._by_pid[child.pid] = child
+        if child.limit_s:
+            child.timer = self.reactor.call_later(child.limit_s, lambda: self._overrun(child))
         self.reactor.add_reader(read, lambda: self._read(child, read))
 
     def _read(self, child: "Child", fd: int) -> None:
@@ -98,6 +100,11 @@ class Children:
                     child.output = -1
                 return
             child.said(data, self.log)
+
+    def _overrun(self, child: "Child") -> None:
+        child.overran = f"{child.name} did not end within {child.limit_s:g} s"
+        self.log.write("vr-guest", f"{child.overran} and is killed")
+        child.kill_all()
 
     def _reap(self) -> None:
         for pid, exit_status in reap():
@@ -129,6 +136,9 @@ class Child:
         self.last_line = ""
         self.lines: list[str] | None = None  # a list here also collects what it says
         self.input = b""  # what it reads on standard input
+        self.limit_s = 0.0  # one that has not ended by then is killed with what it started; 0: it may run for ever
+        self.timer: Timer | None = None  # that limit
+        self.overran = ""  # what it did not do in time, where it is killed for that
         self._on_exit = on_exit
         self._partial = b""
 
@@ -147,6 +157,8 @@ class Child:
     def died(self, exit_status: int) -> None:
         """Called by `Children` when the process is gone."""
         self.pid = 0
+        if self.timer:
+            self.timer.cancel()
         self._on_exit(self, exit_status)
 
     def kill(self, number: int) -> None:
@@ -154,12 +166,30 @@ class Child:
         if self.pid:
             os.kill(self.pid, number)
 
+    def kill_all(self) -> None:
+        """Kill its process and what that has started, all of which are in one session."""
+        if self.pid:
+            os.killpg(self.pid, signal.SIGKILL)
+
 
 class KeptChild:
-    """A program that is started again whenever it ends, after a growing pause."""
+    """A program that is started again whenever it ends, after a growing pause.
 
-    def __init__(self, children: Children, name: str, argv: Sequence[str], environment: Mapping[str, str]) -> None:
-        self.name, self.restarts = name, 0
+    One with a ``start_limit_s`` is up when `answered` is called for it, and is killed where that is not in time.
+    """
+
+    def __init__(
+        self,
+        children: Children,
+        name: str,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        start_limit_s: float = 0.0,
+    ) -> None:
+        self.name, self.restarts, self.start_limit_s = name, 0, start_limit_s
+        self._limit: Timer | None = None
+        self._answered = False
+        self._late = False  # it was killed for that, and has not answered since
         self._children = children
         self._child = Child(name, argv, environment, self._died)
         self._backoff = Backoff()
@@ -176,17 +206,37 @@ class KeptChild:
     @property
     def state(self) -> str:
         """``up``, ``starting`` or ``failed: …``."""
-        if (self._backoff.failed and time.monotonic() - self._started < SETTLED_S) or not self.pid:
-            return f"failed: {self._last_end}" if self._backoff.failed else "starting"
-        return "up"
+        failed = self._late or self._backoff.failed
+        if self._late or (failed and time.monotonic() - self._started < SETTLED_S) or not self.pid:
+            return f"failed: {self._last_end}" if failed else "starting"
+        return "up" if self._answered or not self.start_limit_s else "starting"
 
     def start(self) -> None:
         """Start it now."""
         self._timer, self._wanted, self._started = None, True, time.monotonic()
+        self._answered = False
         try:
             self._children.spawn(self._child)
         except OSError as error:
+            self._late = False
             self._again(f"{self._child.argv[0]}: {error.strerror}")
+            return
+        if self.start_limit_s:
+            self._limit = self._children.reactor.call_later(self.start_limit_s, self._too_slow)
+
+    def answered(self) -> None:
+        """Take note that its process does what it is for."""
+        self._answered, self._late = True, False
+        self._cancel_limit()
+
+    def _too_slow(self) -> None:
+        self._late, self._last_end = True, late(self.start_limit_s)
+        self._child.overran = self._last_end
+        self._child.kill(signal.SIGKILL)
+
+    def _cancel_limit(self) -> None:
+        if self._limit:
+            self._limit.cancel()
 
     def replace(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:
         """Run this from now on: the running process is asked to end, and its successor is the new program."""
@@ -201,7 +251,7 @@ class KeptChild:
 
     def restart(self, number: int = signal.SIGTERM) -> None:
         """Start it anew: its process is signalled; where it waits for its next start, that is now."""
-        self._backoff = Backoff()
+        self._backoff, self._late = Backoff(), False
         if pid := self.pid:
             self._child.kill(number)
             self._children.reactor.call_later(END_LIMIT_S, lambda: self._end_by_force(pid))
@@ -221,7 +271,9 @@ class KeptChild:
         self._child.kill(number)
 
     def _died(self, child: Child, exit_status: int) -> None:
-        self._again(describe_end(exit_status, child.last_line))
+        self._cancel_limit()
+        self._late = bool(child.overran)
+        self._again(child.overran or describe_end(exit_status, child.last_line))
 
     def _again(self, end: str) -> None:
         self._last_end = end
@@ -229,8 +281,13 @@ class KeptChild:
         if not self._wanted:
             return
         self.restarts += 1
-        pause = self._backoff.delay_s(time.monotonic() - self._started)
-        self._timer = self._children.reactor.call_later(pause, self.start)
+        lived_s = 0.0 if self._late else time.monotonic() - self._started
+        self._timer = self._children.reactor.call_later(self._backoff.delay_s(lived_s), self.start)
+
+
+def late(limit_s: float) -> str:
+    """Say in one line what is wrong with a daemon that hangs at its start."""
+    return f"did not answer within {limit_s:g} s of its start"
 
 
 def describe_end(exit_status: int, last_line: str) -> str:

@@ -17,6 +17,7 @@ import os
 import socket
 import stat
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 CLONE_NEWNS = 0x00020000
@@ -42,17 +43,27 @@ _DEVICES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "u
 _TUN = (10, 200)
 
 OWN = "/run/splitplane-guest"
-"""Inside the guest: the holder's socket and the supervisor's own directory."""
+"""Inside the guest: where the supervisor has its own directory."""
+
+FRR_STATE = "/var/lib/frr"
+"""Where FRR, from 10 on, keeps what is to survive a daemon: that OSPF restarts gracefully, what was committed."""
 
 EXIT_RUNS_ALREADY = 75
 """vr-guest's exit status where there is a guest in its directory already."""
 
+# Why: forwarding, as gleaned packets go through the guest; no redirects and no reverse path filter, since the plane
+# forwards what the guest never sees; ICMP errors from the address a packet came in by (traceroute); addresses of
+# IPv6 stay when a link is set down, as routing daemons expect.
 _SYSCTLS = {
     "net/ipv4/ip_forward": "1",
     "net/ipv4/conf/{}/forwarding": "1",
     "net/ipv6/conf/{}/forwarding": "1",
     "net/ipv4/conf/{}/send_redirects": "0",
+    "net/ipv4/conf/{}/accept_redirects": "0",
     "net/ipv4/conf/{}/rp_filter": "0",
+    "net/ipv6/conf/{}/accept_ra": "0",
+    "net/ipv6/conf/{}/accept_redirects": "0",
+    "net/ipv6/conf/{}/keep_addr_on_down": "1",
     "net/ipv4/icmp_errors_use_inbound_ifaddr": "1",
 }
 
@@ -106,11 +117,29 @@ def unshare(flags: int) -> None:
     _check(_libc.unshare(flags), "unshare")
 
 
+@contextlib.contextmanager
+def other_network() -> Iterator[int]:
+    """Be in a new network namespace for a while; yields a descriptor of the one left. EnclosureError.
+
+    RuntimeError where there is no way back, which nobody should catch.
+    """
+    own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        unshare(CLONE_NEWNET)
+        try:
+            yield own
+        finally:
+            if _libc.setns(own, CLONE_NEWNET) != 0:
+                raise RuntimeError(f"setns: {os.strerror(ctypes.get_errno())}")
+    finally:
+        os.close(own)
+
+
 def close_in(binds: list[Bind], hidden: list[str], tun_owner: int) -> None:
     """Give the calling process a mount namespace where only ``binds`` are its own and ``hidden`` are empty.
 
     Outside of the binds everything is read-only and set-user-id programs have no effect; /run, /tmp, /var/log,
-    /var/tmp and /dev are fresh. ``tun_owner`` is who may open /dev/net/tun.
+    /var/tmp, /dev and, where there is one, /var/lib/frr are fresh. ``tun_owner`` is who may open /dev/net/tun.
     """
     unshare(CLONE_NEWNS)
     mount("none", "/", None, _MS_REC | _MS_PRIVATE)
@@ -122,6 +151,8 @@ def close_in(binds: list[Bind], hidden: list[str], tun_owner: int) -> None:
             _set_mount(writable, 0, _MOUNT_ATTR_RDONLY)
     for directory in ("/run", "/tmp", "/var/log", "/var/tmp"):
         _tmpfs(directory, "mode=1777" if directory.endswith("tmp") else "mode=755")
+    if os.path.isdir(FRR_STATE):
+        _tmpfs(FRR_STATE, "mode=755")
     for directory in hidden:
         if os.path.isdir(directory):
             _tmpfs(directory, "mode=755,size=4k", _MS_RDONLY)
@@ -227,10 +258,15 @@ def settle_in(hostname: str, user_namespace: bool) -> None:
         mount("devpts", "/dev/pts", "devpts", _MS_NOSUID | _MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620")
     socket.sethostname(hostname)
     os.chdir("/")
+    write_sysctls()
+    bring_up("lo")
+
+
+def write_sysctls() -> None:
+    """Set what a router needs of its network namespace, for the interfaces that are made in it from now on."""
     for key, value in _SYSCTLS.items():
         for scope in ("all", "default") if "{}" in key else ("",):
             _write_sysctl(key.format(scope), value)
-    bring_up("lo")
 
 
 def _write_sysctl(key: str, value: str) -> None:

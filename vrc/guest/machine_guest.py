@@ -18,6 +18,8 @@ from vrc.guest.reactor import Reactor, Timer
 DIRECTORY = "/run/guest"
 LAUNCH_LIMIT_S = 60.0
 """How long vr-guest may take to close the guest in; an emulated processor needs a few seconds."""
+ANSWER_LIMIT_S = 130.0
+"""How long vr-guest may take for an answer; a reload takes longest."""
 MAX_ASKED = 8
 """Requests to vr-guest that are unanswered at once."""
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
@@ -36,6 +38,7 @@ class KeptGuest:
         self._launching = 0  # the launcher's pid
         self._said = -1  # the pipe of its stderr
         self._limit: Timer | None = None
+        self._late = False  # the launcher was killed for its limit
         self._next_start: Timer | None = None
         self._pidfd = -1
         self._wanted = False
@@ -46,7 +49,7 @@ class KeptGuest:
 
     def start(self) -> None:
         """Start the guest; `state` becomes ``up``, or ``failed: …`` while it is tried again."""
-        self._wanted, self._started_s = True, time.monotonic()
+        self._wanted, self._late, self._started_s = True, False, time.monotonic()
         read, write = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(read, False)
         argv = [*self._launcher, "--config", f"{self._directory}/guest.json"]
@@ -85,6 +88,8 @@ class KeptGuest:
         os.close(self._said)
         if exit_status in (0, EXIT_RUNS_ALREADY):  # the latter where an earlier launcher was too slow to say so
             self._launched()
+        elif self._late:
+            self._failed(f"vr-guest did not close the guest in within {LAUNCH_LIMIT_S:g} s; see the console")
         else:
             lines = said.decode(errors="replace").strip().splitlines()
             self._failed(lines[-1] if lines else f"vr-guest ended with status {exit_status}")
@@ -92,6 +97,7 @@ class KeptGuest:
 
     def _too_slow(self) -> None:
         if self._launching:
+            self._late = True
             os.kill(self._launching, signal.SIGKILL)
 
     def _launched(self) -> None:
@@ -169,9 +175,15 @@ class _Question:
     def __init__(self, reactor: Reactor, client: socket.socket, request: bytes, answered: Reply) -> None:
         self._answered = answered
         self._stream = LineStream(reactor, client.detach(), self._line, self._end)
+        self._limit = reactor.call_later(ANSWER_LIMIT_S, self._too_slow)
         self._stream.send(request)
 
+    def _too_slow(self) -> None:
+        self._stream.close()
+        self._answered(refusal(f"the guest's supervisor did not answer within {ANSWER_LIMIT_S:g} s; see the console"))
+
     def _line(self, line: bytes) -> None:
+        self._limit.cancel()
         self._stream.close()
         try:
             answer = json.loads(line) if line != TOO_LONG else {}
@@ -182,5 +194,6 @@ class _Question:
         self._answered(answer)
 
     def _end(self) -> None:
+        self._limit.cancel()
         self._stream.close()
         self._answered(refusal("the guest's supervisor ended before it answered"))

@@ -20,6 +20,8 @@ from vrc.guest.reactor import Timer
 from vrc.guest.suite import ENVIRONMENT, Reply, Section, as_user
 
 BINARY = "/usr/sbin/ip"
+JOB_LIMIT_S = 60.0
+"""An `ip` that has not ended by then is killed, and tried again like what the kernel refuses."""
 RETRY_S = 30.0
 SETTLED_S = 20.0
 """So long after the start a route that is refused makes the state `failed`: its link may not be there sooner."""
@@ -119,18 +121,21 @@ class StaticRoutes:
         gone, self._gone = self._gone, []
         replies, self._replies = self._replies, []
         routes = self._routes
-        job = Child("ip", self._command, ENVIRONMENT, lambda job, _: self._written(routes, replies, job.lines or []))
-        job.lines, job.input = [], batch(routes, gone).encode()
+        job = Child("ip", self._command, ENVIRONMENT, lambda job, _: self._done(routes, replies, job))
+        job.lines, job.input, job.limit_s = [], batch(routes, gone).encode(), JOB_LIMIT_S
         self._job = job
         try:
             self._children.spawn(job)
         except OSError as error:
-            self._written(routes, replies, [f"{self._command[0]}: {error.strerror}", "Command failed -:1"])
+            self._written([f"{self._command[0]}: {error.strerror}"], replies)
 
-    def _written(self, routes: Sequence[StaticRoute], replies: Iterable[Reply], said: list[str]) -> None:
+    def _done(self, routes: Sequence[StaticRoute], replies: Iterable[Reply], job: Child) -> None:
+        self._written([job.overran] if job.overran else refusals(job.lines or [], routes), replies)
+
+    def _written(self, refused: list[str], replies: Iterable[Reply]) -> None:
         self._job = None
         self._wrote = True
-        self._refused = refusals(said, routes)
+        self._refused = refused
         for reply in replies:
             reply("")
         if self._again and not self._stopping:

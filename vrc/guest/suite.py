@@ -15,8 +15,17 @@ Reply = Callable[[str], None]
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8"}
 
 
+START_LIMIT_S = 20.0
+"""A daemon that does not answer for so long after its start is killed and started again."""
+
+
+def start_limit_of(section: Section) -> float:
+    """Return the limit of a suite's daemons, in seconds; ``start_limit_s`` of the section where it has one."""
+    return float(section.get("start_limit_s", START_LIMIT_S))
+
+
 class Suite(Protocol):
-    """Runs what makes the routes: FRR's daemons, BIRD, or ``ip`` for static routes alone."""
+    """Runs what makes the routes: FRR's daemons, BIRD, ``ip`` for static routes alone, or other programs."""
 
     @property
     def states(self) -> dict[str, str]:

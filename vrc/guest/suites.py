@@ -5,6 +5,7 @@ import pwd
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from vrc.guest.any_daemon import AnyDaemon, AnyDaemonSettings
 from vrc.guest.bird import BirdDaemon, BirdSettings
 from vrc.guest.children import Children
 from vrc.guest.frr import FrrDaemons, FrrSettings
@@ -15,11 +16,13 @@ _MAKERS: dict[str, Callable[[Children, Section, str], Suite]] = {
     "frr": FrrDaemons,
     "bird": BirdDaemon,
     "ip": StaticRoutes,
+    "command": AnyDaemon,
 }
 _PARSERS: dict[str, Callable[[Section], object]] = {
     "frr": FrrSettings.parse,
     "bird": BirdSettings.parse,
     "ip": StaticRoute.parse,
+    "command": AnyDaemonSettings.parse,
 }
 _USERS = {"frr": ("frr", "frrvty"), "bird": ("bird",), "ip": ("nobody",)}  # a user, and further groups
 
@@ -41,9 +44,9 @@ def make(name: str, children: Children, section: Section, etc: str) -> Suite:
     return _MAKERS[name](children, section, etc)
 
 
-def ids_of(name: str) -> list[int] | None:
+def ids_of(name: str, section: Section) -> list[int] | None:
     """Return the user, group and further groups that a suite has here; None where it is not installed."""
-    user, *groups = _USERS[name]
+    user, *groups = _USERS.get(name) or (section["user"],)
     try:
         found = pwd.getpwnam(user)
         return [found.pw_uid, found.pw_gid, *(grp.getgrnam(group).gr_gid for group in groups)]

@@ -30,11 +30,12 @@ def route(
     route_type: int = 1,
     flags: int = 0,
     kernel: bool = False,
+    protocol: int = 186,
 ) -> bytes:
     """A route in zebra's order of attributes, or in the kernel's, which says the table first."""
     network = ipaddress.ip_network(prefix)
     family = 2 if network.version == 4 else 10
-    head = struct.pack("=BBBBBBBBI", family, network.prefixlen, 0, 0, table, 186, 0, route_type, 0)
+    head = struct.pack("=BBBBBBBBI", family, network.prefixlen, 0, 0, table, protocol, 0, route_type, 0)
     destination = attribute(1, network.network_address.packed)
     if kernel:
         destination = attribute(15, u32(table)) + (destination if network.prefixlen else b"")
@@ -62,7 +63,7 @@ def nexthop(nexthop_id: int, ifindex: int = 0, gateway: str = "", *, blackhole: 
 
 def group(nexthop_id: int, *members: tuple[int, int]) -> bytes:
     body = struct.pack("=BBBBI", 0, 0, 11, 0, 0) + attribute(1, u32(nexthop_id))
-    body += attribute(2, b"".join(struct.pack("=IBBH", member, weight - 1, 0, 0) for member, weight in members))
+    body += attribute(2, b"".join(struct.pack("=IHH", member, weight - 1, 0) for member, weight in members))
     return message(RTM_NEWNEXTHOP, body)
 
 

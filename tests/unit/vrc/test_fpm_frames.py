@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from netlink_bytes import by_nexthop, frame, route
+from netlink_bytes import by_nexthop, frame, message, route
 
 from vrc.errors import MalformedFrame
 from vrc.fpm import FpmServer, scan_frames
@@ -33,6 +33,26 @@ def test_bad_content_costs_its_frame_only() -> None:
     assert scan_frames(bad + other + ADD, 0, 100, batch) == len(bad + other + ADD)
     assert batch.malformed == 1
     assert [key for _, key, _, _ in batch.changes] == [prefix_key("11.0.0.0/8")]
+
+
+@pytest.mark.parametrize("kind", [16, 20, 28, 36, 112])
+def test_messages_that_are_no_routes_are_passed_over(kind: int) -> None:
+    """As FRR 10 may send them of EVPN (neighbors, links) and of what comes after it."""
+    batch = Batch()
+    frames = frame(message(kind, bytes(40))) + frame(message(kind, b""), route("11.0.0.0/8", by_nexthop(1)))
+    assert scan_frames(frames, 0, 100, batch) == len(frames)
+    assert [key for _, key, _, _ in batch.changes] == [prefix_key("11.0.0.0/8")]
+    assert batch.malformed == 0
+
+
+def test_a_replacement_of_frr_10_is_one_change() -> None:
+    batch = Batch()
+    replaced = frame(route("10.0.0.0/8", by_nexthop(2), flags=0x501))  # NLM_F_REQUEST, CREATE, REPLACE
+    scan_frames(ADD + replaced, 0, 100, batch)
+    assert [(kind, key) for kind, key, _, _ in batch.changes] == [
+        (RTM_NEWROUTE, prefix_key("11.0.0.0/8")),
+        (RTM_NEWROUTE, prefix_key("10.0.0.0/8")),
+    ]
 
 
 class Heard:

@@ -122,6 +122,18 @@ def test_weights_from_the_kernel(scope: NexthopScope, sets: NexthopSets) -> None
     assert sets.content(binding.set_id)[1] == ((102, A, 3), (103, B, 1))
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [((1000, 500), (256, 128)), ((65536, 1), (256, 1)), ((256, 1), (256, 1)), ((1000, 1000), (256, 256))],
+)
+def test_weights_of_two_octets_keep_their_proportion(
+    scope: NexthopScope, sets: NexthopSets, given: tuple[int, int], told: tuple[int, int]
+) -> None:
+    learn(scope, nexthop(1, 2, "10.1.0.2"), nexthop(2, 3, "10.2.0.2"), group(9, (1, given[0]), (2, given[1])))
+    binding = scope.bind(shape(by_nexthop(9)))
+    assert sets.content(binding.set_id)[1] == ((102, A, told[0]), (103, B, told[1]))
+
+
 def test_sweep_drops_what_no_route_has(scope: NexthopScope, sets: NexthopSets) -> None:
     kept, gone = scope.bind(shape(by_gateway("10.1.0.2", 2))), scope.bind(shape(by_gateway("10.1.0.3", 2)))
     kept.routes = 1

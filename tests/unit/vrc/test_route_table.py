@@ -45,7 +45,7 @@ def test_an_id_used_anew_does_not_move_old_routes(table: RouteTable) -> None:
     assert list(taken(table)) == [prefix_key("11.0.0.0/8")]
     assert table.keep_only(new) == 1
     assert taken(table) == {prefix_key("10.0.0.0/8"): 0}
-    assert table.scopes == [new]
+    assert table.scopes == [new, table.system.scope]
 
 
 def test_stale_routes_the_kernel_has_are_adopted(table: RouteTable) -> None:

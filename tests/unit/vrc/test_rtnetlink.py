@@ -87,6 +87,7 @@ def test_nexthops() -> None:
     assert decode_nexthop(nexthop(5, 2, "10.0.0.1")[16:]) == NexthopObject(5, Hop(2, address("10.0.0.1")))
     assert decode_nexthop(nexthop(6, blackhole=True)[16:]) == NexthopObject(6, blackhole=True)
     assert decode_nexthop(group(7, (5, 1), (6, 256))[16:]) == NexthopObject(7, members=((5, 1), (6, 256)))
+    assert decode_nexthop(group(7, (5, 257), (6, 65536))[16:]).members == ((5, 257), (6, 65536))  # Linux 6.12
     with pytest.raises(MalformedNetlink, match="without an id"):
         decode_nexthop(bytes(8))
     with pytest.raises(MalformedNetlink, match="group of 7"):

@@ -14,10 +14,8 @@ REQUIRED = ["--router", "red/r1", "--session", "unix:/s", "--identity", "/i"]
 
 def test_options() -> None:
     assert parse(REQUIRED) == (Options("red/r1", "unix:/s", "/i"), "info")
-    options, level = parse(
-        [*REQUIRED, "--source", "netlink", "--fpm-listen", "[::1]:2621", "--holder", "/h", "--log-level", "debug"]
-    )
-    assert options == Options("red/r1", "unix:/s", "/i", "netlink", ("::1", 2621), "/h")
+    options, level = parse([*REQUIRED, "--source", "netlink", "--fpm-listen", "[::1]:2621", "--log-level", "debug"])
+    assert options == Options("red/r1", "unix:/s", "/i", "netlink", ("::1", 2621))
     assert level == "debug"
 
 

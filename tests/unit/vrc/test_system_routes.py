@@ -1,0 +1,144 @@
+"""The kernel's own routes: zebra says that it chose them, the kernel what they are.
+
+The messages are those that FRR 10.3 was seen to send, and not to send, when a link went down and up.
+"""
+
+import pytest
+from netlink_bytes import attribute, by_gateway, by_nexthop, nexthop, route, u32
+from route_tables import changes, delete, empty_table, taken
+
+from vrc.nexthops import SetKind
+from vrc.routes import RouteTable
+from vrc.rtnetlink import NLM_F_APPEND, RTM_DELROUTE
+from wire.columns import prefix_key
+
+CONNECTED, OTHER = prefix_key("10.0.22.0/24"), prefix_key("10.40.0.0/16")
+
+
+def chosen(prefix: str, nexthop_id: int = 32) -> bytes:
+    """What FPM says where zebra left a prefix to the kernel."""
+    return route(prefix, by_nexthop(nexthop_id), protocol=2)
+
+
+def on_link(ifindex: int) -> bytes:
+    return attribute(4, u32(ifindex))
+
+
+def kernel(table: RouteTable, *messages: bytes) -> None:
+    table.system.apply(changes(*messages))
+    table.follow_system()
+
+
+def kind_of(table: RouteTable, key: bytes) -> int:
+    return table.sets.content(table.find(key))[0]
+
+
+def test_a_connected_route_whose_nexthop_zebra_never_told_is_the_kernels() -> None:
+    table = empty_table()
+    kernel(table, route("10.0.22.0/24", on_link(3), protocol=2, kernel=True))
+    table.apply(changes(chosen("10.0.22.0/24")), table.open_scope())
+    assert kind_of(table, CONNECTED) == SetKind.CONNECTED
+    assert taken(table) == {CONNECTED: table.find(CONNECTED)}
+
+
+def test_zebra_may_say_it_before_the_kernel_was_heard() -> None:
+    table = empty_table()
+    table.apply(changes(chosen("10.0.22.0/24")), table.open_scope())
+    assert table.find(CONNECTED) == 0
+    kernel(table, route("10.0.22.0/24", on_link(3), protocol=2, kernel=True))
+    assert kind_of(table, CONNECTED) == SetKind.CONNECTED
+
+
+def test_what_the_kernel_removes_goes_without_a_word_of_zebra() -> None:
+    table = empty_table()
+    kept = route("10.40.0.0/16", by_gateway("10.2.0.9", 3), protocol=3, kernel=True)
+    kernel(table, kept)
+    table.apply(changes(chosen("10.40.0.0/16")), table.open_scope())
+    assert table.find(OTHER)
+    gone = route("10.40.0.0/16", by_gateway("10.2.0.9", 3), protocol=3, kernel=True, kind=RTM_DELROUTE)
+    kernel(table, gone)
+    assert table.find(OTHER) == 0
+    kernel(table, kept)
+    assert table.find(OTHER)
+
+
+@pytest.mark.parametrize("zebra_first", [True, False])
+def test_a_route_of_zebras_takes_its_place_whoever_is_heard_first(zebra_first: bool) -> None:
+    table = empty_table()
+    scope = table.open_scope()
+    kernel(table, route("10.0.22.0/24", on_link(3), protocol=2, kernel=True))
+    table.apply(changes(chosen("10.0.22.0/24")), scope)
+
+    def zebra() -> None:
+        table.apply(changes(nexthop(14, 2, "10.1.0.2"), route("10.0.22.0/24", by_nexthop(14))), scope)
+
+    def link() -> None:
+        kernel(table, route("10.0.22.0/24", on_link(3), protocol=2, kernel=True, kind=RTM_DELROUTE))
+
+    for step in (zebra, link) if zebra_first else (link, zebra):
+        step()
+    assert kind_of(table, CONNECTED) == SetKind.FORWARD
+    table.apply(changes(chosen("10.0.22.0/24", 33)), scope)
+    kernel(table, route("10.0.22.0/24", on_link(3), protocol=2, kernel=True))
+    assert kind_of(table, CONNECTED) == SetKind.CONNECTED
+
+
+def test_what_zebra_did_not_choose_is_not_mirrored() -> None:
+    table = empty_table()
+    kernel(table, route("10.40.0.0/16", by_gateway("10.2.0.9", 3), protocol=3, kernel=True))
+    assert not table.pending
+    table.apply(changes(chosen("10.40.0.0/16"), delete("10.40.0.0/16", by_nexthop(32))), table.open_scope())
+    assert table.find(OTHER) == 0
+
+
+def test_zebras_own_routes_in_the_kernel_are_passed_over() -> None:
+    table = empty_table()
+    for protocol in (11, 186, 196):
+        kernel(table, route("10.40.0.0/16", by_gateway("10.2.0.9", 3), protocol=protocol, kernel=True))
+    assert len(table.system) == 0
+
+
+def test_the_lowest_metric_is_in_force_and_of_equal_ones_the_oldest() -> None:
+    table = empty_table()
+    table.apply(changes(chosen("10.40.0.0/16")), table.open_scope())
+    for gateway, metric, flags in (("10.2.0.9", 100, 0), ("10.2.0.8", 50, 0), ("10.2.0.7", 50, NLM_F_APPEND)):
+        kernel(table, route("10.40.0.0/16", by_gateway(gateway, 3, metric), protocol=3, kernel=True, flags=flags))
+    ways = []
+    for gateway, metric in (("10.2.0.8", 50), ("10.2.0.7", 50), ("10.2.0.9", 100)):
+        ways.append(table.sets.content(table.find(OTHER))[1][0][1][-1])
+        gone = by_gateway(gateway, 3, metric)
+        kernel(table, route("10.40.0.0/16", gone, protocol=3, kernel=True, kind=RTM_DELROUTE))
+    assert ways == [8, 7, 9]
+    assert table.find(OTHER) == 0
+
+
+def test_a_dump_replaces_all_and_what_is_the_same_is_not_sent_again() -> None:
+    table = empty_table()
+    connected = route("10.0.22.0/24", on_link(3), protocol=2, kernel=True)
+    other = route("10.40.0.0/16", by_gateway("10.2.0.9", 3), protocol=3, kernel=True)
+    kernel(table, connected, other)
+    table.apply(changes(chosen("10.0.22.0/24"), chosen("10.40.0.0/16")), table.open_scope())
+    taken(table)
+    table.system.replace(changes(connected))
+    table.follow_system()
+    assert taken(table) == {OTHER: 0}
+
+
+def test_ipv4_routes_of_a_link_that_goes_down_go_without_a_message() -> None:
+    table = empty_table()
+    kernel(table, route("10.0.22.0/24", on_link(3), protocol=2, kernel=True))
+    kernel(table, route("2001:db8:22::/64", on_link(3), protocol=2, kernel=True))
+    table.apply(changes(chosen("10.0.22.0/24"), chosen("2001:db8:22::/64")), table.open_scope())
+    table.system.drop_over(lambda ifindex: ifindex == 3)
+    table.follow_system()
+    assert table.find(CONNECTED) == 0
+    assert table.find(prefix_key("2001:db8:22::/64"))
+
+
+def test_they_outlive_zebra() -> None:
+    table = empty_table()
+    kernel(table, route("10.0.22.0/24", on_link(3), protocol=2, kernel=True))
+    table.apply(changes(chosen("10.0.22.0/24")), table.open_scope())
+    again = table.open_scope()
+    assert table.keep_only(again) == 0
+    assert table.find(CONNECTED)
