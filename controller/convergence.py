@@ -24,6 +24,9 @@ from controller.store.base import Store
 RETRY_S = 2.0
 """How often unfinished work is tried again, and guests are looked at."""
 
+CHANGE_S = 120.0
+"""How long a plane that is connected may take to confirm what one router no longer has."""
+
 CONFIRM_S = 5.0
 """How long one attempt waits for a plane that has to read back first."""
 
@@ -249,10 +252,13 @@ class Convergence:
 
     async def _put_router(self, router: RouterConfig, allowed: RouterConfig) -> list[str]:
         try:
-            await self._core.put_router(allowed)
+            async with asyncio.timeout(CHANGE_S):
+                await self._core.put_router(allowed)
         except PlaneUnreachable as problem:
             self._put[router.vrf_id] = allowed  # it is desired from now on, only not confirmed
             return [f"{router.full_name}: {problem}; it is programmed when the plane connects"]
+        except TimeoutError:  # and tried again
+            return [_unconfirmed(router, "what was taken from it")]
         self._put[router.vrf_id] = allowed
         return []
 
@@ -268,10 +274,13 @@ class Convergence:
             waiting.append(f"{router.full_name}: plane {router.plane} is detached; it is removed when it is attached")
         elif not tombstone.plane_clean:
             try:
-                await self._put_bare(router)
-                await self._core.remove_router(vrf_id)
+                async with asyncio.timeout(CHANGE_S):
+                    await self._put_bare(router)
+                    await self._core.remove_router(vrf_id)
             except PlaneUnreachable as problem:
                 waiting.append(f"{router.full_name}: {problem}; it is removed when the plane connects")
+            except TimeoutError:
+                waiting.append(_unconfirmed(router, "its removal"))
             else:
                 tombstone = replace(tombstone, plane_clean=True)
                 self._store.mark_clean(vrf_id, plane=True)
@@ -315,6 +324,10 @@ class Convergence:
         finally:
             steps.next(f"start the guest of {router.full_name}")
         return ""
+
+
+def _unconfirmed(router: RouterConfig, what: str) -> str:
+    return f"{router.full_name}: plane {router.plane} did not confirm {what} in {CHANGE_S:g} s; see vrctl events"
 
 
 def _at(router: RouterConfig, port: str, vlan: int) -> Attachment:

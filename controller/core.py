@@ -301,6 +301,7 @@ class Core:
                 reason = "interface_not_on_plane"
             else:
                 router.punts.sent(interface_id, frame, mirror.plane.packet_out(entry, frame))
+                router.said(interface_id, frame)
         if reason is not None:
             router.punts.counters[f"refused_{reason}"] += 1
         return reason

@@ -212,6 +212,7 @@ class FakeGuests:
         self.starts: list[str] = []
         self.failing: dict[str, str] = {}
         self.troubles: dict[str, str] = {}
+        self.states: dict[str, list[dict[str, str]]] = {}  # by router, one for each question; the last stays
         self.words = ""
         self.notices: list[str] = []
 
@@ -231,9 +232,11 @@ class FakeGuests:
         await self.stop(spec)
 
     async def status(self, spec: GuestSpec) -> GuestStatus:
-        """Tell whether it runs."""
-        running = spec.vrf_id in self.running_specs
-        return GuestStatus(running, 4242 if running else 0, {"zebra": "up"} if running else {}, 0)
+        """Tell whether it runs, and what ``states`` says of its daemons."""
+        if spec.vrf_id not in self.running_specs:
+            return GuestStatus(False, 0, {}, 0)
+        states = self.states.get(spec.router, [{"zebra": "up"}])
+        return GuestStatus(True, 4242, states.pop(0) if len(states) > 1 else states[0], 0)
 
     async def close(self) -> None:
         """Nothing is held."""

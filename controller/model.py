@@ -119,11 +119,12 @@ class Suite(StrEnum):
     FRR = "frr"
     BIRD = "bird"
     IP = "ip"  # nothing but static routes
+    COMMAND = "command"  # any programs that write to the kernel
 
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """A router's suite and its text, as given."""
+    """A router's suite and its text, as given; that of `command` as JSON."""
 
     suite: Suite = Suite.FRR
     text: str = ""

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from controller import archive, moves
 from controller.convergence import Convergence, Report, names_of
 from controller.errors import Conflict, NoSuch, SpecError
 from controller.events import EventLog
+from controller.guests import unforwarded
 from controller.guests.base import GuestStatus
 from controller.guests.fleet import GuestFleet
 from controller.model import Placement, PlaneConfig, Quota, RouterConfig, TenantConfig
@@ -43,11 +44,12 @@ class Plan:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a change did; one line for everything that waits, which includes guests of other routers that do not run;
-    one for everything that the change is about and that failed."""
+    one for everything that the change is about and that failed; one for what goes well and should be known."""
 
     changes: list[Change]
     waiting: list[str]
     failed: list[str]
+    remarks: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +240,7 @@ class Operations:
     async def _carry_out(self, plan: Callable[[], Plan], report: Report, planned: Callable[[], None]) -> Outcome:
         async with self._changing:
             ready = plan()
-            await self._check_guests(ready)
+            remarks = await self._check_guests(ready)
             if ready.before != ready.after:
                 self._convergence.commit(ready.after, ready.ids)
             for change in ready.changes:
@@ -248,13 +250,28 @@ class Operations:
             unfinished = await self._convergence.converge(report)
             failed = [line for router, line in unfinished.failed.items() if ready.concerns(router)]
             others = [line for router, line in unfinished.failed.items() if not ready.concerns(router)]
-            return Outcome(ready.changes, unfinished.waiting + self._unconnected(ready) + others, failed)
+            waiting = unfinished.waiting + self._unconnected(ready) + others
+        failed += await self._first_loads(ready, unfinished.failed)
+        return Outcome(ready.changes, waiting, failed, remarks)
 
-    async def _check_guests(self, plan: Plan) -> None:
+    async def _first_loads(self, plan: Plan, failed: Mapping[str, str]) -> list[str]:
+        """Wait until the guests that a change started have read their texts; return what they do not take of them."""
+        started = [
+            router
+            for name, router in plan.after.routers.items()
+            if name not in failed and _runs_otherwise(plan.before.routers.get(name), router)
+        ]
+        found = await asyncio.gather(*(self._guests.loaded(router) for router in started))
+        return [f"{router.full_name}: {line}" for router, line in zip(started, found, strict=True) if line]
+
+    async def _check_guests(self, plan: Plan) -> list[str]:
+        remarks: dict[str, None] = {}  # each once, in this order
         for name, router in plan.after.routers.items():
-            before = plan.before.routers.get(name)
-            if before is None or (before.routing, before.guest) != (router.routing, router.guest):
-                await self._guests.check(router)
+            if _runs_otherwise(plan.before.routers.get(name), router):
+                remarks |= dict.fromkeys(await self._guests.check(router))
+                if line := unforwarded.remark(router.routing):
+                    remarks[f"{name}: {line}"] = None
+        return list(remarks)
 
     def _unconnected(self, plan: Plan) -> list[str]:
         views = {view.name: view for view in self.core.plane_views()}
@@ -336,7 +353,9 @@ class Operations:
             view = RouterView(router.full_name, router.plane, state, reason, 0, 0, 0, 0, 0, 0, 0)
         else:
             view = self._with_trouble(router, view)
-        return replace(view, guest=self._guests.label(router), suite=router.routing.suite.value)
+        remarks = [line] if (line := unforwarded.remark(router.routing)) else []
+        suite = router.routing.suite.value
+        return replace(view, guest=self._guests.label(router), suite=suite, remarks=remarks)
 
     def _with_trouble(self, router: RouterConfig, view: RouterView) -> RouterView:
         """Let a guest that does not run, or not well, show in the state of its router."""
@@ -405,6 +424,11 @@ class Operations:
                 raise Conflict("this controller has planes or tenants; delete them first, or give --force")
             archive.stage(self._directory, path, self._convergence.state, self._convergence.ids)
             self._restart()
+
+
+def _runs_otherwise(before: RouterConfig | None, after: RouterConfig) -> bool:
+    """Whether a router's guest or what it runs is new or another."""
+    return before is None or (before.routing, before.guest) != (after.routing, after.guest)
 
 
 def quota_view(quota: Quota) -> dict[str, int | None]:

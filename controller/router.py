@@ -20,6 +20,7 @@ from controller.model import RouterConfig
 from controller.planes.base import Clock
 from controller.punt import RouterPunts
 from controller.rib import MAX_MEMBERS, Member, NexthopSet, SetKind
+from controller.standin import is_answer
 from wire import MAX_ADDRESSES
 
 
@@ -75,6 +76,7 @@ class VirtualRouter:
         self._progress = asyncio.Event()
         self._resynced = False
         self._addressed: set[int] = set()  # interfaces whose addresses this session has told to be there
+        self._answered: set[int] = set()  # … by which the guest has answered since for an address of its own
         self._doubted: dict[tuple[int, bytes], None] = {}  # neighbors given up while the plane was away
         self._trouble = ""  # why it is degraded, as last told
         self._retired: set[int] = set()  # interfaces it had: messages under way may still name them
@@ -105,8 +107,19 @@ class VirtualRouter:
         return self._sweep_at is not None
 
     def speaks_for_itself(self, interface_id: int) -> bool:
-        """Whether the guest is there and has the addresses of an interface; a new one takes a while to get them."""
-        return self.vrc is not None and (self._resynced or interface_id in self._addressed)
+        """Whether the guest is there, has the addresses of an interface, and answers who asks for them.
+
+        A new one takes a while to get them; on a busy host it then takes seconds for an answer, while a neighbor
+        gives it up after three. Two answers, both with the same MAC, do no harm.
+        """
+        if self.vrc is None:
+            return False
+        return self._resynced or (interface_id in self._answered and interface_id in self._addressed)
+
+    def said(self, interface_id: int, frame: bytes) -> None:
+        """The guest sent a frame."""
+        if not self.speaks_for_itself(interface_id) and is_answer(frame):
+            self._answered.add(interface_id)
 
     def ports_up(self) -> dict[int, bool]:
         """Return each interface's port state."""
@@ -155,6 +168,7 @@ class VirtualRouter:
         self._acks.clear()
         self._resynced = False
         self._addressed.clear()
+        self._answered.clear()
         self._sweep_at = self._clock() + self.config.hold_time_s
         self.fib.begin_resync()
         self._fail_snapshots("the session was restarted")

@@ -38,6 +38,19 @@ def answer(frame: bytes, mac: bytes, addresses: Collection[bytes]) -> bytes | No
     return None
 
 
+def is_answer(frame: bytes) -> bool:
+    """Whether an untagged frame is an ARP reply or a Neighbor Advertisement."""
+    if len(frame) < 14:
+        return False
+    read = Frame.read(frame)
+    if read.ether_type == _ARP:
+        return read.payload[6:8] == _ARP_REPLY.to_bytes(2, "big")
+    packet = IpPacket.find(read) if read.ether_type == IPV6 else None
+    if packet is None or packet.protocol != _ICMPV6:
+        return False
+    return packet.octets[packet.header_octets : packet.header_octets + 1] == bytes((_ADVERTISEMENT,))
+
+
 def _arp(asker: bytes, octets: bytes, mac: bytes, addresses: Collection[bytes]) -> bytes | None:
     if len(octets) < 28 or _ARP_HEADER.unpack_from(octets) != (*_ARP_OF_IPV4, _ARP_REQUEST):
         return None

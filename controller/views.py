@@ -41,9 +41,10 @@ class RouterView:
     pending: int  # routes learned but not yet confirmed by the plane
     refused: int  # entries the plane or a quota refused
     guest: str = ""  # its kind: "netns", "kvm", "kvm (emulated)"
-    suite: str = ""  # what makes its routes: "frr", "bird", "ip"
+    suite: str = ""  # what makes its routes: "frr", "bird", "ip", "command"
     placement: str = ""  # as declared, on a plane with a fallback
     move: MoveView | None = None  # while its routes are on their way
+    remarks: list[str] = field(default_factory=list)  # what of its text no plane forwards
 
 
 @dataclass(frozen=True, slots=True)

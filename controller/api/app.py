@@ -3,6 +3,7 @@
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,8 +41,10 @@ PROGRESS_QUEUE = 1024
 NDJSON = "application/x-ndjson"
 PCAP = "application/vnd.tcpdump.pcap"
 
+_NAMES = {422: "Unprocessable Content"}  # as RFC 9110 has it, and Python only from 3.13 on
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": errors.Problem} for status in (400, 404, 409, 422, 424, 502, 503, 507)
+    status: {"model": errors.Problem, "description": _NAMES.get(status, HTTPStatus(status).phrase)}
+    for status in (400, 404, 409, 422, 424, 502, 503, 507)
 }
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from controller.model import NAMESPACE, GuestConfig, RouteSource, Routing
+from controller.model import NAMESPACE, GuestConfig, InterfaceConfig, RouteSource, Routing, Suite
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class GuestSpec:
     identity: Path  # cert.pem, key.pem, ca.pem of this router
     session: Path  # directory with session.sock, the only thing of the host that the guest can talk to
     guest: GuestConfig = NAMESPACE
+    interfaces: tuple[InterfaceConfig, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,29 @@ class GuestStatus:
     pid: int  # of the guest's first process, as the host sees it; 0 when not running
     daemons: dict[str, str]  # name → "up", "starting", "failed: …"
     restarts: int
+
+
+STARTING, BOOTING = "starting", "booting"
+"""States of a daemon, or of a machine, that nothing is wrong with and that is not up yet."""
+
+REFUSED = "config"
+"""Stands among the daemons of a guest where its suite did not take a line of its text."""
+
+
+def failing(spec: GuestSpec, daemons: dict[str, str]) -> str:
+    """Say in one line which daemon of a guest does not run, why, and where more is said; empty where all do or will.
+
+    The routes that the kernel does not take from `ip` are left out: they wait for a link, and their state says so.
+    """
+    failed = {name: state for name, state in daemons.items() if state.startswith("failed: ") and name != Suite.IP}
+    if not failed:
+        return ""
+    name, state = next(iter(failed.items()))
+    more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+    reason = state.removeprefix("failed: ").removeprefix(f"{spec.router}: ")
+    # What was refused of a text begins with its line.
+    where = f"{spec.routing.suite.value} " if name == REFUSED else f"{name}: "
+    return f"{where}{reason}{more}; see vrctl logs {spec.router}"
 
 
 class GuestDriver(Protocol):
@@ -63,7 +87,7 @@ class GuestDriver(Protocol):
         """Do what a running guest needs from time to time; returns lines that the operator may want to read."""
 
     def trouble(self, spec: GuestSpec) -> str:
-        """What ails a running guest as a whole, as last seen by `look_after`; empty where nothing does."""
+        """What ails a running guest or one of its daemons, as last seen by `look_after`; empty where nothing does."""
 
     def label(self, spec: GuestSpec) -> str:
         """What the operator is shown as the guest's kind: "netns", "kvm", "kvm (emulated)"."""

@@ -30,7 +30,7 @@ _RESTART_WAIT = re.compile(_STATEMENT + r"graceful\s+restart\s+wait\b")
 _OBJECTION = re.compile(r"^bird: [^:]*:(?P<line>\d+):\d+ (?P<reason>.*)$", re.MULTILINE)
 
 
-def _bare(text: str) -> str:
+def bare(text: str) -> str:
     """Return the text without comments and what stands in strings, every line where it was."""
 
     def blank(match: re.Match[str]) -> str:
@@ -45,9 +45,9 @@ def compose(text: str, hold_time_s: int) -> str:
     A BIRD that was killed leaves the kernel's routes alone for the hold time at most, where `protocol kernel` takes
     part in graceful restart (vrc/guest/bird.py).
     """
-    bare = _bare(text)
-    added = [] if _LOG.search(bare) else [LOG_LINE]
-    if not _RESTART_WAIT.search(bare):
+    stripped = bare(text)
+    added = [] if _LOG.search(stripped) else [LOG_LINE]
+    if not _RESTART_WAIT.search(stripped):
         added.append(f"graceful restart wait {hold_time_s};")
     return "\n".join([text.rstrip("\n"), *added, ""])
 
@@ -62,11 +62,11 @@ def _foreign(bare: str) -> Iterator[tuple[int, str]]:
 def refuse_foreign(router: str, text: str) -> None:
     """Raise GuestError, with the line, for what BIRD would take and Splitplane does not."""
     refuse_unfit(router, "bird", text)
-    bare = _bare(text)
-    if found := min(_foreign(bare), default=None):
+    stripped = bare(text)
+    if found := min(_foreign(stripped), default=None):
         number, reason = found
         raise GuestError(f"{router}: bird line {number}: {reason}: {_line(text, number)}")
-    if not _ROUTER_ID.search(bare):
+    if not _ROUTER_ID.search(stripped):
         example = "add `router id 192.0.2.1;` or the like"
         raise GuestError(f"{router}: bird has no router id, and BIRD starts before its interfaces; {example}")
 
@@ -84,7 +84,7 @@ def can_check() -> bool:
 async def check(router: str, text: str) -> None:
     """Raise GuestError, with the line, where BIRD's parser does not take a configuration; nothing is changed."""
     refuse_foreign(router, text)
-    require_programs(text)
+    require_programs(router, text)
     try:
         status, output = await dry_run((*_PRLIMIT, BINARY, "-d", "-p", "-c", FILE), compose(text, hold_time_s=1))
     except TimeoutError as error:
@@ -102,13 +102,18 @@ def _objection(output: str, text: str) -> str:
     return f"line {number}: {reason}" + (f": {command}" if command else "")
 
 
-def require_programs(_text: str) -> None:
+async def remarks() -> list[str]:
+    """Return nothing: its version does not matter."""
+    return []
+
+
+def require_programs(_router: str, _text: str) -> None:
     """Raise GuestError where BIRD is missing."""
     if not Path(BINARY).exists():
         raise GuestError(f"BIRD is not installed: {BINARY} not found; apt-get install bird2")
 
 
-def find_ids() -> list[int]:
+def find_ids(_router: str, _text: str) -> list[int]:
     """Return the user and the group of BIRD on this host."""
     try:
         user = pwd.getpwnam("bird")
@@ -117,6 +122,11 @@ def find_ids() -> list[int]:
     return [user.pw_uid, user.pw_gid]
 
 
-def section(spec: GuestSpec, _hostname: str) -> dict[str, Any]:
+def hostname(_text: str) -> str:
+    """Return nothing: a text of this suite does not name its router."""
+    return ""
+
+
+def section(spec: GuestSpec, _name: str) -> dict[str, Any]:
     """Return what the guest's supervisor is told (vrc/guest/bird.py)."""
     return {"text": compose(spec.routing.text, spec.hold_time_s)}

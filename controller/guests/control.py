@@ -98,7 +98,7 @@ async def conversation(
                     await writer.wait_closed()  # a machine's channel has room for one
     except TimeoutError as error:
         what = told.asked if told is not None else "anything"
-        raise Silence(f"{router}: the guest did not answer {what} in {limit_s:.0f} s") from error
+        raise Silence(f"{router}: the guest did not answer {what} in {limit_s:g} s") from error
     except (ConnectionResetError, BrokenPipeError) as error:  # a machine's channel may be another's just now
         raise Silence(f"{router}: the guest broke off: {error}") from error
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:

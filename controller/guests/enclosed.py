@@ -6,13 +6,21 @@ from typing import Any
 
 from controller.guests.base import GuestSpec
 from controller.guests.suites import SUITES, suite_of
+from controller.model import GuestKind
 
 VRC_UID_BASE = 0x70000000
 """The VRC of router N runs as user and group VRC_UID_BASE + N: a range that neither Debian nor systemd gives out."""
 
 SESSION_IN_GUEST = "/run/splitplane/session"
 IDENTITY_IN_GUEST = "/run/splitplane/identity"
-HOLDER_IN_GUEST = "/run/splitplane-guest/holder.sock"
+
+START_LIMIT_S = {GuestKind.NETNS: 20.0, GuestKind.KVM: 60.0}
+"""How long a daemon may take for its first answer before it is killed and started again.
+
+An emulated machine on a busy host is some ten times slower: zebra was seen to take more than 20 s in one.
+"""
+
+_MAX_HOSTNAME = 64  # __NEW_UTS_LEN of Linux
 
 Command = Callable[[GuestSpec, str], Sequence[str]]
 """Makes the VRC's command from the spec and the path of the Python interpreter inside the guest."""
@@ -31,7 +39,6 @@ def vrc_command(spec: GuestSpec, python: str) -> list[str]:
     return [
         *(python, "-s", "-P", "-m", "vrc.agent", "--router", spec.router, "--source", spec.source.value),
         *("--session", f"unix:{SESSION_IN_GUEST}/session.sock", "--identity", IDENTITY_IN_GUEST),
-        *("--holder", HOLDER_IN_GUEST),
     ]
 
 
@@ -67,18 +74,39 @@ def guest_config(spec: GuestSpec, place: Place, argv: Sequence[str]) -> dict[str
             *map(list, place.code),
         ],
         "hidden": list(place.hidden),
+        "interfaces": [
+            {
+                "name": interface.name,
+                "mac": interface.mac.hex(),
+                "mtu": interface.mtu,
+                "addresses": list(interface.addresses),
+                "admin_up": interface.admin_up,
+            }
+            for interface in spec.interfaces
+        ],
         "vrc": {"uid": vrc_uid(spec.vrf_id), "argv": list(argv), "environment": environment},
-        spec.routing.suite.value: {"ids": place.ids} | suite.section(spec, hostname),
+        spec.routing.suite.value: {"ids": place.ids, "start_limit_s": START_LIMIT_S[spec.guest.kind]}
+        | suite.section(spec, hostname),
     }
 
 
 def hostname_of(spec: GuestSpec) -> str:
-    """The guest's own name of itself."""
-    return spec.router.replace("/", "-")[:63]
+    """The guest's own name of itself: what its text says, else the router's."""
+    given = SUITES[spec.routing.suite].hostname(spec.routing.text)
+    return (given or spec.router.replace("/", "-"))[:_MAX_HOSTNAME]
 
 
 def enclosure_of(config: dict[str, Any]) -> list[Any]:
-    """The part of guest.json that only a restart of the whole guest changes."""
-    fields = [config.get(name) for name in ("router", "hostname", "directory", "binds", "hidden")]
+    """The part of guest.json that only a restart of the whole guest changes.
+
+    Also a guest from before it made its interfaces itself starts anew.
+    """
+    fields = [config.get(name) for name in ("router", "directory", "binds", "hidden")]
     suite = suite_of(config)
-    return [*fields, config["vrc"]["uid"], suite, config[suite]["ids"]]
+    return [*fields, "interfaces" in config, config["vrc"]["uid"], suite, config[suite]["ids"]]
+
+
+def section_changed(former: dict[str, Any] | None, config: dict[str, Any]) -> bool:
+    """Tell whether the suite is to run with another text or other options, if there was a guest at all."""
+    suite = suite_of(config)
+    return former is None or former.get(suite) != config[suite]

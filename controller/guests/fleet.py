@@ -10,16 +10,19 @@ from pathlib import Path
 
 from controller.errors import GuestError, NoSuch, SplitplaneError
 from controller.events import EventLog
-from controller.guests.base import GuestDriver, GuestSpec, GuestStatus
+from controller.guests.base import BOOTING, STARTING, GuestDriver, GuestSpec, GuestStatus, failing
 from controller.model import GuestKind, RouterConfig
 from controller.pki import PKI
 from controller.ports import SessionPort
 
-Check = Callable[[RouterConfig], Awaitable[None]]
-"""Tells before anything is stored whether a guest could start; GuestError says why not."""
+Check = Callable[[RouterConfig], Awaitable[list[str]]]
+"""Tells before anything is stored whether a guest could start; GuestError says why not. Returns remarks, by line."""
 
 STARTS_AT_ONCE = 4
 """Guests being started at the same time; each costs a second of CPU."""
+
+LOAD_LIMIT_S, LOAD_POLL_S = 20.0, 0.1
+"""How long whoever changes a guest waits for its daemons to read their text, and the first pause between asking."""
 
 SILENCE_S = 60.0
 """A guest whose VRC has had no session for so long is said to be silent."""
@@ -79,7 +82,7 @@ class GuestFleet:
         self._state, self._drivers, self._checks = state, drivers, checks
         self._pki, self._sessions, self._events = pki, sessions, events
         self._guests: defaultdict[int, _Known] = defaultdict(_Known)  # by vrf_id
-        self._gate = asyncio.Semaphore(STARTS_AT_ONCE)
+        self._gate, self._asking = asyncio.Semaphore(STARTS_AT_ONCE), asyncio.Semaphore(STARTS_AT_ONCE)
 
     @property
     def failing(self) -> bool:
@@ -102,6 +105,7 @@ class GuestFleet:
             identity=self._pki.identity(router.vrf_id),
             session=self._sessions.directory_for(router.vrf_id),
             guest=router.guest,
+            interfaces=router.interfaces,
         )
 
     def driver(self, router: RouterConfig) -> GuestDriver:
@@ -111,15 +115,18 @@ class GuestFleet:
         except KeyError:
             raise NoSuch("kind of guest", router.guest.kind, f"known: {', '.join(sorted(self._drivers))}") from None
 
-    async def check(self, router: RouterConfig) -> None:
-        """Tell before anything is stored whether the guest could start; GuestError says why not."""
-        if (check := self._checks.get(router.guest.kind)) is not None:
-            await check(router)
+    async def check(self, router: RouterConfig) -> list[str]:
+        """Tell before anything is stored whether the guest could start; GuestError says why not.
+
+        Returns what the operator should know all the same, a line each.
+        """
+        check = self._checks.get(router.guest.kind)
+        return [] if check is None else await check(router)
 
     def current(self, router: RouterConfig) -> bool:
         """Tell whether the guest was started as now declared, with a certificate that is good for long enough."""
         known = self._guests[router.vrf_id]
-        return not known.due and known.started == self.spec(router)
+        return not (known.due or known.failure) and known.started == self.spec(router)
 
     def admit(self, router: RouterConfig) -> None:
         """Let a router's VRC connect, with a certificate of its own; a new one where the old one ends soon."""
@@ -197,6 +204,24 @@ class GuestFleet:
         elif now - known.heard_s >= SILENCE_S and not known.silent:
             known.silent = True
             self._events.report("error", "guest-silent", router.full_name, self.trouble(router))
+
+    async def loaded(self, router: RouterConfig) -> str:
+        """Wait until a guest's daemons run with their text; return in one line what was refused or failed, else "".
+
+        A guest that takes longer than LOAD_LIMIT_S goes on by itself; what ails it then is seen by `watch`.
+        """
+        spec, driver = self.spec(router), self.driver(router)
+        until_s, pause_s = self._clock() + LOAD_LIMIT_S, LOAD_POLL_S
+        while driver.running(spec):
+            async with self._asking:
+                daemons = (await driver.status(spec)).daemons
+            if trouble := failing(spec, daemons):
+                return trouble
+            if {STARTING, BOOTING}.isdisjoint(daemons.values()) or self._clock() >= until_s:
+                break
+            await asyncio.sleep(pause_s)
+            pause_s = min(1.0, 1.5 * pause_s)
+        return ""
 
     def trouble(self, router: RouterConfig) -> str:
         """Why a router's guest is of no use, in one line; empty where it is not known to be."""

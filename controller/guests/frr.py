@@ -3,6 +3,7 @@
 import grp
 import pwd
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from controller.guests.base import GuestSpec
 from controller.guests.texts import CHECK_LIMIT_S, FILE, dry_run, refuse_unfit
 from controller.model import RouteSource
 
-ETC, RUN = "/etc/frr", "/run/frr"
+ETC, RUN, LOGS = "/etc/frr", "/run/frr", "/var/log/frr"
 BINARIES = Path("/usr/lib/frr")
 VTYSH = "/usr/bin/vtysh"
 FPM_LINE = "fpm address 127.0.0.1"
@@ -50,8 +51,14 @@ _REFUSED = {
     re.compile(r"(no )?fpm\b"): "fpm is Splitplane's own; choose the route source with `source:`",
     re.compile(r"do\b"): "a configuration holds no commands to execute",
     re.compile(r"router ospf \d"): "several OSPF instances are not supported",
-    re.compile(r"(no )?service integrated-vtysh-config\b"): "the configuration is always integrated",
+    re.compile(r"no service integrated-vtysh-config\b"): "the configuration is always integrated",
 }
+TRIED = ((8, 4), (10, 3))
+"""The oldest and the newest version of FRR that Splitplane's tests ran with (docs/frr.md)."""
+
+_HOSTNAME = re.compile(r"hostname \S")
+_RELATIVE_LOG = re.compile(r"^(\s*log\s+file\s+)([^/\s]+)(?=\s|$)", re.MULTILINE)
+_VERSION = re.compile(r"version (\d+\.\d+(?:\.\d+)?)")
 _OBJECTION = re.compile(r"line (\d+): % ([^\[]+)\[\d+\]: (.*)")
 
 
@@ -61,19 +68,43 @@ def _lines(text: str) -> list[str]:
 
 def daemons_for(text: str) -> tuple[str, ...]:
     """Return the daemons that a configuration asks for, zebra and staticd always and first."""
-    lines = [line for line in _lines(text) if line and line[0] not in "!#"]
-    asked = (name for name, pattern in _DAEMONS.items() if any(pattern.match(line) for line in lines))
-    return ("zebra", "staticd", *asked)
+    return ("zebra", "staticd", *_asked(text))
 
 
-def compose(text: str, hostname: str, fpm: bool) -> str:
-    """Return the whole frr.conf: the operator's text, so that line numbers are theirs, then what Splitplane adds."""
-    added = [] if any(line.startswith("hostname ") for line in _lines(text)) else [f"hostname {hostname}"]
+def _asked(text: str) -> dict[str, tuple[int, str]]:
+    """Return the further daemons that a configuration asks for, each with the first line that does: number, text."""
+    lines = [(number, line) for number, line in enumerate(_lines(text), 1) if line and line[0] not in "!#"]
+    found = {name: next((at for at in lines if pattern.match(at[1])), None) for name, pattern in _DAEMONS.items()}
+    return {name: at for name, at in found.items() if at is not None}
+
+
+def hostname(text: str) -> str:
+    """Return the name that a configuration gives its router; empty where it gives none."""
+    return next((line.split()[1] for line in reversed(_lines(text)) if _HOSTNAME.match(line)), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """A whole frr.conf, and how many lines of it come before the operator's."""
+
+    text: str
+    before: int
+
+
+def compose(text: str, name: str, fpm: bool) -> Composed:
+    """Return the whole frr.conf: what Splitplane adds, then the operator's text.
+
+    In this order an `exit` or `end` too many of the operator's moves nothing of Splitplane's into another context. A
+    log file without a folder goes where the daemons may write.
+    """
+    added = [] if hostname(text) else [f"hostname {name}"]
     if not any(line.startswith("zebra nexthop-group keep ") for line in _lines(text)):
         added.append(NEXTHOP_KEEP_LINE)
     if fpm:
         added.append(FPM_LINE)
-    return "\n".join([text.rstrip("\n"), "!", *added, "!", ""])
+    added.append("!")
+    placed = _RELATIVE_LOG.sub(rf"\1{LOGS}/\2", text.rstrip("\n"))
+    return Composed("\n".join([*added, placed, ""]), len(added))
 
 
 def refuse_foreign(router: str, text: str) -> None:
@@ -89,27 +120,52 @@ def refuse_foreign(router: str, text: str) -> None:
 async def check(router: str, text: str) -> None:
     """Raise GuestError, with the line, where FRR's grammar does not take a configuration; nothing is changed.
 
-    This is vtysh's own dry run. It knows every command of every daemon, but not what a daemon refuses when it sees
-    the rest of its configuration (a neighbor without remote-as); that shows when the text is loaded.
+    This is vtysh's own dry run of all that a guest would be given. It knows every command of every daemon, but not
+    what a daemon refuses when it sees the rest of its configuration (a neighbor without remote-as); that shows when
+    the text is loaded.
     """
     refuse_foreign(router, text)
     require_installed(("zebra",))
+    whole = compose(text, "router", fpm=True)
     try:
         command = (VTYSH, "--config_dir", "/nonexistent", "--dryrun", "--inputfile", FILE)
-        status, output = await dry_run(command, text + "\n")
+        status, output = await dry_run(command, whole.text)
     except TimeoutError as error:
         raise GuestError(f"{router}: vtysh did not check the FRR configuration in {CHECK_LIMIT_S:.0f} s") from error
     if status:
-        raise GuestError(f"{router}: frr {_objection(output)}")
+        raise GuestError(f"{router}: frr {_objection(output, whole.before)}")
 
 
-def _objection(output: str) -> str:
+async def version() -> tuple[int, ...]:
+    """Return the version of this host's FRR, such as (10, 3) or (8, 4, 4); empty where it does not tell."""
+    try:
+        _, output = await dry_run((str(BINARIES / "zebra"), "--version"), "")
+    except TimeoutError:
+        return ()
+    found = _VERSION.search(output)
+    return tuple(map(int, found[1].split("."))) if found else ()
+
+
+async def remarks() -> list[str]:
+    """Return a line where this host's FRR is of a version that was never tried."""
+    found = await version()
+    return remarks_on(".".join(map(str, found))) if found else []
+
+
+def remarks_on(text: str) -> list[str]:
+    """Return a line where a version of FRR ("10.3") was never tried."""
+    first, last = (".".join(map(str, one)) for one in TRIED)
+    numbers = tuple(map(int, text.split(".")[:2]))
+    return [] if TRIED[0] <= numbers <= TRIED[1] else [f"FRR {text} was never tried, only {first} to {last}"]
+
+
+def _objection(output: str, before: int) -> str:
     found = _OBJECTION.findall(output)
     if not found:
         return f"configuration: {output.strip().splitlines()[-1] if output.strip() else 'refused by vtysh'}"
     number, reason, command = found[0]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return f"line {number}: {reason.strip().lower()}: {command.strip()}{more}"
+    return f"line {int(number) - before}: {reason.strip().lower()}: {command.strip()}{more}"
 
 
 def require_installed(daemons: tuple[str, ...]) -> None:
@@ -133,12 +189,16 @@ def can_check() -> bool:
     return True
 
 
-def require_programs(text: str) -> None:
-    """Raise GuestError naming the first program missing here that a text asks for."""
-    require_installed(daemons_for(text))
+def require_programs(router: str, text: str) -> None:
+    """Raise GuestError naming the first program missing here that a text asks for, and the line that does."""
+    require_installed(("zebra", "staticd"))
+    for name, (number, line) in _asked(text).items():
+        if not (BINARIES / name).exists():
+            missing = f"{name} is not installed ({BINARIES / name}; apt-get install frr)"
+            raise GuestError(f"{router}: frr line {number}: {missing}: {line}")
 
 
-def find_ids() -> list[int]:
+def find_ids(_router: str, _text: str) -> list[int]:
     """Return the user, the group and the vty group of FRR on this host."""
     try:
         user = pwd.getpwnam("frr")
@@ -147,11 +207,13 @@ def find_ids() -> list[int]:
         raise GuestError(f"FRR is not installed: {error.args[0]}; apt-get install frr") from error
 
 
-def section(spec: GuestSpec, hostname: str) -> dict[str, Any]:
+def section(spec: GuestSpec, name: str) -> dict[str, Any]:
     """Return what the guest's supervisor is told (vrc/guest/frr.py)."""
     fpm = spec.source is RouteSource.FPM
+    composed = compose(spec.routing.text, name, fpm)
     return {
-        "text": compose(spec.routing.text, hostname, fpm),
+        "text": composed.text,
+        "lines_before": composed.before,
         "daemons": list(daemons_for(spec.routing.text)),
         "hold_time_s": spec.hold_time_s,
         "fpm": fpm,

@@ -1,13 +1,14 @@
 """The image of a machine: a directory with image.json, a kernel, an initrd and a root file system.
 
     {"format": 1, "name": "…", "kernel": "vmlinuz", "initrd": "initrd.img", "root": "root.squashfs",
-     "append": "…", "minimum_memory_mib": 160, "version": 1}
+     "append": "…", "minimum_memory_mib": 160, "version": 1, "frr": "10.3"}
 
 guest/build makes one; docs/guests.md says what one of a tenant's own must hold.
 """
 
 import json
 import os
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from controller.errors import GuestError
 FORMAT = 1
 MANIFEST = "image.json"
 MAX_MANIFEST_BYTES = 64 << 10
+_VERSION = re.compile(r"|\d+\.\d+(\.\d+)?")
 _TEXTS = ("name", "kernel", "initrd", "root", "append")
 
 
@@ -32,6 +34,7 @@ class Image:
     root: Path
     append: str  # to the kernel's command line
     minimum_memory_mib: int
+    frr: str  # the version of FRR in it ("10.3"), empty where it does not say
 
 
 def load(directory: Path, router: str) -> Image:
@@ -51,7 +54,8 @@ def load(directory: Path, router: str) -> Image:
     for path in files.values():
         _require_readable(path, router)
     least = fields["minimum_memory_mib"]
-    return Image(directory, fields["name"], **files, append=fields["append"], minimum_memory_mib=least)
+    append, frr = fields["append"], str(fields["frr"])
+    return Image(directory, fields["name"], **files, append=append, minimum_memory_mib=least, frr=frr)
 
 
 def _fields(content: bytes, what: str) -> dict[str, Any]:
@@ -68,6 +72,8 @@ def _fields(content: bytes, what: str) -> dict[str, Any]:
             raise GuestError(f"{what}: {name} should be a text; docs/guests.md lists the keys")
     if type(least := fields.get("minimum_memory_mib")) is not int or least < 0:
         raise GuestError(f"{what}: minimum_memory_mib should be a number; docs/guests.md lists the keys")
+    if not _VERSION.fullmatch(str(fields.setdefault("frr", ""))):
+        raise GuestError(f"{what}: frr should be a version, as 10.3; docs/guests.md lists the keys")
     for name in ("kernel", "initrd", "root"):
         if Path(fields[name]).name != fields[name]:
             raise GuestError(f"{what}: {name} should be the name of a file beside it, not {fields[name]!r}")

@@ -6,7 +6,7 @@
         guest.lock             locked by that process as long as it lives
         control.sock           its supervisor
         guest.log, guest.log.1
-        etc/  run/             /etc/frr and /run/frr of the guest, or /etc/bird and /run/bird
+        etc/  run/             /etc/frr and /run/frr of the guest, or those of its suite
         identity/              this router's certificate, readable by its VRC alone
 
 A guest is no child of the controller: it is found again by guest.pid, and never by the pid alone.
@@ -18,14 +18,18 @@ import importlib.util
 import os
 import shutil
 import sys
+import time
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from controller.errors import GuestError
 from controller.guests import control, greeting, pidfile, starting
-from controller.guests.base import GuestSpec, GuestStatus
-from controller.guests.enclosed import Bind, Command, Place, enclosure_of, guest_config, vrc_command
+from controller.guests.base import GuestSpec, GuestStatus, failing
+from controller.guests.enclosed import Bind, Command, Place, enclosure_of, guest_config, section_changed, vrc_command
 from controller.guests.ending import end_guest
 from controller.guests.entering import entering
 from controller.guests.files import CONFIG, make_directory, read_config, replace_file, write_config
@@ -35,17 +39,33 @@ from controller.model import RouterConfig
 from controller.pki import IDENTITY_FILES
 
 STOP_LIMIT_S = 8.0
+LOOK_LIMIT_S = 5.0
+LOOK_EVERY_S = 10.0
+"""How often daemons are looked at that are all up; else it is done as often as anybody asks."""
 _PROGRAMS = (SETPRIV, "/usr/bin/nsenter", "/usr/bin/python3")
 
 _APP_IN_GUEST = "/run/splitplane/app"
 _PREFIX_IN_GUEST = "/run/splitplane/python"
 
 
-async def check_guest(router: RouterConfig) -> None:
-    """Tell before anything is stored whether a guest could start: its suite is there and takes the text."""
+async def check_guest(router: RouterConfig) -> list[str]:
+    """Tell before anything is stored whether a guest could start: its suite is there and takes the text.
+
+    Returns what the operator should know, a line each.
+    """
     suite = SUITES[router.routing.suite]
-    suite.require_programs(router.routing.text)
+    suite.require_programs(router.full_name, router.routing.text)
     await suite.check(router.full_name, router.routing.text)
+    return await suite.remarks()
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was last seen of one guest's daemons."""
+
+    at_s: float = -inf
+    all_up: bool = False
+    trouble: str = ""
 
 
 class NetnsDriver:
@@ -55,6 +75,7 @@ class NetnsDriver:
         self._hidden, self._command = tuple(hidden), command
         self._locks: dict[Path, asyncio.Lock] = {}
         self._reloads = control.Reloads()
+        self._seen: defaultdict[Path, _Seen] = defaultdict(_Seen)  # by directory
 
     async def start(self, spec: GuestSpec) -> None:
         """Start the guest, or adopt it and apply what changed; see GuestDriver.start."""
@@ -62,7 +83,7 @@ class NetnsDriver:
         async with self._lock(spec):
             running = pidfile.find(spec.directory) != 0
             former = read_config(spec.directory) if running else None
-            if former != config:
+            if section_changed(former, config):
                 await SUITES[spec.routing.suite].check(spec.router, spec.routing.text)
             self._prepare(spec, config)
             if former == config:
@@ -86,15 +107,19 @@ class NetnsDriver:
             with contextlib.suppress(FileNotFoundError):
                 shutil.rmtree(spec.directory)
         self._locks.pop(spec.directory, None)
+        self._seen.pop(spec.directory, None)
         self._reloads.forget(spec.directory)
 
     async def status(self, spec: GuestSpec) -> GuestStatus:
         """Tell what runs; a guest whose supervisor does not answer shows that as the state of ``supervisor``."""
+        return await self._status(spec, greeting.LIMIT_S)
+
+    async def _status(self, spec: GuestSpec, limit_s: float) -> GuestStatus:
         pid = pidfile.find(spec.directory)
         if not pid:
             return GuestStatus(False, 0, {}, 0)
         try:
-            reply = await control.ask(spec.directory, spec.router, {"op": "status"}, greeting.LIMIT_S)
+            reply = await control.ask(spec.directory, spec.router, {"op": "status"}, limit_s)
         except GuestError as error:
             return GuestStatus(bool(pidfile.find(spec.directory)), pid, {"supervisor": f"failed: {error}"}, 0)
         return GuestStatus(True, pid, dict(reply.get("daemons", {})), int(reply.get("restarts", 0)))
@@ -111,12 +136,18 @@ class NetnsDriver:
         return ""
 
     async def look_after(self, spec: GuestSpec) -> list[str]:
-        """Nothing is to be done for a guest in a namespace."""
-        return []
+        """See now and then whether all daemons are up."""
+        seen, now = self._seen[spec.directory], time.monotonic()
+        if self._lock(spec).locked() or now - seen.at_s < (LOOK_EVERY_S if seen.all_up else 0.0):
+            return []
+        daemons = (await self._status(spec, LOOK_LIMIT_S)).daemons
+        before, trouble = seen.trouble, failing(spec, daemons)
+        seen.at_s, seen.all_up, seen.trouble = now, set(daemons.values()) == {"up"}, trouble
+        return [trouble] if trouble and trouble != before else []
 
     def trouble(self, spec: GuestSpec) -> str:
-        """A guest in a namespace has its daemons' troubles only."""
-        return ""
+        """The daemon that does not run, as last seen."""
+        return self._seen[spec.directory].trouble
 
     def label(self, spec: GuestSpec) -> str:
         """What the operator is shown as its kind."""
@@ -146,7 +177,7 @@ class NetnsDriver:
             if not Path(program).exists():
                 raise GuestError(f"{spec.router}: {program} not found; apt-get install util-linux python3")
         suite = SUITES[spec.routing.suite]
-        suite.require_programs(spec.routing.text)
+        suite.require_programs(spec.router, spec.routing.text)
         code, python = _python_binds()
         own = spec.directory.absolute()
         place = Place(
@@ -158,7 +189,7 @@ class NetnsDriver:
             code=code,
             hidden=(*map(str, self._hidden), *_homes()),
             app=_APP_IN_GUEST,
-            ids=suite.find_ids(),
+            ids=suite.find_ids(spec.router, spec.routing.text),
         )
         return guest_config(spec, place, self._command(spec, python))
 
@@ -202,6 +233,7 @@ class NetnsDriver:
                 await control.ask(spec.directory, spec.router, {"op": "stop"}, STOP_LIMIT_S)
 
         await end_guest(spec.directory, spec.router, ask)
+        self._seen.pop(spec.directory, None)
         for name in (pidfile.FILE, greeting.SOCKET):
             with contextlib.suppress(FileNotFoundError):
                 (spec.directory / name).unlink()

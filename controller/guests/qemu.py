@@ -31,6 +31,7 @@ from controller.errors import GuestError
 from controller.guests import (
     console,
     control,
+    frr,
     greeting,
     image,
     launcher,
@@ -42,7 +43,7 @@ from controller.guests import (
     terminal,
 )
 from controller.guests.accelerator import DEVICE, AcceleratorProbe
-from controller.guests.base import GuestSpec, GuestStatus
+from controller.guests.base import BOOTING, STARTING, GuestSpec, GuestStatus, failing
 from controller.guests.command import (
     QEMU,
     Accelerator,
@@ -50,7 +51,7 @@ from controller.guests.command import (
     machine_command,
     machine_uid,
 )
-from controller.guests.enclosed import Place, enclosure_of, guest_config, vrc_command
+from controller.guests.enclosed import Place, enclosure_of, guest_config, section_changed, vrc_command
 from controller.guests.ending import end_guest, ended
 from controller.guests.files import make_directory, read_config, replace_file, write_config
 from controller.guests.machine import (
@@ -69,7 +70,7 @@ from controller.guests.monitor import Monitor
 from controller.guests.relay import SLOTS
 from controller.guests.suites import SUITES
 from controller.guests.users import SETPRIV, as_user
-from controller.model import RouterConfig, Routing
+from controller.model import RouterConfig, Routing, Suite
 
 BOOT_LIMIT_S = 60.0
 STATUS_LIMIT_S = 3.0
@@ -119,11 +120,15 @@ class QemuDriver:
         self._contacts: defaultdict[Path, _Contact] = defaultdict(_Contact)  # by directory
         self._reloads = control.Reloads(shared=True)
 
-    async def check(self, router: RouterConfig) -> None:
-        """Tell before anything is stored whether a guest could start; GuestError says why not."""
+    async def check(self, router: RouterConfig) -> list[str]:
+        """Tell before anything is stored whether a guest could start; GuestError says why not.
+
+        Returns what the operator should know, a line each.
+        """
         guest = router.guest
-        self._image_of(guest.image, guest.memory_mib, router.full_name)
+        own_image = self._image_of(guest.image, guest.memory_mib, router.full_name)
         await _check_text(router.full_name, router.routing)
+        return frr.remarks_on(own_image.frr) if router.routing.suite is Suite.FRR and own_image.frr else []
 
     async def start(self, spec: GuestSpec) -> None:
         """Start the machine, or adopt it and apply what changed; see GuestDriver.start.
@@ -137,7 +142,7 @@ class QemuDriver:
         async with self._contacts[spec.directory].lock:
             running = self.running(spec)
             former = read_config(spec.directory) if running else None
-            if former != config:
+            if section_changed(former, config):
                 await _check_text(spec.router, spec.routing)
             identity = seed.read_identity(spec.identity, spec.router)
             if not spec.session.is_dir():
@@ -171,10 +176,12 @@ class QemuDriver:
         if not pid:
             return GuestStatus(False, 0, {}, 0)
         contact, told = self._contacts[spec.directory], self._told(spec)
+        state = ""
         try:
             async with control.conversation(spec.directory, spec.router, STATUS_LIMIT_S, shared=True) as talk:
                 contact.answered = pid
                 machine = talk.machine
+                state = machine_state(machine, spec.guest.memory_mib)
                 if step_s := clock_step_s(machine, talk.asked_at_s, talk.answered_at_s):
                     with contextlib.suppress(control.Refusal):  # an image of somebody's own
                         await talk.ask({"op": "clock", "step_s": step_s})
@@ -185,12 +192,13 @@ class QemuDriver:
             states, restarts = {"machine": self._silent(spec, pid)}, 0
         except control.Refusal as refusal:
             failed = str(refusal).removeprefix(f"{spec.router}: ")
-            states, restarts = {"machine": "up", "supervisor": f"failed: {failed}"}, 0
+            absent = {"machine": state} if state == STARTING else {"machine": "up", "supervisor": f"failed: {failed}"}
+            states, restarts = absent, 0
         except GuestError as error:
             states, restarts = {"machine": f"failed: {str(error).removeprefix(f'{spec.router}: ')}"}, 0
         else:
             daemons, restarts = states_inside(inside)
-            states = {"machine": machine_state(machine, spec.guest.memory_mib)} | daemons
+            states = {"machine": state} | daemons
         return GuestStatus(bool(self.running(spec)), pid, states | told, restarts)
 
     async def close(self) -> None:
@@ -222,8 +230,9 @@ class QemuDriver:
         contact.looked_s = now
         await self._meet(spec)
         before = contact.trouble
-        state = (await self.status(spec)).daemons.get("machine", "")
-        trouble = state.removeprefix("failed: ") if state.startswith("failed: ") else ""
+        daemons = (await self.status(spec)).daemons
+        state = daemons.pop("machine", "")
+        trouble = state.removeprefix("failed: ") if state.startswith("failed: ") else failing(spec, daemons)
         if contact.answered == pid or trouble:
             contact.trouble = trouble
         found = [trouble] if trouble and trouble != before else []
@@ -278,7 +287,7 @@ class QemuDriver:
         if self._contacts[spec.directory].answered == pid:
             return "up, busy"  # requests are answered one after the other, and a command may take its time
         if pidfile.age_s(pid) < BOOT_LIMIT_S:
-            return "booting"
+            return BOOTING
         return f"failed: it has not answered for {BOOT_LIMIT_S:.0f} s; see vrctl logs {spec.router}"
 
     def _told(self, spec: GuestSpec) -> dict[str, str]:

@@ -34,7 +34,7 @@ async def launch(
             _, said = await process.communicate(told)
     except TimeoutError as error:
         process.kill()
-        raise GuestError(f"{router}: {what} did not start in {LIMIT_S:.0f} s") from error
+        raise GuestError(f"{router}: {what} did not start in {LIMIT_S:.0f} s; see the logs in {directory}") from error
     if process.returncode == RUNS_ALREADY:
         raise GuestError(f"{router}: another controller is starting {what}; try again")
     if process.returncode:

@@ -35,18 +35,28 @@ async def check(router: str, text: str) -> None:
     refuse_foreign(router, text)
 
 
-def require_programs(_text: str) -> None:
+async def remarks() -> list[str]:
+    """Return nothing: its version does not matter."""
+    return []
+
+
+def require_programs(_router: str, _text: str) -> None:
     """Raise GuestError where `ip` is missing."""
     if not Path(IP).exists():
         raise GuestError(f"{IP} not found; apt-get install iproute2")
 
 
-def find_ids() -> list[int]:
+def find_ids(_router: str, _text: str) -> list[int]:
     """Return the user and group that `ip` runs as, with CAP_NET_ADMIN alone."""
     return [NOBODY, NOBODY]
 
 
-def section(spec: GuestSpec, _hostname: str) -> dict[str, Any]:
+def hostname(_text: str) -> str:
+    """Return nothing: a text of this suite does not name its router."""
+    return ""
+
+
+def section(spec: GuestSpec, _name: str) -> dict[str, Any]:
     """Return what the guest's supervisor is told (vrc/guest/static.py)."""
     routes = _routes(spec.router, spec.routing.text)
     return {"routes": [[route.line, route.key, route.text] for route in routes]}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from controller.guests import bird, frr, static
+from controller.guests import any_daemon, bird, frr, static
 from controller.guests.base import GuestSpec
 from controller.model import Suite
 
@@ -23,17 +23,23 @@ class GuestSuite(Protocol):
     async def check(self, router: str, text: str) -> None:
         """Raise GuestError, with the line, where the suite does not take a text; nothing is changed."""
 
-    def require_programs(self, text: str) -> None:
+    async def remarks(self) -> list[str]:
+        """Return what the operator should know of the programs installed here, a line each."""
+
+    def require_programs(self, router: str, text: str) -> None:
         """Raise GuestError naming the first program missing here that a text asks for."""
 
-    def find_ids(self) -> list[int]:
+    def find_ids(self, router: str, text: str) -> list[int]:
         """Return the user, the group and further groups that the suite runs as on this host."""
 
-    def section(self, spec: GuestSpec, hostname: str) -> dict[str, Any]:
-        """Return its part of guest.json but for ``ids``."""
+    def hostname(self, text: str) -> str:
+        """Return the name that a text gives its router; empty where it gives none."""
+
+    def section(self, spec: GuestSpec, name: str) -> dict[str, Any]:
+        """Return its part of guest.json but for ``ids``; ``name`` is what the router is called."""
 
 
-SUITES: Mapping[Suite, GuestSuite] = {Suite.FRR: frr, Suite.BIRD: bird, Suite.IP: static}
+SUITES: Mapping[Suite, GuestSuite] = {Suite.FRR: frr, Suite.BIRD: bird, Suite.IP: static, Suite.COMMAND: any_daemon}
 
 
 def suite_of(config: Mapping[str, Any]) -> Suite:

@@ -8,7 +8,12 @@ from typing import TypeVar
 from controller.model import FallbackConfig, InterfaceConfig, PlaneConfig, PlanePort, RouterConfig, SliceConfig, Suite
 from controller.spec.state import State
 
-_TEXTS = {Suite.FRR: "FRR configuration", Suite.BIRD: "BIRD configuration", Suite.IP: "static routes"}
+_TEXTS = {
+    Suite.FRR: "FRR configuration",
+    Suite.BIRD: "BIRD configuration",
+    Suite.IP: "static routes",
+    Suite.COMMAND: "command",
+}
 
 T = TypeVar("T")
 Details = Callable[[T, T], list[str]]

@@ -1,10 +1,11 @@
 """The document of apply, as pydantic models: the source of docs/schema.json and of every check of a single value."""
 
+import json
 import re
 from ipaddress import IPv4Interface, IPv4Network, IPv6Interface, ip_interface
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from controller.model import UNTAGGED, GuestConfig, GuestKind, PlaneKind, RouteSource, Suite
 
@@ -13,6 +14,10 @@ MAX_DATAPATH_ID = (1 << 64) - 1
 MAX_DEVICE_ID = (1 << 64) - 1
 MAX_PORT = 0xFFFFFEFF  # P4Runtime's SDN_PORT_MAX
 RESERVED_INTERFACES = frozenset({"lo", "all", "default"})  # taken by the kernel, or by names under /proc/sys/net
+
+RESERVED_DAEMONS = frozenset(
+    {"vrc", "interfaces", "config", "kernel", "supervisor", "machine"}
+)  # of a guest's states
 
 NAME = r"^[a-z0-9][a-z0-9-]{0,30}$"
 INTERFACE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$"
@@ -23,6 +28,11 @@ SERVER_ADDRESS = r"^(unix:/.{1,106}|[A-Za-z0-9_.-]+:[0-9]{1,5}|\[[0-9A-Fa-f:.]+\
 DEVICE_NAME = r"^[^\s/]{1,15}$"
 MEMORY = r"^[1-9][0-9]{0,6}[MG]$"
 IMAGE = r"^/[^\x00-\x1f]{1,1023}$"
+PROGRAM = r"^/[^\x00-\x1f\x7f]{1,255}$"
+WORD = r"^[^\x00-\x08\x0b-\x1f\x7f]{0,4096}$"
+DAEMON_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,30}$"
+FILE_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$"
+USER_NAME = r"^[a-z_][a-z0-9_-]{0,31}$"
 
 MIN_MEMORY_MIB, MAX_MEMORY_MIB, DEFAULT_MEMORY_MIB = 128, 64 << 10, 256
 MAX_VCPUS = 64
@@ -37,6 +47,11 @@ PATTERN_WORDS = {
     DEVICE_NAME: "the name of a network interface, at most 15 characters (IFNAMSIZ)",
     MEMORY: "a size such as 256M or 2G",
     IMAGE: "the absolute path of an image's directory",
+    PROGRAM: "the absolute path of a program",
+    WORD: "a word without control characters, at most 4096 long",
+    DAEMON_NAME: "letters, digits and '_.-', at most 31 characters",
+    FILE_NAME: "the name of a file: letters, digits and '_.-', at most 63 characters",
+    USER_NAME: "the name of a user",
 }
 """What a pattern wants, in words."""
 
@@ -291,6 +306,68 @@ class InterfaceSection(Section):
         return UNTAGGED if self.vlan == "untagged" else self.vlan
 
 
+class CommandDaemon(Section):
+    """One program of the suite `command`."""
+
+    argv: list[Annotated[str, Field(pattern=WORD)]] = Field(
+        min_length=1, max_length=64, description="the program, by its absolute path, and its arguments"
+    )
+    name: Annotated[str, Field(pattern=DAEMON_NAME)] | None = Field(
+        default=None, description="how vrctl calls it; the program's own name where left out"
+    )
+    reload: Literal["restart", "HUP", "USR1", "USR2"] | list[Annotated[str, Field(pattern=WORD)]] = Field(
+        default="restart", description="how it takes changed files: anew, by a signal, or by another command"
+    )
+
+    @field_validator("argv", "reload")
+    @classmethod
+    def _is_a_command(cls, words: str | list[str]) -> str | list[str]:
+        if isinstance(words, list) and not (words and re.match(PROGRAM, words[0])):
+            raise ValueError(
+                f"{words[0] if words else 'nothing'!r} is no command; begin with {PATTERN_WORDS[PROGRAM]}"
+            )
+        return words
+
+    @property
+    def called(self) -> str:
+        """What it is called."""
+        return self.name or self.argv[0].rpartition("/")[2][:31]
+
+
+class CommandSection(Section):
+    """Programs that write routes to the guest's kernel, kept running by its supervisor."""
+
+    daemons: list[CommandDaemon] = Field(min_length=1, max_length=8, description="in the order of their start")
+    user: Annotated[str, Field(pattern=USER_NAME)] = Field(
+        default="nobody", description="whose they are, with net_admin, net_raw and net_bind_service; not root"
+    )
+    files: dict[Annotated[str, Field(pattern=FILE_NAME)], str] = Field(
+        default_factory=dict, max_length=16, description="their files, by name, in /run/command/etc"
+    )
+
+    @field_validator("user")
+    @classmethod
+    def _is_not_root(cls, user: str) -> str:
+        if user == "root":
+            raise ValueError("root is refused; the programs have the capabilities that routing daemons need")
+        return user
+
+    @field_validator("daemons")
+    @classmethod
+    def _have_names(cls, daemons: list[CommandDaemon]) -> list[CommandDaemon]:
+        names = [daemon.called for daemon in daemons]
+        for name in names:
+            if names.count(name) > 1 or name in RESERVED_DAEMONS:
+                raise ValueError(f"{name!r} is taken; give its daemon another `name`")
+        return daemons
+
+    @property
+    def text(self) -> str:
+        """The section as JSON, in one way of writing it."""
+        daemons = [{"name": one.called, "argv": one.argv, "reload": one.reload} for one in self.daemons]
+        return json.dumps({"user": self.user, "files": self.files, "daemons": daemons}, sort_keys=True)
+
+
 class RouterSection(Section):
     """One virtual router."""
 
@@ -312,12 +389,13 @@ class RouterSection(Section):
     bird_file: str | None = Field(default=None, description="its file instead, relative to this one")
     ip: str | None = Field(default=None, description="lines of ip -batch, for a router with static routes alone")
     ip_file: str | None = Field(default=None, description="their file instead, relative to this one")
+    command: CommandSection | None = Field(default=None, description="for a router that runs any other programs")
 
     @property
     def texts(self) -> list[str]:
         """The keys of suites that are given."""
         keys = (key for suite in Suite for key in (suite.value, f"{suite}_file"))
-        return [key for key in keys if getattr(self, key) is not None]
+        return [key for key in keys if getattr(self, key, None) is not None]
 
     @property
     def suite(self) -> Suite:

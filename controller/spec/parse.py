@@ -8,7 +8,14 @@ from pydantic import BaseModel, ValidationError
 
 from controller.errors import SpecError
 from controller.model import Routing, Suite
-from controller.spec.document import PATTERN_WORDS, Document, PlaneSection, RouterSection, TenantSection
+from controller.spec.document import (
+    PATTERN_WORDS,
+    CommandSection,
+    Document,
+    PlaneSection,
+    RouterSection,
+    TenantSection,
+)
 from controller.spec.lines import Lines, Path, load
 
 
@@ -118,6 +125,8 @@ class _Problem:
         if kind in ("value_error", "assertion_error"):
             return key + str(problem["msg"]).removeprefix("Value error, ")
         self.wanted = str(problem["msg"]).removeprefix("Input should be ")
+        if kind == "model_type":  # its own words name the class
+            self.wanted = "a mapping"
         if kind == "string_pattern_mismatch":
             self.wanted = PATTERN_WORDS[problem["ctx"]["pattern"]]
         return f"{key}{_short(problem['input'])} should be "
@@ -157,6 +166,8 @@ def routing_of(router: RouterSection, files: Mapping[str, str]) -> Routing:
         return Routing()
     (key,) = router.texts
     value = getattr(router, key)
+    if isinstance(value, CommandSection):
+        return Routing(router.suite, value.text)
     if not key.endswith("_file"):
         return Routing(router.suite, value)
     if value not in files:

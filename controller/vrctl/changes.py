@@ -24,7 +24,7 @@ def show_outcome(outcome: dict[str, Any], form: Format) -> None:
         _show_changes(outcome["changes"])
     else:
         output.write_value(outcome, form)
-    for line in outcome["waiting"]:
+    for line in (*outcome["remarks"], *outcome["waiting"]):
         output.warn(line)
     for line in outcome["failed"]:
         output.complain(line)

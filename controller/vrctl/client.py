@@ -13,6 +13,8 @@ from urllib.parse import quote, urlencode
 
 DEFAULT_SOCKET = "/run/splitplane/api.sock"
 CHUNK_BYTES = 1 << 16
+ANSWER_LIMIT_S = 600.0
+"""How long the controller may take for an answer, or for more of one; what it waits for itself has shorter limits."""
 
 
 class Unreachable(Exception):
@@ -37,12 +39,13 @@ class _Connection(http.client.HTTPConnection):
         self._path = path
 
     def connect(self) -> None:
-        self.sock = connect(self._path)
+        self.sock = self.held = connect(self._path)
 
 
 def connect(path: Path) -> socket.socket:
     """Return a connection to the controller's socket; Unreachable where nobody answers."""
     found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    found.settimeout(ANSWER_LIMIT_S)
     try:
         found.connect(str(path))
     except FileNotFoundError:
@@ -50,8 +53,14 @@ def connect(path: Path) -> socket.socket:
         raise Unreachable(path) from None
     except OSError as problem:
         found.close()
-        raise Unreachable(path, (problem.strerror or str(problem)).lower()) from None
+        raise Unreachable(path, _reason(problem)) from None
     return found
+
+
+def _reason(problem: Exception) -> str:
+    if isinstance(problem, TimeoutError):
+        return f"it did not answer within {ANSWER_LIMIT_S:g} s; see its log"
+    return (getattr(problem, "strerror", None) or str(problem)).lower()
 
 
 def path_of(*parts: str, **query: object) -> str:
@@ -72,10 +81,12 @@ class Client:
 
     @contextlib.contextmanager
     def _open(
-        self, method: str, target: str, body: bytes | BinaryIO | None, kind: str
+        self, method: str, target: str, body: bytes | BinaryIO | None, kind: str, follow: bool = False
     ) -> Iterator[http.client.HTTPResponse]:
         connection = _Connection(self.path)
         with contextlib.closing(connection), self._ask(connection, method, target, body, kind) as answer:
+            if follow:
+                connection.held.settimeout(None)
             yield answer
 
     def _ask(
@@ -86,7 +97,7 @@ class Client:
             connection.request(method, target, body, headers, encode_chunked=not isinstance(body, bytes | None))
             answer = connection.getresponse()
         except (OSError, http.client.HTTPException) as problem:
-            raise Unreachable(self.path, str(problem)) from None
+            raise Unreachable(self.path, _reason(problem)) from None
         if answer.status >= 400:
             with answer:
                 raise self._refusal(answer)
@@ -109,10 +120,10 @@ class Client:
         """Return a resource."""
         return self.call("GET", path_of(*parts, **query))
 
-    def lines(self, method: str, target: str, body: object = None) -> Iterator[Any]:
-        """Walk over an answer of newline-delimited JSON as it comes."""
+    def lines(self, method: str, target: str, body: object = None, *, follow: bool = False) -> Iterator[Any]:
+        """Walk over an answer of newline-delimited JSON as it comes; ``follow`` waits for more for ever."""
         content = None if body is None else json.dumps(body).encode()
-        with self._open(method, target, content, "application/json") as answer:
+        with self._open(method, target, content, "application/json", follow) as answer:
             while line := self._line(answer):
                 yield json.loads(line)
 
@@ -120,17 +131,17 @@ class Client:
         try:
             return answer.readline()
         except (OSError, http.client.HTTPException) as problem:
-            raise Unreachable(self.path, f"it went away: {problem}") from None
+            raise Unreachable(self.path, f"it went away: {_reason(problem)}") from None
 
     def _read(self, answer: http.client.HTTPResponse, size: int) -> bytes:
         try:
             return answer.read1(size) if size >= 0 else answer.read()
         except (OSError, http.client.HTTPException) as problem:
-            raise Unreachable(self.path, f"it went away: {problem}") from None
+            raise Unreachable(self.path, f"it went away: {_reason(problem)}") from None
 
-    def pieces(self, method: str, target: str) -> Iterator[bytes]:
-        """Walk over the octets of an answer as they come."""
-        with self._open(method, target, None, "") as answer:
+    def pieces(self, method: str, target: str, *, follow: bool = False) -> Iterator[bytes]:
+        """Walk over the octets of an answer as they come; ``follow`` waits for more for ever."""
+        with self._open(method, target, None, "", follow) as answer:
             while piece := self._read(answer, CHUNK_BYTES):
                 yield piece
 

@@ -70,8 +70,9 @@ def _fullness(table: dict[str, Any]) -> str:
 
 
 def router_row(view: dict[str, Any]) -> dict[str, Any]:
-    """Show a move under way beside the placement that it leads to."""
+    """Show a move under way beside the placement that it leads to, and what no plane forwards where all is well."""
     move = view["move"]
+    view = view | {"reason": view["reason"] or "; ".join(view["remarks"])}
     return view if move is None else view | {"placement": f"→ {move['to']} {move['done']:,}/{move['total']:,}"}
 
 

@@ -68,7 +68,7 @@ def events(
         for row in rows:
             print(_event_line(row))
         return None
-    return _print_followed(client().lines("GET", path_of("events", since=since, follow=True)), form)
+    return _print_followed(client().lines("GET", path_of("events", since=since, follow=True), follow=True), form)
 
 
 def _print_followed(rows: Iterator[Any], form: Format) -> None:
@@ -107,7 +107,7 @@ def capture(
     from controller.vrctl import frames
     from controller.vrctl.files import append_all
 
-    pieces = client().pieces("GET", path_of(*router_path(router), "capture", interface=interface))
+    pieces = client().pieces("GET", path_of(*router_path(router), "capture", interface=interface), follow=True)
     try:
         if write is not None:
             append_all(write, pieces)

@@ -128,5 +128,5 @@ def complain(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """Print one line about something that has to wait."""
+    """Print one line about something that has to wait, or that should be known."""
     print(f"vrctl: warning: {text}", file=sys.stderr)

@@ -1,13 +1,15 @@
 """Fixtures of the operator's side: a controller on fakes, its API on a real Unix socket, and vrctl against it."""
 
 import asyncio
+import contextlib
 import functools
 import gc
 import os
+import sqlite3
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -42,6 +44,22 @@ def tmp_path() -> Iterator[Path]:
     """An empty directory, in memory: stores and identities are synced again and again, which no disk does at once."""
     with tempfile.TemporaryDirectory(prefix="sp-unit-", dir=_memory()) as name:
         yield Path(name)
+
+
+@pytest.fixture(autouse=True)
+def _closed_databases(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Close the stores that a test leaves open, which from Python 3.13 on warn of it."""
+    connect, opened = sqlite3.connect, []
+
+    def connected(*given: Any, **named: Any) -> sqlite3.Connection:
+        opened.append(connect(*given, **named))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", connected)
+    yield
+    for connection in opened:
+        with contextlib.suppress(sqlite3.ProgrammingError):  # another thread's own, which has closed it
+            connection.close()
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ class Controller:
         self.sessions = FakeSessions(state / "sessions")
         self.store = store_in(state)
         self.refused: dict[str, str] = {}
+        self.remarks: list[str] = []
         self.restarts = 0
         self.drivers = {GuestKind.NETNS: self.guests}
         self.pki = pki = PKI(state, self.store)
@@ -34,9 +35,10 @@ class Controller:
             state, self.store, pki, self.core, self.convergence, fleet, self.events, self.restart
         )
 
-    async def check(self, router: RouterConfig) -> None:
+    async def check(self, router: RouterConfig) -> list[str]:
         if router.full_name in self.refused:
             raise GuestError(self.refused[router.full_name])
+        return self.remarks
 
     def restart(self) -> None:
         self.restarts += 1

@@ -10,7 +10,7 @@ from vrc.guest.frr import first_error
 
 @given(st.text(max_size=200))
 def test_any_text_of_bird_keeps_its_lines_and_makes_one_line_of_refusal(text: str) -> None:
-    assert bird._bare(text).count("\n") == text.count("\n")
+    assert bird.bare(text).count("\n") == text.count("\n")
     refusal = ""
     try:
         bird.refuse_foreign("red/r1", text)

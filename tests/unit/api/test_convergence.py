@@ -1,13 +1,15 @@
 """What is declared comes to be; a port is free for others only when the plane confirmed that it is."""
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from operator_world import Controller
 
-from controller import archive
+from controller import archive, convergence
 from controller.errors import Conflict, GuestError, NoSuch, SpecError, StoreError
+from controller.guests import fleet
 from controller.pki import ROUTER_LIFETIME
 from controller.spec.document import PlaneOptions
 from controller.store.sqlite import SqliteStore
@@ -73,6 +75,46 @@ async def test_a_guest_that_could_not_start_is_refused_before_anything_is_stored
     with pytest.raises(GuestError, match="FRR is not installed"):
         await controller.apply(HEAD + RED)
     assert not controller.store.load().state.planes
+
+
+async def test_what_should_be_known_of_a_guest_is_said_once_and_it_starts(controller: Controller) -> None:
+    controller.remarks = ["FRR 11.0 was never tried"]
+    outcome = await controller.apply(HEAD + RED)
+    assert outcome.remarks == ["FRR 11.0 was never tried"]
+    assert controller.guests.starts == ["red/r1"]
+    assert (await controller.apply(HEAD + RED)).remarks == []
+
+
+async def test_what_no_plane_forwards_is_said_and_kept_in_the_view(controller: Controller) -> None:
+    asking = RED.replace("plane: s1, interfaces", 'plane: s1, frr: "hostname x\\nip pim\\n", interfaces')
+    line = "no plane forwards what frr asks for in line 2 (multicast: ip pim)"
+    assert (await controller.apply(HEAD + asking)).remarks == [f"red/r1: {line}"]
+    (view,) = controller.operations.router_views()
+    assert view.remarks == [line]
+    assert (await controller.apply(HEAD + RED)).remarks == []
+    (view,) = controller.operations.router_views()
+    assert view.remarks == []
+
+
+async def test_what_a_guest_refuses_of_its_first_text_is_told(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "LOAD_POLL_S", 0.0)
+    refused = {"zebra": "up", "config": "failed: line 2: Specify remote-as first (bgpd): x"}
+    controller.guests.states["red/r1"] = [{"zebra": "starting"}, {"zebra": "starting"}, refused]
+    outcome = await controller.apply(HEAD + RED)
+    assert outcome.failed == ["red/r1: frr line 2: Specify remote-as first (bgpd): x; see vrctl logs red/r1"]
+    assert controller.operations.state.routers  # it is stored and runs with the rest
+    assert (await controller.apply(HEAD + RED)).failed == []  # nothing was changed; the router's view tells it
+
+
+async def test_a_guest_that_takes_long_is_not_waited_for(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "LOAD_POLL_S", 0.0)
+    monkeypatch.setattr(fleet, "LOAD_LIMIT_S", 0.05)
+    controller.guests.states["red/r1"] = [{"zebra": "starting"}]
+    assert (await controller.apply(HEAD + RED)).failed == []
 
 
 async def test_a_vlan_is_taken_before_it_is_given(controller: Controller) -> None:
@@ -168,6 +210,28 @@ async def test_a_plane_that_never_comes_back_can_be_forced_away(controller: Cont
     assert controller.store.load().tombstones == ()
 
 
+async def test_a_plane_that_is_connected_and_does_not_confirm_is_named(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hang(_: object) -> None:
+        await asyncio.Event().wait()
+
+    await controller.apply(HEAD + RED)
+    monkeypatch.setattr(convergence, "CHANGE_S", 0.01)
+    monkeypatch.setattr(controller.core, "put_router", hang)
+    outcome = await controller.apply(HEAD + RED.replace("100", "9"))
+    taken = "red/r1: plane s1 did not confirm what was taken from it in 0.01 s; see vrctl events"
+    assert outcome.waiting[0] == taken
+    monkeypatch.undo()
+    monkeypatch.setattr(convergence, "CHANGE_S", 0.01)
+    monkeypatch.setattr(controller.core, "remove_router", hang)
+    outcome = await controller.operations.delete_tenant("red")
+    assert outcome.waiting == ["red/r1: plane s1 did not confirm its removal in 0.01 s; see vrctl events"]
+    monkeypatch.undo()
+    await controller.convergence.converge(lambda _: None)
+    assert not controller.convergence.unfinished
+
+
 async def test_a_detached_plane_keeps_its_routers_for_later(controller: Controller) -> None:
     await controller.apply(HEAD + RED)
     await controller.operations.detach_plane("s1")
@@ -187,6 +251,24 @@ async def test_a_guest_that_fails_is_told_and_tried_again(controller: Controller
     controller.guests.failing.clear()
     await controller.convergence.converge(lambda _: None)
     assert controller.guests.starts == ["red/r1"]
+
+
+async def test_a_refused_change_that_is_taken_back_leaves_no_trouble(controller: Controller) -> None:
+    await controller.apply(HEAD + RED)
+    controller.guests.failing["red/r1"] = "frr line 2: Specify remote-as"
+    assert (await controller.apply(HEAD + RED.replace("100", "9"))).failed
+    controller.guests.failing.clear()
+    await controller.apply(HEAD + RED)
+    (view,) = controller.operations.router_views()
+    assert "Specify remote-as" not in view.reason
+
+
+async def test_a_daemon_that_does_not_run_shows_in_its_router(controller: Controller) -> None:
+    await controller.apply(HEAD + RED)
+    trouble = "zebra: did not answer within 20 s of its start; see vrctl logs red/r1"
+    controller.guests.troubles["red/r1"] = trouble
+    (view,) = controller.operations.router_views()
+    assert (view.state, view.reason) == ("degraded", trouble)
 
 
 async def test_a_guest_that_fails_is_no_failure_of_what_concerns_another_router(controller: Controller) -> None:

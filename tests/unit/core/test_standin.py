@@ -9,7 +9,7 @@ from worlds import FakeVrc, interface, mac, router_config
 
 from controller.planes.base import PuntReason
 from controller.planes.packet import internet_checksum
-from controller.standin import answer
+from controller.standin import answer, is_answer
 
 OWN, ASKER = mac(1), mac(77)
 HERE, THERE = bytes((10, 0, 1, 1)), bytes((10, 0, 1, 2))
@@ -55,6 +55,12 @@ def test_a_probe_for_an_own_address_is_defended() -> None:
     assert found is not None
     assert found[:6] == b"\x33\x33\0\0\0\x01"
     assert found[58:62] == b"\xa0\0\0\0"
+
+
+def test_an_answer_is_known_from_everything_else() -> None:
+    answers = [answer(asked, OWN, {HERE, HERE6}) for asked in (arp(), solicitation(), solicitation(sender=bytes(16)))]
+    assert all(frame is not None and is_answer(frame) for frame in answers)
+    assert not any(map(is_answer, (arp(), solicitation(), b"\x01" * 13, arp()[:18], solicitation()[:50])))
 
 
 @pytest.mark.parametrize(
@@ -119,6 +125,11 @@ async def test_a_guest_that_is_back_is_stood_in_for_until_it_has_its_addresses(m
     router.interface_states([(1, False, [])])
     assert answered()
     router.interface_states([(1, True, [HERE])])
+    assert answered()  # it may take seconds to answer itself
+    request = arp()[:6] + OWN + arp(THERE, sender=HERE)[12:].replace(ASKER, OWN)
+    assert world.core.packet_out(router, 1, request) is None
+    assert answered()  # it asks, and has not answered yet
+    assert world.core.packet_out(router, 1, answer(arp(), OWN, {HERE})) is None
     assert not answered()
     router.lost(router.vrc)
     router.open(FakeVrc())

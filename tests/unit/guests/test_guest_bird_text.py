@@ -64,7 +64,7 @@ def test_a_missing_bird_is_named_with_its_package(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(bird, "BINARY", "/nowhere/bird")
     assert not bird.can_check()
     with pytest.raises(GuestError, match=r"^BIRD is not installed: /nowhere/bird not found; apt-get install bird2$"):
-        bird.require_programs("")
+        bird.require_programs("red/r1", "")
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ async def test_a_reply_that_makes_no_sense_is_an_error_and_no_crash(tmp_path: Pa
     assert status.daemons["supervisor"].startswith("failed: ")
 
 
-@pytest.mark.parametrize("suite", ["frr", "bird", "ip"])
+@pytest.mark.parametrize("suite", ["frr", "bird", "ip", "command"])
 async def test_a_refusal_names_the_router_and_what_its_suite_said(tmp_path: Path, suite: str) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readline()

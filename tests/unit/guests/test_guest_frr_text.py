@@ -1,5 +1,7 @@
 """FRR's configuration text: the daemons it asks for, what is refused, and how FRR's objections are told."""
 
+from pathlib import Path
+
 import pytest
 
 from controller.errors import GuestError
@@ -37,26 +39,56 @@ def test_zebra_and_staticd_always_run_and_zebra_comes_first() -> None:
     assert frr.daemons_for("! router bgp 1\n# router ospf\n description bfd\n") == ("zebra", "staticd")
 
 
-def test_the_operators_text_keeps_its_line_numbers() -> None:
-    text = "ip route 10.0.0.0/8 Null0\nrouter bgp 1"
+def test_what_splitplane_adds_comes_first_and_is_not_counted() -> None:
+    text = "ip route 10.0.0.0/8 Null0\nrouter bgp 1\nexit\nexit\n"
     whole = frr.compose(text, "red-r1", fpm=True)
-    assert whole.splitlines()[:2] == text.splitlines()
-    assert whole.splitlines()[2:] == [
-        "!",
-        "hostname red-r1",
-        "zebra nexthop-group keep 1",
-        "fpm address 127.0.0.1",
-        "!",
-    ]
+    ours = ["hostname red-r1", "zebra nexthop-group keep 1", "fpm address 127.0.0.1", "!"]
+    assert whole.text.splitlines() == [*ours, *text.splitlines()]
+    assert whole.before == len(ours)
+    assert first_error(["line 6: % Unknown command[2]: router bgp 1"], whole.text, whole.before).startswith(
+        "line 2: "
+    )
 
 
 def test_groups_are_forgotten_soon_unless_the_operator_says_how_long() -> None:
-    assert "\nzebra nexthop-group keep 1\n" in frr.compose("", "r1", True)
-    assert frr.compose("zebra nexthop-group keep 30", "r1", True).count("nexthop-group keep") == 1
+    assert "\nzebra nexthop-group keep 1\n" in frr.compose("", "r1", True).text
+    assert frr.compose("zebra nexthop-group keep 30", "r1", True).text.count("nexthop-group keep") == 1
 
 
 def test_a_hostname_of_the_operator_wins_and_netlink_needs_no_fpm() -> None:
-    assert frr.compose("hostname core\n", "red-r1", fpm=False) == "hostname core\n!\nzebra nexthop-group keep 1\n!\n"
+    whole = frr.compose("hostname core\n", "red-r1", fpm=False)
+    assert whole.text == "zebra nexthop-group keep 1\n!\nhostname core\n"
+    assert frr.hostname("hostname a\n hostname core\n! hostname x\n") == "core"
+    assert frr.hostname("no hostname core\nhostname\n") == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "placed"),
+    [
+        ("log file frr.log", "log file /var/log/frr/frr.log"),
+        ("log  file b.log informational", "log  file /var/log/frr/b.log informational"),
+        ("log file a/b.log", "log file a/b.log"),
+        ("log file /tmp/frr.log", "log file /tmp/frr.log"),
+        ("! log file frr.log", "! log file frr.log"),
+        ("log syslog", "log syslog"),
+    ],
+)
+def test_a_log_file_without_a_folder_lies_where_the_daemons_may_write(line: str, placed: str) -> None:
+    assert f"\n{placed}\n" in frr.compose(line, "r1", True).text
+
+
+def test_a_daemon_that_is_not_installed_is_named_with_the_line_that_needs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("zebra", "staticd", "frr-reload.py"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(frr, "BINARIES", tmp_path)
+    monkeypatch.setattr(frr, "VTYSH", str(tmp_path / "zebra"))
+    frr.require_programs("red/r1", "ip route 10.0.0.0/8 Null0\n")
+    with pytest.raises(GuestError) as refused:
+        frr.require_programs("red/r1", "!\ninterface eth0\n ip  router eigrp\nrouter eigrp 1\n")
+    missing = f"eigrpd is not installed ({tmp_path}/eigrpd; apt-get install frr)"
+    assert str(refused.value) == f"red/r1: frr line 4: {missing}: router eigrp 1"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +126,7 @@ def test_an_objection_of_a_daemon_names_the_line_of_the_text() -> None:
         "line 3: Failure to communicate[13] to bgpd, line:  neighbor 10.0.0.9 timers 1 3",
     ]
     text = "!\nrouter bgp 1\n neighbor 10.0.0.2 remote-as 2\n neighbor 10.0.0.9 timers 1 3\n"
-    assert first_error(said, text) == "line 4: Specify remote-as first: neighbor 10.0.0.9 timers 1 3"
+    assert first_error(said, text) == "line 4: Specify remote-as first (bgpd): neighbor 10.0.0.9 timers 1 3"
 
 
 def test_an_objection_to_grammar_names_the_line_of_the_text() -> None:
@@ -107,3 +139,25 @@ def test_an_objection_to_grammar_names_the_line_of_the_text() -> None:
 def test_a_failure_without_a_known_form_shows_its_first_words() -> None:
     assert first_error(["", "vtysh: cannot connect", "more"], "!\n") == "vtysh: cannot connect"
     assert first_error([], "!\n") == "no reason given"
+
+
+@pytest.mark.parametrize("version", ["8.4", "8.4.4", "9.1", "10.3", "10.3.1"])
+def test_a_version_that_was_tried_needs_no_word(version: str) -> None:
+    assert frr.remarks_on(version) == []
+
+
+@pytest.mark.parametrize("version", ["8.3.2", "10.4", "11.0.1"])
+def test_a_version_that_was_never_tried_is_named(version: str) -> None:
+    assert frr.remarks_on(version) == [f"FRR {version} was never tried, only 8.4 to 10.3"]
+
+
+def test_what_frr_10_says_is_understood_in_any_order() -> None:
+    text = "ip route 10.0.0.0/8 Null0\nrouter bgp 1\n neighbor 10.0.0.9 timers 1 3\nnonsense\n"
+    line = " neighbor 10.0.0.9 timers 1 3"
+    refused = ["% Specify remote-as first", f"line 3: Failure to communicate[13] to bgpd, line: {line}"]
+    unknown = ["line 4: % Unknown command[28]:  nonsense", "[64|zebra] Configuration file processing failure: 2"]
+    wanted = "line 3: Specify remote-as first (bgpd): neighbor 10.0.0.9 timers 1 3"
+    assert first_error([*refused, *unknown], text) == wanted
+    assert first_error([*unknown, *refused], text) == wanted
+    reloading = ["ERROR: vtysh failed to process new configuration", r"b'line 4: % Unknown command: nonsense\n\n'"]
+    assert first_error(reloading, text) == "line 4: Unknown command: nonsense"

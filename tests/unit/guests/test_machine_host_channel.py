@@ -96,7 +96,7 @@ async def test_only_what_changes_nothing_is_said_again_until_the_machine_hears(
 
 async def test_silence_is_told_from_a_refusal(tmp_path: Path) -> None:
     machine(tmp_path, lambda _: [])
-    with pytest.raises(Silence, match=r"^red/r1: the guest did not answer machine in 0 s$"):
+    with pytest.raises(Silence, match=r"^red/r1: the guest did not answer machine in 0.1 s$"):
         await control.ask(tmp_path, "red/r1", {"op": "machine"}, 0.1, shared=True)
 
 

@@ -59,6 +59,7 @@ def test_an_image_is_what_its_manifest_says(tmp_path: Path) -> None:
     ("changes", "words"),
     [
         ({"format": 2}, "image.json has format 2, this controller knows 1; make it anew"),
+        ({"frr": "new"}, "frr should be a version, as 10.3"),
         ({"kernel": "../vmlinuz"}, "kernel should be the name of a file beside it, not '../vmlinuz'"),
         ({"kernel": None}, "kernel should be a text; docs/guests.md lists the keys"),
         ({"minimum_memory_mib": "160M"}, "minimum_memory_mib should be a number"),

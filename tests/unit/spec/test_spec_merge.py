@@ -43,6 +43,10 @@ def test_applying_twice_changes_nothing_and_issues_no_ids() -> None:
     assert changes(once, once) == []
 
 
+COMMAND = '{"daemons": [{"argv": ["/sbin/d", "1"], "name": "d", "reload": "restart"}], "files": {}, "user": "nobody"}'
+"""The text of a command, in the one way in which it is kept."""
+
+
 @pytest.mark.parametrize(
     ("keys", "routing", "source"),
     [
@@ -53,6 +57,7 @@ def test_applying_twice_changes_nothing_and_issues_no_ids() -> None:
         ("bird_file: a", Routing(Suite.BIRD, "text"), RouteSource.NETLINK),
         ("ip: ''", Routing(Suite.IP), RouteSource.NETLINK),
         ("ip: '#', source: netlink", Routing(Suite.IP, "#"), RouteSource.NETLINK),
+        ("command: {daemons: [{argv: [/sbin/d, '1']}]}", Routing(Suite.COMMAND, COMMAND), RouteSource.NETLINK),
     ],
 )
 def test_the_text_that_is_given_names_the_suite(keys: str, routing: Routing, source: RouteSource) -> None:

@@ -1,0 +1,248 @@
+"""The limits of what a guest's supervisor waits for: vtysh, frr-reload.py and ip, and daemons at their start."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from test_machine_control import run_until
+
+from controller.guests.base import GuestSpec, failing
+from controller.model import RouteSource, Routing
+from vrc.guest import bird, children, frr, machine_guest, static
+from vrc.guest.children import Child, Children, KeptChild
+from vrc.guest.log import GuestLog
+from vrc.guest.reactor import Reactor
+from vrc.guest.suite import START_LIMIT_S, start_limit_of
+
+SECTION = {"text": "!\n", "daemons": ["zebra"], "hold_time_s": 30, "fpm": False, "start_limit_s": 0.05}
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Iterator[Children]:
+    yield Children(Reactor(), GuestLog(str(tmp_path / "guest.log")))
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+
+
+def logged(family: Children) -> str:
+    return Path(family.log.path).read_text()
+
+
+def test_a_job_that_hangs_is_killed_with_what_it_started(family: Children) -> None:
+    ends: list[int] = []
+    job = Child("vtysh", ["/bin/sh", "-c", "sleep 600 & echo $!; wait"], {}, lambda _, status: ends.append(status))
+    job.lines, job.limit_s = [], 0.3
+    family.spawn(job)
+    run_until(family.reactor, lambda: bool(ends) and job.output < 0)  # the other one has the pipe no more
+    assert (ends, job.overran) == ([-signal.SIGKILL], "vtysh did not end within 0.3 s")
+    assert "vr-guest: vtysh did not end within 0.3 s and is killed" in logged(family)
+
+
+def test_a_job_in_time_is_not_touched(family: Children) -> None:
+    ends: list[int] = []
+    job = Child("vtysh", ["/bin/true"], {}, lambda _, status: ends.append(status))
+    job.limit_s = 600
+    family.spawn(job)
+    run_until(family.reactor, lambda: bool(ends))
+    assert (ends, job.overran, job.timer and job.timer.cancelled) == ([0], "", True)
+
+
+def test_a_daemon_without_an_answer_is_failed_from_then_until_it_answers(family: Children) -> None:
+    kept = KeptChild(family, "bird", ["/bin/sleep", "600"], {}, start_limit_s=0.05)
+    kept.start()
+    assert kept.state == "starting"
+    run_until(family.reactor, lambda: kept.restarts == 2)
+    assert kept.state == "failed: did not answer within 0.05 s of its start"
+    assert "vr-guest: bird ended: did not answer within 0.05 s of its start" in logged(family)
+    run_until(family.reactor, lambda: kept.pid != 0)
+    kept.answered()
+    assert kept.state == "up"
+    kept.stop(signal.SIGKILL)
+    run_until(family.reactor, lambda: not kept.pid)
+
+
+class Programs:
+    """FRR's programs as scripts; whatever begins with ``slow`` hangs."""
+
+    def __init__(self, folder: Path, family: Children, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.replies = folder, list[str]()
+        self.sockets = folder / "sockets"
+        for name in ("bin", "etc", "sockets"):
+            (folder / name).mkdir()
+        monkeypatch.setattr(frr, "BINARIES", str(folder / "bin"))
+        monkeypatch.setattr(frr, "SOCKETS", str(self.sockets))
+        monkeypatch.setattr(frr, "_OWN_DIRECTORIES", ())
+        monkeypatch.setattr(frr, "FRR_STATE", str(folder / "none"))
+        monkeypatch.setattr(frr, "LOAD_AGAIN_S", 0.0)
+        monkeypatch.setattr(frr, "watch_directory", lambda _: os.eventfd(0, os.EFD_NONBLOCK))
+        monkeypatch.setattr(frr.FrrDaemons, "_next_job", self._unprivileged(frr.FrrDaemons._next_job))
+        self.family, self._monkeypatch = family, monkeypatch
+        self.limit(600)
+        self.suite = frr.FrrDaemons(family, {**SECTION, "ids": [os.getuid(), os.getgid(), 0]}, str(folder / "etc"))
+        zebra = self.suite._daemons["zebra"]
+        zebra.ready = True
+        self.suite._spawn = lambda daemon: None  # type: ignore[method-assign]
+
+    def _unprivileged(self, next_job: Callable[[frr.FrrDaemons], None]) -> Callable[[frr.FrrDaemons], None]:
+        def change(suite: frr.FrrDaemons) -> None:
+            suite._jobs = [(name, [str(self.folder / name)], done) for name, _, done in suite._jobs]
+            next_job(suite)
+
+        return change
+
+    def limit(self, seconds: float) -> None:
+        """What follows may take so long: next to nothing where it hangs, and for ever where it does not."""
+        self._monkeypatch.setattr(frr, "JOB_LIMIT_S", seconds)
+
+    def write(self, name: str, script: str) -> None:
+        path = self.folder / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        run_until(self.family.reactor, condition)
+
+
+@pytest.fixture
+def programs(tmp_path: Path, family: Children, monkeypatch: pytest.MonkeyPatch) -> Iterator[Programs]:
+    made = Programs(tmp_path, family, monkeypatch)
+    yield made
+    made.suite.stop(signal.SIGKILL)
+    os.close(made.suite._inotify)
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="jobs become another user, which needs root")
+
+
+@needs_root
+def test_a_vtysh_that_hangs_is_shown_and_the_text_is_loaded_again(programs: Programs) -> None:
+    programs.write("vtysh", "exec sleep 600")
+    programs.limit(0.2)
+    suite = programs.suite
+    suite._advance()
+    programs.until(lambda: bool(suite.config_error))
+    assert suite.states == {"zebra": "starting", "config": "failed: vtysh did not end within 0.2 s"}
+    programs.write("vtysh", "exit 0")
+    programs.limit(600)
+    programs.until(lambda: not suite.config_error)
+    assert suite.states == {"zebra": "up"}
+
+
+@needs_root
+def test_a_reload_that_hangs_is_refused_and_leaves_the_former_text(programs: Programs) -> None:
+    programs.write("vtysh", "exit 0")
+    programs.write("frr-reload", "sleep 600")
+    programs.folder.chmod(0o777)
+    suite = programs.suite
+    suite._advance()
+    programs.until(lambda: suite.states == {"zebra": "up"})
+    programs.limit(0.2)
+    suite.change({**SECTION, "text": "new\n"}, programs.replies.append)
+    programs.until(lambda: bool(programs.replies))
+    assert programs.replies == ["frr-reload did not end within 0.2 s; see vrctl logs"]
+    assert (programs.folder / "etc/frr.conf").read_text() == suite.settings.text == "!\n"
+    programs.until(lambda: suite._job is None)
+    programs.write("frr-reload", "exit 0")
+    programs.limit(600)
+    suite.change({**SECTION, "text": "new\n"}, programs.replies.append)  # and nothing of it is in the way
+    programs.until(lambda: len(programs.replies) == 2)
+    assert (programs.replies[1], suite.settings.text) == ("", "new\n")
+
+
+def test_a_change_does_not_wait_for_a_daemon_that_never_comes(programs: Programs) -> None:
+    suite = programs.suite
+    suite._loaded = True
+    suite._daemons["mgmtd"] = mgmtd = frr.Daemon("mgmtd")
+    suite.change({**SECTION, "text": "new\n"}, programs.replies.append)
+    assert programs.replies == []
+    mgmtd.child = Child("mgmtd", [], {}, lambda *_: None)
+    suite._too_slow(mgmtd)
+    suite._died(mgmtd, -signal.SIGKILL)
+    assert programs.replies == [
+        "mgmtd: did not answer within 0.05 s of its start; the former text stays; see vrctl logs"
+    ]
+    assert suite._change is None
+
+
+def test_an_ip_that_hangs_is_killed_and_told(
+    family: Children, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(static, "JOB_LIMIT_S", 0.1)
+    monkeypatch.setattr(static, "SETTLED_S", 0.0)
+    section = {"ids": [os.getuid(), os.getgid()], "routes": [[1, "10.0.0.0/8", "10.0.0.0/8 via 192.0.2.1"]]}
+    routes, replies = static.StaticRoutes(family, section), list[str]()
+    routes._command = ["/bin/sleep", "600"]
+    routes.change(section, replies.append)
+    run_until(family.reactor, lambda: bool(replies))
+    assert routes.states == {"ip": "failed: ip did not end within 0.1 s"}
+    routes.stop()
+    routes._links.close()
+
+
+def test_a_start_limit_is_that_of_guest_json() -> None:
+    assert (start_limit_of({}), start_limit_of({"start_limit_s": 3})) == (START_LIMIT_S, 3.0)
+    assert bird.BirdSettings.parse({"text": "", "start_limit_s": 3}).start_limit_s == 3.0
+
+
+HANGING = """
+import os, signal, sys
+from vrc import supervisor
+
+def hang(config, directory, _user_namespace, _ready):
+    print(os.getpid(), flush=True)
+    if noted:
+        supervisor._write_pid(directory, os.getpid())
+    os.write(hung, b"!")
+    signal.pause()
+
+def said_of_what_hangs(limit_s, pipe):
+    os.read(hangs, 1)  # a busy machine takes its time to come so far
+    return said_within(limit_s, pipe)
+
+folder, noted = sys.argv[1], sys.argv[2] == "True"
+hangs, hung = os.pipe()
+said_within, supervisor._said_within = supervisor._said_within, said_of_what_hangs
+supervisor.LAUNCH_LIMIT_S, supervisor._stage = 0.05, hang
+config = supervisor.GuestConfig("red/r1", "r1", folder, (), (), 1, (), {}, (), "ip", {})
+print(supervisor._launch(config, os.open(folder, os.O_RDONLY), user_namespace=False))
+"""
+"""In a process of its own: this one may have threads of gRPC, which a fork of it does not survive."""
+
+
+@pytest.mark.parametrize("noted", [False, True])
+def test_a_first_process_that_hangs_is_killed(noted: bool, tmp_path: Path) -> None:
+    """Before the stage has noted a pid 1, and after that."""
+    command = [sys.executable, "-c", HANGING, str(tmp_path), str(noted)]
+    pid, problem = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert problem == f"its first process was not ready within 0.05 s; see {tmp_path}/guest.log"
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_supervisor_that_does_not_answer_a_machine_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_guest, "ANSWER_LIMIT_S", 0.05)
+    reactor, answers = Reactor(), []
+    with machine_guest.socket.socket(machine_guest.socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "control.sock"))
+        listener.listen()
+        guest = machine_guest.KeptGuest(reactor, ["/bin/false"], print, str(tmp_path))
+        guest.ask(b'{"op": "status"}', answers.append)
+        run_until(reactor, lambda: bool(answers))
+    (answer,) = answers
+    assert answer["error"] == "the guest's supervisor did not answer within 0.05 s; see the console"
+    assert not guest._asked
+
+
+def test_a_router_s_trouble_names_the_daemon_and_the_log(tmp_path: Path) -> None:
+    spec = GuestSpec(7, "red/r1", RouteSource.FPM, Routing(text="!\n"), 30, tmp_path, tmp_path, tmp_path)
+    late = children.late(20)
+    assert failing(spec, {"vrc": "up", "zebra": f"failed: {late}", "bgpd": "starting"}) == (
+        "zebra: did not answer within 20 s of its start; see vrctl logs red/r1"
+    )
+    assert failing(spec, {"a": "failed: x", "b": "failed: red/r1: y"}) == "a: x (and 1 more); see vrctl logs red/r1"
+    assert failing(spec, {"vrc": "up", "bird": "starting", "ip": "failed: line 1: no"}) == ""

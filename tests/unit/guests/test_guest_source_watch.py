@@ -1,0 +1,56 @@
+"""Whether zebra is connected to the VRC is seen in the guest's table of TCP sockets."""
+
+from pathlib import Path
+
+import pytest
+
+from vrc.guest.reactor import Reactor
+from vrc.guest.source_watch import AGAIN_S, SHOWN_S, SILENT_S, SourceWatch, fpm_is_missing
+
+HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+LISTENS = "   0: 0100007F:0A3C 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 21 1\n"
+ZEBRA = "   1: 0100007F:B2A4 0100007F:0A3C 01 00000000:00000000 00:00000000 00000000   102        0 23 1\n"
+VRC = "   2: 0100007F:0A3C 0100007F:B2A4 01 00000000:00000000 00:00000000 00000000     0        0 24 1\n"
+CLOSED = ZEBRA.replace(" 01 ", " 06 ")
+BGP = "   3: 0100000A:00B3 0200000A:9C40 01 00000000:00000000 00:00000000 00000000   102        0 25 1\n"
+
+
+@pytest.mark.parametrize(
+    ("sockets", "expected"),
+    [
+        (LISTENS, True),
+        (LISTENS + BGP + CLOSED, True),
+        (LISTENS + ZEBRA + VRC, False),
+        ("", False),  # without a VRC nothing can be connected; its own state says so
+        (BGP, False),
+    ],
+)
+def test_a_connection_is_awaited_where_somebody_listens_alone(tmp_path: Path, sockets: str, expected: bool) -> None:
+    (tmp_path / "tcp").write_text(HEAD + sockets)
+    assert fpm_is_missing(str(tmp_path / "tcp")) is expected
+
+
+def test_zebra_is_told_to_connect_after_ten_seconds_and_then_every_thirty() -> None:
+    told: list[float] = []
+    watch = SourceWatch(Reactor(), lambda _: None, lambda: told.append(now))
+    for now in (100.0, 100.0 + SILENT_S - 1):
+        watch.see(True, now)
+        assert not watch.silent
+    for now in (100.0 + SILENT_S, 105.0 + SILENT_S, 100.0 + SILENT_S + AGAIN_S):
+        watch.see(True, now)
+        assert watch.silent
+    assert told == [100.0 + SILENT_S, 100.0 + SILENT_S + AGAIN_S]
+    watch.see(False, now)
+    assert not watch.silent
+    watch.see(True, now + 1)
+    assert not watch.silent  # counted from nothing again
+
+
+def test_a_short_silence_is_shown_until_somebody_has_asked() -> None:
+    watch = SourceWatch(Reactor(), lambda _: None, lambda: None)
+    for now in (100.0, 100.0 + SILENT_S):
+        watch.see(True, now)
+    watch.see(False, 101.0 + SILENT_S)
+    assert watch.silent
+    watch.see(False, 100.0 + SILENT_S + SHOWN_S)
+    assert not watch.silent

@@ -1,0 +1,81 @@
+"""vrctl does not wait for ever for a controller that hangs, but does for what has not happened yet."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from controller.vrctl import client
+from controller.vrctl.client import Client, Unreachable
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.fixture
+def listener(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    monkeypatch.setattr(client, "ANSWER_LIMIT_S", 0.05)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "api.sock"))
+        listener.listen()
+        yield listener
+
+
+def test_a_controller_that_hangs_is_said(listener: socket.socket) -> None:
+    with pytest.raises(Unreachable, match=r"\(it did not answer within 0.05 s; see its log\)"):
+        Client(Path(listener.getsockname())).get("routers")
+
+
+def test_one_that_hangs_in_its_answer_is_said(listener: socket.socket) -> None:
+    lines = _answered(listener, follow=False)
+    assert next(lines) == 1
+    with pytest.raises(Unreachable, match=r"\(it went away: it did not answer within 0.05 s; see its log\)"):
+        next(lines)
+
+
+def test_what_is_followed_may_take_its_time(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float | None] = []
+
+    class Connection(client._Connection):
+        def close(self) -> None:
+            limits.append(self.held.gettimeout())
+            super().close()
+
+    monkeypatch.setattr(client, "_Connection", Connection)
+    lines = _answered(listener, follow=True)
+    assert next(lines) == 1
+    lines.close()  # type: ignore[attr-defined]
+    assert limits == [None]
+
+
+def _answered(listener: socket.socket, follow: bool) -> Iterator[object]:
+    """Ask, and have the first line of an answer ready before."""
+    lines = Client(Path(listener.getsockname())).lines("GET", "/v1/events", follow=follow)
+    answering = _Answering(listener)
+    answering.start()
+    first = next(lines)
+    answering.join()
+
+    def rest() -> Iterator[object]:
+        try:
+            yield first
+            yield from lines
+        finally:
+            lines.close()  # type: ignore[attr-defined]
+            answering.end.close()
+
+    return rest()
+
+
+class _Answering(threading.Thread):
+    """The controller's end: the head of an answer, its first line, and no more."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        super().__init__()
+        self.listener = listener
+
+    def run(self) -> None:
+        self.end, _ = self.listener.accept()
+        self.end.recv(1 << 16)
+        self.end.sendall(HEAD + b"2\r\n1\n\r\n")
