@@ -1,12 +1,12 @@
 """A BIRD in a host's network namespace that holds its routes back until it is told to announce them."""
 
-import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mininet.node import Node
 
-from topologies.network import NetworkError, checked, inside, output, wait_for
+from topologies.commands import NetworkError, checked, output, wait_for
+from topologies.network import inside
 from topologies.prefixes import Announcement
 
 AS_NUMBER = 65000
@@ -49,7 +49,7 @@ class Bird:
         self._directory.mkdir(parents=True, exist_ok=True)
         config = self._directory / "bird.conf"
         with config.open("w") as file:
-            file.write(_HEAD.format(router_id=self._sessions[0][0], log=self._directory / "bird.log"))
+            file.write(_HEAD.format(router_id=self._sessions[0][0], log=self._log))
             file.writelines(
                 f"    route {one.text} blackhole {{ bgp_path.prepend({one.origin}); }};\n" for one in announced
             )
@@ -61,11 +61,13 @@ class Bird:
                     )
                 )
         pid = self._directory / "bird.pid"
-        checked(inside(self._host, ["bird", "-c", str(config), "-s", self._socket, "-P", str(pid)]))
+        command = inside(self._host, ["bird", "-c", str(config), "-s", self._socket, "-P", str(pid)])
+        checked(command, where=self._host.name, logs=[self._log])
 
     def wait_established(self, timeout_s: float = 60) -> None:
         """Wait until every session is up."""
-        wait_for("BIRD's BGP sessions", lambda: self.established() == len(self._sessions), timeout_s, 0.2)
+        wanted = len(self._sessions)
+        wait_for("BIRD's BGP sessions", lambda: self.established() == wanted, timeout_s, 0.2, [self._log])
 
     def established(self) -> int:
         """Return how many sessions are up."""
@@ -78,11 +80,15 @@ class Bird:
 
     def stop(self) -> None:
         """End it in order."""
-        subprocess.run(["birdc", "-s", self._socket, "down"], capture_output=True, check=False)
+        self._ask("down")
+
+    @property
+    def _log(self) -> Path:
+        return self._directory / "bird.log"
 
     @property
     def _socket(self) -> str:
         return str(self._directory / "bird.ctl")
 
     def _ask(self, *words: str) -> str:
-        return output(["birdc", "-s", self._socket, *words])
+        return output(["birdc", "-s", self._socket, *words], where=self._host.name, logs=[self._log])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mininet.node import Node
 
-from topologies.network import wait_for
+from topologies.commands import COMMAND_LIMIT_S, ended, ran, wait_for
 from topologies.p4runtime import DevicePlanes, DeviceSwitch, on_path, spawned, still_runs
 
 PROGRAM = "simple_switch_grpc"
@@ -46,13 +46,13 @@ class Bmv2:
         """Start it on these interfaces and wait until it listens."""
         _RUN.mkdir(exist_ok=True)
         self._process = spawned(self._command(ports), self.log)
-        wait_for(f"BMv2 {self.name} listening on {self.address}", self._listens, 20, _EVERY_S)
+        wait_for(f"BMv2 {self.name} listening on {self.address}", self._listens, 20, _EVERY_S, [self.log])
 
     def stop(self) -> None:
         """End it; harmless when repeated."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
+            ended(f"BMv2 {self.name}", self._process)
 
     def _command(self, ports: Mapping[str, int]) -> list[str]:
         interfaces = [part for port, number in ports.items() for part in ("-i", f"{number}@{port}")]
@@ -62,7 +62,7 @@ class Bmv2:
     def _optional(self) -> list[str]:
         """Return the options that a build may have or not: those of Thrift and of nanomsg, which writes to /tmp."""
         options = {"--thrift-port": str(self._thrift_port), "--notifications-addr": f"ipc://{_RUN}/{self.name}.ipc"}
-        known = subprocess.run([PROGRAM, "--help"], capture_output=True, text=True, check=False)
+        known = ran([PROGRAM, "--help"], COMMAND_LIMIT_S)
         offered = known.stdout + known.stderr
         return [part for name, value in options.items() if name in offered for part in (name, value)]
 

@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from topologies.network import CONTROLLER, NetworkError
+from topologies.commands import NetworkError, ended, last_lines, ran
+from topologies.network import CONTROLLER
 
 _BIN = Path(sys.executable).parent
 RUN = Path("/run/splitplane")
 STATE = Path("/run/splitplane-state")
 SOCKET = RUN / "api.sock"
 LOG = Path("/run/vr-controller.log")
+_VRCTL_LIMIT_S = 60.0
 IMAGE = Path(__file__).parents[1] / "build/guest"  # scripts/setup guest
 
 
@@ -43,16 +45,18 @@ class Controller:
         deadline = time.monotonic() + timeout_s
         while self._vrctl("get", "planes").returncode:
             if self._process.poll() is not None:
-                raise NetworkError(f"vr-controller ended with status {self._process.returncode}: {last_words(LOG)}")
+                text = f"vr-controller ended with status {self._process.returncode}: {last_words(LOG)}"
+                raise NetworkError(text, LOG)
             if time.monotonic() > deadline:
-                raise NetworkError(f"vr-controller does not answer after {timeout_s:.0f} s: {last_words(LOG)}")
+                text = f"vr-controller does not answer after {timeout_s:.0f} s: {last_words(LOG)}"
+                raise NetworkError(text, LOG)
             time.sleep(0.2)
 
     def kill(self) -> None:
         """End the daemon as a power cut would: SIGKILL."""
         assert self._process is not None
         os.kill(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        ended("vr-controller", self._process)
 
     def declare(self, planes: list[dict[str, Any]]) -> None:
         """Declare the planes, which specifications leave to whoever makes the switches."""
@@ -83,7 +87,7 @@ class Controller:
     def _vrctl(*arguments: str) -> "subprocess.CompletedProcess[str]":
         command = [str(_BIN / "vrctl"), "--socket", str(SOCKET), *arguments]
         environment = os.environ | {"COLUMNS": "110"}  # its tables, where it sees no terminal
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
+        return ran(command, _VRCTL_LIMIT_S, logs=[LOG], environment=environment)
 
 
 def _complaint(done: "subprocess.CompletedProcess[str]", arguments: Sequence[str]) -> str:
@@ -93,5 +97,4 @@ def _complaint(done: "subprocess.CompletedProcess[str]", arguments: Sequence[str
 
 def last_words(log: Path) -> str:
     """Return the last line of a log, for an error message of one line."""
-    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
-    return next((line.strip() for line in reversed(lines) if line.strip()), "it logged nothing")
+    return "".join(last_lines(log, 1)) or "it logged nothing"

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 _INSIDE = "SPLITPLANE_OUTER_PROC"
+_SET_UP_LIMIT_S = 60
 _PROGRAMS = {
     "/usr/lib/frr/zebra": "frr",
     "/usr/lib/frr/bgpd": "frr",
@@ -92,7 +93,7 @@ def _as_first_process(program: Callable[[], int]) -> int:
     os.environ["SPLITPLANE_FIRST"] = os.readlink("self", dir_fd=proc)
     os.close(proc)
     _private_mounts()
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    _set_up("ip", "link", "set", "lo", "up")
     # The kernel's own multicast on the switch's side of each veth would reach the neighbors as noise.
     Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
     # Held back until each of the two has said what an interrupt is to it.
@@ -111,10 +112,17 @@ def _as_first_process(program: Callable[[], int]) -> int:
             os._exit(code if code >= 0 else 128 - code)  # ended by a signal: as a shell says it
 
 
+def _set_up(*argv: str) -> None:
+    try:
+        subprocess.run(argv, check=True, timeout=_SET_UP_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        sys.exit(f"{' '.join(argv)} did not end within {_SET_UP_LIMIT_S} s")
+
+
 def _private_mounts() -> None:
     # -n: mount(8) would note these in the machine's /run/mount.
-    for place in ("/run", "/var/tmp"):
+    for place in ("/run", "/var/tmp", "/var/lib/frr"):  # the last from FRR 10 on
         if Path(place).is_dir():
-            subprocess.run(["mount", "-n", "-t", "tmpfs", "-o", "mode=755", "tmpfs", place], check=True)
+            _set_up("mount", "-n", "-t", "tmpfs", "-o", "mode=755", "tmpfs", place)
     for place in ("/run/netns", "/run/lock", "/run/frr"):
         Path(place).mkdir()

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from topologies.network import NetworkError, checked, output, wait_for
+from topologies.commands import NetworkError, checked, ended, output, ran, wait_for
 from topologies.p4runtime import Device, DevicePlanes, spawned, still_runs
 
 ROOT = Path(__file__).parents[1]
@@ -45,20 +45,20 @@ class Forwarder:
         numbered = [word for port, number in ports.items() for word in ("--port", f"{number}={port}")]
         command = [str(PROGRAM), *own, "--device-id", str(self.device_id), *numbered]
         self._process = spawned(command, self.log)
-        wait_for(f"vr-forwarder {self.name} serving", self._serves, 20, 0.05)
+        wait_for(f"vr-forwarder {self.name} serving", self._serves, 20, 0.05, [self.log])
 
     def stop(self) -> None:
         """End it; harmless when repeated. What it has attached goes with the interfaces."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
+            ended(f"vr-forwarder {self.name}", self._process)
 
     def sent(self) -> int:
         """Return how many packets it has forwarded, its processes before this one included.
 
         NetworkError where it does not answer.
         """
-        if not (text := output([*self._status, "--json"], 10)):
+        if not (text := output([*self._status, "--json"], 10, logs=[self.log])):
             raise NetworkError(f"vr-forwarder {self.name} does not answer; see {self.log}")
         return sum(int(traffic["sent"]["packets"]) for traffic in json.loads(text)["interfaces"].values())
 
@@ -69,7 +69,7 @@ class Forwarder:
     def _serves(self) -> bool:
         assert self._process is not None
         still_runs(f"vr-forwarder {self.name}", self._process, self.log)
-        return subprocess.run(self._status, capture_output=True, check=False, timeout=10).returncode == 0
+        return ran(self._status, 10, logs=[self.log]).returncode == 0
 
 
 @functools.cache

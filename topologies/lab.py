@@ -12,6 +12,7 @@ from rich.console import Console
 from ruamel.yaml import YAML
 
 from topologies.bird import logs as bird_logs
+from topologies.commands import within
 from topologies.control import LOG, RUN, STATE, Controller
 from topologies.network import Network, NetworkError
 from topologies.open_vswitch import daemon_logs, start_daemons
@@ -21,6 +22,9 @@ from topologies.readings import NEIGHBOR_COMMANDS, neighbors
 
 CONVERGE_LIMIT_S = 120.0
 """Machines take a minute to be up where several are emulated at once."""
+
+BUILD_LIMIT_S = 300.0
+"""For what Mininet starts; the commands of ours have shorter limits each."""
 
 Progress = Callable[[str], None]
 
@@ -54,7 +58,8 @@ class Lab:
         progress("starting Open vSwitch")
         start_daemons()
         progress("starting switches, hosts and their routing daemons")
-        self.topology.build(self.network)
+        with within(BUILD_LIMIT_S, f"{self.topology.name}'s switches and hosts", lambda: sorted(daemon_logs())):
+            self.topology.build(self.network)
         progress("starting vr-controller")
         self.controller.start()
         progress(f"applying {self.topology.spec.name}")
@@ -79,11 +84,13 @@ class Lab:
         start = time.monotonic()
         # The hosts see most sessions from their end, and are quicker to ask than the routers.
         steps = (self.unsettled, self._neighbors_missing, self._peers_missing, self._ends_missing)
-        for step in steps:
+        for number, step in enumerate(steps):
             while missing := step():
                 progress(f"waiting for {missing[0]}" + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""))
                 if time.monotonic() > start + timeout_s:
-                    raise NetworkError(f"not converged within {timeout_s:.0f} s; missing: {'; '.join(missing)}")
+                    missing += [line for later in steps[number + 1 :] for line in _asked(later)]
+                    text = f"not converged within {timeout_s:.0f} s; missing: {'; '.join(missing)}"
+                    raise NetworkError(text, LOG, *self._logs_of_hosts(missing))
                 time.sleep(0.5)
         return time.monotonic() - start
 
@@ -108,6 +115,11 @@ class Lab:
             elif view["state"] != "up" or view["pending"]:
                 found.append(f"router {router} ({view['reason'] or view['state']}, {view['pending']} pending)")
         return found
+
+    def _logs_of_hosts(self, missing: list[str]) -> list[Path]:
+        """Return the logs of the neighbors that are named in what is missing."""
+        named = [host for host in self.network.mininet.hosts if any(f" of {host.name} " in line for line in missing)]
+        return [log for host in named for log in host.logs()]
 
     def _neighbors_missing(self) -> list[str]:
         return self._sessions_missing([name for name in self.topology.sessions if "/" not in name])
@@ -139,10 +151,18 @@ class Lab:
             *STATE.parent.glob("splitplane*/**/*.log"),
         ]
         for host in self.network.mininet.hosts:
-            found += Path(f"/proc/{host.pid}/root/run/frr").glob("*.log")
+            found += [*host.logs(), *host.logs("*.out")]
         for path in found:
             if path.is_file():
                 shutil.copyfile(path, directory / str(path).strip("/").replace("/", "_"))
+
+
+def _asked(step: Callable[[], list[str]]) -> list[str]:
+    """Return what a step misses, also where that cannot be told."""
+    try:
+        return step()
+    except NetworkError as problem:
+        return [str(problem)]
 
 
 @contextmanager

@@ -3,48 +3,63 @@
 Everything here expects to run inside an enclosure (see enclosure.py): it uses /run as if nobody else did.
 """
 
-import subprocess
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from mininet.log import setLogLevel
 from mininet.net import Mininet
 from mininet.node import Host, Node, OVSBridge, Switch
 
+from topologies.commands import NetworkError, checked, output, wait_for
 from topologies.planes import Planes
+
+__all__ = ["CONTROLLER", "FrrHost", "Link", "Network", "NetworkError", "checked", "inside", "output", "wait_for"]
 
 CONTROLLER = "tcp:127.0.0.1:6653"
 _FRR = Path("/usr/lib/frr")
+# In the last FRR 10 remembers, say, that OSPF is to restart gracefully.
+_PRIVATE = ["/etc/frr", "/run/frr", *(["/var/lib/frr"] if Path("/var/lib/frr").is_dir() else [])]
 
 
 Link = Sequence[tuple[str, str]]
 """A link as its two ends, each a node and an interface."""
 
 
-class NetworkError(Exception):
-    """The network cannot be built; one line that says why."""
-
-
 class FrrHost(Host):
     """A Mininet host with routing daemons, each with private /etc/frr and /run/frr."""
 
     def __init__(self, name: str, frr: str = "", daemons: Sequence[str] = (), **params: object) -> None:
-        self.frr, self.daemons = frr, tuple(daemons)
-        private = ["/etc/frr", "/run/frr", "/var/tmp"]
-        super().__init__(name, privateDirs=private if daemons else [], **params)
+        self.frr, self.daemons, self.held = frr, tuple(daemons), False
+        super().__init__(name, privateDirs=[*_PRIVATE, "/var/tmp"] if daemons else [], **params)
 
     def start_daemons(self) -> None:
         """Start zebra and the daemons and give them their configuration."""
         files = {"frr.conf": self.frr, "vtysh.conf": "service integrated-vtysh-config\n"}
         for file, text in files.items():
             Path(f"/proc/{self.pid}/root/etc/frr/{file}").write_text(text)
-        start = "; ".join(f"{_FRR}/{name} -d -A 127.0.0.1 --log file:/run/frr/{name}.log" for name in self.daemons)
-        checked(inside(self, ["sh", "-ec", f"chown -R frr:frr /etc/frr /run/frr; {start}; vtysh -b"]))
+        # From FRR 9 on mgmtd gives zebra and staticd their configuration. A daemon keeps its standard output.
+        names = (*("mgmtd" for _ in range((_FRR / "mgmtd").exists())), *self.daemons)
+        self._checked("sh", "-ec", f"chown -R frr:frr {' '.join(_PRIVATE)}")
+        for name in names:
+            start = f"{_FRR}/{name} -d -A 127.0.0.1 --log file:/run/frr/{name}.log"
+            script = f"# {start}\nexec {start} >/run/frr/{name}.out 2>&1"
+            self._checked("sh", "-c", script, logs=[self._log(name), self._log(name, "out")])
+        self._checked("vtysh", "-b", logs=[self._log(name) for name in names])
+
+    def _checked(self, *argv: str, logs: Sequence[Path] = ()) -> None:
+        checked(inside(self, argv), where=self.name, logs=logs)
+
+    def _log(self, daemon: str, kind: str = "log") -> Path:
+        """Return what a daemon logs, as it is seen from outside of the host."""
+        return Path(f"/proc/{self.pid}/root/run/frr/{daemon}.{kind}")
+
+    def logs(self, pattern: str = "*.log") -> list[Path]:
+        """Return the logs of its daemons."""
+        return sorted(self._log("*").parent.glob(pattern))
 
     def vtysh(self, command: str) -> str:
         """Return what a vtysh command prints."""
-        return output(inside(self, ["vtysh", "-c", command]))
+        return output(inside(self, ["vtysh", "-c", command]), where=self.name, logs=self.logs())
 
 
 class Network:
@@ -81,10 +96,10 @@ class Network:
         host.addresses, host.gateways = addresses, gateways
         return host
 
-    def neighbor(self, name: str, config: Path, *daemons: str) -> FrrHost:
-        """Add an external router with FRR; zebra runs in any case."""
+    def neighbor(self, name: str, config: Path, *daemons: str, held: bool = False) -> FrrHost:
+        """Add an external router with FRR; zebra runs in any case. A ``held`` one is not started with the rest."""
         host = self.mininet.addHost(name, ip=None, frr=config.read_text(), daemons=("zebra", *daemons))
-        host.addresses, host.gateways = (), ()
+        host.addresses, host.gateways, host.held = (), (), held
         return host
 
     def wire(self, node: Node, interface: str, other: Node, other_interface: str) -> None:
@@ -104,12 +119,12 @@ class Network:
         for end, name in ((node, interface), (other, other_interface)):
             if isinstance(end, Host):
                 # Packets leave a plane as they are: checksums must be in them by then.
-                checked(inside(end, ["ethtool", "-K", name, "tx", "off", "tso", "off", "gso", "off"]))
+                checked(inside(end, ["ethtool", "-K", name, "tx", "off", "tso", "off", "gso", "off"]), where=end.name)
             if self.planes.polled and end not in self._switches:
-                checked(inside(end, ["ethtool", "-K", name, "gro", "on"]))
+                checked(inside(end, ["ethtool", "-K", name, "gro", "on"]), where=end.name)
                 if not isinstance(end, Host):
                     # A bridge in userspace could not send what GRO has joined.
-                    checked(inside(end, ["ip", "link", "set", name, "gro_max_size", "1"]))
+                    checked(inside(end, ["ip", "link", "set", name, "gro_max_size", "1"]), where=end.name)
 
     def put(self, link: Link, state: str) -> None:
         """Set both ends of a link "up" or "down", as a cable does; a veth tells its far end up to a second late."""
@@ -117,7 +132,7 @@ class Network:
             node = self[name]
             if node in self._switches:
                 node, interface = self.planes.loose_end(node, interface)
-            checked(inside(node, ["ip", "link", "set", interface, state]))
+            checked(inside(node, ["ip", "link", "set", interface, state]), where=node.name)
 
     def start(self) -> None:
         """Start switches, hosts and daemons; the planes are then there for the controller."""
@@ -126,7 +141,7 @@ class Network:
         for host in self.mininet.hosts:
             _configure(host)
         for host in self.mininet.hosts:
-            if host.daemons:
+            if host.daemons and not host.held:
                 host.start_daemons()
 
 
@@ -147,31 +162,9 @@ def _configure(host: FrrHost) -> None:
     lines = [f"echo {value} > /proc/sys/net/{name}" for name, value in settings.items()]
     lines += [f"ip address add {address} dev eth0{' nodad' * (':' in address)}" for address in host.addresses]
     lines += [f"ip {'-6' if ':' in gateway else '-4'} route add default via {gateway}" for gateway in host.gateways]
-    checked(inside(host, ["sh", "-ec", "\n".join(lines)]))
+    checked(inside(host, ["sh", "-ec", "\n".join(lines)]), where=host.name)
 
 
 def inside(host: Node, argv: Sequence[str]) -> list[str]:
     """Return the command that runs ``argv`` in a host's network and mount namespaces."""
     return ["mnexec", "-a", str(host.pid), *argv]
-
-
-def checked(argv: Sequence[str]) -> None:
-    """Run a command of the set-up; NetworkError with its last words where it fails."""
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip() or f"exit status {done.returncode}").splitlines()[-1]
-        raise NetworkError(f"{' '.join(argv)[:120]}: {said}")
-
-
-def output(argv: Sequence[str], timeout_s: float = 30) -> str:
-    """Return what a command prints, whatever its exit status."""
-    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout_s).stdout
-
-
-def wait_for(what: str, condition: Callable[[], bool], timeout_s: float, every_s: float = 0.25) -> None:
-    """Poll until a condition holds; NetworkError that names ``what`` after the deadline."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise NetworkError(f"{what}: not within {timeout_s:.0f} s")
-        time.sleep(every_s)

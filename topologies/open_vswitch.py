@@ -8,7 +8,8 @@ from typing import Any
 from mininet.net import Mininet
 from mininet.node import OVSSwitch
 
-from topologies.network import CONTROLLER, checked
+from topologies.commands import checked
+from topologies.network import CONTROLLER
 
 _OVS = Path("/run/openvswitch")
 _ENVIRONMENT = ("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR")
@@ -22,12 +23,18 @@ def start_daemons() -> None:
     schema = "/usr/share/openvswitch/vswitch.ovsschema"
     checked(["ovsdb-tool", "create", str(_OVS / "conf.db"), schema])
     log = ("--log-file", "-vconsole:off", "-vsyslog:off")
-    checked(["ovsdb-server", f"--remote=punix:{_OVS}/db.sock", "--pidfile", "--detach", "--no-chdir", *log])
-    checked(["ovs-vsctl", "--no-wait", "init"])
+    server = ["ovsdb-server", f"--remote=punix:{_OVS}/db.sock", "--pidfile", "--detach", "--no-chdir", *log]
+    checked(server, logs=[_OVS / "ovsdb-server.log"])
+    _asked("--no-wait", "init")
     # One thread for upcalls and one for revalidation are plenty here, and leave the cores to the routers.
     threads = ("other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1")
-    checked(["ovs-vsctl", "--no-wait", "set", "Open_vSwitch", ".", *threads])
-    checked(["ovs-vswitchd", "--pidfile", "--detach", "--no-chdir", *log])
+    _asked("--no-wait", "set", "Open_vSwitch", ".", *threads)
+    checked(["ovs-vswitchd", "--pidfile", "--detach", "--no-chdir", *log], logs=[_OVS / "ovs-vswitchd.log"])
+
+
+def _asked(*words: str) -> None:
+    """Run ovs-vsctl, which waits for ovs-vswitchd to have done it."""
+    checked(["ovs-vsctl", *words], logs=sorted(daemon_logs()))
 
 
 def daemon_logs() -> Iterable[Path]:
@@ -69,10 +76,10 @@ class OpenVSwitchPlanes:
         """Let the bridges look for the controller, and make the patch ports."""
         for name in self._switches:
             target = ("--id=@c", "create", "Controller", f'target="{CONTROLLER}"', "max_backoff=1000")
-            checked(["ovs-vsctl", "--", *target, "--", "set", "Bridge", name, "controller=@c"])
+            _asked("--", *target, "--", "set", "Bridge", name, "controller=@c")
         for bridge, port, peer in self._patches:
             options = ("type=patch", f"options:peer={peer}")
-            checked(["ovs-vsctl", "add-port", bridge, port, "--", "set", "Interface", port, *options])
+            _asked("add-port", bridge, port, "--", "set", "Interface", port, *options)
 
     def declared(self) -> list[dict[str, Any]]:
         """Declare each by its datapath id."""

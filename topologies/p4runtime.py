@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from mininet.net import Mininet
 from mininet.node import Node, Switch
 
-from topologies.network import NetworkError
+from topologies.commands import NetworkError, last_lines
 
 
 class Device(Protocol):
@@ -114,8 +114,8 @@ def spawned(command: list[str], log: Path) -> "subprocess.Popen[bytes]":
 def still_runs(what: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
     """Raise NetworkError with a device's last words where it has ended."""
     if process.poll() is not None:
-        said = log.read_text(errors="replace").strip().splitlines()
-        raise NetworkError(f"{what} ended: {said[-1] if said else process.returncode}")
+        said = last_lines(log, 1)
+        raise NetworkError(f"{what} ended: {said[0] if said else process.returncode}")
 
 
 def on_path(program: str) -> bool:

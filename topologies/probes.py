@@ -12,7 +12,8 @@ from contextlib import contextmanager
 
 from mininet.node import Node
 
-from topologies.network import NetworkError, inside, output, wait_for
+from topologies.commands import NetworkError, ended, output, wait_for
+from topologies.network import inside
 from topologies.readings import Stream, answered, hops
 
 _CAPTURED_S = 20.0
@@ -44,7 +45,7 @@ class RunningPing:
     def stop(self) -> Stream:
         """End it and return what it saw."""
         self._process.send_signal(signal.SIGINT)
-        self._process.wait(60)
+        ended("ping", self._process, 60)
         with self._shown as shown:
             shown.seek(0)
             return Stream.read(shown.read(), self._interval_s)
@@ -72,7 +73,7 @@ def iperf(client: Node, server: Node, address: str, seconds: int = 3) -> tuple[i
         text = output(inside(client, ["iperf3", "-c", address, "-t", str(seconds), "-J"]), seconds + 20)
     finally:
         listener.terminate()
-        listener.wait()
+        ended("iperf3 of the server", listener)
     found = json.loads(text or "{}")
     if "error" in found or "end" not in found:
         raise NetworkError(f"iperf3 to {address}: {found.get('error', 'no result')}")
@@ -85,12 +86,14 @@ def capture(host: Node, expression: str) -> Iterator[Callable[[int], int]]:
     """Capture on all interfaces of a host; the value tells how many packets matched, once it has waited for some."""
     # Of a whole frame each, its buffer would hold eight packets, and lose the others that come at once.
     command = ["tcpdump", "-n", "-l", "-s", "128", "--immediate-mode", "-i", "any", expression]
-    with tempfile.TemporaryFile() as shown:
-        process = subprocess.Popen(inside(host, command), stdout=shown, stderr=subprocess.PIPE, text=True)
-        assert process.stderr is not None
-        while "listening on" not in (line := process.stderr.readline()):
-            if not line:
-                raise NetworkError(f"tcpdump {expression!r} did not start")
+    with tempfile.TemporaryFile() as shown, tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(inside(host, command), stdout=shown, stderr=said)
+
+        def listens() -> bool:
+            text = os.pread(said.fileno(), 1 << 16, 0).decode(errors="replace")
+            if process.poll() is not None:
+                raise NetworkError(f"{host.name}: tcpdump {expression!r} did not start: {text.strip()}")
+            return "listening on" in text
 
         def matched(expected: int) -> int:
             deadline = time.monotonic() + _CAPTURED_S
@@ -101,10 +104,11 @@ def capture(host: Node, expression: str) -> Iterator[Callable[[int], int]]:
             return seen
 
         try:
+            wait_for(f"{host.name}: tcpdump {expression!r} listening", listens, _CAPTURED_S, 0.02)
             yield matched
         finally:
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=60)
+            ended(f"{host.name}: tcpdump", process, 60)
 
 
 def received(host: Node, interface: str) -> int:

@@ -56,7 +56,7 @@ def program() -> int:
             return 0 if run_checks(lab, claims, console) else 1
         _stay(lab, options.cli, console)
     except NetworkError as problem:
-        print(f"run: {problem}", file=sys.stderr)
+        print("\n".join((f"run: {problem}", *problem.last_lines())), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

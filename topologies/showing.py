@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
@@ -126,10 +127,13 @@ def program() -> int:
         console.print(f"up in {ready:.1f} s, converged {took:.1f} s later")
         held = [_show(number, step, lab, console) for number, step in enumerate(STEPS, 1)]
     except NetworkError as problem:
-        print(f"demo: {problem}", file=sys.stderr)
+        print("\n".join((f"demo: {problem}", *problem.last_lines())), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
+    finally:
+        if options.keep:
+            lab.keep_logs(options.keep)
     colour = "green" if all(held) else "red"
     spent = time.monotonic() - start
     console.print(f"\n[bold {colour}]{sum(held)} of {len(held)} claims hold[/], {spent:.0f} s; nothing stays behind")
@@ -151,6 +155,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="demo", description=__doc__)
     parser.add_argument("--plane", choices=PLANES, default=DEFAULT, help="what forwards (default: %(default)s)")
     parser.add_argument("--guest", choices=GUESTS, default=GUESTS[0], help=GUEST_HELP)
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="copy all logs to DIR at the end")
     return parser.parse_args()
 
 
