@@ -1,5 +1,6 @@
 """The rig: a switch, a controller and hosts, as in production but in namespaces of their own."""
 
+import asyncio
 import http.client
 import json
 import shutil
@@ -13,6 +14,7 @@ from typing import Any
 from mininet.node import Node
 
 from bench.processes import guest_processes, prefer
+from controller.guests import frr
 from topologies import bird
 from topologies.control import LOG, SOCKET, STATE, Controller
 from topologies.network import Network, NetworkError, inside, wait_for
@@ -34,11 +36,16 @@ def say(text: str) -> None:
 
 def bgp_config(neighbors: list[str], theirs: int, *more: str) -> str:
     """Return FRR's configuration of a router with eBGP neighbors that share load."""
-    lines = ["frr version 8.4", f"router bgp {AS_NUMBER}", " bgp router-id 10.255.0.1"]
+    lines = ["frr version 8.4", *_input_queue(), f"router bgp {AS_NUMBER}", " bgp router-id 10.255.0.1"]
     lines += [" no bgp ebgp-requires-policy", " bgp bestpath as-path multipath-relax"]
     for neighbor in neighbors:
         lines += [f" neighbor {neighbor} remote-as {theirs}", f" neighbor {neighbor} passive"]
     return "\n".join([*lines, *more, "exit", ""])
+
+
+def _input_queue() -> list[str]:
+    """What a neighbor says at once has to fit bgpd's input queue of 10,000 messages from FRR 8.5 on (docs/frr.md)."""
+    return ["bgp input-queue-limit 4294967295"] if asyncio.run(frr.version()) >= (8, 5) else []
 
 
 class Api:
@@ -100,16 +107,24 @@ class Rig:
 
     def apply(self, tenants: list[dict[str, Any]], timeout_s: float = 60) -> None:
         """Start the controller, declare the tenants and wait until each router is up; the network runs by then."""
+        self.start_controller()
+        self.declare(tenants)
+        names = [f"{tenant['name']}/{router['name']}" for tenant in tenants for router in tenant["routers"]]
+        for name in names:
+            wait_for(f"router {name}", lambda name=name: self._up(name), timeout_s)  # type: ignore[misc]
+
+    def start_controller(self) -> None:
+        """Start the controller; the network runs by then."""
         prefer(self.network.planes.process(PLANE))
         self.controller.start()
         prefer(_pid_in(STATE / "lock"))
+
+    def declare(self, tenants: list[dict[str, Any]]) -> None:
+        """Apply the plane and the tenants; returns when their guests have read their texts."""
         document = {"version": 1, "planes": self.network.planes.declared()}
         path = WORK / "bench.yaml"
         path.write_text(json.dumps(document | {"tenants": tenants}))  # JSON is YAML
         self.controller.vrctl("apply", "-f", str(path))
-        names = [f"{tenant['name']}/{router['name']}" for tenant in tenants for router in tenant["routers"]]
-        for name in names:
-            wait_for(f"router {name}", lambda name=name: self._up(name), timeout_s)  # type: ignore[misc]
 
     def _up(self, name: str) -> bool:
         view = self.api.router(name)

@@ -6,17 +6,17 @@ from pathlib import PurePath
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-FOLDERS = ("integration", "native", "conformance", "property", "contract", "unit")
+FOLDERS = ("integration", "daemons", "native", "conformance", "property", "contract", "unit")
 """The longest files first; the short ones keep all workers busy to the end."""
 
 EMULATED = ("test_kvm_", "test_machine_", "test_topology_machines")
-"""How files of tests/integration begin that emulate virtual machines, for minutes and with a core each."""
+"""How files begin that emulate virtual machines, for minutes and with a core each."""
 
 
 def emulates(file: str) -> bool:
     """Tell whether a file of tests, relative to the project's folder, emulates virtual machines."""
     path = PurePath(file)
-    return path.parts[:2] == ("tests", "integration") and path.name.startswith(EMULATED)
+    return path.parts[1] in ("integration", "daemons") and path.name.startswith(EMULATED)
 
 
 def pytest_configure() -> None:

@@ -16,6 +16,10 @@ from controller.model import RouteSource, Routing, Suite
 
 BGP = "router bgp 65001\n neighbor 10.0.0.2 remote-as 65002\n!\nip route 10.5.0.0/24 Null0\n"
 BGP_ONLY = Routing(text=BGP)
+MGMTD = ("mgmtd",) if Path("/usr/lib/frr/mgmtd").exists() else ()
+"""FRR has it from version 9 on."""
+FRR_ALWAYS = {*MGMTD, "zebra", "staticd"}
+"""The daemons of FRR in every guest."""
 DEADLINE_S = 60.0
 
 

@@ -40,12 +40,13 @@ def guest_config(text: str = BGP) -> dict[str, Any]:
             ["/run/guest/run", "/run/frr", True],
         ],
         "hidden": [],
+        "interfaces": [],
         "vrc": {
             "uid": VRC_UID,
             "argv": [
                 *("/usr/bin/python3", "-s", "-P", "-m", "vrc.agent", "--router", "red/r1"),
                 *("--session", "unix:/run/splitplane/session/session.sock"),
-                *("--identity", "/run/splitplane/identity", "--holder", "/run/splitplane-guest/holder.sock"),
+                *("--identity", "/run/splitplane/identity"),
             ],
             "environment": environment,
         },

@@ -2,6 +2,8 @@
 
 import json
 import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from controller.guests import limits
@@ -22,14 +24,18 @@ def machines_of(directory: Path) -> list[int]:
     """Return the QEMU processes that hold a file under a directory: each has its machine's lock and logs."""
     found = []
     for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and QEMU in (entry / "cmdline").read_text().split("\0")[0]:
-                opened = [held.readlink() for held in (entry / "fd").iterdir()]
-                if any(path.is_relative_to(directory) for path in opened):
-                    found.append(int(entry.name))
-        except OSError:
-            continue
+        with suppress(OSError):
+            is_qemu = entry.name.isdigit() and QEMU in (entry / "cmdline").read_text().split("\0")[0]
+            if is_qemu and any(path.is_relative_to(directory) for path in _opened(entry)):
+                found.append(int(entry.name))
     return found
+
+
+def _opened(process: Path) -> Iterator[Path]:
+    """Yield what a process holds open; QEMU closes connections meanwhile, which says nothing of the others."""
+    for held in (process / "fd").iterdir():
+        with suppress(FileNotFoundError):
+            yield held.readlink()
 
 
 def machine_of(state: Path, router: str) -> int:

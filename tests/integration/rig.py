@@ -378,7 +378,7 @@ protocol bgp session {{
     neighbor {theirs} as 65000;
     connect retry time 1; connect delay time 1; error wait time 1, 2;
     hold time 240; graceful restart on;
-    ipv4 {{ import none; export filter {{ {elsewhere}accept; }}; }};
+    ipv4 {{ import none; export filter {{ {hops}accept; }}; }};
 }}
 """
 
@@ -387,9 +387,9 @@ class Bird:
     """A BIRD on a host that announces named sets of prefixes, each when it is told to."""
 
     def __init__(
-        self, rig: Rig, host: Host, ours: str, theirs: str, leads: Mapping[str, str] | None = None, **feeds: list[str]
+        self, rig: Rig, host: Host, ours: str, theirs: str, elsewhere: Mapping[str, str], **feeds: list[str]
     ) -> None:
-        """``leads``: the next hops of prefixes that are not behind this host."""
+        """``elsewhere``: prefixes that are not behind this host, with their next hops."""
         self._directory = rig.directory / f"bird-{host.link}"
         self._directory.mkdir()
         config = self._directory / "bird.conf"
@@ -397,9 +397,9 @@ class Bird:
             f"protocol static {name} {{ disabled; ipv4;\n{''.join(f'route {p} blackhole;' for p in prefixes)} }}\n"
             for name, prefixes in feeds.items()
         )
+        hops = "".join(f"if net = {prefix} then bgp_next_hop = {hop}; " for prefix, hop in elsewhere.items())
         log = self._directory / "bird.log"
-        elsewhere = "".join(f"if net = {p} then bgp_next_hop = {hop}; " for p, hop in (leads or {}).items())
-        config.write_text(_BIRD.format(ours=ours, theirs=theirs, log=log, feeds=text, elsewhere=elsewhere))
+        config.write_text(_BIRD.format(ours=ours, theirs=theirs, log=log, feeds=text, hops=hops))
         self._socket = str(self._directory / "bird.ctl")
         rig.spawn(host, "bird", "-f", "-c", str(config), "-s", self._socket)
         until("BIRD", self._answers)  # there is a moment in which its socket is there and nobody listens

@@ -13,7 +13,7 @@ from device_hosts import PrivateDevice
 from finsy.proto import p4r
 from ovs import Host, PrivateOvs, namespace, sh
 from p4rt_relay import P4RuntimeRelay, read_entries
-from vr_forwarder import PrivateForwarder
+from vr_forwarder import NATIVE_MTU, PrivateForwarder
 
 BRIDGE = "br"
 PLANE = "s1"
@@ -287,15 +287,15 @@ class ForwarderFallbackSwitch(DeviceFallbackSwitch):
 class Bmv2Switch(DeviceSwitch):
     """A private BMv2."""
 
-    def __init__(self) -> None:
-        super().__init__(PrivateBmv2(self.HOSTS))
+    def __init__(self, hosts: int = DeviceSwitch.HOSTS) -> None:
+        super().__init__(PrivateBmv2(hosts))
 
 
 class ForwarderSwitch(DeviceSwitch):
     """A private vr-forwarder, which goes on forwarding where only its daemon is killed."""
 
-    def __init__(self) -> None:
-        self.forwarder = PrivateForwarder(self.HOSTS)
+    def __init__(self, hosts: int = DeviceSwitch.HOSTS, mtu: int = NATIVE_MTU) -> None:
+        self.forwarder = PrivateForwarder(hosts, mtu=mtu)
         super().__init__(self.forwarder)
 
 

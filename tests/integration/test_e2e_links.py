@@ -7,6 +7,7 @@ from e2e_single import FAR, ROUTER, Single, single
 from ovs import QUIETLY
 from rig import until
 from rig_switches import BRIDGE
+from vrc_guest import MGMTD
 
 pytestmark = pytest.mark.root
 
@@ -24,22 +25,6 @@ async def reaches(net: Single, count: int = 3) -> None:
 
 def prefixes(net: Single) -> set[str]:
     return {one["prefix"] for one in net.rig.show("fib", ROUTER)}
-
-
-async def test_an_interface_taken_down_in_the_guest(net: Single) -> None:
-    await reaches(net)
-    net.guest("ip", "link", "set", "right", "down")
-    until("it is down on the plane", lambda: not net.interface("right")["up"])
-    assert net.interface("right")["port_up"]
-    until("its routes gone", lambda: not prefixes(net) & {"10.2.0.0/24", "192.0.2.0/24"})
-    _, text = await net.left.run("ping", "-n", "-c", "1", "-W", "20", FAR)
-    assert "Destination Net Unreachable" in text
-    assert await net.right.ping("10.2.0.1", 1, *QUIETLY) == 0
-    net.rig.verified()
-    net.guest("ip", "link", "set", "right", "up")
-    until("it is up again", lambda: net.interface("right")["up"] and "192.0.2.0/24" in prefixes(net))
-    await reaches(net)
-    net.rig.verified()
 
 
 async def test_a_port_that_goes_down(net: Single) -> None:
@@ -75,5 +60,27 @@ async def test_a_neighbor_that_changes_its_mac(net: Single) -> None:
     net.right.ip("neigh", "flush", "dev", "eth0")
     assert await net.right.ping("10.2.0.1", 1) == 1
     until("the new MAC", lambda: "02:00:00:00:00:77" in net.rig.ok("neighbors", ROUTER))
+    await reaches(net)
+    net.rig.verified()
+
+
+# The last, as the route is missing afterwards.
+@pytest.mark.xfail(
+    MGMTD,
+    reason="FRR 10.3 with FPM never puts a static route back that Linux took away with the link: docs/frr.md",
+    strict=True,
+)
+async def test_an_interface_taken_down_in_the_guest(net: Single) -> None:
+    await reaches(net)
+    net.guest("ip", "link", "set", "right", "down")
+    until("it is down on the plane", lambda: not net.interface("right")["up"])
+    assert net.interface("right")["port_up"]
+    until("its routes gone", lambda: not prefixes(net) & {"10.2.0.0/24", "192.0.2.0/24"})
+    _, text = await net.left.run("ping", "-n", "-c", "1", "-W", "20", FAR)
+    assert "Destination Net Unreachable" in text
+    assert await net.right.ping("10.2.0.1", 1, *QUIETLY) == 0
+    net.rig.verified()
+    net.guest("ip", "link", "set", "right", "up")
+    until("it is up again", lambda: net.interface("right")["up"] and "192.0.2.0/24" in prefixes(net))
     await reaches(net)
     net.rig.verified()

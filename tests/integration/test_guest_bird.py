@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from guest_net import DEADLINE_S, GuestBed, alive, guest_bed, processes
+from guest_net import DEADLINE_S, FRR_ALWAYS, GuestBed, alive, guest_bed, processes
 
 from controller.errors import GuestError
 from controller.guests import bird
@@ -68,6 +68,19 @@ async def test_a_change_of_text_is_configured_without_a_restart() -> None:
         spec = changed(spec, HEAD + ONE.replace("10.5", "10.6"))
         assert processes(await bed.started(spec))["bird"] == before
         await has_routes(bed, spec, "10.6.0.0/24")
+
+
+async def test_a_bird_that_writes_no_routes_is_seen_and_told_to() -> None:
+    async with guest_bed() as bed:
+        spec = bed.spec(routing=running(HEAD + ONE))
+        status = await bed.started(spec)
+        await has_routes(bed, spec, "10.5.0.0/24")
+        bed.run(status, "birdc", "disable", "kernel1")
+        await has_routes(bed, spec)
+        why = "failed: BIRD writes no routes (protocol kernel1 is down); it is enabled every 30 s"
+        await bed.settled(spec, lambda status: status.daemons.get("kernel") == why)
+        await has_routes(bed, spec, "10.5.0.0/24")
+        await bed.settled(spec)
 
 
 async def test_what_bird_refuses_is_one_line_and_the_former_text_stays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +150,7 @@ async def test_another_suite_starts_the_guest_anew() -> None:
         first = await bed.started(spec)
         status = await bed.started(dataclasses.replace(spec, routing=Routing(text="ip route 10.7.0.0/24 Null0\n")))
         assert status.pid != first.pid
-        assert set(status.daemons) == {"vrc", "zebra", "staticd"}
+        assert set(status.daemons) == {"vrc"} | FRR_ALWAYS
 
 
 async def test_bird_ends_with_its_guest() -> None:

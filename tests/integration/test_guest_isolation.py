@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from guest_net import guest_bed, processes
+from guest_net import MGMTD, guest_bed, processes
 
 from controller.guests.enclosed import vrc_uid
 
@@ -84,7 +84,7 @@ async def test_the_file_system_of_the_host_is_read_only() -> None:
 
 async def test_no_process_keeps_a_privilege_it_does_not_need() -> None:
     allowed = {"vrc": 1 << 12, "zebra": 1 << 12 | 1 << 13 | 1 << 21, "staticd": 0}
-    allowed["bgpd"] = allowed["zebra"] | 1 << 10
+    allowed |= dict.fromkeys(("bgpd", *MGMTD), allowed["zebra"] | 1 << 10)
     async with guest_bed() as bed:
         spec = bed.spec()
         found = processes(status := await bed.started(spec))

@@ -1,10 +1,12 @@
 """A guest starts with real FRR, answers an operator, and leaves nothing behind."""
 
+import asyncio
 import dataclasses
+import subprocess
 from pathlib import Path
 
 import pytest
-from guest_net import alive, guest_bed, processes
+from guest_net import FRR_ALWAYS, alive, guest_bed, processes
 
 from controller.errors import GuestError
 from controller.guests import frr
@@ -15,10 +17,19 @@ pytestmark = pytest.mark.root
 async def test_a_guest_runs_the_daemons_its_configuration_asks_for() -> None:
     async with guest_bed() as bed:
         status = await bed.started(bed.spec())
-        assert set(status.daemons) == {"vrc", "zebra", "staticd", "bgpd"}
+        assert set(status.daemons) == {"vrc", "bgpd"} | FRR_ALWAYS
         assert "10.5.0.0/24" in bed.run(status, "vtysh", "-c", "show ip route static").stdout
         assert "65002" in bed.run(status, "vtysh", "-c", "show running-config").stdout
         assert bed.run(status, "hostname").stdout.strip() == "red-r1"
+
+
+def test_the_version_of_this_host_s_frr_is_known_and_was_tried() -> None:
+    query = ["dpkg-query", "--show", "--showformat=${Version}", "frr"]
+    packaged = subprocess.run(query, capture_output=True, text=True, check=True).stdout
+    found = asyncio.run(frr.version())
+    assert found >= frr.TRIED[0]
+    assert packaged.startswith(".".join(map(str, found)))
+    assert asyncio.run(frr.remarks()) == []
 
 
 async def test_the_kernel_of_a_guest_forwards_and_answers_as_a_router() -> None:

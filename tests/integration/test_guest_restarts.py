@@ -3,11 +3,13 @@
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
-from guest_net import guest_bed, processes, runs
+from guest_net import BGP, FRR_ALWAYS, MGMTD, guest_bed, processes, runs
 
 from controller.guests.base import GuestSpec, GuestStatus
+from controller.model import Routing
 
 pytestmark = pytest.mark.root
 
@@ -24,9 +26,7 @@ async def test_bgpd_dies_and_it_alone_comes_back_configured() -> None:
         status = await bed.settled(spec, restarted(1))
         after = processes(status)
         assert after["bgpd"] != before["bgpd"]
-        assert {name: after[name] for name in ("zebra", "staticd")} == {
-            name: before[name] for name in ("zebra", "staticd")
-        }
+        assert {name: after[name] for name in FRR_ALWAYS} == {name: before[name] for name in FRR_ALWAYS}
         assert "65002" in bed.run(status, "vtysh", "-c", "show running-config bgpd").stdout
         assert status.restarts == 1
 
@@ -39,13 +39,32 @@ async def test_zebra_dies_and_all_daemons_come_back_while_the_kernel_keeps_the_r
         # A route only the kernel knows tells whether its table was ever wiped: -K sweeps it after 30 s, not now.
         assert bed.run(status, "ip", "route", "add", "blackhole", "10.66.0.0/16", "proto", "bgp").returncode == 0
         os.kill(before["zebra"], signal.SIGKILL)
-        status = await bed.settled(spec, restarted(3))
+        status = await bed.settled(spec, restarted(len(FRR_ALWAYS) + 1))
         after = processes(status)
-        assert all(after[name] != before[name] for name in ("zebra", "staticd", "bgpd"))
+        assert all(after[name] != before[name] for name in (*FRR_ALWAYS, "bgpd"))
         routes = bed.run(status, "ip", "route").stdout
         assert "10.66.0.0/16" in routes
         assert "10.5.0.0/24" in routes
         assert "65002" in bed.run(status, "vtysh", "-c", "show running-config bgpd").stdout
+
+
+@pytest.mark.skipif(not MGMTD, reason="FRR before version 9 has no mgmtd")
+async def test_mgmtd_dies_and_it_alone_comes_back_and_a_new_text_takes_effect() -> None:
+    async with guest_bed() as bed:
+        spec = bed.spec()
+        before = processes(await bed.started(spec))
+        os.kill(before["mgmtd"], signal.SIGKILL)
+        status = await bed.settled(spec, restarted(1))
+        after = processes(status)
+        assert [name for name in before if after[name] != before[name]] == ["mgmtd"]
+        assert "10.5.0.0/24" in bed.run(status, "ip", "route").stdout
+        # Without what mgmtd knows of staticd's routes a reload would say that all went well and leave the old one.
+        changed = replace(spec, routing=Routing(text=BGP.replace("10.5.0.0/24", "10.6.0.0/24")))
+        await bed.driver.start(changed)
+        status = await bed.settled(changed)
+        routes = bed.run(status, "ip", "route").stdout
+        assert "10.6.0.0/24" in routes
+        assert "10.5.0.0/24" not in routes
 
 
 async def test_the_vrc_comes_back_and_the_daemons_do_not_notice() -> None:

@@ -142,7 +142,7 @@ class Memory:
 @pytest.fixture(scope="module")
 def hostile() -> Iterator[Hostile]:
     needs_image()
-    guest = {"kind": "kvm"}
+    guest = {"kind": "kvm", "memory": "384M"}  # what is tried is not to be ended for want of memory
     with world("--guest-image", str(IMAGE), hold_time_s=HOLD_S, red_guest=guest, limit_s=BOOT_S) as found:
         red = found.declared["red"]
         red["slices"][0]["quota"] = QUOTA

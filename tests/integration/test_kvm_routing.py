@@ -140,6 +140,14 @@ def test_only_the_plane_forwards(pair: Pair, address: str) -> None:
     assert [line.split()[1] for line in traced.splitlines()[1:]] == ["10.1.0.1", "10.0.0.2", address]
 
 
+def _history(pair: Pair) -> str:
+    """What the controller, both guests and both routers' protocols have to say of what happened."""
+    said = [pair.rig.ok("events"), pair.rig.log.read_text()[-4000:]]
+    for router in ROUTERS:
+        said += [router, pair.rig.ok("counters", router), pair.rig.ok("logs", router)[-6000:]]
+    return "\n".join(said)
+
+
 def test_a_killed_qemu_comes_back_and_forwarding_goes_on(pair: Pair) -> None:
     rig = pair.rig
     before = machine_of(rig.state, "red/r2")
@@ -150,6 +158,7 @@ def test_a_killed_qemu_comes_back_and_forwarding_goes_on(pair: Pair) -> None:
     until("neighbors again", pair.adjacent, BOOT_S, every_s=1)
     until("routes again", pair.converged, BOOT_S, every_s=1)
     until("nothing is stale", lambda: not any(route["stale"] for route in rig.show("routes", "red/r2")), HOLD_S)
-    assert (seen := traffic.stop()).outage_ms < GIVEN_UP_MS, seen
+    seen = traffic.stop()
+    assert seen.outage_ms < GIVEN_UP_MS, f"{seen}\n{_history(pair)}"
     assert machine_of(rig.state, "red/r2") not in (0, before)
     rig.verified()

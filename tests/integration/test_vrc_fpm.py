@@ -53,12 +53,30 @@ async def test_zebra_routes() -> None:
         assert ("10.51.0.0/24", ()) not in controller.writes  # a change is a replacement
 
 
-async def test_addresses_are_told_again_when_zebra_connects() -> None:
-    """An address that is added while zebra starts may be lost on it, and with it the connected route."""
+async def test_what_zebra_writes_before_it_connects_is_mirrored() -> None:
     controller = Controller(interface(1, "10.1.0.1/24", "2001:db8:1::1/64"))
     async with guest(controller) as g:
         await g.start_vrc()
+        await controller.until(lambda: "10.1.0.0/24" in controller.routes)
+        for prefix, gateway in (("10.60.0.0/24", "10.1.0.2"), ("2001:db8:60::/48", "2001:db8:1::2")):
+            way = (prefix, "via", gateway, "proto", "zebra")
+            await g.run("ip", "route", "add", *way)
+            await controller.until(lambda prefix=prefix: prefix in controller.routes)
+            await g.run("ip", "route", "delete", *way)
+            await controller.until(lambda prefix=prefix: prefix not in controller.routes)
+
+
+async def test_addresses_are_told_again_when_zebra_connects() -> None:
+    """An address that is added while zebra starts may be lost on it, and with it the connected route."""
+    first, late = interface(2, "10.2.0.1/24"), interface(1, "10.1.0.1/24", "2001:db8:1::1/64")
+    controller = Controller(first)
+    async with guest(controller) as g:
+        await g.start_vrc()
         await controller.until(lambda: len(controller.interfaces) == 1)
+        await g.make_interfaces([first, late])
+        controller.declaration.interfaces.append(late)
+        await controller.send(declaration=controller.declaration)
+        await controller.until(lambda: 1 in controller.interfaces and controller.interfaces[1].up)
         told = g.directory / "told"
         await g.run("sh", "-c", f"timeout 300 ip -o monitor address >{told} 2>&1 &")
         # It listens once it tells of an address that changes.

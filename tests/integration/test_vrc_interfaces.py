@@ -1,7 +1,11 @@
-"""Declared interfaces are made, changed and removed in the guest as the controller says, and their state is told."""
+"""Interfaces are used, changed and left alone in the guest as the controller says, and their state is told."""
+
+import asyncio
+import time
+from pathlib import Path
 
 import pytest
-from vrc_guest import Controller, guest, interface
+from vrc_guest import DEADLINE_S, Controller, guest, interface
 
 from wire import splitplane_pb2 as pb
 
@@ -44,6 +48,7 @@ async def test_declaration_changes() -> None:
         controller.declaration.interfaces[0].mtu = 1400
         controller.declaration.interfaces[1].admin_up = True
         await controller.send(declaration=controller.declaration)
+        await g.make_interfaces(controller.declaration.interfaces)
         await controller.until(
             lambda: (
                 controller.interfaces[1].mtu == 1400
@@ -60,23 +65,54 @@ async def test_declaration_changes() -> None:
         await controller.send(port_states=pb.PortStates(states=[pb.PortState(interface_id=1, up=True)]))
         await controller.until(lambda: controller.interfaces[1].up)
 
-        # The guest may lower the MTU, and a TAP deleted in the guest is made again with the next declaration.
+        # The guest may lower the MTU, and a TAP deleted in the guest is made again and used again.
         await g.run("ip", "link", "set", "eth0", "mtu", "1300")
         await controller.until(lambda: controller.interfaces[1].mtu == 1300)
         await g.run("ip", "link", "del", "eth1")
         await controller.until(lambda: not controller.interfaces[2].up)
-        await controller.send(declaration=controller.declaration)
         await controller.until(lambda: controller.interfaces[2].up)
         assert controller.interfaces[1].mtu == 1300
 
 
 async def test_names_that_cannot_be() -> None:
-    controller = Controller(
-        interface(1, name="a/b"), interface(2, name="lo"), interface(3, "10.3.0.1/33"), interface(4, "10.4.0.1/24")
-    )
+    controller = Controller(interface(1, "10.1.0.1/24"))
+    async with guest(controller) as g:
+        bad = [interface(2, name="lo"), interface(3, "10.3.0.1/33")]
+        await g.make_interfaces([*controller.declaration.interfaces, bad[1]])
+        controller.declaration.interfaces.extend(bad)
+        await g.start_vrc("--source", "netlink")
+        await controller.until(lambda: len(controller.interfaces) == 3 and controller.interfaces[1].up)
+        await controller.until(lambda: controller.notices.count("interface") == 2)
+        assert not controller.interfaces[2].up
+        await controller.until(lambda: "10.1.0.0/24" in controller.routes)
+
+
+async def test_an_interface_that_comes_later_is_whole_and_used() -> None:
+    """The declaration may be there before the interface is."""
+    first, second = interface(1, "10.1.0.1/24"), interface(2, "10.2.0.1/24", "2001:db8:2::1/64", mtu=9000)
+    controller = Controller(first)
     async with guest(controller) as g:
         await g.start_vrc("--source", "netlink")
-        await controller.until(lambda: 4 in controller.interfaces and controller.interfaces[4].up)
-        await controller.until(lambda: controller.notices.count("interface") == 3)
-        assert not controller.interfaces[1].up
-        await controller.until(lambda: "10.4.0.0/24" in controller.routes)
+        await controller.until(lambda: "10.1.0.0/24" in controller.routes)
+        watch = await asyncio.create_subprocess_exec(
+            "nsenter", "-t", str(g.pid), "-n", "ip", "-o", "monitor", "link", stdout=asyncio.subprocess.PIPE
+        )
+        await asyncio.to_thread(until_listening, watch.pid)
+        controller.declaration.interfaces.append(second)
+        await controller.send(declaration=controller.declaration)
+        await controller.until(lambda: 2 in controller.interfaces)
+        assert not controller.interfaces[2].up
+        await g.make_interfaces([first, second])
+        await controller.until(lambda: "2001:db8:2::/64" in controller.routes and controller.interfaces[2].up)
+        watch.kill()
+        seen = [line for line in (await watch.communicate())[0].decode().splitlines() if "eth1" in line]
+        assert seen
+        assert [line for line in seen if "mtu 9000" not in line or "02:00:00:00:00:02" not in line] == []
+
+
+def until_listening(pid: int) -> None:
+    """Wait until a process has a netlink socket."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not any(line.split()[2] == str(pid) for line in Path(f"/proc/{pid}/net/netlink").read_text().splitlines()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

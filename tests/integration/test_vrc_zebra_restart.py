@@ -27,17 +27,16 @@ async def test_zebra_killed_under_k() -> None:
     async with guest(controller) as g:
         await g.start_vrc()
         await controller.until(lambda: len(controller.interfaces) == 2)
-        await g.start_zebra("-K", str(HOLD_S))
+        await g.start_zebra(f"-K{HOLD_S}")
         await g.start_daemon("staticd", BEFORE)
-        await controller.until(lambda: len(controller.routes) == 5)
+        await controller.until(lambda: len(controller.routes) == 5 and bool(controller.resync_ends))  # told
         kept = {prefix: controller.routes[prefix] for prefix in ("10.51.0.0/24", "10.52.0.0/24")}
         stale = controller.routes["10.50.0.0/24"]
 
         controller.writes.clear()
-        await g.kill_daemon("zebra")
-        await g.kill_daemon("staticd")
+        await g.kill_zebra()
         await controller.until(lambda: "fpm_lost" in controller.notices)
-        await g.start_zebra("-K", str(HOLD_S))
+        await g.start_zebra(f"-K{HOLD_S}")
         await g.start_daemon("staticd", AFTER)
         await controller.until(lambda: "10.40.0.0/24" in controller.routes)
         assert controller.routes["10.50.0.0/24"] == stale

@@ -18,12 +18,13 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from device_hosts import PrivateDevice, add_host
-from ovs import Host
+from ovs import Host, sh
 
 from topologies.forwarder import PROGRAM
 
@@ -74,7 +75,18 @@ class PrivateForwarder(PrivateDevice):
             self._holder.kill()
             self._holder.wait()
             self._holder = None
+            self._wait_until_detached()
         shutil.rmtree(self.state, ignore_errors=True)
+
+    def _wait_until_detached(self) -> None:
+        """Wait until no port has an XDP program: the kernel takes what was pinned apart after the holder's end."""
+        pause = threading.Event()
+        for _ in range(int(_START_S / 0.02)):
+            links = json.loads(sh("ip", "-n", str(self.namespace), "-j", "link", "show"))
+            if not any("xdp" in link for link in links):
+                return
+            pause.wait(0.02)
+        raise RuntimeError(f"XDP programs stay attached: {links}")
 
     def start(self, *options: str) -> None:
         """Start the daemon and wait until it says that it serves; RuntimeError with its log where it does not."""

@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import datetime
 import ipaddress
+import json
 import os
 import shutil
 import signal
 import sys
 import tempfile
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
 import grpc
@@ -27,7 +28,15 @@ from wire.columns import prefix_text, unpack_ids, unpack_prefixes
 ROUTER = "red/r1"
 DEADLINE_S = 60.0
 FRR = "/usr/lib/frr"
-TREE = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+TREE = HERE.parents[1]
+MGMTD = Path(FRR, "mgmtd").exists()  # from FRR 9 on
+PRIVATE = "mkdir -p /run/frr; " + "".join(
+    f"mount -t tmpfs tmpfs {place}; chown frr:frr {place}; "
+    for place in ("/run/frr", "/var/lib/frr")
+    if place == "/run/frr" or Path(place).is_dir()
+)
+"""mgmtd has its sockets where it was compiled to have them, and FRR 10 keeps state in the other place."""
 
 Ways = tuple[str, ...]
 """What a set does, as text: ``("via 10.1.0.2 dev 1 weight 1", ...)``, ``("dev 1",)``, ``("blackhole",)``."""
@@ -222,6 +231,32 @@ class Guest:
     def __init__(self, pid: int, directory: Path, target: str) -> None:
         self.pid, self.directory, self.target = pid, directory, target
         self.vrc: asyncio.subprocess.Process | None = None
+        self._first: asyncio.subprocess.Process | None = None
+
+    async def make_interfaces(self, declared: Iterable[pb.Interface]) -> None:
+        """Have these interfaces in the guest, as its first process makes them."""
+        if self._first is None:
+            log = (self.directory / "interfaces.log").open("ab")
+            self._first = await asyncio.create_subprocess_exec(
+                "nsenter", "-t", str(self.pid), "-n", "--", sys.executable, str(HERE / "interfaces_program.py"),
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
+                env=os.environ | {"PYTHONPATH": str(TREE)},
+            )  # fmt: skip
+            log.close()
+        fields = [
+            {"name": i.name, "mac": i.mac.hex(), "mtu": i.mtu, "addresses": list(i.addresses), "admin_up": i.admin_up}
+            for i in declared
+        ]
+        self._first.stdin.write(json.dumps(fields).encode() + b"\n")
+        assert await self._first.stdout.readline() == b"made\n", (self.directory / "interfaces.log").read_text()
+
+    async def end(self) -> None:
+        """Kill VRC and interfaces."""
+        if self.vrc is not None:
+            await self.stop_vrc(signal.SIGKILL)
+        if self._first is not None:
+            self._first.stdin.close()
+            await self._first.wait()
 
     async def run(self, *command: str, check: bool = True) -> str:
         process = await asyncio.create_subprocess_exec(
@@ -248,19 +283,37 @@ class Guest:
         return await self.vrc.wait()
 
     async def start_daemon(self, name: str, config: str, *options: str) -> None:
+        """Start a daemon of FRR; its configuration comes by vtysh, as from FRR 9 on mgmtd keeps some of it."""
+        await self._start(name, *options)
+        directory = self.directory / "frr"
+        (directory / f"{name}.conf").write_text(config)
+        await self.run("vtysh", "--vty_socket", str(directory), "-f", str(directory / f"{name}.conf"))
+
+    async def _start(self, name: str, *options: str) -> None:
         directory = self.directory / "frr"
         if not directory.exists():
             directory.mkdir()
             shutil.chown(directory, "frr", "frr")
-        (directory / f"{name}.conf").write_text(config)
+        (directory / "none.conf").touch()
+        # mgmtd, and who has all its text from there, knows no such option.
+        text = () if MGMTD and name in ("mgmtd", "staticd") else ("-f", f"{directory}/none.conf")
+        # A daemon keeps its standard output, which nobody may be waiting for.
         await self.run(
-            f"{FRR}/{name}", "-d", "-f", f"{directory}/{name}.conf", "-i", f"{directory}/{name}.pid",
+            "sh", "-c", f'"$@" >{directory}/{name}.out 2>&1', "sh",
+            f"{FRR}/{name}", "-d", *text, "-i", f"{directory}/{name}.pid",
             "-z", f"{directory}/zserv", "--vty_socket", str(directory), "--log", f"file:{directory}/{name}.log",
             *options,
         )  # fmt: skip
 
     async def start_zebra(self, *options: str) -> None:
+        if MGMTD:
+            await self._start("mgmtd")
         await self.start_daemon("zebra", "fpm address 127.0.0.1 port 2620\n", "-M", "dplane_fpm_nl", *options)
+
+    async def kill_zebra(self) -> None:
+        """Kill zebra and who keeps its text, as a guest's supervisor does."""
+        for name in ("zebra", "staticd", *(["mgmtd"] if MGMTD else [])):
+            await self.kill_daemon(name)
 
     async def kill_daemon(self, name: str, number: int = signal.SIGKILL) -> None:
         pid = (self.directory / "frr" / f"{name}.pid").read_text().strip()
@@ -288,7 +341,7 @@ async def guest(controller: Controller) -> AsyncIterator[Guest]:
     make_identities(directory)
     keeper = await asyncio.create_subprocess_exec(
         "unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
-        "sh", "-c", "ip link set lo up && echo up && exec sleep infinity",
+        "sh", "-ec", f"{PRIVATE}ip link set lo up; echo up; exec sleep infinity",
         stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     made = None
@@ -296,14 +349,15 @@ async def guest(controller: Controller) -> AsyncIterator[Guest]:
         await keeper.stdout.readline()
         children = Path(f"/proc/{keeper.pid}/task/{keeper.pid}/children").read_text().split()
         made = Guest(int(children[0]), directory, await controller.start(directory))
+        await made.make_interfaces(controller.declaration.interfaces)
         yield made
     except BaseException:
         with contextlib.suppress(OSError):
             print((directory / "vrc.log").read_text())
         raise
     finally:
-        if made is not None and made.vrc is not None:
-            await made.stop_vrc(signal.SIGKILL)
+        if made is not None:
+            await made.end()
         await controller.stop()
         keeper.kill()
         await keeper.wait()

@@ -1,0 +1,253 @@
+"""Virtual routers, each between two external ones, brought up together on one switch.
+
+    n1  lo 192.0.2.1, 2001:db8:ff::1       virtual router          n2  lo 192.0.2.2, 2001:db8:ff::2
+        eth0 10.1.0.2, 2001:db8:1::2 ───── eth0 .1  eth1 .1 ─────── eth0 10.2.0.2, 2001:db8:2::2
+
+Every test shows that the neighbors are adjacent, that the plane has the routes to both loopbacks, that a ping between
+them goes through it, that the guest's kernel forwarded none of that, and that no frame of the guest was refused.
+"""
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bmv2 import needs_bmv2
+from ovs import Host, sh
+from rig import DEADLINE_S, Rig, interface, tenant, until
+from rig_switches import Bmv2Switch, ForwarderSwitch, OvsSwitch, RigSwitch
+from vr_forwarder import NATIVE_MTU
+
+from bench.processes import descendants
+from controller.guests import frr
+from topologies.readings import forwarded_datagrams
+
+LIMIT_S = 120.0
+"""For adjacencies and routes, on a machine that has other things to do."""
+_FRR = Path("/usr/lib/frr")
+_OWN = ("/etc/frr", "/run/frr", "/var/tmp", *(["/var/lib/frr"] if Path("/var/lib/frr").is_dir() else []))
+_KEEPER = ("setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc")
+_SET_UP = "; ".join(
+    (
+        *(f"mkdir -p {place}; mount -t tmpfs tmpfs {place}; chown frr:frr {place}" for place in _OWN),
+        "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
+        "echo; exec sleep infinity",
+    )
+)
+_BIRDC = "/run/frr/bird.ctl"
+_LOOPBACKS = {4: ("192.0.2.1", "192.0.2.2"), 6: ("2001:db8:ff::1", "2001:db8:ff::2")}
+BURST = 50
+
+
+class Neighbor:
+    """An external router: FRR's daemons, or BIRD, on a host, with the kernel's own forwarding."""
+
+    def __init__(self, rig: Rig, host: Host, number: int, text: str) -> None:
+        self.host, self.number = host, number
+        keeper = rig.spawn(host, *_KEEPER, "sh", "-ec", _SET_UP, stdout=subprocess.PIPE)
+        assert keeper.stdout is not None
+        assert keeper.stdout.readline(), "the neighbor has no place of its own"
+        (self._pid,) = descendants(keeper.pid)
+        for address in (f"192.0.2.{number}/32", f"2001:db8:ff::{number}/128"):
+            host.ip("address", "add", address, "dev", "lo")
+        self._is_bird = text.startswith("router id")
+        (self._start_bird if self._is_bird else self._start_frr)(text)
+
+    def run(self, *command: str) -> str:
+        """Run a command beside the daemons; returns what it prints."""
+        enter = ("nsenter", "--target", str(self._pid), "--net", "--mount", "--pid", "--")
+        done = subprocess.run((*enter, *command), capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def show(self, command: str) -> str:
+        """Return what ``show …`` of vtysh or birdc prints."""
+        if self._is_bird:
+            return self.run("birdc", "-s", _BIRDC, "show", *command.split())
+        return self.run("vtysh", "-c", f"show {command}")
+
+    def stop(self) -> None:
+        """Have its daemons fall silent; its kernel goes on."""
+        self.run("sh", "-c", "kill -STOP $(cat /run/frr/*.pid)")
+
+    def go_on(self) -> None:
+        """Undo `stop`."""
+        self.run("sh", "-c", "kill -CONT $(cat /run/frr/*.pid)")
+
+    def _start_bird(self, text: str) -> None:
+        Path(f"/proc/{self._pid}/root/etc/frr/bird.conf").write_text(text)
+        self.run("sh", "-c", f"bird -c /etc/frr/bird.conf -s {_BIRDC} >/run/frr/bird.out 2>&1")
+
+    def _start_frr(self, text: str) -> None:
+        files = {"frr.conf": text, "vtysh.conf": "service integrated-vtysh-config\n"}
+        for name, content in files.items():
+            Path(f"/proc/{self._pid}/root/etc/frr/{name}").write_text(content)
+        first = ["mgmtd"] if (_FRR / "mgmtd").exists() else []  # FRR 9 and later
+        for name in (*first, *frr.daemons_for(text)):
+            # A daemon keeps its standard output, which nobody may be waiting for.
+            daemon = f"{_FRR}/{name} -d -A 127.0.0.1 --log file:/run/frr/{name}.log >/run/frr/{name}.out 2>&1"
+            self.run("sh", "-c", daemon)
+        self.run("vtysh", "-b")
+
+
+@dataclass
+class Between:
+    """The virtual router and its neighbors."""
+
+    rig: Rig
+    name: str
+    n1: Neighbor
+    n2: Neighbor
+
+    def show(self, command: str) -> str:
+        """Return what ``show …`` of vtysh prints in the virtual router's guest."""
+        return self.rig.ok("exec", self.name, "--", "vtysh", "-c", f"show {command}")
+
+    def sees(self, command: str, *words: str, times: int = 1) -> None:
+        """Wait until ``show …`` of vtysh in the guest has each of these words so often."""
+        said = ""
+
+        def there() -> bool:
+            nonlocal said
+            said = self.show(command)
+            return all(said.count(word) >= times for word in words)
+
+        try:
+            until(f"{words} in show {command}", there, LIMIT_S, 0.2)
+        except AssertionError as problem:
+            raise AssertionError(f"{problem}:\n{said}") from None
+
+    def forwards(self, *families: int) -> None:
+        """Wait until the plane has the routes to both loopbacks, and prove that it is the plane that uses them."""
+        for family in families:
+            wanted = {f"{address}/{32 if family == 4 else 128}" for address in _LOOPBACKS[family]}
+            until(f"{wanted} in the plane", lambda wanted=wanted: wanted <= self._prefixes(), LIMIT_S, 0.2)
+            # The first packets may resolve neighbors, which a guest's kernel does.
+            until("an answer", lambda family=family: self.answered(family, 1), LIMIT_S)
+            before = self._forwarded()
+            assert self.answered(family) == BURST
+            assert self._forwarded() - before <= 2, "the guest forwards instead of the plane"  # it may resolve again
+        self.rig.verified()
+        refused = [event for event in self.rig.show("events") if event["kind"] == "packet-out-refused"]
+        assert not refused, refused
+
+    def answered(self, family: int, count: int = BURST) -> int:
+        """Return how many of ``count`` pings from one neighbor's loopback to the other's were answered."""
+        ours, theirs = _LOOPBACKS[family]
+        enter = ("nsenter", f"--net=/run/netns/{self.n1.host.namespace}", "--")
+        ping = ("ping", "-n", "-c", str(count), "-i", "0.005", "-W", "3", "-I", ours, theirs)
+        done = subprocess.run((*enter, *ping), capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+        return done.stdout.count("bytes from")
+
+    def route(self, prefix: str) -> dict[str, Any]:
+        """Return the plane's route to a prefix, empty where there is none."""
+        routes: list[dict[str, Any]] = self.rig.show("fib", self.name)
+        return next((route for route in routes if route["prefix"] == prefix), {})
+
+    def _prefixes(self) -> set[str]:
+        return {route["prefix"] for route in self.rig.show("fib", self.name)}
+
+    def _forwarded(self) -> int:
+        return forwarded_by(self.rig, self.name)
+
+
+def forwarded_by(rig: Rig, router: str) -> int:
+    """Return how many packets the kernel of a router's guest ("tenant/router") has forwarded."""
+    counted = rig.ok("exec", router, "--", "cat", "/proc/net/snmp", "/proc/net/snmp6", text="")
+    return forwarded_datagrams(counted)
+
+
+@dataclass(frozen=True, slots=True)
+class Net:
+    """What one test wants: the texts of the virtual router and of its neighbors, FRR's or, at a neighbor, BIRD's.
+
+    With ``in_text`` the virtual router's addresses stand in its text alone; ``unnumbered`` neighbors have none but
+    their loopback's; ``router`` is more of the virtual router's document, as another suite without a text of FRR, and
+    ``interface`` of its interfaces'.
+    """
+
+    text: str
+    first: str
+    second: str
+    in_text: bool = False
+    unnumbered: bool = False
+    mtu: int = 1500
+    router: Mapping[str, Any] = field(default_factory=dict)
+    interface: Mapping[str, Any] = field(default_factory=dict)
+
+
+def both(text: str, **values: tuple[str, str]) -> tuple[str, str]:
+    """Return the text of each neighbor: ``{N}`` is its number, and ``{NAME}`` its one of ``values``."""
+    first = second = text
+    for name, (one, other) in {"N": ("1", "2"), **values}.items():
+        first, second = first.replace(f"{{{name}}}", one), second.replace(f"{{{name}}}", other)
+    return first, second
+
+
+PLANES = ("forwarder", "ovs", pytest.param("bmv2", marks=needs_bmv2))
+
+
+def switch_of(kind: str, nets: Mapping[str, Net]) -> RigSwitch:
+    """Return a switch that has ports enough and takes their packets."""
+    mtu = max(net.mtu for net in nets.values())
+    if kind == "ovs":
+        return OvsSwitch()
+    if kind == "bmv2":
+        return Bmv2Switch(2 * len(nets))
+    return ForwarderSwitch(2 * len(nets), max(mtu, NATIVE_MTU))
+
+
+@contextlib.contextmanager
+def lab(nets: Mapping[str, Net], kind: str = "forwarder", limit_s: float = LIMIT_S) -> Iterator[dict[str, Between]]:
+    """Bring all of them up at once, each a virtual router of its name between two neighbors, on one switch."""
+    began = time.monotonic()
+    with Rig(switch=lambda: switch_of(kind, nets)) as rig, ThreadPoolExecutor() as pool:
+        hosts = {name: _hosts(rig, at, net) for at, (name, net) in enumerate(nets.items())}
+        routers = [_router(name, net, hosts[name]) for name, net in nets.items()]
+        ports = {host.link: ["untagged"] for pair in hosts.values() for host in pair}
+        starting = {
+            name: [
+                pool.submit(Neighbor, rig, host, number, text)
+                for number, (host, text) in enumerate(zip(hosts[name], (net.first, net.second), strict=True), 1)
+            ]
+            for name, net in nets.items()
+        }
+        rig.apply(tenant("red", ports, *routers))
+        between = {
+            name: Between(rig, f"red/{name}", *(one.result() for one in both)) for name, both in starting.items()
+        }
+        rig.up(*(net.name for net in between.values()), limit_s=limit_s)
+        print(f"up after {time.monotonic() - began:.1f} s")
+        yield between
+
+
+def _hosts(rig: Rig, at: int, net: Net) -> list[Host]:
+    hosts = []
+    for number in (1, 2):
+        host = rig.switch.host(2 * at + number, f"192.0.2.{number}/32" if net.unnumbered else f"10.{number}.0.2/24")
+        if net.mtu > NATIVE_MTU:
+            sh("ip", "-n", rig.switch.namespace, "link", "set", host.link, "mtu", str(net.mtu))
+        host.ip("link", "set", "eth0", "mtu", str(net.mtu))  # OSPF and IS-IS compare it
+        if not net.unnumbered:
+            host.ip("address", "add", f"2001:db8:{number}::2/64", "dev", "eth0", "nodad")
+        hosts.append(host)
+    return hosts
+
+
+def _router(name: str, net: Net, hosts: list[Host]) -> dict[str, Any]:
+    interfaces = [
+        interface(f"eth{at}", host, *(() if net.in_text else addresses(at + 1)), mtu=net.mtu, **net.interface)
+        for at, host in enumerate(hosts)
+    ]
+    text = {"frr": net.text} if net.text else {}
+    return {"name": name, "interfaces": interfaces, **text, **net.router}
+
+
+def addresses(number: int) -> tuple[str, str]:
+    """Return the virtual router's addresses towards a neighbor."""
+    return f"10.{number}.0.1/24", f"2001:db8:{number}::1/64"

@@ -1,0 +1,32 @@
+"""RIP (RFC 2453) and RIPng (RFC 2080) of FRR and BIRD."""
+
+import pytest
+from daemon_rig import Between, Net, both
+
+pytestmark = pytest.mark.root
+
+RIP = "router rip\n network eth0\n network eth1\n timers basic 5 15 10\n"
+RIP_BOTH = both("router rip\n network eth0\n network 192.0.2.{N}/32\n timers basic 5 15 10\n")
+RIPNG = "router ripng\n network eth0\n network eth1\n timers basic 5 15 10\n"
+RIPNG_BOTH = both("router ripng\n network eth0\n redistribute connected\n timers basic 5 15 10\n")
+BIRD = """router id 10.0.0.2;
+protocol device {}
+protocol direct { ipv4; ipv6; interface "lo"; }
+protocol kernel { ipv4 { export all; }; }
+protocol kernel { ipv6 { export all; }; }
+protocol rip { ipv4 { import all; export all; }; interface "eth0" { update time 5; timeout time 15; }; }
+protocol rip ng { ipv6 { import all; export all; }; interface "eth0" { update time 5; timeout time 15; }; }
+"""
+NETS = {
+    "rip": Net(RIP, *RIP_BOTH),
+    "ripng": Net(RIPNG, *RIPNG_BOTH),
+    "bird": Net(RIP + RIPNG, RIP_BOTH[0] + RIPNG_BOTH[0], BIRD),
+}
+SHOWN = {4: "ip rip status", 6: "ipv6 ripng status"}
+
+
+@pytest.mark.parametrize(("name", "family"), [("rip", 4), ("ripng", 6), ("bird", 4), ("bird", 6)])
+def test_neighbors_are_joined_through_the_plane(nets: dict[str, Between], name: str, family: int) -> None:
+    net = nets[name]
+    net.sees(SHOWN[family], *(("10.1.0.2", "10.2.0.2") if family == 4 else ("fe80::",)))
+    net.forwards(family)
