@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PY := .venv/bin/python
 
-.PHONY: setup check test demo guest p4 clean
+.PHONY: setup check test clangs demo guest p4 clean
 
 setup:
 	@scripts/setup
@@ -15,9 +15,14 @@ check:
 	@$(PY) -m pytest -q -n 2 --hypothesis-profile=quick -m "not root" tests/unit tests/property tests/contract
 
 # Whole files in the order of tests/conftest.py. Three at a time: most of them wait for daemons rather than compute.
+# TESTS names some of them.
 test:
 	@scripts/setup tests
-	@$(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder tests
+	@$(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(if $(TESTS),$(TESTS),tests)
+
+# The XDP program by each clang that Debian has, on each kernel there is here.
+clangs:
+	@scripts/clangs
 
 guest:
 	@scripts/setup guest
