@@ -22,8 +22,8 @@ from typing import Any
 
 from bench.longest_prefix import ipv6_prefixes
 from bench.processes import machine_s, peak_mib, resident_mib
-from controller.placement.aggregate import LIMIT, Aggregate
-from controller.ranges import flatten
+from controller.route_cache.aggregate import LIMIT, Aggregate
+from controller.routing.ranges import flatten
 from topologies.prefixes import IPV4_SHARES, announcements
 
 _LONGEST_BLOCK = 20  # what is this long or shorter starts a network

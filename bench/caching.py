@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.cache_world import Churn, Destinations, LongestPrefix, Switch, key_of
-from controller.placement.fast_table import FastTable
-from controller.placement.transitions import Changes, stages
 from controller.planes.base import FALLBACK
-from controller.ranges import differences, flatten
+from controller.route_cache.fast_table import FastTable
+from controller.route_cache.write_order import Changes, stages
+from controller.routing.ranges import differences, flatten
 
 _VRF = 1
 _TICK_S = 0.25

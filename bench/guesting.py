@@ -133,7 +133,7 @@ class Guests:
     def _name(pid: int) -> str:
         with suppress(OSError):
             words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-            known = {"vrc.agent": "vrc", "vrc.supervisor": "supervisor"}
+            known = {"vrc.agent": "vrc", "vrc.guest.supervisor": "supervisor"}
             named = [known[word] for word in words if word in known]
             return named[0] if named else Path(words[0]).name
         return "ended"

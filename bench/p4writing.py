@@ -30,7 +30,6 @@ import grpc.aio
 from finsy.proto import p4r
 
 from bench.processes import machine_s
-from controller.mirror import BATCH_ROUTES, WRITES_IN_FLIGHT
 from controller.model import PlaneConfig, PlaneKind
 from controller.planes.base import (
     Nexthop,
@@ -49,6 +48,7 @@ from controller.planes.p4runtime.messages import request_head
 from controller.planes.p4runtime.p4info import golden_pipeline
 from controller.planes.p4runtime.plane import P4RuntimePlane
 from controller.planes.p4runtime.routes import RouteEncoder
+from controller.shard.mirror import BATCH_ROUTES, WRITES_IN_FLIGHT
 from topologies.prefixes import announcements
 
 _BMV2 = "simple_switch_grpc"

@@ -26,7 +26,6 @@ from bench.peer_wires import (
     inside,
 )
 from bench.processes import prefer
-from controller.mirror import BATCH_ROUTES
 from controller.model import PlaneConfig, PlaneKind
 from controller.planes.base import (
     Nexthop,
@@ -40,6 +39,7 @@ from controller.planes.base import (
     route_action,
 )
 from controller.planes.p4runtime.plane import P4RuntimePlane
+from controller.shard.mirror import BATCH_ROUTES
 from topologies.prefixes import Announcement, announcements
 
 ROUTE = Announcement(16 << 24, 8, 0)

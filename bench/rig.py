@@ -14,7 +14,7 @@ from typing import Any
 from mininet.node import Node
 
 from bench.processes import guest_processes, prefer
-from controller.guests import frr
+from controller.guests.suites import frr
 from topologies import bird
 from topologies.control import LOG, SOCKET, STATE, Controller
 from topologies.network import Network, NetworkError, inside, wait_for

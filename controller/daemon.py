@@ -18,27 +18,27 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
-from controller import archive
 from controller.api.app import make_app
 from controller.api.server import ApiServer
-from controller.convergence import Convergence
-from controller.core import Core
 from controller.errors import SplitplaneError, StoreError
-from controller.events import EventLog
+from controller.events.log import EventLog
 from controller.guests import netns
-from controller.guests.accelerator import AcceleratorProbe
 from controller.guests.base import GuestDriver
 from controller.guests.fleet import Check, GuestFleet
+from controller.guests.machine.accelerator import AcceleratorProbe
+from controller.guests.machine.qemu import QemuDriver
 from controller.guests.netns import NetnsDriver
-from controller.guests.qemu import QemuDriver
-from controller.mirror import AUDIT_INTERVAL_S
 from controller.model import GuestKind, RouterConfig
-from controller.operations import Operations
-from controller.pki import PKI
-from controller.planes.catalog import PlaneCatalog
+from controller.operations import backups
+from controller.operations.convergence import Convergence
+from controller.operations.operations import Operations
+from controller.pki.authority import PKI
 from controller.planes.openflow.server import OpenFlowListener
 from controller.planes.p4runtime.channel import TlsFiles
-from controller.sessions import SessionServer
+from controller.sessions.server import SessionServer
+from controller.shard.mirror import AUDIT_INTERVAL_S
+from controller.shard.plane_factory import PlaneCatalog
+from controller.shard.shard import Core
 from controller.store.sqlite import SqliteStore
 from controller.supervisor import Supervisor
 
@@ -156,7 +156,7 @@ class Daemon:
 
     def __init__(self, options: argparse.Namespace) -> None:
         state: Path = options.state
-        archive.adopt(state)
+        backups.adopt(state)
         self.restarting = False
         self.stop = asyncio.Event()
         self.events = EventLog()

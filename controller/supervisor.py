@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from controller.events import EventLog
+from controller.events.log import EventLog
 
 RESTART_S = 1.0
 

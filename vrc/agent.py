@@ -22,13 +22,13 @@ from vrc.errors import TapError, VrcError
 from vrc.interfaces import Interfaces
 from vrc.kernel import GuestKernel
 from vrc.neighbors import DEFAULT_LIMIT, Neighbors
-from vrc.netlink import Rtnetlink
-from vrc.nexthops import NexthopSets
+from vrc.netlink.sockets import Rtnetlink
 from vrc.packets import PacketRelay
-from vrc.routes import Columns, RouteTable
+from vrc.routes.nexthops import NexthopSets
+from vrc.routes.snapshot import kernel_columns
+from vrc.routes.sources import FpmSource, NetlinkSource
+from vrc.routes.table import Columns, RouteTable
 from vrc.session import Identity, Session
-from vrc.snapshot import kernel_columns
-from vrc.sources import FpmSource, NetlinkSource
 from vrc.stream import Known, SessionOwner
 from vrc.taps import Taps
 from wire import splitplane_pb2 as pb

@@ -9,18 +9,8 @@ from errno import EEXIST
 from vrc.errors import DumpInterrupted, KernelRefused, MalformedNetlink
 from vrc.interfaces import Interfaces
 from vrc.neighbors import Ask, Neighbors
-from vrc.netlink import (
-    DUMP_ATTEMPTS,
-    RTNLGRP_IPV4_IFADDR,
-    RTNLGRP_IPV6_IFADDR,
-    RTNLGRP_LINK,
-    RTNLGRP_NEIGH,
-    Monitor,
-    Rtnetlink,
-)
-from vrc.rtlinks import Address, KernelNeighbor, decode_address, decode_link, decode_neighbor
-from vrc.rtnetlink import messages
-from vrc.rtrequests import (
+from vrc.netlink.link_messages import Address, KernelNeighbor, decode_address, decode_link, decode_neighbor
+from vrc.netlink.requests import (
     NLM_F_CREATE,
     NLM_F_EXCL,
     NLM_F_REPLACE,
@@ -36,6 +26,16 @@ from vrc.rtrequests import (
     family_dump,
     link_dump,
     neighbor_request,
+)
+from vrc.netlink.route_messages import messages
+from vrc.netlink.sockets import (
+    DUMP_ATTEMPTS,
+    RTNLGRP_IPV4_IFADDR,
+    RTNLGRP_IPV6_IFADDR,
+    RTNLGRP_LINK,
+    RTNLGRP_NEIGH,
+    Monitor,
+    Rtnetlink,
 )
 
 log = logging.getLogger(__name__)

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from vrc.interfaces import Interfaces
-from vrc.rtlinks import NUD_NOARP, NUD_PERMANENT, NUD_RESOLVED, KernelNeighbor
-from vrc.rtrequests import NUD_FAILED
+from vrc.netlink.link_messages import NUD_NOARP, NUD_PERMANENT, NUD_RESOLVED, KernelNeighbor
+from vrc.netlink.requests import NUD_FAILED
 
 DEFAULT_LIMIT = 1024
 

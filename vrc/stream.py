@@ -14,9 +14,9 @@ from typing import Protocol
 from vrc.errors import VrcError
 from vrc.interfaces import Interfaces, InterfaceStatus
 from vrc.neighbors import Neighbors, Report
-from vrc.nexthops import NexthopSets
 from vrc.packets import PacketRelay
-from vrc.routes import Columns, RouteTable
+from vrc.routes.nexthops import NexthopSets
+from vrc.routes.table import Columns, RouteTable
 from wire import MAX_ROUTES_PER_MESSAGE
 from wire import splitplane_pb2 as pb
 from wire.columns import pack_ids, pack_prefixes

@@ -14,10 +14,8 @@ from dataclasses import dataclass, field
 
 from vrc.errors import KernelRefused, TapError
 from vrc.interfaces import Interfaces, Link
-from vrc.netlink import Rtnetlink
-from vrc.packets import PacketRelay
-from vrc.rtlinks import Address
-from vrc.rtrequests import (
+from vrc.netlink.link_messages import Address
+from vrc.netlink.requests import (
     ADDRESS_OF_DECLARATION,
     IFF_UP,
     NLM_F_CREATE,
@@ -31,6 +29,8 @@ from vrc.rtrequests import (
     link_request,
     macvlan_request,
 )
+from vrc.netlink.sockets import Rtnetlink
+from vrc.packets import PacketRelay
 from vrc.tun import open_queue, set_carrier
 from wire import splitplane_pb2 as pb
 

@@ -13,12 +13,12 @@ from pydantic import BaseModel, Field
 from starlette.background import BackgroundTask
 
 import wire
-from controller import archive
 from controller.api import errors, streams
-from controller.convergence import Progress, Report
 from controller.errors import NoSuch, SpecError, SplitplaneError
 from controller.model import RouterConfig
-from controller.operations import Operations, Outcome, TenantView
+from controller.operations import backups
+from controller.operations.convergence import Progress, Report
+from controller.operations.operations import Operations, Outcome, TenantView
 from controller.spec.changes import Change
 from controller.spec.document import Name, PlaneOptions, schema
 from controller.spec.lines import MAX_SIZE_BYTES
@@ -384,8 +384,8 @@ async def restore(request: Request, operations: Op, force: bool = False) -> dict
         size = 0
         async for chunk in request.stream():
             size += len(chunk)
-            if size > archive.MAX_BACKUP_BYTES:
-                raise NoSuch("backup", "so large", f"the limit is {archive.MAX_BACKUP_BYTES >> 20} MiB")
+            if size > backups.MAX_BACKUP_BYTES:
+                raise NoSuch("backup", "so large", f"the limit is {backups.MAX_BACKUP_BYTES >> 20} MiB")
             file.write(chunk)
         file.flush()
         await operations.restore(Path(file.name), force)

@@ -1,4 +1,4 @@
-"""A guest's control socket: one JSON object a line, one reply a line (vrc/supervisor.py, vrc/machine.py).
+"""A guest's control socket: one JSON object a line, one reply a line (vrc/guest/supervisor.py, vrc/machine/init.py).
 
 A machine's channel outlives whoever spoke on it last (greeting.py): a request carries an id, replies with another one
 are of somebody who did not wait for them, and a blank line first ends what was left half sent.
@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from controller.errors import GuestError
-from controller.guests.files import short_path
-from controller.guests.greeting import SETTLE_S, SOCKET, hello
-from controller.guests.suites import suite_of
-from controller.text import printable
+from controller.events.untrusted_text import printable
+from controller.guests.guest_files import short_path
+from controller.guests.handshake import SETTLE_S, SOCKET, hello
+from controller.guests.suites.choice import suite_of
 
 RELOAD_LIMIT_S = 120.0
 MAX_REPLY_BYTES = 1 << 20

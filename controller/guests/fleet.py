@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from controller.errors import GuestError, NoSuch, SplitplaneError
-from controller.events import EventLog
+from controller.events.log import EventLog
 from controller.guests.base import BOOTING, STARTING, GuestDriver, GuestSpec, GuestStatus, failing
 from controller.model import GuestKind, RouterConfig
-from controller.pki import PKI
-from controller.ports import SessionPort
+from controller.pki.authority import PKI
+from controller.protocols import SessionPort
 
 Check = Callable[[RouterConfig], Awaitable[list[str]]]
 """Tells before anything is stored whether a guest could start; GuestError says why not. Returns remarks, by line."""

@@ -31,7 +31,7 @@ from typing import Any
 from controller.guests import pidfile
 
 RUNS_ALREADY = 75
-"""As controller/guests/starting.py has it, which this small program does not import."""
+"""As controller/guests/startup.py has it, which this small program does not import."""
 LOCK = "guest.lock"
 HOME = "/run/splitplane"
 """Where QEMU finds what the launcher made for it."""

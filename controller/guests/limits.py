@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from controller.guests.ending import KILL_LIMIT_S, ended
+from controller.guests.shutdown import KILL_LIMIT_S, ended
 
 ROOT = Path("/sys/fs/cgroup")
 PARENT = "splitplane"

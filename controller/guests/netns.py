@@ -1,4 +1,4 @@
-"""Guests in Linux namespaces: one process tree per router, closed in by the supervisor (vrc/supervisor.py).
+"""Guests in Linux namespaces: one process tree per router, closed in by the supervisor (vrc/guest/supervisor.py).
 
     DIRECTORY/                 0700, root
         guest.json             what the guest was started with
@@ -27,16 +27,24 @@ from pathlib import Path
 from typing import Any
 
 from controller.errors import GuestError
-from controller.guests import control, greeting, pidfile, starting
+from controller.guests import control, handshake, pidfile, startup
 from controller.guests.base import GuestSpec, GuestStatus, failing
-from controller.guests.enclosed import Bind, Command, Place, enclosure_of, guest_config, section_changed, vrc_command
-from controller.guests.ending import end_guest
-from controller.guests.entering import entering
-from controller.guests.files import CONFIG, make_directory, read_config, replace_file, write_config
-from controller.guests.suites import SUITES, suite_of
+from controller.guests.guest_files import CONFIG, make_directory, read_config, replace_file, write_config
+from controller.guests.guest_json import (
+    Bind,
+    Command,
+    Place,
+    enclosure_of,
+    guest_config,
+    section_changed,
+    vrc_command,
+)
+from controller.guests.nsenter import entering
+from controller.guests.shutdown import end_guest
+from controller.guests.suites.choice import SUITES, suite_of
 from controller.guests.users import SETPRIV
 from controller.model import RouterConfig
-from controller.pki import IDENTITY_FILES
+from controller.pki.authority import IDENTITY_FILES
 
 STOP_LIMIT_S = 8.0
 LOOK_LIMIT_S = 5.0
@@ -112,7 +120,7 @@ class NetnsDriver:
 
     async def status(self, spec: GuestSpec) -> GuestStatus:
         """Tell what runs; a guest whose supervisor does not answer shows that as the state of ``supervisor``."""
-        return await self._status(spec, greeting.LIMIT_S)
+        return await self._status(spec, handshake.LIMIT_S)
 
     async def _status(self, spec: GuestSpec, limit_s: float) -> GuestStatus:
         pid = pidfile.find(spec.directory)
@@ -220,8 +228,8 @@ class NetnsDriver:
     async def _launch(self, spec: GuestSpec, config: dict[str, Any]) -> None:
         write_config(spec.directory, config)
         root = Path(_package("vrc")).parent
-        command = ["vrc.supervisor", "--config", CONFIG]
-        await starting.launch(spec.directory, spec.router, "the guest", root, command)
+        command = ["vrc.guest.supervisor", "--config", CONFIG]
+        await startup.launch(spec.directory, spec.router, "the guest", root, command)
 
     async def _reload(self, spec: GuestSpec, config: dict[str, Any]) -> None:
         await self._reloads.reload(spec.directory, spec.router, config)
@@ -234,7 +242,7 @@ class NetnsDriver:
 
         await end_guest(spec.directory, spec.router, ask)
         self._seen.pop(spec.directory, None)
-        for name in (pidfile.FILE, greeting.SOCKET):
+        for name in (pidfile.FILE, handshake.SOCKET):
             with contextlib.suppress(FileNotFoundError):
                 (spec.directory / name).unlink()
 

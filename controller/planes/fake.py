@@ -28,8 +28,8 @@ from controller.planes.base import (
     action_value,
 )
 from controller.planes.fake_path import FakePath
-from controller.planes.model import Forwarded, Punted
 from controller.planes.packet import Frame, IpPacket, with_tag
+from controller.planes.reference_pipeline import Forwarded, Punted
 
 Fault = Callable[[str, bytes | int, Op], str | None]
 """Given (table, key, op), returns why to refuse that update, or None."""

@@ -15,7 +15,7 @@ from controller.planes.base import (
     PuntClass,
     burst,
 )
-from controller.planes.model import Dropped, Forwarded, Outcome, Punted, forward
+from controller.planes.reference_pipeline import Dropped, Forwarded, Outcome, Punted, forward
 
 _SLOTS = 4096
 

@@ -1,4 +1,4 @@
-"""Frames and IP packets, read and changed as far as a router does: the octets under `controller.planes.model`."""
+"""Frames and IP packets, read and changed as far as a router does: the octets under the reference pipeline."""
 
 import struct
 from dataclasses import dataclass

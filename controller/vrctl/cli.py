@@ -8,7 +8,8 @@ import sys
 from typing import NoReturn
 
 from controller.errors import SplitplaneError
-from controller.vrctl import backups, changes, listings, live, moving, output, top
+from controller.vrctl import backups, changes, listings, live, output, top
+from controller.vrctl import move as moving
 from controller.vrctl.client import Refused, Unreachable
 from controller.vrctl.shell import FAILED, UNREACHABLE, app
 

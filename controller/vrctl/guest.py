@@ -6,7 +6,7 @@ and pid namespaces where those are not ours.
 
 import os
 
-from controller.guests.entering import entering
+from controller.guests.nsenter import entering
 
 _NAMESPACES = {"mnt": "--mount", "net": "--net", "pid": "--pid"}
 

@@ -25,7 +25,7 @@ from controller.planes.base import (
     action_kind,
     action_value,
 )
-from controller.planes.model import Dropped, Forwarded, Outcome, Punted
+from controller.planes.reference_pipeline import Dropped, Forwarded, Outcome, Punted
 
 FOUND = Path(__file__).parent / "found"
 LATE = 10

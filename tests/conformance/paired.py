@@ -14,13 +14,13 @@ from ovs import PrivateOvs
 from vr_forwarder import PrivateForwarder
 from wired import SENTINEL_VRF, WiredPlane
 
+from controller.fallback.hardware_routes import HardwareRoutes
+from controller.fallback.link import LinkPorts
+from controller.fallback.plane import FallbackPair
 from controller.model import Placement, PlaneConfig, PlaneKind, PlanePort
-from controller.placement.link import LinkPorts
-from controller.placement.pair import FallbackPair
-from controller.placement.routes import HardwareRoutes
 from controller.planes.base import FALLBACK, LOCAL, UNREACHABLE, FallbackLink, Installed, Plane, PuntReason
-from controller.planes.model import Forwarded, Verdict, forward
 from controller.planes.p4runtime.plane import P4RuntimePlane
+from controller.planes.reference_pipeline import Forwarded, Verdict, forward
 
 LINK, LINK_PORT = "behind", 5
 """The hardware's end of the link: device and number."""

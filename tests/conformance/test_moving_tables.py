@@ -22,6 +22,7 @@ from paired import PairedPlane
 from planes_wired import PAIRS
 from random_tables import Trial, random_arrival, random_prefix, random_table
 
+from controller.diagnostics.verify import together
 from controller.model import Placement, Quota
 from controller.planes.base import (
     FALLBACK,
@@ -38,8 +39,7 @@ from controller.planes.base import (
     WriteBatch,
     route_action,
 )
-from controller.ranges import flatten
-from controller.verify import together
+from controller.routing.ranges import flatten
 from wire.columns import prefix_key
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.kinds(*PAIRS)]

@@ -32,7 +32,7 @@ from controller.planes.base import (
     WriteBatch,
     route_action,
 )
-from controller.planes.model import Verdict, forward
+from controller.planes.reference_pipeline import Verdict, forward
 
 SENTINEL_VRF, SENTINEL_VLAN, SENTINEL_IDS = 8191, 4094, 16_000
 _SENTINEL_MAC = bytes.fromhex("025e00000000")

@@ -24,7 +24,7 @@ from rig_switches import Bmv2Switch, ForwarderSwitch, OvsSwitch, RigSwitch
 from vr_forwarder import NATIVE_MTU
 
 from bench.processes import descendants
-from controller.guests import frr
+from controller.guests.suites import frr
 from topologies.readings import forwarded_datagrams
 
 LIMIT_S = 120.0

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from controller.guests.base import GuestSpec, GuestStatus
-from controller.guests.enclosed import Command
+from controller.guests.guest_json import Command
 from controller.guests.netns import NetnsDriver
 from controller.model import RouteSource, Routing, Suite
 

@@ -17,9 +17,9 @@ from typing import Any
 from machines import IMAGE, ROOT, needs_image
 from vrc_guest import make_identities
 
-from controller.guests.command import CONTROL_PORT, PYTHON, QEMU, Accelerator, Sizes, base_options
-from controller.guests.seed import SESSION
-from controller.pki import IDENTITY_FILES as IDENTITY
+from controller.guests.machine.command_line import CONTROL_PORT, PYTHON, QEMU, Accelerator, Sizes, base_options
+from controller.guests.machine.seed import SESSION
+from controller.pki.authority import IDENTITY_FILES as IDENTITY
 
 DEADLINE_S = 180.0
 VRC_UID = 0x70000001
@@ -113,7 +113,7 @@ class MachineBed:
     async def boot(self, seed: bytes, memory_mib: int) -> None:
         image = json.loads((IMAGE / "image.json").read_text())
         (self.base / "seed.img").write_bytes(seed)
-        program = str(ROOT / "controller/guests/relay.py")
+        program = str(ROOT / "controller/guests/machine/relay.py")
         relay = shlex.join([PYTHON, "-I", "-S", program, str(self.base), str(self.base / "session.sock")])
         append = f"{image['append']} console=ttyS0 panic=-1 splitplane.seed=/dev/vdb"
         self.process = await asyncio.create_subprocess_exec(

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from controller.guests.files import short_path
-from controller.guests.greeting import SOCKET
-from controller.guests.inside import reply_to, settle
+from controller.guests.guest_files import short_path
+from controller.guests.handshake import SOCKET
+from controller.guests.machine.exec_client import reply_to, settle
 
 HERE = Path(__file__).parent
 _PYTHON = ("env", "PYTHONPATH=/usr/lib/splitplane/app", "GRPC_VERBOSITY=NONE", "/usr/bin/python3", "-s", "-P", "-")

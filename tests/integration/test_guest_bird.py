@@ -10,8 +10,8 @@ import pytest
 from guest_net import DEADLINE_S, FRR_ALWAYS, GuestBed, alive, guest_bed, processes
 
 from controller.errors import GuestError
-from controller.guests import bird
 from controller.guests.base import GuestSpec, GuestStatus
+from controller.guests.suites import bird
 from controller.model import Routing, Suite
 
 pytestmark = pytest.mark.root

@@ -4,7 +4,7 @@ import pytest
 from e2e_world import OWN_ROUTES, world
 from rig import DEADLINE_S, until
 
-from controller.session_sockets import CONNECTIONS
+from controller.sessions.sockets import CONNECTIONS
 
 pytestmark = pytest.mark.root
 

@@ -11,7 +11,7 @@ from guest_net import FRR_ALWAYS, GuestBed, alive, guest_bed, processes
 
 from controller.guests import netns
 from controller.guests.base import GuestSpec, GuestStatus
-from controller.guests.enclosed import Command
+from controller.guests.guest_json import Command
 from controller.guests.netns import NetnsDriver
 from controller.model import Routing, Suite
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from guest_net import MGMTD, guest_bed, processes
 
-from controller.guests.enclosed import vrc_uid
+from controller.guests.guest_json import vrc_uid
 
 pytestmark = pytest.mark.root
 

@@ -9,7 +9,7 @@ import pytest
 from guest_net import FRR_ALWAYS, alive, guest_bed, processes
 
 from controller.errors import GuestError
-from controller.guests import frr
+from controller.guests.suites import frr
 
 pytestmark = pytest.mark.root
 

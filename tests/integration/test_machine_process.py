@@ -20,11 +20,12 @@ from machines import BOOT_S, IMAGE, control_groups, needs_image
 
 from controller.daemon import DEFAULT_RUN
 from controller.errors import GuestError
-from controller.guests import ending, image, qemu
-from controller.guests.accelerator import AcceleratorProbe
+from controller.guests import shutdown
 from controller.guests.base import GuestSpec, GuestStatus
-from controller.guests.command import Accelerator, machine_uid
-from controller.guests.qemu import QemuDriver
+from controller.guests.machine import image, qemu
+from controller.guests.machine.accelerator import AcceleratorProbe
+from controller.guests.machine.command_line import Accelerator, machine_uid
+from controller.guests.machine.qemu import QemuDriver
 from controller.model import GuestConfig, GuestKind, RouteSource, Routing
 
 pytestmark = pytest.mark.root
@@ -179,7 +180,7 @@ async def ended(pid: int) -> None:
     """Wait for the end of a process."""
     with contextlib.suppress(ProcessLookupError):
         pidfd = os.pidfd_open(pid)
-        assert await ending.ended(pidfd, BOOT_S)
+        assert await shutdown.ended(pidfd, BOOT_S)
         os.close(pidfd)
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 from cryptography import x509
 from stores import store_in
 
-from controller.convergence import Convergence
 from controller.errors import GuestError
-from controller.events import EventLog
+from controller.events.log import EventLog
 from controller.fakes import FakeCore, FakeGuests, FakeSessions
 from controller.guests.fleet import GuestFleet
 from controller.model import GuestKind, RouterConfig
-from controller.operations import Operations, Outcome
-from controller.pki import PKI
+from controller.operations.convergence import Convergence
+from controller.operations.operations import Operations, Outcome
+from controller.pki.authority import PKI
 from controller.planes.fake import FakePlane
 
 

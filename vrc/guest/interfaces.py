@@ -26,7 +26,7 @@ from typing import Any
 
 from vrc.guest.enclosure import EnclosureError, other_network
 from vrc.guest.reactor import Reactor, Timer
-from vrc.rtrequests import (
+from vrc.netlink.requests import (
     IFF_UP,
     NLM_F_ACK,
     NLM_F_CREATE,

@@ -1,10 +1,10 @@
-"""What the loops of `controller._routes` have to do, in plain Python."""
+"""What the loops of `controller.routing._routes` have to do, in plain Python."""
 
 from collections.abc import Callable
 
 from controller.planes.base import Op, RouteUpdates
-from controller.prefixes import Desired, PrefixTable, RouteTicket
-from controller.rib import Rib
+from controller.routing.prefixes import Desired, PrefixTable, RouteTicket
+from controller.routing.rib import Rib
 
 
 def plain_replace(rib: Rib, family: int, keys: list[bytes], set_ids: list[int]) -> list[bytes]:

@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from worlds import World, gateway, mac, router_config
 
+from controller.diagnostics.verify import compare, damage, desired_table, installed_table, learned_table
 from controller.planes.base import NexthopState, RouteKind, action_kind, action_value
-from controller.rib import SetKind
-from controller.verify import compare, damage, desired_table, installed_table, learned_table
+from controller.routing.rib import SetKind
 from wire.columns import prefix_key as key
 
 PREFIXES = [f"20.{i}.0.0/16" for i in range(6)] + ["0.0.0.0/0", "10.0.2.2/32", "2001:db8::/32"]

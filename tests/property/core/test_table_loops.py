@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_tables import plain_replace, plain_take
 
-from controller import _routes
 from controller.errors import SessionRefused
 from controller.model import Quota
 from controller.planes.base import LOCAL, UNKNOWN_ACTION, RouteKind, route_action
-from controller.prefixes import Desired, PrefixTable
-from controller.rib import Member, NexthopSet, Rib, SetKind
-from controller.usage import SliceUsage
+from controller.routing import _routes
+from controller.routing.prefixes import Desired, PrefixTable
+from controller.routing.rib import Member, NexthopSet, Rib, SetKind
+from controller.routing.usage import SliceUsage
 from wire.columns import prefix_key
 
 KEYS = {

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.planes.base import MAX_GROUP_WEIGHT
-from controller.weights import fit_weights
+from controller.routing.weights import fit_weights
 
 quick = settings(max_examples=60, deadline=None)
 weights = st.lists(st.integers(1, 1 << 16), min_size=1, max_size=MAX_GROUP_WEIGHT + 20)

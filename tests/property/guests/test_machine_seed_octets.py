@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from seeds import archive
 
-from vrc.guest.machine_seed import SeedError, parse_seed, unpack
+from vrc.machine.seed import SeedError, parse_seed, unpack
 
 
 @given(st.binary(max_size=2048), st.integers(0, len(archive())))

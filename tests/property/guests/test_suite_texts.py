@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.errors import GuestError
-from controller.guests import bird
-from vrc.guest.frr import first_error
+from controller.guests.suites import bird
+from vrc.guest.suites.frr import first_error
 
 
 @given(st.text(max_size=200))

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_aggregation import bits_of, directly_inside, fewest_entries, key_of
 
-from controller.placement.aggregate import LEAST_BUDGET, Aggregate
-from controller.ranges import flatten
+from controller.route_cache.aggregate import LEAST_BUDGET, Aggregate
+from controller.routing.ranges import flatten
 from wire.columns import ADDRESS_BYTES, prefix_key
 
 NO_LIMIT = 1000

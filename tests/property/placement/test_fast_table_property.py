@@ -7,12 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from controller.placement import exchange
-from controller.placement.cover import MAX_WRITES
-from controller.placement.fast_table import FastTable, Mode, Place
-from controller.placement.transitions import Changes, changes_between, stages
 from controller.planes.base import FALLBACK, Op
-from controller.ranges import differences, flatten
+from controller.route_cache import rebalance as exchange
+from controller.route_cache.cover import MAX_WRITES
+from controller.route_cache.fast_table import FastTable, Mode, Place
+from controller.route_cache.write_order import Changes, changes_between, stages
+from controller.routing.ranges import differences, flatten
 from wire.columns import KEY_STRIDE
 
 SLICES = {1: "red", 2: "red", 3: "blue"}

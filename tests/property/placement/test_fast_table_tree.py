@@ -3,7 +3,7 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from controller.placement.prefix_tree import PrefixTree
+from controller.route_cache.prefix_tree import PrefixTree
 from wire.columns import ADDRESS_BYTES
 
 

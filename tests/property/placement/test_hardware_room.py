@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.fallback import staged_writes as writes
+from controller.fallback.hardware_routes import HardwareRoutes
 from controller.model import Placement, Quota
-from controller.placement import writes
-from controller.placement.routes import HardwareRoutes
 from controller.planes.base import FALLBACK, LOCAL, Op, RouteKind, RouteUpdates, route_action
-from controller.ranges import differences, flatten
+from controller.routing.ranges import differences, flatten
 
 SLICES = {1: "red", 2: "red", 3: "blue"}
 STEPS = 80

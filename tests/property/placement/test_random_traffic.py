@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from controller.placement import exchange
-from controller.placement.fast_table import FastTable
-from controller.placement.popularity import Estimates, Meter
 from controller.planes.base import FALLBACK
+from controller.route_cache import rebalance as exchange
+from controller.route_cache.fast_table import FastTable
+from controller.route_cache.popularity import Estimates, Meter
 
 VRF = 1
 

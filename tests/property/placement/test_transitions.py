@@ -5,8 +5,8 @@ import random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from controller.placement.transitions import Changes, changes_between, stages
 from controller.planes.base import Op, RouteUpdates
+from controller.route_cache.write_order import Changes, changes_between, stages
 from wire.columns import KEY_STRIDE, prefix_key
 
 # Prefixes of the first five bits: 32 addresses stand for all.

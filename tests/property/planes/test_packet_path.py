@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from controller.planes.base import Capability, Installed, Policer, PuntReason, RouterInterface
 from controller.planes.fake_path import FakePath, TokenBucket, refill
-from controller.planes.model import Forwarded, Punted, forward
 from controller.planes.packet import Frame, IpPacket, internet_checksum, with_tag
+from controller.planes.reference_pipeline import Forwarded, Punted, forward
 
 quick = settings(max_examples=2 * settings.default.max_examples, deadline=None)
 MAC = bytes(range(2, 8))

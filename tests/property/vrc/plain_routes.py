@@ -1,10 +1,10 @@
-"""What the loops of `vrc._routes` have to do, in plain Python: slow, and with nothing clever in it."""
+"""What the loops of `vrc.routes._routes` have to do, in plain Python: slow, and with nothing clever in it."""
 
 import struct
 
-from vrc.nexthops import NexthopScope
-from vrc.routes import RouteTable, never_mirrored
-from vrc.rtnetlink import RTM_DELROUTE, RTM_NEWROUTE, Change
+from vrc.netlink.route_messages import RTM_DELROUTE, RTM_NEWROUTE, Change
+from vrc.routes.nexthops import NexthopScope
+from vrc.routes.table import RouteTable, never_mirrored
 
 Said = tuple[list[Change], int, int]
 """(changes, routes of other tables, malformed messages)"""

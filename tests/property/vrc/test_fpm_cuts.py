@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from netlink_bytes import by_nexthop, frame, route
 
-from vrc.fpm import scan_frames
-from vrc.rtnetlink import RTM_DELROUTE, Batch
+from vrc.netlink.route_messages import RTM_DELROUTE, Batch
+from vrc.routes.fpm import scan_frames
 
 STREAM = frame(route("10.0.0.0/8", kind=RTM_DELROUTE), route("10.0.0.0/8", by_nexthop(1)))
 STREAM += frame(route("11.0.0.0/8", by_nexthop(1)))

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from netlink_bytes import attribute, by_gateway, by_nexthop, frame, message, nexthop, route, u32
 from plain_routes import plain_apply, plain_scan
 
-from vrc import _routes
 from vrc.errors import MalformedNetlink
-from vrc.fpm import scan_frames
-from vrc.nexthops import NexthopSets
-from vrc.routes import RouteTable
-from vrc.rtnetlink import RTM_DELROUTE, RTM_NEWROUTE, Batch, Change, scan
+from vrc.netlink.route_messages import RTM_DELROUTE, RTM_NEWROUTE, Batch, Change, scan
+from vrc.routes import _routes
+from vrc.routes.fpm import scan_frames
+from vrc.routes.nexthops import NexthopSets
+from vrc.routes.table import RouteTable
 
 PREFIXES = ("10.0.0.0/8", "10.1.0.0/16", "0.0.0.0/0", "127.0.0.0/8", "2001:db8::/32", "fe80::/64", "fd00::/8", "::/0")
 WAYS = (by_nexthop(7), by_nexthop(8), by_gateway("10.1.0.2", 2), by_gateway("10.1.0.2", 9), by_gateway("fe80::1", 3))

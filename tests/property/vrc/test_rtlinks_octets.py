@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from netlink_bytes import attribute, u32
 
 from vrc.errors import MalformedNetlink
-from vrc.rtlinks import decode_address, decode_link, decode_neighbor
+from vrc.netlink.link_messages import decode_address, decode_link, decode_neighbor
 
 
 @given(st.binary(max_size=120))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from netlink_bytes import attribute, by_gateway, by_nexthop, message, route
 
 from vrc.errors import MalformedNetlink
-from vrc.rtnetlink import Batch, decode_nexthop, decode_shape, scan
+from vrc.netlink.route_messages import Batch, decode_nexthop, decode_shape, scan
 from wire.columns import prefix_key
 
 prefixes4 = st.builds(

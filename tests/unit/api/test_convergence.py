@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from operator_world import Controller
 
-from controller import archive, convergence
 from controller.errors import Conflict, GuestError, NoSuch, SpecError, StoreError
 from controller.guests import fleet
-from controller.pki import ROUTER_LIFETIME
+from controller.operations import backups, convergence
+from controller.pki.authority import ROUTER_LIFETIME
 from controller.spec.document import PlaneOptions
 from controller.store.sqlite import SqliteStore
 
@@ -42,7 +42,9 @@ async def test_apply_brings_routers_and_guests_up(controller: Controller) -> Non
 
 
 async def test_a_certificate_is_renewed_before_it_ends(controller: Controller, monkeypatch) -> None:
-    monkeypatch.setattr("controller.pki.RENEW_BEFORE", ROUTER_LIFETIME + timedelta(days=1))  # as if it ended soon
+    monkeypatch.setattr(
+        "controller.pki.authority.RENEW_BEFORE", ROUTER_LIFETIME + timedelta(days=1)
+    )  # as if it ended soon
     await controller.apply(HEAD + RED)
     first = controller.serial(1)
     await controller.apply(HEAD + RED)
@@ -169,7 +171,11 @@ async def test_deleting_removes_plane_entries_guest_and_certificate(controller: 
         ("delete", "slice", "red@s1"),
         ("delete", "router", "red/r1"),
     ]
-    assert (controller.core.routers, controller.guests.running_specs, controller.sessions.admitted) == ({}, {}, set())
+    assert (controller.core.routers, controller.guests.running_specs, controller.sessions.admitted) == (
+        {},
+        {},
+        set(),
+    )
     assert controller.store.load().tombstones == ()
 
 
@@ -325,8 +331,8 @@ async def test_a_backup_restores_into_an_empty_controller(tmp_path: Path) -> Non
     await new.operations.restore(tmp_path / "backup", force=False)
     assert new.restarts == 1
     new.store.close()
-    assert archive.adopt(tmp_path / "new")
-    assert not archive.adopt(tmp_path / "new")
+    assert backups.adopt(tmp_path / "new")
+    assert not backups.adopt(tmp_path / "new")
     restored = Controller(tmp_path / "new")
     assert restored.operations.state == old.operations.state
     assert (tmp_path / "new/pki/ca.key").read_bytes() == (tmp_path / "old/pki/ca.key").read_bytes()
@@ -338,7 +344,7 @@ async def test_restoring_over_other_routers_deletes_them(tmp_path: Path) -> None
     await old.apply(HEAD + RED)
     await old.operations.restore(tmp_path / "backup", force=True)
     old.store.close()
-    archive.adopt(tmp_path)
+    backups.adopt(tmp_path)
     snapshot = SqliteStore(tmp_path).load()
     assert [t.router.full_name for t in snapshot.tombstones] == ["red/r1"]
     assert (dict(snapshot.state.routers), snapshot.ids.next_vrf) == ({}, 2)

@@ -10,8 +10,8 @@ import controller.__main__
 from controller import supervisor
 from controller.daemon import Listen, device_tls, lock_state, parse_arguments, parse_listen, switch_tls
 from controller.errors import StoreError
-from controller.events import EventLog
-from controller.pki import PKI
+from controller.events.log import EventLog
+from controller.pki.authority import PKI
 from controller.planes.p4runtime.channel import TlsFiles
 from controller.store.sqlite import SqliteStore
 

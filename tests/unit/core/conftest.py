@@ -5,10 +5,10 @@ from peers import Peer
 from stores import store_in
 from worlds import World, WorldFactory, router_config
 
-from controller import sessions
-from controller.pki import PKI
+from controller.pki.authority import PKI
 from controller.planes.fake import FakePlane
-from controller.sessions import SessionServer
+from controller.sessions import server as sessions
+from controller.sessions.server import SessionServer
 
 
 @pytest.fixture

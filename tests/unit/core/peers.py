@@ -5,7 +5,7 @@ from pathlib import Path
 import grpc
 from worlds import World
 
-from controller.sessions import SessionServer
+from controller.sessions.server import SessionServer
 from wire import PROTOCOL_VERSION, splitplane_pb2_grpc
 from wire import splitplane_pb2 as pb
 from wire.columns import pack_ids, pack_prefixes, prefix_key

@@ -7,7 +7,7 @@ from worlds import World, gateway, mac, router_config
 
 from controller.errors import SessionRefused
 from controller.planes.base import LOCAL
-from controller.rib import SetKind
+from controller.routing.rib import SetKind
 from wire.columns import prefix_key as key
 
 LINK_LOCAL = bytes.fromhex("fe80000000000000000000000000aa01")

@@ -2,8 +2,8 @@
 
 from worlds import gateway, router_config
 
-from controller.mirror import BATCH_ROUTES, WRITES_IN_FLIGHT
-from controller.rib import SetKind
+from controller.routing.rib import SetKind
+from controller.shard.mirror import BATCH_ROUTES, WRITES_IN_FLIGHT
 from wire.columns import prefix_key as key
 
 

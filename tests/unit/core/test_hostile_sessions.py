@@ -7,12 +7,14 @@ import pytest
 from peers import Peer, end_of, refusals
 from worlds import FakeVrc, gateway, mac, router_config
 
-from controller import control_stream, fib, rib, sessions
-from controller.bucket import TokenBucket
 from controller.errors import SessionRefused
-from controller.events import MAX_TEXT, REPORT_EVERY_S, REPORTS_AT_ONCE, EventLog
+from controller.events.log import MAX_TEXT, REPORT_EVERY_S, REPORTS_AT_ONCE, EventLog
+from controller.events.token_bucket import TokenBucket
 from controller.model import Quota
-from controller.rib import SetKind
+from controller.routing import fib, rib
+from controller.routing.rib import SetKind
+from controller.sessions import control_stream
+from controller.sessions import server as sessions
 from wire import MAX_MESSAGE_BYTES
 from wire import splitplane_pb2 as pb
 

@@ -4,11 +4,11 @@ import pytest
 from worlds import gateway, mac, router_config
 
 from controller.errors import PlaneUnreachable
-from controller.mirror import DOUBT_S
 from controller.model import Quota
 from controller.planes.base import BLACKHOLE, GLEAN, LOCAL, UNREACHABLE, NexthopState, RouteKind, action_kind
 from controller.planes.base import action_value as value
-from controller.rib import SetKind
+from controller.routing.rib import SetKind
+from controller.shard.mirror import DOUBT_S
 from wire.columns import prefix_key as key
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from controller import session_sockets
-from controller.session_sockets import CONNECTIONS, SessionSockets
+from controller.sessions import sockets as session_sockets
+from controller.sessions.sockets import CONNECTIONS, SessionSockets
 
 
 class Bed:

@@ -9,11 +9,11 @@ from peers import Peer, refusals
 from stores import store_in
 from worlds import World, gateway, mac, router_config
 
-from controller.control_stream import whole
-from controller.pki import PKI
+from controller.pki.authority import PKI
 from controller.planes.base import PuntReason
-from controller.punt import TURN_FRAMES
-from controller.sessions import SessionServer
+from controller.sessions.control_stream import whole
+from controller.sessions.server import SessionServer
+from controller.shard.punt_relay import TURN_FRAMES
 from wire import MAX_FRAMES_PER_MESSAGE, MAX_MESSAGE_BYTES, PROTOCOL_VERSION
 from wire import splitplane_pb2 as pb
 from wire.columns import pack_ids, prefix_key
@@ -217,7 +217,7 @@ async def test_a_write_under_way_is_not_cancelled():
 
 
 async def test_a_write_that_never_ends_is_given_up(monkeypatch):
-    monkeypatch.setattr("controller.control_stream.LAST_WORDS_S", 0.0)
+    monkeypatch.setattr("controller.sessions.control_stream.LAST_WORDS_S", 0.0)
     begun, given_up = asyncio.Event(), asyncio.Event()
 
     async def write() -> None:

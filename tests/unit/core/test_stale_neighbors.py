@@ -3,9 +3,9 @@
 from worlds import FakeVrc, gateway, mac, router_config
 
 from controller.model import Quota
-from controller.neighbors import STALE_IN_USE_S
 from controller.planes.base import NexthopState
-from controller.rib import SetKind
+from controller.routing.neighbors import STALE_IN_USE_S
+from controller.routing.rib import SetKind
 from wire.columns import prefix_key
 
 HOST = prefix_key("10.0.1.9/32")

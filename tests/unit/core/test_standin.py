@@ -9,7 +9,7 @@ from worlds import FakeVrc, interface, mac, router_config
 
 from controller.planes.base import PuntReason
 from controller.planes.packet import internet_checksum
-from controller.standin import answer, is_answer
+from controller.shard.neighbor_responder import answer, is_answer
 
 OWN, ASKER = mac(1), mac(77)
 HERE, THERE = bytes((10, 0, 1, 1)), bytes((10, 0, 1, 2))

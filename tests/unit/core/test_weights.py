@@ -1,7 +1,7 @@
 """Weights of a group: the proportions stay as far as a bounded sum lets them."""
 
 from controller.planes.base import MAX_GROUP_WEIGHT
-from controller.weights import fit_weights
+from controller.routing.weights import fit_weights
 
 
 def fitted(given: list[int], bound: int = MAX_GROUP_WEIGHT) -> list[int]:

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from controller.core import Core
-from controller.events import EventLog
+from controller.events.log import EventLog
 from controller.model import InterfaceConfig, Quota, RouterConfig
 from controller.planes.fake import FakePlane
-from controller.router import VirtualRouter
+from controller.shard.router import VirtualRouter
+from controller.shard.shard import Core
 from wire.columns import prefix_key
 
 PORTS = {1: "p1", 2: "p2", 3: "p3", 4: "p4"}

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from test_machine_control import run_until
 
-from vrc.guest import bird
-from vrc.guest.bird_control import MAX_LINE_BYTES, MAX_LINES, Answer, BirdCommand, Silence
 from vrc.guest.children import Children
 from vrc.guest.log import GuestLog
 from vrc.guest.reactor import Reactor
+from vrc.guest.suites import bird
+from vrc.guest.suites.bird_control import MAX_LINE_BYTES, MAX_LINES, Answer, BirdCommand, Silence
 
 GREETING = b"0001 BIRD 2.0.12 ready.\n"
 

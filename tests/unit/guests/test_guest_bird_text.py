@@ -3,10 +3,10 @@
 import pytest
 
 from controller.errors import GuestError
-from controller.guests import bird
-from controller.guests.texts import MAX_TEXT_BYTES
-from vrc.guest.bird import objection
-from vrc.guest.bird_control import Answer
+from controller.guests.suites import bird
+from controller.guests.suites.config_text import MAX_TEXT_BYTES
+from vrc.guest.suites.bird import objection
+from vrc.guest.suites.bird_control import Answer
 
 ID = "router id 192.0.2.1;\n"
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from controller.errors import GuestError
-from controller.guests import control, enclosed
+from controller.guests import control
+from controller.guests import guest_json as enclosed
 from controller.guests.base import GuestSpec
 from controller.guests.netns import NetnsDriver
 from controller.model import RouteSource, Routing

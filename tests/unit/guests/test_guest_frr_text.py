@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from controller.errors import GuestError
-from controller.guests import frr
-from controller.guests.texts import MAX_TEXT_BYTES
-from vrc.guest.frr import first_error
+from controller.guests.suites import frr
+from controller.guests.suites.config_text import MAX_TEXT_BYTES
+from vrc.guest.suites.frr import first_error
 
 
 @pytest.mark.parametrize(

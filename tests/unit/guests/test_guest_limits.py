@@ -12,11 +12,13 @@ from test_machine_control import run_until
 
 from controller.guests.base import GuestSpec, failing
 from controller.model import RouteSource, Routing
-from vrc.guest import bird, children, frr, machine_guest, static
+from vrc.guest import children
 from vrc.guest.children import Child, Children, KeptChild
 from vrc.guest.log import GuestLog
 from vrc.guest.reactor import Reactor
-from vrc.guest.suite import START_LIMIT_S, start_limit_of
+from vrc.guest.suites import bird, frr, static
+from vrc.guest.suites.base import START_LIMIT_S, start_limit_of
+from vrc.machine import guest as machine_guest
 
 SECTION = {"text": "!\n", "daemons": ["zebra"], "hold_time_s": 30, "fpm": False, "start_limit_s": 0.05}
 
@@ -190,7 +192,7 @@ def test_a_start_limit_is_that_of_guest_json() -> None:
 
 HANGING = """
 import os, signal, sys
-from vrc import supervisor
+from vrc.guest import supervisor
 
 def hang(config, directory, _user_namespace, _ready):
     print(os.getpid(), flush=True)

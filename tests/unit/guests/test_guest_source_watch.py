@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from vrc.guest.reactor import Reactor
-from vrc.guest.source_watch import AGAIN_S, SHOWN_S, SILENT_S, SourceWatch, fpm_is_missing
+from vrc.guest.suites.source_watch import AGAIN_S, SHOWN_S, SILENT_S, SourceWatch, fpm_is_missing
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 LISTENS = "   0: 0100007F:0A3C 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 21 1\n"

@@ -1,6 +1,6 @@
 """The supervisor's static routes: what `ip` is told, and what it complains about."""
 
-from vrc.guest.static import StaticRoute, batch, refusals
+from vrc.guest.suites.static import StaticRoute, batch, refusals
 
 ROUTES = [
     StaticRoute(2, "10.0.0.0/8 metric 0", "unicast 10.0.0.0/8 proto static via 192.0.2.1"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.guests.unforwarded import remark, unforwarded
+from controller.guests.suites.unforwarded import remark, unforwarded
 from controller.model import Routing, Suite
 
 ROOT = Path(__file__).parents[3]

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from test_machine_control import run_until
 
-from vrc import machine
 from vrc.guest import children
-from vrc.guest.machine_guest import KeptGuest
-from vrc.guest.machine_system import CLOCK_AHEAD_S, clock_is_wrong, find_port, is_scarce, largest_process, memory
 from vrc.guest.reactor import Reactor
+from vrc.machine import init as machine
+from vrc.machine.guest import KeptGuest
+from vrc.machine.system import CLOCK_AHEAD_S, clock_is_wrong, find_port, is_scarce, largest_process, memory
 
 # Stands for vr-guest: its launcher leaves a first process behind that answers on control.sock.
 LAUNCHER = """

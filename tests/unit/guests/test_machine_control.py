@@ -12,8 +12,8 @@ import pytest
 
 from vrc.guest import lines
 from vrc.guest.lines import LineStream
-from vrc.guest.machine_control import MAX_UNANSWERED, ControlChannel, Refused, Reply
 from vrc.guest.reactor import Reactor
+from vrc.machine.control import MAX_UNANSWERED, ControlChannel, Refused, Reply
 
 
 def run_until(reactor: Reactor, condition: Callable[[], bool], limit_s: float = 5.0) -> None:

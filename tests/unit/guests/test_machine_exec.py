@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 from test_machine_control import run_until
 
-from vrc.guest import machine_exec
-from vrc.guest.machine_exec import MAX_COMMANDS, Commands, Ended, ExecError, decode_base64, words_of
 from vrc.guest.reactor import Reactor
+from vrc.machine import exec as machine_exec
+from vrc.machine.exec import MAX_COMMANDS, Commands, Ended, ExecError, decode_base64, words_of
 
 PYTHON = [sys.executable, "-S", "-c"]
 

@@ -19,13 +19,15 @@ from typing import Any
 import pytest
 
 from controller.errors import GuestError
-from controller.guests import control, greeting, inside, pidfile, qemu, relay
-from controller.guests.accelerator import AcceleratorProbe
+from controller.guests import control, handshake, pidfile
 from controller.guests.base import GuestSpec
-from controller.guests.console import carry
 from controller.guests.control import Silence
-from controller.guests.machine import Machine
-from controller.guests.qemu import QemuDriver
+from controller.guests.machine import exec_client as inside
+from controller.guests.machine import qemu, relay
+from controller.guests.machine.accelerator import AcceleratorProbe
+from controller.guests.machine.console import carry
+from controller.guests.machine.qemu import QemuDriver
+from controller.guests.machine.readings import Machine
 from controller.model import RouteSource, Routing
 
 Answer = Callable[[dict[str, Any]], list[bytes]]
@@ -80,7 +82,7 @@ async def test_only_what_changes_nothing_is_said_again_until_the_machine_hears(
     def hello(wanted: str) -> bytes:
         said.append(wanted)
         monkeypatch.setattr(control, "SETTLE_S", 30.0 if len(said) > 2 else 0.01)
-        return greeting.hello(wanted)
+        return handshake.hello(wanted)
 
     def answer(request: dict[str, Any]) -> list[bytes]:
         asked.append(request["op"])
@@ -176,7 +178,7 @@ async def test_a_machine_s_clock_is_set_where_it_is_wrong_and_that_is_told_once(
 
 
 def run_inside(directory: Path, *argv: str, **options: Any) -> "subprocess.CompletedProcess[bytes]":
-    command = [sys.executable, "-m", "controller.guests.inside", str(directory), "--", *argv]
+    command = [sys.executable, "-m", "controller.guests.machine.exec_client", str(directory), "--", *argv]
     return subprocess.run(command, capture_output=True, timeout=30, **options)
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from controller.errors import GuestError
-from controller.guests import image, seed
 from controller.guests.base import GuestSpec
-from controller.guests.command import Accelerator, Sizes, machine_command, machine_uid
-from controller.guests.enclosed import VRC_UID_BASE
-from controller.guests.seed import MAX_SEED_BYTES, make_seed
+from controller.guests.guest_json import VRC_UID_BASE
+from controller.guests.machine import image, seed
+from controller.guests.machine.command_line import Accelerator, Sizes, machine_command, machine_uid
+from controller.guests.machine.seed import MAX_SEED_BYTES, make_seed
 from controller.guests.users import as_user
 from controller.model import MAX_ROUTERS, GuestConfig, GuestKind, RouteSource, Routing
-from vrc.guest.machine_seed import parse_seed, unpack
+from vrc.machine.seed import parse_seed, unpack
 
 IDENTITY = {"cert.pem": b"a certificate\n", "key.pem": b"a key\n", "ca.pem": b"an authority\n"}
 CONFIG = {"router": "red/r1", "hostname": "red-r1", "frr": {"text": "router bgp 65001\n"}}

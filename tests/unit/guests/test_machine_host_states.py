@@ -7,17 +7,17 @@ import pytest
 from operator_world import Controller
 
 from controller.errors import GuestError
+from controller.events.untrusted_text import MAX_WORDS
 from controller.guests import limits
-from controller.guests.accelerator import AcceleratorProbe
 from controller.guests.base import GuestSpec
 from controller.guests.fleet import LONGEST_PAUSE_S, SETTLED_S, SILENCE_S, GuestFleet
 from controller.guests.limits import Limits
-from controller.guests.machine import CLOCK_TOLERANCE_S, clock_step_s, machine_state, states_inside
-from controller.guests.messages import MAX_CONSOLE_BYTES, bound_console
-from controller.guests.qemu import QemuDriver
+from controller.guests.machine.accelerator import AcceleratorProbe
+from controller.guests.machine.console_log import MAX_CONSOLE_BYTES, bound_console
+from controller.guests.machine.qemu import QemuDriver
+from controller.guests.machine.readings import CLOCK_TOLERANCE_S, clock_step_s, machine_state, states_inside
 from controller.model import GuestConfig, GuestKind, RouterConfig, RouteSource, Routing
-from controller.pki import PKI
-from controller.text import MAX_WORDS
+from controller.pki.authority import PKI
 
 LIMITS = Limits(512 << 20, 1.5, 64)
 DOCUMENT = """\

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from vrc.guest import machine_log
 from vrc.guest.log import GuestLog
-from vrc.guest.machine_log import BURST_LINES, LINES_PER_LOOK, LogTail
+from vrc.machine import log as machine_log
+from vrc.machine.log import BURST_LINES, LINES_PER_LOOK, LogTail
 
 
 class Timers:

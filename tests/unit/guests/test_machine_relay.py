@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from test_machine_control import run_until
 
-from vrc.guest.machine_relay import MAX_JOINED, SessionRelay
 from vrc.guest.reactor import Reactor
+from vrc.machine.relay import MAX_JOINED, SessionRelay
 
 
 class Bed:

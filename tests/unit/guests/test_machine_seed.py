@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from seeds import FILES, IDENTITY, MACHINE, archive, member
 
-from vrc.guest.machine_seed import MAX_SEED_BYTES, SeedError, parse_seed, read_seed, unpack, write_identity
+from vrc.machine.seed import MAX_SEED_BYTES, SeedError, parse_seed, read_seed, unpack, write_identity
 
 
 @pytest.mark.parametrize("kind", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT])

@@ -15,12 +15,12 @@ import pytest
 from terminals import Operator
 from test_machine_control import run_until
 
-from controller.guests import terminal as ours
-from controller.guests.inside import FAILED
-from vrc.guest import machine_terminal
-from vrc.guest.machine_control import ControlChannel, Refused
-from vrc.guest.machine_terminal import MAX_KEYS_BYTES, Terminal
+from controller.guests.machine import terminal as ours
+from controller.guests.machine.exec_client import FAILED
 from vrc.guest.reactor import Reactor
+from vrc.machine import terminal as machine_terminal
+from vrc.machine.control import ControlChannel, Refused
+from vrc.machine.terminal import MAX_KEYS_BYTES, Terminal
 
 LIMIT_S = 30.0
 INTERRUPTED = r"""
@@ -85,7 +85,7 @@ class Machine(threading.Thread):
 
 def inside(directory: Path, *argv: str) -> Operator:
     """Run a command in a machine from a terminal."""
-    command = [sys.executable, "-P", "-m", "controller.guests.inside", str(directory), "--", *argv]
+    command = [sys.executable, "-P", "-m", "controller.guests.machine.exec_client", str(directory), "--", *argv]
     return Operator(command, os.environ)
 
 

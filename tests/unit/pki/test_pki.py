@@ -9,7 +9,7 @@ from cryptography.x509.oid import NameOID
 
 from controller.errors import StoreError
 from controller.model import Quota, RouterConfig
-from controller.pki import PKI
+from controller.pki.authority import PKI
 from controller.store.sqlite import SqliteStore
 
 ROUTER = RouterConfig(7, "red", "r1", "s1", Quota(), ())

@@ -10,16 +10,16 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "core"))
 
 from worlds import PORTS, World, gateway, mac, router_config
 
-from controller.core import _compare
+from controller.fallback.hardware_routes import HardwareRoutes
+from controller.fallback.link import LinkPorts
+from controller.fallback.link_probe import LinkProbe, ProbeTiming
+from controller.fallback.plane import FallbackPair
 from controller.model import RouterConfig
-from controller.placement.link import LinkPorts
-from controller.placement.link_probe import LinkProbe, ProbeTiming
-from controller.placement.pair import FallbackPair
-from controller.placement.routes import HardwareRoutes
 from controller.planes.base import FALLBACK, LOCAL
 from controller.planes.fake import FakePlane
 from controller.planes.packet import internet_checksum
-from controller.rib import SetKind
+from controller.routing.rib import SetKind
+from controller.shard.shard import _compare
 from controller.views import VerifyView
 
 LINK = 9

@@ -1,7 +1,7 @@
 """How much has to be seen of a prefix before it moves, and what is learned from what came of it."""
 
-from controller.placement.fast_table import FastTable
-from controller.placement.trials import LEAST_DOUBT, MOST_DOUBT, Trials
+from controller.route_cache.confidence import LEAST_DOUBT, MOST_DOUBT, Trials
+from controller.route_cache.fast_table import FastTable
 
 VRF = 1
 MANY = [bytes((20, number, 0, 0, 24)) for number in range(200)]

@@ -4,10 +4,10 @@ from itertools import count, islice
 
 import pytest
 
-from controller.placement import fast_table
-from controller.placement.cover import MAX_COVER, MAX_PARTS, MAX_WRITES, CoveredTable, Room
-from controller.placement.fast_table import FastTable, Mode, Place
 from controller.planes.base import FALLBACK
+from controller.route_cache import fast_table
+from controller.route_cache.cover import MAX_COVER, MAX_PARTS, MAX_WRITES, CoveredTable, Room
+from controller.route_cache.fast_table import FastTable, Mode, Place
 from wire.columns import prefix_key
 
 VRF = 1

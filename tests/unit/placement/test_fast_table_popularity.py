@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from controller.placement.popularity import Estimates, Meter, Popularity
+from controller.route_cache.popularity import Estimates, Meter, Popularity
 
 
 def fed(rates: list[tuple[int, float]], event: int, start: float = 0.0, seed: int = 1) -> tuple[Meter, Estimates]:

@@ -6,8 +6,8 @@ import pytest
 from pairs import PairWorld, learned, made, packet
 from worlds import router_config
 
+from controller.fallback.traffic_poll import Feed
 from controller.model import Placement, RouterConfig
-from controller.placement.feed import Feed
 from controller.planes.base import Capability, Op, Update
 from wire.columns import prefix_key
 

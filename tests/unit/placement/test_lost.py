@@ -6,11 +6,11 @@ import pytest
 from pairs import FAR, LINK, PairWorld, learned, made, packet, verified
 from worlds import gateway, router_config
 
+from controller.diagnostics.verify import longest_match
+from controller.fallback.recovery import has_lost_routes
 from controller.model import Placement
-from controller.placement.lost import has_lost_routes
 from controller.planes.base import FALLBACK, LOCAL, UNREACHABLE, RouteKind, WriteBatch, route_action
-from controller.rib import SetKind
-from controller.verify import longest_match
+from controller.routing.rib import SetKind
 from wire.columns import prefix_key
 
 ONE, TWO = (route_action(RouteKind.NEXTHOP, number) for number in (1, 2))

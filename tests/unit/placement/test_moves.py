@@ -10,7 +10,7 @@ from worlds import router_config
 
 from controller.model import Placement, Quota
 from controller.planes.base import FALLBACK
-from controller.rib import SetKind
+from controller.routing.rib import SetKind
 from controller.views import MoveView
 
 ROUTES = {f"20.{n}.0.0/16": 1 for n in range(0, 120, 2)}  # with holes between them, or they would be one entry
@@ -32,8 +32,8 @@ def moving(world: PairWorld) -> MoveView | None:
 
 @pytest.fixture
 def small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.placement.routes.BUDGET", 40)
-    monkeypatch.setattr("controller.placement.pair.MAX_ROUNDS", 1)
+    monkeypatch.setattr("controller.fallback.hardware_routes.BUDGET", 40)
+    monkeypatch.setattr("controller.fallback.plane.MAX_ROUNDS", 1)
 
 
 async def test_nothing_is_said_of_a_router_that_rests() -> None:
@@ -136,7 +136,7 @@ async def test_routes_that_the_plane_refuses_are_the_reason() -> None:
 
 
 async def test_a_plane_that_goes_away_in_the_middle_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.placement.writes.STAGE_ROUTES", 10)
+    monkeypatch.setattr("controller.fallback.staged_writes.STAGE_ROUTES", 10)
     world = await made()
     world.hardware.gate.clear()
     await place(world, Placement.SOFTWARE)

@@ -7,9 +7,8 @@ import pytest
 from pairs import FAR, LINK, TWO_WAYS, PairWorld, learned, made, packet, started, verified
 from worlds import gateway, mac, router_config
 
+from controller.fallback.hardware_routes import HardwareRoutes
 from controller.model import Placement, Quota
-from controller.placement.aggregate import LEAST_BUDGET
-from controller.placement.routes import HardwareRoutes
 from controller.planes.base import (
     FALLBACK,
     FallbackLink,
@@ -20,7 +19,8 @@ from controller.planes.base import (
     WriteBatch,
     route_action,
 )
-from controller.rib import SetKind
+from controller.route_cache.aggregate import LEAST_BUDGET
+from controller.routing.rib import SetKind
 from wire.columns import prefix_key
 
 
@@ -283,9 +283,9 @@ async def test_placement_changes_while_it_runs():
 
 
 async def test_a_router_of_many_routes_moves_without_a_pause(monkeypatch):
-    monkeypatch.setattr("controller.placement.pair.WORK_S", 3600.0)
-    monkeypatch.setattr("controller.placement.pair.MAX_ROUNDS", 1)
-    monkeypatch.setattr("controller.placement.routes.BUDGET", LEAST_BUDGET)
+    monkeypatch.setattr("controller.fallback.plane.WORK_S", 3600.0)
+    monkeypatch.setattr("controller.fallback.plane.MAX_ROUNDS", 1)
+    monkeypatch.setattr("controller.fallback.hardware_routes.BUDGET", LEAST_BUDGET)
     world = await made(router_config(1, (1, 2), placement=Placement.HARDWARE))
     await learned(world)
     assert len(world.forwarding()) > LEAST_BUDGET
@@ -298,7 +298,7 @@ async def test_a_router_of_many_routes_moves_without_a_pause(monkeypatch):
 
 
 def test_aggregation_goes_on_while_nothing_moves(monkeypatch):
-    monkeypatch.setattr("controller.placement.routes.BUDGET", LEAST_BUDGET)
+    monkeypatch.setattr("controller.fallback.hardware_routes.BUDGET", LEAST_BUDGET)
     routes = HardwareRoutes({4: 0, 6: 0})
     routes.open(1)
     keys = [prefix_key(f"20.{n}.0.0/16") for n in range(200)]
@@ -411,7 +411,7 @@ async def test_what_is_changed_by_hand_in_hardware_is_found_and_repaired():
 
 
 async def test_what_is_under_way_is_no_damage(monkeypatch):
-    monkeypatch.setattr("controller.placement.writes.STAGE_ROUTES", 1)
+    monkeypatch.setattr("controller.fallback.staged_writes.STAGE_ROUTES", 1)
     world = await made()
     await learned(world)
     world.hardware.writes.clear()

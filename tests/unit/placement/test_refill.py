@@ -4,9 +4,9 @@ import pairs
 import pytest
 from pairs import PairWorld
 
+from controller.fallback.hardware_routes import HardwareRoutes
+from controller.fallback.plane import FallbackPair
 from controller.model import Placement, Quota
-from controller.placement.pair import FallbackPair
-from controller.placement.routes import HardwareRoutes
 from controller.planes.base import (
     FALLBACK,
     Op,

@@ -1,7 +1,7 @@
 """What counts and samples come to: packets since the last time, and how many of them a sample stands for."""
 
-from controller.placement import traffic as module
-from controller.placement.traffic import Traffic
+from controller.fallback import traffic as module
+from controller.fallback.traffic import Traffic
 from controller.planes.base import RouteCounts
 
 A, B = b"\x0a\0\0\0\x08", b"\x0b\0\0\0\x08"

@@ -1,6 +1,6 @@
 """Going over meters in slices."""
 
-from controller.placement.walk import Slices, Victims
+from controller.route_cache.incremental_scan import Slices, Victims
 
 
 def test_a_trip_sees_every_key_once_whatever_changes_meanwhile() -> None:

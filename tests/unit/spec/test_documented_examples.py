@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.guests.frr import daemons_for
-from controller.guests.suites import SUITES
+from controller.guests.suites.choice import SUITES
+from controller.guests.suites.frr import daemons_for
 from controller.model import Suite
 from controller.spec.check import check
 from controller.spec.merge import merge

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.guests.frr import daemons_for, refuse_foreign
+from controller.guests.suites.frr import daemons_for, refuse_foreign
 from controller.model import PlaneConfig, PlaneKind
 from controller.spec.check import check
 from controller.spec.merge import merge

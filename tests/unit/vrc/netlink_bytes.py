@@ -3,7 +3,7 @@
 import ipaddress
 import struct
 
-from vrc.rtnetlink import RTM_NEWNEXTHOP, RTM_NEWROUTE
+from vrc.netlink.route_messages import RTM_NEWNEXTHOP, RTM_NEWROUTE
 
 
 def attribute(kind: int, value: bytes) -> bytes:

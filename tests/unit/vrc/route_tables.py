@@ -2,9 +2,9 @@
 
 from netlink_bytes import route
 
-from vrc.nexthops import NexthopSets
-from vrc.routes import RouteTable
-from vrc.rtnetlink import RTM_DELROUTE, Batch, Change, scan
+from vrc.netlink.route_messages import RTM_DELROUTE, Batch, Change, scan
+from vrc.routes.nexthops import NexthopSets
+from vrc.routes.table import RouteTable
 
 UP = {2: 102, 3: 103}
 """The router's interfaces by ifindex; no other one is."""

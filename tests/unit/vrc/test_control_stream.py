@@ -8,12 +8,12 @@ from netlink_bytes import by_gateway, route
 
 from vrc.interfaces import IFF_LOWER_UP, IFF_UP, Interfaces, Link
 from vrc.neighbors import Neighbors
-from vrc.nexthops import NexthopSets
+from vrc.netlink.link_messages import NUD_REACHABLE, KernelNeighbor
+from vrc.netlink.route_messages import RTM_DELROUTE, Batch, scan
 from vrc.packets import PacketRelay
-from vrc.routes import Columns, RouteTable
-from vrc.rtlinks import NUD_REACHABLE, KernelNeighbor
-from vrc.rtnetlink import RTM_DELROUTE, Batch, scan
-from vrc.snapshot import DumpInterrupted
+from vrc.routes.nexthops import NexthopSets
+from vrc.routes.snapshot import DumpInterrupted
+from vrc.routes.table import Columns, RouteTable
 from vrc.stream import ROUTE_MESSAGES_AHEAD, ControlStream, Known, SessionOwner
 from wire import splitplane_pb2 as pb
 from wire.columns import prefix_key, unpack_ids

@@ -6,8 +6,8 @@ import pytest
 from netlink_bytes import by_nexthop, frame, message, route
 
 from vrc.errors import MalformedFrame
-from vrc.fpm import FpmServer, scan_frames
-from vrc.rtnetlink import RTM_DELROUTE, RTM_NEWROUTE, Batch
+from vrc.netlink.route_messages import RTM_DELROUTE, RTM_NEWROUTE, Batch
+from vrc.routes.fpm import FpmServer, scan_frames
 from wire.columns import prefix_key
 
 REPLACE = frame(route("10.0.0.0/8", kind=RTM_DELROUTE), route("10.0.0.0/8", by_nexthop(1)))

@@ -4,8 +4,15 @@ import pytest
 
 from vrc.interfaces import IFF_LOWER_UP, IFF_UP, Interfaces, Link
 from vrc.neighbors import GONE, Ask, Neighbors, Report
-from vrc.rtlinks import NUD_INCOMPLETE, NUD_NOARP, NUD_PERMANENT, NUD_REACHABLE, NUD_STALE, KernelNeighbor
-from vrc.rtrequests import NUD_FAILED
+from vrc.netlink.link_messages import (
+    NUD_INCOMPLETE,
+    NUD_NOARP,
+    NUD_PERMANENT,
+    NUD_REACHABLE,
+    NUD_STALE,
+    KernelNeighbor,
+)
+from vrc.netlink.requests import NUD_FAILED
 
 MAC, OTHER = bytes((2, 0, 0, 0, 0, 1)), bytes((2, 0, 0, 0, 0, 2))
 HOST = bytes((10, 1, 0, 2))

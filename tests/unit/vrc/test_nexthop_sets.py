@@ -4,8 +4,8 @@ import pytest
 from netlink_bytes import address, attribute, by_gateway, by_nexthop, group, nexthop, route
 
 from vrc.errors import MalformedNetlink
-from vrc.nexthops import BLACKHOLE, MAX_NEXTHOP_OBJECTS, UNREACHABLE, NexthopScope, NexthopSets, SetKind
-from vrc.rtnetlink import RTM_DELNEXTHOP, RTM_NEWNEXTHOP, Batch, decode_nexthop, scan
+from vrc.netlink.route_messages import RTM_DELNEXTHOP, RTM_NEWNEXTHOP, Batch, decode_nexthop, scan
+from vrc.routes.nexthops import BLACKHOLE, MAX_NEXTHOP_OBJECTS, UNREACHABLE, NexthopScope, NexthopSets, SetKind
 
 A, B = address("10.1.0.2"), address("10.2.0.2")
 
@@ -154,7 +154,7 @@ def test_gateways_of_routes_in_use(scope: NexthopScope) -> None:
 
 def test_nexthop_ids_are_bounded(scope: NexthopScope, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_NEXTHOP_OBJECTS > 1000
-    monkeypatch.setattr("vrc.nexthops.MAX_NEXTHOP_OBJECTS", 2)
+    monkeypatch.setattr("vrc.routes.nexthops.MAX_NEXTHOP_OBJECTS", 2)
     learn(scope, nexthop(1, 2), nexthop(2, 2), nexthop(3, 2), nexthop(1, 3))
     assert (set(scope.objects), scope.refused) == ({1, 2}, 1)
     scope.change(RTM_DELNEXTHOP, nexthop(1)[16:])

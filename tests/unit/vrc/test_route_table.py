@@ -4,8 +4,8 @@ import pytest
 from netlink_bytes import attribute, by_gateway, by_nexthop, nexthop, route, u32
 from route_tables import UP, changes, delete, empty_table, taken
 
-from vrc.routes import RouteTable, never_mirrored
-from vrc.rtnetlink import NLM_F_APPEND, RTM_DELNEXTHOP
+from vrc.netlink.route_messages import NLM_F_APPEND, RTM_DELNEXTHOP
+from vrc.routes.table import RouteTable, never_mirrored
 from wire.columns import prefix_key
 
 

@@ -5,8 +5,14 @@ import struct
 from netlink_bytes import address, attribute
 
 from vrc.interfaces import IFF_LOWER_UP, IFF_UP, Interfaces, InterfaceStatus, Link
-from vrc.rtlinks import Address, KernelNeighbor, decode_address, decode_link, decode_neighbor
-from vrc.rtrequests import ADDRESS_OF_DECLARATION, address_request, link_request, macvlan_request, neighbor_request
+from vrc.netlink.link_messages import Address, KernelNeighbor, decode_address, decode_link, decode_neighbor
+from vrc.netlink.requests import (
+    ADDRESS_OF_DECLARATION,
+    address_request,
+    link_request,
+    macvlan_request,
+    neighbor_request,
+)
 
 MAC = bytes((2, 0, 0, 0, 0, 1))
 UP = IFF_UP | IFF_LOWER_UP

@@ -7,7 +7,7 @@ import pytest
 from netlink_bytes import address, attribute, by_gateway, by_nexthop, group, message, nexthop, route, u32
 
 from vrc.errors import MalformedNetlink
-from vrc.rtnetlink import (
+from vrc.netlink.route_messages import (
     RTM_DELROUTE,
     RTM_NEWROUTE,
     Batch,

@@ -13,9 +13,9 @@ from vrc_guest import make_identities
 from vrc import session
 from vrc.interfaces import Interfaces
 from vrc.neighbors import Neighbors
-from vrc.nexthops import NexthopSets
 from vrc.packets import PacketRelay
-from vrc.routes import RouteTable
+from vrc.routes.nexthops import NexthopSets
+from vrc.routes.table import RouteTable
 from vrc.session import Identity, Session
 from vrc.stream import Known, SessionOwner
 from wire import splitplane_pb2 as pb

@@ -7,9 +7,9 @@ import pytest
 from netlink_bytes import attribute, by_gateway, by_nexthop, nexthop, route, u32
 from route_tables import changes, delete, empty_table, taken
 
-from vrc.nexthops import SetKind
-from vrc.routes import RouteTable
-from vrc.rtnetlink import NLM_F_APPEND, RTM_DELROUTE
+from vrc.netlink.route_messages import NLM_F_APPEND, RTM_DELROUTE
+from vrc.routes.nexthops import SetKind
+from vrc.routes.table import RouteTable
 from wire.columns import prefix_key
 
 CONNECTED, OTHER = prefix_key("10.0.22.0/24"), prefix_key("10.40.0.0/16")

@@ -201,7 +201,10 @@ async def test_events_are_followed(served: Path, applied: str, controller: Contr
 
 
 async def test_capture_writes_a_pcap_file(vrctl: Vrctl, applied: str, controller: Controller, tmp_path: Path) -> None:
-    controller.core.frames = [CapturedFrame(12.5, True, bytes(range(60))), CapturedFrame(13.0, False, b"x" * 14)]
+    controller.core.frames = [
+        CapturedFrame(12.5, True, bytes(range(60))),
+        CapturedFrame(13.0, False, b"x" * 14),
+    ]
     assert (await vrctl("capture", "r1", "eth0", "-w", str(tmp_path / "c.pcap")))[0] == 0
     content = (tmp_path / "c.pcap").read_bytes()
     assert struct.unpack("<I", content[:4]) == (0xA1B2C3D4,)

@@ -9,7 +9,7 @@ from operator_world import Controller
 
 from controller.model import Placement
 from controller.views import MoveView, RouterView
-from controller.vrctl import moving
+from controller.vrctl import move as moving
 
 Vrctl = Callable[..., Awaitable[tuple[int, str, str]]]
 
@@ -113,7 +113,10 @@ async def test_it_waits_and_says_what_holds_then(
 
 
 async def test_without_a_terminal_a_short_move_is_quiet(vrctl: Vrctl, controller: Controller) -> None:
-    controller.core.moves, controller.core.reason = [None, *on_the_way(0, 100)], "own addresses stay in hardware"
+    controller.core.moves, controller.core.reason = (
+        [None, *on_the_way(0, 100)],
+        "own addresses stay in hardware",
+    )
     status, out, err = await vrctl("move", "red/r1", "--to", "software")
     assert (status, err) == (0, "")
     assert out.splitlines()[-1] == "red/r1: 2 of 3 routes in software; own addresses stay in hardware"
@@ -151,7 +154,7 @@ async def test_waiting_ends_where_somebody_moves_it_elsewhere(
     def elsewhere(_: float) -> None:
         controller.core.routers[vrf_id] = replace(controller.core.routers[vrf_id], placement=Placement.SOFTWARE)
 
-    monkeypatch.setattr("controller.vrctl.moving.time.sleep", elsewhere)
+    monkeypatch.setattr("controller.vrctl.move.time.sleep", elsewhere)
     status, _, err = await vrctl("move", "red/r1", "--to", "hardware")
     assert (status, err) == (1, "vrctl: red/r1 was moved again, to software: vrctl get routers shows how far it is\n")
 
@@ -162,7 +165,7 @@ async def test_ctrl_c_ends_the_waiting_alone(
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("controller.vrctl.moving.time.sleep", interrupt)
+    monkeypatch.setattr("controller.vrctl.move.time.sleep", interrupt)
     controller.core.moves = [None, *on_the_way(0, 0)]
     status, _, err = await vrctl("move", "red/r1", "--to", "hardware")
     assert (status, err) == (130, "vrctl: red/r1: the move goes on; vrctl move red/r1 --abort takes it back\n")

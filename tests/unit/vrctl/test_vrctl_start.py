@@ -10,7 +10,10 @@ HEAVY = ("fastapi", "grpc", "os_ken", "pydantic", "httpx", "cryptography", "pyro
 
 @pytest.mark.parametrize(
     ("program", "light"),
-    [("controller.vrctl.cli", "typer"), ("controller.guests.inside", "controller.guests.terminal")],
+    [
+        ("controller.vrctl.cli", "typer"),
+        ("controller.guests.machine.exec_client", "controller.guests.machine.terminal"),
+    ],
 )
 def test_starting_imports_nothing_heavy(program: str, light: str) -> None:
     script = f"import sys, {program}; print(*sys.modules)"

@@ -1,0 +1,223 @@
+"""Turns running state into the views that people and programs read."""
+
+import ipaddress
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+
+from controller.diagnostics.verify import PLAIN, longest_match
+from controller.fallback.plane import FallbackPair
+from controller.planes.base import (
+    FALLBACK,
+    ROUTE_TABLE_NAME,
+    NexthopState,
+    Plane,
+    RouteKind,
+    action_kind,
+    action_value,
+)
+from controller.routing.fib import Fib
+from controller.routing.rib import Member, SetKind
+from controller.shard.mirror import PlaneMirror
+from controller.shard.router import VirtualRouter
+from controller.views import FibEntryView, InterfaceView, NeighborView, PlaneView, RouterView, RouteView, TableView
+from wire.columns import prefix_text
+
+
+def sorted_keys(keys: Iterable[bytes]) -> list[bytes]:
+    """Return prefix keys as people expect them: IPv4 first, by address, shorter first."""
+    return sorted(keys, key=lambda key: (len(key), key))
+
+
+def router_view(router: VirtualRouter, plane_problem: str | None) -> RouterView:
+    """Return a router's state."""
+    fib = router.fib
+    state, reason = router.state if plane_problem is None else ("no-plane", plane_problem)
+    return RouterView(
+        router=router.config.full_name,
+        plane=router.config.plane,
+        state=state,
+        reason=reason,
+        ipv4_routes=fib.rib.counts[4],
+        ipv6_routes=fib.rib.counts[6],
+        neighbors=len(fib.resolution.neighbors.states),
+        nexthops=len(fib.resolution.nexthops),
+        groups=len(fib.resolution.groups),
+        pending=fib.prefixes.unconfirmed,
+        refused=len(fib.prefixes.refused),
+    )
+
+
+def plane_view(mirror: PlaneMirror) -> PlaneView:
+    """Return a plane's state."""
+    plane = mirror.plane
+    fibs = mirror.fibs.values()
+    routes = Counter(chain.from_iterable(map(len, fib.prefixes.installed) for fib in fibs))  # by length of key
+    entries = {
+        "router_interface": sum(len(fib.resolution.interface_entries.installed) for fib in fibs),
+        "nexthop": sum(len(fib.resolution.nexthop_entries.installed) for fib in fibs),
+        "nexthop_group": sum(len(fib.resolution.group_entries.installed) for fib in fibs),
+        "ipv4_route": routes[5],
+        "ipv6_route": routes[17],
+    }
+    return PlaneView(
+        name=plane.name,
+        kind="",
+        connected=plane.connected,
+        reason="" if plane.connected else mirror.reason,
+        routers=len(mirror.fibs),
+        ports=_ports(plane),
+        entries=entries,
+        capabilities=sorted(plane.capabilities),
+        tables=_tables(plane, entries),
+    )
+
+
+def _tables(plane: Plane, entries: dict[str, int]) -> dict[str, TableView]:
+    sizes = plane.table_sizes
+    return {
+        name: TableView(entries[name], sizes.get(name), "reported" if name in sizes else "")
+        for name in ROUTE_TABLE_NAME.values()
+    }
+
+
+def fallback_view(pair: FallbackPair, whole: PlaneView) -> PlaneView:
+    """Return the state of the plane behind another one, which has all routes that the two have as one."""
+    plane = pair.software
+    problem = pair.link_problem if plane.connected else "not connected"
+    reason = f"fallback of {pair.name}" + (f": {problem}" if problem else "")
+    return PlaneView(
+        name=plane.name,
+        kind="",
+        connected=plane.connected,
+        reason=reason,
+        routers=len(pair.routes.routers),
+        ports=_ports(plane),
+        entries={},
+        capabilities=sorted(plane.capabilities),
+        tables=whole.tables,
+    )
+
+
+def _ports(plane: Plane) -> list[str]:
+    ports = sorted(plane.ports.values(), key=lambda port: port.number)
+    return [f"{port.name} ({port.number}) {'up' if port.up else 'down'}" for port in ports]
+
+
+def interface_views(router: VirtualRouter) -> list[InterfaceView]:
+    """Return a router's interfaces."""
+    return [
+        InterfaceView(
+            router=router.config.full_name,
+            name=known.config.name,
+            port=known.config.port,
+            vlan=known.config.vlan,
+            mac=known.config.mac.hex(":"),
+            mtu=known.config.mtu,
+            addresses=sorted(str(ipaddress.ip_address(address)) for address in known.addresses),
+            up=bool(known.guest_up) and known.up,
+            port_up=known.port is not None and known.port_up,
+        )
+        for known in router.fib.resolution.interfaces.values()
+    ]
+
+
+def route_views(fib: Fib) -> Iterator[RouteView]:
+    """Iterate over the RIB."""
+    rib = fib.rib
+    for key in sorted_keys(rib.routes):
+        one = rib.routes.get(key)
+        if one is not None:
+            yield RouteView(
+                prefix=prefix_text(key),
+                kind=SetKind(one.kind).name.lower(),
+                nexthops=[_learned_member(fib, member) for member in one.members],
+                stale=key in rib.stale,
+                installed=fib.prefixes.installed.get(key) is not None
+                and fib.desired(key) == fib.prefixes.installed.get(key),
+            )
+
+
+def fib_entries(fib: Fib, hardware: dict[bytes, int] | None) -> Iterator[FibEntryView]:
+    """Iterate over what is installed; ``hardware`` is what the hardware of a plane with a fallback holds of it."""
+    place = None if hardware is None else _places(hardware)
+    for key in sorted_keys(fib.prefixes.installed):
+        action = fib.prefixes.installed.get(key)
+        if action is None:
+            continue
+        kind = action_kind(action)
+        where = "" if place is None else place(key)
+        if kind in (RouteKind.NEXTHOP, RouteKind.GROUP):
+            name = kind.name.lower()
+            yield FibEntryView(prefix_text(key), name, action_value(action), _installed_members(fib, action), where)
+        else:
+            yield FibEntryView(prefix_text(key), PLAIN.get(action, "unknown"), 0, [], where)
+
+
+def places(fib: Fib, hardware: dict[bytes, int]) -> Iterator[str]:
+    """Iterate over where the installed prefixes of a router are: "hardware" or "software"."""
+    where = _places(hardware)
+    for key in list(fib.prefixes.installed):
+        if fib.prefixes.installed.get(key) is not None:
+            yield where(key)
+
+
+def _places(hardware: dict[bytes, int]) -> Callable[[bytes], str]:
+    """Return what tells of a prefix which plane routes it: the nearest entry at or around it says so."""
+    lengths = sorted({key[-1] for key in hardware}, reverse=True)
+    at_most = [[length for length in lengths if length <= longest] for longest in range(129)]
+
+    def where(key: bytes) -> str:
+        family, network = 4 if len(key) == 5 else 6, int.from_bytes(key[:-1], "big")
+        found = longest_match(hardware, family, network, at_most[key[-1]])
+        return "software" if found is None or hardware[found] == FALLBACK else "hardware"
+
+    return where
+
+
+def neighbor_views(fib: Fib) -> list[NeighborView]:
+    """Return a router's neighbors."""
+    interfaces = fib.resolution.interfaces
+    views = []
+    for (interface_id, address), neighbor in sorted(fib.resolution.neighbors.states.items()):
+        interface = interfaces.get(interface_id)
+        views.append(
+            NeighborView(
+                interface="" if interface is None else interface.config.name,
+                address=str(ipaddress.ip_address(address)),
+                mac=neighbor.mac.hex(":"),
+                state="resolved" if neighbor.mac else "failed",
+            )
+        )
+    return views
+
+
+def _learned_member(fib: Fib, member: Member) -> str:
+    interface = fib.resolution.interfaces.get(member.interface_id)
+    name = f"interface {member.interface_id}" if interface is None else interface.config.name
+    gateway = str(ipaddress.ip_address(member.gateway)) if member.gateway else "on link"
+    return f"{gateway} {name} weight {member.weight}"
+
+
+def _installed_members(fib: Fib, action: int) -> list[str]:
+    resolution = fib.resolution
+    if action_kind(action) is RouteKind.NEXTHOP:
+        pairs = [(action_value(action), 1)]
+    else:
+        group = resolution.group_entries.installed.get(action_value(action))
+        pairs = [] if group is None else [(member.nexthop_id, member.weight) for member in group.members]
+    return [_installed_member(fib, nexthop_id, weight) for nexthop_id, weight in pairs]
+
+
+def _installed_member(fib: Fib, nexthop_id: int, weight: int) -> str:
+    resolution = fib.resolution
+    nexthop = resolution.nexthop_entries.installed.get(nexthop_id)
+    if nexthop is None:
+        return f"nexthop {nexthop_id}"
+    interface = resolution.interfaces.get(nexthop.router_interface_id)
+    if interface is None:
+        return f"nexthop {nexthop_id} on a removed interface"
+    config = interface.config
+    what = nexthop.mac.hex(":") if nexthop.state is NexthopState.FORWARD else nexthop.state.name.lower()
+    vlan = f" vlan {config.vlan}" if config.vlan else ""
+    return f"{config.name} {what} port {config.port}{vlan} weight {weight}"

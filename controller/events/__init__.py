@@ -1,0 +1,1 @@
+"""What operators are told, bounded in rate and free of control characters."""

@@ -1,0 +1,1 @@
+"""A plane and the fallback behind it, used as one plane."""

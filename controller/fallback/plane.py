@@ -1,0 +1,371 @@
+"""A hardware plane and the software forwarder behind it, as one plane to everything above.
+
+    mirror ─► FallbackPair ─┬─► software   every entry, with router interfaces attached to VLANs of the link
+                            └─► hardware   the same small tables; routes as far as they are placed there, and
+                                           FALLBACK for all others
+
+A packet that the hardware has no route of its own for takes the link, is routed by the software, and comes back to
+leave by its port. So the software's tables are the truth, and the hardware's a part of them that is right at every
+moment: what is added reaches the software first, a way in is closed at the hardware first, and the hardware's routes
+go from one state to the next in stages (see `transitions`).
+
+What the hardware refuses (a full table, a group it has no room for) is left to the software, counted, and tried
+again.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from controller.errors import PlaneUnreachable
+from controller.fallback.hardware_routes import HardwareRoutes
+from controller.fallback.link import LinkPorts, port_number
+from controller.fallback.link_probe import LinkProbe
+from controller.fallback.merged_read import merged, summed
+from controller.fallback.traffic_poll import Feed
+from controller.fallback.writer import PairWriter
+from controller.planes.base import (
+    Capability,
+    Clock,
+    Counters,
+    Installed,
+    Op,
+    Plane,
+    PlaneListener,
+    PortState,
+    PuntReason,
+    Refused,
+    RouteCounts,
+    RouterInterface,
+    Sampler,
+    WriteBatch,
+)
+from controller.views import MoveView
+
+WORK_S = 0.25
+"""How often the placement follows the traffic."""
+
+MAX_ROUNDS = 100
+"""Rounds of one call of `work`: what is to be tried again gets its turn in between."""
+
+
+class FallbackPair:
+    """Implements `Plane` by two of them."""
+
+    def __init__(
+        self,
+        hardware: Plane,
+        software: Plane,
+        link: LinkPorts,
+        routes: HardwareRoutes,
+        clock: Clock = time.monotonic,
+        probe: LinkProbe | None = None,
+    ) -> None:
+        self.name = hardware.name
+        self.capabilities: frozenset[Capability] = hardware.capabilities & software.capabilities
+        self.connected = False
+        self.sampler: Sampler | None = None  # of both together there is none
+        self.hardware, self.software, self.link, self.routes = hardware, software, link, routes
+        self.damaged: Callable[[int], None] = lambda _routes: None  # called where routes differ in hardware
+        self.probe = probe  # without one the link is believed to carry all
+        self._listener: PlaneListener | None = None
+        self._writer = PairWriter(hardware, software, link, routes, clock)
+        self._adopted = False  # what the hardware holds is known
+        self._behind = False  # the software was away since, and what it holds is not
+        self._device: tuple[dict[str, int], frozenset[Capability]] | None = None  # what it said of itself
+        self._refilling: set[int] = set()  # routers of which it may lack routes since
+        self._outages = 0
+        self._reading = asyncio.Lock()
+        self._clock = clock
+        self.feed = Feed(hardware, software, routes, lambda: self.connected and self._adopted, clock)
+        self._turn: asyncio.Event | None = None  # set when the latest write has ended
+
+    # Plane
+
+    @property
+    def ports(self) -> dict[int, PortState]:
+        """The ports of the hardware, without that of the link."""
+        return {number: port for number, port in self.hardware.ports.items() if port.name != self.link.hardware}
+
+    @property
+    def table_sizes(self) -> dict[str, int]:
+        """The room of the software, which has all routes."""
+        return self.software.table_sizes
+
+    @property
+    def problem(self) -> str:
+        """Why the two are not one plane now, in one line; empty where they are."""
+        for plane, port in ((self.hardware, self.link.hardware), (self.software, self.link.software)):
+            if not plane.connected:
+                return f"plane {plane.name} is not connected"
+            if not self._reaches(plane, port):
+                return f"port {port} of the fallback link is not on plane {plane.name}"
+        return ""
+
+    @staticmethod
+    def _reaches(plane: Plane, port: str) -> bool:
+        return plane.connected and port_number(plane, port) is not None
+
+    @property
+    def ahead(self) -> bool:
+        """Whether only the software is away: routes, nexthops and groups are written to the hardware meanwhile.
+
+        So the hardware is right, or falls back, whatever changes. The software goes on by what it held until it is
+        read back and given the rest. Router interfaces and policers wait for it: an interface that is gone must be
+        gone from both, or what comes in by its VLAN's next owner would meet its routes.
+        """
+        return self._adopted and not self.connected and self._reaches(self.hardware, self.link.hardware)
+
+    @property
+    def link_problem(self) -> str:
+        """Why packets cannot pass between the two, in one line; empty where they can."""
+        for plane, name in ((self.hardware, self.link.hardware), (self.software, self.link.software)):
+            if not any(port.name == name and port.up for port in plane.ports.values()):
+                return f"port {name} of plane {plane.name} is down: what is in software alone is not forwarded"
+        return "" if self.probe is None else self.probe.problem
+
+    def move(self, vrf_id: int) -> MoveView | None:
+        """Return how far the routes of a router are that was placed elsewhere, None where they are there."""
+        move = self.routes.move(vrf_id)
+        if self._adopted and vrf_id not in self.routes.writes.frozen:
+            return move
+        stored = self.routes.unknown_move(vrf_id)  # what is there, or is to be, is not known yet
+        return stored if self.connected or (stored.before and move is None) else move
+
+    def written(self, vrf_id: int, settled: bool) -> None:
+        """The FIB has written all that it knows of a router; ``settled``: all that the router's guest knows."""
+        if not self._behind:
+            self._refilling.discard(vrf_id)
+        if settled:
+            self.routes.complete(vrf_id)
+
+    async def start(self, listener: PlaneListener) -> None:
+        """Begin to connect to both."""
+        self._listener = listener
+        side = _Side(self)
+        await self.hardware.start(side)
+        try:
+            await self.software.start(side)
+        except BaseException:
+            await self.hardware.close()
+            raise
+
+    async def close(self) -> None:
+        """Close both channels; what is installed stays."""
+        await self.hardware.close()
+        await self.software.close()
+
+    async def read(self) -> Installed:
+        """Read both back. What one of them lacks, or has otherwise than the other, is damaged."""
+        async with self._reading:  # one that adopts writes, too
+            self._require()
+            writes, outages = self.routes.writes, self._outages
+            idle, generation = writes.idle, writes.generation
+            hard, soft = await asyncio.gather(self.hardware.read(), self.software.read())
+            if self.probe is not None:
+                self.probe.strip(self.hardware, hard)
+                self.probe.strip(self.software, soft)
+            if not self._adopted:
+                self._writer.vlans.adopt(hard.router_interfaces.values(), soft.router_interfaces.values())
+                await self._writer.give_back(hard, soft)
+            if outages != self._outages:  # nobody knows what was read of it
+                raise PlaneUnreachable(self.name, self.problem or "the connection was lost while it was read")
+            if not self._adopted:
+                self._adopt(hard, soft)
+            elif self._behind:  # the hardware is ahead of it: what differs is for the FIB to write
+                self._writer.caught_up(soft)
+                self._refilling |= self.routes.routers
+                self.routes.told(soft.routes)
+                if self.probe is not None:
+                    self.probe.doubt()
+            elif idle and generation == writes.generation:  # or what is under way would be taken for damage
+                differing = self.routes.audit(hard.routes)
+                if differing:
+                    self.damaged(differing)
+            self._behind = False
+            return merged(hard, soft, self.routes.barred, self._writer.ends)
+
+    def _adopt(self, hard: Installed, soft: Installed) -> None:
+        self.routes.reported(self.hardware.table_sizes)
+        device = dict(self.hardware.table_sizes), self.hardware.capabilities
+        if _is_empty(hard) or device != self._device:  # another one, or one that has lost what was in its way
+            self.routes.forget_learned()
+        self._device = device
+        self.routes.adopt(hard.routes, soft.routes, soft.policers)
+        self._writer.adopt(hard, soft)
+        self.feed.adopt((hard.router_interfaces | soft.router_interfaces).values())
+        self._adopted = True
+        self._refilling.clear()
+        if self.probe is not None:
+            self.probe.adopt(soft.router_interfaces.values())
+
+    async def write(self, batch: WriteBatch) -> list[Refused]:
+        """Write to the software, then what the hardware is to have of it; see `ahead` for what is written without."""
+        if not self.ahead:
+            self._require()
+        if self.probe is not None:
+            self.probe.follow(batch.router_interfaces)
+        before, self._turn = self._turn, asyncio.Event()
+        ended = self._turn
+        try:
+            closing = [update for update in batch.router_interfaces if update.op is Op.DELETE]
+            if closing and before is not None:
+                await before.wait()
+            self.feed.follow(batch.router_interfaces)
+            refused = await self._writer.to_hardware(WriteBatch(router_interfaces=closing))
+            found, told = await self._lead(batch)
+            refused += found
+            left = not told and bool(batch.router_interfaces or batch.policers)
+            if left:
+                batch = replace(batch, policers=[], router_interfaces=[])
+            if before is not None:
+                await before.wait()
+            refused += await self._writer.follow(batch, refused, told)
+            if left:
+                raise PlaneUnreachable(self.name, self.problem or "not connected")
+            return refused
+        finally:
+            ended.set()
+
+    async def counters(self) -> Counters:
+        """Read the counters of both: an interface's are the hardware's, which sees every packet of it once."""
+        return summed(*await self.counters_of_both())
+
+    async def counters_of_both(self) -> tuple[Counters, Counters]:
+        """Read the counters of each: what an interface received of the software took the link."""
+        self._require()
+        return await asyncio.gather(self.hardware.counters(), self.software.counters())
+
+    @property
+    def refusals(self) -> Mapping[str, int]:
+        """How many writes the hardware has refused, by table."""
+        return self._writer.refusals
+
+    async def route_counts(self) -> RouteCounts:
+        """Read what the hardware's routes have met."""
+        self._require()
+        return await self.hardware.route_counts()
+
+    async def sent(self) -> dict[int, int]:
+        """Read how many packets router interfaces have sent: the hardware's, by which every packet leaves."""
+        self._require()
+        return await self.hardware.sent()
+
+    def packet_out(self, interface: RouterInterface, frame: bytes) -> bool:
+        """Send a frame out of the hardware's port."""
+        return self.hardware.packet_out(interface, frame)
+
+    # What the two say
+
+    def reached(self) -> None:
+        """Follow a change of either channel or of the ports of the link."""
+        assert self._listener is not None, "start comes first"
+        problem, ahead = self.problem, self._adopted and not self.connected
+        self._outages += bool(problem)
+        if not self._reaches(self.hardware, self.link.hardware):
+            self._adopted = False
+        if (self.connected and problem) or (ahead and not self._adopted):
+            self.connected, self._behind = False, True
+            self._listener.plane_disconnected(self, problem)
+        elif not self.connected and not problem:
+            self.connected = True
+            self._listener.plane_connected(self)
+
+    def port_changed(self, plane: Plane, port: PortState) -> None:
+        """Pass on what happens to a port of the hardware; those of the link are our own."""
+        assert self._listener is not None, "start comes first"
+        self.reached()
+        if self.probe is not None and port.name == (
+            self.link.hardware if plane is self.hardware else self.link.software
+        ):
+            self.probe.doubt()
+        if plane is self.hardware and port.name != self.link.hardware:
+            self._listener.port_changed(self, port)
+
+    def packet_in(self, plane: Plane, router_interface_id: int, reason: PuntReason, frame: bytes) -> None:
+        """Pass a punted frame on, of either plane: both know interfaces by the same ids."""
+        if self.probe is not None and self.probe.hear(plane, router_interface_id, frame):
+            return
+        assert self._listener is not None, "start comes first"
+        self._listener.packet_in(self, router_interface_id, reason, frame)
+
+    # Time
+
+    async def run(self) -> None:
+        """Let the placement follow the traffic, and finish what is left to write, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.feed.run(), name=f"traffic of {self.name}")
+            await self._follow_traffic()
+
+    async def _follow_traffic(self) -> None:
+        while True:
+            more = False
+            with contextlib.suppress(PlaneUnreachable):  # the mirror sees that too, and reads back
+                more = await self.work()
+            await asyncio.sleep(0 if more else WORK_S)
+
+    async def watch_link(self) -> None:
+        """Prove again and again that the link carries what it has to, until cancelled."""
+        if self.probe is not None:
+            await self.probe.run(lambda: self.connected and self._adopted)
+
+    async def work(self) -> bool:
+        """Do that once, and tell whether more is to be moved at once. PlaneUnreachable where a channel goes down."""
+        if not self.connected or not self._adopted or self._behind or self._refilling:
+            return False
+        await self._writer.once_more()
+        self.feed.hand_over(self._clock())
+        for _ in range(MAX_ROUNDS):
+            if not self.connected:  # the software is not for moving to what it may not have
+                return False
+            moved = self.routes.rebalance(self._clock())
+            await self._writer.drain()
+            if not moved or not self.routes.hurried:
+                return False
+        return True
+
+    # Writing
+
+    def _require(self) -> None:
+        if not self.connected:
+            raise PlaneUnreachable(self.name, self.problem or "not connected")
+
+    async def _lead(self, batch: WriteBatch) -> tuple[list[Refused], bool]:
+        """Write to the software and tell whether it has that; where it is away, or goes away, the hardware leads."""
+        if self.ahead:
+            return [], False
+        try:
+            return await self._writer.to_software(batch), True
+        except PlaneUnreachable:
+            if not self.ahead:
+                raise
+            return [], False
+
+
+class _Side:
+    """Listens to one of the two. Implements `PlaneListener`."""
+
+    def __init__(self, pair: FallbackPair) -> None:
+        self._pair = pair
+
+    def plane_connected(self, plane: Plane) -> None:
+        """See whether both are there now."""
+        self._pair.reached()
+
+    def plane_disconnected(self, plane: Plane, reason: str) -> None:
+        """See what is left."""
+        self._pair.reached()
+
+    def port_changed(self, plane: Plane, port: PortState) -> None:
+        """Follow a port."""
+        self._pair.port_changed(plane, port)
+
+    def packet_in(self, plane: Plane, router_interface_id: int, reason: PuntReason, frame: bytes) -> None:
+        """Pass a frame on."""
+        self._pair.packet_in(plane, router_interface_id, reason, frame)
+
+
+def _is_empty(read: Installed) -> bool:
+    return not any((read.policers, read.router_interfaces, read.nexthops, read.groups, *read.routes.values()))

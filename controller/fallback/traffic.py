@@ -1,0 +1,131 @@
+"""How much goes by which plane: counts of the hardware's entries, and samples of what the software forwards.
+
+    entries of the hardware ── counts every 5 s ──► packets by prefix ────────────────► popularity
+    software ── samples ──► destinations, wait for ──► so many packets for a sample ──► popularity
+         └── packets sent, every 5 s ──────────────────┘
+
+What a sample stands for is not agreed upon: it is the packets that the software has sent, divided by the samples that
+came. So it does not matter how many the software takes, polices or loses. Pure; `feed` does the reading.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from controller.fallback.staged_writes import Place
+from controller.planes.base import RouteCounts
+
+MAX_WAITING = 10_000
+"""Samples that wait for the next round; of more none is kept, but they count in what each of the others stands for.
+
+vr-forwarder takes as many a second unless it is configured otherwise, and rounds are four a second, so one may be
+late by three. More would hold the event loop up: to take 10,000 costs some 60 ms. While it is not known yet what a
+sample stands for, these are the first of 5 s; what is popular is to be seen in them as well as in all.
+"""
+
+_FORGET = 0.5
+"""What is left of an interval's packets and samples in the next one: few samples say little."""
+
+K = TypeVar("K", int, bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Packets a second of one router, over the latest interval; `hardware` is None where nothing is counted there."""
+
+    hardware: float | None  # that met an entry of their own, and not FALLBACK
+    software: float
+
+
+class Traffic:
+    """What was counted and sampled since it was begun."""
+
+    def __init__(self) -> None:
+        self.rates: dict[int, Rates] = {}  # by vrf_id
+        self.sampled = 0  # in all
+        self.overrun = 0  # samples for which there was no room
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was counted: what is read next is where counting begins."""
+        self.one_in: float | None = None  # packets for a sample; None: not known yet
+        self.rates.clear()
+        self._waiting: dict[Place, list[bytes]] = {}
+        self._waiting_count = 0
+        self._read_at: float | None = None
+        self._routes: dict[int, dict[bytes, int]] = {}
+        self._sent: dict[int, int] = {}
+        self._samples = 0
+        self._recent_packets, self._recent_samples = 0.0, 0.0
+
+    def sample(self, place: Place, keys: Sequence[bytes]) -> None:
+        """Take destinations, as keys of full length, of packets that the software forwarded for a router."""
+        self.sampled += len(keys)
+        self._samples += len(keys)
+        kept = keys[: MAX_WAITING - self._waiting_count]
+        self.overrun += len(keys) - len(kept)
+        self._waiting_count += len(kept)
+        if kept:
+            self._waiting.setdefault(place, []).extend(kept)
+
+    def take(self) -> dict[Place, list[bytes]]:
+        """Return the destinations that were sampled, once it is known what they stand for."""
+        if self.one_in is None:
+            return {}
+        taken, self._waiting, self._waiting_count = self._waiting, {}, 0
+        return taken
+
+    def measure(
+        self, now: float, counts: RouteCounts | None, sent: Mapping[int, int], vrf_of: Mapping[int, int]
+    ) -> dict[int, dict[bytes, int]] | None:
+        """Take what was read: of the hardware's routes, None where it does not count them, and what the software's
+        router interfaces have sent; ``vrf_of`` tells whose they are.
+
+        Returns the packets of each prefix since the last time, by vrf_id; None for the first, which has no before.
+        """
+        before, self._read_at = self._read_at, now
+        routes = {} if counts is None else counts.routes
+        packets = {vrf_id: _since(self._routes.get(vrf_id, {}), of_router) for vrf_id, of_router in routes.items()}
+        software = _by_router(_since(self._sent, sent), vrf_of)
+        self._routes, self._sent = _together(counts), dict(sent)
+        samples, self._samples = self._samples, 0
+        if before is None:
+            return None
+        self._weigh(sum(software.values()), samples)
+        seconds = max(now - before, 1e-3)
+        self.rates = {
+            vrf_id: Rates(
+                None if counts is None else sum(packets.get(vrf_id, {}).values()) / seconds,
+                software.get(vrf_id, 0) / seconds,
+            )
+            for vrf_id in packets.keys() | software.keys()
+        }
+        return packets
+
+    def _weigh(self, packets: int, samples: int) -> None:
+        self._recent_packets = self._recent_packets * _FORGET + packets
+        self._recent_samples = self._recent_samples * _FORGET + samples
+        if samples:
+            self.one_in = max(1.0, self._recent_packets / self._recent_samples)
+
+
+def _since(before: Mapping[K, int], now: Mapping[K, int]) -> dict[K, int]:
+    """Return what was added to counters; one that is lower than it was has begun anew."""
+    of_before = before.get
+    return {key: count - old if count >= (old := of_before(key, 0)) else count for key, count in now.items()}
+
+
+def _by_router(packets: Mapping[int, int], vrf_of: Mapping[int, int]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for interface_id, count in packets.items():
+        if interface_id in vrf_of:
+            found[vrf_of[interface_id]] = found.get(vrf_of[interface_id], 0) + count
+    return found
+
+
+def _together(counts: RouteCounts | None) -> dict[int, dict[bytes, int]]:
+    """Return the counts of routes and covers: an entry that was one and becomes the other goes on counting."""
+    if counts is None:
+        return {}
+    both: Iterable[int] = counts.routes.keys() | counts.covers.keys()
+    return {vrf_id: counts.covers.get(vrf_id, {}) | counts.routes.get(vrf_id, {}) for vrf_id in both}

@@ -1,0 +1,112 @@
+"""guest.json: what vr-guest (vrc/guest/supervisor.py) is started with, on this host or inside a machine."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from controller.guests.base import GuestSpec
+from controller.guests.suites.choice import SUITES, suite_of
+from controller.model import GuestKind
+
+VRC_UID_BASE = 0x70000000
+"""The VRC of router N runs as user and group VRC_UID_BASE + N: a range that neither Debian nor systemd gives out."""
+
+SESSION_IN_GUEST = "/run/splitplane/session"
+IDENTITY_IN_GUEST = "/run/splitplane/identity"
+
+START_LIMIT_S = {GuestKind.NETNS: 20.0, GuestKind.KVM: 60.0}
+"""How long a daemon may take for its first answer before it is killed and started again.
+
+An emulated machine on a busy host is some ten times slower: zebra was seen to take more than 20 s in one.
+"""
+
+_MAX_HOSTNAME = 64  # __NEW_UTS_LEN of Linux
+
+Command = Callable[[GuestSpec, str], Sequence[str]]
+"""Makes the VRC's command from the spec and the path of the Python interpreter inside the guest."""
+
+Bind = tuple[str, str, bool]
+"""Where a directory lies, where the guest sees it, whether it may write there."""
+
+
+def vrc_uid(vrf_id: int) -> int:
+    """The user that the VRC of a router runs as."""
+    return VRC_UID_BASE + vrf_id
+
+
+def vrc_command(spec: GuestSpec, python: str) -> list[str]:
+    """The command of Splitplane's own VRC."""
+    return [
+        *(python, "-s", "-P", "-m", "vrc.agent", "--router", spec.router, "--source", spec.source.value),
+        *("--session", f"unix:{SESSION_IN_GUEST}/session.sock", "--identity", IDENTITY_IN_GUEST),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a guest is to run: paths as they are there, on this host or inside a machine."""
+
+    directory: str  # the supervisor's own
+    session: str  # has session.sock
+    identity: str
+    etc: str
+    run: str
+    code: tuple[Bind, ...]  # what the VRC needs besides, to be bind-mounted
+    hidden: tuple[str, ...]  # directories that are to be empty
+    app: str  # PYTHONPATH in the guest
+    ids: list[int] | None  # of the suite: user, group, further groups; None where they are not known here
+
+
+def guest_config(spec: GuestSpec, place: Place, argv: Sequence[str]) -> dict[str, Any]:
+    """Return guest.json for a guest; ``argv`` is its VRC's command."""
+    suite, hostname = SUITES[spec.routing.suite], hostname_of(spec)
+    folders = [[place.etc, suite.ETC, False], [place.run, suite.RUN, True]]
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8"}
+    environment |= {"PYTHONPATH": place.app, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {
+        "router": spec.router,
+        "hostname": hostname,
+        "directory": place.directory,
+        "binds": [
+            [place.session, SESSION_IN_GUEST, False],
+            [place.identity, IDENTITY_IN_GUEST, False],
+            *(folder for folder in folders if folder[1]),
+            *map(list, place.code),
+        ],
+        "hidden": list(place.hidden),
+        "interfaces": [
+            {
+                "name": interface.name,
+                "mac": interface.mac.hex(),
+                "mtu": interface.mtu,
+                "addresses": list(interface.addresses),
+                "admin_up": interface.admin_up,
+            }
+            for interface in spec.interfaces
+        ],
+        "vrc": {"uid": vrc_uid(spec.vrf_id), "argv": list(argv), "environment": environment},
+        spec.routing.suite.value: {"ids": place.ids, "start_limit_s": START_LIMIT_S[spec.guest.kind]}
+        | suite.section(spec, hostname),
+    }
+
+
+def hostname_of(spec: GuestSpec) -> str:
+    """The guest's own name of itself: what its text says, else the router's."""
+    given = SUITES[spec.routing.suite].hostname(spec.routing.text)
+    return (given or spec.router.replace("/", "-"))[:_MAX_HOSTNAME]
+
+
+def enclosure_of(config: dict[str, Any]) -> list[Any]:
+    """The part of guest.json that only a restart of the whole guest changes.
+
+    Also a guest from before it made its interfaces itself starts anew.
+    """
+    fields = [config.get(name) for name in ("router", "directory", "binds", "hidden")]
+    suite = suite_of(config)
+    return [*fields, "interfaces" in config, config["vrc"]["uid"], suite, config[suite]["ids"]]
+
+
+def section_changed(former: dict[str, Any] | None, config: dict[str, Any]) -> bool:
+    """Tell whether the suite is to run with another text or other options, if there was a guest at all."""
+    suite = suite_of(config)
+    return former is None or former.get(suite) != config[suite]

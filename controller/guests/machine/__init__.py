@@ -1,0 +1,1 @@
+"""Guests in virtual machines: QEMU, and what the host says to the machine inside."""

@@ -1,0 +1,1 @@
+"""The daemons of a guest: how their text is composed and checked."""

@@ -1,0 +1,220 @@
+"""FRR's configuration text: which daemons it asks for, what is added to it, and whether FRR's grammar takes it."""
+
+import grp
+import pwd
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from controller.errors import GuestError
+from controller.guests.base import GuestSpec
+from controller.guests.suites.config_text import CHECK_LIMIT_S, FILE, dry_run, refuse_unfit
+from controller.model import RouteSource
+
+ETC, RUN, LOGS = "/etc/frr", "/run/frr", "/var/log/frr"
+BINARIES = Path("/usr/lib/frr")
+VTYSH = "/usr/bin/vtysh"
+FPM_LINE = "fpm address 127.0.0.1"
+"""As `show running-config` writes it: any other spelling would make each reload reconnect, and so replay, FPM."""
+
+NEXTHOP_KEEP_LINE = "zebra nexthop-group keep 1"
+"""FRR 8.4 does not see that the kernel takes a member out of a nexthop group when its link goes down.
+
+When the link is back it uses that group again, and the kernel lacks a path, unless FRR has forgotten the group in
+between: by default after 180 s.
+"""
+
+# What makes a daemon needed, matched at the start of a line whatever its context. Too many is harmless, too few not.
+_ASKS_FOR = {
+    "bgpd": r"router bgp\b|rpki\b",
+    "ospfd": r"router ospf\b|ip ospf\b",
+    "ospf6d": r"router ospf6\b|ipv6 ospf6\b",
+    "isisd": r"router isis\b|isis\b|ip router isis\b|ipv6 router isis\b",
+    "ripd": r"router rip\b|ip rip\b",
+    "ripngd": r"router ripng\b|ipv6 ripng\b",
+    "eigrpd": r"router eigrp\b",
+    "babeld": r"router babel\b|babel\b",
+    "fabricd": r"router openfabric\b|openfabric\b|ip router openfabric\b|ipv6 router openfabric\b",
+    "pimd": r"ip (pim|igmp|msdp)\b",
+    "ldpd": r"mpls ldp\b",
+    "nhrpd": r"ip nhrp\b|ipv6 nhrp\b|nhrp\b",
+    "pbrd": r"pbr-map\b|pbr-policy\b",
+    "vrrpd": r"vrrp\b",
+    "pathd": r"segment-routing\b",
+    "bfdd": r"bfd\b|(neighbor|ip|ipv6|isis)\b.*\bbfd\b",
+}
+_DAEMONS = {name: re.compile(pattern) for name, pattern in _ASKS_FOR.items()}
+
+# Lines FRR would take and Splitplane does not.
+_REFUSED = {
+    re.compile(r"(no )?fpm\b"): "fpm is Splitplane's own; choose the route source with `source:`",
+    re.compile(r"do\b"): "a configuration holds no commands to execute",
+    re.compile(r"router ospf \d"): "several OSPF instances are not supported",
+    re.compile(r"no service integrated-vtysh-config\b"): "the configuration is always integrated",
+}
+TRIED = ((8, 4), (10, 3))
+"""The oldest and the newest version of FRR that Splitplane's tests ran with (docs/frr.md)."""
+
+_HOSTNAME = re.compile(r"hostname \S")
+_RELATIVE_LOG = re.compile(r"^(\s*log\s+file\s+)([^/\s]+)(?=\s|$)", re.MULTILINE)
+_VERSION = re.compile(r"version (\d+\.\d+(?:\.\d+)?)")
+_OBJECTION = re.compile(r"line (\d+): % ([^\[]+)\[\d+\]: (.*)")
+
+
+def _lines(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def daemons_for(text: str) -> tuple[str, ...]:
+    """Return the daemons that a configuration asks for, zebra and staticd always and first."""
+    return ("zebra", "staticd", *_asked(text))
+
+
+def _asked(text: str) -> dict[str, tuple[int, str]]:
+    """Return the further daemons that a configuration asks for, each with the first line that does: number, text."""
+    lines = [(number, line) for number, line in enumerate(_lines(text), 1) if line and line[0] not in "!#"]
+    found = {name: next((at for at in lines if pattern.match(at[1])), None) for name, pattern in _DAEMONS.items()}
+    return {name: at for name, at in found.items() if at is not None}
+
+
+def hostname(text: str) -> str:
+    """Return the name that a configuration gives its router; empty where it gives none."""
+    return next((line.split()[1] for line in reversed(_lines(text)) if _HOSTNAME.match(line)), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """A whole frr.conf, and how many lines of it come before the operator's."""
+
+    text: str
+    before: int
+
+
+def compose(text: str, name: str, fpm: bool) -> Composed:
+    """Return the whole frr.conf: what Splitplane adds, then the operator's text.
+
+    In this order an `exit` or `end` too many of the operator's moves nothing of Splitplane's into another context. A
+    log file without a folder goes where the daemons may write.
+    """
+    added = [] if hostname(text) else [f"hostname {name}"]
+    if not any(line.startswith("zebra nexthop-group keep ") for line in _lines(text)):
+        added.append(NEXTHOP_KEEP_LINE)
+    if fpm:
+        added.append(FPM_LINE)
+    added.append("!")
+    placed = _RELATIVE_LOG.sub(rf"\1{LOGS}/\2", text.rstrip("\n"))
+    return Composed("\n".join([*added, placed, ""]), len(added))
+
+
+def refuse_foreign(router: str, text: str) -> None:
+    """Raise GuestError, with the line, for what FRR would take and Splitplane does not."""
+    refuse_unfit(router, "frr", text)
+    for number, line in enumerate(text.splitlines(), 1):
+        squeezed = " ".join(line.split())
+        for pattern, reason in _REFUSED.items():
+            if pattern.match(squeezed):
+                raise GuestError(f"{router}: frr line {number}: {reason}: {squeezed}")
+
+
+async def check(router: str, text: str) -> None:
+    """Raise GuestError, with the line, where FRR's grammar does not take a configuration; nothing is changed.
+
+    This is vtysh's own dry run of all that a guest would be given. It knows every command of every daemon, but not
+    what a daemon refuses when it sees the rest of its configuration (a neighbor without remote-as); that shows when
+    the text is loaded.
+    """
+    refuse_foreign(router, text)
+    require_installed(("zebra",))
+    whole = compose(text, "router", fpm=True)
+    try:
+        command = (VTYSH, "--config_dir", "/nonexistent", "--dryrun", "--inputfile", FILE)
+        status, output = await dry_run(command, whole.text)
+    except TimeoutError as error:
+        raise GuestError(f"{router}: vtysh did not check the FRR configuration in {CHECK_LIMIT_S:.0f} s") from error
+    if status:
+        raise GuestError(f"{router}: frr {_objection(output, whole.before)}")
+
+
+async def version() -> tuple[int, ...]:
+    """Return the version of this host's FRR, such as (10, 3) or (8, 4, 4); empty where it does not tell."""
+    try:
+        _, output = await dry_run((str(BINARIES / "zebra"), "--version"), "")
+    except TimeoutError:
+        return ()
+    found = _VERSION.search(output)
+    return tuple(map(int, found[1].split("."))) if found else ()
+
+
+async def remarks() -> list[str]:
+    """Return a line where this host's FRR is of a version that was never tried."""
+    found = await version()
+    return remarks_on(".".join(map(str, found))) if found else []
+
+
+def remarks_on(text: str) -> list[str]:
+    """Return a line where a version of FRR ("10.3") was never tried."""
+    first, last = (".".join(map(str, one)) for one in TRIED)
+    numbers = tuple(map(int, text.split(".")[:2]))
+    return [] if TRIED[0] <= numbers <= TRIED[1] else [f"FRR {text} was never tried, only {first} to {last}"]
+
+
+def _objection(output: str, before: int) -> str:
+    found = _OBJECTION.findall(output)
+    if not found:
+        return f"configuration: {output.strip().splitlines()[-1] if output.strip() else 'refused by vtysh'}"
+    number, reason, command = found[0]
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return f"line {int(number) - before}: {reason.strip().lower()}: {command.strip()}{more}"
+
+
+def require_installed(daemons: tuple[str, ...]) -> None:
+    """Raise GuestError naming the first program of FRR that is missing."""
+    for name in daemons:
+        if not (BINARIES / name).exists():
+            raise GuestError(f"FRR is not installed: {BINARIES / name} not found; apt-get install frr")
+    if not Path(VTYSH).exists():
+        raise GuestError(f"FRR is not installed: {VTYSH} not found; apt-get install frr")
+    reload = BINARIES / "frr-reload.py"
+    if not reload.exists():
+        raise GuestError(f"FRR cannot reload: {reload} not found; apt-get install frr-pythontools")
+
+
+def can_check() -> bool:
+    """Tell whether this host has what `check` needs."""
+    try:
+        require_installed(("zebra",))
+    except GuestError:
+        return False
+    return True
+
+
+def require_programs(router: str, text: str) -> None:
+    """Raise GuestError naming the first program missing here that a text asks for, and the line that does."""
+    require_installed(("zebra", "staticd"))
+    for name, (number, line) in _asked(text).items():
+        if not (BINARIES / name).exists():
+            missing = f"{name} is not installed ({BINARIES / name}; apt-get install frr)"
+            raise GuestError(f"{router}: frr line {number}: {missing}: {line}")
+
+
+def find_ids(_router: str, _text: str) -> list[int]:
+    """Return the user, the group and the vty group of FRR on this host."""
+    try:
+        user = pwd.getpwnam("frr")
+        return [user.pw_uid, user.pw_gid, grp.getgrnam("frrvty").gr_gid]
+    except KeyError as error:
+        raise GuestError(f"FRR is not installed: {error.args[0]}; apt-get install frr") from error
+
+
+def section(spec: GuestSpec, name: str) -> dict[str, Any]:
+    """Return what the guest's supervisor is told (vrc/guest/suites/frr.py)."""
+    fpm = spec.source is RouteSource.FPM
+    composed = compose(spec.routing.text, name, fpm)
+    return {
+        "text": composed.text,
+        "lines_before": composed.before,
+        "daemons": list(daemons_for(spec.routing.text)),
+        "hold_time_s": spec.hold_time_s,
+        "fpm": fpm,
+    }

@@ -1,0 +1,76 @@
+"""What a router's text asks for and no plane has a table for: its daemons run, and none of its routes are forwarded.
+
+A line is named where it begins such a thing; what belongs to it further down is not. docs/daemons.md has the table.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+from controller.guests.suites import bird
+from controller.model import Routing, Suite
+
+SHOWN = 3
+"""Lines that a remark names; the others are counted."""
+
+_FRR = {
+    "multicast": r"(ip|ipv6) (pim|igmp|mld|mroute|msdp)\b|router pim6?\b|address-family ipv[46] multicast\b",
+    "MPLS": r"mpls\b|label vpn\b|address-family ipv[46] (labeled-unicast|vpn)\b|(ip|ipv6) route .*\blabel \d",
+    "segment routing": r"segment-routing\b|srv6\b",
+    "VRFs inside of a router": r"vrf \S|router \S.* vrf \S|(ip|ipv6) route .*\b(nexthop-)?vrf \S|import vrf\b",
+    "EVPN": r"address-family l2vpn evpn\b|advertise-all-vni\b|vni \d",
+    "flow specifications": r"address-family ipv[46] flowspec\b",
+    "policy routing": r"pbr-map\b|pbr-policy\b",
+    "NHRP": r"((ip|ipv6) )?nhrp\b",
+    "other tables than main": r"(ip|ipv6) route .*\btable \d|ip import-table\b",
+}
+_STATEMENT = r"(?:^|[;{}])\s*"
+_BIRD = {
+    "multicast": r"ipv[46] multicast\b",
+    "MPLS": r"mpls\b|ipv[46] mpls\b|vpn[46]\b",
+    "flow specifications": r"flow[46]\b",
+    "VRFs inside of a router": r"vrf\s+\"",
+    "other tables than main": r"kernel\s+table\s+(?!254\b)",
+}
+_KERNEL = re.compile(_STATEMENT + r"protocol\s+kernel\b")
+
+
+def _of_frr(text: str) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        squeezed = " ".join(line.split())
+        for feature, pattern in _FRR.items():
+            if re.match(pattern, squeezed):
+                yield number, f"{feature}: {squeezed}"
+                break
+
+
+def _of_bird(text: str) -> Iterator[tuple[int, str]]:
+    bare = bird.bare(text)
+    found = [
+        (bare.count("\n", 0, match.end() - 1) + 1, feature)
+        for feature, pattern in _BIRD.items()
+        for match in re.finditer(_STATEMENT + f"(?:{pattern})", bare, re.MULTILINE)
+    ]
+    yield from sorted(found)
+    if not _KERNEL.search(bare):
+        yield 1, "nothing is exported to the kernel: add a `protocol kernel`"
+
+
+_FINDERS: dict[Suite, Callable[[str], Iterator[tuple[int, str]]]] = {Suite.FRR: _of_frr, Suite.BIRD: _of_bird}
+
+
+def unforwarded(routing: Routing) -> list[tuple[int, str]]:
+    """Return the lines of a text whose routes no plane forwards, each with its number and what it is about."""
+    find = _FINDERS.get(routing.suite)
+    return list(find(routing.text)) if find else []
+
+
+@lru_cache(maxsize=1024)  # views are made for all routers, again and again
+def remark(routing: Routing) -> str:
+    """Return in one line what of a router's text no plane forwards; empty where that is nothing."""
+    found = unforwarded(routing)
+    if not found:
+        return ""
+    shown = "; ".join(f"line {number} ({what})" for number, what in found[:SHOWN])
+    more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return f"no plane forwards what {routing.suite} asks for in {shown}{more}"

@@ -1,0 +1,1 @@
+"""What an operator changes, and how the running state follows."""

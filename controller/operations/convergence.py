@@ -1,0 +1,352 @@
+"""Brings planes and guests to the declared state, and keeps at it.
+
+    commit ─► store (one transaction) ─► planes ─► deletions ─► ports given up ─► routers ─► guests
+                                                   └────────── confirmed ──────────┘
+
+A port and VLAN that an interface gave up is held: no other interface gets it before the plane confirmed that the old
+one is gone. Holds and deleted routers are stored, so that this is also true across a restart of the controller.
+What cannot be confirmed now, because a plane is not reachable, is tried again until it is.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from controller.errors import GuestError, PlaneUnreachable, SplitplaneError
+from controller.events.log import EventLog
+from controller.guests.fleet import GuestFleet
+from controller.model import PlaneConfig, RouterConfig
+from controller.protocols import CorePort, PlaneFactory
+from controller.spec.state import Attachment, Hold, Ids, State, Tombstone
+from controller.store.base import Store
+
+RETRY_S = 2.0
+"""How often unfinished work is tried again, and guests are looked at."""
+
+CHANGE_S = 120.0
+"""How long a plane that is connected may take to confirm what one router no longer has."""
+
+CONFIRM_S = 5.0
+"""How long one attempt waits for a plane that has to read back first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an apply or delete has come."""
+
+    done: int
+    total: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """One line for everything that waits for a plane and for each guest that failed; both are tried again."""
+
+    waiting: list[str]
+    failed: dict[str, str]  # by router
+
+
+Report = Callable[[Progress], None]
+
+
+def attachments_of(router: RouterConfig) -> dict[int, Attachment]:
+    """Return a router's ports and VLANs by interface id."""
+    return {i.id: Attachment(router.plane, i.port, i.vlan) for i in router.interfaces}
+
+
+def given_up(before: State, after: State) -> list[Hold]:
+    """Return the ports and VLANs that interfaces of ``before`` no longer have in ``after``."""
+    kept = {router.vrf_id: attachments_of(router) for router in after.routers.values()}
+    return [
+        Hold(attachment, interface_id, router.vrf_id)
+        for router in before.routers.values()
+        for interface_id, attachment in attachments_of(router).items()
+        if kept.get(router.vrf_id, {}).get(interface_id) != attachment
+    ]
+
+
+def buried(before: State, after: State) -> list[Tombstone]:
+    """Return the routers of ``before`` that are not in ``after``, by id."""
+    kept = {router.vrf_id for router in after.routers.values()}
+    return [Tombstone(router) for router in before.routers.values() if router.vrf_id not in kept]
+
+
+class Convergence:
+    """Owns the declared state in memory, and what of it was handed to the core and to the guests."""
+
+    def __init__(
+        self, store: Store, core: CorePort, planes: PlaneFactory, guests: GuestFleet, events: EventLog
+    ) -> None:
+        self._store, self._core, self._planes = store, core, planes
+        self._guests, self._events = guests, events
+        snapshot = store.load()
+        self.state, self.ids = snapshot.state, snapshot.ids
+        self.tombstones = {tombstone.router.vrf_id: tombstone for tombstone in snapshot.tombstones}
+        self._holds = set(snapshot.holds)
+        self._in_use: dict[str, tuple[PlaneConfig, PlaneConfig | None]] = {}  # planes handed to the core, fallbacks
+        self._put: dict[int, RouterConfig] = {}  # routers handed to the core, by vrf_id
+        self._unconfirmed: set[int] = set()  # routers whose holds only a converged plane releases
+        self._turn = asyncio.Lock()
+        self._wake = asyncio.Event()
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether something waits for a plane or a guest."""
+        return bool(self.tombstones or self._holds or self._guests.failing)
+
+    def commit(self, state: State, ids: Ids) -> None:
+        """Store a new declared state; what it deletes and gives up is stored with it. StoreError leaves all as is."""
+        holds, tombstones = given_up(self.state, state), buried(self.state, state)
+        self._store.commit(state, ids, holds, tombstones)
+        ids.taken = frozenset(router.vrf_id for router in state.routers.values()) | self.tombstones.keys()
+        ids.taken |= {tombstone.router.vrf_id for tombstone in tombstones}
+        self.state, self.ids = state, ids
+        self._holds.update(holds)
+        self.tombstones.update({tombstone.router.vrf_id: tombstone for tombstone in tombstones})
+
+    async def start(self) -> None:
+        """Hand everything stored to the core, before any plane can connect: what is not declared then is swept."""
+        self._unconfirmed = {hold.vrf_id for hold in self._holds}
+        for router in self.state.routers.values():
+            self._guests.admit(router)
+        await self._use_planes()
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Finish what is unfinished and watch the guests, until cancelled."""
+        while True:
+            try:
+                await asyncio.wait_for(self._wake.wait(), RETRY_S)
+            except TimeoutError:
+                await self.look_after_guests()
+            self._wake.clear()
+            self._end_moves()
+            await self.converge(lambda _: None)
+
+    def _end_moves(self) -> None:
+        """Forget where routers came from that are there."""
+        there = {
+            name: replace(router, came_from=None)
+            for name, router in self.state.routers.items()
+            if router.came_from is not None and self._put.get(router.vrf_id) == router and self._rests(router)
+        }
+        if there:
+            self.commit(replace(self.state, routers={**self.state.routers, **there}), self.ids)
+
+    def _rests(self, router: RouterConfig) -> bool:
+        view = self._core.router_view(router.vrf_id)
+        return view.move is None and view.state != "no-plane"
+
+    async def look_after_guests(self) -> None:
+        """Notice guests that died, for the next `converge` to start again."""
+        await asyncio.gather(*(self._guests.watch(router) for router in self.state.routers.values()))
+
+    async def converge(self, report: Report) -> Unfinished:
+        """Bring planes and guests to the declared state as far as that is possible now."""
+        async with self._turn:
+            steps = _Steps(self._work(), report)
+            waiting: list[str] = []
+            await self._use_planes()
+            for found in await asyncio.gather(
+                *(self._bury(tombstone, steps) for tombstone in self.tombstones.values()),
+                *(self._release(router, steps) for router in self._giving_up()),
+            ):
+                waiting += found
+            for router in list(self.state.routers.values()):
+                allowed = self._allowed(router)
+                if router.plane not in self._in_use:
+                    waiting.append(f"{router.full_name}: plane {router.plane} is detached")
+                elif self._put.get(router.vrf_id) != allowed:
+                    steps.next(f"program {router.full_name}")
+                    waiting += await self._put_router(router, allowed)
+            return Unfinished(waiting, await self._run_guests(steps))
+
+    def _work(self) -> int:
+        routers = self.state.routers.values()
+        changed = sum(self._put.get(router.vrf_id) != router for router in routers)
+        guests = sum(not self._guests.current(router) for router in routers)
+        return len(self.tombstones) + len(self._giving_up()) + changed + guests
+
+    # Planes
+
+    async def _use_planes(self) -> None:
+        known = self.state.planes
+        behind = {plane.fallback.plane for plane in known.values() if plane.fallback is not None}
+        wanted = {
+            name: (plane, None if plane.fallback is None else known[plane.fallback.plane])
+            for name, plane in known.items()
+            if name not in self.state.detached | behind
+        }
+        for name in [name for name, plane in self._in_use.items() if wanted.get(name) != plane]:
+            await self._core.remove_plane(name)
+            del self._in_use[name]
+        for name, plane in wanted.items():
+            if name not in self._in_use:
+                await self._core.add_plane(self._planes(*plane))
+                self._in_use[name] = plane
+                await self._put_routers_of(name)
+
+    async def _put_routers_of(self, plane: str) -> None:
+        """Tell the core of every router of a new plane, the deleted ones too, before its switch can connect."""
+        for tombstone in self.tombstones.values():
+            if tombstone.router.plane == plane and not tombstone.plane_clean:
+                await self._put_bare(tombstone.router)
+        for router in self.state.routers.values():
+            if router.plane == plane and router.vrf_id not in self._put:
+                await self._put_router(router, self._allowed(router))
+
+    async def _put_bare(self, router: RouterConfig) -> None:
+        if router.vrf_id not in self._put:
+            self._put[router.vrf_id] = bare = replace(router, interfaces=())
+            await self._core.put_router(bare)
+
+    # Routers
+
+    def _giving_up(self) -> list[RouterConfig]:
+        holding = {hold.vrf_id for hold in self._holds}
+        return [router for router in self.state.routers.values() if router.vrf_id in holding]
+
+    def _allowed(self, router: RouterConfig) -> RouterConfig:
+        """Return a router without the interfaces whose port and VLAN another one still holds."""
+        if not self._holds:
+            return router
+        held = {(hold.attachment, hold.interface_id) for hold in self._holds}
+        others = {attachment for attachment, _ in held}
+        free = tuple(
+            i
+            for i in router.interfaces
+            if (at := _at(router, i.port, i.vlan)) not in others
+            or not any(attachment == at and holder != i.id for attachment, holder in held)
+        )
+        return router if len(free) == len(router.interfaces) else replace(router, interfaces=free)
+
+    async def _release(self, router: RouterConfig, steps: "_Steps") -> list[str]:
+        """Take away what a router gave up; its holds end when the plane confirmed that."""
+        steps.next(f"take ports from {router.full_name}")
+        vrf_id = router.vrf_id
+        before = self._put.get(vrf_id)
+        if router.plane not in self._in_use:
+            return []
+        if before is not None and vrf_id not in self._unconfirmed:
+            kept = attachments_of(before).items() & attachments_of(router).items()
+            remaining = tuple(i for i in router.interfaces if (i.id, _at(router, i.port, i.vlan)) in kept)
+            waiting = await self._put_router(router, self._allowed(replace(router, interfaces=remaining)))
+            if waiting:
+                self._unconfirmed.add(vrf_id)
+                return waiting
+        try:
+            if vrf_id in self._unconfirmed:
+                await asyncio.wait_for(self._core.converged(vrf_id), CONFIRM_S)
+        except PlaneUnreachable as problem:
+            return [f"{router.full_name}: {problem}; the ports it gave up stay reserved until it confirms"]
+        except TimeoutError:
+            return [
+                f"{router.full_name}: plane {router.plane} did not confirm yet; the ports it gave up stay reserved"
+            ]
+        self._store.release(vrf_id)
+        self._unconfirmed.discard(vrf_id)
+        self._holds = {hold for hold in self._holds if hold.vrf_id != vrf_id}
+        return []
+
+    async def _put_router(self, router: RouterConfig, allowed: RouterConfig) -> list[str]:
+        try:
+            async with asyncio.timeout(CHANGE_S):
+                await self._core.put_router(allowed)
+        except PlaneUnreachable as problem:
+            self._put[router.vrf_id] = allowed  # it is desired from now on, only not confirmed
+            return [f"{router.full_name}: {problem}; it is programmed when the plane connects"]
+        except TimeoutError:  # and tried again
+            return [_unconfirmed(router, "what was taken from it")]
+        self._put[router.vrf_id] = allowed
+        return []
+
+    async def _bury(self, tombstone: Tombstone, steps: "_Steps") -> list[str]:
+        """Remove a deleted router from its plane and its guest; it is forgotten when both are confirmed clean."""
+        steps.next(f"remove {tombstone.router.full_name}")
+        router, vrf_id = tombstone.router, tombstone.router.vrf_id
+        waiting = []
+        if not tombstone.guest_clean:
+            with suppress(GuestError):  # what stays of its socket is told below
+                self._guests.revoke(router)  # or its VRC would come back while the plane is emptied
+        if not tombstone.plane_clean and router.plane not in self._in_use:
+            waiting.append(f"{router.full_name}: plane {router.plane} is detached; it is removed when it is attached")
+        elif not tombstone.plane_clean:
+            try:
+                async with asyncio.timeout(CHANGE_S):
+                    await self._put_bare(router)
+                    await self._core.remove_router(vrf_id)
+            except PlaneUnreachable as problem:
+                waiting.append(f"{router.full_name}: {problem}; it is removed when the plane connects")
+            except TimeoutError:
+                waiting.append(_unconfirmed(router, "its removal"))
+            else:
+                tombstone = replace(tombstone, plane_clean=True)
+                self._store.mark_clean(vrf_id, plane=True)
+                self._put.pop(vrf_id, None)
+                self._holds = {hold for hold in self._holds if hold.vrf_id != vrf_id}
+        if not tombstone.guest_clean:
+            try:
+                await self._guests.remove(router)
+            except SplitplaneError as problem:
+                waiting.append(f"{router.full_name}: {problem}")
+            else:
+                tombstone = replace(tombstone, guest_clean=True)
+                self._store.mark_clean(vrf_id, guest=True)
+        self.tombstones[vrf_id] = tombstone
+        if tombstone.plane_clean and tombstone.guest_clean:
+            del self.tombstones[vrf_id]
+            self.ids.taken -= {vrf_id}
+            self._events.emit("info", "router-removed", router.full_name, "nothing of it is left")
+        return waiting
+
+    def forget_plane(self, name: str) -> None:
+        """Give up on confirming deletions on a plane that will not come back."""
+        for vrf_id, tombstone in list(self.tombstones.items()):
+            if tombstone.router.plane == name:
+                self._store.mark_clean(vrf_id, plane=True)
+                self.tombstones[vrf_id] = replace(tombstone, plane_clean=True)
+        self._holds = {hold for hold in self._holds if hold.attachment.plane != name}
+
+    # Guests
+
+    async def _run_guests(self, steps: "_Steps") -> dict[str, str]:
+        changed = [router for router in self.state.routers.values() if not self._guests.current(router)]
+        results = await asyncio.gather(*(self._run_guest(router, steps) for router in changed))
+        return {router.full_name: line for router, line in zip(changed, results, strict=True) if line}
+
+    async def _run_guest(self, router: RouterConfig, steps: "_Steps") -> str:
+        try:
+            await self._guests.ensure(router)
+        except SplitplaneError as problem:
+            return f"{router.full_name}: {str(problem).removeprefix(f'{router.full_name}: ')}"
+        finally:
+            steps.next(f"start the guest of {router.full_name}")
+        return ""
+
+
+def _unconfirmed(router: RouterConfig, what: str) -> str:
+    return f"{router.full_name}: plane {router.plane} did not confirm {what} in {CHANGE_S:g} s; see vrctl events"
+
+
+def _at(router: RouterConfig, port: str, vlan: int) -> Attachment:
+    return Attachment(router.plane, port, vlan)
+
+
+class _Steps:
+    """Counts steps for whoever watches."""
+
+    def __init__(self, total: int, report: Report) -> None:
+        self._done, self._total, self._report = 0, total, report
+
+    def next(self, text: str) -> None:
+        self._done += 1
+        self._report(Progress(min(self._done, self._total), self._total, text))
+
+
+def names_of(routers: Iterable[RouterConfig]) -> str:
+    """Return router names for a message, the first few."""
+    names = sorted(router.full_name for router in routers)
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more

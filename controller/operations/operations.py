@@ -1,0 +1,485 @@
+"""What an operator can do, in the controller's own terms: the API is a thin skin over this."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from controller.errors import Conflict, NoSuch, SpecError
+from controller.events.log import EventLog
+from controller.guests.base import GuestStatus
+from controller.guests.fleet import GuestFleet
+from controller.guests.suites import unforwarded
+from controller.model import Placement, PlaneConfig, Quota, RouterConfig, TenantConfig
+from controller.operations import backups, move_requests
+from controller.operations.convergence import Convergence, Report, names_of
+from controller.pki.authority import PKI
+from controller.protocols import CorePort
+from controller.spec.changes import Change, changes, show_vlans
+from controller.spec.check import check
+from controller.spec.document import PlaneOptions
+from controller.spec.merge import Where, merge
+from controller.spec.parse import Parsed, parse
+from controller.spec.planes import plane_config, problems, reached_at, with_options
+from controller.spec.state import Ids, State
+from controller.store.base import Store
+from controller.views import CapturedFrame, InterfaceView, PlaneView, RouterView
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A change that was checked and not yet stored."""
+
+    before: State
+    after: State
+    ids: Ids
+    changes: list[Change]
+    named: frozenset[str] = frozenset()  # routers that a document names, changed or not
+
+    def concerns(self, router: str) -> bool:
+        """Whether what becomes of a router is for whoever made this change to know as its outcome."""
+        return router in self.named or self.before.routers.get(router) != self.after.routers.get(router)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a change did; one line for everything that waits, which includes guests of other routers that do not run;
+    one for everything that the change is about and that failed; one for what goes well and should be known."""
+
+    changes: list[Change]
+    waiting: list[str]
+    failed: list[str]
+    remarks: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class SliceView:
+    """A tenant's share of one plane."""
+
+    plane: str
+    ports: dict[str, str]  # port → "untagged 100 200-210"
+    quota: dict[str, int | None]  # None: no bound
+    used: dict[str, int]  # of these, what all routers of the slice have together
+
+
+@dataclass(frozen=True, slots=True)
+class TenantView:
+    """A tenant, its slices and routers."""
+
+    name: str
+    slices: list[SliceView]
+    routers: list[str]
+
+
+class Operations:
+    """The operator's side of one controller. Changes are made one after the other."""
+
+    def __init__(
+        self,
+        state_directory: Path,
+        store: Store,
+        pki: PKI,
+        core: CorePort,
+        convergence: Convergence,
+        guests: GuestFleet,
+        events: EventLog,
+        restart: Callable[[], None],
+    ) -> None:
+        self.core, self.events = core, events
+        self._directory, self._store, self._pki = state_directory, store, pki
+        self._convergence, self._guests, self._restart = convergence, guests, restart
+        self._changing = asyncio.Lock()
+        self._running: set[asyncio.Task[Outcome]] = set()
+
+    @property
+    def state(self) -> State:
+        """The declared state."""
+        return self._convergence.state
+
+    # Changes
+
+    async def plan_document(self, text: str, source: str, files: Mapping[str, str]) -> Plan:
+        """Check what a document declares against the state; SpecError names the line of what is wrong."""
+        parsed = await asyncio.to_thread(parse, text, source)
+        return self._plan(parsed, files)
+
+    def _plan(self, parsed: Parsed, files: Mapping[str, str]) -> Plan:
+        before, ids = self.state, self._convergence.ids.copy()
+        after, where = merge(parsed, before, ids, files)
+        check(after, where)
+        named = frozenset(f"{tenant.name}/{one.name}" for tenant, _ in parsed.tenants() for one in tenant.routers)
+        return Plan(before, after, ids, changes(before, after), named)
+
+    async def apply(
+        self, text: str, source: str, files: Mapping[str, str], report: Report, planned: Callable[[], None]
+    ) -> Outcome:
+        """Make a document's objects as declared. ``planned`` is called when it was checked and stored, before
+        anything is done; errors until then leave everything as it was."""
+        parsed = await asyncio.to_thread(parse, text, source)
+        return await self._change(lambda: self._plan(parsed, files), report, planned)
+
+    async def delete_document(self, text: str, source: str, report: Report, planned: Callable[[], None]) -> Outcome:
+        """Delete the routers a document names, then its tenants and planes that nothing uses any more."""
+        parsed = await asyncio.to_thread(parse, text, source)
+        first = await self._change(lambda: self._plan_state(without_document(self.state, parsed)), report, planned)
+        named = {plane.name for plane, _ in parsed.planes()}
+        second = await self._change(lambda: self._plan_state(self._without_planes(named)))
+        return Outcome(first.changes + second.changes, second.waiting, second.failed)
+
+    def _without_planes(self, names: set[str]) -> State:
+        """Return the state without those planes that nothing uses and that have confirmed every deletion."""
+        used = {part.plane for tenant in self.state.tenants.values() for part in tenant.slices}
+        used |= {tombstone.router.plane for tombstone in self._convergence.tombstones.values()}
+        state = self.state
+        planes = state.planes
+        kept = (planes.keys() - names) | used
+        used |= {fallback.plane for name in kept & planes.keys() if (fallback := planes[name].fallback) is not None}
+        for name in sorted((names & planes.keys()) - used, key=lambda name: planes[name].fallback is None):
+            state = without_plane(state, name)
+        return state
+
+    async def delete_tenant(self, name: str) -> Outcome:
+        """Delete a tenant with its routers and slices."""
+        return await self._change(lambda: self._plan_state(without_tenant(self.state, name)))
+
+    async def delete_router(self, name: str) -> Outcome:
+        """Delete one router and the links to it."""
+        return await self._change(
+            lambda: self._plan_state(without_routers(self.state, {self.router(name).full_name}))
+        )
+
+    async def move_router(self, name: str, to: str) -> Outcome:
+        """Say where a router's routes are to be: a placement, or a plane. They follow by themselves.
+
+        Conflict where there is no such place for them, NoSuch where nothing has that name.
+        """
+
+        def plan() -> Plan:
+            router = self.router(name)
+            return self._plan_placement(router, move_requests.placement_of(self.state, router, to))
+
+        return await self._change(plan)
+
+    async def abort_move(self, name: str) -> Outcome:
+        """Take back the placement that a router had before the move that is under way; Conflict where none is."""
+
+        def plan() -> Plan:
+            router = self.router(name)
+            return self._plan_placement(router, move_requests.placement_before(router, self.router_view(router).move))
+
+        return await self._change(plan)
+
+    def _plan_placement(self, router: RouterConfig, placement: Placement) -> Plan:
+        placed = replace(router, placement=placement)
+        move = self.router_view(router).move
+        after = replace(self.state, routers={**self.state.routers, placed.full_name: placed})
+        plan = self._plan_state(after, lambda _: move)
+        if move is None:
+            return plan
+        cut = [replace(change, details=[*change.details, move_requests.cut_short(move)]) for change in plan.changes]
+        return replace(plan, changes=cut)
+
+    async def delete_plane(self, name: str, force: bool) -> Outcome:
+        """Delete a plane that no slice uses; ``force`` does not wait for routers deleted on it to be confirmed."""
+
+        def plan() -> Plan:
+            after = without_plane(self.state, name)
+            waiting = [t.router for t in self._convergence.tombstones.values() if t.router.plane == name]
+            if waiting and not force:
+                raise Conflict(
+                    f"plane {name} has not confirmed that {names_of(waiting)} is gone; "
+                    "wait until it connects, or give --force"
+                )
+            self._convergence.forget_plane(name)
+            return self._plan_state(after)
+
+        return await self._change(plan)
+
+    async def attach_plane(self, name: str, options: PlaneOptions) -> Outcome:
+        """Declare a plane, or use a detached one again; SpecError where what is known of it is not enough."""
+
+        def plan() -> Plan:
+            known = self.state.planes.get(name)
+            if known is None and options == PlaneOptions():
+                raise NoSuch("plane", name, "give --datapath-id or --address to attach a new one")
+            section = with_options(known, name, options)
+            for _, problem in problems(section):
+                raise SpecError("attach", None, problem)
+            planes = {**self.state.planes, name: plane_config(section)}
+            after = replace(self.state, planes=planes, detached=self.state.detached - {name})
+            check(after, Where("attach"))
+            return self._plan_state(after)
+
+        return await self._change(plan)
+
+    async def detach_plane(self, name: str) -> Outcome:
+        """Stop using a plane; it goes on forwarding, and its routers wait for it to be attached again."""
+
+        def plan() -> Plan:
+            if name not in self.state.planes:
+                raise NoSuch("plane", name, "see vrctl get planes")
+            after = replace(self.state, detached=self.state.detached | {name})
+            check(after, Where("detach"))
+            return self._plan_state(after)
+
+        return await self._change(plan)
+
+    def _plan_state(self, after: State, move_of: move_requests.MoveOf | None = None) -> Plan:
+        after = move_requests.with_origins(
+            self.state, after, move_of or (lambda router: self.router_view(router).move)
+        )
+        return Plan(self.state, after, self._convergence.ids.copy(), changes(self.state, after))
+
+    async def _change(
+        self, plan: Callable[[], Plan], report: Report = lambda _: None, planned: Callable[[], None] = lambda: None
+    ) -> Outcome:
+        """Plan, store and carry out, one change at a time; carried out also when whoever waits for it goes."""
+        task = asyncio.create_task(self._carry_out(plan, report, planned), name="change")
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+    async def _carry_out(self, plan: Callable[[], Plan], report: Report, planned: Callable[[], None]) -> Outcome:
+        async with self._changing:
+            ready = plan()
+            remarks = await self._check_guests(ready)
+            if ready.before != ready.after:
+                self._convergence.commit(ready.after, ready.ids)
+            for change in ready.changes:
+                text = f"{change.verb}d" if not change.details else f"{change.verb}d: {'; '.join(change.details)}"
+                self.events.emit("info", f"{change.kind}-{change.verb}d", change.name, text)
+            planned()
+            unfinished = await self._convergence.converge(report)
+            failed = [line for router, line in unfinished.failed.items() if ready.concerns(router)]
+            others = [line for router, line in unfinished.failed.items() if not ready.concerns(router)]
+            waiting = unfinished.waiting + self._unconnected(ready) + others
+        failed += await self._first_loads(ready, unfinished.failed)
+        return Outcome(ready.changes, waiting, failed, remarks)
+
+    async def _first_loads(self, plan: Plan, failed: Mapping[str, str]) -> list[str]:
+        """Wait until the guests that a change started have read their texts; return what they do not take of them."""
+        started = [
+            router
+            for name, router in plan.after.routers.items()
+            if name not in failed and _runs_otherwise(plan.before.routers.get(name), router)
+        ]
+        found = await asyncio.gather(*(self._guests.loaded(router) for router in started))
+        return [f"{router.full_name}: {line}" for router, line in zip(started, found, strict=True) if line]
+
+    async def _check_guests(self, plan: Plan) -> list[str]:
+        remarks: dict[str, None] = {}  # each once, in this order
+        for name, router in plan.after.routers.items():
+            if _runs_otherwise(plan.before.routers.get(name), router):
+                remarks |= dict.fromkeys(await self._guests.check(router))
+                if line := unforwarded.remark(router.routing):
+                    remarks[f"{name}: {line}"] = None
+        return list(remarks)
+
+    def _unconnected(self, plan: Plan) -> list[str]:
+        views = {view.name: view for view in self.core.plane_views()}
+        changed = [r for name, r in plan.after.routers.items() if plan.before.routers.get(name) != r]
+        lines = []
+        for name in sorted({router.plane for router in changed}):
+            view = views.get(name)
+            here = [router for router in changed if router.plane == name]
+            if view is not None and not view.connected and all(self._follows(plan, router) for router in here):
+                moved = [router for router in here if self.router_view(router).move is not None]
+                lines += [f"{r.full_name}: {view.reason}; the move waits until it is back" for r in moved]
+            elif view is None or not view.connected:
+                behind = f" ({view.reason})" if view is not None and view.reason.startswith("plane ") else ""
+                lines.append(f"plane {name} is not connected{behind}; its routers are programmed when it connects")
+        return lines
+
+    def _follows(self, plan: Plan, router: RouterConfig) -> bool:
+        """Whether only what is behind its plane is away, and nothing of the change waits for that but a move."""
+        before = plan.before.routers.get(router.full_name)
+        if before is None or (before.interfaces, before.quota) != (router.interfaces, router.quota):
+            return False
+        return self.router_view(router).state not in ("no-plane", "starting")
+
+    # Views
+
+    def router(self, name: str) -> RouterConfig:
+        """Return a router by "tenant/router", or by its own name where only one tenant has it."""
+        if "/" in name:
+            found = [router for full, router in self.state.routers.items() if full == name]
+        else:
+            found = [router for router in self.state.routers.values() if router.name == name]
+        if len(found) > 1:
+            raise Conflict(f"router {name!r} is ambiguous: {names_of(found)}; write tenant/router")
+        if not found:
+            raise NoSuch("router", name, "see vrctl get routers")
+        return found[0]
+
+    def tenant_views(self) -> list[TenantView]:
+        """Show all tenants."""
+        return [self._tenant_view(tenant) for _, tenant in sorted(self.state.tenants.items())]
+
+    def _tenant_view(self, tenant: TenantConfig) -> TenantView:
+        slices = [
+            SliceView(
+                part.plane,
+                {port: show_vlans(vlans) for port, vlans in part.ports},
+                quota_view(part.quota),
+                self.core.slice_usage(tenant.name, part.plane),
+            )
+            for part in tenant.slices
+        ]
+        return TenantView(
+            tenant.name, slices, sorted(r.name for r in self.state.routers.values() if r.tenant == tenant.name)
+        )
+
+    def router_views(self) -> list[RouterView]:
+        """Show all routers, with what their guests say of themselves, and those that are being deleted."""
+        views = [self.router_view(router) for _, router in sorted(self.state.routers.items())]
+        for tombstone in self._convergence.tombstones.values():
+            router = tombstone.router
+            what = "its plane" if not tombstone.plane_clean else "its guest"
+            views.append(
+                RouterView(
+                    *(router.full_name, router.plane, "deleting", f"waits for {what}", 0, 0, 0, 0, 0, 0, 0),
+                    guest=router.guest.kind.value,
+                    suite=router.routing.suite.value,
+                )
+            )
+        return views
+
+    def router_view(self, router: RouterConfig) -> RouterView:
+        """Show one router."""
+        try:
+            view = self.core.router_view(router.vrf_id)
+        except NoSuch:  # declared a moment ago, or the controller was started with its plane detached
+            state, reason = "starting", ""
+            if router.plane in self.state.detached:
+                state, reason = "no-plane", f"plane {router.plane}: detached; use it again with vrctl plane attach"
+            view = RouterView(router.full_name, router.plane, state, reason, 0, 0, 0, 0, 0, 0, 0)
+        else:
+            view = self._with_trouble(router, view)
+        remarks = [line] if (line := unforwarded.remark(router.routing)) else []
+        suite = router.routing.suite.value
+        return replace(view, guest=self._guests.label(router), suite=suite, remarks=remarks)
+
+    def _with_trouble(self, router: RouterConfig, view: RouterView) -> RouterView:
+        """Let a guest that does not run, or not well, show in the state of its router."""
+        if failure := self._guests.failure(router):
+            return replace(view, state="degraded", reason=failure)
+        trouble = self._guests.trouble(router)
+        if not trouble or view.state == "no-plane":
+            return view
+        return replace(view, state="disconnected" if view.state == "disconnected" else "degraded", reason=trouble)
+
+    def interface_views(self) -> list[InterfaceView]:
+        """Show the interfaces of all routers."""
+        return [view for _, r in sorted(self.state.routers.items()) for view in self.core.interface_views(r.vrf_id)]
+
+    def plane_views(self) -> list[PlaneView]:
+        """Show all planes, those that are detached too."""
+        views = {view.name: view for view in self.core.plane_views()}
+        return [
+            replace(views.get(name) or self._unused_plane(plane), kind=plane.kind.value, reached_at=reached_at(plane))
+            for name, plane in sorted(self.state.planes.items())
+        ]
+
+    def _unused_plane(self, plane: PlaneConfig) -> PlaneView:
+        reason = "detached" if plane.name in self.state.detached else ""
+        return PlaneView(plane.name, plane.kind.value, False, reason, 0, [], {}, [])
+
+    async def guest_status(self, router: RouterConfig) -> GuestStatus:
+        """Tell what runs in a router's guest."""
+        return await self._guests.status(router)
+
+    async def exec_argv(self, router: RouterConfig, argv: list[str]) -> list[str]:
+        """Return the command that runs ``argv`` in a router's guest, as the controller would start it."""
+        return await self._guests.exec_argv(router, argv)
+
+    def console_argv(self, router: RouterConfig) -> list[str]:
+        """Return the command that connects a terminal with the console of a router's guest."""
+        return self._guests.console_argv(router)
+
+    def logs_argv(self, router: RouterConfig, follow: bool) -> list[str]:
+        """Return the command that shows what a router's guest says."""
+        return self._guests.logs_argv(router, follow)
+
+    def capture(self, router: RouterConfig, interface: str | None) -> AsyncIterator[CapturedFrame]:
+        """Follow punted and injected frames of a router."""
+        if interface is not None and all(one.name != interface for one in router.interfaces):
+            raise NoSuch("interface", f"{router.full_name} {interface}", "see vrctl get interfaces")
+        return self.core.capture(router.vrf_id, interface)
+
+    def plane_certificate(self, name: str) -> tuple[bytes, bytes, bytes]:
+        """Issue a key and certificate for the switch of a plane; with the authority's certificate, all PEM."""
+        if name not in self.state.planes:
+            raise NoSuch("plane", name, "see vrctl get planes")
+        return self._pki.issue_switch(name)
+
+    # Backup
+
+    def backup(self, path: Path) -> None:
+        """Write the store and the certificate authority to one new file, readable by its owner only."""
+        backups.write(self._directory, self._store, path)
+
+    async def restore(self, path: Path, force: bool) -> None:
+        """Replace the state by a backup and restart the controller in place; Conflict over a state that is not
+        empty unless forced. Routers that the backup does not have are deleted as usual."""
+        async with self._changing:
+            if (self.state.planes or self.state.tenants) and not force:
+                raise Conflict("this controller has planes or tenants; delete them first, or give --force")
+            backups.stage(self._directory, path, self._convergence.state, self._convergence.ids)
+            self._restart()
+
+
+def _runs_otherwise(before: RouterConfig | None, after: RouterConfig) -> bool:
+    """Whether a router's guest or what it runs is new or another."""
+    return before is None or (before.routing, before.guest) != (after.routing, after.guest)
+
+
+def quota_view(quota: Quota) -> dict[str, int | None]:
+    """Return a quota as plain numbers."""
+    names = "ipv4_routes ipv6_routes neighbors nexthops groups hardware_ipv4_routes hardware_ipv6_routes"
+    limits = {name: getattr(quota, name) for name in names.split()}
+    classes = ("control", "local", "glean", "exception")
+    return limits | {f"punts_{name}_per_s": rate for name, rate in zip(classes, quota.punts_per_s, strict=True)}
+
+
+def without_routers(state: State, names: set[str]) -> State:
+    """Return a state without some routers and the links to them; Conflict where a link's other end would stay."""
+    for link in state.links:
+        ends = {f"{link.tenant}/{end.router}" for end in link.ends}
+        if ends & names and not ends <= names:
+            stays = (ends - names).pop()
+            raise Conflict(f"{(ends & names).pop()} has a link to {stays}; apply {stays} without it, or delete both")
+    links = frozenset(link for link in state.links if f"{link.tenant}/{link.ends[0].router}" not in names)
+    return replace(state, routers={name: r for name, r in state.routers.items() if name not in names}, links=links)
+
+
+def without_tenant(state: State, name: str) -> State:
+    """Return a state without a tenant and everything of it."""
+    if name not in state.tenants:
+        raise NoSuch("tenant", name, "see vrctl get tenants")
+    after = without_routers(state, {full for full, router in state.routers.items() if router.tenant == name})
+    return replace(after, tenants={key: tenant for key, tenant in after.tenants.items() if key != name})
+
+
+def without_plane(state: State, name: str) -> State:
+    """Return a state without a plane; Conflict while a tenant has a slice of it."""
+    if name not in state.planes:
+        raise NoSuch("plane", name, "see vrctl get planes")
+    users = [tenant.name for tenant in state.tenants.values() if any(part.plane == name for part in tenant.slices)]
+    if users:
+        raise Conflict(f"plane {name} is used by tenants {', '.join(sorted(users))}; delete them first, or detach it")
+    for plane in state.planes.values():
+        if plane.fallback is not None and plane.fallback.plane == name:
+            raise Conflict(f"plane {name} is the fallback of {plane.name}; apply {plane.name} without it first")
+    planes = {key: plane for key, plane in state.planes.items() if key != name}
+    return replace(state, planes=planes, detached=state.detached - {name})
+
+
+def without_document(state: State, parsed: Parsed) -> State:
+    """Return a state without the routers a document names and without its tenants that have none left."""
+    named = {f"{tenant.name}/{router.name}" for tenant, _ in parsed.tenants() for router in tenant.routers}
+    after = without_routers(state, named & state.routers.keys())
+    tenants = dict(after.tenants)
+    for tenant, _ in parsed.tenants():
+        if all(router.tenant != tenant.name for router in after.routers.values()):
+            tenants.pop(tenant.name, None)
+    return replace(after, tenants=tenants)

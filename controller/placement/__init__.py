@@ -1,1 +1,0 @@
-"""Planes with a fallback: two planes as one, and which routes are in hardware."""

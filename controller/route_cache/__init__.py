@@ -1,0 +1,1 @@
+"""Which routes of a router are in hardware, and in which order they move."""

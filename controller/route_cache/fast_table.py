@@ -1,0 +1,384 @@
+"""The room that one hardware plane has for routes of one family, and which routes get it: those with the traffic.
+
+    counts of entries ────┐               ┌─► candidates: prefixes, and parts of prefixes, by packets/s for each entry
+                          ├─► popularity ─┤                            ⇅ with hysteresis, within a budget
+    samples in software ──┘               └─► victims: the entries in hardware that bring least
+
+A prefix is worth what it and its cover bring together, divided by the entries they take (the dependent sets and cover
+sets of CacheFlow, Katta et al., SOSR 2016); a part of a prefix that is free of longer ones takes one entry alone.
+controller/route_cache/cover.py says why the hardware table is right at every moment, whatever is chosen here: with
+FALLBACK read as "ask the full table" it gives every address what the full table gives.
+
+The order of writes is not made here. A call returns what it changed, prefix → (before, after), and
+controller/route_cache/write_order.py puts that into stages. What is deleted by one call leaves room for the next, but
+for what leaving() says that the plane still has; so the plane holds no more than its capacity in any stage either.
+A plane that refused a write has another table than this one: the rest of the stages is dropped, refused() is told,
+and new stages lead from its table to this one.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from controller.planes.base import FALLBACK
+from controller.route_cache.cover import UNLIMITED, CoveredTable, Room
+from controller.route_cache.incremental_scan import SOFT_SLICE, Slices
+from controller.route_cache.popularity import Meter, Moment, Popularity
+from controller.route_cache.rebalance import RECENT_S, Exchange, Market, Mode, Router, eligible, enter_pinned
+from controller.route_cache.write_order import Changes
+from wire.columns import ADDRESS_BYTES
+
+_TRACKED = 250_000
+"""Prefixes in software whose packets are counted; of more, the less popular half is forgotten."""
+
+
+class Place(StrEnum):
+    """Where a prefix of the full table is."""
+
+    HARDWARE = "hardware"
+    PARTS = "parts"  # some of its addresses are in hardware, all others in software
+    SOFTWARE = "software"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """How one router's routes lie, in numbers of prefixes and of hardware entries."""
+
+    routes: int
+    hardware: int  # prefixes that are in hardware as a whole
+    parts: int  # entries for a part of a prefix
+    covers: int  # FALLBACK entries, the default entry included
+    refused: int  # prefixes that are in software because the plane refused them
+
+
+class FastTable:
+    """The routes of all routers of one family in one hardware plane; at most ``capacity`` entries."""
+
+    def __init__(self, family: int, capacity: int, reserve: int | None = None) -> None:
+        """``reserve`` entries are kept free for what changes of routes need at once, and for what is under way."""
+        self._family = family
+        self._room = Room(capacity, reserve)
+        self._slices: dict[str, Room] = {}
+        self._leaving: dict[int, int] = {}  # by router, those that are gone too
+        self._popularity = Popularity()
+        self._routers: dict[int, Router] = {}
+        self._market = Market()
+        self._forgetting = Slices(SOFT_SLICE)
+        self._one_in = 100.0  # until a sample tells
+        self._tracked = 0
+        self.untracked = 0
+        """Samples that were not counted because too many prefixes were."""
+
+    @property
+    def capacity(self) -> int:
+        """The entries that the plane has room for, as far as is known."""
+        return self._room.capacity
+
+    @property
+    def used(self) -> int:
+        """The entries in use, covers included."""
+        return self._room.used
+
+    def add(self, vrf_id: int, slice_name: str) -> Changes:
+        """Add a router of a slice. ValueError where the plane has not even room for its default entry."""
+        room = self._slice(slice_name)
+        room.begin()
+        if self._room.spare < 1:
+            raise ValueError(f"all {self.capacity} entries are in use: nothing is left for router {vrf_id}")
+        router = Router(CoveredTable(self._family, room))
+        self._routers[vrf_id] = router
+        return self._settle(vrf_id, router)
+
+    def remove(self, vrf_id: int) -> Changes:
+        """Take a router out, all its entries included."""
+        router = self._routers.pop(vrf_id)
+        router.table.room.begin()
+        router.table.clear()
+        changes = self._settle(vrf_id, router)
+        self._tracked -= len(router.soft)
+        self._market.trials.drop(vrf_id)
+        return changes
+
+    def limit(self, slice_name: str, quota: int | None) -> None:
+        """Give all routers of a slice together ``quota`` entries, None for as many as the plane has.
+
+        rebalance() takes out what is too much. The default entries of routers count, but have room in any case.
+        """
+        room = self._slice(slice_name)
+        room.capacity = UNLIMITED if quota is None else quota
+        for router in self._routers.values():
+            router.incomplete = router.incomplete or router.table.room is room
+
+    def resize(self, capacity: int) -> None:
+        """Change the capacity; rebalance() takes out what is too much."""
+        self._room.capacity = capacity
+        for router in self._routers.values():
+            router.incomplete = True
+
+    def leaving(self, vrf_id: int, slice_name: str, entries: int) -> None:
+        """Say how many entries of a router the plane still has though they have left: their room is not free yet."""
+        self._slice(slice_name).leave(entries - self._leaving.pop(vrf_id, 0))
+        if entries:
+            self._leaving[vrf_id] = entries
+
+    def used_by(self, slice_name: str) -> int:
+        """Return the entries that a slice has in use, covers included."""
+        return self._slice(slice_name).used
+
+    def set_mode(self, vrf_id: int, mode: Mode) -> None:
+        """Say what of a router goes into hardware; rebalance() moves it."""
+        router = self._routers[vrf_id]
+        router.mode, router.incomplete, router.fitted = mode, True, False
+
+    def change(self, vrf_id: int, changes: Mapping[bytes, int | None], pinned: bool = False) -> Changes:
+        """Change the full table: prefix → action, None for one that is gone.
+
+        At most MAX_WRITES hardware writes for each of them come of it. ``pinned`` ones enter at once if they have
+        room, the reserve included, and before others otherwise, and leave only when they are gone.
+        """
+        router = self._routers[vrf_id]
+        router.table.room.begin()
+        for key, action in changes.items():
+            if action is None or not pinned:
+                router.pinned.discard(key)
+                router.waiting.discard(key)
+            else:
+                router.pinned.add(key)
+                router.waiting.add(key)
+        router.table.change(changes)
+        router.backlog.extend(sorted(changes, key=_length))
+        if pinned:
+            router.waiting.difference_update([key for key in changes if enter_pinned(router, key)])
+        elif router.mode is Mode.HARDWARE or (router.fitted and len(changes) <= router.table.room.free):
+            for key in sorted(changes, key=_length, reverse=True):
+                if router.table.room.free <= 0:
+                    break
+                if router.missing(key) and router.table.uncovered(key) == []:
+                    router.table.enter(key, [])
+        return self._settle(vrf_id, router)
+
+    def keep(self, vrf_id: int, keys: Iterable[bytes], there: Collection[bytes]) -> Changes:
+        """Bring prefixes or parts of them in, as far as the full table and the room allow.
+
+        ``there`` are the entries that the plane has of the router. One that is to stay takes no room but its own;
+        any other, as a cover that is new, has to find some beside all that the plane has.
+        """
+        router = self._routers[vrf_id]
+        table = router.table
+        room = table.room
+        room.begin()
+        for key in sorted(keys, key=_length, reverse=True):
+            cover = table.uncovered(key) if eligible(router, key) else None
+            if cover is None:
+                continue
+            entries = [one for one in (key, *cover) if one not in table.held]
+            new = sum(one not in there for one in entries)
+            if (not new or table.has_room(new)) and len(entries) + max(room.excess, self._room.excess) <= 0:
+                table.enter(key, cover)
+                room.add(0, new - len(entries))
+        return self._settle(vrf_id, router)
+
+    def refused(self, vrf_id: int, key: bytes, full: bool) -> Changes:
+        """Do without an entry whose write the plane refused, and return what becomes of the table by that.
+
+        ``full``: for want of room, so the capacity is what is in use without it. Otherwise the prefix stays in
+        software until its action changes or is allowed. ValueError for the default entry of a router.
+        """
+        router = self._routers[vrf_id]
+        router.table.room.begin()
+        router.table.refuse(key, full)
+        router.incomplete = True
+        if full:
+            self._room.capacity = min(self._room.capacity, self._room.used)
+        if key in router.pinned and full:
+            router.waiting.add(key)
+        return self._settle(vrf_id, router)
+
+    def allow(self, actions: Collection[int]) -> None:
+        """Try prefixes again that the plane refused with one of ``actions``; rebalance() moves them."""
+        for router in self._routers.values():
+            table = router.table
+            again = {key for key in table.refused if table.full.actions.get(key) in actions}
+            if again:
+                table.refused -= again
+                router.incomplete = True
+
+    def count(self, now: float, vrf_id: int, packets: Mapping[bytes, int]) -> None:
+        """Take the packets that matched each entry since the last call; those of covers, and of entries of another
+        family, are passed over.
+        """
+        router = self._routers[vrf_id]
+        moment = self._advance(now)
+        before, router.counted = router.counted, moment
+        if before is None or now - before.at > RECENT_S:  # since when these packets came is not known
+            until, since = self._popularity.more(before), self._popularity.more(router.counted)
+            for meter in router.hard.values():
+                meter.leave(until)
+                meter.enter(since)
+            return
+        weights = self._popularity.weights((before.at + now) / 2)
+        for key, number in packets.items():
+            counting = router.hard.get(key) if number else None
+            if counting is not None:
+                counting.add(number, weights)
+        self._market.trials.count(now, vrf_id, packets)
+
+    def sample(self, now: float, vrf_id: int, packets: Iterable[bytes], one_in: float) -> None:
+        """Take a sample of one of ``one_in`` packets that the fallback plane forwarded for a router.
+
+        Each is given by its destination, as a key of full length; or, where only that is known, by the prefix that it
+        matched, which can then enter as a whole only.
+        """
+        router = self._routers[vrf_id]
+        self._one_in = one_in
+        self._advance(now)
+        weights = self._popularity.weights(now)
+        full_length = 8 * ADDRESS_BYTES[self._family]
+        part_of = router.table.full.part
+        for key in packets:
+            found = part_of(key) if key[-1] == full_length else (key, key)
+            if found is None or found[0] in router.hard:
+                continue  # no route any more, or not in software any more
+            router.recent.update(found)
+            for one in set(found):
+                meter = self._meter(router, one)
+                if meter is not None:
+                    meter.add(1, weights)
+
+    def rebalance(self, now: float, budget: int) -> dict[int, Changes]:
+        """Move what is popular in and what is not out, by at most ``budget`` writes; what comes of it, by router."""
+        moment = self._advance(now)
+        self._room.begin()
+        for room in self._slices.values():
+            room.begin()
+        if self._tracked > _TRACKED:
+            self._forget()
+        Exchange(self._routers, self._room, self._popularity, moment, budget, self._market).run()
+        found = {
+            vrf_id: changes for vrf_id, router in self._routers.items() if (changes := self._settle(vrf_id, router))
+        }
+        self._tracked = sum(len(router.soft) for router in self._routers.values())
+        return found
+
+    def entries(self, vrf_id: int) -> Mapping[bytes, int]:
+        """Return the hardware table of a router, covers included; to be read only."""
+        return self._routers[vrf_id].table.held.actions
+
+    def where(self, vrf_id: int, key: bytes) -> Place:
+        """Tell where a prefix of the full table is."""
+        table = self._routers[vrf_id].table
+        if table.forwards(key):
+            return Place.HARDWARE
+        return Place.PARTS if table.parts(key) else Place.SOFTWARE
+
+    def placement(self, vrf_id: int) -> Placement:
+        """Return how a router's routes lie."""
+        router = self._routers[vrf_id]
+        table, parts = router.table, router.table.all_parts()
+        return Placement(
+            len(table.full),
+            len(router.hard) - parts,
+            parts,
+            len(table.held) - len(router.hard),
+            len(table.refused),
+        )
+
+    def goal(self, vrf_id: int) -> int:
+        """Return how many entries a router has where everything is in hardware that has room."""
+        table = self._routers[vrf_id].table
+        return min(_whole(table), _left_to(table, self._room), _left_to(table, table.room))
+
+    def vacant(self, vrf_id: int, key: bytes) -> bool:
+        """Tell whether no prefix of the full table is at, around or inside one."""
+        full = self._routers[vrf_id].table.full
+        return key not in full and full.free(key) and full.above(key) is None
+
+    def whole(self, vrf_id: int) -> bool:
+        """Tell whether all prefixes of a router are in hardware."""
+        router = self._routers[vrf_id]
+        return len(router.hard) - router.table.all_parts() == len(router.table.full)
+
+    def short_of(self, vrf_id: int) -> str:
+        """Return what keeps prefixes of a router out of hardware: "room", "quota", "refused", or nothing."""
+        table = self._routers[vrf_id].table
+        room, quota = _left_to(table, self._room), _left_to(table, table.room)
+        if _whole(table) > min(room, quota):
+            return "quota" if quota < room else "room"
+        return "refused" if table.refused else ""
+
+    def _slice(self, name: str) -> Room:
+        return self._slices.setdefault(name, Room(UNLIMITED, around=self._room))
+
+    def _settle(self, vrf_id: int, router: Router) -> Changes:
+        """Take the writes of a call, and let meters follow their prefixes."""
+        changes = router.table.take_writes()
+        self._tracked -= len(router.soft)
+        popularity = self._popularity
+        now, counted = popularity.more(popularity.moment), popularity.more(router.counted)
+        for key, (old, new) in changes.items():
+            before, after = _forwards(old), _forwards(new)
+            if after and not before:
+                meter = router.hard[key] = router.soft.pop(key, Meter())
+                meter.entries = 1
+                meter.enter(now)
+            elif before and not after:
+                meter = router.hard.pop(key)
+                meter.entries = 1
+                meter.leave(counted)
+                self._market.trials.drop(vrf_id, key)
+                if meter.slow:
+                    router.soft[key] = meter
+        for key, (old, new) in changes.items():
+            if new == FALLBACK and old is None:
+                around = router.hard.get(router.table.held.above(key) or b"")
+                if around is not None:
+                    around.entries += 1
+        self._tracked += len(router.soft)
+        return changes
+
+    def _advance(self, now: float) -> Moment:
+        return self._popularity.advance(now, self._one_in, self._meters())
+
+    def _meter(self, router: Router, key: bytes) -> Meter | None:
+        meter = router.soft.get(key)
+        if meter is None:
+            if self._tracked >= 2 * _TRACKED:
+                self.untracked += 1
+                return None
+            meter = router.soft[key] = Meter()
+            self._tracked += 1
+        return meter
+
+    def _meters(self) -> Iterator[Meter]:
+        for router in self._routers.values():
+            yield from router.hard.values()
+            yield from router.soft.values()
+
+    def _forget(self) -> None:
+        """Forget the less popular half of a slice of what is counted in software."""
+        slices = self._forgetting.next(lambda: ((one, router.soft) for one, router in self._routers.items()))
+        for soft, keys in [(self._routers[one].soft, keys) for one, keys in slices if one in self._routers]:
+            events = sorted(soft[key].slow for key in keys if key in soft)
+            for key in keys:
+                if key in soft and soft[key].slow <= events[len(events) // 2]:
+                    del soft[key]
+                elif key in soft:
+                    soft[key].entries = 1  # its cover may have become smaller
+
+
+def _whole(table: CoveredTable) -> int:
+    """Return the entries that all prefixes of a router take."""
+    return len(table.full) + (table.full.default not in table.full)
+
+
+def _left_to(table: CoveredTable, room: Room) -> int:
+    """Return the entries that others leave to a router."""
+    return max(1, room.capacity - room.reserve - (room.used - len(table.held)))
+
+
+def _forwards(action: int | None) -> bool:
+    return action is not None and action != FALLBACK
+
+
+def _length(key: bytes) -> int:
+    return key[-1]

@@ -1,0 +1,430 @@
+"""One round of moving prefixes in and out of hardware.
+
+First what has to leave does (a router in software, a slice over its quota, or the reserve used up), then candidates
+enter while there is room, or in the place of victims that bring clearly less, then what wants in because all of its
+router does. A slice that has used up its quota exchanges among its own routers.
+
+Candidates are those that were sampled lately, and a slice of the others (`walk`).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from heapq import nlargest
+from math import inf
+
+from controller.planes.base import FALLBACK
+from controller.route_cache.confidence import Trials
+from controller.route_cache.cover import MAX_COVER, MAX_PARTS, UNLIMITED, CoveredTable, Room
+from controller.route_cache.incremental_scan import HARD_SLICE, SOFT_SLICE, Slices, Victims
+from controller.route_cache.popularity import Meter, Moment, Popularity
+
+_HYSTERESIS = 1.25
+"""So many times what a victim brings has to come from whoever takes its place: less gain is not worth two writes."""
+RECENT_S = 60.0
+"""Counts that are older, or farther apart, tell nothing of the present."""
+_LISTED_S = 5.0
+"""Victims are looked for anew as often, and when entries were counted."""
+
+
+class Mode(StrEnum):
+    """What of a router goes into hardware."""
+
+    HARDWARE = "hardware"  # everything while there is room
+    SOFTWARE = "software"  # pinned prefixes alone
+    AUTO = "auto"  # everything where all routers have room, else what brings most
+
+
+@dataclass(slots=True)
+class Router:
+    """One router: its tables, and what its prefixes bring."""
+
+    table: CoveredTable
+    mode: Mode = Mode.AUTO
+    hard: dict[bytes, Meter] = field(default_factory=dict)  # by entry that forwards
+    soft: dict[bytes, Meter] = field(default_factory=dict)  # by prefix or part of one, in software
+    recent: set[bytes] = field(default_factory=set)  # of these, what was sampled since the last round
+    counted: Moment | None = None  # when the entries were counted last
+    pinned: set[bytes] = field(default_factory=set)
+    waiting: set[bytes] = field(default_factory=set)  # pinned, but there was no room
+    backlog: list[bytes] = field(default_factory=list)  # of a router that wants all: what is missing, longest last
+    incomplete: bool = False  # more may be missing than the backlog has
+    fitted: bool = False  # whether everything of all routers beside it had room: what is new enters at once then
+
+    def missing(self, key: bytes) -> bool:
+        """Tell whether a prefix of the full table is in software although the plane would take it."""
+        table = self.table
+        return key in table.full and key not in table.refused and not table.forwards(key)
+
+
+@dataclass(slots=True)
+class Market:
+    """What one round leaves for the next."""
+
+    victims: dict[Room, Victims] = field(default_factory=dict)
+    lots: dict[tuple[int, bytes], float] = field(default_factory=dict)  # what victims bring with what they depend on
+    trials: Trials = field(default_factory=Trials)
+    listed_at: float = -inf  # when the search for victims began
+    hard: Slices = field(default_factory=lambda: Slices(HARD_SLICE))
+    soft: Slices = field(default_factory=lambda: Slices(SOFT_SLICE))
+
+
+class Exchange:
+    """One round: at most ``budget`` writes, of which ``room`` may count some already."""
+
+    def __init__(
+        self,
+        routers: Mapping[int, Router],
+        room: Room,
+        popularity: Popularity,
+        now: Moment,
+        budget: int,
+        market: Market,
+    ) -> None:
+        self._market, self._now = market, now.at
+        self._routers, self._room, self._budget = routers, room, budget
+        self._members: dict[Room, list[int]] = {room: list(routers)}  # by slice, too
+        for vrf_id, router in routers.items():
+            self._members.setdefault(router.table.room, []).append(vrf_id)
+        doubt = market.trials.doubt
+        self._soft = popularity.estimates(now, doubt)
+        self._hard = {
+            vrf_id: self._soft
+            if router.counted is None or now.at - router.counted.at > RECENT_S
+            else popularity.estimates(router.counted, doubt, counted=True)
+            for vrf_id, router in routers.items()
+        }
+        self._searched = False  # all entries were looked at for victims in this round
+
+    def run(self) -> None:
+        """Do the round."""
+        for router in self._routers.values():
+            self._enter_waiting(router)
+            self._tidy(router)
+        self._list()
+        self._shrink()
+        self._swap()
+        self._fill()
+
+    @property
+    def _left(self) -> int:
+        return self._budget - self._room.writes
+
+    def _excess(self, router: Router) -> int:
+        """Return how many entries are too many for a router to get more: of the plane or of its slice."""
+        return max(self._room.excess, router.table.room.excess)
+
+    def _enter_waiting(self, router: Router) -> None:
+        for key in list(router.waiting):
+            if self._left <= 0:
+                return
+            if enter_pinned(router, key):
+                router.waiting.discard(key)
+
+    def _tidy(self, router: Router) -> None:
+        while router.table.loose and self._left > 0:
+            router.table.tidy(router.table.loose.pop())
+
+    def _shrink(self) -> None:
+        for router in self._routers.values():
+            if router.mode is Mode.SOFTWARE:
+                for key in list(router.hard):
+                    if self._left <= 0:
+                        return
+                    if key not in router.pinned and router.table.forwards(key):
+                        self._leave(router, _outermost(router.table, key))
+        for room in reversed(self._members):  # slices before the plane: what leaves for them makes room there too
+            while room.excess > 0 and self._left > 0 and (self._evict_any(room) or self._uncover(room)):
+                pass
+            if room.used > room.capacity:
+                self._shrink_pinned(room)
+
+    def _uncover(self, room: Room) -> bool:
+        """Let a default entry be FALLBACK that has a cover still: it is no victim, but its cover leaves with it."""
+        for vrf_id in self._members[room]:
+            router = self._routers[vrf_id]
+            held = router.table.held
+            if router.table.forwards(held.default) and FALLBACK in held.actions.values():
+                self._leave(router, held.default)
+                return True
+        return False
+
+    def _shrink_pinned(self, room: Room) -> None:
+        """Let pinned prefixes wait, the last resort: nothing else is left that could leave."""
+        for vrf_id in self._members[room]:
+            router = self._routers[vrf_id]
+            for key in sorted(router.pinned):
+                if room.used <= room.capacity or self._left <= 0:
+                    return
+                while room.used > room.capacity and self._left > 0 and router.table.forwards(key):
+                    self._leave(router, _outermost(router.table, key))
+                if router.missing(key):
+                    router.waiting.add(key)
+
+    def _fill(self) -> None:
+        fitting = self._fitting()
+        for router in self._routers.values():
+            fits = {self._room, router.table.room} <= fitting
+            if router.mode is Mode.SOFTWARE or (router.mode is Mode.AUTO and not fits):
+                router.backlog.clear()
+                router.fitted = False
+                continue
+            # Searching a large table is dear: not before there is room to speak of.
+            if len(router.backlog) > 2 * len(router.table.full) or (fits and not router.fitted):
+                router.backlog.clear()
+                router.incomplete = True
+            router.fitted = fits
+            if router.incomplete and all(
+                -room.excess > (0 if room in fitting else room.reserve // 2)
+                for room in (self._room, router.table.room)
+            ):
+                router.backlog = sorted(filter(router.missing, router.table.full.actions), key=_length)
+                router.incomplete = False
+            while router.backlog and self._left > 0 and self._excess(router) < 0:
+                key = router.backlog[-1]
+                if router.missing(key) and not self._enter(router, key) and router.table.uncovered(key) is not None:
+                    break
+                router.backlog.pop()
+
+    def _fitting(self) -> set[Room]:
+        """Return the rooms that take all routes of all routers in them that want any in hardware."""
+        fitting = set()
+        wanted = dict.fromkeys(self._members, 0)
+        for room in reversed(self._members):
+            if room is not self._room:
+                for vrf_id in self._members[room]:
+                    router = self._routers[vrf_id]
+                    wanted[room] += 0 if router.mode is Mode.SOFTWARE else len(router.table.full) + 1
+                wanted[self._room] += min(wanted[room], room.capacity)
+            if wanted[room] + room.reserve <= room.capacity:
+                fitting.add(room)
+        return fitting
+
+    def _enter(self, router: Router, key: bytes) -> bool:
+        """Bring a prefix in if there is room for it and its cover."""
+        table = router.table
+        cover = table.uncovered(key)
+        if cover is None or self._left <= len(cover):
+            return False
+        need = len(cover) + (key not in table.held)
+        if not table.has_room(need) or self._excess(router) + need > 0:
+            return False
+        table.enter(key, cover)
+        return True
+
+    def _swap(self) -> None:
+        # Who brings most comes first; for whom this round has no writes, the next one has.
+        best = nlargest(self._budget, self._candidates())
+        for _, vrf_id, key in best:
+            self._routers[vrf_id].recent.add(key)
+        for _, vrf_id, key in best:
+            if self._left <= 0:
+                return
+            if self._try(vrf_id, self._routers[vrf_id], key):
+                self._routers[vrf_id].recent.discard(key)
+
+    def _candidates(self) -> Iterator[tuple[float, int, bytes]]:
+        keys: dict[int, Iterable[bytes]] = {}
+        for vrf_id, slice_ in self._market.soft.next(
+            lambda: ((one, each.soft) for one, each in self._routers.items())
+        ):
+            if vrf_id in self._routers:
+                keys[vrf_id] = slice_
+        for vrf_id, router in self._routers.items():
+            soft, recent = router.soft, router.recent
+            recent.update(keys.get(vrf_id, ()))
+            if router.mode is not Mode.SOFTWARE:
+                floor = max(self._floor(self._room), self._floor(router.table.room))
+                for rate, key in self._soft.above(((key, soft[key]) for key in recent if key in soft), floor):
+                    yield rate, vrf_id, key
+            recent.clear()
+
+    def _try(self, vrf_id: int, router: Router, key: bytes) -> bool:
+        """Bring one candidate in, in the place of victims that bring less, if there are; False to try again soon."""
+        meter, table = router.soft[key], router.table
+        if not eligible(router, key):
+            router.soft.pop(key)
+            return True
+        cover = table.uncovered(key)
+        if cover is None:
+            meter.entries = MAX_COVER + 2
+            return True
+        need = len(cover) + (key not in table.held)
+        meter.entries = max(1, need - table.parts(key))  # its parts leave when it is there as a whole
+        brings = self._soft.of(meter) / meter.entries
+        if not brings and (need > 1 or not meter.slow):
+            return True  # one sample is not worth a cover; or it was that of a part which has entered
+        if brings <= max(self._floor(self._room), self._floor(table.room)):
+            return True
+        for room in (table.room, self._room):
+            while room.excess + need > 0:
+                if self._left <= need or not self._evict(brings, room):
+                    return self._left > need
+        if table.room.spare < need:
+            for room in (table.room, self._room):
+                room.awaited += need
+            return False
+        if self._enter(router, key):
+            self._begin_trial(vrf_id, router, key)
+            home = None if key in table.full else router.soft.get(table.full.above(key) or b"")
+            if home is not None:
+                home.move(meter)
+        return True
+
+    def _begin_trial(self, vrf_id: int, router: Router, key: bytes) -> None:
+        """Put what has entered on trial, where only a short mean spoke for it."""
+        meter, room = router.soft[key], router.table.room
+        rooms = (self._room, room) if room.capacity < UNLIMITED else (self._room,)
+        needed = max(map(self._least, rooms)) * _HYSTERESIS * meter.entries
+        if self._soft.slow(meter) <= needed < self._soft.of(meter):
+            self._market.trials.begin(vrf_id, key, self._now, needed)
+
+    def _floor(self, room: Room) -> float:
+        """Return what a candidate has to bring more than: nothing while there is room."""
+        return -1.0 if room.excess < 0 else self._least(room) * _HYSTERESIS
+
+    def _least(self, room: Room) -> float:
+        """Return what the first victim of a room brings."""
+        victim = self._victim(room)
+        return inf if victim is None else victim[0]
+
+    def _victim(self, room: Room) -> tuple[float, int, bytes] | None:
+        victims = self._market.victims.get(room)
+        return None if victims is None else victims.least(self._brings)
+
+    def _brings(self, vrf_id: int, key: bytes) -> float | None:
+        """Return what an entry brings for each that it takes; None where it is no victim (any more)."""
+        router = self._routers.get(vrf_id)
+        meter = None if router is None or key in router.pinned or not key[-1] else router.hard.get(key)
+        if router is None or meter is None or not router.table.forwards(key):
+            return None
+        own = self._hard[vrf_id].of(meter) / meter.entries
+        return max(own, self._market.lots.get((vrf_id, key), own))
+
+    def _list(self) -> None:
+        """Look for victims in another slice of the entries, where it is time to."""
+        market, routers = self._market, self._routers
+        if market.hard.at_start:
+            counted = any(router.counted and router.counted.at > market.listed_at for router in routers.values())
+            few = sum(len(router.hard) for router in routers.values()) <= HARD_SLICE
+            if not (few or counted or self._now >= market.listed_at + _LISTED_S):
+                return
+            if counted or self._now >= market.listed_at + _LISTED_S:
+                market.listed_at = self._now
+                market.lots.clear()
+            market.victims = {room: market.victims.get(room, Victims()) for room in self._members}
+        for vrf_id, keys in market.hard.next(lambda: ((one, router.hard) for one, router in routers.items())):
+            if vrf_id in routers:
+                self._note(vrf_id, routers[vrf_id], keys)
+        if market.hard.at_start:
+            for victims in market.victims.values():
+                victims.renew()
+
+    def _note(self, vrf_id: int, router: Router, keys: Iterable[bytes]) -> None:
+        hard, pinned = router.hard, router.pinned
+        rooms = [self._room] + ([router.table.room] if router.table.room.capacity < UNLIMITED else [])
+        heaps = [self._market.victims.setdefault(room, Victims()) for room in rooms]
+        meters = ((key, hard[key]) for key in keys if key in hard and key[-1] and key not in pinned)
+        for rate, key in self._hard[vrf_id].above(meters, -1.0):
+            for heap in heaps:
+                heap.note(rate, vrf_id, key)
+
+    def _evict_any(self, room: Room) -> bool:
+        """Take out a victim, also one that came after the last search for them."""
+        if self._evict(inf, room):
+            return True
+        if self._searched:
+            return False
+        self._searched = True
+        self._market.hard = Slices(sum(len(router.hard) for router in self._routers.values()) + 1)
+        self._market.listed_at = -inf
+        self._list()
+        self._market.hard = Slices(HARD_SLICE)
+        return self._evict(inf, room)
+
+    def _evict(self, brings: float, room: Room) -> bool:
+        """Take out the victim of a room that brings least, with what depends on it, if that is clearly less than
+        ``brings``.
+        """
+        while (victim := self._victim(room)) is not None:
+            rate, owner, key = victim
+            if not self._less(rate, brings):
+                return False
+            router = self._routers[owner]
+            outermost = _outermost(router.table, key)
+            if outermost != key or router.hard[key].entries > 1:
+                # Alone it would become a cover and free nothing: its lot is that of the prefix around it.
+                together = self._together(owner, router, outermost, brings)
+                if not self._less(together, brings):
+                    self._market.lots[owner, key] = together
+                    continue
+            self._market.victims[room].pop()
+            self._leave(router, outermost)
+            return True
+        return False
+
+    def _less(self, rate: float, brings: float) -> bool:
+        return rate * _HYSTERESIS < brings
+
+    def _together(self, vrf_id: int, router: Router, key: bytes, brings: float) -> float:
+        """Return what an entry brings for each entry that leaves with it: its covers, and prefixes below that only
+        stay because they take no more than a cover.
+        """
+        meter = router.hard.get(key)
+        if meter is None:  # it has just come
+            return inf
+        estimates = self._hard[vrf_id]
+        total, meter.entries, followers = estimates.of(meter), 1, 0
+        for inner in router.table.held.inside(key):
+            own = router.hard.get(inner)
+            if not router.table.forwards(inner):
+                meter.entries += 1
+            elif own is not None and inner not in router.pinned and self._less(estimates.of(own), brings):
+                total += estimates.of(own)
+                followers += 1
+        entries = meter.entries + followers - (not key[-1])  # the default entry itself always stays
+        return total / entries if entries else inf
+
+    def _leave(self, router: Router, key: bytes) -> None:
+        router.table.leave(key)
+        router.incomplete = True
+        self._tidy(router)
+
+
+def enter_pinned(router: Router, key: bytes) -> bool:
+    """Bring a pinned prefix in, be it from the reserve; True where it is there or nothing is to be done."""
+    if not router.missing(key):
+        return True
+    table = router.table
+    cover = table.uncovered(key)
+    if cover or cover is None or not table.has_room(key not in table.held):
+        return False
+    table.enter(key, cover)
+    return True
+
+
+def _outermost(table: CoveredTable, key: bytes) -> bytes:
+    """Return the entry around which only covers are, of those that ``key`` depends on."""
+    while (around := table.held.above(key)) is not None and table.forwards(around):
+        key = around
+    return key
+
+
+def eligible(router: Router, key: bytes) -> bool:
+    """Tell whether a prefix, or a part of one, may enter: the full table may have changed since it was chosen."""
+    table = router.table
+    if key in table.full:
+        return router.missing(key)
+    home, around = table.full.above(key), table.held.above(key)
+    return (
+        home is not None
+        and home not in table.refused
+        and table.parts(home) < MAX_PARTS
+        and not table.forwards(key)
+        and not (around is not None and table.forwards(around))
+        and table.full.free(key)
+    )
+
+
+def _length(key: bytes) -> int:
+    return key[-1]

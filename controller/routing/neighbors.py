@@ -1,0 +1,105 @@
+"""The neighbors of one router, as its guest's kernel sees them, within the slice's quota.
+
+A session repeats them all. One that an earlier session told of and this one has not is stale: it goes when the resync
+is swept, or before that where another needs its place. A gateway in use gets a moment longer: the VRC may just be
+looking for it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from controller.routing.usage import SliceUsage
+
+FAILED_DROP_S = 3.0
+"""How long a neighbor that did not answer is dropped before its packets are gleaned again."""
+
+STALE_IN_USE_S = 10.0
+"""How long after the sweep a gateway in use that was not repeated is still forwarded to."""
+
+NeighborKey = tuple[int, bytes]
+"""(interface id, address of 4 or 16 octets)"""
+
+
+@dataclass(slots=True)
+class NeighborState:
+    """A neighbor: its MAC, or that it failed until a time of the controller's clock."""
+
+    mac: bytes
+    failed_until: float = 0.0
+
+
+class NeighborTable:
+    """Neighbors by key, what is stale of them, and how many the quota had no room for in this session."""
+
+    def __init__(self, usage: SliceUsage) -> None:
+        self.states: dict[NeighborKey, NeighborState] = {}
+        self.refused = 0
+        self._usage = usage
+        self._stale: dict[NeighborKey, None] = {}
+        self._forget_at: float | None = None
+
+    def begin_resync(self) -> None:
+        """Mark all of them; what is not repeated until `sweep` goes then."""
+        self._stale = dict.fromkeys(self.states)
+        self._forget_at = None
+        self.refused = 0
+
+    def set(self, told: Mapping[NeighborKey, tuple[bytes, bool]], now: float) -> tuple[dict[NeighborKey, None], int]:
+        """Take MACs, and whether resolution failed; neither unsets a neighbor.
+
+        Returns the keys that may have changed, stale ones that made room among them, and how many were refused.
+        """
+        changed: dict[NeighborKey, None] = {}
+        refused = 0
+        for key, (mac, failed) in told.items():
+            self._stale.pop(key, None)
+            if not mac and not failed:
+                self._forget(key)
+            elif key in self.states or self._make_room(changed):
+                self.states[key] = NeighborState(mac, 0.0 if mac else now + FAILED_DROP_S)
+            else:
+                refused += 1
+                continue
+            changed[key] = None
+        self.refused += refused
+        return changed, refused
+
+    def forget_interface(self, interface_id: int) -> list[NeighborKey]:
+        """Forget the neighbors on an interface; returns them."""
+        return self._forget_all([key for key in self.states if key[0] == interface_id])
+
+    def sweep(self, in_use: Callable[[NeighborKey], bool], now: float) -> list[NeighborKey]:
+        """End a resync: forget what is stale, gateways in use after `STALE_IN_USE_S`; returns what was forgotten."""
+        self._forget_at = now + STALE_IN_USE_S
+        return self._forget_all([key for key in self._stale if not in_use(key)])
+
+    def expire(self, now: float) -> tuple[list[NeighborKey], list[NeighborKey]]:
+        """Let time pass; returns failed neighbors that may be tried again, and stale ones that were forgotten."""
+        failed = [key for key, state in self.states.items() if state.failed_until and state.failed_until <= now]
+        for key in failed:
+            self.states[key].failed_until = 0.0
+        if self._forget_at is None or self._forget_at > now:
+            return failed, []
+        self._forget_at = None
+        return failed, self._forget_all(list(self._stale))
+
+    def _make_room(self, changed: dict[NeighborKey, None]) -> bool:
+        """Count one more in; False where the quota has no room and nothing is stale."""
+        if self._usage.neighbors >= self._usage.quota.neighbors:
+            oldest = next(iter(self._stale), None)
+            if oldest is None:
+                return False
+            self._forget(oldest)
+            changed[oldest] = None
+        self._usage.neighbors += 1
+        return True
+
+    def _forget_all(self, keys: list[NeighborKey]) -> list[NeighborKey]:
+        for key in keys:
+            self._forget(key)
+        return keys
+
+    def _forget(self, key: NeighborKey) -> None:
+        self._stale.pop(key, None)
+        if self.states.pop(key, None) is not None:
+            self._usage.neighbors -= 1

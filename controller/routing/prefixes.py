@@ -1,0 +1,206 @@
+"""The route table of one router on its plane: what is installed, what waits for its turn, what was refused.
+
+A change only queues its prefix; the queue is first in, first out, so counting prefixes in and out of it tells when
+everything queued before some moment is confirmed. Made for millions of prefixes: dicts of bytes to integers.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+from math import inf
+
+from controller.planes.base import Op, RouteUpdates
+from controller.routing import _routes
+from controller.routing.rib import NexthopSet
+from controller.routing.usage import SliceUsage
+from wire.columns import family_of
+
+_OPS = (Op.INSERT, Op.MODIFY, Op.DELETE)
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """The actions that prefixes should have.
+
+    That of a route is its set's, 0 for none. `decide` tells that of prefixes in ``own``, and whether a prefix stays
+    on the other action that it has; None where it should not be installed.
+    """
+
+    own: dict[bytes, int]
+    routes: dict[bytes, NexthopSet]
+    decide: Callable[[bytes], int | None]
+
+
+@dataclass(slots=True)
+class RouteTicket:
+    """What one `take` removed from the queue, to be handed back to `confirm`."""
+
+    taken: int = 0  # prefixes taken over the table's life, these included
+    released: list[int] = field(default_factory=list)  # actions that prefixes no longer have
+
+
+class PrefixTable:
+    """Installed prefixes of one VRF. `installed` is what the plane holds once all that was sent is confirmed."""
+
+    def __init__(self, vrf_id: int, usage: SliceUsage) -> None:
+        self.installed: dict[bytes, int] = {}
+        self.refused: dict[bytes, str] = {}
+        self.written: set[bytes] | None = None  # while an audit reads: keys sent meanwhile
+        self._vrf_id = vrf_id
+        self._usage = usage
+        self._queue: dict[bytes, None] = {}
+        self._queued = 0
+        self._taken = 0
+        self._confirmed = 0
+        self._barrier = 0.0
+        self._references: dict[int, int] = {}
+
+    # The queue
+
+    def enqueue(self, keys: Iterable[bytes]) -> None:
+        """Look at these prefixes again; one that waits already keeps its place."""
+        queue = self._queue
+        before = len(queue)
+        queue.update(dict.fromkeys(keys))
+        self._queued += len(queue) - before
+
+    @property
+    def pending(self) -> int:
+        """Prefixes that wait for their turn."""
+        return len(self._queue)
+
+    @property
+    def unconfirmed(self) -> int:
+        """Prefixes that wait for their turn or for the plane's confirmation."""
+        return self._queued - self._confirmed
+
+    def mark(self) -> int:
+        """Return the acknowledgement mark of everything queued so far."""
+        return self._queued
+
+    def reached(self, mark: int) -> bool:
+        """Tell whether everything queued before ``mark`` is confirmed."""
+        return self._confirmed >= max(mark, self._barrier)
+
+    # Writing
+
+    def take(
+        self, limit: int, desired: Desired, exempt: Callable[[bytes], bool]
+    ) -> tuple[list[RouteUpdates], RouteTicket]:
+        """Take at most ``limit`` prefixes off the queue; returns the updates that give them what is desired now.
+
+        A new prefix that the slice's quota has no room for is refused, unless it is ``exempt``.
+        """
+        ipv4, ipv6 = RouteUpdates(self._vrf_id, 4), RouteUpdates(self._vrf_id, 6)
+        usage, quota = self._usage, self._usage.quota
+        queue, ticket = self._queue, RouteTicket()
+        keys = list(islice(queue, limit))
+
+        def admit(key: bytes) -> bool:
+            return exempt(key) or self._refuse(key)
+
+        more4, more6 = _routes.take(
+            keys,
+            (desired.own, desired.routes, desired.decide),
+            (self.installed, self._references, self.refused, ticket.released),
+            (quota.ipv4_routes - usage.ipv4_routes, quota.ipv6_routes - usage.ipv6_routes, admit),
+            _OPS,
+            (ipv4.ops, ipv4.keys, ipv4.actions),
+            (ipv6.ops, ipv6.keys, ipv6.actions),
+        )
+        usage.ipv4_routes += more4
+        usage.ipv6_routes += more6
+        if len(keys) == len(queue):
+            queue.clear()
+        else:
+            for key in keys:
+                del queue[key]
+        self._taken += len(keys)
+        ticket.taken = self._taken
+        updates = [column for column in (ipv4, ipv6) if column.keys]
+        if self.written is not None:
+            self.written.update(*(column.keys for column in updates))
+        return updates, ticket
+
+    def confirm(self, ticket: RouteTicket) -> None:
+        """The plane has confirmed what was taken."""
+        self._confirmed = max(self._confirmed, ticket.taken)
+        for action in ticket.released:
+            self._references[action] -= 1
+
+    def abandon(self) -> None:
+        """What was sent may not have arrived: nothing is confirmed any more until `adopt`."""
+        self._barrier = inf
+
+    def refuse(self, key: bytes, reason: str, left: int | None) -> None:
+        """Note that an update was refused, and what the plane has for that prefix now."""
+        self.refused[key] = reason
+        self.find(key, left)
+
+    def retry(self) -> None:
+        """Look again at what was refused."""
+        self.enqueue(self.refused)
+        self.refused.clear()
+
+    # Reading back
+
+    def adopt(self, installed: dict[bytes, int]) -> None:
+        """Take over a read-back, which has also told what became of everything that was sent.
+
+        The caller queues what differs; then `fence` says from where on confirmations count again.
+        """
+        for key in self.installed:
+            self._count(key, -1)
+        for key in installed:
+            self._count(key, 1)
+        references: dict[int, int] = {}
+        for action in installed.values():
+            references[action] = references.get(action, 0) + 1
+        self.installed, self._references = installed, references
+        self.refused.clear()
+
+    def fence(self) -> None:
+        """Confirm nothing before everything that is queued now is confirmed."""
+        self._confirmed = self._taken
+        self._barrier = self._queued
+
+    def find(self, key: bytes, action: int | None) -> None:
+        """Believe the plane about one prefix."""
+        have = self.installed.pop(key, None)
+        if have is not None:
+            self._references[have] -= 1
+            self._count(key, -1)
+        if action is not None:
+            self.installed[key] = action
+            self._references[action] = self._references.get(action, 0) + 1
+            self._count(key, 1)
+
+    def differing(self, found: dict[bytes, int], written: set[bytes]) -> list[bytes]:
+        """Return the prefixes for which a read-back says something else, but for those ``written`` meanwhile."""
+        installed = self.installed
+        keys = installed.keys() | found.keys()
+        return [key for key in keys if installed.get(key) != found.get(key) and key not in written]
+
+    # Use of objects
+
+    def uses(self, action: int) -> bool:
+        """Tell whether a prefix has this action, or may still have it on the plane."""
+        return bool(self._references.get(action))
+
+    def actions_in_use(self) -> set[int]:
+        """Return all actions for which `uses` holds."""
+        return {action for action, count in self._references.items() if count}
+
+    # Inside
+
+    def _refuse(self, key: bytes) -> bool:
+        family, quota = family_of(key), self._usage.quota
+        limit = quota.ipv4_routes if family == 4 else quota.ipv6_routes
+        self.refused[key] = f"quota ipv{family}_routes of {limit}"
+        return False
+
+    def _count(self, key: bytes, count: int) -> None:
+        if len(key) == 5:
+            self._usage.ipv4_routes += count
+        else:
+            self._usage.ipv6_routes += count

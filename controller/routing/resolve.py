@@ -1,0 +1,311 @@
+"""Resolution of one router: nexthop sets against interfaces and neighbors, giving the plane's nexthops and groups.
+
+    Member(interface, gateway) ──► NexthopObject ─── neighbor's MAC, or glean, or drop
+    NexthopSet of one member   ──► its NexthopObject
+    NexthopSet of several      ──► GroupObject over the members that can forward
+
+A link or neighbor that changes touches its NexthopObjects and the GroupObjects over them: a handful of updates,
+however many prefixes use them. Members that cannot forward are left out of a group; where none can, the group holds
+one of them, so that the packet is gleaned (or dropped, where resolution has failed or the link is down).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from ipaddress import ip_interface
+
+from controller.model import InterfaceConfig
+from controller.planes.base import (
+    BLACKHOLE,
+    GLEAN,
+    UNREACHABLE,
+    GroupMember,
+    Nexthop,
+    NexthopGroup,
+    NexthopState,
+    RouteKind,
+    RouterInterface,
+    route_action,
+)
+from controller.routing.entries import EntryTable
+from controller.routing.neighbors import NeighborTable
+from controller.routing.objects import GroupContent, PlaneObjects
+from controller.routing.rib import NexthopSet, SetKind
+from controller.routing.usage import SliceUsage
+from controller.routing.weights import fit_weights
+
+DEAD_SETTLE_S = 2.0
+"""How long routes over a dead link wait for the daemons to move them before they are taken out one by one."""
+
+_NO_MAC = bytes(6)
+
+
+@dataclass(slots=True)
+class Interface:
+    """What is known of one interface: the operator's declaration, the plane's port, the guest's state."""
+
+    config: InterfaceConfig
+    port: int | None = None  # number on the plane; None: the plane has no such port (now)
+    port_up: bool = False
+    guest_up: bool | None = None  # None: the VRC has not said since it connected
+    addresses: frozenset[bytes] = frozenset()
+
+    @property
+    def own_addresses(self) -> frozenset[bytes]:
+        """The addresses, 4 or 16 octets, that belong to its own MAC: where it has virtual ones, those declared."""
+        declared = frozenset(ip_interface(text).ip.packed for text in self.config.addresses)
+        return declared if self.config.virtual_macs else declared | self.addresses
+
+    @property
+    def up(self) -> bool:
+        """Whether packets can leave by it."""
+        return self.port is not None and self.port_up and self.guest_up is not False
+
+
+class NexthopObject:
+    """A way out by one interface to one gateway, with its id on the plane."""
+
+    __slots__ = ("gateway", "id", "interface_id", "sets", "state")
+
+    def __init__(self, object_id: int, interface_id: int, gateway: bytes, state: NexthopState) -> None:
+        self.id = object_id
+        self.interface_id = interface_id
+        self.gateway = gateway
+        self.state = state
+        self.sets: set[NexthopSet] = set()
+
+
+class GroupObject:
+    """A group on the plane. It follows the content of its owner; `ridden` once other sets' routes use it."""
+
+    __slots__ = ("content", "id", "owner", "ridden")
+
+    def __init__(self, object_id: int, content: GroupContent, owner: NexthopSet | None) -> None:
+        self.id = object_id
+        self.content = content
+        self.owner = owner
+        self.ridden = False
+
+
+@dataclass(slots=True)
+class Resolution:
+    """Interfaces, neighbors, nexthops and groups of one router."""
+
+    vrf_id: int
+    objects: PlaneObjects
+    usage: SliceUsage
+    interfaces: dict[int, Interface] = field(default_factory=dict)
+    neighbors: NeighborTable = field(init=False)
+    nexthops: dict[tuple[int, bytes], NexthopObject] = field(default_factory=dict)
+    groups: dict[int, GroupObject] = field(default_factory=dict)
+    owned: dict[NexthopSet, list[GroupObject]] = field(default_factory=dict)
+    interface_entries: EntryTable[RouterInterface] = field(default_factory=lambda: EntryTable("router_interface"))
+    nexthop_entries: EntryTable[Nexthop] = field(default_factory=lambda: EntryTable("nexthop"))
+    group_entries: EntryTable[NexthopGroup] = field(default_factory=lambda: EntryTable("nexthop_group"))
+    over_quota: dict[NexthopSet, str] = field(default_factory=dict)
+    _by_id: dict[int, NexthopObject] = field(default_factory=dict)
+    _dead: dict[NexthopSet, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.neighbors = NeighborTable(self.usage)
+
+    # Sets
+
+    def attach(self, one: NexthopSet) -> None:
+        """Resolve a new set."""
+        if one.kind is not SetKind.FORWARD:
+            self._resolve_special(one)
+            return
+        wanted = {(m.interface_id, m.gateway) for m in one.members} - self.nexthops.keys()
+        quota, usage = self.usage.quota, self.usage
+        if usage.nexthops + len(wanted) > quota.nexthops:
+            self.over_quota[one] = f"quota nexthops of {quota.nexthops}"
+            return
+        if len(one.members) > 1 and usage.groups >= quota.groups:
+            self.over_quota[one] = f"quota groups of {quota.groups}"
+            return
+        for member in one.members:
+            self.nexthop(member.interface_id, member.gateway).sets.add(one)
+        self._resolve(one)
+        if self._is_dead(one):
+            one.action = 0
+
+    def detach(self, one: NexthopSet) -> list[GroupObject]:
+        """Forget a set that has no routes; returns its groups, which installed routes may still use."""
+        self.over_quota.pop(one, None)
+        self._dead.pop(one, None)
+        for member in one.members:
+            known = self.nexthops.get((member.interface_id, member.gateway))
+            if known is not None:
+                known.sets.discard(one)
+        groups = self.owned.pop(one, [])
+        for group in groups:
+            group.owner = None
+        return groups
+
+    def retry_over_quota(self) -> list[NexthopSet]:
+        """Resolve sets that a quota kept out, where there is room now; returns those that got in."""
+        waiting = list(self.over_quota)
+        self.over_quota.clear()
+        for one in waiting:
+            self.attach(one)
+        return [one for one in waiting if one not in self.over_quota]
+
+    def give(self, group: GroupObject, owner: NexthopSet) -> None:
+        """Let a group that lost its owner follow another set."""
+        group.owner = owner
+        self.owned.setdefault(owner, []).append(group)
+        self._set_group_content(group, owner.content)  # type: ignore[arg-type]
+
+    def content_of(self, action: int) -> tuple[object, ...]:
+        """Return what an installed action does, comparable with `NexthopSet.content`."""
+        kind, value = action >> 28, action & 0xFFFFFF
+        if kind == RouteKind.NEXTHOP:
+            return ((value, 1),)
+        if kind == RouteKind.GROUP:
+            group = self.groups.get(value)
+            return (None,) if group is None else group.content
+        return (action,)
+
+    # Nexthops
+
+    def nexthop(self, interface_id: int, gateway: bytes) -> NexthopObject:
+        """Return the nexthop of a gateway, made (or claimed from what was adopted) where there is none."""
+        key = (interface_id, gateway)
+        known = self.nexthops.get(key)
+        if known is None:
+            state, mac = self._neighbor_of(interface_id, gateway)
+            adopted = self.objects.claim_nexthop(interface_id, gateway, mac, state)
+            object_id = self.objects.issue() if adopted is None else adopted.id
+            if adopted is not None:
+                self.nexthop_entries.installed[object_id] = adopted
+            known = self.nexthops[key] = NexthopObject(object_id, interface_id, gateway, state)
+            self._by_id[object_id] = known
+            self.usage.nexthops += 1
+            self.nexthop_entries.want(object_id, Nexthop(object_id, interface_id, mac, state))
+        return known
+
+    def drop_nexthop(self, known: NexthopObject) -> None:
+        """Delete a nexthop that nothing uses."""
+        del self.nexthops[known.interface_id, known.gateway]
+        del self._by_id[known.id]
+        self.usage.nexthops -= 1
+        self.nexthop_entries.want(known.id, None)
+
+    def drop_group(self, group: GroupObject) -> None:
+        """Delete a group that nothing uses."""
+        del self.groups[group.id]
+        self.usage.groups -= 1
+        self.group_entries.want(group.id, None)
+
+    def refresh(self, touched: Iterable[NexthopObject], now: float) -> tuple[list[NexthopSet], list[NexthopSet]]:
+        """Re-read interface and neighbor state of nexthops.
+
+        Returns the sets whose content changed, and those whose routes are to be installed now but were not before.
+        """
+        sets: dict[NexthopSet, None] = {}
+        for known in touched:
+            state, mac = self._neighbor_of(known.interface_id, known.gateway)
+            self.nexthop_entries.want(known.id, Nexthop(known.id, known.interface_id, mac, state))
+            known.state = state
+            sets.update(dict.fromkeys(known.sets))
+        changed, revived = [], []
+        for one in sets:
+            content, action = one.content, one.action
+            self._resolve(one)
+            if not self._is_dead(one):
+                self._dead.pop(one, None)
+                if not action:
+                    revived.append(one)
+            elif action:
+                self._dead.setdefault(one, now + DEAD_SETTLE_S)
+            else:
+                one.action = 0
+            if one.content != content:
+                changed.append(one)
+        return changed, revived
+
+    def on_interface(self, interface_id: int) -> list[NexthopObject]:
+        """Return the nexthops that leave by an interface."""
+        return [n for n in self.nexthops.values() if n.interface_id == interface_id]
+
+    def refresh_connected(self, sets: Iterable[NexthopSet]) -> list[NexthopSet]:
+        """Resolve connected and special sets again; returns those that changed."""
+        changed = []
+        for one in sets:
+            if one.kind is SetKind.CONNECTED:
+                before = one.action
+                self._resolve_special(one)
+                if one.action != before:
+                    changed.append(one)
+        return changed
+
+    def settle(self, now: float) -> list[NexthopSet]:
+        """Return sets whose dead link has settled."""
+        settled = [one for one, due in self._dead.items() if due <= now]
+        for one in settled:
+            del self._dead[one]
+            one.action = 0
+        return settled
+
+    # Inside
+
+    def _neighbor_of(self, interface_id: int, gateway: bytes) -> tuple[NexthopState, bytes]:
+        interface = self.interfaces.get(interface_id)
+        if interface is None or not interface.up:
+            return NexthopState.DROP, _NO_MAC
+        neighbor = self.neighbors.states.get((interface_id, gateway))
+        if neighbor is None:
+            return NexthopState.GLEAN, _NO_MAC
+        if neighbor.mac:
+            return NexthopState.FORWARD, neighbor.mac
+        return (NexthopState.DROP if neighbor.failed_until else NexthopState.GLEAN), _NO_MAC
+
+    def _is_dead(self, one: NexthopSet) -> bool:
+        interfaces = self.interfaces
+        return not any(
+            (known := interfaces.get(member.interface_id)) is not None and known.up for member in one.members
+        )
+
+    def _resolve_special(self, one: NexthopSet) -> None:
+        if one.kind is SetKind.CONNECTED:
+            one.action = 0 if self._is_dead(one) else GLEAN
+        else:
+            one.action = BLACKHOLE if one.kind is SetKind.BLACKHOLE else UNREACHABLE
+        one.content = (one.action,)
+
+    def _resolve(self, one: NexthopSet) -> None:
+        pairs = [(self.nexthops[m.interface_id, m.gateway], m.weight) for m in one.members]
+        live = [(n.id, weight) for n, weight in pairs if n.state is NexthopState.FORWARD]
+        if not live:
+            gleaning = [n.id for n, _ in pairs if n.state is NexthopState.GLEAN]
+            live = [((gleaning or [pairs[0][0].id])[0], 1)]
+        content: GroupContent = fit_weights(sorted(live))
+        one.content = content
+        if len(one.members) == 1:
+            one.action = route_action(RouteKind.NEXTHOP, pairs[0][0].id)
+        else:
+            if not self.owned.get(one):
+                self._make_group(one, content)
+            one.action = route_action(RouteKind.GROUP, self.owned[one][0].id)
+        for group in self.owned.get(one, ()):
+            self._set_group_content(group, content)
+
+    def _make_group(self, one: NexthopSet, content: GroupContent) -> None:
+        adopted = self.objects.claim_group(content)
+        group = GroupObject(self.objects.issue() if adopted is None else adopted.id, (), one)
+        if adopted is not None:
+            self.group_entries.installed[group.id] = adopted
+        self.groups[group.id] = group
+        self.owned[one] = [group]
+        self.usage.groups += 1
+
+    def _set_group_content(self, group: GroupObject, content: GroupContent) -> None:
+        group.content = content
+        members = tuple(
+            GroupMember(nid, weight, self._port_of(self._by_id[nid].interface_id)) for nid, weight in content
+        )
+        self.group_entries.want(group.id, NexthopGroup(group.id, members))
+
+    def _port_of(self, interface_id: int) -> int:
+        interface = self.interfaces.get(interface_id)
+        return 0 if interface is None or interface.port is None else interface.port

@@ -1,0 +1,174 @@
+"""The RIB of one virtual router: what its VRC learned, with the marks of a resync.
+
+Routes point at interned `NexthopSet` objects, so a million routes share a few sets and a set's resolution reaches
+them all at once. Ids of sets are the VRC's; they hold for one Control stream.
+"""
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+from controller.errors import SessionRefused
+from controller.routing import _routes
+
+MAX_SETS = 65_536
+"""Most nexthop sets one VRC may name at a time."""
+
+MAX_MEMBERS = 256
+"""Most members of one set: FRR's multipath limit."""
+
+MAX_KEPT_SETS, MAX_KEPT_MEMBERS = 2 * MAX_SETS, 8 * MAX_SETS
+"""Most sets, and most members of all of them, that are kept; those that the VRC has let go stay until `collect`."""
+
+
+class SetKind(IntEnum):
+    """What the routes of a set do (the numbers of wire's NexthopSet.Kind)."""
+
+    FORWARD = 0
+    CONNECTED = 1
+    BLACKHOLE = 2
+    UNREACHABLE = 3
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Member:
+    """One way out: a router interface, the gateway on it (empty: on link) and its weight."""
+
+    interface_id: int
+    gateway: bytes
+    weight: int = 1
+
+
+class NexthopSet:
+    """The nexthops that routes share, and how the FIB resolved them.
+
+    `action` is the route action of contract terms; 0 while the set's routes are not to be installed.
+    `rides` is set once routes of this set were left on an older object that forwards equally.
+    """
+
+    __slots__ = ("action", "content", "kind", "members", "rides", "routes")
+
+    def __init__(self, kind: SetKind, members: tuple[Member, ...]) -> None:
+        self.kind = kind
+        self.members = members
+        self.routes = 0
+        self.action = 0
+        self.content: tuple[object, ...] = ()
+        self.rides = False
+
+
+class Rib:
+    """Learned routes by prefix key, and the sets they use."""
+
+    def __init__(self) -> None:
+        self.routes: dict[bytes, NexthopSet] = {}
+        self.counts = {4: 0, 6: 0}
+        self.stale: set[bytes] = set()
+        self.names: dict[int, NexthopSet] = {}  # by the VRC's id
+        self.unkept = {4: 0, 6: 0}  # routes that there was no room for since the resync began
+        self._interned: dict[tuple[SetKind, tuple[Member, ...]], NexthopSet] = {}
+        self._members = 0  # of all sets
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there may be no room for another set before the next `collect`."""
+        return len(self._interned) >= MAX_KEPT_SETS or self._members > MAX_KEPT_MEMBERS - MAX_MEMBERS
+
+    @property
+    def sets(self) -> Iterable[NexthopSet]:
+        """All sets that a route or the VRC's session refers to."""
+        return self._interned.values()
+
+    def begin_resync(self) -> None:
+        """Mark every route; what is not repeated until `sweep` goes then. Ids of sets start afresh."""
+        self.stale = set(self.routes)
+        self.names.clear()
+        self.unkept = {4: 0, 6: 0}
+
+    def define(self, set_id: int, kind: SetKind, members: Iterable[Member]) -> NexthopSet | None:
+        """Name a set; returns it where its content is new, so that it can be resolved.
+
+        SessionRefused for id 0, an id that means something else already, or more than there may be.
+        """
+        if set_id == 0:
+            raise SessionRefused("nexthop set 0 is reserved for withdrawal")
+        content = (kind, tuple(sorted(members)))
+        known = self._interned.get(content)
+        named = self.names.get(set_id)
+        if named is not None and named is not known:
+            raise SessionRefused(f"nexthop set {set_id} was defined before with other members")
+        if named is None and len(self.names) >= MAX_SETS:
+            raise SessionRefused(f"more than {MAX_SETS} nexthop sets")
+        if known is not None:
+            self.names[set_id] = known
+            return None
+        if self.crowded:
+            raise SessionRefused(f"more than {MAX_KEPT_SETS} nexthop sets or {MAX_KEPT_MEMBERS} members of them")
+        self._members += len(content[1])
+        fresh = self.names[set_id] = self._interned[content] = NexthopSet(*content)
+        return fresh
+
+    def release(self, set_ids: Iterable[int]) -> None:
+        """Forget names; a set goes with its last route."""
+        for set_id in set_ids:
+            self.names.pop(set_id, None)
+
+    def admit(self, family: int, keys: list[bytes], set_ids: "array[int]", most: int) -> list[int]:
+        """Return the positions of a Routes message that there is room for, with at most ``most`` routes of a family.
+
+        Withdrawals and changes always have room. What has none is counted in `unkept`. SessionRefused as `replace`.
+        """
+        if unknown := set(set_ids) - self.names.keys() - {0}:
+            raise SessionRefused(_undefined(min(unknown)))
+        room, routes, admitted = most - self.counts[family], self.routes, []
+        for position, (key, set_id) in enumerate(zip(keys, set_ids, strict=True)):
+            if set_id and key not in routes:
+                if room <= 0:
+                    self.unkept[family] += 1
+                    continue
+                room -= 1
+            admitted.append(position)
+        return admitted
+
+    def replace(self, family: int, keys: list[bytes], set_ids: "array[int]") -> list[bytes]:
+        """Apply one Routes message, ids being 32-bit numbers; returns the keys whose set changed.
+
+        SessionRefused where a set id is not defined: nothing of the message is applied.
+        """
+        try:
+            changed, more = _routes.replace(keys, set_ids, self.names, self.routes)
+        except KeyError as unknown:
+            raise SessionRefused(_undefined(unknown.args[0])) from None
+        self.counts[family] += more
+        if self.stale:
+            self.stale.difference_update(keys)
+        return changed
+
+    def sweep(self) -> list[bytes]:
+        """Withdraw what is still marked; returns those keys."""
+        gone = list(self.stale)
+        for key in gone:
+            self.routes.pop(key).routes -= 1
+            self.counts[4 if len(key) == 5 else 6] -= 1
+        self.stale = set()
+        return gone
+
+    def clear(self) -> list[bytes]:
+        """Withdraw everything; returns the keys."""
+        self.stale = set(self.routes)
+        self.names.clear()
+        return self.sweep()
+
+    def collect(self) -> list[NexthopSet]:
+        """Drop sets that neither a route nor a name uses, and return them."""
+        named = set(map(id, self.names.values()))
+        unused = [s for s in self._interned.values() if not s.routes and id(s) not in named]
+        for one in unused:
+            del self._interned[one.kind, one.members]
+            self._members -= len(one.members)
+        return unused
+
+
+def _undefined(set_id: int) -> str:
+    return f"routes use nexthop set {set_id}, which is not defined"

@@ -1,0 +1,1 @@
+"""The VRCs: their connections, and what they say of their routers."""

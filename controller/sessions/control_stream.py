@@ -1,0 +1,212 @@
+"""One VRC's Control stream: what it says is checked, applied and acknowledged, what it is told goes out.
+
+A message costs the others no more than its share of the event loop: one that took long is followed by a pause as
+long, and a router that is far ahead of its plane is not read from.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from controller.errors import SessionRefused
+from controller.events.log import EventLog
+from controller.events.untrusted_text import printable
+from controller.model import RouterConfig
+from controller.shard.router import VirtualRouter
+from wire import MAX_MESSAGE_BYTES, MAX_ROUTES_PER_MESSAGE, PROTOCOL_VERSION, splitplane_pb2
+from wire.columns import KEY_STRIDE, unpack_ids, unpack_prefixes
+
+LONG_MESSAGE_S, LONGEST_PAUSE_S = 0.02, 1.0
+"""A message that took longer is followed by a pause as long, up to the latter."""
+
+LAST_WORDS_S = 1.0
+"""How long a VRC that does not read may hold up the end of its session."""
+
+
+class ControlSession:
+    """One VRC's Control stream. Implements `VrcPort`; what is to be sent is kept as the latest of each kind."""
+
+    def __init__(self, router: VirtualRouter, context: Any, events: EventLog) -> None:
+        self._router = router
+        self._context = context
+        self._events = events
+        self._sequence = 0
+        self._outbound: dict[str, Any] = {}
+        self._ready = asyncio.Event()
+        self._closing: str | None = None
+
+    # VrcPort
+
+    def declare(self, config: RouterConfig, ports_up: dict[int, bool]) -> None:
+        """Send the declaration."""
+        declaration = splitplane_pb2.Declaration(
+            interfaces=[
+                splitplane_pb2.Interface(
+                    id=one.id,
+                    name=one.name,
+                    mac=one.mac,
+                    mtu=one.mtu,
+                    addresses=one.addresses,
+                    virtual_macs=one.virtual_macs,
+                    port_up=ports_up.get(one.id, False),
+                    admin_up=one.admin_up,
+                )
+                for one in config.interfaces
+            ],
+            neighbor_limit=config.quota.neighbors,
+            hold_time_s=config.hold_time_s,
+        )
+        self._send("declaration", splitplane_pb2.ControllerMessage(declaration=declaration))
+
+    def acknowledge(self, sequence: int) -> None:
+        """Send an acknowledgement."""
+        self._send("ack", splitplane_pb2.ControllerMessage(ack=splitplane_pb2.Ack(sequence=sequence)))
+
+    def ports_changed(self, ports_up: dict[int, bool]) -> None:
+        """Send the states of all ports."""
+        states = [splitplane_pb2.PortState(interface_id=i, up=up) for i, up in ports_up.items()]
+        message = splitplane_pb2.ControllerMessage(port_states=splitplane_pb2.PortStates(states=states))
+        self._send("port_states", message)
+
+    def request_snapshot(self, request_id: int) -> None:
+        """Ask for a snapshot."""
+        request = splitplane_pb2.SnapshotRequest(id=request_id)
+        self._send(f"snapshot {request_id}", splitplane_pb2.ControllerMessage(snapshot_request=request))
+
+    def close(self, reason: str) -> None:
+        """Send a refusal and end the stream."""
+        self._closing = reason
+        refusal = splitplane_pb2.Refusal(reason=reason, fatal=True)
+        self._send("refusal", splitplane_pb2.ControllerMessage(refusal=refusal))
+
+    # The stream
+
+    async def read(self, requests: AsyncIterator[bytes]) -> None:
+        """Apply what the VRC says. SessionRefused where it is not its to say."""
+        async for octets in requests:
+            if self._closing is not None:
+                continue  # what another session says now is what counts
+            began = time.perf_counter()
+            message = decode(splitplane_pb2.VrcMessage, octets)
+            if message.sequence != self._sequence + 1:
+                raise SessionRefused(f"message {message.sequence} after {self._sequence}")
+            self._sequence = message.sequence
+            body = message.WhichOneof("body")
+            if (self._sequence == 1) != (body == "hello"):
+                raise SessionRefused(f"message {self._sequence} is a {body}; Hello comes first, and once")
+            if body is None:
+                raise SessionRefused(f"message {self._sequence} has no known body")
+            if body == "hello":
+                await self._router.plane_known()
+                began = time.perf_counter()
+            self._apply(body, message)
+            await _give_way(began)
+            await self._router.caught_up()
+
+    def _apply(self, body: str, message: Any) -> None:
+        try:
+            getattr(self, f"_on_{body}")(getattr(message, body))
+        except ValueError as problem:
+            raise SessionRefused(str(problem)) from None
+        self._router.processed(self._sequence)
+
+    async def write(self) -> None:
+        """Send what is due, until closed."""
+        while True:
+            await self._ready.wait()
+            self._ready.clear()
+            messages, self._outbound = self._outbound, {}
+            for message in messages.values():
+                await whole(self._context.write(message))
+            if self._closing is not None:
+                return
+
+    def _send(self, kind: str, message: Any) -> None:
+        self._outbound[kind] = message
+        self._ready.set()
+
+    # What a VRC says
+
+    def _on_hello(self, hello: Any) -> None:
+        name = self._router.config.full_name
+        if hello.protocol != PROTOCOL_VERSION:
+            raise SessionRefused(f"protocol {hello.protocol}; this controller speaks {PROTOCOL_VERSION}")
+        if hello.router != name:
+            raise SessionRefused(f"Hello of router {hello.router[:64]!r} with the certificate of {name}")
+        self._router.open(self)
+        self._events.report("info", "vrc-connected", name, f"source {hello.source[:16]}")
+
+    def _on_interfaces(self, interfaces: Any) -> None:
+        self._router.interface_states((one.id, one.up, one.addresses) for one in interfaces.states)
+
+    def _on_neighbors(self, neighbors: Any) -> None:
+        self._router.neighbors((one.interface_id, one.address, one.mac, one.failed) for one in neighbors.neighbors)
+
+    def _on_nexthop_sets(self, sets: Any) -> None:
+        for one in sets.sets:
+            self._router.define_set(one.id, one.kind, [(m.interface_id, m.gateway, m.weight) for m in one.members])
+        self._router.release(sets.released)
+
+    def _on_routes(self, routes: Any) -> None:
+        family, keys, ids = _columns(routes)
+        self._router.routes(family, keys, ids)
+
+    def _on_resync_end(self, end: Any) -> None:
+        self._router.resync_end(end.daemons_settled)
+
+    def _on_snapshot(self, snapshot: Any) -> None:
+        if snapshot.routes.prefixes:
+            family, keys, ids = _columns(snapshot.routes)
+            self._router.snapshot_chunk(snapshot.id, family, keys, ids)
+        if snapshot.end:
+            self._router.snapshot_end(snapshot.id, snapshot.error[:200])
+
+    def _on_notice(self, notice: Any) -> None:
+        kind, text = f"vrc-{printable(notice.kind, 32)}", printable(notice.text, 200)
+        self._events.report("warning", kind, self._router.config.full_name, text, share="vrc-notice")
+
+
+def decode(kind: Any, octets: bytes) -> Any:
+    """Return a message; SessionRefused where it is too long or none of this kind."""
+    if len(octets) > MAX_MESSAGE_BYTES:
+        raise SessionRefused(f"a message of {len(octets)} octets; at most {MAX_MESSAGE_BYTES} are taken")
+    try:
+        return kind.FromString(octets)
+    except DecodeError:
+        raise SessionRefused(f"{len(octets)} octets that are no {kind.DESCRIPTOR.name}") from None
+
+
+async def _give_way(began: float) -> None:
+    """After a message that took long, leave the event loop to others for as long."""
+    took = time.perf_counter() - began
+    if took > LONG_MESSAGE_S:
+        await asyncio.sleep(min(took, LONGEST_PAUSE_S))
+
+
+async def whole(write: Coroutine[Any, Any, None]) -> None:
+    """Await a write to its end, also where this task is cancelled.
+
+    gRPC never ends a stream that had a write cancelled under way (grpcio 1.81): its VRC would wait for ever.
+    """
+    writing = asyncio.ensure_future(write)
+    try:
+        await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        await asyncio.wait([writing], timeout=LAST_WORDS_S)
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+        raise
+
+
+def _columns(routes: Any) -> tuple[int, list[bytes], Any]:
+    stride = KEY_STRIDE.get(routes.family)
+    if stride is None or len(routes.prefixes) > stride * MAX_ROUTES_PER_MESSAGE:
+        raise ValueError(f"Routes of family {routes.family} with {len(routes.prefixes)} octets of prefixes")
+    keys = unpack_prefixes(routes.family, routes.prefixes)
+    ids = unpack_ids(routes.sets)
+    if len(ids) != len(keys):
+        raise ValueError(f"{len(keys)} prefixes with {len(ids)} nexthop set ids")
+    return routes.family, keys, ids

@@ -1,0 +1,244 @@
+"""The VRC session service: gRPC over mTLS on one Unix socket, reached over a socket in a directory of each router.
+
+A guest sees only its own directory, bind-mounted; after a restart of the controller it finds the new socket there
+under the same name (session_sockets.py). The certificate says which router a session is of: a message that names
+another router, another's interface or anything malformed ends the session with one line in the event log, and what
+came before it in the same message is not applied.
+
+A guest may be hostile. Connections beyond a few are closed; streams beyond a rate are refused; a refused stream stays
+open for a second, and a connection may have only a few. What its messages may cost is bounded by control_stream.py.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine
+from pathlib import Path
+from typing import Any, Protocol
+
+import grpc
+
+from controller.errors import SessionRefused
+from controller.events.log import EventLog
+from controller.events.token_bucket import TokenBucket
+from controller.events.untrusted_text import printable
+from controller.sessions.control_stream import LAST_WORDS_S, ControlSession, decode, whole
+from controller.sessions.sockets import CONNECTIONS, SessionSockets
+from controller.shard.router import VirtualRouter
+from controller.shard.shard import Core
+from wire import MAX_FRAMES_PER_MESSAGE, MAX_MESSAGE_BYTES, splitplane_pb2
+
+STREAMS_AT_ONCE, STREAMS_PER_S = 20, 1.0
+"""Streams that a router may open; a session is two."""
+
+REFUSAL_PAUSE_S = 1.0
+"""How long a refused stream stays open: as long as it does, it is one of the few that a connection may have."""
+
+_OPTIONS = [
+    ("grpc.max_receive_message_length", 2 * MAX_MESSAGE_BYTES),  # up to there it is refused by name
+    ("grpc.max_concurrent_streams", 4),
+    ("grpc.so_reuseport", 0),
+]
+_URI_PREFIX = "splitplane:router:"
+_SERVICE = "splitplane.v1.VrcSession"
+
+
+class Identities(Protocol):
+    """What sessions need of the PKI."""
+
+    def server_credentials(self) -> tuple[bytes, bytes, bytes]:
+        """Return the server's key, its certificate and the authority's certificate, PEM."""
+
+    def is_valid(self, serial: str, vrf_id: int) -> bool:
+        """Tell whether a serial was issued to a router and not revoked."""
+
+
+class SessionServer:
+    """Listens for VRCs: wire's VrcSession, on octets, so that what is no message is refused by name too."""
+
+    def __init__(self, core: Core, identities: Identities, directory: Path, events: EventLog) -> None:
+        self._core = core
+        self._identities = identities
+        self._directory = directory
+        self._events = events
+        self._server: grpc.aio.Server | None = None
+        self._admitted: dict[int, asyncio.Event] = {}  # set: revoked
+        self._streams: dict[int, TokenBucket] = {}  # that a router may still open
+        self._sockets = SessionSockets(directory, self._socket, self._note_refused_connection)
+
+    async def start(self) -> None:
+        """Listen, for all admitted routers."""
+        self._directory.mkdir(mode=0o711, parents=True, exist_ok=True)
+        key, certificate, authority = self._identities.server_credentials()
+        credentials = grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
+        server = grpc.aio.server(options=_OPTIONS)
+        server.add_generic_rpc_handlers((_Methods(self),))
+        self._socket.unlink(missing_ok=True)
+        server.add_secure_port(f"unix:{self._socket}", credentials)
+        await server.start()
+        self._socket.chmod(0o600)
+        self._server = server
+        for vrf_id in self._admitted:
+            self._sockets.open(vrf_id)
+
+    async def close(self) -> None:
+        """End all sessions and stop listening."""
+        self._sockets.close_all()
+        if self._server is not None:
+            await self._server.stop(grace=None)  # streams never end by themselves
+            self._server = None
+
+    def directory_for(self, vrf_id: int) -> Path:
+        """Return the directory that holds this router's socket, to be bind-mounted into its guest."""
+        return self._directory / str(vrf_id)
+
+    def admit(self, vrf_id: int) -> None:
+        """Make a router's socket; OSError where that fails, and then the router is not admitted."""
+        if vrf_id in self._admitted:
+            return
+        self.directory_for(vrf_id).mkdir(mode=0o755, parents=True, exist_ok=True)
+        if self._server is not None:
+            self._sockets.open(vrf_id)
+        self._admitted[vrf_id] = asyncio.Event()
+        self._streams[vrf_id] = TokenBucket(STREAMS_PER_S, STREAMS_AT_ONCE)
+
+    def revoke(self, vrf_id: int) -> None:
+        """Remove a router's socket and cut its sessions."""
+        self._streams.pop(vrf_id, None)
+        revoked = self._admitted.pop(vrf_id, None)
+        if revoked is not None:
+            revoked.set()
+        self._sockets.close(vrf_id)
+        with contextlib.suppress(FileNotFoundError):
+            self.directory_for(vrf_id).rmdir()
+
+    @property
+    def _socket(self) -> Path:
+        return self._directory / "session.sock"
+
+    def _note_refused_connection(self, vrf_id: int) -> None:
+        if (router := self._core.routers.get(vrf_id)) is not None:
+            router.punts.counters["connections_refused"] += 1
+            text = f"more than {CONNECTIONS} connections at once on its session socket"
+            self._events.report("error", "session-refused", router.config.full_name, text, share="connections")
+
+    # The service
+
+    async def control(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        """Serve a Control stream."""
+        router = await self._identify(context)
+        session = ControlSession(router, context, self._events)
+        try:
+            self._admit_stream(router)
+            await self._serve(router, session.read(requests), session.write())
+        except SessionRefused as refused:
+            router.lost(session)
+            refusal = splitplane_pb2.ControllerMessage(
+                refusal=splitplane_pb2.Refusal(reason=printable(str(refused)), fatal=True)
+            )
+            await self._refuse(router, context, refused, refusal)
+        finally:
+            router.lost(session)
+
+    async def packets(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        """Serve a Packets stream."""
+        router = await self._identify(context)
+        try:
+            self._admit_stream(router)
+            await self._serve(router, self._take_packets(router, requests), self._relay(router, context))
+        except SessionRefused as refused:
+            await self._refuse(router, context, refused)
+
+    async def unknown(self, _requests: AsyncIterator[bytes], context: Any) -> None:
+        """Refuse a stream of any other name."""
+        router = await self._identify(context)
+        await self._refuse(router, context, SessionRefused("a stream that is neither Control nor Packets"))
+
+    async def _refuse(self, router: VirtualRouter, context: Any, refused: SessionRefused, *words: Any) -> None:
+        """End a stream with an error, after some last words and a pause."""
+        text = printable(str(refused))
+        router.punts.counters["streams_refused"] += 1
+        self._events.report("error", "session-refused", router.config.full_name, text)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_S):
+                for word in words:
+                    await context.write(word)
+        await asyncio.sleep(REFUSAL_PAUSE_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_S):
+                await context.abort(grpc.StatusCode.PERMISSION_DENIED, text)
+
+    async def _serve(self, router: VirtualRouter, *directions: Coroutine[Any, Any, None]) -> None:
+        """Run both directions of a stream until one ends or the router is revoked."""
+        cut = self._admitted[router.config.vrf_id].wait()
+        tasks = [asyncio.create_task(one) for one in (*directions, cut)]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _take_packets(self, router: VirtualRouter, requests: AsyncIterator[bytes]) -> None:
+        name = router.config.full_name
+        async for octets in requests:
+            message = decode(splitplane_pb2.PacketOuts, octets)
+            if len(message.packets) > MAX_FRAMES_PER_MESSAGE:
+                raise SessionRefused(f"{len(message.packets)} frames in one message of the Packets stream")
+            for packet in message.packets:
+                reason = self._core.packet_out(router, packet.interface_id, packet.frame)
+                if reason is not None:
+                    text = f"{reason} on interface {packet.interface_id}, {len(packet.frame)} octets"
+                    self._events.report("error", "packet-out-refused", name, text, share=f"packet-out {reason}")
+
+    async def _relay(self, router: VirtualRouter, context: Any) -> None:
+        while True:
+            packets = [
+                splitplane_pb2.PacketIn(interface_id=interface_id, punt_reason=int(reason), frame=frame)
+                for interface_id, reason, frame in await router.punts.take()
+            ]
+            await whole(context.write(splitplane_pb2.PacketIns(packets=packets)))
+            await asyncio.sleep(0)
+
+    async def _identify(self, context: Any) -> VirtualRouter:
+        names = context.auth_context().get("x509_subject_alternative_name", [])
+        for name in names:
+            text = name.decode(errors="replace")
+            if not text.startswith(_URI_PREFIX):
+                continue
+            vrf_id, _, serial = text.removeprefix(_URI_PREFIX).partition(":")
+            router = self._core.routers.get(int(vrf_id)) if vrf_id.isdecimal() else None
+            admitted = router is not None and int(vrf_id) in self._admitted
+            if router is not None and admitted and self._identities.is_valid(serial, int(vrf_id)):
+                return router
+            text = "its certificate is revoked or unknown"
+            self._events.report("error", "session-refused", f"router {vrf_id}", text)
+            break
+        else:
+            self._events.report("error", "session-refused", "unknown", "a certificate that names no router")
+        await context.abort(grpc.StatusCode.UNAUTHENTICATED, "this certificate is not valid for any router")
+        raise AssertionError("abort raises")
+
+    def _admit_stream(self, router: VirtualRouter) -> None:
+        """SessionRefused where a router opens a stream too soon after too many others."""
+        if not self._streams[router.config.vrf_id].take():
+            raise SessionRefused(f"more than {STREAMS_AT_ONCE} streams at once, then {STREAMS_PER_S:g} a second")
+
+
+class _Methods(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # is no generic class when it runs
+    """The methods of the service, on octets, and one for every other name."""
+
+    def __init__(self, server: SessionServer) -> None:
+        self._known = {f"/{_SERVICE}/Control": server.control, f"/{_SERVICE}/Packets": server.packets}
+        self._unknown = server.unknown
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        """Return what serves a call."""
+        serve = self._known.get(handler_call_details.method, self._unknown)
+        return grpc.stream_stream_rpc_method_handler(serve, response_serializer=_serialized)
+
+
+def _serialized(message: Any) -> bytes:
+    octets: bytes = message.SerializeToString()
+    return octets

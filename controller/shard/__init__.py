@@ -1,0 +1,1 @@
+"""One plane with its fallback and the routers on it."""

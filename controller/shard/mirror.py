@@ -1,0 +1,345 @@
+"""Keeps one plane equal to the FIBs of its routers: adopts on connect, writes fairly, audits now and then.
+
+    FIB of router 1 ─┐
+    FIB of router 2 ─┼─► equal shares of a batch ─► Plane.write ─► confirm (in the order of writes)
+    FIB of router n ─┘
+
+Every batch is bounded, so a router with a full table to load delays another router's single change by no more than
+the batches under way. Routes cost one unit each, hence deficit round robin is an equal share per batch, and what a
+router leaves of its share goes to the others.
+"""
+
+import asyncio
+import contextlib
+from collections import Counter, deque
+from collections.abc import Callable
+from math import inf
+
+from controller.errors import PlaneUnreachable
+from controller.events.log import EventLog
+from controller.planes.base import (
+    Clock,
+    Installed,
+    Op,
+    Plane,
+    PortState,
+    PuntReason,
+    Refused,
+    RouteKind,
+    RouteUpdates,
+    Update,
+    WriteBatch,
+    route_action,
+)
+from controller.routing.fib import Fib, Ticket
+from controller.routing.objects import PlaneObjects
+from wire.columns import prefix_text
+
+BATCH_ROUTES = 1000
+"""Most routes in one write: about 10 ms of Open vSwitch's main thread, which also forwards."""
+
+WRITES_IN_FLIGHT = 2
+"""One batch is encoded while the plane works on the one before."""
+
+AUDIT_INTERVAL_S = 300.0
+
+DOUBT_S = 10.0
+"""How long after a plane was away its neighbors' silence means nothing: a guest's kernel tries again every 5 s."""
+
+PacketSink = Callable[[int, PuntReason, bytes], None]
+
+
+class PlaneMirror:
+    """One plane with the FIBs on it. Implements `PlaneListener`."""
+
+    def __init__(
+        self, plane: Plane, events: EventLog, clock: Clock, packet_sink: PacketSink, audit_s: float = AUDIT_INTERVAL_S
+    ) -> None:
+        self.plane = plane
+        self.fibs: dict[int, Fib] = {}
+        self.objects = PlaneObjects(plane.name)
+        self.adopted = False
+        self.ready = asyncio.Event()  # adopted at least once: ids issued from now on meet no installed ones
+        self.reason = "not connected yet"
+        self.foreign = 0
+        self.changes: Counter[int] = Counter()  # routes written, by vrf_id
+        self.confirmed: Callable[[int], None] = lambda _vrf_id: None
+        self.ports_changed: Callable[[], None] = lambda: None
+        self.ahead: Callable[[], bool] = lambda: False  # whether routes can be written though it is not connected
+        self._events = events
+        self._clock = clock
+        self._packet_sink = packet_sink
+        self._audit_s = audit_s
+        self._wake = asyncio.Event()
+        self._progress = asyncio.Event()
+        self._connection = 0
+        self._silent_until = -inf
+        self._going_ahead = False
+        self._writes: deque[asyncio.Task[None]] = deque()
+        self._turn = 0
+
+    # Listening to the plane
+
+    def plane_connected(self, plane: Plane) -> None:
+        """Adopt what the plane holds, then write."""
+        self._connection += 1
+        self.adopted = False
+        self._wake.set()
+
+    def plane_disconnected(self, plane: Plane, reason: str) -> None:
+        """Keep everything; the plane goes on forwarding."""
+        self._connection += 1
+        served, self._going_ahead = self.adopted or self._going_ahead, self.ahead()
+        if served and not self._going_ahead:
+            self._silent_until = inf
+        self.adopted = False
+        self.reason = reason
+        self._events.emit("warning", "plane-disconnected", plane.name, reason)
+        self._wake.set()
+
+    def port_changed(self, plane: Plane, port: PortState) -> None:
+        """Re-resolve what leaves by a port."""
+        for fib in self.fibs.values():
+            self.set_ports(fib)
+        self.ports_changed()
+        self.wake()
+
+    def packet_in(self, plane: Plane, router_interface_id: int, reason: PuntReason, frame: bytes) -> None:
+        """Pass a punted frame on."""
+        self._packet_sink(router_interface_id, reason, frame)
+
+    # Routers
+
+    def add(self, fib: Fib) -> None:
+        """Serve a router. On a plane adopted before, nothing of it can be installed: its ids were just issued."""
+        self.fibs[fib.config.vrf_id] = fib
+        self.set_ports(fib)
+        self.wake()
+
+    def discard(self, vrf_id: int) -> None:
+        """Stop serving a router, leaving whatever is installed."""
+        self.fibs.pop(vrf_id, None)
+
+    def set_ports(self, fib: Fib) -> None:
+        """Tell a FIB the plane's ports; without a connection, its last known ones stay."""
+        if self.plane.connected or self.ahead():
+            ports = {port.name: (port.number, port.up) for port in self.plane.ports.values()}
+            fib.set_ports(ports, self._clock())
+
+    @property
+    def silent(self) -> bool:
+        """Whether guests' probes may not have reached their neighbors of late, as the plane was away."""
+        return self._clock() < self._silent_until
+
+    def wake(self) -> None:
+        """Look for work."""
+        self._wake.set()
+
+    async def until(self, reached: Callable[[], bool]) -> None:
+        """Wait until a condition on the FIBs holds. PlaneUnreachable where the plane is or goes away."""
+        self._wake.set()
+        while not reached():
+            if not self.plane.connected:
+                raise PlaneUnreachable(self.plane.name, self.reason)
+            await self._progress.wait()
+
+    # The writer
+
+    async def run(self) -> None:
+        """Serve the plane, which has been started with this as its listener, until cancelled."""
+        try:
+            while True:
+                try:
+                    await self._serve()
+                except PlaneUnreachable as lost:
+                    self.reason = lost.reason
+                    await self._settle_writes()
+                    self._advance()
+                    await asyncio.sleep(0)  # for the plane to see it too: nothing above need have waited
+        finally:
+            await self._settle_writes()
+
+    async def _serve(self) -> None:
+        while not self.plane.connected:
+            await self._go_ahead()
+        connection = self._connection
+        await self._adopt()
+        next_audit = self._clock() + self._audit_s
+        while connection == self._connection:
+            while self._writes and (len(self._writes) >= WRITES_IN_FLIGHT or self._writes[0].done()):
+                await self._writes.popleft()
+            if any(fib.busy for fib in self.fibs.values()):
+                self._send()
+                await asyncio.sleep(0)
+            elif self._writes:
+                await self._writes.popleft()
+            elif self._clock() >= next_audit:
+                await self.audit()
+                next_audit = self._clock() + self._audit_s
+            else:
+                await self._sleep(next_audit - self._clock())
+        raise PlaneUnreachable(self.plane.name, self.reason)
+
+    async def _go_ahead(self) -> None:
+        """Write what need not wait for the plane to be whole again, or wait for something to happen."""
+        if self.ahead() and any(fib.busy_ahead for fib in self.fibs.values()):
+            batch = WriteBatch()
+            await self._write(batch, self._fill(batch, ahead=True))
+            await asyncio.sleep(0)
+        else:
+            await self._sleep(None)
+
+    def _send(self) -> None:
+        batch = WriteBatch()
+        tickets = self._fill(batch)
+        write = asyncio.create_task(self._write(batch, tickets))
+        self._writes.append(write)
+
+    def _fill(self, batch: WriteBatch, ahead: bool = False) -> list[tuple[Fib, Ticket]]:
+        busy = [fib for fib in self.fibs.values() if (fib.busy_ahead if ahead else fib.busy)]
+        self._turn = (self._turn + 1) % len(busy)
+        busy = busy[self._turn :] + busy[: self._turn]
+        tickets = []
+        room = BATCH_ROUTES
+        while busy and room > 0:
+            share = max(1, room // len(busy))
+            for fib in busy:
+                ticket = fib.take(batch, min(share, room), ahead)
+                tickets.append((fib, ticket))
+            room = BATCH_ROUTES - sum(map(len, batch.routes))
+            busy = [fib for fib in busy if fib.prefixes.pending]
+        return tickets
+
+    async def _write(self, batch: WriteBatch, tickets: list[tuple[Fib, Ticket]]) -> None:
+        try:
+            refused = await self.plane.write(batch) if batch else []
+        except PlaneUnreachable:
+            for fib, _ in tickets:
+                fib.abandon()
+            raise
+        for columns in batch.routes:
+            self.changes[columns.vrf_id] += len(columns)
+        for fib, ticket in tickets:
+            vrf_id = fib.config.vrf_id
+            mine = [one for one in refused if one.vrf_id == vrf_id or fib.owns(one)] if refused else []
+            fib.confirm(ticket, mine)
+        for one in refused[:8]:
+            self._report(one)
+        for vrf_id in {fib.config.vrf_id for fib, _ in tickets}:
+            self.confirmed(vrf_id)
+        self._advance()
+
+    def _report(self, one: Refused) -> None:
+        fib = self.fibs.get(one.vrf_id)
+        subject = self.plane.name if fib is None else fib.config.full_name
+        key = prefix_text(one.key) if isinstance(one.key, bytes) else str(one.key)
+        kind = "table-full" if one.full else "entry-refused"
+        self._events.report("error", kind, subject, f"plane {self.plane.name} {one.table} {key}: {one.reason}")
+
+    async def _settle_writes(self) -> None:
+        pending, self._writes = list(self._writes), deque()
+        await asyncio.gather(*pending, return_exceptions=True)
+
+    async def _sleep(self, seconds: float | None) -> None:
+        # asyncio.wait_for of Python 3.11 swallows a cancellation that meets the wake-up; asyncio.timeout does not.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        self._wake.clear()
+
+    def _advance(self) -> None:
+        self._progress.set()
+        self._progress = asyncio.Event()
+
+    # Adoption and audit
+
+    async def _adopt(self) -> None:
+        read = await self.plane.read()
+        known: set[int] = set()
+        for fib in self.fibs.values():
+            known.update(nexthop.id for nexthop in fib.resolution.nexthops.values())
+            known.update(fib.resolution.groups)
+        self.objects.adopt(read, known)
+        self.foreign = read.foreign
+        for fib in self.fibs.values():
+            self.set_ports(fib)
+            fib.adopt(read)
+        await self._delete_unknown(read)
+        self.adopted = True
+        self._silent_until = min(self._silent_until, self._clock() + DOUBT_S)
+        self.ready.set()
+        routes = sum(map(len, read.routes.values()))
+        self._events.emit("info", "plane-connected", self.plane.name, f"adopted {routes} routes")
+        for vrf_id in list(self.fibs):
+            self.confirmed(vrf_id)
+        self.ports_changed()
+        self._advance()
+
+    async def _delete_unknown(self, read: Installed) -> None:
+        """Delete entries that carry our cookie but belong to no router that exists."""
+        interfaces = [one for one in read.router_interfaces.values() if one.vrf_id not in self.fibs]
+        policers = [one for one in read.policers.values() if one.vrf_id not in self.fibs]
+        if interfaces:  # first, so that nothing comes in any more
+            await self.plane.write(WriteBatch(router_interfaces=[Update(Op.DELETE, one) for one in interfaces]))
+        for vrf_id in read.routes.keys() - self.fibs.keys():
+            for family, stride in ((4, 5), (6, 17)):
+                keys = [key for key in read.routes[vrf_id] if len(key) == stride]
+                for start in range(0, len(keys), BATCH_ROUTES):
+                    part = keys[start : start + BATCH_ROUTES]
+                    await self.plane.write(WriteBatch(routes=[delete_routes(vrf_id, family, part)]))
+        if policers:
+            await self.plane.write(WriteBatch(policers=[Update(Op.DELETE, one) for one in policers]))
+
+    async def delete_unclaimed(self) -> None:
+        """Delete adopted nexthops and groups that no router claimed and no route uses, once all routers settled."""
+        if not self.adopted or not all(fib.settled and fib.idle for fib in self.fibs.values()):
+            return
+        used = {action for fib in self.fibs.values() for action in fib.prefixes.actions_in_use()}
+        objects = self.objects
+        batch = WriteBatch()
+        for object_id, group in list(objects.unclaimed_groups.items()):
+            if route_action(RouteKind.GROUP, object_id) not in used:
+                batch.groups.append(Update(Op.DELETE, objects.unclaimed_groups.pop(object_id)))
+            else:
+                used.update(route_action(RouteKind.NEXTHOP, member.nexthop_id) for member in group.members)
+        for object_id in list(objects.unclaimed_nexthops):
+            if route_action(RouteKind.NEXTHOP, object_id) not in used:
+                batch.nexthops.append(Update(Op.DELETE, objects.unclaimed_nexthops.pop(object_id)))
+        if batch:
+            await self.plane.write(batch)
+            for object_id in (*(u.entry.id for u in batch.groups), *(u.entry.id for u in batch.nexthops)):
+                objects.free(object_id)
+
+    async def read_back(self) -> tuple[Installed, dict[int, set[bytes]]]:
+        """Read the plane while writing goes on; also returns the keys written meanwhile, by vrf_id."""
+        written: dict[int, set[bytes]] = {}
+        for vrf_id, fib in self.fibs.items():
+            fib.prefixes.written = written[vrf_id] = set()
+        try:
+            return await self.plane.read(), written
+        finally:
+            for fib in self.fibs.values():
+                fib.prefixes.written = None
+
+    async def audit(self, only: int | None = None) -> dict[int, int]:
+        """Read back and repair what differs from what was written, of one router or of all; returns counts."""
+        read, written = await self.read_back()
+        repairs = {}
+        self.foreign = read.foreign
+        for vrf_id, fib in list(self.fibs.items()):
+            if only not in (None, vrf_id):
+                continue
+            count = fib.repair(read, written.get(vrf_id, set()))
+            if count:
+                repairs[vrf_id] = count
+                self._events.emit(
+                    "warning", "repaired", fib.config.full_name, f"{count} entries differed on the plane"
+                )
+        await self.delete_unclaimed()
+        self.wake()
+        return repairs
+
+
+def delete_routes(vrf_id: int, family: int, keys: list[bytes]) -> RouteUpdates:
+    """Return the deletion of these prefixes."""
+    return RouteUpdates(vrf_id, family, [Op.DELETE] * len(keys), keys, [0] * len(keys))

@@ -1,0 +1,116 @@
+"""The punt relay: punted frames to the guests, frames of the guests to the plane, never behind route work.
+
+Each router has a bounded queue per punt class, taken in the order control, local, glean, exception. Writers take at
+most `TURN_FRAMES` in a turn and then let the next router's writer run, which serves routers round robin whatever each
+of them has queued. What does not fit is dropped and counted by class; what a guest may not send, by reason.
+"""
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable
+
+from controller.events.token_bucket import TokenBucket
+from controller.model import InterfaceConfig
+from controller.planes.base import PUNT_CLASS, PuntClass, PuntReason
+from controller.views import CapturedFrame
+
+QUEUE_FRAMES = {PuntClass.CONTROL: 256, PuntClass.LOCAL: 512, PuntClass.GLEAN: 64, PuntClass.EXCEPTION: 64}
+TURN_FRAMES = 16
+PACKET_OUT_PER_S = 20_000
+"""Most frames per second a guest may send; as many again in a burst."""
+
+CAPTURE_FRAMES = 4096
+"""Frames a slow capture may lag behind before it misses some."""
+
+_ETHERNET_HEADER = 14
+_TAGS = (b"\x81\x00", b"\x88\xa8", b"\x91\x00")
+_CLASS_OF = {reason: PUNT_CLASS[reason] for reason in PuntReason}
+
+Punt = tuple[int, PuntReason, bytes]
+
+
+class RouterPunts:
+    """Both directions of one router's packets."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.counters: Counter[str] = Counter()
+        self._queues: dict[PuntClass, deque[Punt]] = {one: deque() for one in PuntClass}
+        self._filled = asyncio.Event()
+        self._sending = TokenBucket(PACKET_OUT_PER_S, PACKET_OUT_PER_S, clock)
+        self._captures: dict[asyncio.Queue[CapturedFrame], int | None] = {}
+
+    # Plane → guest
+
+    def deliver(self, interface_id: int, reason: PuntReason, frame: bytes) -> None:
+        """Queue a punted frame for the guest."""
+        if self._captures:
+            self._capture(interface_id, True, frame)
+        punt_class = _CLASS_OF[reason]
+        queue = self._queues[punt_class]
+        if len(queue) >= QUEUE_FRAMES[punt_class]:
+            self.counters[f"drop_queue_full_{punt_class.name.lower()}"] += 1
+            return
+        queue.append((interface_id, reason, frame))
+        self._filled.set()
+
+    async def take(self) -> list[Punt]:
+        """Wait for frames; returns at most `TURN_FRAMES`, most urgent class first."""
+        while True:
+            taken: list[Punt] = []
+            for queue in self._queues.values():
+                while queue and len(taken) < TURN_FRAMES:
+                    taken.append(queue.popleft())
+            if taken:
+                self.counters["to_guest"] += len(taken)
+                return taken
+            self._filled.clear()
+            await self._filled.wait()
+
+    def clear(self) -> None:
+        """Drop what waits: its guest has gone."""
+        for queue in self._queues.values():
+            self.counters["drop_no_session"] += len(queue)
+            queue.clear()
+
+    # Guest → plane
+
+    def refusal(self, interface: InterfaceConfig | None, frame: bytes) -> str | None:
+        """Return why a frame of the guest may not leave, None where it may. Counted by the caller through `count`."""
+        if interface is None:
+            return "foreign_interface"
+        if not _ETHERNET_HEADER <= len(frame) <= interface.mtu + _ETHERNET_HEADER:
+            return "frame_size"
+        source = frame[6:12]
+        if source != interface.mac and source not in interface.virtual_macs:
+            return "foreign_mac"
+        if frame[12:14] in _TAGS:
+            return "foreign_vlan"
+        return None if self._sending.take() else "packet_out_rate"
+
+    def sent(self, interface_id: int, frame: bytes, taken: bool) -> None:
+        """Count a frame handed to the plane, or dropped because its channel is congested."""
+        self.counters["from_guest" if taken else "drop_plane_congested"] += 1
+        if self._captures and taken:
+            self._capture(interface_id, False, frame)
+
+    # Watching
+
+    async def capture(self, interface_id: int | None) -> AsyncIterator[CapturedFrame]:
+        """Iterate over frames of one interface (None: of all) as they pass, until closed."""
+        queue: asyncio.Queue[CapturedFrame] = asyncio.Queue(CAPTURE_FRAMES)
+        self._captures[queue] = interface_id
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            del self._captures[queue]
+
+    def _capture(self, interface_id: int, inbound: bool, frame: bytes) -> None:
+        seen = CapturedFrame(time.time(), inbound, frame)
+        for queue, wanted in self._captures.items():
+            if wanted in (None, interface_id):
+                if queue.full():
+                    self.counters["capture_missed"] += 1
+                else:
+                    queue.put_nowait(seen)

@@ -1,0 +1,1 @@
+"""The daemons of a guest: how they are started, watched and reloaded."""

@@ -1,0 +1,498 @@
+"""FRR's daemons in one guest: the order they start in, what restarts with what, and how their configuration changes.
+
+    start:   mgmtd ── its vty socket appears ──→ zebra ── the same ──→ the others ── all ──→ vtysh -b (whole file)
+    zebra dies:   the others are killed, then everything starts as above; zebra -K keeps the kernel's routes
+    another dies: it alone starts again, then vtysh -b -d NAME
+    one hangs at its start, or vtysh does: it is killed at its limit, its state says so, and it is tried again
+    new text:     daemons that are new start, frr-reload.py, daemons without configuration stop;
+                  where FRR refuses a line, the former text is put back the same way
+
+After zebra alone restarts, FRR's daemons send it no routes, hence all of them. They are killed, not asked to end:
+an orderly end would tell the peers to drop their routes.
+
+mgmtd is there from FRR 9 on: it keeps the configuration of zebra, staticd, ripd and ripngd. Without it a reload says
+that all went well and changes nothing of theirs, so none begins before it is up. One that starts again knows nothing;
+the text that it is given is the one that its daemons run with already.
+"""
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from vrc.guest.children import Backoff, Child, Children, describe_end, late
+from vrc.guest.enclosure import FRR_STATE, watch_directory
+from vrc.guest.reactor import Timer
+from vrc.guest.suites.base import ENVIRONMENT, Reply, Section, empty_directory, start_limit_of, write_file
+from vrc.guest.suites.source_watch import SourceWatch, Tell, fpm_is_missing
+
+BINARIES = "/usr/lib/frr"
+CONFIGURATION = "/etc/frr"
+SOCKETS = "/var/run/frr"
+JOB_LIMIT_S = 100.0
+"""A vtysh or frr-reload.py that has not ended by then is killed; the controller waits longer for a change."""
+LOAD_AGAIN_S = 5.0
+"""How long after that a text is loaded again."""
+FPM_LINE = "fpm address 127.0.0.1"
+_SILENT = "zebra does not send routes (no FPM connection); it is told to connect every 30 s"
+_LEADERS = ("mgmtd", "zebra")
+"""Those that are waited for before others start, in this order."""
+_PROBE_AGAIN_S = 0.02
+_DAEMON_CAPABILITIES = "-all,+chown,+dac_override,+setgid,+setuid,+net_bind_service,+net_admin,+net_raw,+sys_admin"
+"""FRR starts as root, becomes its own user, and keeps at most the last four (cap_net_bind_service in bgpd alone)."""
+_OWN_DIRECTORIES = ("/var/log/frr", "/var/tmp/frr")  # the latter for FRR's crash logs
+
+
+@dataclass(frozen=True, slots=True)
+class FrrSettings:
+    """What the daemons are to run with."""
+
+    text: str  # the whole of frr.conf
+    daemons: tuple[str, ...]  # the leaders first
+    hold_time_s: int
+    fpm: bool
+    lines_before: int  # of the text that are not the operator's, and not counted in what is said of it
+    start_limit_s: float  # a daemon without a vty socket for so long after its start is killed and started again
+
+    @classmethod
+    def parse(cls, section: Section) -> "FrrSettings":
+        """Take FRR's section of guest.json; KeyError or TypeError where it is none.
+
+        It names what the text asks for. Whether that needs a mgmtd is for the FRR that is installed here to say.
+        """
+        mgmtd = ("mgmtd",) if os.path.exists(f"{BINARIES}/mgmtd") else ()
+        daemons = (*mgmtd, *section["daemons"])
+        before = section.get("lines_before", 0)
+        return cls(section["text"], daemons, section["hold_time_s"], section["fpm"], before, start_limit_of(section))
+
+    @property
+    def zebra_options(self) -> list[str]:
+        """The options that only a restart of zebra changes."""
+        module = ["-M", "dplane_fpm_nl"] if self.fpm else []
+        # In one word: from FRR 9 on the time is optional, and as a word of its own it would not be taken.
+        return [*module, f"-K{self.hold_time_s}"]
+
+
+class Daemon:
+    """One daemon's process and how far it is."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.ready = False  # it answers on its vty socket
+        self.configured = False  # … and was given its part of the text
+        self.child: Child | None = None
+        self.backoff = Backoff()
+        self.late = False  # it did not answer in time, and has not since
+        self.timer: Timer | None = None
+        self.started = 0.0
+        self.last_end = ""
+
+    @property
+    def running(self) -> bool:
+        """Tell whether it has a process."""
+        return self.child is not None and self.child.pid != 0
+
+    @property
+    def state(self) -> str:
+        """``up``, ``starting`` or ``failed: …``."""
+        if self.configured:
+            return "up"
+        return f"failed: {self.last_end}" if self.failed else "starting"
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether it is of no use, and will not be soon."""
+        return self.late or self.backoff.failed
+
+    def cancel(self) -> None:
+        """Forget a start or a limit that was due."""
+        if self.timer:
+            self.timer.cancel()
+        self.timer = None
+
+
+class FrrDaemons:
+    """Runs FRR as its settings say; `etc` is where this process may write what is CONFIGURATION to the daemons."""
+
+    def __init__(self, children: Children, section: Section, etc: str) -> None:
+        self.settings, self.restarts, self.config_error = FrrSettings.parse(section), 0, ""
+        self._children, self._reactor, self._etc = children, children.reactor, etc
+        self._uid, self._gid, self._vty_gid = section["ids"]
+        self._daemons = {name: Daemon(name) for name in self.settings.daemons}
+        self._loaded = False  # vtysh -b went through since zebra started
+        self._falling = False  # zebra died: waiting for the others to be gone
+        self._pause_s = 0.0  # before zebra starts again
+        self._stopping = False
+        self._job: Child | None = None
+        self._jobs: list[tuple[str, list[str], Done]] = []
+        self._load_again: Timer | None = None
+        self._change: tuple[FrrSettings, Reply] | None = None  # waits for new daemons or for the first load
+        self._inotify = watch_directory(SOCKETS)
+        self._reactor.add_reader(self._inotify, self._directory_changed)
+        self._fpm = SourceWatch(self._reactor, self._look_at_fpm, self._connect_fpm)
+
+    @property
+    def states(self) -> dict[str, str]:
+        """State by daemon, ``config`` where FRR refused a line, and ``fpm`` where zebra sends no routes."""
+        states = {name: daemon.state for name, daemon in self._daemons.items()}
+        failed = {"config": self.config_error, "fpm": _SILENT if self._fpm.silent else ""}
+        return states | {name: f"failed: {why}" for name, why in failed.items() if why}
+
+    def start(self) -> None:
+        """Start everything from nothing."""
+        for directory in _OWN_DIRECTORIES:
+            os.makedirs(directory, exist_ok=True)
+        for directory in (*_OWN_DIRECTORIES, FRR_STATE):
+            with contextlib.suppress(FileNotFoundError):  # before FRR 10 there is no FRR_STATE
+                os.chown(directory, self._uid, self._gid)
+        self._write_text(self.settings.text)
+        self._begin()
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Signal every daemon and start none again."""
+        self._stopping = True
+        self._clear_jobs()
+        for daemon in self._daemons.values():
+            daemon.cancel()
+            if daemon.child:
+                daemon.child.kill(number)
+
+    @property
+    def running(self) -> bool:
+        """Tell whether any process of FRR is left."""
+        return self._job is not None or any(daemon.running for daemon in self._daemons.values())
+
+    @property
+    def _leaders(self) -> list[Daemon]:
+        return [self._daemons[name] for name in _LEADERS if name in self._daemons]
+
+    # ── start and death ──
+
+    def _begin(self) -> None:
+        self._falling = self._loaded = False
+        empty_directory(SOCKETS)
+        self._spawn(self._leaders[0])
+
+    def _spawn(self, daemon: Daemon) -> None:
+        daemon.cancel()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{SOCKETS}/{daemon.name}.vty")
+        options = self.settings.zebra_options if daemon.name == "zebra" else []
+        argv = [
+            *("/usr/bin/setpriv", "--bounding-set", _DAEMON_CAPABILITIES),
+            *(f"{BINARIES}/{daemon.name}", *options, "-P", "0"),
+            *("--log", "stdout", "--log-level", "informational"),
+        ]
+        daemon.started = time.monotonic()
+        daemon.child = Child(daemon.name, argv, ENVIRONMENT, lambda _child, status: self._died(daemon, status))
+        try:
+            self._children.spawn(daemon.child)
+        except OSError as error:
+            daemon.child.last_line = f"setpriv: {error.strerror}"
+            self._died(daemon, 127)
+            return
+        daemon.timer = self._reactor.call_later(self.settings.start_limit_s, lambda: self._too_slow(daemon))
+
+    def _too_slow(self, daemon: Daemon) -> None:
+        if not daemon.ready and daemon.child:
+            daemon.late, daemon.last_end = True, late(self.settings.start_limit_s)
+            daemon.child.overran = daemon.last_end
+            daemon.child.kill(signal.SIGKILL)
+
+    def _died(self, daemon: Daemon, exit_status: int) -> None:
+        daemon.ready = daemon.configured = False
+        daemon.cancel()
+        overran, said = (daemon.child.overran, daemon.child.last_line) if daemon.child else ("", "")
+        daemon.late, daemon.last_end = bool(overran), overran or describe_end(exit_status, said)
+        if self._stopping or self._daemons.get(daemon.name) is not daemon:
+            return
+        self._children.log.write("vr-guest", f"{daemon.name} ended: {daemon.last_end}")
+        self.restarts += 1
+        if self._falling:
+            self._fallen()
+            return
+        pause_s = daemon.backoff.delay_s(0.0 if daemon.late else time.monotonic() - daemon.started)
+        if daemon.name == "zebra":
+            self._fall(pause_s)
+            return
+        daemon.timer = self._reactor.call_later(pause_s, lambda: self._spawn(daemon))
+        if daemon.name in _LEADERS and daemon.failed:
+            self._refuse_change(f"{daemon.name}: {daemon.last_end}")
+        self._advance()
+
+    def _fall(self, pause_s: float) -> None:
+        self._falling, self._loaded, self._pause_s = True, False, pause_s
+        self._clear_jobs()
+        if self._change:  # what is about to start may as well start with the new text
+            settings, reply = self._change
+            self._adopt(settings)
+            reply("")
+        for daemon in self._daemons.values():
+            daemon.cancel()
+            daemon.ready = daemon.configured = False
+            if daemon.child:
+                daemon.child.kill(signal.SIGKILL)
+        self._fallen()
+
+    def _fallen(self) -> None:
+        if not self.running:
+            first = self._leaders[0]
+            first.cancel()
+            first.timer = self._reactor.call_later(self._pause_s, self._begin)
+
+    # ── readiness ──
+
+    def _directory_changed(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._inotify, 65536)
+        for daemon in list(self._daemons.values()):
+            if daemon.running and not daemon.ready:
+                self._probe(daemon)
+
+    def _probe(self, daemon: Daemon) -> None:
+        if daemon.ready or not daemon.running:
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as vty:
+            try:
+                vty.connect(f"{SOCKETS}/{daemon.name}.vty")
+            except FileNotFoundError:
+                return
+            except OSError:  # bound, but not listening yet
+                self._reactor.call_later(_PROBE_AGAIN_S, lambda: self._probe(daemon))
+                return
+        daemon.ready, daemon.late = True, False
+        daemon.cancel()
+        self._became_ready(daemon)
+
+    def _became_ready(self, daemon: Daemon) -> None:
+        if daemon.name == "zebra":
+            for other in self._daemons.values():
+                if other.name not in _LEADERS:
+                    self._spawn(other)
+        elif daemon.name == "mgmtd" and not self._daemons["zebra"].running:
+            self._spawn(self._daemons["zebra"])
+        elif self._loaded and not (self._change and daemon.name not in self.settings.daemons):
+            self._load(daemon.name)
+        self._advance()
+
+    def _advance(self) -> None:
+        """Load or reload as soon as no daemon is left that has not yet come up or failed once."""
+        if self._falling or self._job or not all(leader.ready for leader in self._leaders):
+            return
+        if any(not daemon.ready and not daemon.backoff.deaths for daemon in self._daemons.values()):
+            return
+        if not self._loaded:
+            self._loaded = True
+            self._load("")
+        elif self._change and not self._jobs:
+            self._reload()
+
+    # ── configuration ──
+
+    def _load(self, name: str) -> None:
+        argv = ["/usr/bin/vtysh", "-b", *(("-d", name) if name else ())]
+        names = [name] if name else [daemon.name for daemon in self._daemons.values() if daemon.ready]
+        self._submit("vtysh", argv, lambda job, status: self._load_done(name, names, job, status))
+
+    def _load_done(self, name: str, names: list[str], job: Child, exit_status: int) -> None:
+        self.config_error = job_error(job, self.settings) if exit_status else ""
+        if job.overran:
+            self._load_later(name)
+        else:
+            self._mark_configured(names)
+        self._advance()
+
+    def _load_later(self, name: str) -> None:
+        if self._load_again:  # of another daemon: then all at once
+            self._load_again.cancel()
+            name = ""
+        self._load_again = self._reactor.call_later(LOAD_AGAIN_S, lambda: self._try_load(name))
+
+    def _try_load(self, name: str) -> None:
+        self._load_again = None
+        self._load(name)
+
+    def _mark_configured(self, names: Iterable[str]) -> None:
+        for name in names:
+            if daemon := self._daemons.get(name):
+                daemon.configured = daemon.ready
+
+    def change(self, section: Section, reply: Reply) -> None:
+        """Run with another section; ``reply`` is told when that is done."""
+        settings = FrrSettings.parse(section)
+        if self._change:
+            reply("is being changed already; try again")
+            return
+        if settings == self.settings:
+            reply("")
+        elif settings.zebra_options != self.settings.zebra_options or not self._daemons["zebra"].ready:
+            self._adopt(settings)
+            self._fall(0.0)
+            reply("")
+        else:
+            self._change = (settings, reply)
+            for name in settings.daemons:
+                if name not in self._daemons:
+                    self._daemons[name] = Daemon(name)
+                    self._spawn(self._daemons[name])
+            self._advance()
+
+    def _adopt(self, settings: FrrSettings) -> None:
+        former, self._change, self.settings = self._daemons, None, settings
+        self._daemons = {name: former.get(name) or Daemon(name) for name in settings.daemons}
+        for name, daemon in former.items():
+            daemon.backoff = Backoff()
+            if name not in self._daemons and daemon.child:
+                daemon.cancel()
+                daemon.child.kill(signal.SIGKILL)
+        self._write_text(settings.text)
+
+    def _reload(self) -> None:
+        assert self._change
+        settings, reply = self._change
+        self._write_text(settings.text)
+        self._submit("frr-reload", _RELOAD, lambda job, status: self._reload_done(settings, reply, job, status))
+
+    def _reload_done(self, settings: FrrSettings, reply: Reply, job: Child, exit_status: int) -> None:
+        self._change = None
+        if exit_status == 0:
+            self.settings, self.config_error = settings, ""
+            self._mark_configured(self._daemons)
+            self._stop_unneeded()
+            reply("")
+            return
+        objection = job_error(job, settings)
+        self._write_text(self.settings.text)
+        self._submit("frr-reload", _RELOAD, lambda back, _status: self._taken_back(back))
+        reply(f"{objection}; see vrctl logs" if job.overran else objection)
+
+    def _taken_back(self, job: Child) -> None:
+        if job.overran:  # who knows what the daemons have
+            self.config_error = job.overran
+            self._load_later("")
+        self._stop_unneeded()
+
+    def _refuse_change(self, why: str) -> None:
+        """Give up a change that waits for a daemon which does not come."""
+        if not self._change or self._job or self._jobs:
+            return
+        _, reply = self._change
+        self._change = None
+        self._stop_unneeded()
+        reply(f"{why}; the former text stays; see vrctl logs")
+
+    def _stop_unneeded(self) -> None:
+        for name in [name for name in self._daemons if name not in self.settings.daemons]:
+            daemon = self._daemons.pop(name)
+            daemon.cancel()
+            if daemon.child:
+                daemon.child.kill(signal.SIGTERM)
+        self._advance()
+
+    def _write_text(self, text: str) -> None:
+        for name, content in {"frr.conf": text, "vtysh.conf": "service integrated-vtysh-config\n"}.items():
+            write_file(f"{self._etc}/{name}", content, self._gid)
+
+    # ── routes go to the VRC ──
+
+    def _look_at_fpm(self, tell: Tell) -> None:
+        tell(self._sends_routes() and fpm_is_missing())
+
+    def _sends_routes(self) -> bool:
+        """Whether zebra is to be connected: it was given a text that says so, and nothing is being changed."""
+        settled = self._loaded and not self._falling and not self._stopping and not self._job and not self._change
+        return self.settings.fpm and settled and self._daemons["zebra"].configured
+
+    def _connect_fpm(self) -> None:
+        self._children.log.write("vr-guest", f"zebra has no FPM connection and is told: {FPM_LINE}")
+        argv = ["/usr/bin/vtysh", "-c", "configure terminal", "-c", FPM_LINE]
+        self._submit("vtysh", argv, lambda _job, _status: self._advance())
+
+    # ── one vtysh or frr-reload.py at a time, as a user without privileges ──
+
+    def _submit(self, name: str, argv: list[str], done: "Done") -> None:
+        self._jobs.append((name, argv, done))
+        self._next_job()
+
+    def _next_job(self) -> None:
+        if self._job or not self._jobs:
+            return
+        name, argv, done = self._jobs.pop(0)
+        user = ["--reuid", str(self._uid), "--regid", str(self._gid), "--groups", str(self._vty_gid)]
+        prefix = ["/usr/bin/setpriv", *user, "--bounding-set", "-all", "--inh-caps", "-all"]
+        job = Child(name, prefix + argv, ENVIRONMENT, lambda job, status: self._job_done(job, status, done))
+        job.lines, job.limit_s = [], JOB_LIMIT_S
+        self._job = job
+        try:
+            self._children.spawn(job)
+        except OSError as error:
+            job.lines = [f"% {name}: {error.strerror}"]
+            self._job_done(job, 127, done)
+
+    def _job_done(self, job: Child, exit_status: int, done: "Done") -> None:
+        self._job = None
+        if self._falling:
+            self._fallen()
+        elif not self._stopping:
+            done(job, exit_status)
+            self._next_job()
+
+    def _clear_jobs(self) -> None:
+        self._jobs.clear()
+        if self._load_again:
+            self._load_again.cancel()
+        self._load_again = None
+        if self._job:
+            self._job.kill_all()
+
+
+Done = Callable[[Child, int], None]
+"""Told a job and its exit status."""
+
+
+_RELOAD = [
+    *("/usr/bin/python3", f"{BINARIES}/frr-reload.py", "--reload", "--stdout", "--log-level", "error"),
+    *("--bindir", "/usr/bin", "--confdir", CONFIGURATION, "--rundir", SOCKETS, f"{CONFIGURATION}/frr.conf"),
+]
+
+
+# As vtysh says it, and as frr-reload.py does, which shows octets where vtysh has only checked the syntax.
+_OBJECTION = re.compile(
+    r"^(?:b')?line \d+: "
+    r"(?:% (?P<syntax>[^\[:]+)(?:\[\d+\])?: |Failure to communicate\[\d+\] to (?P<daemon>\w+), line: )"
+    r"(?P<command>.*?)(?:\\n.*)?$"
+)
+_NOISE = "vtysh_pam: Failed in account validation: Authentication failure(7)"
+
+
+def job_error(job: Child, settings: FrrSettings) -> str:
+    """Return in one line what became of a job that failed."""
+    return job.overran or first_error(job.lines or [], settings.text, settings.lines_before)
+
+
+def first_error(lines: list[str], text: str, before: int = 0) -> str:
+    """Return in one line what vtysh or frr-reload.py objected to, with its line number in ``text`` but the first
+    ``before`` lines.
+
+    It names the daemon that refused the line; what vtysh objects to itself is the grammar. It is the objection that
+    stands first in the text: from FRR 9 on daemons read it at the same time.
+    """
+    reason, objections = "", []
+    for raw in lines:
+        line = raw.replace(_NOISE, "").strip()
+        if match := _OBJECTION.match(line):
+            command = match["command"].strip()
+            said = match["syntax"] or reason or "refused"
+            why = f"{said} ({match['daemon']})" if match["daemon"] else said
+            numbers = [number for number, given in enumerate(text.splitlines(), 1) if given.strip() == command]
+            where = f"line {numbers[0] - before}: " if numbers and numbers[0] > before else ""
+            objections.append((numbers[0] if numbers else len(text), f"{where}{why}: {command}"))
+        elif line.startswith("%"):
+            reason = line.lstrip("% ")
+    if objections:
+        return min(objections)[1]
+    return reason or next((said for raw in lines if (said := raw.replace(_NOISE, "").strip())), "no reason given")

@@ -1,0 +1,199 @@
+"""Keeps vr-guest running inside the machine, and asks it what the host asks."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from vrc.guest.children import Backoff
+from vrc.guest.enclosure import EXIT_RUNS_ALREADY
+from vrc.guest.lines import TOO_LONG, LineStream
+from vrc.guest.reactor import Reactor, Timer
+from vrc.machine.control import Reply, refusal
+
+DIRECTORY = "/run/guest"
+LAUNCH_LIMIT_S = 60.0
+"""How long vr-guest may take to close the guest in; an emulated processor needs a few seconds."""
+ANSWER_LIMIT_S = 130.0
+"""How long vr-guest may take for an answer; a reload takes longest."""
+MAX_ASKED = 8
+"""Requests to vr-guest that are unanswered at once."""
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+_MAX_SAID_BYTES = 4096
+
+
+class KeptGuest:
+    """The guest of a machine: ``launcher`` starts it, and it is started again whenever it ends."""
+
+    def __init__(
+        self, reactor: Reactor, launcher: Sequence[str], log: Callable[[str], None], directory: str = DIRECTORY
+    ) -> None:
+        self._reactor, self._launcher, self._log, self._directory = reactor, list(launcher), log, directory
+        self._backoff = Backoff()
+        self._started_s = 0.0
+        self._launching = 0  # the launcher's pid
+        self._said = -1  # the pipe of its stderr
+        self._limit: Timer | None = None
+        self._late = False  # the launcher was killed for its limit
+        self._next_start: Timer | None = None
+        self._pidfd = -1
+        self._wanted = False
+        self._asked = 0
+        self.pid = 0
+        self.state = "starting"
+        self.restarts = 0
+
+    def start(self) -> None:
+        """Start the guest; `state` becomes ``up``, or ``failed: …`` while it is tried again."""
+        self._wanted, self._late, self._started_s = True, False, time.monotonic()
+        read, write = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(read, False)
+        argv = [*self._launcher, "--config", f"{self._directory}/guest.json"]
+        try:
+            self._launching = os.posix_spawn(
+                argv[0],
+                argv,
+                {**_ENVIRONMENT, "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, write, 2),
+                ],
+                setsid=True,
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+            )
+        except OSError as error:
+            os.close(read)
+            self._failed(f"{argv[0]}: {error.strerror}")
+            return
+        finally:
+            os.close(write)
+        self._said = read
+        self._limit = self._reactor.call_later(LAUNCH_LIMIT_S, self._too_slow)
+
+    def reaped(self, pid: int, exit_status: int) -> bool:
+        """Tell whether ``pid`` was the launcher."""
+        if pid != self._launching:
+            return False
+        self._launching = 0
+        if self._limit:
+            self._limit.cancel()
+        said = b""
+        with contextlib.suppress(BlockingIOError):
+            said = os.read(self._said, _MAX_SAID_BYTES)
+        os.close(self._said)
+        if exit_status in (0, EXIT_RUNS_ALREADY):  # the latter where an earlier launcher was too slow to say so
+            self._launched()
+        elif self._late:
+            self._failed(f"vr-guest did not close the guest in within {LAUNCH_LIMIT_S:g} s; see the console")
+        else:
+            lines = said.decode(errors="replace").strip().splitlines()
+            self._failed(lines[-1] if lines else f"vr-guest ended with status {exit_status}")
+        return True
+
+    def _too_slow(self) -> None:
+        if self._launching:
+            self._late = True
+            os.kill(self._launching, signal.SIGKILL)
+
+    def _launched(self) -> None:
+        try:
+            with open(f"{self._directory}/guest.pid") as file:
+                self.pid = int(file.read().split()[0])
+            self._pidfd = os.pidfd_open(self.pid)
+        except (OSError, ValueError, IndexError) as error:
+            self._failed(f"its first process is not there: {error}")
+            return
+        self.state = "up"
+        self._reactor.add_reader(self._pidfd, self._ended)
+        if not self._wanted:  # stopped while it was started
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _ended(self) -> None:
+        self._reactor.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        self._pidfd, self.pid = -1, 0
+        self._failed("its first process ended")
+
+    def _failed(self, why: str) -> None:
+        if not self._wanted:
+            self.state = "stopped"
+            return
+        self.restarts += 1
+        self.state = f"failed: {why}"
+        pause_s = self._backoff.delay_s(time.monotonic() - self._started_s)
+        self._log(f"the guest does not run: {why}; started again in {pause_s:g} s")
+        self._next_start = self._reactor.call_later(pause_s, self.start)
+
+    def ask(self, request: bytes, reply: Reply) -> None:
+        """Pass one request on to vr-guest; ``reply`` gets its answer, or a refusal."""
+        if self._asked >= MAX_ASKED:
+            reply(refusal(f"{MAX_ASKED} requests are unanswered already"))
+            return
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            client.setblocking(False)
+            client.connect(f"{self._directory}/control.sock")
+        except OSError as error:
+            client.close()
+            reply(refusal(f"the guest's supervisor cannot be asked: {error.strerror} ({self.state})"))
+            return
+        self._asked += 1
+        _Question(self._reactor, client, request, lambda answer: self._answered(answer, reply))
+
+    def _answered(self, answer: dict[str, Any], reply: Reply) -> None:
+        self._asked -= 1
+        reply(answer)
+
+    def stop(self, stopped: Callable[[], None], limit_s: float) -> None:
+        """Ask the guest to end, and call back when it has, or after ``limit_s``."""
+        self._wanted = False
+        if self._next_start:
+            self._next_start.cancel()
+        called = False
+
+        def once(_answer: dict[str, Any] | None = None) -> None:
+            nonlocal called
+            if not called:
+                called = True
+                stopped()
+
+        if not self.pid:
+            once()
+            return
+        self._reactor.call_later(limit_s, once)
+        self.ask(b'{"op": "stop"}', once)
+
+
+class _Question:
+    """One connection to vr-guest for one request."""
+
+    def __init__(self, reactor: Reactor, client: socket.socket, request: bytes, answered: Reply) -> None:
+        self._answered = answered
+        self._stream = LineStream(reactor, client.detach(), self._line, self._end)
+        self._limit = reactor.call_later(ANSWER_LIMIT_S, self._too_slow)
+        self._stream.send(request)
+
+    def _too_slow(self) -> None:
+        self._stream.close()
+        self._answered(refusal(f"the guest's supervisor did not answer within {ANSWER_LIMIT_S:g} s; see the console"))
+
+    def _line(self, line: bytes) -> None:
+        self._limit.cancel()
+        self._stream.close()
+        try:
+            answer = json.loads(line) if line != TOO_LONG else {}
+            if not isinstance(answer, dict) or "ok" not in answer:
+                raise ValueError("it has no meaning")
+        except (ValueError, RecursionError) as error:
+            answer = refusal(f"the guest's supervisor gave an answer that cannot be used: {error}")
+        self._answered(answer)
+
+    def _end(self) -> None:
+        self._limit.cancel()
+        self._stream.close()
+        self._answered(refusal("the guest's supervisor ended before it answered"))

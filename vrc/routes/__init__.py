@@ -1,0 +1,1 @@
+"""What the guest's daemons decided: sources of routes, the nexthops they share, and the table made of them."""

@@ -1,0 +1,118 @@
+"""The routes that the guest's kernel has but for zebra: connected ones, and those of `ip route`.
+
+FPM tells that zebra has chosen such a route for a prefix, with RTPROT_KERNEL, and not reliably more: FRR 10.3 tells
+neither the nexthop, which zebra does not install, nor that the route is gone, as zebra does not remove it. The kernel
+tells both, so it is asked for both.
+
+    kernel ── netlink ──► SystemRoutes ──► the best of a prefix ─┐
+    zebra ──── FPM: a system route ──────► RouteTable ───────────┴─► what is mirrored
+"""
+
+from collections.abc import Callable, Iterable
+
+from vrc.errors import MalformedNetlink
+from vrc.netlink.route_messages import NLM_F_APPEND, RTM_DELROUTE, RTM_NEWROUTE, Change, decode_shape
+from vrc.routes.nexthops import Binding, NexthopScope, NexthopSets
+
+RTPROT_KERNEL = 2
+
+ZEBRA_PROTOCOLS = (range(11, 12), range(42, 43), range(186, 200))
+"""What zebra's own routes have: RTPROT_ZEBRA, RTPROT_BABEL, RTPROT_BGP and what follows it (FRR, rt_netlink.h)."""
+
+MAX_SYSTEM_ROUTES = 1 << 17
+"""Most routes kept; more are counted as refused."""
+
+_PROTOCOL = 3  # where a shape has rtm_protocol
+
+
+def is_system(shape: bytes) -> bool:
+    """Whether a kernel route of that shape is none of zebra's."""
+    return not any(shape[_PROTOCOL] in protocols for protocols in ZEBRA_PROTOCOLS)
+
+
+def is_chosen_system(shape: bytes) -> bool:
+    """Whether FPM means a system route by a route of that shape."""
+    return shape[_PROTOCOL] == RTPROT_KERNEL
+
+
+class SystemRoutes:
+    """System routes by prefix, the one in force first. `changed` has the prefixes whose first one is another now."""
+
+    def __init__(self, sets: NexthopSets, usable: Callable[[int], int]) -> None:
+        self.scope = NexthopScope(sets, usable, inline_first=True)
+        self.changed: set[bytes] = set()
+        self.ambiguous = False  # the kernel said something only a dump can explain
+        self.refused = 0
+        self.malformed = 0
+        self._routes: dict[bytes, list[Binding]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def find(self, key: bytes) -> Binding | None:
+        """Return what is in force for a prefix, None where there is no such route."""
+        found = self._routes.get(key)
+        return found[0] if found else None
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        """Take in what the kernel says; what is zebra's own is passed over."""
+        for kind, key, shape, flags in changes:
+            if key and is_system(shape):
+                try:
+                    self._change(kind, key, shape, flags)
+                except MalformedNetlink:
+                    self.malformed += 1
+        self.scope.sweep()
+
+    def replace(self, changes: Iterable[Change]) -> None:
+        """Take in a whole dump: nothing else is there."""
+        for key in list(self._routes):
+            self._put(key, [])
+        self.ambiguous = False
+        self.apply(changes)
+
+    def drop_over(self, is_down: Callable[[int], bool]) -> None:
+        """Forget the IPv4 routes all of whose links are down: the kernel removes them and does not tell."""
+        for key, routes in list(self._routes.items()):
+            if len(key) == 5:
+                left = [one for one in routes if not all(is_down(hop.ifindex) for hop in one.spec.hops)]
+                if len(left) != len(routes):
+                    self._put(key, left)
+
+    def _change(self, kind: int, key: bytes, shape: bytes, flags: int) -> None:
+        routes = self._routes.get(key, [])
+        if kind == RTM_NEWROUTE:
+            if not routes and self._count >= MAX_SYSTEM_ROUTES:
+                self.refused += 1
+                return
+            added = self.scope.bind(shape)
+            metric = added.spec.metric
+            # Of equal metric IPv4 keeps several where it is told to append, and uses the oldest.
+            if not (flags & NLM_F_APPEND and len(key) == 5):
+                routes = [one for one in routes if one.spec.metric != metric]
+            self._put(key, sorted([*routes, added], key=lambda one: one.spec.metric))
+        elif kind == RTM_DELROUTE and routes:
+            spec = decode_shape(shape)
+            of_metric = [one for one in routes if one.spec.metric == spec.metric]
+            gone = next((one for one in of_metric if one.spec.hops == spec.hops), None)
+            if gone is None and of_metric and len(spec.hops) < len(of_metric[0].spec.hops):
+                self.ambiguous = True  # one way of several went
+            elif gone is not None or of_metric:
+                leaves = gone or of_metric[0]
+                at = routes.index(leaves)
+                self._put(key, routes[:at] + routes[at + 1 :])
+
+    def _put(self, key: bytes, routes: list[Binding]) -> None:
+        former = self._routes.get(key, [])
+        for binding in routes:
+            binding.routes += 1
+        for binding in former:
+            binding.routes -= 1
+        self._count += len(routes) - len(former)
+        if routes:
+            self._routes[key] = routes
+        else:
+            self._routes.pop(key, None)
+        if former[:1] != routes[:1]:
+            self.changed.add(key)
