@@ -7,6 +7,7 @@ from ipaddress import ip_address
 from wire import MAX_ADDRESSES
 
 IFF_UP = 0x1
+IFF_RUNNING = 0x40
 IFF_LOWER_UP = 0x10000
 
 
@@ -29,8 +30,12 @@ class Link:
 
     @property
     def up(self) -> bool:
-        """Whether it is administratively up and has carrier."""
-        return self.flags & (IFF_UP | IFF_LOWER_UP) == IFF_UP | IFF_LOWER_UP
+        """Whether it is administratively up and has carrier, and the kernel has taken note of that.
+
+        Between carrier (IFF_LOWER_UP) and that (IFF_RUNNING, RFC 2863) Linux drops what its own stack sends.
+        """
+        needed = IFF_UP | IFF_LOWER_UP | IFF_RUNNING
+        return self.flags & needed == needed
 
 
 @dataclass(frozen=True, slots=True)

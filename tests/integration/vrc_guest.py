@@ -259,13 +259,17 @@ class Guest:
             await self._first.wait()
 
     async def run(self, *command: str, check: bool = True) -> str:
+        status, output = await self._run(*command)
+        assert not check or status == 0, f"{command}: {output}"
+        return output
+
+    async def _run(self, *command: str) -> tuple[int | None, str]:
         process = await asyncio.create_subprocess_exec(
             "nsenter", "-t", str(self.pid), "-n", "-m", "-p", "--", *command,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
         output = (await process.communicate())[0].decode()
-        assert not check or process.returncode == 0, f"{command}: {output}"
-        return output
+        return process.returncode, output
 
     async def start_vrc(self, *options: str) -> None:
         log = (self.directory / "vrc.log").open("ab")
@@ -321,7 +325,13 @@ class Guest:
 
     async def vtysh(self, *commands: str) -> str:
         options = [word for command in commands for word in ("-c", command)]
-        return await self.run("vtysh", "--vty_socket", str(self.directory / "frr"), *options)
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                status, output = await self._run("vtysh", "--vty_socket", str(self.directory / "frr"), *options)
+                if "could not lock" not in output:  # mgmtd is still at what came before
+                    break
+        assert status == 0, f"{commands}: {output}"
+        return output
 
     async def until(self, *command: str, has: str, timeout_s: float = DEADLINE_S) -> str:
         """Repeat a command until its output has a text."""

@@ -71,6 +71,7 @@ class AnyDaemon:
         self._as_user = as_user(uid, self._gid, *_CAPABILITIES)
         self._kept = {program.name: self._keep(program) for program in self.settings.programs}
         self._ended: list[KeptChild] = []  # of former settings; their processes may still be there
+        self._former_restarts = 0  # of programs that are gone
         self._changing = False
         self._stopping = False
 
@@ -82,7 +83,8 @@ class AnyDaemon:
     @property
     def restarts(self) -> int:
         """How often a program was started again."""
-        return sum(kept.restarts for kept in (*self._kept.values(), *self._ended))
+        here = sum(kept.restarts for kept in (*self._kept.values(), *self._ended))
+        return self._former_restarts + here
 
     @property
     def running(self) -> bool:
@@ -117,12 +119,17 @@ class AnyDaemon:
         self._tell(stay, lambda problem: self._told(problem, former, reply))
 
     def _told(self, problem: str, former: AnyDaemonSettings, reply: Reply) -> None:
+        if not problem or self._stopping:
+            self._changed(problem, reply)
+            return
+        # Some were told of files that are not there any more.
+        self._write(self.settings.files, former.files)
+        settings, self.settings = self.settings, former
+        stay = self._replace(settings)
+        self._tell(stay, lambda _: self._changed(f"{problem}; the former files are back", reply))
+
+    def _changed(self, problem: str, reply: Reply) -> None:
         self._changing = False
-        if problem and not self._stopping:
-            self._write(self.settings.files, former.files)
-            settings, self.settings = self.settings, former
-            self._replace(settings)
-            problem += "; the former files are back"
         reply(problem)
 
     # ── programs ──
@@ -152,6 +159,9 @@ class AnyDaemon:
         return stay
 
     def _end(self, kept: KeptChild) -> None:
+        gone = [one for one in self._ended if not one.pid]
+        self._former_restarts += sum(one.restarts for one in gone)
+        self._ended = [one for one in self._ended if one.pid]
         self._ended.append(kept)
         kept.stop()
         self._reactor.call_later(END_LIMIT_S, lambda: kept.stop(signal.SIGKILL))
