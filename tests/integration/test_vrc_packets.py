@@ -33,14 +33,14 @@ async def test_arp_both_ways() -> None:
         assert reply.interface_id == 1
         assert reply.frame[:12] == HOST_MAC + GUEST_MAC
         # What asked is a neighbor now, reported, and the kernel is told to keep it probed.
-        await controller.until(lambda: (1, "10.1.0.2") in controller.routing.neighbors)
-        assert controller.routing.neighbors[1, "10.1.0.2"].mac == HOST_MAC
+        await controller.until(lambda: (1, "10.1.0.2") in controller.neighbors)
+        assert controller.neighbors[1, "10.1.0.2"].mac == HOST_MAC
         await g.until("ip", "neigh", "show", "10.1.0.2", has="managed")
 
         # Nothing answers any more: probes go out without any traffic, and the failure is reported.
         controller.frames.clear()
         await controller.until(lambda: any(is_arp(packet, 1) for packet in controller.frames))
-        await controller.until(lambda: controller.routing.neighbors[1, "10.1.0.2"].failed)
+        await controller.until(lambda: controller.neighbors[1, "10.1.0.2"].failed)
         # A host that is gone is not probed for ever.
         await g.until("sh", "-c", "ip neigh show 10.1.0.2 | grep -v managed", has="FAILED")
 
@@ -51,7 +51,7 @@ async def test_a_neighbor_that_the_kernel_collects_while_no_controller_is_there_
         await g.start_vrc("--source", "netlink")
         await controller.until(lambda: any(state.up for state in controller.interfaces.values()))
         await controller.send_frame(1, arp(1))
-        await controller.until(lambda: (1, "10.1.0.2") in controller.routing.neighbors)
+        await controller.until(lambda: (1, "10.1.0.2") in controller.neighbors)
         await g.until("ip", "neigh", "show", "10.1.0.2", has="managed")
         await controller.stop()
         await g.until("cat", str(g.directory / "vrc.log"), has="no session")

@@ -62,7 +62,7 @@ async def test_declaration_before_acks_and_a_refusal() -> None:
         assert controller.route_messages == ROUTE_MESSAGES_AHEAD
         # Routes wait, neighbors and interfaces do not.
         await g.run("ip", "neigh", "add", "10.1.0.77", "lladdr", "02:00:00:00:00:aa", "dev", "eth0")
-        await controller.until(lambda: (1, "10.1.0.77") in controller.routing.neighbors)
+        await controller.until(lambda: (1, "10.1.0.77") in controller.neighbors)
         assert len(controller.routes) < 61
         await controller.send(ack=pb.Ack(sequence=controller.sequences[-1]))
         await controller.until(lambda: len(controller.routes) == 61)
