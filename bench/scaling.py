@@ -39,7 +39,7 @@ from controller.model import InterfaceConfig, Quota, RouterConfig
 from controller.pki.authority import PKI
 from controller.sessions.control_stream import ControlSession
 from controller.sessions.server import SessionServer
-from controller.shard.shard import Core
+from controller.shard.shards import Shards
 from controller.store.sqlite import SqliteStore
 from wire import MAX_ROUTES_PER_MESSAGE, PROTOCOL_VERSION, splitplane_pb2
 from wire.columns import pack_ids, pack_prefixes
@@ -165,12 +165,12 @@ class Context:
 class Vrc:
     """One session that says what it is given."""
 
-    def __init__(self, core: Core, config: RouterConfig, events: EventLog, first: Iterable[bytes]) -> None:
-        self.router = core.routers[config.vrf_id]
+    def __init__(self, shards: Shards, config: RouterConfig, events: EventLog, first: Iterable[bytes]) -> None:
+        self.router = shards.routers[config.vrf_id]
         self._first = first
         self._said: asyncio.Queue[bytes] = asyncio.Queue()
         self._sequence = 0
-        session = ControlSession(self.router, Context(), events)
+        session = ControlSession(self.router, Context(), events, shards.loop_share)
         self.tasks = [asyncio.create_task(session.read(self._requests())), asyncio.create_task(session.write())]
 
     async def _requests(self) -> AsyncIterator[bytes]:
@@ -207,27 +207,27 @@ class Stall:
         self._task.cancel()
 
 
-async def _settled(core: Core, configs: list[RouterConfig], routes: int) -> None:
+async def _settled(shards: Shards, configs: list[RouterConfig], routes: int) -> None:
     for config in configs:
-        router = core.routers[config.vrf_id]
+        router = shards.routers[config.vrf_id]
         while router.fib.rib.counts[4] < routes or router.holds:  # noqa: ASYNC110 - it tells nobody of this
             await asyncio.sleep(0.005)
-        await core.converged(config.vrf_id)
+        await shards.converged(config.vrf_id)
 
 
 async def _measure(case: Case) -> dict[str, Any]:
     logging.disable()  # of a thousand sessions that end
     events = EventLog()
-    core = Core(events)
-    ticking = asyncio.create_task(core.run())
+    shards = Shards(events)
+    ticking = asyncio.create_task(shards.run())
     planes = [NullPlane(f"s{number}", [f"p{one}" for one in range(INTERFACES)]) for number in range(case.planes)]
     for plane in planes:
-        await core.add_plane(plane)
+        await shards.add_plane(plane)
     configs = list(declared(case))
     for config in configs:
-        await core.put_router(config)
+        await shards.put_router(config)
     if case.mtls:
-        return await _measure_sessions(case, core, configs, events)
+        return await _measure_sessions(case, shards, configs, events)
     # Encoded before, so that the VRCs' work is not measured; one full table is too large for that.
     encoded: list[Iterable[bytes]] = [messages(config, case.routes) for config in configs]
     if case.routes <= 100_000:
@@ -236,8 +236,8 @@ async def _measure(case: Case) -> dict[str, Any]:
     stall = Stall()
     await asyncio.sleep(0.05)
     began = time.perf_counter()
-    vrcs = [Vrc(core, config, events, said) for config, said in zip(configs, encoded, strict=True)]
-    await _settled(core, configs, case.routes)
+    vrcs = [Vrc(shards, config, events, said) for config, said in zip(configs, encoded, strict=True)]
+    await _settled(shards, configs, case.routes)
     took = time.perf_counter() - began
     puts = []
     for turn in range(PUTS):
@@ -272,11 +272,13 @@ def _result(case: Case, took_s: float, put_s: float | None, stall_s: float) -> d
 # ── real sessions ──
 
 
-async def _measure_sessions(case: Case, core: Core, configs: list[RouterConfig], events: EventLog) -> dict[str, Any]:
+async def _measure_sessions(
+    case: Case, shards: Shards, configs: list[RouterConfig], events: EventLog
+) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="splitplane-scale-") as name:
         directory = Path(name)
         pki = PKI(directory, SqliteStore(directory))
-        server = SessionServer(core, pki, directory / "sessions", events)
+        server = SessionServer(shards, pki, directory / "sessions", events)
         for config in configs:
             pki.issue(config)
             server.admit(config.vrf_id)
@@ -289,7 +291,7 @@ async def _measure_sessions(case: Case, core: Core, configs: list[RouterConfig],
         stall = Stall()
         began = time.perf_counter()
         clients.stdin.write(b"go\n")
-        await _settled(core, configs, case.routes)
+        await _settled(shards, configs, case.routes)
         took = time.perf_counter() - began
         await asyncio.sleep(IDLE_S)
         puts = []

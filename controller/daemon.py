@@ -1,7 +1,7 @@
 """vr-controller: puts the parts together and runs them until SIGTERM.
 
 On the way down sessions and channels are closed; guests run on and planes forward on. On the way up everything
-stored is handed to the core before a switch or a VRC can connect, so that nothing installed is taken for stale.
+stored is handed to the shards before a switch or a VRC can connect, so that nothing installed is taken for stale.
 """
 
 import argparse
@@ -20,6 +20,8 @@ from pathlib import Path
 
 from controller.api.app import make_app
 from controller.api.server import ApiServer
+from controller.diagnostics.diagnostics import Diagnostics
+from controller.diagnostics.operator_views import OperatorViews
 from controller.errors import SplitplaneError, StoreError
 from controller.events.log import EventLog
 from controller.guests import netns
@@ -38,7 +40,7 @@ from controller.planes.p4runtime.channel import TlsFiles
 from controller.sessions.server import SessionServer
 from controller.shard.mirror import AUDIT_INTERVAL_S
 from controller.shard.plane_factory import PlaneCatalog
-from controller.shard.shard import Core
+from controller.shard.shards import Shards
 from controller.store.sqlite import SqliteStore
 from controller.supervisor import Supervisor
 
@@ -162,8 +164,8 @@ class Daemon:
         self.events = EventLog()
         self.store = SqliteStore(state)
         self.pki = PKI(state, self.store)
-        self.core = Core(self.events, audit_s=options.audit_interval)
-        self.sessions = SessionServer(self.core, self.pki, options.run / "sessions", self.events)
+        self.shards = Shards(self.events, audit_s=options.audit_interval)
+        self.sessions = SessionServer(self.shards, self.pki, options.run / "sessions", self.events)
         listen: Listen = options.openflow
         tls = switch_tls(self.pki, options) if listen.secure else None
         self.listen = listen
@@ -171,11 +173,12 @@ class Daemon:
         self.fleet = fleet = self._make_fleet(options)
         named = listen.secure and options.openflow_ca is None
         catalog = PlaneCatalog(self.listener, named=named, p4runtime_tls=device_tls(options))
-        self.convergence = Convergence(self.store, self.core, catalog, fleet, self.events)
+        self.convergence = Convergence(self.store, self.shards, catalog, fleet, self.events)
+        views = OperatorViews(self.convergence, Diagnostics(self.shards), fleet)
         self.operations = Operations(
-            state, self.store, self.pki, self.core, self.convergence, fleet, self.events, self._restart
+            state, self.store, self.pki, self.convergence, views, fleet, self.events, self._restart
         )
-        self.api = ApiServer(make_app(self.operations), options.run)
+        self.api = ApiServer(make_app(self.operations, views), options.run)
         self.supervisor = Supervisor(self.events)
 
     def _make_fleet(self, options: argparse.Namespace) -> GuestFleet:
@@ -187,8 +190,8 @@ class Daemon:
         return GuestFleet(state, drivers, checks, self.pki, self.sessions, self.events, self._connected)
 
     def _connected(self, router: RouterConfig) -> bool:
-        """Whether a router's VRC has a session; one that the core does not know yet is not missed."""
-        known = self.core.routers.get(router.vrf_id)
+        """Whether a router's VRC has a session; one that no shard knows yet is not missed."""
+        known = self.shards.routers.get(router.vrf_id)
         return known is None or known.vrc is not None
 
     def _restart(self) -> None:
@@ -209,7 +212,7 @@ class Daemon:
                 f"cannot listen for switches on {self.listen.host}:{self.listen.port}: "
                 f"{problem.strerror or problem}; give another address with --openflow"
             ) from None
-        self.supervisor.spawn("core", self.core.run)
+        self.supervisor.spawn("shards", self.shards.run)
         self.supervisor.spawn("convergence", self.convergence.run)
         self.supervisor.spawn("api", self.api.run)
         self.events.emit("info", "started", "vr-controller", f"serving {self.api.path}")
@@ -221,7 +224,7 @@ class Daemon:
         await self.supervisor.close()
         await self.fleet.close()
         await self.sessions.close()
-        await self.core.close()
+        await self.shards.close()
         await self.listener.close()
         self.store.close()
 

@@ -4,6 +4,7 @@ Everything here is immutable; a change is a new object. Ids are issued by the st
 a router on every plane, `InterfaceConfig.id` a router interface.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -195,3 +196,10 @@ class TenantConfig:
 
     name: str
     slices: tuple[SliceConfig, ...] = ()
+
+
+def names_of(routers: Iterable[RouterConfig]) -> str:
+    """Return router names for a message, the first few."""
+    names = sorted(router.full_name for router in routers)
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more

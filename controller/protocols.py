@@ -1,11 +1,12 @@
-"""What the operator's side needs of the rest of the controller, as ports that tests fill with fakes."""
+"""What the operator's side needs of the rest of the controller, as Protocols that tests fill with fakes."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from controller.model import PlaneConfig, RouterConfig
 from controller.planes.base import Plane
+from controller.spec.state import State, Tombstone
 from controller.views import (
     CapturedFrame,
     CounterView,
@@ -22,8 +23,8 @@ from controller.views import (
 )
 
 
-class CorePort(Protocol):
-    """The running state: planes, routers, their RIBs and FIBs."""
+class ShardsPort(Protocol):
+    """What runs: planes, and the routers on them."""
 
     async def add_plane(self, plane: Plane) -> None:
         """Begin to use a plane."""
@@ -40,6 +41,13 @@ class CorePort(Protocol):
 
     async def converged(self, vrf_id: int) -> None:
         """Wait until the plane confirmed everything desired."""
+
+    def at_rest(self, vrf_id: int) -> bool:
+        """Whether a router's routes are where they are placed, as far as its plane can say."""
+
+
+class DiagnosticsPort(Protocol):
+    """What can be asked of what runs."""
 
     def router_view(self, vrf_id: int) -> RouterView:
         """Show a router; NoSuch where it was never put."""
@@ -79,6 +87,18 @@ class CorePort(Protocol):
 
     def capture(self, vrf_id: int, interface: str | None) -> AsyncIterator[CapturedFrame]:
         """Follow punted and injected frames."""
+
+
+class DeclaredPort(Protocol):
+    """What is declared, and what of it is still to be deleted."""
+
+    @property
+    def state(self) -> State:
+        """The declared state."""
+
+    @property
+    def tombstones(self) -> Mapping[int, Tombstone]:
+        """Deleted routers of which something is left, by vrf_id."""
 
 
 class SessionPort(Protocol):

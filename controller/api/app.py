@@ -14,11 +14,12 @@ from starlette.background import BackgroundTask
 
 import wire
 from controller.api import errors, streams
+from controller.diagnostics.operator_views import OperatorViews, TenantView
 from controller.errors import NoSuch, SpecError, SplitplaneError
 from controller.model import RouterConfig
 from controller.operations import backups
 from controller.operations.convergence import Progress, Report
-from controller.operations.operations import Operations, Outcome, TenantView
+from controller.operations.operations import Operations, Outcome
 from controller.spec.changes import Change
 from controller.spec.document import Name, PlaneOptions, schema
 from controller.spec.lines import MAX_SIZE_BYTES
@@ -94,11 +95,17 @@ def _operations(request: Request) -> Operations:
     return operations
 
 
+def _views(request: Request) -> OperatorViews:
+    views: OperatorViews = request.app.state.views
+    return views
+
+
 Op = Annotated[Operations, Depends(_operations)]
+Views = Annotated[OperatorViews, Depends(_views)]
 
 
-def _router(tenant: str, router: str, operations: Op) -> RouterConfig:
-    return operations.router(f"{tenant}/{router}")
+def _router(tenant: str, router: str, views: Views) -> RouterConfig:
+    return views.router(f"{tenant}/{router}")
 
 
 Router = Annotated[RouterConfig, Depends(_router)]
@@ -244,117 +251,117 @@ async def document_schema() -> dict[str, Any]:
 
 
 @api.get("/tenants")
-async def tenants(operations: Op) -> list[TenantView]:
+async def tenants(views: Views) -> list[TenantView]:
     """List tenants."""
-    return operations.tenant_views()
+    return views.tenant_views()
 
 
 @api.get("/planes")
-async def planes(operations: Op) -> list[PlaneView]:
+async def planes(views: Views) -> list[PlaneView]:
     """List planes."""
-    return operations.plane_views()
+    return views.plane_views()
 
 
 @api.get("/routers")
-async def routers(operations: Op) -> list[RouterView]:
+async def routers(views: Views) -> list[RouterView]:
     """List routers."""
-    return operations.router_views()
+    return views.router_views()
 
 
 @api.get("/load")
-async def load(operations: Op) -> LoadView:
+async def load(views: Views) -> LoadView:
     """Count what has passed through planes and routers; two looks tell the rates."""
-    return await operations.core.load()
+    return await views.running.load()
 
 
 @api.get("/interfaces")
-async def interfaces(operations: Op) -> list[InterfaceView]:
+async def interfaces(views: Views) -> list[InterfaceView]:
     """List the interfaces of all routers."""
-    return operations.interface_views()
+    return views.interface_views()
 
 
 @api.get("/find/{name}")
-async def find(name: str, operations: Op) -> RouterView:
+async def find(name: str, views: Views) -> RouterView:
     """Find a router by its own name, where only one tenant has it."""
-    return operations.router_view(operations.router(name))
+    return views.router_view(views.router(name))
 
 
 @api.get("/routers/{tenant}/{router}")
-async def router_view(router: Router, operations: Op) -> RouterView:
+async def router_view(router: Router, views: Views) -> RouterView:
     """Show one router."""
-    return operations.router_view(router)
+    return views.router_view(router)
 
 
 @api.get("/routers/{tenant}/{router}/routes", responses=_streamed(NDJSON, "RouteView, one a line"))
-async def routes(router: Router, operations: Op) -> StreamingResponse:
+async def routes(router: Router, views: Views) -> StreamingResponse:
     """List the RIB of a router."""
-    return StreamingResponse(streams.table(operations.core.routes(router.vrf_id)), media_type=NDJSON)
+    return StreamingResponse(streams.table(views.running.routes(router.vrf_id)), media_type=NDJSON)
 
 
 @api.get("/routers/{tenant}/{router}/fib", responses=_streamed(NDJSON, "FibEntryView, one a line"))
-async def fib(router: Router, operations: Op) -> StreamingResponse:
+async def fib(router: Router, views: Views) -> StreamingResponse:
     """List what is installed on the plane for a router."""
-    return StreamingResponse(streams.table(operations.core.fib(router.vrf_id)), media_type=NDJSON)
+    return StreamingResponse(streams.table(views.running.fib(router.vrf_id)), media_type=NDJSON)
 
 
 @api.get("/routers/{tenant}/{router}/placement")
-async def placement(router: Router, operations: Op) -> PlacementView:
+async def placement(router: Router, views: Views) -> PlacementView:
     """Tell where the routes of a router are, on a plane with a fallback."""
-    return await operations.core.placement(router.vrf_id)
+    return await views.running.placement(router.vrf_id)
 
 
 @api.get("/routers/{tenant}/{router}/neighbors")
-async def neighbors(router: Router, operations: Op) -> list[NeighborView]:
+async def neighbors(router: Router, views: Views) -> list[NeighborView]:
     """List the neighbors of a router."""
-    return operations.core.neighbors(router.vrf_id)
+    return views.running.neighbors(router.vrf_id)
 
 
 @api.get("/routers/{tenant}/{router}/counters")
-async def counters(router: Router, operations: Op) -> CounterView:
+async def counters(router: Router, views: Views) -> CounterView:
     """Read the counters of a router."""
-    return await operations.core.counters(router.vrf_id)
+    return await views.running.counters(router.vrf_id)
 
 
 @api.get("/routers/{tenant}/{router}/trace")
-async def trace(router: Router, operations: Op, destination: str, interface: str | None = None) -> list[TraceStep]:
+async def trace(router: Router, views: Views, destination: str, interface: str | None = None) -> list[TraceStep]:
     """Follow a packet to ``destination`` through the tables."""
-    return await operations.core.trace(router.vrf_id, destination, interface)
+    return await views.running.trace(router.vrf_id, destination, interface)
 
 
 @api.post("/routers/{tenant}/{router}/verify")
-async def verify(router: Router, operations: Op, repair: bool = False) -> VerifyView:
+async def verify(router: Router, views: Views, repair: bool = False) -> VerifyView:
     """Compare what was learned, what is desired and what the plane holds."""
-    return await operations.core.verify(router.vrf_id, repair)
+    return await views.running.verify(router.vrf_id, repair)
 
 
 @api.get("/routers/{tenant}/{router}/capture", responses=_streamed(PCAP, "a capture file without end"))
-async def capture(router: Router, operations: Op, interface: str | None = None) -> StreamingResponse:
+async def capture(router: Router, views: Views, interface: str | None = None) -> StreamingResponse:
     """Follow the punted and injected frames of a router."""
-    return StreamingResponse(streams.pcap(operations.capture(router, interface)), media_type=PCAP)
+    return StreamingResponse(streams.pcap(views.capture(router, interface)), media_type=PCAP)
 
 
 @api.get("/routers/{tenant}/{router}/daemons")
-async def daemons(router: Router, operations: Op) -> dict[str, str]:
+async def daemons(router: Router, views: Views) -> dict[str, str]:
     """Tell which daemons run in a router's guest."""
-    return (await operations.guest_status(router)).daemons
+    return (await views.guest_status(router)).daemons
 
 
 @api.post("/routers/{tenant}/{router}/exec")
-async def exec_(router: Router, body: ExecBody, operations: Op) -> Command:
+async def exec_(router: Router, body: ExecBody, views: Views) -> Command:
     """Return the command that runs ``argv`` in a router's guest; the controller itself runs nothing."""
-    return Command(argv=await operations.exec_argv(router, body.argv))
+    return Command(argv=await views.exec_argv(router, body.argv))
 
 
 @api.get("/routers/{tenant}/{router}/console")
-async def console(router: Router, operations: Op) -> Command:
+async def console(router: Router, views: Views) -> Command:
     """Return the command that connects a terminal with the console of a router's guest."""
-    return Command(argv=operations.console_argv(router))
+    return Command(argv=views.console_argv(router))
 
 
 @api.get("/routers/{tenant}/{router}/logs")
-async def logs(router: Router, operations: Op, follow: bool = False) -> Command:
+async def logs(router: Router, views: Views, follow: bool = False) -> Command:
     """Return the command that shows what a router's guest says: its daemons, or a machine's console."""
-    return Command(argv=operations.logs_argv(router, follow))
+    return Command(argv=views.logs_argv(router, follow))
 
 
 @api.get("/events", responses=_streamed(NDJSON, "Event, one a line"), response_model=list[Event])
@@ -392,8 +399,8 @@ async def restore(request: Request, operations: Op, force: bool = False) -> dict
     return {"restored": "the controller restarts with it"}
 
 
-def make_app(operations: Operations | None = None) -> FastAPI:
-    """Return the application; without operations it can only describe itself."""
+def make_app(operations: Operations | None = None, views: OperatorViews | None = None) -> FastAPI:
+    """Return the application; without operations and views it can only describe itself."""
     app = FastAPI(
         title="Splitplane operator API",
         version="1",
@@ -402,7 +409,7 @@ def make_app(operations: Operations | None = None) -> FastAPI:
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name.rstrip("_"),
     )
-    app.state.operations = operations
+    app.state.operations, app.state.views = operations, views
     app.include_router(api)
     errors.install(app)
     return app

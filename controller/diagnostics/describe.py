@@ -18,8 +18,8 @@ from controller.planes.base import (
 )
 from controller.routing.fib import Fib
 from controller.routing.rib import Member, SetKind
-from controller.shard.mirror import PlaneMirror
 from controller.shard.router import VirtualRouter
+from controller.shard.shard import Shard
 from controller.views import FibEntryView, InterfaceView, NeighborView, PlaneView, RouterView, RouteView, TableView
 from wire.columns import prefix_text
 
@@ -48,9 +48,9 @@ def router_view(router: VirtualRouter, plane_problem: str | None) -> RouterView:
     )
 
 
-def plane_view(mirror: PlaneMirror) -> PlaneView:
+def plane_view(shard: Shard) -> PlaneView:
     """Return a plane's state."""
-    plane = mirror.plane
+    plane, mirror = shard.plane, shard.mirror
     fibs = mirror.fibs.values()
     routes = Counter(chain.from_iterable(map(len, fib.prefixes.installed) for fib in fibs))  # by length of key
     entries = {

@@ -24,7 +24,7 @@ from controller.planes.base import (
 from controller.routing.fib import Fib
 from controller.routing.ranges import differences, flatten
 from controller.routing.rib import NexthopSet
-from controller.views import Difference
+from controller.views import Difference, VerifyView
 
 MAX_SHOWN = 20
 
@@ -192,3 +192,23 @@ def _difference(family: int, start: int, end: int, values: tuple[str | None, ...
     address = ipaddress.IPv4Address if family == 4 else ipaddress.IPv6Address
     learned, desired, installed = ("no route" if value is None else value for value in values)
     return Difference(str(address(start)), str(address(end)), learned, desired, installed)
+
+
+def verified(
+    router: str, fib: Fib, learned: dict[bytes, NexthopSet], read: Installed, repaired: int = 0
+) -> VerifyView:
+    """Compare what a guest's kernel has, what is desired, and what was read back."""
+    tables = learned_table(fib, learned), desired_table(fib), installed_table(fib, read)
+    found, total = compare(*tables)
+    damaged = damage(fib, read)
+    return VerifyView(
+        router=router,
+        equal=not total and not damaged,
+        routes=len(tables[0]),
+        differences=found,
+        total_differences=total,
+        damaged=damaged,
+        repaired=repaired,
+        foreign=read.foreign,
+        refused=len(fib.prefixes.refused),
+    )

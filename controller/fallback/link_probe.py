@@ -106,7 +106,6 @@ class LinkProbe:
 
     def __init__(self, hardware: Plane, software: Plane, link: LinkPorts, timing: ProbeTiming | None = None) -> None:
         self.problem = ""
-        self.told: Callable[[str], None] = lambda _problem: None  # called where the problem changes
         self._ends = ((hardware, link.hardware), (software, link.software))
         self._timing = timing or ProbeTiming()
         self._mtus: dict[int, int] = {}
@@ -162,15 +161,19 @@ class LinkProbe:
 
     # The proof
 
-    async def run(self, ready: Callable[[], bool]) -> None:
-        """Prove the link whenever there is reason to and ``ready`` says that it can be, until cancelled."""
+    async def run(self, ready: Callable[[], bool], changed: Callable[[str], None]) -> None:
+        """Prove the link whenever there is reason to and ``ready`` says that it can be, until cancelled; ``changed``
+        is told of another `problem`."""
         wait_s = self._timing.retry_s
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._due.wait()
             self._due.clear()
+            before = self.problem
             proved = ready() and self.mtu > 0 and await self.prove()
+            if self.problem != before:
+                changed(self.problem)
             wait_s = self._timing.again_s if proved else self._timing.retry_s
 
     async def prove(self) -> bool:
@@ -221,9 +224,7 @@ class LinkProbe:
         elif lossy:
             towards = f" towards {lossy[0].receiver.name}" if len(lossy) == 1 else ""
             problem = f"{link} loses frames of {octets} octets{towards}; raise its MTU to {octets - _ETHERNET_OCTETS}"
-        if problem != self.problem:
-            self.problem = problem
-            self.told(problem)
+        self.problem = problem
 
     # Its entries
 

@@ -16,7 +16,7 @@ again.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from controller.errors import PlaneUnreachable
@@ -68,7 +68,6 @@ class FallbackPair:
         self.connected = False
         self.sampler: Sampler | None = None  # of both together there is none
         self.hardware, self.software, self.link, self.routes = hardware, software, link, routes
-        self.damaged: Callable[[int], None] = lambda _routes: None  # called where routes differ in hardware
         self.probe = probe  # without one the link is believed to carry all
         self._listener: PlaneListener | None = None
         self._writer = PairWriter(hardware, software, link, routes, clock)
@@ -183,7 +182,7 @@ class FallbackPair:
             elif idle and generation == writes.generation:  # or what is under way would be taken for damage
                 differing = self.routes.audit(hard.routes)
                 if differing:
-                    self.damaged(differing)
+                    self._notice("warning", "repaired", f"{differing} routes differed in hardware")
             self._behind = False
             return merged(hard, soft, self.routes.barred, self._writer.ends)
 
@@ -257,6 +256,16 @@ class FallbackPair:
         """Send a frame out of the hardware's port."""
         return self.hardware.packet_out(interface, frame)
 
+    def _link_changed(self, problem: str) -> None:
+        if problem:
+            self._notice("warning", "link-problem", problem)
+        else:
+            self._notice("info", "link-proved", "the fallback link carries the longest frames")
+
+    def _notice(self, severity: str, kind: str, text: str) -> None:
+        assert self._listener is not None, "start comes first"
+        self._listener.noticed(self, severity, kind, text)
+
     # What the two say
 
     def reached(self) -> None:
@@ -291,6 +300,11 @@ class FallbackPair:
         assert self._listener is not None, "start comes first"
         self._listener.packet_in(self, router_interface_id, reason, frame)
 
+    def noticed(self, plane: Plane, severity: str, kind: str, text: str) -> None:
+        """Pass on what one of the two says of itself."""
+        assert self._listener is not None, "start comes first"
+        self._listener.noticed(plane, severity, kind, text)
+
     # Time
 
     async def run(self) -> None:
@@ -309,7 +323,7 @@ class FallbackPair:
     async def watch_link(self) -> None:
         """Prove again and again that the link carries what it has to, until cancelled."""
         if self.probe is not None:
-            await self.probe.run(lambda: self.connected and self._adopted)
+            await self.probe.run(lambda: self.connected and self._adopted, self._link_changed)
 
     async def work(self) -> bool:
         """Do that once, and tell whether more is to be moved at once. PlaneUnreachable where a channel goes down."""
@@ -365,6 +379,10 @@ class _Side:
     def packet_in(self, plane: Plane, router_interface_id: int, reason: PuntReason, frame: bytes) -> None:
         """Pass a frame on."""
         self._pair.packet_in(plane, router_interface_id, reason, frame)
+
+    def noticed(self, plane: Plane, severity: str, kind: str, text: str) -> None:
+        """Pass it on."""
+        self._pair.noticed(plane, severity, kind, text)
 
 
 def _is_empty(read: Installed) -> bool:

@@ -9,7 +9,7 @@ What cannot be confirmed now, because a plane is not reachable, is tried again u
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -17,7 +17,7 @@ from controller.errors import GuestError, PlaneUnreachable, SplitplaneError
 from controller.events.log import EventLog
 from controller.guests.fleet import GuestFleet
 from controller.model import PlaneConfig, RouterConfig
-from controller.protocols import CorePort, PlaneFactory
+from controller.protocols import PlaneFactory, ShardsPort
 from controller.spec.state import Attachment, Hold, Ids, State, Tombstone
 from controller.store.base import Store
 
@@ -74,19 +74,19 @@ def buried(before: State, after: State) -> list[Tombstone]:
 
 
 class Convergence:
-    """Owns the declared state in memory, and what of it was handed to the core and to the guests."""
+    """Owns the declared state in memory, and what of it was handed to the shards and to the guests."""
 
     def __init__(
-        self, store: Store, core: CorePort, planes: PlaneFactory, guests: GuestFleet, events: EventLog
+        self, store: Store, shards: ShardsPort, planes: PlaneFactory, guests: GuestFleet, events: EventLog
     ) -> None:
-        self._store, self._core, self._planes = store, core, planes
+        self._store, self._shards, self._planes = store, shards, planes
         self._guests, self._events = guests, events
         snapshot = store.load()
         self.state, self.ids = snapshot.state, snapshot.ids
         self.tombstones = {tombstone.router.vrf_id: tombstone for tombstone in snapshot.tombstones}
         self._holds = set(snapshot.holds)
-        self._in_use: dict[str, tuple[PlaneConfig, PlaneConfig | None]] = {}  # planes handed to the core, fallbacks
-        self._put: dict[int, RouterConfig] = {}  # routers handed to the core, by vrf_id
+        self._in_use: dict[str, tuple[PlaneConfig, PlaneConfig | None]] = {}  # planes handed to the shards, fallbacks
+        self._put: dict[int, RouterConfig] = {}  # routers handed to the shards, by vrf_id
         self._unconfirmed: set[int] = set()  # routers whose holds only a converged plane releases
         self._turn = asyncio.Lock()
         self._wake = asyncio.Event()
@@ -107,7 +107,7 @@ class Convergence:
         self.tombstones.update({tombstone.router.vrf_id: tombstone for tombstone in tombstones})
 
     async def start(self) -> None:
-        """Hand everything stored to the core, before any plane can connect: what is not declared then is swept."""
+        """Hand everything stored to the shards, before any plane can connect: what is not declared then is swept."""
         self._unconfirmed = {hold.vrf_id for hold in self._holds}
         for router in self.state.routers.values():
             self._guests.admit(router)
@@ -130,14 +130,12 @@ class Convergence:
         there = {
             name: replace(router, came_from=None)
             for name, router in self.state.routers.items()
-            if router.came_from is not None and self._put.get(router.vrf_id) == router and self._rests(router)
+            if router.came_from is not None
+            and self._put.get(router.vrf_id) == router
+            and self._shards.at_rest(router.vrf_id)
         }
         if there:
             self.commit(replace(self.state, routers={**self.state.routers, **there}), self.ids)
-
-    def _rests(self, router: RouterConfig) -> bool:
-        view = self._core.router_view(router.vrf_id)
-        return view.move is None and view.state != "no-plane"
 
     async def look_after_guests(self) -> None:
         """Notice guests that died, for the next `converge` to start again."""
@@ -180,16 +178,16 @@ class Convergence:
             if name not in self.state.detached | behind
         }
         for name in [name for name, plane in self._in_use.items() if wanted.get(name) != plane]:
-            await self._core.remove_plane(name)
+            await self._shards.remove_plane(name)
             del self._in_use[name]
         for name, plane in wanted.items():
             if name not in self._in_use:
-                await self._core.add_plane(self._planes(*plane))
+                await self._shards.add_plane(self._planes(*plane))
                 self._in_use[name] = plane
                 await self._put_routers_of(name)
 
     async def _put_routers_of(self, plane: str) -> None:
-        """Tell the core of every router of a new plane, the deleted ones too, before its switch can connect."""
+        """Tell the shards of every router of a new plane, the deleted ones too, before its switch can connect."""
         for tombstone in self.tombstones.values():
             if tombstone.router.plane == plane and not tombstone.plane_clean:
                 await self._put_bare(tombstone.router)
@@ -200,7 +198,7 @@ class Convergence:
     async def _put_bare(self, router: RouterConfig) -> None:
         if router.vrf_id not in self._put:
             self._put[router.vrf_id] = bare = replace(router, interfaces=())
-            await self._core.put_router(bare)
+            await self._shards.put_router(bare)
 
     # Routers
 
@@ -238,7 +236,7 @@ class Convergence:
                 return waiting
         try:
             if vrf_id in self._unconfirmed:
-                await asyncio.wait_for(self._core.converged(vrf_id), CONFIRM_S)
+                await asyncio.wait_for(self._shards.converged(vrf_id), CONFIRM_S)
         except PlaneUnreachable as problem:
             return [f"{router.full_name}: {problem}; the ports it gave up stay reserved until it confirms"]
         except TimeoutError:
@@ -253,7 +251,7 @@ class Convergence:
     async def _put_router(self, router: RouterConfig, allowed: RouterConfig) -> list[str]:
         try:
             async with asyncio.timeout(CHANGE_S):
-                await self._core.put_router(allowed)
+                await self._shards.put_router(allowed)
         except PlaneUnreachable as problem:
             self._put[router.vrf_id] = allowed  # it is desired from now on, only not confirmed
             return [f"{router.full_name}: {problem}; it is programmed when the plane connects"]
@@ -276,7 +274,7 @@ class Convergence:
             try:
                 async with asyncio.timeout(CHANGE_S):
                     await self._put_bare(router)
-                    await self._core.remove_router(vrf_id)
+                    await self._shards.remove_router(vrf_id)
             except PlaneUnreachable as problem:
                 waiting.append(f"{router.full_name}: {problem}; it is removed when the plane connects")
             except TimeoutError:
@@ -343,10 +341,3 @@ class _Steps:
     def next(self, text: str) -> None:
         self._done += 1
         self._report(Progress(min(self._done, self._total), self._total, text))
-
-
-def names_of(routers: Iterable[RouterConfig]) -> str:
-    """Return router names for a message, the first few."""
-    names = sorted(router.full_name for router in routers)
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more

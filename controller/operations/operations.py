@@ -1,29 +1,27 @@
 """What an operator can do, in the controller's own terms: the API is a thin skin over this."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from controller.diagnostics.operator_views import OperatorViews
 from controller.errors import Conflict, NoSuch, SpecError
 from controller.events.log import EventLog
-from controller.guests.base import GuestStatus
 from controller.guests.fleet import GuestFleet
 from controller.guests.suites import unforwarded
-from controller.model import Placement, PlaneConfig, Quota, RouterConfig, TenantConfig
+from controller.model import Placement, RouterConfig, names_of
 from controller.operations import backups, move_requests
-from controller.operations.convergence import Convergence, Report, names_of
+from controller.operations.convergence import Convergence, Report
 from controller.pki.authority import PKI
-from controller.protocols import CorePort
-from controller.spec.changes import Change, changes, show_vlans
+from controller.spec.changes import Change, changes
 from controller.spec.check import check
 from controller.spec.document import PlaneOptions
 from controller.spec.merge import Where, merge
 from controller.spec.parse import Parsed, parse
-from controller.spec.planes import plane_config, problems, reached_at, with_options
+from controller.spec.planes import plane_config, problems, with_options
 from controller.spec.state import Ids, State
 from controller.store.base import Store
-from controller.views import CapturedFrame, InterfaceView, PlaneView, RouterView
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +50,6 @@ class Outcome:
     remarks: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class SliceView:
-    """A tenant's share of one plane."""
-
-    plane: str
-    ports: dict[str, str]  # port → "untagged 100 200-210"
-    quota: dict[str, int | None]  # None: no bound
-    used: dict[str, int]  # of these, what all routers of the slice have together
-
-
-@dataclass(frozen=True, slots=True)
-class TenantView:
-    """A tenant, its slices and routers."""
-
-    name: str
-    slices: list[SliceView]
-    routers: list[str]
-
-
 class Operations:
     """The operator's side of one controller. Changes are made one after the other."""
 
@@ -79,15 +58,15 @@ class Operations:
         state_directory: Path,
         store: Store,
         pki: PKI,
-        core: CorePort,
         convergence: Convergence,
+        views: OperatorViews,
         guests: GuestFleet,
         events: EventLog,
         restart: Callable[[], None],
     ) -> None:
-        self.core, self.events = core, events
+        self.events = events
         self._directory, self._store, self._pki = state_directory, store, pki
-        self._convergence, self._guests, self._restart = convergence, guests, restart
+        self._convergence, self._views, self._guests, self._restart = convergence, views, guests, restart
         self._changing = asyncio.Lock()
         self._running: set[asyncio.Task[Outcome]] = set()
 
@@ -145,7 +124,7 @@ class Operations:
     async def delete_router(self, name: str) -> Outcome:
         """Delete one router and the links to it."""
         return await self._change(
-            lambda: self._plan_state(without_routers(self.state, {self.router(name).full_name}))
+            lambda: self._plan_state(without_routers(self.state, {self._views.router(name).full_name}))
         )
 
     async def move_router(self, name: str, to: str) -> Outcome:
@@ -155,7 +134,7 @@ class Operations:
         """
 
         def plan() -> Plan:
-            router = self.router(name)
+            router = self._views.router(name)
             return self._plan_placement(router, move_requests.placement_of(self.state, router, to))
 
         return await self._change(plan)
@@ -164,14 +143,15 @@ class Operations:
         """Take back the placement that a router had before the move that is under way; Conflict where none is."""
 
         def plan() -> Plan:
-            router = self.router(name)
-            return self._plan_placement(router, move_requests.placement_before(router, self.router_view(router).move))
+            router = self._views.router(name)
+            move = self._views.router_view(router).move
+            return self._plan_placement(router, move_requests.placement_before(router, move))
 
         return await self._change(plan)
 
     def _plan_placement(self, router: RouterConfig, placement: Placement) -> Plan:
         placed = replace(router, placement=placement)
-        move = self.router_view(router).move
+        move = self._views.router_view(router).move
         after = replace(self.state, routers={**self.state.routers, placed.full_name: placed})
         plan = self._plan_state(after, lambda _: move)
         if move is None:
@@ -226,7 +206,7 @@ class Operations:
 
     def _plan_state(self, after: State, move_of: move_requests.MoveOf | None = None) -> Plan:
         after = move_requests.with_origins(
-            self.state, after, move_of or (lambda router: self.router_view(router).move)
+            self.state, after, move_of or (lambda router: self._views.router_view(router).move)
         )
         return Plan(self.state, after, self._convergence.ids.copy(), changes(self.state, after))
 
@@ -276,14 +256,14 @@ class Operations:
         return list(remarks)
 
     def _unconnected(self, plan: Plan) -> list[str]:
-        views = {view.name: view for view in self.core.plane_views()}
+        views = {view.name: view for view in self._views.running.plane_views()}
         changed = [r for name, r in plan.after.routers.items() if plan.before.routers.get(name) != r]
         lines = []
         for name in sorted({router.plane for router in changed}):
             view = views.get(name)
             here = [router for router in changed if router.plane == name]
             if view is not None and not view.connected and all(self._follows(plan, router) for router in here):
-                moved = [router for router in here if self.router_view(router).move is not None]
+                moved = [router for router in here if self._views.router_view(router).move is not None]
                 lines += [f"{r.full_name}: {view.reason}; the move waits until it is back" for r in moved]
             elif view is None or not view.connected:
                 behind = f" ({view.reason})" if view is not None and view.reason.startswith("plane ") else ""
@@ -295,124 +275,15 @@ class Operations:
         before = plan.before.routers.get(router.full_name)
         if before is None or (before.interfaces, before.quota) != (router.interfaces, router.quota):
             return False
-        return self.router_view(router).state not in ("no-plane", "starting")
+        return self._views.router_view(router).state not in ("no-plane", "starting")
 
-    # Views
-
-    def router(self, name: str) -> RouterConfig:
-        """Return a router by "tenant/router", or by its own name where only one tenant has it."""
-        if "/" in name:
-            found = [router for full, router in self.state.routers.items() if full == name]
-        else:
-            found = [router for router in self.state.routers.values() if router.name == name]
-        if len(found) > 1:
-            raise Conflict(f"router {name!r} is ambiguous: {names_of(found)}; write tenant/router")
-        if not found:
-            raise NoSuch("router", name, "see vrctl get routers")
-        return found[0]
-
-    def tenant_views(self) -> list[TenantView]:
-        """Show all tenants."""
-        return [self._tenant_view(tenant) for _, tenant in sorted(self.state.tenants.items())]
-
-    def _tenant_view(self, tenant: TenantConfig) -> TenantView:
-        slices = [
-            SliceView(
-                part.plane,
-                {port: show_vlans(vlans) for port, vlans in part.ports},
-                quota_view(part.quota),
-                self.core.slice_usage(tenant.name, part.plane),
-            )
-            for part in tenant.slices
-        ]
-        return TenantView(
-            tenant.name, slices, sorted(r.name for r in self.state.routers.values() if r.tenant == tenant.name)
-        )
-
-    def router_views(self) -> list[RouterView]:
-        """Show all routers, with what their guests say of themselves, and those that are being deleted."""
-        views = [self.router_view(router) for _, router in sorted(self.state.routers.items())]
-        for tombstone in self._convergence.tombstones.values():
-            router = tombstone.router
-            what = "its plane" if not tombstone.plane_clean else "its guest"
-            views.append(
-                RouterView(
-                    *(router.full_name, router.plane, "deleting", f"waits for {what}", 0, 0, 0, 0, 0, 0, 0),
-                    guest=router.guest.kind.value,
-                    suite=router.routing.suite.value,
-                )
-            )
-        return views
-
-    def router_view(self, router: RouterConfig) -> RouterView:
-        """Show one router."""
-        try:
-            view = self.core.router_view(router.vrf_id)
-        except NoSuch:  # declared a moment ago, or the controller was started with its plane detached
-            state, reason = "starting", ""
-            if router.plane in self.state.detached:
-                state, reason = "no-plane", f"plane {router.plane}: detached; use it again with vrctl plane attach"
-            view = RouterView(router.full_name, router.plane, state, reason, 0, 0, 0, 0, 0, 0, 0)
-        else:
-            view = self._with_trouble(router, view)
-        remarks = [line] if (line := unforwarded.remark(router.routing)) else []
-        suite = router.routing.suite.value
-        return replace(view, guest=self._guests.label(router), suite=suite, remarks=remarks)
-
-    def _with_trouble(self, router: RouterConfig, view: RouterView) -> RouterView:
-        """Let a guest that does not run, or not well, show in the state of its router."""
-        if failure := self._guests.failure(router):
-            return replace(view, state="degraded", reason=failure)
-        trouble = self._guests.trouble(router)
-        if not trouble or view.state == "no-plane":
-            return view
-        return replace(view, state="disconnected" if view.state == "disconnected" else "degraded", reason=trouble)
-
-    def interface_views(self) -> list[InterfaceView]:
-        """Show the interfaces of all routers."""
-        return [view for _, r in sorted(self.state.routers.items()) for view in self.core.interface_views(r.vrf_id)]
-
-    def plane_views(self) -> list[PlaneView]:
-        """Show all planes, those that are detached too."""
-        views = {view.name: view for view in self.core.plane_views()}
-        return [
-            replace(views.get(name) or self._unused_plane(plane), kind=plane.kind.value, reached_at=reached_at(plane))
-            for name, plane in sorted(self.state.planes.items())
-        ]
-
-    def _unused_plane(self, plane: PlaneConfig) -> PlaneView:
-        reason = "detached" if plane.name in self.state.detached else ""
-        return PlaneView(plane.name, plane.kind.value, False, reason, 0, [], {}, [])
-
-    async def guest_status(self, router: RouterConfig) -> GuestStatus:
-        """Tell what runs in a router's guest."""
-        return await self._guests.status(router)
-
-    async def exec_argv(self, router: RouterConfig, argv: list[str]) -> list[str]:
-        """Return the command that runs ``argv`` in a router's guest, as the controller would start it."""
-        return await self._guests.exec_argv(router, argv)
-
-    def console_argv(self, router: RouterConfig) -> list[str]:
-        """Return the command that connects a terminal with the console of a router's guest."""
-        return self._guests.console_argv(router)
-
-    def logs_argv(self, router: RouterConfig, follow: bool) -> list[str]:
-        """Return the command that shows what a router's guest says."""
-        return self._guests.logs_argv(router, follow)
-
-    def capture(self, router: RouterConfig, interface: str | None) -> AsyncIterator[CapturedFrame]:
-        """Follow punted and injected frames of a router."""
-        if interface is not None and all(one.name != interface for one in router.interfaces):
-            raise NoSuch("interface", f"{router.full_name} {interface}", "see vrctl get interfaces")
-        return self.core.capture(router.vrf_id, interface)
+    # Certificates and backups
 
     def plane_certificate(self, name: str) -> tuple[bytes, bytes, bytes]:
         """Issue a key and certificate for the switch of a plane; with the authority's certificate, all PEM."""
         if name not in self.state.planes:
             raise NoSuch("plane", name, "see vrctl get planes")
         return self._pki.issue_switch(name)
-
-    # Backup
 
     def backup(self, path: Path) -> None:
         """Write the store and the certificate authority to one new file, readable by its owner only."""
@@ -431,14 +302,6 @@ class Operations:
 def _runs_otherwise(before: RouterConfig | None, after: RouterConfig) -> bool:
     """Whether a router's guest or what it runs is new or another."""
     return before is None or (before.routing, before.guest) != (after.routing, after.guest)
-
-
-def quota_view(quota: Quota) -> dict[str, int | None]:
-    """Return a quota as plain numbers."""
-    names = "ipv4_routes ipv6_routes neighbors nexthops groups hardware_ipv4_routes hardware_ipv6_routes"
-    limits = {name: getattr(quota, name) for name in names.split()}
-    classes = ("control", "local", "glean", "exception")
-    return limits | {f"punts_{name}_per_s": rate for name, rate in zip(classes, quota.punts_per_s, strict=True)}
 
 
 def without_routers(state: State, names: set[str]) -> State:

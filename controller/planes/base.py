@@ -366,6 +366,9 @@ class PlaneListener(Protocol):
     def packet_in(self, plane: "Plane", router_interface_id: int, reason: PuntReason, frame: bytes) -> None:
         """A punted frame, untagged, with the router interface it came in by."""
 
+    def noticed(self, plane: "Plane", severity: str, kind: str, text: str) -> None:
+        """Something that an operator should know, as an event."""
+
 
 class Plane(Protocol):
     """One programmable forwarder."""

@@ -158,8 +158,19 @@ class Fib:
         self._neighbors_changed(changed, now)
         return refused
 
+    @property
+    def next_due(self) -> float:
+        """When a timed state ends next; inf where there is none."""
+        return min(self.resolution.neighbors.next_due, self.resolution.next_due)
+
+    @property
+    def refusing(self) -> bool:
+        """Whether there is anything for `retry_refused`."""
+        refused = (self.prefixes.refused, self.resolution.over_quota, *(table.refused for table in self.tables))
+        return any(refused)
+
     def tick(self, now: float) -> None:
-        """Let timed states pass; call it about once a second."""
+        """Let timed states pass that are due."""
         resolution = self.resolution
         retry, gone = resolution.neighbors.expire(now)
         if gone:

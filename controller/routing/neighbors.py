@@ -7,6 +7,8 @@ looking for it.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
+from math import inf
 
 from controller.routing.usage import SliceUsage
 
@@ -35,6 +37,7 @@ class NeighborTable:
         self.states: dict[NeighborKey, NeighborState] = {}
         self.refused = 0
         self._usage = usage
+        self._failed: dict[NeighborKey, float] = {}  # until when, in this order
         self._stale: dict[NeighborKey, None] = {}
         self._forget_at: float | None = None
 
@@ -56,7 +59,10 @@ class NeighborTable:
             if not mac and not failed:
                 self._forget(key)
             elif key in self.states or self._make_room(changed):
+                self._failed.pop(key, None)
                 self.states[key] = NeighborState(mac, 0.0 if mac else now + FAILED_DROP_S)
+                if not mac:
+                    self._failed[key] = now + FAILED_DROP_S
             else:
                 refused += 1
                 continue
@@ -75,13 +81,20 @@ class NeighborTable:
 
     def expire(self, now: float) -> tuple[list[NeighborKey], list[NeighborKey]]:
         """Let time pass; returns failed neighbors that may be tried again, and stale ones that were forgotten."""
-        failed = [key for key, state in self.states.items() if state.failed_until and state.failed_until <= now]
+        failed = list(takewhile(lambda key: self._failed[key] <= now, self._failed))
         for key in failed:
+            del self._failed[key]
             self.states[key].failed_until = 0.0
         if self._forget_at is None or self._forget_at > now:
             return failed, []
         self._forget_at = None
         return failed, self._forget_all(list(self._stale))
+
+    @property
+    def next_due(self) -> float:
+        """When `expire` has something to do next; inf where nothing is timed."""
+        failed = next(iter(self._failed.values()), inf)
+        return failed if self._forget_at is None else min(failed, self._forget_at)
 
     def _make_room(self, changed: dict[NeighborKey, None]) -> bool:
         """Count one more in; False where the quota has no room and nothing is stale."""
@@ -101,5 +114,6 @@ class NeighborTable:
 
     def _forget(self, key: NeighborKey) -> None:
         self._stale.pop(key, None)
+        self._failed.pop(key, None)
         if self.states.pop(key, None) is not None:
             self._usage.neighbors -= 1

@@ -12,6 +12,7 @@ one of them, so that the packet is gleaned (or dropped, where resolution has fai
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from ipaddress import ip_interface
+from math import inf
 
 from controller.model import InterfaceConfig
 from controller.planes.base import (
@@ -238,6 +239,11 @@ class Resolution:
                 if one.action != before:
                     changed.append(one)
         return changed
+
+    @property
+    def next_due(self) -> float:
+        """When a dead link has settled next; inf where there is none."""
+        return min(self._dead.values(), default=inf)
 
     def settle(self, now: float) -> list[NexthopSet]:
         """Return sets whose dead link has settled."""

@@ -15,6 +15,7 @@ from controller.errors import SessionRefused
 from controller.events.log import EventLog
 from controller.events.untrusted_text import printable
 from controller.model import RouterConfig
+from controller.shard.loop_share import LoopShare
 from controller.shard.router import VirtualRouter
 from wire import MAX_MESSAGE_BYTES, MAX_ROUTES_PER_MESSAGE, PROTOCOL_VERSION, splitplane_pb2
 from wire.columns import KEY_STRIDE, unpack_ids, unpack_prefixes
@@ -29,10 +30,10 @@ LAST_WORDS_S = 1.0
 class ControlSession:
     """One VRC's Control stream. Implements `VrcPort`; what is to be sent is kept as the latest of each kind."""
 
-    def __init__(self, router: VirtualRouter, context: Any, events: EventLog) -> None:
+    def __init__(self, router: VirtualRouter, context: Any, events: EventLog, loop_share: LoopShare) -> None:
         self._router = router
         self._context = context
-        self._events = events
+        self._events, self._loop_share = events, loop_share
         self._sequence = 0
         self._outbound: dict[str, Any] = {}
         self._ready = asyncio.Event()
@@ -89,6 +90,7 @@ class ControlSession:
         async for octets in requests:
             if self._closing is not None:
                 continue  # what another session says now is what counts
+            await self._loop_share.turn()
             began = time.perf_counter()
             message = decode(splitplane_pb2.VrcMessage, octets)
             if message.sequence != self._sequence + 1:

@@ -24,7 +24,7 @@ from controller.events.untrusted_text import printable
 from controller.sessions.control_stream import LAST_WORDS_S, ControlSession, decode, whole
 from controller.sessions.sockets import CONNECTIONS, SessionSockets
 from controller.shard.router import VirtualRouter
-from controller.shard.shard import Core
+from controller.shard.shards import Shards
 from wire import MAX_FRAMES_PER_MESSAGE, MAX_MESSAGE_BYTES, splitplane_pb2
 
 STREAMS_AT_ONCE, STREAMS_PER_S = 20, 1.0
@@ -55,8 +55,8 @@ class Identities(Protocol):
 class SessionServer:
     """Listens for VRCs: wire's VrcSession, on octets, so that what is no message is refused by name too."""
 
-    def __init__(self, core: Core, identities: Identities, directory: Path, events: EventLog) -> None:
-        self._core = core
+    def __init__(self, shards: Shards, identities: Identities, directory: Path, events: EventLog) -> None:
+        self._shards = shards
         self._identities = identities
         self._directory = directory
         self._events = events
@@ -116,7 +116,7 @@ class SessionServer:
         return self._directory / "session.sock"
 
     def _note_refused_connection(self, vrf_id: int) -> None:
-        if (router := self._core.routers.get(vrf_id)) is not None:
+        if (router := self._shards.routers.get(vrf_id)) is not None:
             router.punts.counters["connections_refused"] += 1
             text = f"more than {CONNECTIONS} connections at once on its session socket"
             self._events.report("error", "session-refused", router.config.full_name, text, share="connections")
@@ -126,7 +126,7 @@ class SessionServer:
     async def control(self, requests: AsyncIterator[bytes], context: Any) -> None:
         """Serve a Control stream."""
         router = await self._identify(context)
-        session = ControlSession(router, context, self._events)
+        session = ControlSession(router, context, self._events, self._shards.loop_share)
         try:
             self._admit_stream(router)
             await self._serve(router, session.read(requests), session.write())
@@ -187,7 +187,7 @@ class SessionServer:
             if len(message.packets) > MAX_FRAMES_PER_MESSAGE:
                 raise SessionRefused(f"{len(message.packets)} frames in one message of the Packets stream")
             for packet in message.packets:
-                reason = self._core.packet_out(router, packet.interface_id, packet.frame)
+                reason = self._shards.packet_out(router, packet.interface_id, packet.frame)
                 if reason is not None:
                     text = f"{reason} on interface {packet.interface_id}, {len(packet.frame)} octets"
                     self._events.report("error", "packet-out-refused", name, text, share=f"packet-out {reason}")
@@ -208,7 +208,7 @@ class SessionServer:
             if not text.startswith(_URI_PREFIX):
                 continue
             vrf_id, _, serial = text.removeprefix(_URI_PREFIX).partition(":")
-            router = self._core.routers.get(int(vrf_id)) if vrf_id.isdecimal() else None
+            router = self._shards.routers.get(int(vrf_id)) if vrf_id.isdecimal() else None
             admitted = router is not None and int(vrf_id) in self._admitted
             if router is not None and admitted and self._identities.is_valid(serial, int(vrf_id)):
                 return router

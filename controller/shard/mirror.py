@@ -6,14 +6,17 @@
 
 Every batch is bounded, so a router with a full table to load delays another router's single change by no more than
 the batches under way. Routes cost one unit each, hence deficit round robin is an equal share per batch, and what a
-router leaves of its share goes to the others.
+router leaves of its share goes to the others. Where many have work, at most `BATCH_ROUTERS` get a share of a batch,
+in turn. A router without work costs nothing: who changes a FIB says so (`wake`).
 """
 
 import asyncio
 import contextlib
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import islice
 from math import inf
+from typing import Protocol
 
 from controller.errors import PlaneUnreachable
 from controller.events.log import EventLog
@@ -33,10 +36,14 @@ from controller.planes.base import (
 )
 from controller.routing.fib import Fib, Ticket
 from controller.routing.objects import PlaneObjects
+from controller.shard.loop_share import LoopShare
 from wire.columns import prefix_text
 
 BATCH_ROUTES = 1000
 """Most routes in one write: about 10 ms of Open vSwitch's main thread, which also forwards."""
+
+BATCH_ROUTERS = 64
+"""Most routers that have a share of one write."""
 
 WRITES_IN_FLIGHT = 2
 """One batch is encoded while the plane works on the one before."""
@@ -46,14 +53,35 @@ AUDIT_INTERVAL_S = 300.0
 DOUBT_S = 10.0
 """How long after a plane was away its neighbors' silence means nothing: a guest's kernel tries again every 5 s."""
 
-PacketSink = Callable[[int, PuntReason, bytes], None]
+
+class MirrorListener(Protocol):
+    """Whom a mirror tells what happens on its plane. None of these block."""
+
+    @property
+    def ahead(self) -> bool:
+        """Whether routes can be written though the plane is not connected."""
+
+    def confirmed(self, vrf_id: int) -> None:
+        """The plane has confirmed a write of a router, or what it holds of it is known."""
+
+    def ports_changed(self, vrf_ids: Iterable[int]) -> None:
+        """A port of these routers has changed."""
+
+    def packet_in(self, router_interface_id: int, reason: PuntReason, frame: bytes) -> None:
+        """A punted frame."""
 
 
 class PlaneMirror:
     """One plane with the FIBs on it. Implements `PlaneListener`."""
 
     def __init__(
-        self, plane: Plane, events: EventLog, clock: Clock, packet_sink: PacketSink, audit_s: float = AUDIT_INTERVAL_S
+        self,
+        plane: Plane,
+        events: EventLog,
+        clock: Clock,
+        listener: MirrorListener,
+        loop_share: LoopShare,
+        audit_s: float = AUDIT_INTERVAL_S,
     ) -> None:
         self.plane = plane
         self.fibs: dict[int, Fib] = {}
@@ -63,20 +91,18 @@ class PlaneMirror:
         self.reason = "not connected yet"
         self.foreign = 0
         self.changes: Counter[int] = Counter()  # routes written, by vrf_id
-        self.confirmed: Callable[[int], None] = lambda _vrf_id: None
-        self.ports_changed: Callable[[], None] = lambda: None
-        self.ahead: Callable[[], bool] = lambda: False  # whether routes can be written though it is not connected
         self._events = events
         self._clock = clock
-        self._packet_sink = packet_sink
+        self._listener, self._loop_share = listener, loop_share
         self._audit_s = audit_s
+        self._busy: dict[int, Fib] = {}  # that may have work, in the order of their turns
+        self._by_port: dict[str, set[int]] = {}  # port → vrf_ids
         self._wake = asyncio.Event()
         self._progress = asyncio.Event()
         self._connection = 0
         self._silent_until = -inf
         self._going_ahead = False
         self._writes: deque[asyncio.Task[None]] = deque()
-        self._turn = 0
 
     # Listening to the plane
 
@@ -89,7 +115,7 @@ class PlaneMirror:
     def plane_disconnected(self, plane: Plane, reason: str) -> None:
         """Keep everything; the plane goes on forwarding."""
         self._connection += 1
-        served, self._going_ahead = self.adopted or self._going_ahead, self.ahead()
+        served, self._going_ahead = self.adopted or self._going_ahead, self._listener.ahead
         if served and not self._going_ahead:
             self._silent_until = inf
         self.adopted = False
@@ -99,40 +125,61 @@ class PlaneMirror:
 
     def port_changed(self, plane: Plane, port: PortState) -> None:
         """Re-resolve what leaves by a port."""
-        for fib in self.fibs.values():
-            self.set_ports(fib)
-        self.ports_changed()
-        self.wake()
+        affected = self._by_port.get(port.name, set())
+        for vrf_id in affected:
+            self.set_ports(self.fibs[vrf_id])
+        self._listener.ports_changed(affected)
 
     def packet_in(self, plane: Plane, router_interface_id: int, reason: PuntReason, frame: bytes) -> None:
         """Pass a punted frame on."""
-        self._packet_sink(router_interface_id, reason, frame)
+        self._listener.packet_in(router_interface_id, reason, frame)
+
+    def noticed(self, plane: Plane, severity: str, kind: str, text: str) -> None:
+        """Tell operators."""
+        self._events.emit(severity, kind, plane.name, text)
 
     # Routers
 
     def add(self, fib: Fib) -> None:
         """Serve a router. On a plane adopted before, nothing of it can be installed: its ids were just issued."""
         self.fibs[fib.config.vrf_id] = fib
+        self.configured(fib)
+
+    def configured(self, fib: Fib) -> None:
+        """Follow a FIB's declaration."""
+        self._index_ports(fib.config.vrf_id, {one.port for one in fib.config.interfaces})
         self.set_ports(fib)
-        self.wake()
+        self.wake(fib)
 
     def discard(self, vrf_id: int) -> None:
         """Stop serving a router, leaving whatever is installed."""
         self.fibs.pop(vrf_id, None)
+        self._busy.pop(vrf_id, None)
+        self._index_ports(vrf_id, set())
+
+    def _index_ports(self, vrf_id: int, wanted: set[str]) -> None:
+        for port in [port for port, routers in self._by_port.items() if vrf_id in routers and port not in wanted]:
+            self._by_port[port].discard(vrf_id)
+            if not self._by_port[port]:
+                del self._by_port[port]
+        for port in wanted:
+            self._by_port.setdefault(port, set()).add(vrf_id)
 
     def set_ports(self, fib: Fib) -> None:
         """Tell a FIB the plane's ports; without a connection, its last known ones stay."""
-        if self.plane.connected or self.ahead():
+        if self.plane.connected or self._listener.ahead:
             ports = {port.name: (port.number, port.up) for port in self.plane.ports.values()}
             fib.set_ports(ports, self._clock())
+            self.wake(fib)
 
     @property
     def silent(self) -> bool:
         """Whether guests' probes may not have reached their neighbors of late, as the plane was away."""
         return self._clock() < self._silent_until
 
-    def wake(self) -> None:
-        """Look for work."""
+    def wake(self, *fibs: Fib) -> None:
+        """Look for work of these."""
+        self._busy.update((fib.config.vrf_id, fib) for fib in fibs if fib.busy)
         self._wake.set()
 
     async def until(self, reached: Callable[[], bool]) -> None:
@@ -168,7 +215,8 @@ class PlaneMirror:
         while connection == self._connection:
             while self._writes and (len(self._writes) >= WRITES_IN_FLIGHT or self._writes[0].done()):
                 await self._writes.popleft()
-            if any(fib.busy for fib in self.fibs.values()):
+            if self._busy:
+                await self._loop_share.turn()
                 self._send()
                 await asyncio.sleep(0)
             elif self._writes:
@@ -182,7 +230,7 @@ class PlaneMirror:
 
     async def _go_ahead(self) -> None:
         """Write what need not wait for the plane to be whole again, or wait for something to happen."""
-        if self.ahead() and any(fib.busy_ahead for fib in self.fibs.values()):
+        if self._listener.ahead and any(fib.busy_ahead for fib in self._busy.values()):
             batch = WriteBatch()
             await self._write(batch, self._fill(batch, ahead=True))
             await asyncio.sleep(0)
@@ -196,18 +244,19 @@ class PlaneMirror:
         self._writes.append(write)
 
     def _fill(self, batch: WriteBatch, ahead: bool = False) -> list[tuple[Fib, Ticket]]:
-        busy = [fib for fib in self.fibs.values() if (fib.busy_ahead if ahead else fib.busy)]
-        self._turn = (self._turn + 1) % len(busy)
-        busy = busy[self._turn :] + busy[: self._turn]
+        ready = (fib for fib in self._busy.values() if fib.busy_ahead or not ahead)
+        turn = served = list(islice(ready, BATCH_ROUTERS))
         tickets = []
         room = BATCH_ROUTES
-        while busy and room > 0:
-            share = max(1, room // len(busy))
-            for fib in busy:
-                ticket = fib.take(batch, min(share, room), ahead)
-                tickets.append((fib, ticket))
+        while turn and room > 0:
+            share = max(1, room // len(turn))
+            for fib in turn:
+                tickets.append((fib, fib.take(batch, min(share, room), ahead)))
             room = BATCH_ROUTES - sum(map(len, batch.routes))
-            busy = [fib for fib in busy if fib.prefixes.pending]
+            turn = [fib for fib in turn if fib.prefixes.pending]
+        for fib in served:  # whoever has more is the last of the next turn
+            del self._busy[fib.config.vrf_id]
+            self.wake(fib)
         return tickets
 
     async def _write(self, batch: WriteBatch, tickets: list[tuple[Fib, Ticket]]) -> None:
@@ -216,6 +265,7 @@ class PlaneMirror:
         except PlaneUnreachable:
             for fib, _ in tickets:
                 fib.abandon()
+                self._wake_served(fib)
             raise
         for columns in batch.routes:
             self.changes[columns.vrf_id] += len(columns)
@@ -223,11 +273,16 @@ class PlaneMirror:
             vrf_id = fib.config.vrf_id
             mine = [one for one in refused if one.vrf_id == vrf_id or fib.owns(one)] if refused else []
             fib.confirm(ticket, mine)
+            self._wake_served(fib)
         for one in refused[:8]:
             self._report(one)
         for vrf_id in {fib.config.vrf_id for fib, _ in tickets}:
-            self.confirmed(vrf_id)
+            self._listener.confirmed(vrf_id)
         self._advance()
+
+    def _wake_served(self, fib: Fib) -> None:
+        if self.fibs.get(fib.config.vrf_id) is fib:  # it may have been removed meanwhile
+            self.wake(fib)
 
     def _report(self, one: Refused) -> None:
         fib = self.fibs.get(one.vrf_id)
@@ -264,6 +319,7 @@ class PlaneMirror:
         for fib in self.fibs.values():
             self.set_ports(fib)
             fib.adopt(read)
+            self.wake(fib)
         await self._delete_unknown(read)
         self.adopted = True
         self._silent_until = min(self._silent_until, self._clock() + DOUBT_S)
@@ -271,8 +327,8 @@ class PlaneMirror:
         routes = sum(map(len, read.routes.values()))
         self._events.emit("info", "plane-connected", self.plane.name, f"adopted {routes} routes")
         for vrf_id in list(self.fibs):
-            self.confirmed(vrf_id)
-        self.ports_changed()
+            self._listener.confirmed(vrf_id)
+        self._listener.ports_changed(list(self.fibs))
         self._advance()
 
     async def _delete_unknown(self, read: Installed) -> None:
@@ -292,10 +348,12 @@ class PlaneMirror:
 
     async def delete_unclaimed(self) -> None:
         """Delete adopted nexthops and groups that no router claimed and no route uses, once all routers settled."""
+        objects = self.objects
+        if not objects.unclaimed_groups and not objects.unclaimed_nexthops:
+            return
         if not self.adopted or not all(fib.settled and fib.idle for fib in self.fibs.values()):
             return
         used = {action for fib in self.fibs.values() for action in fib.prefixes.actions_in_use()}
-        objects = self.objects
         batch = WriteBatch()
         for object_id, group in list(objects.unclaimed_groups.items()):
             if route_action(RouteKind.GROUP, object_id) not in used:
@@ -330,6 +388,7 @@ class PlaneMirror:
             if only not in (None, vrf_id):
                 continue
             count = fib.repair(read, written.get(vrf_id, set()))
+            self.wake(fib)
             if count:
                 repairs[vrf_id] = count
                 self._events.emit(

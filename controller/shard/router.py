@@ -11,6 +11,7 @@ Nothing here knows gRPC: a session calls in with plain values and is called back
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
+from math import inf
 from typing import Protocol
 
 from controller.errors import SessionRefused
@@ -22,6 +23,12 @@ from controller.routing.rib import MAX_MEMBERS, Member, NexthopSet, SetKind
 from controller.shard.neighbor_responder import is_answer
 from controller.shard.punt_relay import RouterPunts
 from wire import MAX_ADDRESSES
+
+REFUSED_RETRY_S = 30.0
+"""How often what the plane or a quota refused is tried again."""
+
+DOUBT_TICK_S = 1.0
+"""How often a router looks whether silence of its neighbors means something again."""
 
 
 class VrcPort(Protocol):
@@ -43,29 +50,34 @@ class VrcPort(Protocol):
         """End the session."""
 
 
-class PlaneSide(Protocol):
-    """What a router needs of its plane's mirror."""
+class RouterHost(Protocol):
+    """What a router needs of its shard."""
 
-    ready: asyncio.Event
+    @property
+    def ready(self) -> asyncio.Event:
+        """Set once the plane was adopted."""
 
     @property
     def silent(self) -> bool:
         """Whether the guest's probes may not have reached neighbors of late."""
 
-    def wake(self) -> None:
-        """There is something to write."""
+    def wake(self, router: "VirtualRouter") -> None:
+        """Write what there is to write."""
 
-    def set_ports(self, fib: Fib) -> None:
-        """Tell a FIB the plane's ports."""
+    def attend(self, router: "VirtualRouter") -> None:
+        """Something of a router has changed: write what there is to write, and let it tick soon."""
+
+    def configured(self, router: "VirtualRouter") -> None:
+        """A router's declaration has changed: tell its FIB the plane's ports."""
 
 
 class VirtualRouter:
     """Ties one router's parts together."""
 
-    def __init__(self, config: RouterConfig, fib: Fib, plane: PlaneSide, events: EventLog, clock: Clock) -> None:
+    def __init__(self, config: RouterConfig, fib: Fib, host: RouterHost, events: EventLog, clock: Clock) -> None:
         self.config = config
         self.fib = fib
-        self.plane = plane
+        self.host = host
         self.punts = RouterPunts()
         self.vrc: VrcPort | None = None
         self.source = config.source.value
@@ -81,6 +93,7 @@ class VirtualRouter:
         self._trouble = ""  # why it is degraded, as last told
         self._retired: set[int] = set()  # interfaces it had: messages under way may still name them
         self._sweep_at: float | None = clock() + config.hold_time_s
+        self._retry_at: float | None = None  # when what was refused is tried again
         self._snapshot: dict[bytes, NexthopSet] = {}
 
     # The operator and the plane
@@ -90,14 +103,14 @@ class VirtualRouter:
         self._retired.update(self.fib.resolution.interfaces)
         self.config = config
         self.fib.configure(config)
-        self.plane.set_ports(self.fib)  # before the VRC learns of a new interface, whose port's state it mirrors
+        self.host.configured(self)  # before the VRC learns of a new interface, whose port's state it mirrors
         if self.vrc is not None:
             self.vrc.declare(config, self.ports_up())
-        self.plane.wake()
+        self.host.attend(self)
 
-    def move(self, fib: Fib, plane: PlaneSide) -> None:
+    def move(self, fib: Fib, host: RouterHost) -> None:
         """Start afresh on a plane that was attached again; the VRC repeats what it knows on a new session."""
-        self.fib, self.plane = fib, plane
+        self.fib, self.host = fib, host
         if self.vrc is not None:
             self.vrc.close("the plane was attached again")
 
@@ -130,21 +143,35 @@ class VirtualRouter:
         if self.vrc is not None:
             self.vrc.ports_changed(self.ports_up())
 
-    def tick(self) -> None:
-        """Let time pass: hold times, failed neighbors, dead links."""
+    def tick(self) -> float:
+        """Let time pass: hold times, failed neighbors, dead links.
+
+        Returns when there is more to be done in time; what happens meanwhile brings a tick of its own.
+        """
         now = self._clock()
         self.fib.tick(now)
         if self._sweep_at is not None and now >= self._sweep_at:
             self._end_hold()
         if self.fib.room_again and self.vrc is not None:
             self.vrc.close("there is room again for routes that were not kept")
-        if self.fib.busy:
-            self.plane.wake()
-        if self._doubted and not self.plane.silent:
+        if self._doubted and not self.host.silent:
             # Not heard of since: whoever is sent something is looked for.
             self.fib.set_neighbors(dict.fromkeys(self._doubted, (b"", False)), now)
             self._doubted.clear()
+        self._retry_refused(now)
+        self.host.wake(self)
         self._tell_trouble()
+        times = (self.fib.next_due, self._sweep_at, self._retry_at, now + DOUBT_TICK_S if self._doubted else None)
+        return min((at for at in times if at is not None), default=inf)
+
+    def _retry_refused(self, now: float) -> None:
+        if not self.fib.refusing:
+            self._retry_at = None
+        elif self._retry_at is None:
+            self._retry_at = now + REFUSED_RETRY_S
+        elif now >= self._retry_at:
+            self._retry_at = now + REFUSED_RETRY_S
+            self.fib.retry_refused()
 
     # The session
 
@@ -153,7 +180,7 @@ class VirtualRouter:
 
         Only then is it known which ports are up, and which installed nexthop or group a nexthop set has already.
         """
-        await self.plane.ready.wait()
+        await self.host.ready.wait()
 
     def open(self, vrc: VrcPort) -> None:
         """A VRC said Hello: it supersedes the one before and repeats everything it knows.
@@ -173,6 +200,7 @@ class VirtualRouter:
         self.fib.begin_resync()
         self._fail_snapshots("the session was restarted")
         vrc.declare(self.config, self.ports_up())
+        self.host.attend(self)
 
     def lost(self, vrc: VrcPort) -> None:
         """The session ended. What was learned stays for the hold time."""
@@ -185,6 +213,7 @@ class VirtualRouter:
         self._fail_snapshots("the session ended")
         text = f"forwarding for {self.config.hold_time_s} s"
         self._events.report("warning", "vrc-lost", self.config.full_name, text)
+        self.host.attend(self)
 
     def processed(self, sequence: int) -> None:
         """A message was applied: it is acknowledged when the plane has confirmed what it changed."""
@@ -193,7 +222,7 @@ class VirtualRouter:
             self._acks.pop()  # both are confirmed at once
         self._acks.append((sequence, mark))
         self.confirmed()
-        self.plane.wake()
+        self.host.attend(self)
 
     async def caught_up(self) -> None:
         """Wait until the plane has taken in enough of what was learned for more to be read."""
@@ -238,7 +267,7 @@ class VirtualRouter:
             if len(address) not in (4, 16) or len(mac) not in (0, 6) or (mac and mac[0] & 1):
                 raise SessionRefused(f"neighbor {address[:16].hex()} {mac[:6].hex()} is malformed")
             known[interface_id, address] = mac, failed
-        if self.plane.silent:  # one that is forwarded to may well be there
+        if self.host.silent:  # one that is forwarded to may well be there
             gone = {key for key, (mac, _) in known.items() if not mac}
             self._doubted.update(dict.fromkeys(gone & self.fib.resolution.neighbors.states.keys()))
             known = {key: state for key, state in known.items() if key not in gone}
@@ -264,7 +293,7 @@ class VirtualRouter:
         """The VRC has no use for these nexthop sets any more; what only they led to goes from the plane."""
         if set_ids:
             self.fib.release(set_ids)
-            self.plane.wake()
+            self.host.attend(self)
 
     def resync_end(self, daemons_settled: bool) -> None:
         """Everything was repeated; stale routes go now or when the hold time has passed."""
@@ -344,7 +373,7 @@ class VirtualRouter:
         swept = self.fib.sweep(self._clock())
         if swept:
             self._events.report("info", "swept", self.config.full_name, f"{swept} stale routes")
-        self.plane.wake()
+        self.host.attend(self)
 
     def _fail_snapshots(self, reason: str) -> None:
         waiting, self.snapshots = self.snapshots, {}

@@ -82,7 +82,7 @@ async def served(controller: "Controller", tmp_path: Path) -> AsyncIterator[Path
     from controller.api.server import ApiServer
 
     app = make_app_once()
-    app.state.operations = controller.operations
+    app.state.operations, app.state.views = controller.operations, controller.views
     server = ApiServer(app, tmp_path)
     task = asyncio.create_task(server.run())
     yield server.path

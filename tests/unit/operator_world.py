@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cryptography import x509
+from operator_fakes import FakeCore, FakeGuests, FakeSessions
 from stores import store_in
 
+from controller.diagnostics.operator_views import OperatorViews
 from controller.errors import GuestError
 from controller.events.log import EventLog
-from controller.fakes import FakeCore, FakeGuests, FakeSessions
 from controller.guests.fleet import GuestFleet
 from controller.model import GuestKind, RouterConfig
 from controller.operations.convergence import Convergence
@@ -31,8 +32,9 @@ class Controller:
         self.pki = pki = PKI(state, self.store)
         fleet = GuestFleet(state, self.drivers, {GuestKind.NETNS: self.check}, pki, self.sessions, self.events)
         self.convergence = Convergence(self.store, self.core, lambda c, _: FakePlane(c.name), fleet, self.events)
+        self.views = OperatorViews(self.convergence, self.core, fleet)
         self.operations = Operations(
-            state, self.store, pki, self.core, self.convergence, fleet, self.events, self.restart
+            state, self.store, pki, self.convergence, self.views, fleet, self.events, self.restart
         )
 
     async def check(self, router: RouterConfig) -> list[str]:

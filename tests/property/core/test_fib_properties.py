@@ -83,7 +83,7 @@ async def one_step(world: World, step: tuple, truth: dict[str, int]) -> None:  #
             router.tick()
         case ("audit",):
             await world.settle()
-            await world.core._mirrors["s1"].audit()
+            await world.shards.by_plane["s1"].mirror.audit()
         case ("settle",):
             await world.settle()
         case ("refuse",):

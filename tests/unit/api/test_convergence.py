@@ -91,10 +91,10 @@ async def test_what_no_plane_forwards_is_said_and_kept_in_the_view(controller: C
     asking = RED.replace("plane: s1, interfaces", 'plane: s1, frr: "hostname x\\nip pim\\n", interfaces')
     line = "no plane forwards what frr asks for in line 2 (multicast: ip pim)"
     assert (await controller.apply(HEAD + asking)).remarks == [f"red/r1: {line}"]
-    (view,) = controller.operations.router_views()
+    (view,) = controller.views.router_views()
     assert view.remarks == [line]
     assert (await controller.apply(HEAD + RED)).remarks == []
-    (view,) = controller.operations.router_views()
+    (view,) = controller.views.router_views()
     assert view.remarks == []
 
 
@@ -186,7 +186,7 @@ async def test_a_router_on_an_unreachable_plane_is_deleted_when_it_connects(tmp_
     outcome = await first.operations.delete_router("red/r1")
     assert "it is removed when the plane connects" in outcome.waiting[0]
     assert first.guests.running_specs == {}
-    assert [view.state for view in first.operations.router_views()] == ["deleting"]
+    assert [view.state for view in first.views.router_views()] == ["deleting"]
     first.store.close()
 
     second = Controller(tmp_path)
@@ -252,7 +252,7 @@ async def test_a_guest_that_fails_is_told_and_tried_again(controller: Controller
     controller.guests.failing["red/r1"] = "/usr/bin/nsenter not found"
     outcome = await controller.apply(HEAD + RED)
     assert outcome.failed == ["red/r1: /usr/bin/nsenter not found"]
-    (view,) = controller.operations.router_views()
+    (view,) = controller.views.router_views()
     assert (view.state, view.reason) == ("degraded", "/usr/bin/nsenter not found")
     controller.guests.failing.clear()
     await controller.convergence.converge(lambda _: None)
@@ -265,7 +265,7 @@ async def test_a_refused_change_that_is_taken_back_leaves_no_trouble(controller:
     assert (await controller.apply(HEAD + RED.replace("100", "9"))).failed
     controller.guests.failing.clear()
     await controller.apply(HEAD + RED)
-    (view,) = controller.operations.router_views()
+    (view,) = controller.views.router_views()
     assert "Specify remote-as" not in view.reason
 
 
@@ -273,7 +273,7 @@ async def test_a_daemon_that_does_not_run_shows_in_its_router(controller: Contro
     await controller.apply(HEAD + RED)
     trouble = "zebra: did not answer within 20 s of its start; see vrctl logs red/r1"
     controller.guests.troubles["red/r1"] = trouble
-    (view,) = controller.operations.router_views()
+    (view,) = controller.views.router_views()
     assert (view.state, view.reason) == ("degraded", trouble)
 
 
@@ -311,12 +311,12 @@ async def test_a_link_keeps_one_of_its_routers_from_being_deleted_alone(controll
 
 async def test_names_without_a_tenant_are_found_where_unique(controller: Controller) -> None:
     await controller.apply(HEAD + RED)
-    assert controller.operations.router("r1").full_name == "red/r1"
+    assert controller.views.router("r1").full_name == "red/r1"
     with pytest.raises(NoSuch, match="no router 'r9'; see vrctl get routers"):
-        controller.operations.router("r9")
+        controller.views.router("r9")
     await controller.apply(HEAD + HANDED_OVER)
     with pytest.raises(Conflict, match="ambiguous: blue/r1, red/r1"):
-        controller.operations.router("r1")
+        controller.views.router("r1")
 
 
 async def test_a_backup_restores_into_an_empty_controller(tmp_path: Path) -> None:

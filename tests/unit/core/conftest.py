@@ -33,7 +33,7 @@ async def service(make_world, tmp_path, monkeypatch) -> AsyncIterator[tuple[Worl
     world = await make_world(red, blue, plane=FakePlane("s1"))
     store = store_in(tmp_path / "state")
     pki = PKI(tmp_path / "state", store)
-    server = SessionServer(world.core, pki, tmp_path / "sessions", world.events)
+    server = SessionServer(world.shards, pki, tmp_path / "sessions", world.events)
     for config in (red, blue):
         pki.issue(config)
         server.admit(config.vrf_id)

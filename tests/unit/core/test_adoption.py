@@ -22,7 +22,7 @@ def teach(world: World, vrf_id: int = 1) -> None:
 
 async def adopted(world: World) -> None:
     """Wait for what a VRC waits for: before the plane was read back, ids are not known."""
-    await world.until(lambda: world.core._mirrors["s1"].adopted)
+    await world.until(lambda: world.shards.by_plane["s1"].mirror.adopted)
 
 
 async def test_plane_reconnect_writes_nothing(make_world):
@@ -147,8 +147,8 @@ async def test_remove_router_leaves_nothing(make_world):
     world.connect()
     teach(world)
     await world.settle()
-    await world.core.remove_router(1)
-    await world.core._mirrors["s1"].delete_unclaimed()
+    await world.shards.remove_router(1)
+    await world.shards.by_plane["s1"].mirror.delete_unclaimed()
     entries = world.plane.entries
     assert not entries.routes.get(1)
     assert not entries.router_interfaces
@@ -162,7 +162,7 @@ async def test_a_vrc_that_comes_back_does_not_hold_up_a_removal(make_world):
     world.connect()
     teach(world)
     await world.settle()
-    removal = asyncio.create_task(world.core.remove_router(1))
+    removal = asyncio.create_task(world.shards.remove_router(1))
     await asyncio.sleep(0)
     with pytest.raises(SessionRefused, match="being removed"):
         world.connect()
@@ -182,7 +182,7 @@ async def test_audit_repairs_what_was_changed_by_hand(make_world):
     routes[key("30.0.0.0/8")] = LOCAL
     nexthop = next(iter(world.plane.entries.nexthops))
     del world.plane.entries.nexthops[nexthop]
-    repaired = await world.core._mirrors["s1"].audit()
+    repaired = await world.shards.by_plane["s1"].mirror.audit()
     await world.settle()
     assert repaired == {1: 4}
     assert world.installed() == wanted
@@ -237,5 +237,5 @@ async def test_port_handed_over_is_given_up_first(make_world, vlan):
     world.connect(1)
     await world.settle(1)
     world.forget_writes()
-    await world.core.put_router(router_config(1, (1,)))
+    await world.shards.put_router(router_config(1, (1,)))
     assert all(one.port != 2 for one in world.plane.entries.router_interfaces.values())

@@ -171,7 +171,7 @@ async def test_routes_far_beyond_the_quota_are_counted_and_not_kept(small):
     router.routes(4, [*prefixes(1), *prefixes(2, 500)], [0, 1, 1])  # a withdrawal makes room for the next message
     router.routes(4, prefixes(2, 500), [1, 1])
     assert router.fib.rib.counts[4] == 150
-    small.core.routers[1].tick()
+    small.shards.routers[1].tick()
     assert vrc.closed is None
 
 
@@ -192,7 +192,7 @@ async def test_a_raised_quota_makes_room_for_what_was_not_kept(small):
     vrc, router = small.connect(), small.router()
     router.define_set(1, SetKind.BLACKHOLE, [])
     router.routes(4, prefixes(200), [1] * 200)
-    await small.core.put_router(replace(router.config, quota=Quota(ipv4_routes=300)))
+    await small.shards.put_router(replace(router.config, quota=Quota(ipv4_routes=300)))
     router.tick()
     assert vrc.closed == "there is room again for routes that were not kept"
 

@@ -226,7 +226,7 @@ async def test_quota_refuses_by_name_and_readmits(make_world):
     world.learn({f"20.{i}.0.0/16": 1 for i in range(10)})
     await world.settle()
     assert len(world.installed()) == 8
-    await world.core.put_router(router_config(quota=Quota(ipv4_routes=20)))
+    await world.shards.put_router(router_config(quota=Quota(ipv4_routes=20)))
     await world.settle()
     assert not world.router().fib.prefixes.refused
 
@@ -245,7 +245,7 @@ async def test_table_full_is_reported_and_the_rest_is_in_force(make_world):
 
 async def test_a_new_interface_is_declared_with_its_ports_state(make_world):
     world, vrc = await ready(make_world, interfaces=(1, 2))
-    await world.core.put_router(router_config(1, (1, 2, 3)))
+    await world.shards.put_router(router_config(1, (1, 2, 3)))
     assert vrc.ports == {1: True, 2: True, 3: True}
 
 
@@ -266,4 +266,4 @@ async def test_a_plane_that_fails_without_waiting_leaves_the_loop_to_others(make
     world.plane.connect()
     await world.until(lambda: failures)
     world.plane.read = read
-    await world.until(lambda: world.core._mirrors["s1"].adopted)
+    await world.until(lambda: world.shards.by_plane["s1"].mirror.adopted)

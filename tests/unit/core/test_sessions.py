@@ -276,13 +276,13 @@ async def test_revoked_router_is_cut(service, red):
 async def test_nothing_is_learned_before_the_plane_is_known(tmp_path):
     """A VRC that is back before the switch must not get ids that the switch uses for something else."""
     world = World()
-    await world.core.add_plane(world.plane)
+    await world.shards.add_plane(world.plane)
     config = router_config(1, (1, 2))
-    await world.core.put_router(config)
+    await world.shards.put_router(config)
     store = store_in(tmp_path / "state")
     pki = PKI(tmp_path / "state", store)
     pki.issue(config)
-    server = SessionServer(world.core, pki, tmp_path / "sessions", world.events)
+    server = SessionServer(world.shards, pki, tmp_path / "sessions", world.events)
     server.admit(1)
     await server.start()
     peer = Peer(server, pki.identity(1), 1)
@@ -304,7 +304,7 @@ async def test_nothing_is_learned_before_the_plane_is_known(tmp_path):
 async def test_interface_that_was_removed_lately_may_still_be_named(service, red):
     world, _, _ = service
     await red.begin()
-    await world.core.put_router(router_config(1, (1,)))
+    await world.shards.put_router(router_config(1, (1,)))
     await red.say(interfaces=pb.InterfaceStates(states=[pb.InterfaceState(id=2, up=True)]))
     member = pb.Member(interface_id=2, gateway=gateway(2), weight=1)
     await red.say(nexthop_sets=pb.NexthopSets(sets=[pb.NexthopSet(id=5, members=[member])]))

@@ -127,9 +127,9 @@ async def test_a_guest_that_is_back_is_stood_in_for_until_it_has_its_addresses(m
     router.interface_states([(1, True, [HERE])])
     assert answered()  # it may take seconds to answer itself
     request = arp()[:6] + OWN + arp(THERE, sender=HERE)[12:].replace(ASKER, OWN)
-    assert world.core.packet_out(router, 1, request) is None
+    assert world.shards.packet_out(router, 1, request) is None
     assert answered()  # it asks, and has not answered yet
-    assert world.core.packet_out(router, 1, answer(arp(), OWN, {HERE})) is None
+    assert world.shards.packet_out(router, 1, answer(arp(), OWN, {HERE})) is None
     assert not answered()
     router.lost(router.vrc)
     router.open(FakeVrc())

@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from controller.diagnostics.diagnostics import Diagnostics
 from controller.events.log import EventLog
 from controller.model import InterfaceConfig, Quota, RouterConfig
 from controller.planes.fake import FakePlane
 from controller.shard.router import VirtualRouter
-from controller.shard.shard import Core
+from controller.shard.shards import Shards
 from wire.columns import prefix_key
 
 PORTS = {1: "p1", 2: "p2", 3: "p3", 4: "p4"}
@@ -84,21 +85,22 @@ class World:
     def __init__(self, plane: FakePlane | None = None) -> None:
         self.clock = Clock()
         self.events = EventLog()
-        self.core = Core(self.events, self.clock)
+        self.shards = Shards(self.events, self.clock)
+        self.views = Diagnostics(self.shards, self.clock)
         self.plane = plane or FakePlane("s1")
         self.sequence = 0
 
     async def start(self, *configs: RouterConfig) -> None:
-        await self.core.add_plane(self.plane)
+        await self.shards.add_plane(self.plane)
         for number, name in PORTS.items():
             self.plane.set_port(number, name, True)
         for config in configs:
-            await self.core.put_router(config)
+            await self.shards.put_router(config)
         await self.until(lambda: self.plane._listener is not None)
         self.plane.connect()
 
     def router(self, vrf_id: int = 1) -> VirtualRouter:
-        return self.core.routers[vrf_id]
+        return self.shards.routers[vrf_id]
 
     def connect(self, vrf_id: int = 1, neighbors: bool = True) -> FakeVrc:
         """Open a session with all interfaces up and one neighbor 10.0.<n>.2 on each."""
@@ -122,7 +124,7 @@ class World:
         return self.sequence
 
     async def settle(self, vrf_id: int = 1) -> None:
-        await asyncio.wait_for(self.core.converged(vrf_id), 30)
+        await asyncio.wait_for(self.shards.converged(vrf_id), 30)
         await asyncio.sleep(0)
 
     async def until(self, reached: Callable[[], bool]) -> None:
@@ -140,7 +142,7 @@ class World:
         self.plane.writes.clear()
 
     async def close(self) -> None:
-        await self.core.close()
+        await self.shards.close()
 
 
 def gateway(number: int) -> bytes:

@@ -170,7 +170,7 @@ async def refused(fleet: GuestFleet, router: RouterConfig) -> str | None:
 
 async def test_a_guest_that_keeps_dying_is_started_with_growing_pauses(watched: Watched) -> None:
     fleet, guests = watched.fleet, watched.controller.guests
-    router = watched.controller.operations.router("red/r1")
+    router = watched.controller.views.router("red/r1")
     guests.words = "kernel panic: no root"
     pauses = []
     for _ in range(9):
@@ -193,7 +193,7 @@ async def test_a_guest_that_keeps_dying_is_started_with_growing_pauses(watched: 
 
 async def test_a_changed_declaration_is_tried_at_once(watched: Watched) -> None:
     fleet, guests = watched.fleet, watched.controller.guests
-    router = watched.controller.operations.router("red/r1")
+    router = watched.controller.views.router("red/r1")
     for _ in range(2):
         await fleet.ensure(router)
         guests.running_specs.clear()
@@ -204,7 +204,7 @@ async def test_a_changed_declaration_is_tried_at_once(watched: Watched) -> None:
 
 async def test_a_guest_that_never_connects_is_named(watched: Watched) -> None:
     fleet = watched.fleet
-    router = watched.controller.operations.router("red/r1")
+    router = watched.controller.views.router("red/r1")
     await fleet.ensure(router)
     watched.here = False
     watched.now += SILENCE_S - 1
@@ -222,7 +222,7 @@ async def test_a_guest_that_never_connects_is_named(watched: Watched) -> None:
 
 async def test_a_guest_s_trouble_and_notices_reach_the_operator(watched: Watched) -> None:
     fleet, guests = watched.fleet, watched.controller.guests
-    router = watched.controller.operations.router("red/r1")
+    router = watched.controller.views.router("red/r1")
     await fleet.ensure(router)
     guests.troubles["red/r1"] = "out of memory"
     guests.notices = ["5 connections were refused"]

@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "core"))
 
 from worlds import PORTS, World, gateway, mac, router_config
 
+from controller.diagnostics import verify
 from controller.fallback.hardware_routes import HardwareRoutes
 from controller.fallback.link import LinkPorts
 from controller.fallback.link_probe import LinkProbe, ProbeTiming
@@ -19,7 +20,6 @@ from controller.planes.base import FALLBACK, LOCAL
 from controller.planes.fake import FakePlane
 from controller.planes.packet import internet_checksum
 from controller.routing.rib import SetKind
-from controller.shard.shard import _compare
 from controller.views import VerifyView
 
 LINK = 9
@@ -48,13 +48,13 @@ class PairWorld(World):
         self.hardware.cables, self.software.cables = self._from_hardware, self._from_software
 
     async def start(self, *configs: RouterConfig) -> None:
-        await self.core.add_plane(self.pair)
+        await self.shards.add_plane(self.pair)
         for number, name in PORTS.items():
             self.hardware.set_port(number, name, True)
         self.hardware.set_port(LINK, "s1-f1", True)
         self.software.set_port(PEER, "f1-s1", True)
         for config in configs:
-            await self.core.put_router(config)
+            await self.shards.put_router(config)
         self.hardware.connect()
         self.software.connect()
 
@@ -119,7 +119,7 @@ def packet(destination: str, ttl: int = 64, ingress: int = 1) -> bytes:
 async def verified(world: PairWorld) -> VerifyView:
     """Compare what the first router learned with what both planes hold."""
     router = world.router()
-    return _compare(router, dict(router.fib.rib.routes), await world.pair.read(), 0)
+    return verify.verified(router.config.full_name, router.fib, dict(router.fib.rib.routes), await world.pair.read())
 
 
 async def quiet(world: PairWorld) -> None:

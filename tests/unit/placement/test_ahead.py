@@ -19,33 +19,33 @@ async def test_only_routers_with_something_in_software_alone_are_degraded() -> N
     await learned(world)
     await learned(world, {"20.0.0.0/16": 1}, {1: [(3, gateway(3), 1)]}, vrf_id=2)
     world.software.disconnect()
-    assert (world.core.router_view(1).state, world.core.router_view(1).reason) == ("up", "")
-    assert (world.core.router_view(2).state, world.core.router_view(2).reason) == ("degraded", AWAY)
-    (view, behind) = world.core.plane_views()
+    assert (world.views.router_view(1).state, world.views.router_view(1).reason) == ("up", "")
+    assert (world.views.router_view(2).state, world.views.router_view(2).reason) == ("degraded", AWAY)
+    (view, behind) = world.views.plane_views()
     assert (view.connected, view.reason) == (False, "plane f1 is not connected")
-    assert not world.router().plane.silent
+    assert not world.router().host.silent
     assert not behind.connected
     world.software.connect()
     await world.settle(2)
-    assert [world.core.router_view(one).state for one in (1, 2)] == ["up", "up"]
+    assert [world.views.router_view(one).state for one in (1, 2)] == ["up", "up"]
 
 
 async def test_a_move_waits_for_the_software() -> None:
     world = await made()
     await learned(world)
     world.software.disconnect()
-    await world.core.put_router(router_config(1, (1, 2), placement=Placement.SOFTWARE))
+    await world.shards.put_router(router_config(1, (1, 2), placement=Placement.SOFTWARE))
     assert not await world.pair.work()
     assert world.forwarding()
-    view = world.core.router_view(1)
+    view = world.views.router_view(1)
     assert view.move is not None
     assert view.reason == "plane f1 is not connected: the move waits until it is back; start it again"
-    await world.core.put_router(router_config(1, (1, 2)))  # an abort of what has not begun
-    assert world.core.router_view(1).move is None
-    await world.core.put_router(router_config(1, (1, 2), placement=Placement.SOFTWARE))
+    await world.shards.put_router(router_config(1, (1, 2)))  # an abort of what has not begun
+    assert world.views.router_view(1).move is None
+    await world.shards.put_router(router_config(1, (1, 2), placement=Placement.SOFTWARE))
     await back(world)
     assert not world.forwarding()
-    assert world.core.router_view(1).state == "up"
+    assert world.views.router_view(1).state == "up"
 
 
 async def test_the_hardware_follows_the_routes_and_the_software_later() -> None:
@@ -78,7 +78,7 @@ async def test_a_withdrawn_route_is_unreachable_though_the_software_has_it() -> 
     assert key in world.in_software()
     world.hardware.inject(1, packet("20.1.0.1"))
     assert not world.sent
-    assert world.core.router_view(1).state == "up"
+    assert world.views.router_view(1).state == "up"
     world.learn({"20.0.0.0/8": 2})  # a route around it
     await quiet(world)
     assert world.in_hardware().get(key) != UNREACHABLE
@@ -124,7 +124,7 @@ async def test_an_interface_waits_for_both() -> None:
     vlan = world.software.entries.router_interfaces[2].vlan
     world.software.disconnect()
     with pytest.raises(PlaneUnreachable):
-        await world.core.put_router(router_config(1, (1,)))
+        await world.shards.put_router(router_config(1, (1,)))
     await quiet(world)
     assert 2 in world.hardware.entries.router_interfaces
     assert world.pair._writer.vlans.of(2) == vlan
@@ -157,13 +157,13 @@ async def test_a_hardware_that_goes_as_well_is_read_back_with_the_software() -> 
     world.learn({"20.1.0.0/16": 1})
     await quiet(world)
     world.hardware.disconnect()
-    view = world.core.router_view(1)
+    view = world.views.router_view(1)
     assert (view.state, view.reason) == ("no-plane", "plane s1: plane s1 is not connected")
-    assert world.router().plane.silent  # its guest's probes reach nobody now
+    assert world.router().host.silent  # its guest's probes reach nobody now
     world.learn({"20.1.0.0/16": 0, "20.9.0.0/16": 2})
     world.hardware.connect()
     assert not world.pair.ahead
-    assert world.core.router_view(1).state == "no-plane"
+    assert world.views.router_view(1).state == "no-plane"
     await back(world)
     assert (await verified(world)).equal
     assert prefix_key("20.9.0.0/16") in world.forwarding()

@@ -36,7 +36,7 @@ async def test_it_is_forgotten_with_the_device(come_back: Callable[[PairWorld], 
     await learned(world)
 
     def known() -> tuple[int | None, str]:
-        one = world.core.plane_views()[0].tables["ipv4_route"]
+        one = world.views.plane_views()[0].tables["ipv4_route"]
         return one.capacity, one.source
 
     before = known()

@@ -51,20 +51,22 @@ async def test_a_link_that_loses_long_frames_degrades_its_routers_until_it_does_
     world.connect()
     world.router().resync_end(True)
     await world.settle()
-    view = world.core.router_view(1)
+    view = world.views.router_view(1)
     assert (view.state, view.reason) == ("degraded", problem)
     world.link_octets = 1518
     await until_told(world, "link-proved")
-    assert world.core.router_view(1).state == "up"
+    assert world.views.router_view(1).state == "up"
     await world.until(lambda: not left_over(world))
 
 
 async def test_a_larger_mtu_is_proved_at_once() -> None:
     world = await started(PairWorld(probed=True))
     await world.until(lambda: len(world.software.packets_out) > 1 and not left_over(world))
-    await world.core.put_router(replace(router_config(1, (1, 2)), interfaces=(interface(1), interface(2, mtu=3000))))
+    await world.shards.put_router(
+        replace(router_config(1, (1, 2)), interfaces=(interface(1), interface(2, mtu=3000)))
+    )
     assert "loses frames of 3018 octets; raise its MTU to 3004" in await until_told(world, "link-problem")
-    await world.core.put_router(router_config(1, (1, 2)))
+    await world.shards.put_router(router_config(1, (1, 2)))
     await until_told(world, "link-proved")
 
 

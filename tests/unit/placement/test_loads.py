@@ -20,18 +20,18 @@ def planes(view: LoadView) -> dict[str, PlaneLoad]:
 async def test_what_takes_the_link_is_counted_beside_all_that_comes_in() -> None:
     world = await made()
     await learned(world)
-    first = await world.core.load()
+    first = await world.views.load()
     for number in range(8):
         world.hardware.inject(1, packet(f"20.{number}.0.1"))
-    in_hardware = await world.core.load()
+    in_hardware = await world.views.load()
     assert (row(in_hardware).packets, row(in_hardware).link_packets) == (8, 0)
     assert row(in_hardware).changes == row(first).changes > 0
     assert row(in_hardware).entries == len(world.in_hardware())
-    await world.core.put_router(router_config(1, (1, 2), placement=Placement.SOFTWARE))
+    await world.shards.put_router(router_config(1, (1, 2), placement=Placement.SOFTWARE))
     await world.pair.work()
     for number in range(8):
         world.hardware.inject(1, packet(f"20.{number}.0.1"))
-    in_software = await world.core.load()
+    in_software = await world.views.load()
     assert (row(in_software).packets, row(in_software).link_packets) == (16, 8)
     assert row(in_software).changes > row(in_hardware).changes
     by_name = planes(in_software)
@@ -51,7 +51,7 @@ async def test_a_plane_without_a_fallback_has_no_link() -> None:
     world.router().resync_end(True)
     await world.settle()
     world.plane.inject(1, packet("20.0.0.1"))
-    view = await world.core.load()
+    view = await world.views.load()
     assert (row(view).packets, row(view).link_packets) == (1, None)
     assert row(view).entries == len(world.router().fib.prefixes.installed) == row(view).changes
     assert [(one.name, one.packets, one.link_packets) for one in view.planes] == [("s1", 1, None)]
@@ -61,7 +61,7 @@ async def test_a_plane_that_is_away_counts_nothing() -> None:
     world = PairWorld()
     await world.start(router_config(1, (1, 2)))
     world.software.disconnect()
-    view = await world.core.load()
+    view = await world.views.load()
     assert (row(view).packets, row(view).link_packets) == (None, None)
     assert [(one.name, one.packets) for one in view.planes] == [("s1", None), ("f1", None)]
 
@@ -71,9 +71,9 @@ async def test_a_plane_that_is_removed_while_it_is_read_is_left_out() -> None:
     counters = world.hardware.counters
 
     async def read() -> Counters:
-        await world.core.remove_plane("s1")
+        await world.shards.remove_plane("s1")
         return await counters()
 
     world.hardware.counters = read  # type: ignore[method-assign]
-    view = await world.core.load()
+    view = await world.views.load()
     assert (view.planes, view.routers) == ([], [])

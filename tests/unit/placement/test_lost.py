@@ -70,7 +70,7 @@ async def relearned(world: PairWorld, routes: dict[str, int], end: bool = True) 
     if end:
         router.resync_end(True)
         await world.settle()
-        world.core._follow(router)
+        world.shards.by_plane["s1"].follow(router)
         await world.pair.work()
 
 
@@ -180,7 +180,7 @@ async def test_what_the_guest_has_no_more_leaves_when_it_has_said_so() -> None:
     await relearned(again, less, end=False)
     assert again.in_hardware() == held
     again.router().resync_end(True)
-    again.core._follow(again.router())
+    again.shards.by_plane["s1"].follow(again.router())
     await again.pair.work()
     assert (await verified(again)).equal
     again.hardware.inject(1, packet("20.1.0.1"))
@@ -203,7 +203,7 @@ async def test_a_router_that_is_deleted_meanwhile_leaves_the_hardware() -> None:
     again.hardware.entries = world.hardware.entries
     await again.start(router_config(1, (1, 2)))
     await again.until(lambda: again.pair._adopted)
-    await again.core.remove_router(1)
+    await again.shards.remove_router(1)
     assert not again.in_hardware()
 
 

@@ -23,11 +23,11 @@ async def made(placement: Placement = Placement.HARDWARE, **options: int) -> Pai
 
 
 async def place(world: PairWorld, placement: Placement) -> None:
-    await world.core.put_router(router_config(1, (1, 2), placement=placement))
+    await world.shards.put_router(router_config(1, (1, 2), placement=placement))
 
 
 def moving(world: PairWorld) -> MoveView | None:
-    return world.core.router_view(1).move
+    return world.views.router_view(1).move
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_nothing_is_said_of_a_router_that_rests() -> None:
     world = await made()
-    view = world.core.router_view(1)
+    view = world.views.router_view(1)
     assert (view.placement, view.move) == ("hardware", None)
 
 
@@ -93,29 +93,29 @@ async def test_a_move_that_nobody_watched_is_over_too() -> None:
 
 async def test_where_routes_are_and_why_not_all_in_hardware() -> None:
     world = await made(room=30)
-    view = await world.core.placement(1)
+    view = await world.views.placement(1)
     assert view.routes == len(world.in_software())
-    hardware = [one for one in world.core.fib(1) if one.where == "hardware"]
+    hardware = [one for one in world.views.fib(1) if one.where == "hardware"]
     assert 0 < view.hardware == len(hardware) < view.routes
     assert view.reason == "the rest for want of room"
     await place(world, Placement.AUTO)
     await world.pair.work()
-    view = await world.core.placement(1)
+    view = await world.views.placement(1)
     assert view.reason == "the rest when traffic asks for it, as not all have room"
     await place(world, Placement.SOFTWARE)
     await world.pair.work()
-    view = await world.core.placement(1)
+    view = await world.views.placement(1)
     assert (view.placement, view.hardware, view.reason) == ("software", 2, "own addresses stay in hardware")
     world = await made()
-    view = await world.core.placement(1)
+    view = await world.views.placement(1)
     assert (view.hardware, view.reason) == (view.routes, "")
 
 
 async def test_a_quota_of_the_slice_is_the_reason_too() -> None:
     world, quota = await made(), Quota(hardware_ipv4_routes=10)
-    await world.core.put_router(router_config(1, (1, 2), quota=quota, placement=Placement.HARDWARE))
+    await world.shards.put_router(router_config(1, (1, 2), quota=quota, placement=Placement.HARDWARE))
     await world.pair.work()
-    view = await world.core.placement(1)
+    view = await world.views.placement(1)
     assert 0 < view.hardware <= 10 + 2
     assert view.reason == "the rest beyond its slice's quota of hardware routes"
 
@@ -129,7 +129,7 @@ async def test_routes_that_the_plane_refuses_are_the_reason() -> None:
     await world.settle()
     await place(world, Placement.HARDWARE)
     await world.pair.work()
-    view = await world.core.placement(1)
+    view = await world.views.placement(1)
     assert view.hardware == view.routes - 1
     assert view.reason == "the rest because plane s1 refused what it leads to"
     assert view.move is None
@@ -145,7 +145,7 @@ async def test_a_plane_that_goes_away_in_the_middle_does_not_end_it(monkeypatch:
     world.hardware.disconnect()
     world.hardware.gate.set()
     await asyncio.gather(working, return_exceptions=True)
-    assert world.core.router_view(1).state == "no-plane"
+    assert world.views.router_view(1).state == "no-plane"
     world.hardware.connect()
     assert moving(world) is not None
     await world.until(lambda: world.pair._adopted)

@@ -39,7 +39,7 @@ def all_arrive(world: PairWorld) -> None:
 async def test_all_of_a_small_table_is_in_both():
     world = await made()
     await learned(world)
-    assert {entry.where for entry in world.core.fib(1)} == {"hardware"}
+    assert {entry.where for entry in world.views.fib(1)} == {"hardware"}
     assert world.in_software().keys() >= {prefix_key(text) for text in FAR}
     assert len(world.forwarding()) < len(world.in_software())
     assert world.in_hardware()[prefix_key("0.0.0.0/0")] == FALLBACK
@@ -77,14 +77,14 @@ async def test_the_last_hop_ends_at_the_hardware_also_for_the_fallback():
     await learned(world)
     world.hardware.inject(1, packet("20.1.0.1", 1))
     assert not world.sent
-    counters = await world.core.counters(1)
+    counters = await world.views.counters(1)
     assert counters.punts["ttl_expired"] == 1
 
 
 async def test_what_has_no_room_is_left_to_the_software():
     world = await made(router_config(1, (1, 2), placement=Placement.HARDWARE), room=8)
     await learned(world)
-    view = world.core.router_view(1)
+    view = world.views.router_view(1)
     assert (view.state, view.refused) == ("up", 0)
     assert 0 < len(world.forwarding()) < len(FAR)
     assert held_by(world, 1) <= 8
@@ -98,7 +98,7 @@ async def test_what_is_over_a_slices_quota_is_left_to_the_software():
     await learned(world)
     await learned(world, {f"30.{n}.0.0/24": 1 for n in range(40)}, {1: [(3, gateway(3), 1)]}, vrf_id=2)
     all_of_it = held_by(world, 1, 2)
-    assert world.core.slice_usage("red", "s1")["hardware_ipv4_routes"] == all_of_it > 20
+    assert world.views.slice_usage("red", "s1")["hardware_ipv4_routes"] == all_of_it > 20
     write, most = world.hardware.write, all_of_it
 
     async def watched(batch):
@@ -110,10 +110,10 @@ async def test_what_is_over_a_slices_quota_is_left_to_the_software():
     for quota, reached in ((12, 12), (7, 7), (0, 2), (15, 15), (None, all_of_it)):
         most = max(held_by(world, 1, 2), reached)
         for config in configs:
-            await world.core.put_router(replace(config, quota=Quota(hardware_ipv4_routes=quota)))
+            await world.shards.put_router(replace(config, quota=Quota(hardware_ipv4_routes=quota)))
         await world.pair.work()
         assert held_by(world, 1, 2) == reached
-        assert [world.core.router_view(vrf_id).state for vrf_id in (1, 2)] == ["up", "up"]
+        assert [world.views.router_view(vrf_id).state for vrf_id in (1, 2)] == ["up", "up"]
         all_arrive(world)
     assert len([key for key in world.in_hardware() if len(key) == 17]) > 0
 
@@ -121,9 +121,9 @@ async def test_what_is_over_a_slices_quota_is_left_to_the_software():
 async def test_a_table_that_is_full_sooner_than_declared_teaches_its_size():
     world = await made(capacity=6)
     await learned(world)
-    assert world.core.router_view(1).state == "up"
+    assert world.views.router_view(1).state == "up"
     assert world.pair.refusals["ipv4_route"]
-    (view, _) = world.core.plane_views()
+    (view, _) = world.views.plane_views()
     assert view.entries["refused ipv4_route"] == world.pair.refusals["ipv4_route"]
     assert world.in_software().keys() >= {prefix_key(text) for text in FAR}
     refusals = dict(world.pair.refusals)
@@ -134,7 +134,7 @@ async def test_a_table_that_is_full_sooner_than_declared_teaches_its_size():
 
 
 def fullness(world: PairWorld) -> tuple[int, int | None, str]:
-    one = world.core.plane_views()[0].tables["ipv4_route"]
+    one = world.views.plane_views()[0].tables["ipv4_route"]
     return one.used, one.capacity, one.source
 
 
@@ -144,7 +144,7 @@ async def test_the_room_is_what_the_plane_says_until_a_write_is_refused():
     await world.start(router_config(1, (1, 2), placement=Placement.HARDWARE))
     await learned(world)
     assert fullness(world) == (3, 7, "reported")  # 4 entries are kept free
-    behind = world.core.plane_views()[1].tables["ipv4_route"]
+    behind = world.views.plane_views()[1].tables["ipv4_route"]
     assert (behind.used, behind.capacity, behind.source) == (
         len([k for k in world.in_software() if len(k) == 5]),
         5000,
@@ -158,7 +158,7 @@ async def test_the_room_is_what_the_plane_says_until_a_write_is_refused():
     used, room, source = fullness(world)
     assert (used, room, source) == (4, 8, "learned")  # of 9 one is IPv6's, and 4 are kept free
     assert world.pair.refusals["ipv4_route"]
-    (view, _) = world.core.plane_views()
+    (view, _) = world.views.plane_views()
     assert view.entries["refused ipv4_route"] == world.pair.refusals["ipv4_route"]
 
 
@@ -277,7 +277,7 @@ async def test_placement_changes_while_it_runs():
     world = await made()
     await learned(world)
     for placement in (Placement.SOFTWARE, Placement.HARDWARE, Placement.AUTO):
-        await world.core.put_router(router_config(1, (1, 2), placement=placement))
+        await world.shards.put_router(router_config(1, (1, 2), placement=placement))
         await world.pair.work()
         assert bool(world.forwarding()) is (placement is not Placement.SOFTWARE)
 
@@ -328,16 +328,16 @@ async def test_a_link_that_is_down_is_said():
     world = await made()
     await learned(world)
     world.hardware.set_port(LINK, "s1-f1", up=False)
-    view = world.core.router_view(1)
+    view = world.views.router_view(1)
     assert view.state == "degraded"
     assert view.reason.startswith("port s1-f1 of plane s1 is down")
     world.hardware.set_port(LINK, "s1-f1", up=True)
-    assert world.core.router_view(1).state == "up"
+    assert world.views.router_view(1).state == "up"
 
 
 async def test_hardware_without_room_for_a_router_at_all_says_so():
     world = await made(room=1)
-    await world.core.put_router(router_config(2, (3,)))
+    await world.shards.put_router(router_config(2, (3,)))
     await learned(world)
     await world.settle(2)
     world.connect(2)
@@ -367,7 +367,7 @@ async def test_interfaces_keep_their_vlans_when_the_software_has_lost_everything
     """Or one tenant's packets could meet the other's tables: the hardware still sends by the VLANs of before."""
     world = await made(router_config(1, (2,)))
     await world.settle(1)
-    await world.core.put_router(router_config(2, (1,)))
+    await world.shards.put_router(router_config(2, (1,)))
     await world.settle(2)
     links = {i: one.fallback for i, one in world.hardware.entries.router_interfaces.items()}
     again = PairWorld()
@@ -441,7 +441,7 @@ def test_a_write_may_end_after_the_hardware_was_read_anew():
 async def test_a_router_that_is_removed_leaves_nothing_on_either():
     world = await made()
     await learned(world)
-    await world.core.remove_router(1)
+    await world.shards.remove_router(1)
     for plane in (world.hardware, world.software):
         assert not plane.entries.routes.get(1)
         assert not plane.entries.router_interfaces

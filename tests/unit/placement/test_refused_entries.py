@@ -26,7 +26,7 @@ async def test_an_interface_that_is_refused_is_one_line_and_the_others_go_on():
     world = await made(router_config(1, (1, 2)))
     await learned(world)
     full_for(world, ("router_interface", 3))
-    await world.core.put_router(router_config(1, (1, 2, 3)))
+    await world.shards.put_router(router_config(1, (1, 2, 3)))
     await world.settle()
     assert world.router().state == ("degraded", "plane s1 refused router_interface: full")
     assert world.pair.refusals == {"router_interface": 1}
@@ -41,9 +41,9 @@ async def test_nothing_is_left_of_an_interface_that_was_refused_and_goes():
     world = await made(router_config(1, (1, 2)))
     await learned(world)
     full_for(world, ("router_interface", 3))
-    await world.core.put_router(router_config(1, (1, 2, 3)))
+    await world.shards.put_router(router_config(1, (1, 2, 3)))
     await world.settle()
-    await world.core.put_router(router_config(1, (1, 2)))
+    await world.shards.put_router(router_config(1, (1, 2)))
     assert world.router().state == ("up", "")
     assert held(world, "router_interfaces") == [{1, 2}, {1, 2}]
     assert world.router().state == ("up", "")
@@ -53,16 +53,16 @@ async def test_what_was_refused_is_known_as_such_when_both_are_read_back():
     world = await made(router_config(1, (1, 2)))
     await learned(world)
     full_for(world, ("router_interface", 3), ("policer", 2))
-    await world.core.put_router(router_config(1, (1, 2, 3)))
-    await world.core.put_router(router_config(2, ()))
+    await world.shards.put_router(router_config(1, (1, 2, 3)))
+    await world.shards.put_router(router_config(2, ()))
     await world.settle()
     world.hardware.disconnect()
     world.hardware.connect()
     await world.until(lambda: world.pair._adopted)
     await world.settle()
     assert world.router().state == ("degraded", "plane s1 refused router_interface: full")
-    await world.core.put_router(router_config(1, (1, 2)))
-    await world.core.remove_router(2)
+    await world.shards.put_router(router_config(1, (1, 2)))
+    await world.shards.remove_router(2)
     assert world.router().state == ("up", "")
     assert held(world, "router_interfaces") == [{1, 2}, {1, 2}]
     assert held(world, "policers") == [{1}, {1}]
@@ -74,11 +74,11 @@ async def test_an_interface_that_was_refused_and_changes_is_no_more_refused():
     await learned(world)
     full_for(world, ("router_interface", 3))
     three = router_config(1, (1, 2, 3))
-    await world.core.put_router(three)
+    await world.shards.put_router(three)
     await world.settle()
     full_for(world)
     other = replace(three.interfaces[2], virtual_macs=(bytes.fromhex("00005e000101"),))
-    await world.core.put_router(replace(three, interfaces=(*three.interfaces[:2], other)))
+    await world.shards.put_router(replace(three, interfaces=(*three.interfaces[:2], other)))
     await world.settle()
     assert world.router().state == ("up", "")
 
@@ -88,10 +88,10 @@ async def test_an_interface_that_no_plane_has_is_gone_at_once():
     await learned(world)
     fault = lambda table, key, op: "no" if (table, key) == ("router_interface", 3) else None  # noqa: E731
     world.hardware.fault = world.software.fault = fault
-    await world.core.put_router(router_config(1, (1, 2, 3)))
+    await world.shards.put_router(router_config(1, (1, 2, 3)))
     await world.settle()
     assert world.router().state[0] == "degraded"
-    await world.core.put_router(router_config(1, (1, 2)))
+    await world.shards.put_router(router_config(1, (1, 2)))
     assert world.router().state == ("up", "")
 
 
@@ -101,12 +101,12 @@ async def test_nothing_is_left_of_a_router_whose_policer_was_refused(removed: bo
     await learned(world)
     full_for(world, ("policer", 2))
     second = replace(router_config(2, ()), interfaces=(interface(3),))
-    await world.core.put_router(second)
+    await world.shards.put_router(second)
     await learned(world, {}, {}, vrf_id=2)
     assert world.router(2).state == ("degraded", "plane s1 refused policer: full")
     assert world.router(1).state == ("up", "")
     if removed:
-        await world.core.remove_router(2)
+        await world.shards.remove_router(2)
         assert held(world, "policers") == [{1}, {1}]
         assert not world.in_hardware(2)
     else:

@@ -59,7 +59,7 @@ async def test_apply_says_what_it_did_and_diff_what_it_would(vrctl: Vrctl, file:
     status, did, _ = await vrctl("apply", "-f", file)
     assert (status, did) == (0, would)
     assert did.splitlines() == ["create plane s1", "create tenant red", "create slice red@s1", "create router red/r1"]
-    assert controller.operations.router("r1").routing.text == FRR
+    assert controller.views.router("r1").routing.text == FRR
     assert (await vrctl("apply", "-f", file))[1] == "nothing to change\n"
     assert json.loads((await vrctl("diff", "-f", file, "-o", "json"))[1]) == []
 
@@ -71,7 +71,7 @@ async def test_the_file_of_another_suite_is_sent_along(
     Path(file).write_text(TEXT.replace("frr_file: frr/r1.conf", f"{suite}_file: r1.conf"))
     Path(file).with_name("r1.conf").write_text("# nothing yet\n")
     assert (await vrctl("apply", "-f", file))[0] == 0
-    assert controller.operations.router("r1").routing == Routing(suite, "# nothing yet\n")
+    assert controller.views.router("r1").routing == Routing(suite, "# nothing yet\n")
     shown = json.loads((await vrctl("get", "routers", "-o", "json"))[1])
     assert [view["suite"] for view in shown] == [suite]
 

@@ -45,7 +45,7 @@ async def test_a_place_is_a_placement_or_one_of_the_two_planes(
     status, out, err = await vrctl("move", "red/r1", "--to", to, "--no-wait")
     assert (status, err) == (0, "")
     assert ("nothing to change" if placement is Placement.AUTO else f"placement auto → {placement}") in out
-    assert controller.operations.router("r1").placement is placement
+    assert controller.views.router("r1").placement is placement
     assert (await vrctl("move", "red/r1", "--to", to, "--no-wait"))[1] == "nothing to change\n"
 
 
@@ -169,7 +169,7 @@ async def test_ctrl_c_ends_the_waiting_alone(
     controller.core.moves = [None, *on_the_way(0, 0)]
     status, _, err = await vrctl("move", "red/r1", "--to", "hardware")
     assert (status, err) == (130, "vrctl: red/r1: the move goes on; vrctl move red/r1 --abort takes it back\n")
-    assert controller.operations.router("r1").placement is Placement.HARDWARE
+    assert controller.views.router("r1").placement is Placement.HARDWARE
 
 
 async def test_others_see_it_in_the_list_of_routers(vrctl: Vrctl, controller: Controller) -> None:
@@ -200,7 +200,7 @@ async def test_an_abort_takes_back_the_placement_of_before(vrctl: Vrctl, control
         "    it was on its way to software: 500 of 2,000 entries moved",
         "red/r1: 2 of 3 routes in hardware",
     ]
-    assert controller.operations.router("r1").placement is Placement.AUTO
+    assert controller.views.router("r1").placement is Placement.AUTO
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ async def test_an_abort_takes_back_the_placement_of_before(vrctl: Vrctl, control
 async def test_what_cannot_be_aborted(vrctl: Vrctl, controller: Controller, moves: list[MoveView], said: str) -> None:
     controller.core.moves = list(moves)
     assert await vrctl("move", "red/r1", "--abort") == (1, "", f"vrctl: {said}\n")
-    assert controller.operations.router("r1").placement is Placement.AUTO
+    assert controller.views.router("r1").placement is Placement.AUTO
 
 
 async def test_where_a_router_came_from_is_stored_until_it_is_there(vrctl: Vrctl, controller: Controller) -> None:
@@ -235,7 +235,7 @@ async def test_where_a_router_came_from_is_stored_until_it_is_there(vrctl: Vrctl
     assert stored() is Placement.AUTO
     controller.convergence._end_moves()
     assert stored() is None
-    assert controller.operations.router("r1").placement is Placement.HARDWARE
+    assert controller.views.router("r1").placement is Placement.HARDWARE
 
 
 async def test_a_move_that_waits_for_the_fallback_says_so(

@@ -32,7 +32,10 @@ from controller.views import (
 
 
 class FakeCore:
-    """Implements `CorePort`. ``calls`` lists what happened in order; planes in ``unreachable`` confirm nothing."""
+    """Implements `ShardsPort` and `DiagnosticsPort`.
+
+    ``calls`` lists what happened in order; planes in ``unreachable`` confirm nothing.
+    """
 
     def __init__(self) -> None:
         self.planes: dict[str, Plane] = {}
@@ -78,6 +81,11 @@ class FakeCore:
     async def converged(self, vrf_id: int) -> None:
         """Return at once where the plane is reachable."""
         self._confirm(self._router(vrf_id).plane)
+
+    def at_rest(self, vrf_id: int) -> bool:
+        """Tell whether no move is under way on a plane that is reachable."""
+        view = self.router_view(vrf_id)
+        return view.move is None and view.state != "no-plane"
 
     def _confirm(self, plane: str) -> None:
         if plane in self.unreachable:

@@ -1,0 +1,178 @@
+"""What can be asked of the running state. Each answer is a view; only a repair that is asked for changes anything."""
+
+import time
+from collections.abc import AsyncIterator, Iterator
+
+from controller.diagnostics import verify
+from controller.diagnostics.describe import fib_entries, interface_views, neighbor_views, plane_view, route_views
+from controller.diagnostics.describe import router_view as running_router_view
+from controller.diagnostics.fallback_views import (
+    hardware_usage,
+    paired_plane_views,
+    paired_router_view,
+    placement_view,
+)
+from controller.diagnostics.load import load_view
+from controller.diagnostics.trace import trace
+from controller.errors import Conflict, NoSuch, PlaneUnreachable
+from controller.planes.base import Clock
+from controller.shard.router import VirtualRouter
+from controller.shard.shard import Shard
+from controller.shard.shards import Shards
+from controller.views import (
+    CapturedFrame,
+    CounterView,
+    FibEntryView,
+    InterfaceView,
+    LoadView,
+    NeighborView,
+    PlacementView,
+    PlaneView,
+    RouterView,
+    RouteView,
+    TraceStep,
+    VerifyView,
+)
+
+VERIFY_ATTEMPTS = 5
+
+
+class Diagnostics:
+    """Reads the shards. Implements `DiagnosticsPort`."""
+
+    def __init__(self, shards: Shards, clock: Clock = time.monotonic) -> None:
+        self._shards, self._clock = shards, clock
+
+    def router_view(self, vrf_id: int) -> RouterView:
+        """Return a router's state."""
+        router = self._shards.router(vrf_id)
+        shard = self._shards.by_plane.get(router.config.plane)
+        if shard is None:
+            return running_router_view(router, _away(router, "detached; use it again with vrctl plane attach"))
+        reachable = shard.plane.connected or shard.ahead
+        view = running_router_view(router, None if reachable else _away(router, shard.mirror.reason))
+        return view if shard.pair is None else paired_router_view(shard.pair, router.config, view)
+
+    def slice_usage(self, tenant: str, plane: str) -> dict[str, int]:
+        """Count what a tenant's routers use on a plane, by the keys of the slice's quota."""
+        shard = self._shards.by_plane.get(plane)
+        if shard is None:
+            return {}
+        usage = shard.usage_of(tenant)
+        counts = {} if usage is None else usage.counts()
+        return counts if shard.pair is None else counts | hardware_usage(shard.pair, tenant)
+
+    def plane_views(self) -> list[PlaneView]:
+        """Return all planes' states; fallbacks come last."""
+        found, behind = [], []
+        for shard in self._shards.by_plane.values():
+            view = plane_view(shard)
+            if shard.pair is not None:
+                view, fallback = paired_plane_views(shard.pair, view)
+                behind.append(fallback)
+            found.append(view)
+        return found + behind
+
+    def interface_views(self, vrf_id: int) -> list[InterfaceView]:
+        """Return a router's interfaces."""
+        return interface_views(self._shards.router(vrf_id))
+
+    def routes(self, vrf_id: int) -> Iterator[RouteView]:
+        """Iterate over the RIB in order of prefixes."""
+        return route_views(self._shards.router(vrf_id).fib)
+
+    def fib(self, vrf_id: int) -> Iterator[FibEntryView]:
+        """Iterate over what is installed, in order of prefixes."""
+        router = self._shards.router(vrf_id)
+        shard = self._shards.by_plane.get(router.config.plane)
+        pair = None if shard is None else shard.pair
+        return fib_entries(router.fib, None if pair is None else pair.routes.held(vrf_id))
+
+    async def placement(self, vrf_id: int) -> PlacementView:
+        """Tell where a router's routes are. Conflict where its plane has no fallback."""
+        router = self._shards.router(vrf_id)
+        config = router.config
+        shard = self._shards.by_plane.get(config.plane)
+        if shard is None or shard.pair is None:
+            raise Conflict(
+                f"router {config.full_name}: plane {config.plane} has no fallback; all its routes are there"
+            )
+        return await placement_view(shard.pair, config, router.fib)
+
+    def neighbors(self, vrf_id: int) -> list[NeighborView]:
+        """Return a router's neighbors."""
+        return neighbor_views(self._shards.router(vrf_id).fib)
+
+    async def counters(self, vrf_id: int) -> CounterView:
+        """Read a router's counters from the plane. PlaneUnreachable where it is away."""
+        router = self._shards.router(vrf_id)
+        read = await self._shards.of_router(vrf_id).plane.counters()
+        interfaces = {}
+        for interface in router.config.interfaces:
+            one = read.router_interfaces.get(interface.id)
+            interfaces[interface.name] = {
+                name: 0 if one is None else getattr(one, name)
+                for name in ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes")
+            }
+        punts = {reason.name.lower(): count[0] for (vrf, reason), count in read.punts.items() if vrf == vrf_id}
+        drops = {str(reason): count[0] for (vrf, reason), count in read.drops.items() if vrf in (0, vrf_id)}
+        return CounterView(router.config.full_name, interfaces, punts, dict(router.punts.counters), drops)
+
+    async def load(self) -> LoadView:
+        """Count what has passed through all planes and routers."""
+        tables = {view.name: view.tables for view in self.plane_views()}
+        return await load_view(self._shards.by_plane, tables, self._clock)
+
+    async def trace(self, vrf_id: int, destination: str, interface: str | None = None) -> list[TraceStep]:
+        """Follow a packet through the tables as the plane holds them."""
+        router = self._shards.router(vrf_id)
+        read = await self._shards.of_router(vrf_id).plane.read()
+        return trace(router.fib, read, destination, interface)
+
+    async def verify(self, vrf_id: int, repair: bool = False) -> VerifyView:
+        """Compare what the guest learned, what is desired and what the plane holds; repair where asked.
+
+        A difference counts only when it is there again while nothing is under way. PlaneUnreachable where the plane
+        is away, NoSuch where the VRC is.
+        """
+        router, shard = self._shards.router(vrf_id), self._shards.of_router(vrf_id)
+        repaired = await _repair(router, shard) if repair else 0
+        view = None
+        for _ in range(VERIFY_ATTEMPTS):
+            await shard.converged(vrf_id)
+            mark = router.fib.prefixes.mark()
+            learned = await shard.snapshot(router)
+            read, written = await shard.mirror.read_back()
+            if written.get(vrf_id) or router.fib.prefixes.mark() != mark:
+                continue
+            view = verify.verified(router.config.full_name, router.fib, learned, read, repaired)
+            if view.equal:
+                break
+        if view is None:
+            raise PlaneUnreachable(shard.plane.name, "routes change faster than they can be compared; try again")
+        return view
+
+    def capture(self, vrf_id: int, interface: str | None = None) -> AsyncIterator[CapturedFrame]:
+        """Iterate over frames between plane and guest as they pass."""
+        router = self._shards.router(vrf_id)
+        if interface is None:
+            return router.punts.capture(None)
+        for one in router.config.interfaces:
+            if one.name == interface:
+                return router.punts.capture(one.id)
+        raise NoSuch("interface", interface, f"router {router.config.full_name} has other ones: vrctl get interfaces")
+
+
+def _away(router: VirtualRouter, reason: str) -> str:
+    return f"plane {router.config.plane}: {reason}"
+
+
+async def _repair(router: VirtualRouter, shard: Shard) -> int:
+    """Write again what differs on the plane; returns how much that was."""
+    router.fib.retry_refused()
+    shard.attend(router)
+    vrf_id = router.config.vrf_id
+    repaired = (await shard.mirror.audit(vrf_id)).get(vrf_id, 0)
+    if shard.pair is not None:
+        await shard.pair.work()
+    return repaired

@@ -1,0 +1,66 @@
+"""What a plane with a fallback says of itself: where routes are, and what its two planes have room for."""
+
+import asyncio
+from dataclasses import replace
+
+from controller.diagnostics.describe import fallback_view, places
+from controller.fallback.plane import FallbackPair
+from controller.model import Placement, RouterConfig
+from controller.routing.fib import Fib
+from controller.views import PlacementView, PlaneView, RouterView, TableView
+
+PAGE = 500
+"""Routes looked at before others get their turn on the event loop."""
+
+_CHOSEN = "the rest when traffic asks for it, as not all have room"
+_SHORT_OF = {
+    "room": "the rest for want of room",
+    "quota": "the rest beyond its slice's quota of hardware routes",
+    "refused": "the rest because plane {plane} refused what it leads to",
+    "": "the rest in software",
+}
+
+
+def paired_router_view(pair: FallbackPair, config: RouterConfig, view: RouterView) -> RouterView:
+    """Return a router's state with what its two planes say."""
+    move = pair.move(config.vrf_id)
+    view = replace(view, placement=config.placement.value, move=move)
+    problem = pair.link_problem if pair.connected else ""
+    if pair.ahead and (move is not None or not pair.routes.whole(config.vrf_id)):
+        what = "routes that are in software alone stay as they were" if move is None else "the move waits"
+        remedy = "" if pair.software.connected else "; start it again"
+        problem = f"{pair.problem}: {what} until it is back{remedy}"
+    return replace(view, state="degraded", reason=problem) if view.state == "up" and problem else view
+
+
+async def placement_view(pair: FallbackPair, config: RouterConfig, fib: Fib) -> PlacementView:
+    """Tell where a router's routes are."""
+    held = pair.routes.held(config.vrf_id)
+    routes = hardware = 0
+    for where in places(fib, held):
+        routes, hardware = routes + 1, hardware + (where == "hardware")
+        if routes % PAGE == 0:
+            await asyncio.sleep(0)  # others get their turn
+    reason = ""
+    if config.placement is Placement.SOFTWARE:
+        reason = "own addresses stay in hardware"
+    elif hardware < routes:
+        short = pair.routes.short_of(config.vrf_id)
+        chosen = config.placement is Placement.AUTO and short in ("room", "quota")
+        reason = _CHOSEN if chosen else _SHORT_OF[short].format(plane=config.plane)
+    move = pair.move(config.vrf_id)
+    return PlacementView(config.full_name, config.placement.value, routes, hardware, reason, move)
+
+
+def hardware_usage(pair: FallbackPair, tenant: str) -> dict[str, int]:
+    """Count what a tenant's routers have in hardware, by the keys of the slice's quota."""
+    held = pair.routes.used_by(tenant)
+    return {f"hardware_ipv{family}_routes": entries for family, entries in held.items()}
+
+
+def paired_plane_views(pair: FallbackPair, whole: PlaneView) -> tuple[PlaneView, PlaneView]:
+    """Return a plane's state with what is in hardware, and that of the plane behind it."""
+    tables = {name: TableView(one.used, one.capacity, one.source) for name, one in pair.routes.occupancy().items()}
+    refused = {f"refused {table}": count for table, count in pair.refusals.items()}
+    view = replace(whole, entries=whole.entries | pair.routes.counts() | refused, tables=tables)
+    return view, fallback_view(pair, whole)

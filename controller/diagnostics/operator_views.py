@@ -1,0 +1,156 @@
+"""What an operator is shown: what is declared, joined with what runs and with what guests say of themselves."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+from controller.errors import Conflict, NoSuch
+from controller.guests.base import GuestStatus
+from controller.guests.fleet import GuestFleet
+from controller.guests.suites import unforwarded
+from controller.model import PlaneConfig, Quota, RouterConfig, TenantConfig, names_of
+from controller.protocols import DeclaredPort, DiagnosticsPort
+from controller.spec.changes import show_vlans
+from controller.spec.planes import reached_at
+from controller.views import CapturedFrame, InterfaceView, PlaneView, RouterView
+
+
+@dataclass(frozen=True, slots=True)
+class SliceView:
+    """A tenant's share of one plane."""
+
+    plane: str
+    ports: dict[str, str]  # port → "untagged 100 200-210"
+    quota: dict[str, int | None]  # None: no bound
+    used: dict[str, int]  # of these, what all routers of the slice have together
+
+
+@dataclass(frozen=True, slots=True)
+class TenantView:
+    """A tenant, its slices and routers."""
+
+    name: str
+    slices: list[SliceView]
+    routers: list[str]
+
+
+class OperatorViews:
+    """Views by the names of the declared state. ``running`` answers what needs no such name."""
+
+    def __init__(self, declared: DeclaredPort, running: DiagnosticsPort, guests: GuestFleet) -> None:
+        self.running = running
+        self._declared, self._guests = declared, guests
+
+    def router(self, name: str) -> RouterConfig:
+        """Return a router by "tenant/router", or by its own name where only one tenant has it."""
+        if "/" in name:
+            found = [router for full, router in self._declared.state.routers.items() if full == name]
+        else:
+            found = [router for router in self._declared.state.routers.values() if router.name == name]
+        if len(found) > 1:
+            raise Conflict(f"router {name!r} is ambiguous: {names_of(found)}; write tenant/router")
+        if not found:
+            raise NoSuch("router", name, "see vrctl get routers")
+        return found[0]
+
+    def tenant_views(self) -> list[TenantView]:
+        """Show all tenants."""
+        return [self._tenant_view(tenant) for _, tenant in sorted(self._declared.state.tenants.items())]
+
+    def _tenant_view(self, tenant: TenantConfig) -> TenantView:
+        slices = [
+            SliceView(
+                part.plane,
+                {port: show_vlans(vlans) for port, vlans in part.ports},
+                quota_view(part.quota),
+                self.running.slice_usage(tenant.name, part.plane),
+            )
+            for part in tenant.slices
+        ]
+        routers = [one.name for one in self._declared.state.routers.values() if one.tenant == tenant.name]
+        return TenantView(tenant.name, slices, sorted(routers))
+
+    def router_views(self) -> list[RouterView]:
+        """Show all routers, with what their guests say of themselves, and those that are being deleted."""
+        views = [self.router_view(router) for _, router in sorted(self._declared.state.routers.items())]
+        for tombstone in self._declared.tombstones.values():
+            router = tombstone.router
+            what = "its plane" if not tombstone.plane_clean else "its guest"
+            views.append(
+                RouterView(
+                    *(router.full_name, router.plane, "deleting", f"waits for {what}", 0, 0, 0, 0, 0, 0, 0),
+                    guest=router.guest.kind.value,
+                    suite=router.routing.suite.value,
+                )
+            )
+        return views
+
+    def router_view(self, router: RouterConfig) -> RouterView:
+        """Show one router."""
+        try:
+            view = self.running.router_view(router.vrf_id)
+        except NoSuch:  # declared a moment ago, or the controller was started with its plane detached
+            state, reason = "starting", ""
+            if router.plane in self._declared.state.detached:
+                state, reason = "no-plane", f"plane {router.plane}: detached; use it again with vrctl plane attach"
+            view = RouterView(router.full_name, router.plane, state, reason, 0, 0, 0, 0, 0, 0, 0)
+        else:
+            view = self._with_trouble(router, view)
+        remarks = [line] if (line := unforwarded.remark(router.routing)) else []
+        suite = router.routing.suite.value
+        return replace(view, guest=self._guests.label(router), suite=suite, remarks=remarks)
+
+    def _with_trouble(self, router: RouterConfig, view: RouterView) -> RouterView:
+        """Let a guest that does not run, or not well, show in the state of its router."""
+        if failure := self._guests.failure(router):
+            return replace(view, state="degraded", reason=failure)
+        trouble = self._guests.trouble(router)
+        if not trouble or view.state == "no-plane":
+            return view
+        return replace(view, state="disconnected" if view.state == "disconnected" else "degraded", reason=trouble)
+
+    def interface_views(self) -> list[InterfaceView]:
+        """Show the interfaces of all routers."""
+        routers = [router for _, router in sorted(self._declared.state.routers.items())]
+        return [view for router in routers for view in self.running.interface_views(router.vrf_id)]
+
+    def plane_views(self) -> list[PlaneView]:
+        """Show all planes, those that are detached too."""
+        views = {view.name: view for view in self.running.plane_views()}
+        return [
+            replace(views.get(name) or self._unused_plane(plane), kind=plane.kind.value, reached_at=reached_at(plane))
+            for name, plane in sorted(self._declared.state.planes.items())
+        ]
+
+    def _unused_plane(self, plane: PlaneConfig) -> PlaneView:
+        reason = "detached" if plane.name in self._declared.state.detached else ""
+        return PlaneView(plane.name, plane.kind.value, False, reason, 0, [], {}, [])
+
+    async def guest_status(self, router: RouterConfig) -> GuestStatus:
+        """Tell what runs in a router's guest."""
+        return await self._guests.status(router)
+
+    async def exec_argv(self, router: RouterConfig, argv: list[str]) -> list[str]:
+        """Return the command that runs ``argv`` in a router's guest, as the controller would start it."""
+        return await self._guests.exec_argv(router, argv)
+
+    def console_argv(self, router: RouterConfig) -> list[str]:
+        """Return the command that connects a terminal with the console of a router's guest."""
+        return self._guests.console_argv(router)
+
+    def logs_argv(self, router: RouterConfig, follow: bool) -> list[str]:
+        """Return the command that shows what a router's guest says."""
+        return self._guests.logs_argv(router, follow)
+
+    def capture(self, router: RouterConfig, interface: str | None) -> AsyncIterator[CapturedFrame]:
+        """Follow punted and injected frames of a router."""
+        if interface is not None and all(one.name != interface for one in router.interfaces):
+            raise NoSuch("interface", f"{router.full_name} {interface}", "see vrctl get interfaces")
+        return self.running.capture(router.vrf_id, interface)
+
+
+def quota_view(quota: Quota) -> dict[str, int | None]:
+    """Return a quota as plain numbers."""
+    names = "ipv4_routes ipv6_routes neighbors nexthops groups hardware_ipv4_routes hardware_ipv6_routes"
+    limits = {name: getattr(quota, name) for name in names.split()}
+    classes = ("control", "local", "glean", "exception")
+    return limits | {f"punts_{name}_per_s": rate for name, rate in zip(classes, quota.punts_per_s, strict=True)}

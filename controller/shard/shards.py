@@ -1,0 +1,118 @@
+"""All shards of a controller: which plane a router is on, and what goes to whom."""
+
+import asyncio
+import time
+
+from controller.errors import NoSuch, PlaneUnreachable
+from controller.events.log import EventLog
+from controller.model import RouterConfig
+from controller.planes.base import Clock, Plane
+from controller.shard.loop_share import LoopShare
+from controller.shard.mirror import AUDIT_INTERVAL_S
+from controller.shard.router import VirtualRouter
+from controller.shard.shard import TICK_S, Shard
+
+
+class Shards:
+    """The shards by plane, and the routers: also those whose plane is detached. Implements `ShardsPort`."""
+
+    def __init__(self, events: EventLog, clock: Clock = time.monotonic, audit_s: float = AUDIT_INTERVAL_S) -> None:
+        self.routers: dict[int, VirtualRouter] = {}
+        self.by_plane: dict[str, Shard] = {}
+        self.loop_share = LoopShare()
+        self._events, self._clock, self._audit_s = events, clock, audit_s
+
+    async def add_plane(self, plane: Plane) -> None:
+        """Begin to serve a plane. Conflict where another plane uses the same switch."""
+        shard = Shard(plane, self._events, self._clock, self.loop_share, self._audit_s)
+        await shard.start()
+        self.by_plane[plane.name] = shard
+        for router in self.routers.values():
+            if router.config.plane == plane.name:
+                shard.take_over(router)
+
+    async def remove_plane(self, name: str) -> None:
+        """Stop using a plane; what is installed stays there."""
+        shard = self.of_plane(name)
+        await shard.close()
+        del self.by_plane[name]
+        for vrf_id in [vrf_id for vrf_id, router in shard.routers.items() if router.fib.removing]:
+            del self.routers[vrf_id]
+
+    async def close(self) -> None:
+        """Stop serving; planes go on forwarding."""
+        for name in list(self.by_plane):
+            await self.remove_plane(name)
+
+    async def run(self) -> None:
+        """Let time pass for all routers, until cancelled."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._events.tell_held()
+            for shard in list(self.by_plane.values()):
+                try:
+                    await shard.tick()
+                except PlaneUnreachable:
+                    continue  # its mirror sees that too
+
+    async def put_router(self, config: RouterConfig) -> None:
+        """Create or change a router.
+
+        Returns when the desired state is set and what it no longer has (interfaces, ports, VLANs) is confirmed gone
+        from the plane. PlaneUnreachable where that cannot be confirmed now: it is done once the plane is back.
+        """
+        shard = self.of_plane(config.plane)
+        router = self.routers.get(config.vrf_id)
+        if router is not None and router.config.plane != config.plane:
+            await self.remove_router(config.vrf_id)
+            router = None
+        if router is None:
+            self.routers[config.vrf_id] = shard.add_router(config)
+        else:
+            await shard.change_router(router, config)
+
+    async def remove_router(self, vrf_id: int) -> None:
+        """Remove a router; returns when the plane has confirmed that nothing of it is left.
+
+        PlaneUnreachable where it cannot now: the router stays, wanting nothing, and is removed when the plane is back
+        and this is called again.
+        """
+        await self.of_router(vrf_id).remove_router(vrf_id)
+        self.routers.pop(vrf_id, None)
+
+    async def converged(self, vrf_id: int) -> None:
+        """Wait until everything learned is confirmed. PlaneUnreachable where the plane is away."""
+        await self.of_router(vrf_id).converged(vrf_id)
+
+    def at_rest(self, vrf_id: int) -> bool:
+        """Whether a router's routes are where they are placed, as far as its plane can say."""
+        shard = self.by_plane.get(self.router(vrf_id).config.plane)
+        if shard is None or not (shard.plane.connected or shard.ahead):
+            return False
+        return shard.pair is None or shard.pair.move(vrf_id) is None
+
+    def packet_out(self, router: VirtualRouter, interface_id: int, frame: bytes) -> str | None:
+        """Send a guest's frame; returns why it was refused, if it was."""
+        shard = self.by_plane.get(router.config.plane)
+        reason = "interface_not_on_plane" if shard is None else shard.packet_out(router, interface_id, frame)
+        if reason is not None:
+            router.punts.counters[f"refused_{reason}"] += 1
+        return reason
+
+    def router(self, vrf_id: int) -> VirtualRouter:
+        """Return a router; NoSuch where it was never put."""
+        router = self.routers.get(vrf_id)
+        if router is None:
+            raise NoSuch("router", str(vrf_id))
+        return router
+
+    def of_router(self, vrf_id: int) -> Shard:
+        """Return a router's shard; NoSuch where there is none."""
+        return self.of_plane(self.router(vrf_id).config.plane)
+
+    def of_plane(self, name: str) -> Shard:
+        """Return a plane's shard; NoSuch where the plane is not in use."""
+        shard = self.by_plane.get(name)
+        if shard is None:
+            raise NoSuch("plane", name, "attach it: vrctl plane attach")
+        return shard
