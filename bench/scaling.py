@@ -236,7 +236,10 @@ async def _measure(case: Case) -> dict[str, Any]:
     stall = Stall()
     await asyncio.sleep(0.05)
     began = time.perf_counter()
-    vrcs = [Vrc(shards, config, events, said) for config, said in zip(configs, encoded, strict=True)]
+    vrcs = []
+    for config, said in zip(configs, encoded, strict=True):
+        vrcs.append(Vrc(shards, config, events, said))
+        await asyncio.sleep(0)  # a listening socket takes them one by one, too
     await _settled(shards, configs, case.routes)
     took = time.perf_counter() - began
     puts = []
