@@ -7,7 +7,7 @@ FLAGS = ["-std=c11", "-Wall", "-Wextra"]
 setup(
     ext_modules=[
         Extension("wire._columns", ["wire/_columns.c"], extra_compile_args=FLAGS),
-        Extension("vrc.routes._routes", ["vrc/routes/_routes.c"], depends=["wire/_runs.h"], extra_compile_args=FLAGS),
+        Extension("vrc.netlink._loops", ["vrc/netlink/_loops.c"], depends=["wire/_runs.h"], extra_compile_args=FLAGS),
         Extension(
             "controller.routing._routes",
             ["controller/routing/_routes.c"],

@@ -35,6 +35,7 @@ import grpc
 from bench.null_plane import NullPlane
 from bench.processes import peak_mib
 from controller.events.log import EventLog
+from controller.garbage import bound_pauses
 from controller.model import InterfaceConfig, Quota, RouterConfig
 from controller.pki.authority import PKI
 from controller.sessions.control_stream import ControlSession
@@ -217,6 +218,8 @@ async def _settled(shards: Shards, configs: list[RouterConfig], routes: int) -> 
 
 async def _measure(case: Case) -> dict[str, Any]:
     logging.disable()  # of a thousand sessions that end
+    gc.freeze()
+    bound_pauses()  # as vr-controller does
     events = EventLog()
     shards = Shards(events)
     ticking = asyncio.create_task(shards.run())
@@ -232,7 +235,6 @@ async def _measure(case: Case) -> dict[str, Any]:
     encoded: list[Iterable[bytes]] = [messages(config, case.routes) for config in configs]
     if case.routes <= 100_000:
         encoded = [list(said) for said in encoded]
-    gc.collect()
     stall = Stall()
     await asyncio.sleep(0.05)
     began = time.perf_counter()

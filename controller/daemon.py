@@ -24,6 +24,7 @@ from controller.diagnostics.diagnostics import Diagnostics
 from controller.diagnostics.operator_views import OperatorViews
 from controller.errors import SplitplaneError, StoreError
 from controller.events.log import EventLog
+from controller.garbage import bound_pauses
 from controller.guests import netns
 from controller.guests.base import GuestDriver
 from controller.guests.fleet import Check, GuestFleet
@@ -246,6 +247,7 @@ def main() -> None:
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     # Batch work (sched(7)): a message does not interrupt whoever makes the next one, so they come in larger pieces.
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    bound_pauses()
     # A router's session takes five descriptors, and the usual soft limit is 1024.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

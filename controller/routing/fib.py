@@ -77,7 +77,6 @@ class Fib:
         self.settled = False  # resynced since the controller started, or the hold time has passed
         self.removing = False
         self.own: dict[bytes, int] = {}  # own addresses and neighbors, which come before routes
-        self._desired = Desired(self.own, self.rib.routes, self.desired)
         self.configure(config)
 
     # What the operator declared
@@ -285,7 +284,8 @@ class Fib:
         batch.groups += groups
         ticket.freed = [u.entry.id for u in nexthops if u.op is Op.DELETE]
         ticket.freed += [u.entry.id for u in groups if u.op is Op.DELETE]
-        routes, ticket.routes = self.prefixes.take(limit, self._desired, self._is_local)
+        desired = Desired(self.own, self.rib.routes, self.desired)  # kept, it would be a cycle
+        routes, ticket.routes = self.prefixes.take(limit, desired, self._is_local)
         batch.routes += routes
         self.in_flight += 1
         return ticket

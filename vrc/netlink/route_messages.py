@@ -6,7 +6,7 @@ a shape is looked up in a dict and decoded only once.
     nlmsghdr 16 | rtmsg 12: family, dst_len, [src_len .. flags] | [RTA_DST header] address | [attributes]
                                              '---------------- shape: the parts in [ ] ----------------'
 
-FPM puts RTA_DST first; the kernel puts RTA_TABLE before it. These are cut by `vrc.routes._routes`, in C, as this is
+FPM puts RTA_DST first; the kernel puts RTA_TABLE before it. These are cut by `vrc.netlink._loops`, in C, as this is
 the VRC's hot path; every other order takes the general walk here, which gives the same key and shape.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from vrc.errors import MalformedNetlink
-from vrc.routes import _routes
+from vrc.netlink import _loops
 
 NLMSG_ERROR, NLMSG_DONE = 2, 3
 RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
@@ -124,7 +124,7 @@ def scan(buffer: bytes, offset: int, end: int, batch: Batch) -> None:
     A message that does not decode is counted; MalformedNetlink where the next one cannot be found.
     """
     while offset < end:
-        offset = _routes.messages(buffer, offset, end, batch.changes)
+        offset = _loops.messages(buffer, offset, end, batch.changes)
         if offset < end:
             offset += _scan_odd(buffer[offset:end], batch)
 

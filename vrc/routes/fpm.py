@@ -11,8 +11,8 @@ import struct
 from typing import Protocol
 
 from vrc.errors import MalformedFrame, MalformedNetlink
+from vrc.netlink import _loops
 from vrc.netlink.route_messages import Batch, scan
-from vrc.routes import _routes
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ def scan_frames(buffer: bytes, offset: int, limit: int, batch: Batch) -> int:
     unpack, size = _HEAD.unpack_from, len(buffer) - 4
     changes = batch.changes
     while True:
-        offset = _routes.frames(buffer, offset, limit, changes)
+        offset = _loops.frames(buffer, offset, limit, changes)
         if offset > size or len(changes) >= limit:
             return offset
         version, kind, length = unpack(buffer, offset)

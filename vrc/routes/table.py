@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from vrc.errors import MalformedNetlink
+from vrc.netlink import _loops
 from vrc.netlink.route_messages import NLM_F_APPEND, RTM_DELNEXTHOP, RTM_NEWROUTE, Change, decode_shape
-from vrc.routes import _routes
 from vrc.routes.nexthops import Binding, NexthopScope, NexthopSets
 from vrc.routes.system_routes import SystemRoutes, is_chosen_system
 
@@ -97,7 +97,7 @@ class RouteTable:
         """Take in FPM's changes: one route a prefix, the last word counts. What is usual is done in C."""
         dirty4, dirty6 = self._dirty.values()
         table, position = (self._routes, dirty4, dirty6, self.withdrawn, self.limit), 0
-        while (position := _routes.bind(changes, position, scope.bindings, *table)) < len(changes):
+        while (position := _loops.bind(changes, position, scope.bindings, *table)) < len(changes):
             self._apply_odd(changes[position], scope)
             position += 1
         self._repoint(scope.settle())

@@ -1,4 +1,4 @@
-"""What the loops of `vrc.routes._routes` have to do, in plain Python: slow, and with nothing clever in it."""
+"""What the loops of `vrc.netlink._loops` have to do, in plain Python: slow, and with nothing clever in it."""
 
 import struct
 

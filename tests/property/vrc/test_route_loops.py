@@ -10,8 +10,8 @@ from netlink_bytes import attribute, by_gateway, by_nexthop, frame, message, nex
 from plain_routes import plain_apply, plain_scan
 
 from vrc.errors import MalformedNetlink
+from vrc.netlink import _loops
 from vrc.netlink.route_messages import RTM_DELROUTE, RTM_NEWROUTE, Batch, Change, scan
-from vrc.routes import _routes
 from vrc.routes.fpm import scan_frames
 from vrc.routes.nexthops import NexthopSets
 from vrc.routes.table import RouteTable
@@ -117,10 +117,10 @@ def test_what_a_caller_may_not_do() -> None:
     buffer = route("10.0.0.0/8", by_nexthop(1))
     for offset, end in ((-1, 4), (5, 4), (0, len(buffer) + 1)):
         with pytest.raises(ValueError, match=f"{offset} to {end} is not within"):
-            _routes.messages(buffer, offset, end, [])
+            _loops.messages(buffer, offset, end, [])
     with pytest.raises(ValueError, match="not within"):
-        _routes.frames(buffer, len(buffer) + 1, 1, [])
+        _loops.frames(buffer, len(buffer) + 1, 1, [])
     table: tuple[dict[bytes, object], ...] = ({}, {}, {}, {})
     for change in (u32(1), (1, 2), (RTM_NEWROUTE, "10/8", b"", 0)):
         with pytest.raises(TypeError, match="a change is"):
-            _routes.bind([change], 0, *table, None, 10)
+            _loops.bind([change], 0, *table, None, 10)

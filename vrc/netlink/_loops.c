@@ -377,13 +377,13 @@ static PyMethodDef methods[] = {
 
 static struct PyModuleDef module = {
     PyModuleDef_HEAD_INIT,
-    .m_name = "vrc.routes._routes",
+    .m_name = "vrc.netlink._loops",
     .m_doc = "The loops of the VRC that run once for each route.",
     .m_size = -1,
     .m_methods = methods,
 };
 
-PyMODINIT_FUNC PyInit__routes(void)
+PyMODINIT_FUNC PyInit__loops(void)
 {
     no_key = PyBytes_FromStringAndSize(NULL, 0);
     zero = PyLong_FromLong(0);
