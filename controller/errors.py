@@ -4,11 +4,8 @@ SplitplaneError                 one line for the operator: names the thing and t
 ├── SpecError                   the YAML is wrong: file, line, what
 ├── Conflict                    a name, port, VLAN or id is taken, or still in use
 ├── NoSuch                      a tenant, router, interface, plane or port that does not exist
-├── QuotaExceeded               a slice is full
 ├── PlaneError
-│   ├── PlaneUnreachable        not connected, or it stopped answering
-│   ├── EntryRefused            the plane refused one entry: table, key, its own reason
-│   └── TableFull               … because the table is at its capacity
+│   └── PlaneUnreachable        not connected, or it stopped answering
 ├── GuestError                  a guest cannot be started, or a program it needs is missing
 ├── SessionRefused              a VRC said something that is not its to say
 └── StoreError                  the state directory cannot be used
@@ -40,14 +37,6 @@ class NoSuch(SplitplaneError):
         super().__init__(f"no {kind} {name!r}" + (f"; {remedy}" if remedy else ""))
 
 
-class QuotaExceeded(SplitplaneError):
-    """A slice is at one of its quotas."""
-
-    def __init__(self, router: str, quota: str, limit: int) -> None:
-        self.router, self.quota, self.limit = router, quota, limit
-        super().__init__(f"{router}: quota {quota} of {limit} is used up; raise it in the slice")
-
-
 class PlaneError(SplitplaneError):
     """A plane did not do what it was asked."""
 
@@ -58,18 +47,6 @@ class PlaneUnreachable(PlaneError):
     def __init__(self, plane: str, reason: str) -> None:
         self.plane, self.reason = plane, reason
         super().__init__(f"plane {plane} is not reachable: {reason}")
-
-
-class EntryRefused(PlaneError):
-    """The plane refused one entry."""
-
-    def __init__(self, plane: str, table: str, key: str, reason: str) -> None:
-        self.plane, self.table, self.key, self.reason = plane, table, key, reason
-        super().__init__(f"plane {plane} refused {table} {key}: {reason}")
-
-
-class TableFull(EntryRefused):
-    """The plane refused one entry because its table is full."""
 
 
 class GuestError(SplitplaneError):

@@ -12,7 +12,6 @@ from controller.errors import (
     NoSuch,
     PlaneError,
     PlaneUnreachable,
-    QuotaExceeded,
     SpecError,
     SplitplaneError,
     StoreError,
@@ -21,7 +20,6 @@ from controller.errors import (
 _STATUS: dict[type[SplitplaneError], int] = {
     SpecError: 422,
     Conflict: 409,
-    QuotaExceeded: 409,
     NoSuch: 404,
     PlaneUnreachable: 503,
     PlaneError: 502,

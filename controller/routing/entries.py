@@ -1,7 +1,7 @@
 """Desired against installed for the small tables of one router: router interfaces, nexthops, groups, its policer.
 
 Both are kept by id; a change marks the id, and `take` turns marks into updates. Routes have a table of their own in
-`fib`, made for millions.
+`prefixes`, made for millions.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """The VRC session service: gRPC over mTLS on one Unix socket, reached over a socket in a directory of each router.
 
 A guest sees only its own directory, bind-mounted; after a restart of the controller it finds the new socket there
-under the same name (session_sockets.py). The certificate says which router a session is of: a message that names
+under the same name (sockets.py). The certificate says which router a session is of: a message that names
 another router, another's interface or anything malformed ends the session with one line in the event log, and what
 came before it in the same message is not applied.
 

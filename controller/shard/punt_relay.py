@@ -76,7 +76,7 @@ class RouterPunts:
     # Guest → plane
 
     def refusal(self, interface: InterfaceConfig | None, frame: bytes) -> str | None:
-        """Return why a frame of the guest may not leave, None where it may. Counted by the caller through `count`."""
+        """Return why a frame of the guest may not leave, None where it may; the caller counts it."""
         if interface is None:
             return "foreign_interface"
         if not _ETHERNET_HEADER <= len(frame) <= interface.mtu + _ETHERNET_HEADER:

@@ -56,7 +56,7 @@ def run(directory: Path, argv: list[str], stdin: bytes) -> dict[str, Any]:
 
 
 def settle(channel: socket.socket) -> None:
-    """Wait until the guest hears us and is heard (greeting.py); TimeoutError where it does not."""
+    """Wait until the guest hears us and is heard (handshake.py); TimeoutError where it does not."""
     wanted, deadline = os.urandom(8).hex(), time.monotonic() + _PATIENCE_S
     channel.settimeout(SETTLE_S)
     while True:

@@ -133,7 +133,7 @@ class _Line:
         return found
 
     def settle(self) -> None:
-        """Wait until the machine hears us and is heard (greeting.py)."""
+        """Wait until the machine hears us and is heard (handshake.py)."""
         deadline = time.monotonic() + LIMIT_S
         while True:
             self.send({"op": "machine"})
