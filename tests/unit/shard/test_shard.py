@@ -1,0 +1,116 @@
+"""A router with nothing to do costs nothing, and what comes in finds its router."""
+
+from dataclasses import replace
+
+from worlds import FakeVrc, interface, router_config
+
+from controller.planes.base import PuntReason
+from controller.shard.router import VirtualRouter
+
+
+async def rested(make_world, count: int = 3):
+    world = await make_world(*(router_config(n, interfaces=(n,)) for n in range(1, count + 1)))
+    for vrf_id in range(1, count + 1):
+        world.connect(vrf_id)
+        world.router(vrf_id).resync_end(True)
+        world.learn({"20.0.0.0/8": 0}, vrf_id)
+        await world.settle(vrf_id)
+    for _ in range(3):
+        world.clock.now += 20  # stale neighbors and hold times are over
+        await world.shards.by_plane["s1"].tick()
+    return world
+
+
+def ticked(monkeypatch) -> list[int]:
+    seen: list[int] = []
+    tick = VirtualRouter.tick
+
+    def noted(self: VirtualRouter) -> float:
+        seen.append(self.config.vrf_id)
+        return tick(self)
+
+    monkeypatch.setattr(VirtualRouter, "tick", noted)
+    return seen
+
+
+async def test_only_a_router_that_something_happened_to_is_looked_at(make_world, monkeypatch):
+    world = await rested(make_world)
+    seen = ticked(monkeypatch)
+    for _ in range(5):
+        world.clock.now += 1
+        await world.shards.by_plane["s1"].tick()
+    assert seen == []
+    world.learn({"20.1.0.0/16": 0}, 2)
+    world.clock.now += 1
+    await world.shards.by_plane["s1"].tick()
+    assert seen == [2]
+
+
+async def test_a_router_whose_vrc_is_lost_is_looked_at_when_its_hold_time_is_over(make_world, monkeypatch):
+    world = await rested(make_world)
+    router = world.router(3)
+    router.lost(router.vrc)
+    world.clock.now += 1
+    await world.shards.by_plane["s1"].tick()
+    seen = ticked(monkeypatch)
+    world.clock.now += router.config.hold_time_s - 2
+    await world.shards.by_plane["s1"].tick()
+    assert seen == []
+    world.clock.now += 3
+    await world.shards.by_plane["s1"].tick()
+    assert seen == [3]
+    assert not router.holds
+
+
+async def test_a_punted_frame_finds_the_router_that_has_its_interface_now(make_world):
+    world = await make_world(router_config(1, (1, 2)), router_config(2, (3,)))
+    world.connect(1)
+    world.connect(2)
+    await world.settle(1)
+    shard, frame = world.shards.by_plane["s1"], bytes(60)
+
+    async def taken(interface_id: int) -> list[int]:
+        before = [sum(map(len, router.punts._queues.values())) for router in shard.routers.values()]
+        shard.packet_in(interface_id, PuntReason.LOCAL, frame)
+        after = [sum(map(len, router.punts._queues.values())) for router in shard.routers.values()]
+        return [now - then for then, now in zip(before, after, strict=True)]
+
+    assert await taken(2) == [1, 0]
+    assert await taken(3) == [0, 1]
+    await world.shards.put_router(router_config(1, interfaces=(1,)))
+    assert await taken(2) == [0, 0]
+    await world.shards.put_router(router_config(2, interfaces=(3, 2)))
+    assert await taken(2) == [0, 1]
+    await world.shards.remove_router(2)
+    shard.packet_in(2, PuntReason.LOCAL, frame)  # a late one is nobody's
+    assert list(shard._interfaces) == [1]
+
+
+async def test_a_port_that_changes_is_told_to_the_routers_on_it_alone(make_world):
+    world = await make_world(router_config(1, (1,)), router_config(2, (2,)))
+    first, second = world.connect(1), world.connect(2)
+    first.ports, second.ports = {}, {}
+    world.plane.set_port(2, "p2", False)
+    assert (first.ports, second.ports) == ({}, {2: False})
+    await world.shards.put_router(replace(router_config(2), interfaces=(interface(2, port="p1", vlan=5),)))
+    first.ports, second.ports = {}, {}
+    world.plane.set_port(2, "p2", True)
+    assert (first.ports, second.ports) == ({}, {})
+    world.plane.set_port(1, "p1", False)
+    assert (first.ports, second.ports) == ({1: False}, {2: False})
+
+
+async def test_a_plane_that_is_attached_again_takes_its_routers_over(make_world):
+    world = await make_world(router_config(1, (1,)))
+    vrc = world.connect(1)
+    await world.settle()
+    router = world.router()
+    await world.shards.remove_plane("s1")
+    assert world.shards.routers == {1: router}
+    assert world.views.router_view(1).state == "no-plane"
+    await world.shards.add_plane(world.plane)
+    assert vrc.closed == "the plane was attached again"
+    assert world.shards.of_router(1).routers == {1: router}
+    router.open(FakeVrc())
+    world.plane.connect()
+    await world.settle()
