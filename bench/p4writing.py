@@ -49,6 +49,7 @@ from controller.planes.p4runtime.p4info import golden_pipeline
 from controller.planes.p4runtime.plane import P4RuntimePlane
 from controller.planes.p4runtime.routes import RouteEncoder
 from controller.shard.mirror import BATCH_ROUTES, WRITES_IN_FLIGHT
+from topologies.bmv2 import optional_words
 from topologies.prefixes import announcements
 
 _BMV2 = "simple_switch_grpc"
@@ -177,9 +178,9 @@ def bmv2(routes: int) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="sp-p4write-") as directory:
         address = f"unix:{directory}/p4rt.sock"
         own = ("--no-p4", "--device-id", "1", "--log-level", "off")
-        notices = ("--notifications-addr", f"ipc://{directory}/notices.ipc")
+        optional = optional_words(9090, f"ipc://{directory}/notices.ipc")
         server = ("--grpc-server-addr", address, "--cpu-port", "510")
-        with other_side("unshare", "--net", _BMV2, *own, *notices, "--", *server):
+        with other_side("unshare", "--net", _BMV2, *own, *optional, "--", *server):
             yield address
 
 

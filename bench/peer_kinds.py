@@ -40,6 +40,7 @@ from controller.planes.base import (
 )
 from controller.planes.p4runtime.plane import P4RuntimePlane
 from controller.shard.mirror import BATCH_ROUTES
+from topologies.bmv2 import optional_words
 from topologies.prefixes import Announcement, announcements
 
 ROUTE = Announcement(16 << 24, 8, 0)
@@ -191,19 +192,20 @@ class Bmv2:
         """Start it and write its tables."""
         self._processes = _Processes(wires, self._directory)
         socket = self._directory / "p4rt.sock"
-        own = ("--no-p4", "--device-id", "1", "--log-level", "off", *self._optional())
+        own = (
+            "--no-p4",
+            "--device-id",
+            "1",
+            "--log-level",
+            "off",
+            *optional_words(9090, f"ipc://{self._directory}/notices.ipc"),
+        )
         ports = ("-i", f"{_IN_PORT}@{wires.into}", "-i", f"{_OUT_PORT}@{wires.out}")
         server = ("--grpc-server-addr", f"unix:{socket}", "--cpu-port", str(_CPU_PORT))
         # Where it looks for its ports' carrier.
         sysfs = ("unshare", "--mount", "sh", "-c", 'mount -n -t sysfs sysfs /sys && exec "$@"', "sh")
         self._processes.start((*sysfs, _BMV2, *own, *ports, "--", *server), socket.exists)
         asyncio.run(fill(f"unix:{socket}", [_router(1, 0)], [[ROUTE]]))
-
-    def _optional(self) -> list[str]:
-        """Return the options that a build may have or not: those of Thrift and of nanomsg, which writes to /tmp."""
-        known = subprocess.run([_BMV2, "--help"], capture_output=True, text=True, check=False)
-        options = {"--thrift-port": "9090", "--notifications-addr": f"ipc://{self._directory}/notices.ipc"}
-        return [part for name, value in options.items() if name in known.stdout for part in (name, value)]
 
     def stop(self) -> None:
         """End it."""

@@ -56,15 +56,9 @@ class Bmv2:
 
     def _command(self, ports: Mapping[str, int]) -> list[str]:
         interfaces = [part for port, number in ports.items() for part in ("-i", f"{number}@{port}")]
-        own = ["--no-p4", "--device-id", str(self.device_id), *interfaces, *self._optional()]
+        optional = optional_words(self._thrift_port, f"ipc://{_RUN}/{self.name}.ipc")
+        own = ["--no-p4", "--device-id", str(self.device_id), *interfaces, *optional]
         return [*_OWN_SYSFS, PROGRAM, *own, "--", "--grpc-server-addr", self.address, "--cpu-port", str(CPU_PORT)]
-
-    def _optional(self) -> list[str]:
-        """Return the options that a build may have or not: those of Thrift and of nanomsg, which writes to /tmp."""
-        options = {"--thrift-port": str(self._thrift_port), "--notifications-addr": f"ipc://{_RUN}/{self.name}.ipc"}
-        known = ran([PROGRAM, "--help"], COMMAND_LIMIT_S)
-        offered = known.stdout + known.stderr
-        return [part for name, value in options.items() if name in offered for part in (name, value)]
 
     def _listens(self) -> bool:
         assert self._process is not None
@@ -72,6 +66,14 @@ class Bmv2:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.grpc_port), 1):
             return True
         return False
+
+
+def optional_words(thrift_port: int, notices: str) -> list[str]:
+    """Return the options that a build of BMv2 may lack: those of Thrift, and of nanomsg, which writes to /tmp."""
+    options = {"--thrift-port": str(thrift_port), "--notifications-addr": notices}
+    known = ran([PROGRAM, "--help"], COMMAND_LIMIT_S)
+    offered = known.stdout + known.stderr
+    return [part for name, value in options.items() if name in offered for part in (name, value)]
 
 
 class Bmv2Planes(DevicePlanes):

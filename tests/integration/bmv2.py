@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 import pytest
 from device_hosts import PrivateDevice
 
-PROGRAM = "simple_switch_grpc"
+from topologies.bmv2 import PROGRAM, optional_words
+
 CPU_PORT = 510  # of p4src/v1model
 MISSING = f"{PROGRAM} is not on PATH; p4lang documents how to install BMv2"
 needs_bmv2 = pytest.mark.skipif(shutil.which(PROGRAM) is None, reason=MISSING)
@@ -44,10 +45,10 @@ class PrivateBmv2(PrivateDevice):
         """Start it without a pipeline and wait until it listens; RuntimeError with its log where it does not."""
         devices = {host.port: host.link for host in self.hosts} | self.more_ports
         ports = [word for number, device in devices.items() for word in ("-i", f"{number}@{device}")]
-        own = ("--device-id", str(self.device_id), "--thrift-port", str(self.thrift_port), "--log-level", "warn")
-        notices = ("--notifications-addr", f"ipc://{self.directory}/notices.ipc")
+        own = ("--device-id", str(self.device_id), "--log-level", "warn")
+        optional = optional_words(self.thrift_port, f"ipc://{self.directory}/notices.ipc")
         server = ("--grpc-server-addr", self.address, "--cpu-port", str(CPU_PORT), *self.server_options)
-        command = (PROGRAM, "--no-p4", *own, *notices, *ports, "--", *server)
+        command = (PROGRAM, "--no-p4", *own, *optional, *ports, "--", *server)
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 ("ip", "netns", "exec", str(self.namespace), *command),
