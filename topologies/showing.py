@@ -31,6 +31,8 @@ _PICTURE = r"""
 _FIB_ROUTER = "red/r2"
 _TOWARDS_H2 = ("n2-a", "n2-b")
 """The interfaces of each tenant's r2 that lead to its h2."""
+_LIMITS = {"red": ", as much as its access switch carries: a bridge of Open vSwitch in user space, for the VLAN"}
+"""What limits a tenant's throughput where it is not the plane."""
 _COUNTED_S = 20.0
 """How long a switch may take to count what it has sent."""
 
@@ -49,7 +51,7 @@ def throughput(lab: Lab, progress: Progress) -> list[str]:
     found = []
     for tenant, address in zip(TENANTS, H2, strict=True):
         progress(f"iperf3 {tenant}-h1 → {address}")
-        found.append(f"{tenant}-h1 → {address}: {_carried(lab, tenant, address):.0f} Mbit/s")
+        found.append(f"{tenant}-h1 → {address}: {_carried(lab, tenant, address):.0f} Mbit/s{_LIMITS.get(tenant, '')}")
     return found
 
 
