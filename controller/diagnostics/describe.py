@@ -1,9 +1,7 @@
 """Turns running state into the views that people and programs read."""
 
 import ipaddress
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 
 from controller.diagnostics.verify import PLAIN, longest_match
 from controller.fallback.plane import FallbackPair
@@ -52,13 +50,13 @@ def plane_view(shard: Shard) -> PlaneView:
     """Return a plane's state."""
     plane, mirror = shard.plane, shard.mirror
     fibs = mirror.fibs.values()
-    routes = Counter(chain.from_iterable(map(len, fib.prefixes.installed) for fib in fibs))  # by length of key
+    routes = shard.route_counts
     entries = {
         "router_interface": sum(len(fib.resolution.interface_entries.installed) for fib in fibs),
         "nexthop": sum(len(fib.resolution.nexthop_entries.installed) for fib in fibs),
         "nexthop_group": sum(len(fib.resolution.group_entries.installed) for fib in fibs),
-        "ipv4_route": routes[5],
-        "ipv6_route": routes[17],
+        "ipv4_route": routes[4],
+        "ipv6_route": routes[6],
     }
     return PlaneView(
         name=plane.name,

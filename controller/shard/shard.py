@@ -106,6 +106,12 @@ class Shard:
         self.mirror.wake(fib)
         await self.mirror.until(lambda: self.mirror.adopted and fib.idle)
 
+    @property
+    def route_counts(self) -> dict[int, int]:
+        """How many routes of each family are installed, as far as known."""
+        usages = self._usages.values()
+        return {4: sum(one.ipv4_routes for one in usages), 6: sum(one.ipv6_routes for one in usages)}
+
     def usage_of(self, tenant: str) -> SliceUsage | None:
         """Return what a tenant's routers use of this plane, None where none ever did."""
         return self._usages.get(tenant)
