@@ -170,13 +170,10 @@ class LinkProbe:
                 async with asyncio.timeout(wait_s):
                     await self._due.wait()
             self._due.clear()
-            before = self.problem
-            proved = ready() and self.mtu > 0 and await self.prove()
-            if self.problem != before:
-                changed(self.problem)
+            proved = ready() and self.mtu > 0 and await self.prove(changed)
             wait_s = self._timing.again_s if proved else self._timing.retry_s
 
-    async def prove(self) -> bool:
+    async def prove(self, changed: Callable[[str], None] = lambda _problem: None) -> bool:
         """Try the link out once; False where it is not proved to carry the longest frames."""
         octets = _ETHERNET_OCTETS + self.mtu
         (hardware, _), (software, _) = self._ends
@@ -188,7 +185,7 @@ class LinkProbe:
             for _ in range(self._timing.attempts):
                 if not all(way.proved for way in self._ways):
                     await self._attempt(egress, octets)
-            self._conclude(octets + _TAG_OCTETS)
+            self._conclude(octets + _TAG_OCTETS, changed)
             return all(way.proved for way in self._ways)
         except PlaneUnreachable:
             return False  # it is due again once the two have connected
@@ -209,7 +206,7 @@ class LinkProbe:
         for way in tried:
             way.attempts.append(way.seen)
 
-    def _conclude(self, octets: int) -> None:
+    def _conclude(self, octets: int, changed: Callable[[str], None]) -> None:
         """Say what the attempts have shown; what they have not leaves all as it is."""
         lossy, dead = [way for way in self._ways if way.lossy], [way for way in self._ways if way.dead]
         (hardware, port), (software, peer_port) = self._ends
@@ -224,7 +221,9 @@ class LinkProbe:
         elif lossy:
             towards = f" towards {lossy[0].receiver.name}" if len(lossy) == 1 else ""
             problem = f"{link} loses frames of {octets} octets{towards}; raise its MTU to {octets - _ETHERNET_OCTETS}"
-        self.problem = problem
+        if problem != self.problem:
+            self.problem = problem
+            changed(problem)
 
     # Its entries
 

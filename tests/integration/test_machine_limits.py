@@ -14,7 +14,7 @@ from machines import ROOT
 
 pytestmark = pytest.mark.root
 
-MODULES = ("__init__", "errors", "guests/__init__", "guests/ending", "guests/limits", "guests/pidfile")
+MODULES = ("__init__", "errors", "guests/__init__", "guests/shutdown", "guests/limits", "guests/pidfile")
 UNPACK = f"cat >/tmp/sent.zip && PYTHONPATH=/tmp/sent.zip:{APP} exec python3 -m limits_guest"
 
 
