@@ -7,7 +7,6 @@ from ipaddress import ip_address
 from wire import MAX_ADDRESSES
 
 IFF_UP = 0x1
-IFF_RUNNING = 0x40
 IFF_LOWER_UP = 0x10000
 
 
@@ -30,12 +29,12 @@ class Link:
 
     @property
     def up(self) -> bool:
-        """Whether it is administratively up and has carrier, and the kernel has taken note of that.
+        """Whether it is administratively up and has carrier.
 
-        Between carrier (IFF_LOWER_UP) and that (IFF_RUNNING, RFC 2863) Linux drops what its own stack sends.
+        Not IFF_RUNNING (RFC 2863), which Linux sets up to a second later: a guest that was started anew would for so
+        long take down what its plane goes on to forward.
         """
-        needed = IFF_UP | IFF_LOWER_UP | IFF_RUNNING
-        return self.flags & needed == needed
+        return self.flags & (IFF_UP | IFF_LOWER_UP) == IFF_UP | IFF_LOWER_UP
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from netlink_bytes import by_gateway, route
 
-from vrc.interfaces import IFF_LOWER_UP, IFF_RUNNING, IFF_UP, Interfaces, Link
+from vrc.interfaces import IFF_LOWER_UP, IFF_UP, Interfaces, Link
 from vrc.neighbors import Neighbors
 from vrc.netlink.link_messages import NUD_REACHABLE, KernelNeighbor
 from vrc.netlink.route_messages import RTM_DELROUTE, Batch, scan
@@ -64,7 +64,7 @@ class World:
     """A stream with everything around it."""
 
     def __init__(self) -> None:
-        links = {2: Link(2, "eth0", IFF_UP | IFF_LOWER_UP | IFF_RUNNING, 1500, MAC)}
+        links = {2: Link(2, "eth0", IFF_UP | IFF_LOWER_UP, 1500, MAC)}
         interfaces, sets = Interfaces(links, declared={"eth0": 102}), NexthopSets()
         table = RouteTable(sets, interfaces.usable)
         self.known = Known(interfaces, Neighbors(interfaces), sets, table, PacketRelay())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vrc.interfaces import IFF_LOWER_UP, IFF_RUNNING, IFF_UP, Interfaces, Link
+from vrc.interfaces import IFF_LOWER_UP, IFF_UP, Interfaces, Link
 from vrc.neighbors import GONE, Ask, Neighbors, Report
 from vrc.netlink.link_messages import (
     NUD_INCOMPLETE,
@@ -30,7 +30,7 @@ def neighbor(
 
 @pytest.fixture
 def neighbors() -> Neighbors:
-    links = {n: Link(n, f"eth{n}", IFF_UP | IFF_LOWER_UP | IFF_RUNNING, 1500, MAC) for n in (2, 9)}
+    links = {n: Link(n, f"eth{n}", IFF_UP | IFF_LOWER_UP, 1500, MAC) for n in (2, 9)}
     return Neighbors(Interfaces(links=links, declared={"eth2": 102}), limit=3)
 
 

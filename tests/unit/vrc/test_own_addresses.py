@@ -1,9 +1,9 @@
 """Which addresses are reported with which declared interface."""
 
-from vrc.interfaces import IFF_LOWER_UP, IFF_RUNNING, IFF_UP, Interfaces, Link
+from vrc.interfaces import IFF_LOWER_UP, IFF_UP, Interfaces, Link
 from wire import MAX_ADDRESSES
 
-UP = IFF_UP | IFF_LOWER_UP | IFF_RUNNING
+UP = IFF_UP | IFF_LOWER_UP
 MAC = bytes(6)
 
 
