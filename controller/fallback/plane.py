@@ -24,7 +24,7 @@ from controller.fallback.hardware_routes import HardwareRoutes
 from controller.fallback.link import LinkPorts, port_number
 from controller.fallback.link_probe import LinkProbe
 from controller.fallback.merged_read import merged, summed
-from controller.fallback.traffic_poll import Feed
+from controller.fallback.traffic_poll import TrafficPoll
 from controller.fallback.writer import PairWriter
 from controller.planes.base import (
     Capability,
@@ -78,7 +78,7 @@ class FallbackPair:
         self._outages = 0
         self._reading = asyncio.Lock()
         self._clock = clock
-        self.feed = Feed(hardware, software, routes, lambda: self.connected and self._adopted, clock)
+        self.feed = TrafficPoll(hardware, software, routes, lambda: self.connected and self._adopted, clock)
         self._turn: asyncio.Event | None = None  # set when the latest write has ended
 
     # Plane

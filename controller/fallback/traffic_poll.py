@@ -24,7 +24,7 @@ MAX_COUNT_S = 30.0
 _READING_SHARE = 0.05
 
 
-class Feed:
+class TrafficPoll:
     """Feeds ``routes`` from the two planes, while ``ready`` says that both are there and adopted."""
 
     def __init__(
@@ -34,7 +34,7 @@ class Feed:
         self._ready, self._clock = ready, clock
         self._vrf_of: dict[int, int] = {}  # by router interface id
         self.traffic = Traffic()
-        self.strange = 0  # samples of router interfaces that are not (any more)
+        self.unknown = 0  # samples of router interfaces that are not (any more)
         software.sampler = self._sample
 
     def adopt(self, interfaces: Iterable[RouterInterface]) -> None:
@@ -85,7 +85,7 @@ class Feed:
         for interface_id, key in samples:
             vrf_id = vrf_of(interface_id)
             if vrf_id is None:
-                self.strange += 1
+                self.unknown += 1
             else:
                 by_place[vrf_id, family_of(key)].append(key)
         for place, keys in by_place.items():

@@ -24,7 +24,7 @@ from controller.planes.base import FALLBACK
 from controller.route_cache.cover import UNLIMITED, CoveredTable, Room
 from controller.route_cache.incremental_scan import SOFT_SLICE, Slices
 from controller.route_cache.popularity import Meter, Moment, Popularity
-from controller.route_cache.rebalance import RECENT_S, Exchange, Market, Mode, Router, eligible, enter_pinned
+from controller.route_cache.rebalance import RECENT_S, Exchange, Mode, RebalanceState, Router, eligible, enter_pinned
 from controller.route_cache.write_order import Changes
 from wire.columns import ADDRESS_BYTES
 
@@ -62,7 +62,7 @@ class FastTable:
         self._leaving: dict[int, int] = {}  # by router, those that are gone too
         self._popularity = Popularity()
         self._routers: dict[int, Router] = {}
-        self._market = Market()
+        self._rebalance = RebalanceState()
         self._forgetting = Slices(SOFT_SLICE)
         self._one_in = 100.0  # until a sample tells
         self._tracked = 0
@@ -96,7 +96,7 @@ class FastTable:
         router.table.clear()
         changes = self._settle(vrf_id, router)
         self._tracked -= len(router.soft)
-        self._market.trials.drop(vrf_id)
+        self._rebalance.trials.drop(vrf_id)
         return changes
 
     def limit(self, slice_name: str, quota: int | None) -> None:
@@ -221,7 +221,7 @@ class FastTable:
             counting = router.hard.get(key) if number else None
             if counting is not None:
                 counting.add(number, weights)
-        self._market.trials.count(now, vrf_id, packets)
+        self._rebalance.trials.count(now, vrf_id, packets)
 
     def sample(self, now: float, vrf_id: int, packets: Iterable[bytes], one_in: float) -> None:
         """Take a sample of one of ``one_in`` packets that the fallback plane forwarded for a router.
@@ -253,7 +253,7 @@ class FastTable:
             room.begin()
         if self._tracked > _TRACKED:
             self._forget()
-        Exchange(self._routers, self._room, self._popularity, moment, budget, self._market).run()
+        Exchange(self._routers, self._room, self._popularity, moment, budget, self._rebalance).run()
         found = {
             vrf_id: changes for vrf_id, router in self._routers.items() if (changes := self._settle(vrf_id, router))
         }
@@ -325,7 +325,7 @@ class FastTable:
                 meter = router.hard.pop(key)
                 meter.entries = 1
                 meter.leave(counted)
-                self._market.trials.drop(vrf_id, key)
+                self._rebalance.trials.drop(vrf_id, key)
                 if meter.slow:
                     router.soft[key] = meter
         for key, (old, new) in changes.items():

@@ -58,7 +58,7 @@ class Router:
 
 
 @dataclass(slots=True)
-class Market:
+class RebalanceState:
     """What one round leaves for the next."""
 
     victims: dict[Room, Victims] = field(default_factory=dict)
@@ -79,14 +79,14 @@ class Exchange:
         popularity: Popularity,
         now: Moment,
         budget: int,
-        market: Market,
+        state: RebalanceState,
     ) -> None:
-        self._market, self._now = market, now.at
+        self._rebalance, self._now = state, now.at
         self._routers, self._room, self._budget = routers, room, budget
         self._members: dict[Room, list[int]] = {room: list(routers)}  # by slice, too
         for vrf_id, router in routers.items():
             self._members.setdefault(router.table.room, []).append(vrf_id)
-        doubt = market.trials.doubt
+        doubt = state.trials.doubt
         self._soft = popularity.estimates(now, doubt)
         self._hard = {
             vrf_id: self._soft
@@ -225,7 +225,7 @@ class Exchange:
 
     def _candidates(self) -> Iterator[tuple[float, int, bytes]]:
         keys: dict[int, Iterable[bytes]] = {}
-        for vrf_id, slice_ in self._market.soft.next(
+        for vrf_id, slice_ in self._rebalance.soft.next(
             lambda: ((one, each.soft) for one, each in self._routers.items())
         ):
             if vrf_id in self._routers:
@@ -277,7 +277,7 @@ class Exchange:
         rooms = (self._room, room) if room.capacity < UNLIMITED else (self._room,)
         needed = max(map(self._least, rooms)) * _HYSTERESIS * meter.entries
         if self._soft.slow(meter) <= needed < self._soft.of(meter):
-            self._market.trials.begin(vrf_id, key, self._now, needed)
+            self._rebalance.trials.begin(vrf_id, key, self._now, needed)
 
     def _floor(self, room: Room) -> float:
         """Return what a candidate has to bring more than: nothing while there is room."""
@@ -289,7 +289,7 @@ class Exchange:
         return inf if victim is None else victim[0]
 
     def _victim(self, room: Room) -> tuple[float, int, bytes] | None:
-        victims = self._market.victims.get(room)
+        victims = self._rebalance.victims.get(room)
         return None if victims is None else victims.least(self._brings)
 
     def _brings(self, vrf_id: int, key: bytes) -> float | None:
@@ -299,31 +299,31 @@ class Exchange:
         if router is None or meter is None or not router.table.forwards(key):
             return None
         own = self._hard[vrf_id].of(meter) / meter.entries
-        return max(own, self._market.lots.get((vrf_id, key), own))
+        return max(own, self._rebalance.lots.get((vrf_id, key), own))
 
     def _list(self) -> None:
         """Look for victims in another slice of the entries, where it is time to."""
-        market, routers = self._market, self._routers
-        if market.hard.at_start:
-            counted = any(router.counted and router.counted.at > market.listed_at for router in routers.values())
+        state, routers = self._rebalance, self._routers
+        if state.hard.at_start:
+            counted = any(router.counted and router.counted.at > state.listed_at for router in routers.values())
             few = sum(len(router.hard) for router in routers.values()) <= HARD_SLICE
-            if not (few or counted or self._now >= market.listed_at + _LISTED_S):
+            if not (few or counted or self._now >= state.listed_at + _LISTED_S):
                 return
-            if counted or self._now >= market.listed_at + _LISTED_S:
-                market.listed_at = self._now
-                market.lots.clear()
-            market.victims = {room: market.victims.get(room, Victims()) for room in self._members}
-        for vrf_id, keys in market.hard.next(lambda: ((one, router.hard) for one, router in routers.items())):
+            if counted or self._now >= state.listed_at + _LISTED_S:
+                state.listed_at = self._now
+                state.lots.clear()
+            state.victims = {room: state.victims.get(room, Victims()) for room in self._members}
+        for vrf_id, keys in state.hard.next(lambda: ((one, router.hard) for one, router in routers.items())):
             if vrf_id in routers:
                 self._note(vrf_id, routers[vrf_id], keys)
-        if market.hard.at_start:
-            for victims in market.victims.values():
+        if state.hard.at_start:
+            for victims in state.victims.values():
                 victims.renew()
 
     def _note(self, vrf_id: int, router: Router, keys: Iterable[bytes]) -> None:
         hard, pinned = router.hard, router.pinned
         rooms = [self._room] + ([router.table.room] if router.table.room.capacity < UNLIMITED else [])
-        heaps = [self._market.victims.setdefault(room, Victims()) for room in rooms]
+        heaps = [self._rebalance.victims.setdefault(room, Victims()) for room in rooms]
         meters = ((key, hard[key]) for key in keys if key in hard and key[-1] and key not in pinned)
         for rate, key in self._hard[vrf_id].above(meters, -1.0):
             for heap in heaps:
@@ -336,10 +336,10 @@ class Exchange:
         if self._searched:
             return False
         self._searched = True
-        self._market.hard = Slices(sum(len(router.hard) for router in self._routers.values()) + 1)
-        self._market.listed_at = -inf
+        self._rebalance.hard = Slices(sum(len(router.hard) for router in self._routers.values()) + 1)
+        self._rebalance.listed_at = -inf
         self._list()
-        self._market.hard = Slices(HARD_SLICE)
+        self._rebalance.hard = Slices(HARD_SLICE)
         return self._evict(inf, room)
 
     def _evict(self, brings: float, room: Room) -> bool:
@@ -356,9 +356,9 @@ class Exchange:
                 # Alone it would become a cover and free nothing: its lot is that of the prefix around it.
                 together = self._together(owner, router, outermost, brings)
                 if not self._less(together, brings):
-                    self._market.lots[owner, key] = together
+                    self._rebalance.lots[owner, key] = together
                     continue
-            self._market.victims[room].pop()
+            self._rebalance.victims[room].pop()
             self._leave(router, outermost)
             return True
         return False

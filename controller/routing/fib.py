@@ -416,8 +416,8 @@ class Fib:
             return False
         group = self.resolution.groups.get(have & 0xFFFFFF) if have >> 28 == RouteKind.GROUP else None
         if group is not None:
-            group.ridden = True
-        one.rides = True
+            group.shared = True
+        one.shares = True
         return True
 
     def _refresh(self, touched: Iterable[NexthopObject], now: float) -> None:
@@ -429,7 +429,7 @@ class Fib:
         sets, revived = self.resolution.refresh(touched, now)
         self._enqueue_sets(revived)
         owned = self.resolution.owned
-        if any(one.rides or any(group.ridden for group in owned.get(one, ())) for one in sets):
+        if any(one.shares or any(group.shared for group in owned.get(one, ())) for one in sets):
             self._enqueue_strays()
 
     def _enqueue_strays(self) -> None:

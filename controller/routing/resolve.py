@@ -76,15 +76,15 @@ class NexthopObject:
 
 
 class GroupObject:
-    """A group on the plane. It follows the content of its owner; `ridden` once other sets' routes use it."""
+    """A group on the plane. It follows the content of its owner; `shared` once other sets' routes use it."""
 
-    __slots__ = ("content", "id", "owner", "ridden")
+    __slots__ = ("content", "id", "owner", "shared")
 
     def __init__(self, object_id: int, content: GroupContent, owner: NexthopSet | None) -> None:
         self.id = object_id
         self.content = content
         self.owner = owner
-        self.ridden = False
+        self.shared = False
 
 
 @dataclass(slots=True)

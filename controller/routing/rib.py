@@ -44,10 +44,10 @@ class NexthopSet:
     """The nexthops that routes share, and how the FIB resolved them.
 
     `action` is the route action of contract terms; 0 while the set's routes are not to be installed.
-    `rides` is set once routes of this set were left on an older object that forwards equally.
+    `shares` is set once routes of this set were left on an older object that forwards equally.
     """
 
-    __slots__ = ("action", "content", "kind", "members", "rides", "routes")
+    __slots__ = ("action", "content", "kind", "members", "routes", "shares")
 
     def __init__(self, kind: SetKind, members: tuple[Member, ...]) -> None:
         self.kind = kind
@@ -55,7 +55,7 @@ class NexthopSet:
         self.routes = 0
         self.action = 0
         self.content: tuple[object, ...] = ()
-        self.rides = False
+        self.shares = False
 
 
 class Rib:

@@ -114,15 +114,17 @@ class OpenFlowPlane:
         readback = Readback()
         await readback.read_small(channel)
         sender = Sender(channel, readback.inventory(), bundles)
-        await self._mend_pipeline(channel, sender, readback)
+        await self._repair_static_flows(channel, sender, readback)
         return sender
 
-    async def _mend_pipeline(self, channel: Channel, sender: Sender, readback: Readback) -> None:
-        missing, strange = readback.pipeline_changes()
-        if not missing and not strange:
+    async def _repair_static_flows(self, channel: Channel, sender: Sender, readback: Readback) -> None:
+        missing, unexpected = readback.pipeline_changes()
+        if not missing and not unexpected:
             return
-        log.info("plane %s: %d flows of the pipeline to write, %d to remove", self.name, len(missing), len(strange))
-        errors = await sender.send_flows(missing, strange)
+        log.info(
+            "plane %s: %d flows of the pipeline to write, %d to remove", self.name, len(missing), len(unexpected)
+        )
+        errors = await sender.send_flows(missing, unexpected)
         if errors:
             channel.close(f"the switch refuses the pipeline: {errors[0].text}")
             raise ChannelClosed(channel.closed or "")
@@ -160,7 +162,7 @@ class OpenFlowPlane:
             async with sender.turn:
                 await readback.read_small(channel)
                 sender.inventory = readback.inventory()
-                await self._mend_pipeline(channel, sender, readback)
+                await self._repair_static_flows(channel, sender, readback)
             await readback.read_routes(channel)
             return readback.installed()
 

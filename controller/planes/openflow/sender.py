@@ -27,7 +27,7 @@ from controller.planes.openflow.messages import SwitchError
 from controller.planes.openflow.readback import Inventory
 from controller.planes.openflow.routes import RouteEncoder
 from controller.planes.openflow.stages import Encoder, Stage
-from controller.planes.refusals import Blame, Refusals, group_blame, nexthop_blame, route_blame
+from controller.planes.refusals import Refusals, UpdateKey, group_key, nexthop_key, route_key
 
 ROUTES_PER_BUNDLE = 500
 """A commit holds up Open vSwitch's main thread, which in the userspace datapath answers everything else too:
@@ -41,7 +41,7 @@ _GROUP_STATS = struct.Struct("!HxxII")
 
 @dataclass(slots=True, eq=False)
 class _EntryChunk:
-    blames: list[Blame]
+    update_keys: list[UpdateKey]
     watch: Watch
     confirmed: asyncio.Future[bytes]
 
@@ -101,14 +101,14 @@ class Sender:
 
     async def send_flows(self, additions: Iterable[Flow], deletions: Iterable[Flow]) -> list[SwitchError]:
         """Put the pipeline's own flows right and return the switch's objections. The caller has the turn."""
-        stage, blame, writing = Stage(), ("pipeline", 0, 0, Op.INSERT), _Writing()
+        stage, update_key, writing = Stage(), ("pipeline", 0, 0, Op.INSERT), _Writing()
         for entry in deletions:
             stage.add(
-                blame,
+                update_key,
                 lambda xid, entry=entry: codec.flow_mod(Command.DELETE_STRICT, entry, xid, codec.ALL_BITS),  # type: ignore[misc]
             )
         for entry in additions:
-            stage.add_flow(blame, entry)
+            stage.add_flow(update_key, entry)
         try:
             await self._send_entries(writing, [stage])
             await asyncio.gather(*writing.confirmations())
@@ -118,8 +118,8 @@ class Sender:
 
     async def _refuse_groups_in_use(self, writing: _Writing, batch: WriteBatch, departures: list[Stage]) -> None:
         """Take out of the stages the deletion of groups that flows still use, and refuse it."""
-        blames = {prog.MEMBER_GROUPS | u.entry.id: group_blame(u) for u in batch.groups if u.op is Op.DELETE}
-        blames |= {prog.NEXTHOP_GROUPS | u.entry.id: nexthop_blame(u) for u in batch.nexthops if u.op is Op.DELETE}
+        update_keys = {prog.MEMBER_GROUPS | u.entry.id: group_key(u) for u in batch.groups if u.op is Op.DELETE}
+        update_keys |= {prog.NEXTHOP_GROUPS | u.entry.id: nexthop_key(u) for u in batch.nexthops if u.op is Op.DELETE}
         users: dict[int, int] = {}
 
         def take(body: bytes) -> None:
@@ -129,7 +129,7 @@ class Sender:
                 _, group_id, references = _GROUP_STATS.unpack_from(entry)
                 users[group_id] = references
 
-        wanted = list(blames)
+        wanted = list(update_keys)
         for start in range(0, len(wanted), 32):
             await asyncio.gather(
                 *(
@@ -137,27 +137,27 @@ class Sender:
                     for group_id in wanted[start : start + 32]
                 )
             )
-        for group_id, blame in blames.items():
+        for group_id, update_key in update_keys.items():
             references = users.get(group_id, 0)
             if not references:
                 continue
-            writing.refuse(blame, f"{references} flows still use it")
+            writing.refuse(update_key, f"{references} flows still use it")
             self.inventory.groups.add(group_id)
             for stage in departures:
-                kept = [(b, e) for b, e in zip(stage.blames, stage.encoders, strict=True) if b != blame]
-                stage.blames, stage.encoders = [b for b, _ in kept], [e for _, e in kept]
+                kept = [(b, e) for b, e in zip(stage.update_keys, stage.encoders, strict=True) if b != update_key]
+                stage.update_keys, stage.encoders = [b for b, _ in kept], [e for _, e in kept]
 
     # -- sending -----------------------------------------------------------------------------------------------------
     async def _send_entries(self, writing: _Writing, sequence: Iterable[Stage]) -> None:
         for stage in sequence:
             for start in range(0, len(stage.encoders), _MESSAGES_PER_CHUNK):
                 encoders = stage.encoders[start : start + _MESSAGES_PER_CHUNK]
-                blames = stage.blames[start : start + _MESSAGES_PER_CHUNK]
+                update_keys = stage.update_keys[start : start + _MESSAGES_PER_CHUNK]
 
                 def encode(watch: Watch, encoders: list[Encoder] = encoders) -> bytes:
                     return b"".join(encoder(watch.first + n) for n, encoder in enumerate(encoders))
 
-                writing.entries.append(_EntryChunk(blames, *await self._send(len(encoders), encode)))
+                writing.entries.append(_EntryChunk(update_keys, *await self._send(len(encoders), encode)))
                 await self._channel.drain()
 
     async def _send_routes(self, writing: _Writing, updates: RouteUpdates) -> None:
@@ -192,7 +192,7 @@ class Sender:
             encoder = self._encoders[where] = RouteEncoder(*where)
         octets, unknown = encoder.encode(updates, positions, first, bundled)
         for position in unknown:
-            writing.refuse(route_blame(updates, position), "this plane does not offer such a route action")
+            writing.refuse(route_key(updates, position), "this plane does not offer such a route action")
         return octets
 
     async def _send(self, count: int, encode: Callable[[Watch], bytes]) -> "tuple[Watch, asyncio.Future[bytes]]":
@@ -215,7 +215,7 @@ class Sender:
         await asyncio.gather(*writing.confirmations())
         for entries in writing.entries:
             for position, error in entries.watch.errors.items():
-                self._note_refusal(writing, entries.blames[position], error)
+                self._note_refusal(writing, entries.update_keys[position], error)
         refused = [chunk for chunk in writing.routes if chunk.bundled and chunk.watch.errors and not chunk.settled]
         if refused:
             async with self.turn:
@@ -224,13 +224,13 @@ class Sender:
         for chunk in writing.routes:
             if not chunk.bundled and not chunk.settled:
                 for position, error in chunk.watch.errors.items():
-                    blame = route_blame(chunk.updates, chunk.positions[position])
-                    writing.refuse(blame, error.text, error.full)
+                    update_key = route_key(chunk.updates, chunk.positions[position])
+                    writing.refuse(update_key, error.text, error.full)
         self._forget(writing)
 
-    def _note_refusal(self, writing: _Writing, blame: Blame, error: SwitchError) -> None:
-        table, _, entry_id, op = blame
-        writing.refuse(blame, error.text, error.full)
+    def _note_refusal(self, writing: _Writing, update_key: UpdateKey, error: SwitchError) -> None:
+        table, _, entry_id, op = update_key
+        writing.refuse(update_key, error.text, error.full)
         if op is Op.INSERT and table in _GROUP_TABLES:
             self.inventory.groups.discard(_GROUP_TABLES[table] | entry_id)
 
@@ -256,7 +256,7 @@ class Sender:
             finally:
                 self._channel.unwatch(watch)
             for position, error in watch.errors.items():
-                writing.refuse(route_blame(chunk.updates, positions[position]), error.text, error.full)
+                writing.refuse(route_key(chunk.updates, positions[position]), error.text, error.full)
         chunk.settled = True
 
     def _forget(self, writing: _Writing) -> None:

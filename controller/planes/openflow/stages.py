@@ -19,10 +19,16 @@ from controller.planes.openflow import program as prog
 from controller.planes.openflow.codec import Command, Flow, Group, GroupCommand
 from controller.planes.openflow.program import Kind, Table
 from controller.planes.openflow.readback import Inventory
-from controller.planes.refusals import Blame, group_blame, interface_blame, nexthop_blame, policer_blame
+from controller.planes.refusals import (
+    UpdateKey,
+    group_key,
+    interface_key,
+    nexthop_key,
+    policer_key,
+)
 
 Encoder = Callable[[int], bytes]  # from a transaction id
-Refuse = Callable[[Blame, str, bool], None]  # why, and whether for want of room
+Refuse = Callable[[UpdateKey, str, bool], None]  # why, and whether for want of room
 
 
 class Stage:
@@ -30,24 +36,24 @@ class Stage:
 
     def __init__(self) -> None:
         self.encoders: list[Encoder] = []
-        self.blames: list[Blame] = []
+        self.update_keys: list[UpdateKey] = []
 
-    def add(self, blame: Blame, encoder: Encoder) -> None:
+    def add(self, update_key: UpdateKey, encoder: Encoder) -> None:
         """Append one message."""
         self.encoders.append(encoder)
-        self.blames.append(blame)
+        self.update_keys.append(update_key)
 
-    def add_flow(self, blame: Blame, entry: Flow) -> None:
+    def add_flow(self, update_key: UpdateKey, entry: Flow) -> None:
         """Append the insertion of a flow, which replaces one of the same match with its counters."""
-        self.add(blame, lambda xid: codec.flow_mod(Command.ADD, entry, xid))
+        self.add(update_key, lambda xid: codec.flow_mod(Command.ADD, entry, xid))
 
-    def add_deletion(self, blame: Blame, table: Table, cookie: int, mask: int) -> None:
+    def add_deletion(self, update_key: UpdateKey, table: Table, cookie: int, mask: int) -> None:
         """Append the deletion of a table's flows by cookie."""
-        self.add(blame, lambda xid: codec.delete_by_cookie(table, cookie, mask, xid))
+        self.add(update_key, lambda xid: codec.delete_by_cookie(table, cookie, mask, xid))
 
-    def add_group(self, blame: Blame, command: GroupCommand, entry: Group) -> None:
+    def add_group(self, update_key: UpdateKey, command: GroupCommand, entry: Group) -> None:
         """Append a group-mod."""
-        self.add(blame, lambda xid: codec.group_mod(command, entry, xid))
+        self.add(update_key, lambda xid: codec.group_mod(command, entry, xid))
 
 
 def arrivals(inventory: Inventory, batch: WriteBatch, last: Stage, refuse: Refuse) -> Iterator[Stage]:
@@ -56,37 +62,37 @@ def arrivals(inventory: Inventory, batch: WriteBatch, last: Stage, refuse: Refus
     yield from _policers(inventory, batch.policers, refuse)
     egress, back, gone, nexthops, groups = Stage(), Stage(), Stage(), Stage(), Stage()
     for interface in batch.router_interfaces:
-        blame = interface_blame(interface)
+        update_key = interface_key(interface)
         if interface.op is Op.DELETE:
             for table in reversed(prog.INGRESS_TABLES):
                 cookie = prog.cookie(Kind.ROUTER_INTERFACE, interface.entry.id)
-                gone.add_deletion(blame, table, cookie, prog.ENTRY_MASK)
+                gone.add_deletion(update_key, table, cookie, prog.ENTRY_MASK)
             continue
         _put_interface(inventory, egress, back, last, interface)
     for nexthop in batch.nexthops:
         if nexthop.op is not Op.DELETE:
-            _put_group(inventory, nexthops, nexthop_blame(nexthop), prog.nexthop_group_entry(nexthop.entry))
+            _put_group(inventory, nexthops, nexthop_key(nexthop), prog.nexthop_group_entry(nexthop.entry))
     for group in batch.groups:
         if group.op is not Op.DELETE:
-            _put_group(inventory, groups, group_blame(group), prog.member_group_entry(group.entry))
+            _put_group(inventory, groups, group_key(group), prog.member_group_entry(group.entry))
     yield from (egress, back, nexthops, groups, gone)
 
 
 def _put_interface(
     inventory: Inventory, egress: Stage, back: Stage, ingress: Stage, update: Update[RouterInterface]
 ) -> None:
-    interface, blame = update.entry, interface_blame(update)
+    interface, update_key = update.entry, interface_key(update)
     known = (Kind.ROUTER_INTERFACE, interface.id) in inventory.generations
     generation = inventory.next_generation(Kind.ROUTER_INTERFACE, interface.id)
     for entry in prog.egress_flows(interface, generation):
-        egress.add_flow(blame, entry)
+        egress.add_flow(update_key, entry)
     for entry in prog.way_back_flows(interface, generation):
-        back.add_flow(blame, entry)
+        back.add_flow(update_key, entry)
     for entry in prog.ingress_flows(interface, generation):
-        ingress.add_flow(blame, entry)
+        ingress.add_flow(update_key, entry)
     if known:
         tables = (*prog.EGRESS_TABLES, *prog.INGRESS_TABLES)
-        _delete_stale(ingress, blame, tables, Kind.ROUTER_INTERFACE, interface.id, generation)
+        _delete_stale(ingress, update_key, tables, Kind.ROUTER_INTERFACE, interface.id, generation)
 
 
 def _policers(inventory: Inventory, updates: Iterable[Update[Policer]], refuse: Refuse) -> Iterator[Stage]:
@@ -94,36 +100,40 @@ def _policers(inventory: Inventory, updates: Iterable[Update[Policer]], refuse: 
     for update in updates:
         if update.op is Op.DELETE:
             continue
-        policer, blame = update.entry, policer_blame(update)
+        policer, update_key = update.entry, policer_key(update)
         slot = inventory.take_slot(policer.vrf_id)
         if slot is None:
-            refuse(blame, f"all {prog.MAX_POLICERS} meter slots are taken", True)
+            refuse(update_key, f"all {prog.MAX_POLICERS} meter slots are taken", True)
             continue
         for punt_class in PuntClass:
-            _put_meter(inventory, meters, unused, blame, prog.meter_id(slot, punt_class), policer.rates[punt_class])
+            _put_meter(
+                inventory, meters, unused, update_key, prog.meter_id(slot, punt_class), policer.rates[punt_class]
+            )
         known = (Kind.POLICER, policer.vrf_id) in inventory.generations
         generation = inventory.next_generation(Kind.POLICER, policer.vrf_id)
         for entry in prog.policer_flows(policer, slot, generation):
-            flows.add_flow(blame, entry)
+            flows.add_flow(update_key, entry)
         if known:
-            _delete_stale(flows, blame, (Table.PACKET_IN,), Kind.POLICER, policer.vrf_id, generation)
+            _delete_stale(flows, update_key, (Table.PACKET_IN,), Kind.POLICER, policer.vrf_id, generation)
     yield from (meters, flows, unused)
 
 
-def _put_meter(inventory: Inventory, meters: Stage, unused: Stage, blame: Blame, meter_id: int, rate: int) -> None:
+def _put_meter(
+    inventory: Inventory, meters: Stage, unused: Stage, update_key: UpdateKey, meter_id: int, rate: int
+) -> None:
     exists = meter_id in inventory.meters
     if rate:
-        meters.add(blame, lambda xid: messages.meter_mod(xid, meter_id, rate, burst(rate), exists))
+        meters.add(update_key, lambda xid: messages.meter_mod(xid, meter_id, rate, burst(rate), exists))
         inventory.meters.add(meter_id)
     elif exists:
-        unused.add(blame, lambda xid: messages.meter_delete(xid, meter_id))
+        unused.add(update_key, lambda xid: messages.meter_delete(xid, meter_id))
         inventory.meters.discard(meter_id)
 
 
-def _put_group(inventory: Inventory, stage: Stage, blame: Blame, entry: Group) -> None:
+def _put_group(inventory: Inventory, stage: Stage, update_key: UpdateKey, entry: Group) -> None:
     exists = entry.id in inventory.groups
     inventory.groups.add(entry.id)
-    stage.add_group(blame, GroupCommand.MODIFY if exists else GroupCommand.ADD, entry)
+    stage.add_group(update_key, GroupCommand.MODIFY if exists else GroupCommand.ADD, entry)
 
 
 def has_departures(batch: WriteBatch) -> bool:
@@ -140,42 +150,42 @@ def departures(inventory: Inventory, batch: WriteBatch) -> Iterator[Stage]:
     groups, nexthops, egress, policers = Stage(), Stage(), Stage(), Stage()
     for group in batch.groups:
         if group.op is Op.DELETE:
-            _drop_group(inventory, groups, group_blame(group), prog.MEMBER_GROUPS | group.entry.id)
+            _drop_group(inventory, groups, group_key(group), prog.MEMBER_GROUPS | group.entry.id)
     for nexthop in batch.nexthops:
         if nexthop.op is Op.DELETE:
-            _drop_group(inventory, nexthops, nexthop_blame(nexthop), prog.NEXTHOP_GROUPS | nexthop.entry.id)
+            _drop_group(inventory, nexthops, nexthop_key(nexthop), prog.NEXTHOP_GROUPS | nexthop.entry.id)
     for interface in batch.router_interfaces:
         if interface.op is Op.DELETE:
             cookie = prog.cookie(Kind.ROUTER_INTERFACE, interface.entry.id)
             inventory.generations.pop((Kind.ROUTER_INTERFACE, interface.entry.id), None)
             for table in reversed(prog.EGRESS_TABLES):
-                egress.add_deletion(interface_blame(interface), table, cookie, prog.ENTRY_MASK)
+                egress.add_deletion(interface_key(interface), table, cookie, prog.ENTRY_MASK)
     for policer in batch.policers:
         if policer.op is Op.DELETE:
             _drop_policer(inventory, policers, policer)
     yield from (groups, nexthops, egress, policers)
 
 
-def _drop_group(inventory: Inventory, stage: Stage, blame: Blame, group_id: int) -> None:
+def _drop_group(inventory: Inventory, stage: Stage, update_key: UpdateKey, group_id: int) -> None:
     inventory.groups.discard(group_id)
-    stage.add_group(blame, GroupCommand.DELETE, Group(group_id, 0, ()))
+    stage.add_group(update_key, GroupCommand.DELETE, Group(group_id, 0, ()))
 
 
 def _drop_policer(inventory: Inventory, stage: Stage, update: Update[Policer]) -> None:
-    vrf_id, blame = update.entry.vrf_id, policer_blame(update)
+    vrf_id, update_key = update.entry.vrf_id, policer_key(update)
     inventory.generations.pop((Kind.POLICER, vrf_id), None)
-    stage.add_deletion(blame, Table.PACKET_IN, prog.cookie(Kind.POLICER, vrf_id), prog.ENTRY_MASK)
+    stage.add_deletion(update_key, Table.PACKET_IN, prog.cookie(Kind.POLICER, vrf_id), prog.ENTRY_MASK)
     slot = inventory.slots.pop(vrf_id, None)
     for punt_class in PuntClass if slot is not None else ():
         meter_id = prog.meter_id(slot or 0, punt_class)
         if meter_id in inventory.meters:
             inventory.meters.discard(meter_id)
-            stage.add(blame, lambda xid, meter_id=meter_id: messages.meter_delete(xid, meter_id))  # type: ignore[misc]
+            stage.add(update_key, lambda xid, meter_id=meter_id: messages.meter_delete(xid, meter_id))  # type: ignore[misc]
 
 
 def _delete_stale(
-    stage: Stage, blame: Blame, tables: Iterable[Table], kind: Kind, entry_id: int, generation: int
+    stage: Stage, update_key: UpdateKey, tables: Iterable[Table], kind: Kind, entry_id: int, generation: int
 ) -> None:
     for table in tables:
         for cookie, mask in prog.stale_cookies(kind, entry_id, generation):
-            stage.add_deletion(blame, table, cookie, mask)
+            stage.add_deletion(update_key, table, cookie, mask)

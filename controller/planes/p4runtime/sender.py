@@ -26,7 +26,7 @@ from controller.planes.p4runtime.program import NOBODY, Program
 from controller.planes.p4runtime.readback import Inventory
 from controller.planes.p4runtime.routes import RouteEncoder, is_route_action
 from controller.planes.p4runtime.stages import Stage, Stages, Step
-from controller.planes.refusals import Blame, Refusals, RouteBlame, route_blame
+from controller.planes.refusals import Refusals, RouteUpdateKey, UpdateKey, route_key
 
 UPDATES_PER_REQUEST = 1000
 """BMv2 takes some 10 ms for so many; more at once is hardly faster."""
@@ -45,8 +45,8 @@ _OBJECT_OF_KIND = {RouteKind.NEXTHOP: "nexthop", RouteKind.GROUP: "nexthop_group
 class _Writing(Refusals):
     """One call of write under way."""
 
-    def refuse_for(self, blame: Blame | RouteBlame, problem: Problem) -> None:
-        self.refuse(blame, problem.text, problem.code == rpc_code.RESOURCE_EXHAUSTED)
+    def refuse_for(self, update_key: UpdateKey | RouteUpdateKey, problem: Problem) -> None:
+        self.refuse(update_key, problem.text, problem.code == rpc_code.RESOURCE_EXHAUSTED)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,11 +98,13 @@ class Sender:
 
     async def keep_own_rows(self) -> list[Refused]:
         """Put the plane's own rows right and return what was refused. The caller has the turn."""
-        writing, blame, owner = _Writing(), ("policer", NOBODY, NOBODY, Op.INSERT), ("policer", NOBODY)
+        writing, update_key, owner = _Writing(), ("policer", NOBODY, NOBODY, Op.INSERT), ("policer", NOBODY)
         wanted = self._program.own_rows()
         missing = [row for row in wanted if not self._inventory.holds(row, owner)]
         ops = [Op.MODIFY if row.key in self._inventory.rows else Op.INSERT for row in missing]
-        await self._send_stage(writing, [Step(blame, owner, op, row) for op, row in zip(ops, missing, strict=True)])
+        await self._send_stage(
+            writing, [Step(update_key, owner, op, row) for op, row in zip(ops, missing, strict=True)]
+        )
         return list(writing.refused.values())
 
     # -- entries -----------------------------------------------------------------------------------------------------
@@ -112,7 +114,7 @@ class Sender:
 
     async def _send_stage(self, writing: _Writing, stage: Stage) -> None:
         """Send a stage, but for what belongs to refused updates; what the device knows better is sent again."""
-        steps = [step for step in stage if not writing.has_refused(step.blame)]
+        steps = [step for step in stage if not writing.has_refused(step.update_key)]
         turned: Stage = []
         for step, problem in await self._ask_all(steps):
             other = None if problem is None else _OTHER_OP.get((step.op, problem.code))
@@ -132,7 +134,7 @@ class Sender:
 
     def _settle(self, writing: _Writing, step: Step, problem: Problem | None) -> None:
         if problem is not None and (step.op, problem.code) != _GONE_ALREADY:
-            writing.refuse_for(step.blame, problem)
+            writing.refuse_for(step.update_key, problem)
         elif step.op is Op.DELETE:
             self._inventory.remove(step.row.key)
         else:
@@ -216,11 +218,11 @@ class Sender:
                 turned.keys.append(sent.keys[position])
                 turned.actions.append(sent.actions[position])
             elif (op, problem.code) != _GONE_ALREADY:
-                writing.refuse_for(route_blame(sent, position), problem)
+                writing.refuse_for(route_key(sent, position), problem)
         if len(turned):
             sent, octets = self._encode(writing, turned)
             for position, problem in (await self._write(octets, len(sent))).items():
-                writing.refuse_for(route_blame(sent, position), problem)
+                writing.refuse_for(route_key(sent, position), problem)
 
     def _encode(self, writing: _Writing, updates: RouteUpdates) -> tuple[RouteUpdates, bytes]:
         """Return the updates that can be sent, and their octets."""
@@ -232,7 +234,7 @@ class Sender:
         if not left_out:
             return updates, octets
         for position, reason in left_out.items():
-            writing.refuse(route_blame(updates, position), reason)
+            writing.refuse(route_key(updates, position), reason)
         kept = [position for position in range(len(updates)) if position not in left_out]
         columns = ([column[position] for position in kept] for column in (updates.ops, updates.keys, updates.actions))
         return RouteUpdates(*where, *columns), octets  # type: ignore[arg-type]

@@ -28,18 +28,24 @@ from controller.planes.base import (
 )
 from controller.planes.p4runtime.program import Owner, Program, Row
 from controller.planes.p4runtime.readback import Inventory
-from controller.planes.refusals import Blame, group_blame, interface_blame, nexthop_blame, policer_blame
+from controller.planes.refusals import (
+    UpdateKey,
+    group_key,
+    interface_key,
+    nexthop_key,
+    policer_key,
+)
 
 E = TypeVar("E", RouterInterface, Nexthop, NexthopGroup, Policer)
 
-Refuse = Callable[[Blame, str], None]
+Refuse = Callable[[UpdateKey, str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One row to write; a DELETE's row has no content."""
 
-    blame: Blame
+    update_key: UpdateKey
     owner: Owner
     op: Op
     row: Row
@@ -57,24 +63,33 @@ class Stages:
 
     def __init__(self, program: Program, inventory: Inventory, batch: WriteBatch, refuse: Refuse) -> None:
         self._program, self._inventory, self._refuse = program, inventory, refuse
-        self._policers = [(policer_blame(update), update.entry) for update in batch.policers]
-        self._interfaces = [(interface_blame(update), update.entry) for update in batch.router_interfaces]
-        self._nexthops = [(nexthop_blame(update), update.entry) for update in batch.nexthops]
-        self._groups = [(group_blame(update), update.entry) for update in batch.groups]
+        self._policers = [(policer_key(update), update.entry) for update in batch.policers]
+        self._interfaces = [(interface_key(update), update.entry) for update in batch.router_interfaces]
+        self._nexthops = [(nexthop_key(update), update.entry) for update in batch.nexthops]
+        self._groups = [(group_key(update), update.entry) for update in batch.groups]
         entries = (*self._policers, *self._interfaces, *self._nexthops, *self._groups)
-        self._new = [blame for blame, _ in entries if not _goes(blame) and (blame[0], blame[2]) not in inventory]
+        self._new = [
+            update_key
+            for update_key, _ in entries
+            if not _goes(update_key) and (update_key[0], update_key[2]) not in inventory
+        ]
 
     @property
     def after_routes(self) -> bool:
         """Whether anything has to wait for the routes of this batch and of those before it."""
         entries = (*self._policers, *self._nexthops, *self._groups)
-        return bool(self._interfaces) or any(_goes(blame) for blame, _ in entries)
+        return bool(self._interfaces) or any(_goes(update_key) for update_key, _ in entries)
 
     def arrivals(self) -> Iterator[Stage]:
         """Yield the stages before the routes."""
         program = self._program
         yield self._close()
-        yield [step for blame, _ in self._interfaces if _goes(blame) for step in self._drop(blame, ("l3_admit",))]
+        yield [
+            step
+            for update_key, _ in self._interfaces
+            if _goes(update_key)
+            for step in self._drop(update_key, ("l3_admit",))
+        ]
         yield self._put_policers()
         yield self._put_all(self._interfaces, program.egress_rows)
         yield self._put_all(self._interfaces, program.way_back_rows)
@@ -91,19 +106,24 @@ class Stages:
     def departures(self) -> Iterator[Stage]:
         """Yield the stages of the deletes that come last."""
         for entries in (self._groups, self._nexthops, self._interfaces, self._policers):
-            yield [step for blame, _ in entries if _goes(blame) for step in self._drop(blame)]
+            yield [step for update_key, _ in entries if _goes(update_key) for step in self._drop(update_key)]
 
-    def remains(self, refused: Callable[[Blame], bool]) -> Iterator[Stage]:
+    def remains(self, refused: Callable[[UpdateKey], bool]) -> Iterator[Stage]:
         """Yield the deletes of what was written of new entries that were then refused: none is half there, and what
         it took is another's to have."""
-        halves = [blame for blame in self._new if refused(blame)]
+        halves = [update_key for update_key in self._new if refused(update_key)]
         for tables in (("interface_classifier",), ()):
-            yield [step for blame in halves for step in self._drop(blame, tables)]
+            yield [step for update_key in halves for step in self._drop(update_key, tables)]
 
     # -- parts -------------------------------------------------------------------------------------------------------
     def _close(self) -> Stage:
         ways_in = "interface_classifier"
-        gone = [step for blame, _ in self._interfaces if _goes(blame) for step in self._drop(blame, (ways_in,))]
+        gone = [
+            step
+            for update_key, _ in self._interfaces
+            if _goes(update_key)
+            for step in self._drop(update_key, (ways_in,))
+        ]
         return gone + self._drop_others(ways_in, self._ways_in)
 
     def _ways_in(self, interface: RouterInterface) -> list[Row]:
@@ -111,54 +131,54 @@ class Stages:
 
     def _put_policers(self) -> Stage:
         stage = self._put_all(self._policers, self._program.policer_rows)
-        for blame, policer in self._policers:
-            rows = None if _goes(blame) else self._rows(blame, self._program.policer_rows, policer)
+        for update_key, policer in self._policers:
+            rows = None if _goes(update_key) else self._rows(update_key, self._program.policer_rows, policer)
             if rows is not None:
-                stage += self._drop(blame, ("policer", "reason"), rows)
+                stage += self._drop(update_key, ("policer", "reason"), rows)
         return stage
 
-    def _has_members(self, blame: Blame, group: NexthopGroup) -> bool:
+    def _has_members(self, update_key: UpdateKey, group: NexthopGroup) -> bool:
         """Tell whether all members exist; refuse a group that is written with others."""
-        if not _goes(blame):
+        if not _goes(update_key):
             for member in group.members:
                 if ("nexthop", member.nexthop_id) not in self._inventory:
-                    self._refuse(blame, f"nexthop {member.nexthop_id} does not exist")
+                    self._refuse(update_key, f"nexthop {member.nexthop_id} does not exist")
                     return False
         return True
 
-    def _put_all(self, entries: Iterable[tuple[Blame, E]], make: Callable[[E], list[Row]]) -> Stage:
+    def _put_all(self, entries: Iterable[tuple[UpdateKey, E]], make: Callable[[E], list[Row]]) -> Stage:
         stage, inventory = [], self._inventory
-        for blame, entry in entries:
-            owner = blame[0], blame[2]
-            for row in () if _goes(blame) else self._rows(blame, make, entry) or ():
+        for update_key, entry in entries:
+            owner = update_key[0], update_key[2]
+            for row in () if _goes(update_key) else self._rows(update_key, make, entry) or ():
                 if not inventory.holds(row, owner):
                     op = Op.MODIFY if row.key in inventory.rows else Op.INSERT
-                    stage.append(Step(blame, owner, op, row))
+                    stage.append(Step(update_key, owner, op, row))
         return stage
 
     def _drop_others(self, table: str, make: Callable[[RouterInterface], list[Row]]) -> Stage:
         """Return the deletion of the rows in a table that router interfaces which stay do not have any more."""
         stage = []
-        for blame, interface in self._interfaces:
-            rows = None if _goes(blame) else self._rows(blame, make, interface)
+        for update_key, interface in self._interfaces:
+            rows = None if _goes(update_key) else self._rows(update_key, make, interface)
             if rows is not None:
-                stage += self._drop(blame, (table,), rows)
+                stage += self._drop(update_key, (table,), rows)
         return stage
 
-    def _rows(self, blame: Blame, make: Callable[[E], list[Row]], entry: E) -> list[Row] | None:
+    def _rows(self, update_key: UpdateKey, make: Callable[[E], list[Row]], entry: E) -> list[Row] | None:
         """Return the rows of an entry; None, and a refusal, where a value does not fit its field."""
         try:
             return make(entry)
         except ValueError as error:
-            self._refuse(blame, str(error))
+            self._refuse(update_key, str(error))
             return None
 
-    def _drop(self, blame: Blame, tables: Iterable[str] = (), kept: Iterable[Row] = ()) -> Stage:
+    def _drop(self, update_key: UpdateKey, tables: Iterable[str] = (), kept: Iterable[Row] = ()) -> Stage:
         """Return the deletion of an entry's rows in some tables, or in all, but for those that are kept."""
-        owner, keys = (blame[0], blame[2]), {row.key for row in kept}
+        owner, keys = (update_key[0], update_key[2]), {row.key for row in kept}
         wanted = [key for key in self._inventory.of(owner) if key not in keys and (not tables or key[0] in tables)]
-        return [Step(blame, owner, Op.DELETE, Row(key, b"")) for key in wanted]
+        return [Step(update_key, owner, Op.DELETE, Row(key, b"")) for key in wanted]
 
 
-def _goes(blame: Blame) -> bool:
-    return blame[3] is Op.DELETE
+def _goes(update_key: UpdateKey) -> bool:
+    return update_key[3] is Op.DELETE

@@ -6,7 +6,7 @@ import pytest
 from pairs import PairWorld, learned, made, packet
 from worlds import router_config
 
-from controller.fallback.traffic_poll import Feed
+from controller.fallback.traffic_poll import TrafficPoll
 from controller.model import Placement, RouterConfig
 from controller.planes.base import Capability, Op, Update
 from wire.columns import prefix_key
@@ -149,17 +149,17 @@ async def test_rates_tell_where_packets_go():
 
 async def test_a_sample_of_nobody_is_counted_and_ignored():
     traffic = await flowing()
-    feed: Feed = traffic.world.pair.feed
+    feed: TrafficPoll = traffic.world.pair.feed
     known = next(iter(traffic.world.software.entries.router_interfaces))
     one = prefix_key("20.4.0.1/32")
     traffic.world.software.sampler([(99, one), (known, one), (98, one)])
-    assert feed.strange == 2
+    assert feed.unknown == 2
     assert feed.traffic.sampled == 1
 
 
 async def test_samples_are_of_the_router_and_family_of_each():
     traffic = await flowing()
-    feed: Feed = traffic.world.pair.feed
+    feed: TrafficPoll = traffic.world.pair.feed
     ours = next(iter(traffic.world.software.entries.router_interfaces.values()))
     feed.follow([Update(Op.INSERT, replace(ours, id=99, vrf_id=2))])
     feed.traffic.one_in = 25.0
