@@ -305,9 +305,9 @@ async def _measure_sessions(
             puts.append(float(await clients.stdout.readline()))
             await asyncio.sleep(IDLE_S / PUTS)
         result = _result(case, took, statistics.median(puts), stall.longest_s)
+        await server.close()
         clients.terminate()
         await clients.wait()
-        await server.close()
         return result
 
 
