@@ -40,7 +40,7 @@ ROUTER = "load/r1"
 _OURS, _THEIRS = "10.0.1.1", "10.0.1.2"
 _ROUTE_TABLE = 3  # ipv4_route
 _POLL_S, _LAST_POLL_S = 0.5, 0.05
-_NEARLY = 0.9  # of the routes are learned: from now on every answer may be the last
+_NEARLY = 0.6  # of the routes are learned: from now on every answer may be the last
 _MORE_ROUTES = 1000  # the quota has room for the router's own, too
 
 

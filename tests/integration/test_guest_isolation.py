@@ -120,3 +120,7 @@ async def test_a_guest_does_not_inherit_its_controllers_priority() -> None:
         assert priorities
         assert min(priorities.values()) >= 0
         assert {os.sched_getscheduler(pid) for pid in found.values()} == {os.SCHED_BATCH}
+        # zebra 10.3 asks it without a pause while it waits (docs/frr.md).
+        threads = {int(path.name): path for path in Path(f"/proc/{found['zebra']}/task").iterdir()}
+        others = [path for thread, path in threads.items() if os.sched_getscheduler(thread) != os.SCHED_BATCH]
+        assert [(path / "comm").read_text().strip() for path in others] == ["dplane_fpm_nl"]

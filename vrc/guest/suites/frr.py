@@ -42,6 +42,7 @@ _SILENT = "zebra does not send routes (no FPM connection); it is told to connect
 _LEADERS = ("mgmtd", "zebra")
 """Those that are waited for before others start, in this order."""
 _PROBE_AGAIN_S = 0.02
+_FPM_THREAD = "dplane_fpm_nl"
 _DAEMON_CAPABILITIES = "-all,+chown,+dac_override,+setgid,+setuid,+net_bind_service,+net_admin,+net_raw,+sys_admin"
 """FRR starts as root, becomes its own user, and keeps at most the last four (cap_net_bind_service in bgpd alone)."""
 _OWN_DIRECTORIES = ("/var/log/frr", "/var/tmp/frr")  # the latter for FRR's crash logs
@@ -279,6 +280,22 @@ class FrrDaemons:
             self._load(daemon.name)
         self._advance()
 
+    def _let_fpm_interrupt(self, zebra: Daemon) -> None:
+        """Take zebra's FPM thread out of what is batch work in a guest.
+
+        The data plane thread of FRR 10.3 asks it again and again, without a pause, for as long as it has 100
+        routes before it (dplane_thread_loop): if it had to wait for its turn, that would take both cores.
+        """
+        assert zebra.child
+        with contextlib.suppress(OSError):  # it ended, or there is no chrt: then it only costs more
+            for thread in os.scandir(f"/proc/{zebra.child.pid}/task"):
+                with open(f"{thread.path}/comm") as comm:
+                    if comm.read().strip() == _FPM_THREAD:
+                        # As zebra's user, since it is zebra's; with root's capabilities, since zebra has some.
+                        user = ["/usr/bin/setpriv", "--euid", str(self._uid)]
+                        argv = [*user, "/usr/bin/chrt", "--other", "--pid", "0", thread.name]
+                        self._children.spawn(Child("chrt", argv, ENVIRONMENT, lambda _child, _status: None))
+
     def _advance(self) -> None:
         """Load or reload as soon as no daemon is left that has not yet come up or failed once."""
         if self._falling or self._job or not all(leader.ready for leader in self._leaders):
@@ -297,6 +314,8 @@ class FrrDaemons:
         argv = ["/usr/bin/vtysh", "-b", *(("-d", name) if name else ())]
         names = [name] if name else [daemon.name for daemon in self._daemons.values() if daemon.ready]
         self._submit("vtysh", argv, lambda job, status: self._load_done(name, names, job, status))
+        if not name and self.settings.fpm:
+            self._let_fpm_interrupt(self._daemons["zebra"])
 
     def _load_done(self, name: str, names: list[str], job: Child, exit_status: int) -> None:
         self.config_error = job_error(job, self.settings) if exit_status else ""
