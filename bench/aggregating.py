@@ -21,10 +21,10 @@ from itertools import islice
 from typing import Any
 
 from bench.longest_prefix import ipv6_prefixes
-from bench.processes import machine_s, peak_mib, resident_mib
 from controller.route_cache.aggregate import LIMIT, Aggregate
 from controller.routing.ranges import flatten
-from topologies.prefixes import IPV4_SHARES, announcements
+from lab.prefixes import IPV4_SHARES, announcements
+from lab.processes import machine_s, peak_mib, resident_mib
 
 _LONGEST_BLOCK = 20  # what is this long or shorter starts a network
 _RUN = 0.8  # how often a prefix follows the last one of its network at once

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.rig import PLANE, WORK, Api, Rig, interface, say, tenant
-from topologies.network import FrrHost, NetworkError, inside, wait_for
+from lab.network import FrrHost, NetworkError, inside, wait_for
 
 _ARPING = Path(__file__).with_name("arping.py")
 _CHANGE_EVERY_S = 0.3

@@ -13,7 +13,7 @@ from itertools import accumulate
 from math import sqrt
 
 from controller.planes.base import FALLBACK, Op, RouteKind, RouteUpdates, route_action
-from topologies.prefixes import announcements
+from lab.prefixes import announcements
 
 _NEXTHOPS = 32
 _MASKS = [-1 << (32 - length) for length in range(33)]

@@ -11,15 +11,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.processes import machine_s
 from bench.rig import Rig, report, say
 from bench.ring import AS_NUMBER, FEEDER, NEAR, ROUTERS, PlainRing, Ring, VirtualRing, host_address, wanted
-from topologies.bird import Bird
-from topologies.catalog import PLANES
-from topologies.enclosure import run_enclosed
-from topologies.network import NetworkError, inside, output, wait_for
-from topologies.prefixes import announcements
-from topologies.probes import RunningPing
+from lab.bird import Bird
+from lab.catalog import PLANES
+from lab.enclosure import run_enclosed
+from lab.network import NetworkError, inside, output, wait_for
+from lab.prefixes import announcements
+from lab.probes import RunningPing
+from lab.processes import machine_s
 
 _POLL_S = 0.05
 _PING_S = 0.005

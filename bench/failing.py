@@ -34,11 +34,11 @@ from bench.rig import (
     tenant,
 )
 from bench.snoop import Snoop
-from topologies import bird
-from topologies.bird import Bird
-from topologies.enclosure import run_enclosed
-from topologies.network import NetworkError, checked, inside, wait_for
-from topologies.prefixes import announcements
+from lab import bird
+from lab.bird import Bird
+from lab.enclosure import run_enclosed
+from lab.network import NetworkError, checked, inside, wait_for
+from lab.prefixes import announcements
 
 ROUTER = "edge/r1"
 _LINKS = (("10.2.1.1", "10.2.1.2"), ("10.2.2.1", "10.2.2.2"))

@@ -21,8 +21,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.processes import machine_s
-from topologies.prefixes import Announcement, announcements
+from lab.prefixes import Announcement, announcements
+from lab.processes import machine_s
 
 _ROOT = Path(__file__).parent.parent
 _PROGRAM = _ROOT / "build" / "forwarder" / "bench" / "forwarder" / "forwarder_cost"

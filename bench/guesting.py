@@ -16,11 +16,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from bench.processes import cpu_s, descendants
 from bench.rig import PLANE, STATE, Rig, bgp_config, report, say
-from topologies.catalog import DEFAULT, PLANES
-from topologies.enclosure import run_enclosed
-from topologies.network import NetworkError
+from lab.catalog import DEFAULT, PLANES
+from lab.enclosure import run_enclosed
+from lab.network import NetworkError
+from lab.processes import cpu_s, descendants
 
 _PORT = "feed"
 _KINDS = ("netns", "kvm")

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.processes import machine_s
-from topologies.prefixes import announcements
+from lab.prefixes import announcements
+from lab.processes import machine_s
 
 _PROGRAM = Path(__file__).parent.parent / "build" / "forwarder" / "bench" / "fib" / "lookups"
 

@@ -25,16 +25,16 @@ from typing import Any
 
 from bench import p4reference
 from bench.beside import Beside
-from bench.processes import Meter
 from bench.profile import Profile
 from bench.references import FpmSink, bundle_s
 from bench.rig import AS_NUMBER, PLANE, Rig, bgp_config, interface, report, say, tenant
-from topologies import bird
-from topologies.bird import Bird
-from topologies.catalog import PLANES
-from topologies.enclosure import run_enclosed
-from topologies.network import NetworkError
-from topologies.prefixes import Announcement, announcements
+from lab import bird
+from lab.bird import Bird
+from lab.catalog import PLANES
+from lab.enclosure import run_enclosed
+from lab.network import NetworkError
+from lab.prefixes import Announcement, announcements
+from lab.processes import Meter
 
 ROUTER = "load/r1"
 _OURS, _THEIRS = "10.0.1.1", "10.0.1.2"

@@ -20,14 +20,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.processes import Meter, prefer
 from bench.rig import AS_NUMBER, PLANE, PREFIXES, RECEIVED, SENT, Rig, bgp_config, interface, report, say, tenant
-from topologies import bird
-from topologies.bird import Bird
-from topologies.enclosure import run_enclosed
-from topologies.fallback.planes import FallbackPlanes
-from topologies.network import NetworkError, checked, inside, output, wait_for
-from topologies.prefixes import announcements
+from lab import bird
+from lab.bird import Bird
+from lab.enclosure import run_enclosed
+from lab.fallback_planes import FallbackPlanes
+from lab.network import NetworkError, checked, inside, output, wait_for
+from lab.prefixes import announcements
+from lab.processes import Meter, prefer
 
 ROUTER = "edge/r1"
 _LINKS = [(f"10.2.{number}.1", f"10.2.{number}.2") for number in range(8)]

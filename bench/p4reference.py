@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import grpc
 from finsy.proto import p4r
 
-from bench.processes import prefer
-from topologies.bmv2 import Bmv2
-from topologies.network import NetworkError
+from lab.bmv2 import enclosed
+from lab.network import NetworkError
+from lab.processes import prefer
 
 _SERVICE = "/p4.v1.P4Runtime/"
 _OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
@@ -108,7 +108,7 @@ class Device:
 
 def write_s(address: str, device_id: int, table: str, wanted: int) -> float:
     """Return the seconds in which a fresh BMv2 takes the routes that a device holds in one table."""
-    measured, fresh = Device(address, device_id), Bmv2("reference", 1, _PLACE)
+    measured, fresh = Device(address, device_id), enclosed("reference", 1, _PLACE)
     try:
         pipeline = measured.pipeline()
         table_id = next(one.preamble.id for one in pipeline.p4info.tables if one.preamble.alias == table)

@@ -29,7 +29,6 @@ from typing import Any
 import grpc.aio
 from finsy.proto import p4r
 
-from bench.processes import machine_s
 from controller.model import PlaneConfig, PlaneKind
 from controller.planes.base import (
     Nexthop,
@@ -49,8 +48,9 @@ from controller.planes.p4runtime.p4info import golden_pipeline
 from controller.planes.p4runtime.plane import P4RuntimePlane
 from controller.planes.p4runtime.routes import RouteEncoder
 from controller.shard.mirror import BATCH_ROUTES, WRITES_IN_FLIGHT
-from topologies.bmv2 import optional_words
-from topologies.prefixes import announcements
+from lab.bmv2 import optional_words
+from lab.prefixes import announcements
+from lab.processes import machine_s
 
 _BMV2 = "simple_switch_grpc"
 _FORWARDER = Path(__file__).parents[1] / "build/forwarder/daemon/vr-forwarder"

@@ -25,7 +25,6 @@ from bench.peer_wires import (
     checked,
     inside,
 )
-from bench.processes import prefer
 from controller.model import PlaneConfig, PlaneKind
 from controller.planes.base import (
     Nexthop,
@@ -40,8 +39,9 @@ from controller.planes.base import (
 )
 from controller.planes.p4runtime.plane import P4RuntimePlane
 from controller.shard.mirror import BATCH_ROUTES
-from topologies.bmv2 import optional_words
-from topologies.prefixes import Announcement, announcements
+from lab.bmv2 import optional_words
+from lab.prefixes import Announcement, announcements
+from lab.processes import prefer
 
 ROUTE = Announcement(16 << 24, 8, 0)
 MTU = 1500

@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.processes import prefer
+from lab.processes import prefer
 
 SOURCE_MAC = "02:00:00:00:01:00"  # of the generator
 IN_MAC = "02:00:00:00:01:01"

@@ -26,8 +26,8 @@ from typing import Any
 from bench.peer_kinds import ROUTE, Bmv2, Forwarder, Linux, Ovs, Peer, Redirect, full_tables, present
 from bench.peer_search import lossless
 from bench.peer_wires import FORWARDER_CORE, GENERATOR_CORE, PeersError, Wires
-from bench.processes import machine_s
-from topologies.prefixes import Announcement
+from lab.prefixes import Announcement
+from lab.processes import machine_s
 
 _ROOT = Path(__file__).parent.parent
 _WORK = Path("/run/peers")

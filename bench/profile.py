@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from topologies.network import NetworkError
+from lab.network import NetworkError
 
 _SAMPLED = ("vrc", "controller")
 

@@ -6,15 +6,13 @@ import subprocess
 import time
 from pathlib import Path
 
-from mininet.node import Node
-
-from bench.processes import Meter, guest_processes, prefer
 from controller.guests.base import GuestSpec
 from controller.guests.netns import NetnsDriver
 from controller.model import RouteSource, Routing
-from topologies.bird import Bird
-from topologies.network import NetworkError, checked, output, wait_for
-from topologies.prefixes import Announcement
+from lab.bird import Bird
+from lab.network import NetworkError, Node, checked, output, wait_for
+from lab.prefixes import Announcement
+from lab.processes import Meter, guest_processes, prefer
 
 _SINK = Path(__file__).with_name("sink.py")
 _WORK = Path("/run/bench/sink")

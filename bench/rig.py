@@ -11,22 +11,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mininet.node import Node
-
-from bench.processes import guest_processes, prefer
 from controller.guests.suites import frr
-from topologies import bird
-from topologies.control import LOG, SOCKET, STATE, Controller
-from topologies.network import Network, NetworkError, inside, wait_for
-from topologies.open_vswitch import OpenVSwitchPlanes, daemon_logs, start_daemons
-from topologies.planes import Planes
+from lab import bird, traffic
+from lab.control import LOG, SOCKET, STATE, Controller
+from lab.network import Network, NetworkError, Node, inside, wait_for
+from lab.open_vswitch import OpenVSwitchPlanes, daemon_logs, start_daemons
+from lab.planes import Planes
+from lab.processes import guest_processes, prefer
 
 WORK = Path("/run/bench")
 PLANE = "s1"
 AS_NUMBER = 65001
 PREFIXES, SENT, RECEIVED, _CAME = (WORK / name for name in ("prefixes", "sent", "received", "came"))
 """Files: the prefixes that flows go to, a line each, what both ends of them saw, and how much came (traffic.py)."""
-_TRAFFIC = Path(__file__).with_name("traffic.py")
+_TRAFFIC = traffic.__file__
 
 
 def say(text: str) -> None:
@@ -140,8 +138,8 @@ class Rig:
         """
         macs = {one["name"]: one["mac"] for one in self.api.get("interfaces")}
         _CAME.write_bytes(bytes(8))
-        receive = [sys.executable, str(_TRAFFIC), "receive", str(rate), str(RECEIVED), str(_CAME), *interfaces]
-        send = [sys.executable, str(_TRAFFIC), "send", str(rate), "eth0", macs["near"]]
+        receive = [sys.executable, _TRAFFIC, "receive", str(rate), str(RECEIVED), str(_CAME), *interfaces]
+        send = [sys.executable, _TRAFFIC, "send", str(rate), "eth0", macs["near"]]
         send += [str(SENT), str(_CAME), str(PREFIXES), str(flows)]
         receiver = subprocess.Popen(inside(far, receive))
         sockets = Path(f"/proc/{far.pid}/net/packet")

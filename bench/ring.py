@@ -13,11 +13,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from mininet.node import Node
-
 from bench.rig import PLANE, WORK, Rig, interface, tenant
-from topologies.commands import NetworkError, checked, output
-from topologies.network import FrrHost, Network, inside
+from lab.commands import NetworkError, checked, output
+from lab.network import FrrHost, Network, Node, inside
 
 ROUTERS = range(10)
 AS_NUMBER, FEEDER_AS = 65001, 65000

@@ -33,7 +33,6 @@ from typing import Any
 import grpc
 
 from bench.null_plane import NullPlane
-from bench.processes import peak_mib
 from controller.events.log import EventLog
 from controller.garbage import bound_pauses
 from controller.model import InterfaceConfig, Quota, RouterConfig
@@ -42,6 +41,7 @@ from controller.sessions.control_stream import ControlSession
 from controller.sessions.server import SessionServer
 from controller.shard.shards import Shards
 from controller.store.sqlite import SqliteStore
+from lab.processes import peak_mib
 from wire import MAX_ROUTES_PER_MESSAGE, PROTOCOL_VERSION, splitplane_pb2
 from wire.columns import pack_ids, pack_prefixes
 

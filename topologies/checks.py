@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.markup import escape
 
-from topologies.lab import Lab, Progress, spinner
-from topologies.network import NetworkError
+from lab.network import NetworkError
+from lab.topology import Lab, Progress, spinner
 
 
 class Refuted(Exception):

@@ -4,11 +4,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from lab.network import Link, inside, output, wait_for
+from lab.probes import RunningPing, ping, received, spread, traceroute
+from lab.readings import Stream, forwarded_datagrams
+from lab.topology import Lab, Progress
 from topologies.checks import expect
-from topologies.lab import Lab, Progress
-from topologies.network import Link, inside, output, wait_for
-from topologies.probes import RunningPing, ping, received, spread, traceroute
-from topologies.readings import Stream, forwarded_datagrams
 
 FLOWS = 128
 CUT_S = 4.0

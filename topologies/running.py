@@ -6,26 +6,19 @@ import signal
 import sys
 from pathlib import Path
 
-from mininet.cli import CLI
 from rich.console import Console
 
-from topologies.catalog import DEFAULT, GUEST_HELP, GUESTS, MACHINE, PLANES
+from lab.catalog import DEFAULT, GUEST_HELP, GUESTS, MACHINE, PLANES
+from lab.control import SOCKET
+from lab.enclosure import outer_pid, run_enclosed
+from lab.network import NetworkError
+from lab.planes import Planes
+from lab.topology import Lab, Topology, spinner
 from topologies.checks import Claim, run_checks
-from topologies.control import SOCKET
-from topologies.enclosure import outer_pid, run_enclosed
-from topologies.lab import Lab, Topology, spinner
-from topologies.network import NetworkError
-from topologies.planes import Planes
 
 FEWEST, MOST = 2_000, 190_000
 """Routes of fallback: more than the switch has room for, and within the slice's quota."""
 NAMES = ("two_tenants", "leaf_spine", "fallback")
-
-
-class Prompt(CLI):  # type: ignore[misc]
-    """Mininet's prompt, for hosts with a hyphen in their names."""
-
-    identchars = CLI.identchars + "-"
 
 
 def load(name: str, routes: int | None = None) -> tuple[Topology, tuple[Claim, ...]]:
@@ -70,7 +63,7 @@ def _stay(lab: Lab, prompt: bool, console: Console) -> None:
     inside = f"nsenter -t {outer_pid()} -m -n -p -- {Path(sys.executable).parent}/vrctl --socket {SOCKET}"
     console.print(f"vrctl from another terminal: {inside} get routers", highlight=False, soft_wrap=True)
     if prompt:
-        Prompt(lab.network.mininet)
+        lab.network.prompt()
         return
     console.print("Ctrl-C ends it; nothing stays behind")
     while True:

@@ -10,13 +10,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from lab.catalog import DEFAULT, GUEST_HELP, GUESTS, MACHINE, PLANES
+from lab.enclosure import run_enclosed
+from lab.network import NetworkError, wait_for
+from lab.probes import iperf
+from lab.topology import Lab, Progress, spinner
 from topologies import proofs
-from topologies.catalog import DEFAULT, GUEST_HELP, GUESTS, MACHINE, PLANES
 from topologies.checks import Claim, expect, verdict
-from topologies.enclosure import run_enclosed
-from topologies.lab import Lab, Progress, spinner
-from topologies.network import NetworkError, wait_for
-from topologies.probes import iperf
 from topologies.two_tenants import claims
 from topologies.two_tenants.topology import H2, TENANTS, TOPOLOGY
 

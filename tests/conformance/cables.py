@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ovs import Host, in_namespace, namespace, sh
+from lab.namespaces import Host, in_namespace, namespace, sh
 
 PORTS = (1, 2, 3, 4)
 FRAME_OCTETS = 9500

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from bmv2 import needs_bmv2
+from marks import needs_bmv2
 from planes_wired import PLANES, SINGLE
 
 MARKS = {

@@ -10,14 +10,10 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-from bmv2 import PrivateBmv2
 from cables import PORTS, Cables, cables, near_end, plugged_into
-from device_hosts import JUMBO
 from openflow_net import BRIDGE, DATAPATH_ID
-from ovs import PrivateOvs, namespace
 from paired import LINK, LINK_PORT, PairedPlane, pair_of
 from rig_switches import plug_in
-from vr_forwarder import NATIVE_MTU, PrivateForwarder
 from wired import AT_ONCE, Heard, WiredPlane
 
 from controller.model import PlaneConfig, PlaneKind, PlanePort
@@ -25,6 +21,11 @@ from controller.planes.base import Plane
 from controller.planes.fake import FakePlane
 from controller.planes.openflow import OpenFlowListener, OpenFlowPlane
 from controller.planes.p4runtime.plane import P4RuntimePlane
+from lab.namespaces import namespace
+from lab.private_bmv2 import PrivateBmv2
+from lab.private_device import JUMBO
+from lab.private_forwarder import NATIVE_MTU, PrivateForwarder
+from lab.private_ovs import PrivateOvs
 
 
 @functools.cache

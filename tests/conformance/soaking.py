@@ -6,10 +6,12 @@ import logging
 import shutil
 import time
 
-from bmv2 import MISSING, PROGRAM
 from differences import first_difference
 from ecmp import FLOWS, WEIGHTS, shares_off
+from marks import MISSING
 from planes_wired import PLANES
+
+from lab.bmv2 import PROGRAM
 
 
 async def soak(kind: str, tables: int, packets: int, first_seed: int) -> int:

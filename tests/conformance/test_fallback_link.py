@@ -3,10 +3,10 @@
 import pytest
 from paired import LINK, PEER, PairedPlane
 from planes_wired import PAIRS
-from vr_forwarder import NATIVE_MTU
 
 from controller.fallback.link_probe import PROBE_INTERFACE, PROBE_VRF, LinkProbe, ProbeTiming
 from controller.planes.base import RouterInterface
+from lab.private_forwarder import NATIVE_MTU
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.kinds(*PAIRS)]
 

@@ -1,7 +1,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from bmv2 import needs_bmv2
+from marks import needs_bmv2
 from planes import PLANES, PlaneUnderTest
 
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bmv2 import PrivateBmv2
-from device_hosts import PrivateDevice
 from openflow_net import BRIDGE, Recorder, openflow_net
-from vr_forwarder import PrivateForwarder
 
 from controller.model import PlaneConfig, PlaneKind, PlanePort
 from controller.planes.base import Plane
 from controller.planes.fake import FakePlane
 from controller.planes.p4runtime.channel import Timing
 from controller.planes.p4runtime.plane import P4RuntimePlane
+from lab.private_bmv2 import PrivateBmv2
+from lab.private_device import PrivateDevice
+from lab.private_forwarder import PrivateForwarder
 from tests.unit.p4runtime.server import device
 
 

@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bmv2 import needs_bmv2
-from ovs import Host, sh
+from marks import needs_bmv2
 from rig import DEADLINE_S, Rig, interface, tenant, until
 from rig_switches import Bmv2Switch, ForwarderSwitch, OvsSwitch, RigSwitch
-from vr_forwarder import NATIVE_MTU
 
-from bench.processes import descendants
 from controller.guests.suites import frr
-from topologies.readings import forwarded_datagrams
+from lab.namespaces import Host, sh
+from lab.private_forwarder import NATIVE_MTU
+from lab.processes import descendants
+from lab.readings import forwarded_datagrams
 
 LIMIT_S = 120.0
 """For adjacencies and routes, on a machine that has other things to do."""

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from daemon_rig import forwarded_by
-from ovs import Host
 from rig import Rig, interface, tenant, until
 from rig_switches import ForwarderSwitch
+
+from lab.namespaces import Host
 
 pytestmark = pytest.mark.root
 

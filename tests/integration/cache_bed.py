@@ -22,12 +22,12 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from random import Random
 
-from ovs import Host, sh
 from rig import DEADLINE_S, LATE_S, Rig, interface, tenant, until
 from rig_switches import FallbackSwitch
 
 from controller.planes.packet import internet_checksum
 from controller.vrctl.client import Refused, Unreachable
+from lab.namespaces import Host, sh
 
 ROUTER = "red/r1"
 BLOCKS, HOLES = 1111, range(0, 16, 2)

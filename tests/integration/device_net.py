@@ -7,16 +7,17 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 import pytest
-from bmv2 import PrivateBmv2, needs_bmv2
+from marks import needs_bmv2
 from openflow_net import RATES, VRF, Recorder, columns, interface, mac
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
-from vr_forwarder import PrivateForwarder
 
 from controller.model import PlaneConfig, PlaneKind, PlanePort
 from controller.planes.base import Nexthop, NexthopGroup, Op, Policer, RouterInterface, Update, WriteBatch
 from controller.planes.p4runtime.channel import Timing
 from controller.planes.p4runtime.plane import P4RuntimePlane
+from lab.private_bmv2 import PrivateBmv2
+from lab.private_forwarder import PrivateForwarder
 
 _ARRIVES_S = 60.0
 

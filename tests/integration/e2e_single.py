@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ovs import Host
 from rig import Rig, tenant, until
+
+from lab.namespaces import Host
 
 ROUTER = "red/r1"
 FAR, FAR6 = "192.0.2.1", "2001:db8:ff::1"

@@ -3,8 +3,9 @@
 import subprocess
 from itertools import pairwise
 
-from ovs import Host
 from rig import Rig
+
+from lab.namespaces import Host
 
 PORT = 7000
 

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ovs import Host, sh
 from rig import DEADLINE_S, Bird, Rig, interface, tenant, until
 from rig_switches import OvsSwitch, RigSwitch
+
+from lab.namespaces import Host, sh
 
 FAR = "192.0.2.1"
 NEAR_FEED = "198.51.100.1"

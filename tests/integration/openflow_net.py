@@ -6,8 +6,6 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
-from ovs import Host, PrivateOvs
-
 from controller.planes.base import (
     Counters,
     Nexthop,
@@ -26,6 +24,8 @@ from controller.planes.base import (
     route_action,
 )
 from controller.planes.openflow import OpenFlowListener, OpenFlowPlane
+from lab.namespaces import Host
+from lab.private_ovs import PrivateOvs
 from wire.columns import family_of, prefix_key
 
 BRIDGE = "br"

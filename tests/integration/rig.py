@@ -26,13 +26,15 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from ovs import Host, Private, PrivateOvs, sh
 from rig_switches import OPENFLOW, PLANE, OvsSwitch, RigSwitch
 
-from bench.processes import descendants
 from controller.vrctl.cli import app as vrctl
 from controller.vrctl.client import Client, Refused, Unreachable
-from topologies.readings import Stream
+from lab.commands import NetworkError
+from lab.namespaces import Host, Private, sh
+from lab.private_ovs import PrivateOvs
+from lab.processes import descendants
+from lab.readings import Stream
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
@@ -405,7 +407,7 @@ class Bird:
         until("BIRD", self._answers)  # there is a moment in which its socket is there and nobody listens
 
     def _answers(self) -> bool:
-        with contextlib.suppress(RuntimeError):
+        with contextlib.suppress(NetworkError):
             return bool(sh("birdc", "-s", self._socket, "show", "status"))
         return False
 

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 import pytest
-from bmv2 import PrivateBmv2, needs_bmv2
-from device_hosts import PrivateDevice
 from finsy.proto import p4r
-from ovs import Host, PrivateOvs, namespace, sh
+from marks import needs_bmv2
 from p4rt_relay import P4RuntimeRelay, read_entries
-from vr_forwarder import NATIVE_MTU, PrivateForwarder
+
+from lab.namespaces import Host, namespace, sh
+from lab.private_bmv2 import PrivateBmv2
+from lab.private_device import PrivateDevice
+from lab.private_forwarder import NATIVE_MTU, PrivateForwarder
+from lab.private_ovs import PrivateOvs
 
 BRIDGE = "br"
 PLANE = "s1"

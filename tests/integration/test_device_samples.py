@@ -5,15 +5,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
-from bmv2 import PrivateBmv2, needs_bmv2
 from device_net import DeviceNet, device_net
+from marks import needs_bmv2
 from openflow_net import VRF, via
 from scapy.layers.inet import IP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
-from vr_forwarder import PrivateForwarder
 
 from controller.planes.base import Capability, PuntReason, Sample
+from lab.private_bmv2 import PrivateBmv2
+from lab.private_forwarder import PrivateForwarder
 from wire.columns import prefix_key
 
 pytestmark = pytest.mark.root

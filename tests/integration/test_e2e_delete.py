@@ -11,7 +11,7 @@ from e2e_world import World, world
 from rig import Rig, unbroken, until
 from rig_switches import BRIDGE, OvsSwitch
 
-from bench.processes import descendants
+from lab.processes import descendants
 
 pytestmark = pytest.mark.root
 

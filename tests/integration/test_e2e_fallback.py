@@ -7,9 +7,10 @@ from subprocess import DEVNULL
 
 import pytest
 from e2e_world import FAR, World, many, world
-from ovs import sh
 from rig import unbroken, until
 from rig_switches import FALLBACK_SWITCHES, FallbackSwitch, OvsSwitch
+
+from lab.namespaces import sh
 
 pytestmark = pytest.mark.root
 

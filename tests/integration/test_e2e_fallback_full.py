@@ -7,6 +7,8 @@ from cache_bed import MOST, ROUTER, ROUTES, Bed, Probes, cache_bed
 from rig import until
 from rig_switches import FallbackSwitch
 
+from lab.commands import NetworkError
+
 pytestmark = pytest.mark.root
 
 LIMIT = 3000
@@ -62,6 +64,6 @@ def answers(bed: Bed) -> bool:
     """Whether the switch takes commands."""
     try:
         bed.rig.switch.ovs.appctl("version")
-    except RuntimeError:
+    except NetworkError:
         return False
     return True

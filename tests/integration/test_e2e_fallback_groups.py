@@ -6,9 +6,10 @@ from functools import partial
 from typing import Any
 
 import pytest
-from ovs import Host, sh
 from rig import Rig, interface, tenant, unbroken, until
 from rig_switches import ForwarderFallbackSwitch
+
+from lab.namespaces import Host, sh
 
 pytestmark = pytest.mark.root
 

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from ovs import sh
 from rig import Rig, interface, tenant, until
 from rig_switches import FallbackSwitch
+
+from lab.namespaces import sh
 
 pytestmark = pytest.mark.root
 

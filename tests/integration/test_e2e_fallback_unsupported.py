@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import pytest
 from finsy.proto import p4r
-from ovs import Host, sh
 from rig import Rig, interface, tenant, unbroken, until
 from rig_switches import ForwarderFallbackSwitch
 
 from controller.planes.p4runtime.p4info import golden_pipeline
+from lab.namespaces import Host, sh
 
 pytestmark = pytest.mark.root
 

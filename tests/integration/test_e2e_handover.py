@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 from e2e_streams import Received, send
-from ovs import Host
 from rig import Rig, tenant, until
+
+from lab.namespaces import Host
 
 pytestmark = pytest.mark.root
 

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 from e2e_single import FAR, ROUTER, Single, single
-from ovs import QUIETLY
 from rig import until
 from rig_switches import BRIDGE
 from vrc_guest import MGMTD
+
+from lab.namespaces import QUIETLY
 
 pytestmark = pytest.mark.root
 

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 from e2e_single import FAR, ROUTER, Single, single
-from ovs import QUIETLY, Host
 from rig import DEADLINE_S, until
 from rig_switches import BRIDGE
+
+from lab.namespaces import QUIETLY, Host
 
 pytestmark = pytest.mark.root
 

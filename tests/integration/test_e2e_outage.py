@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 from e2e_world import World, world
-from ovs import sh
 from rig import unbroken, until
 from rig_switches import SWITCHES
+
+from lab.namespaces import sh
 
 pytestmark = pytest.mark.root
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from bmv2 import needs_bmv2
 from e2e_world import OWN_ROUTES, World, many, world
+from marks import needs_bmv2
 from rig import unbroken
 from rig_switches import Bmv2Switch, DeviceSwitch, ForwarderSwitch
 

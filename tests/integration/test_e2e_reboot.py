@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 from e2e_world import FAR, OWN_ROUTES, World, many, world
-from ovs import QUIETLY
 from rig import until
 from rig_switches import SWITCHES
+
+from lab.namespaces import QUIETLY
 
 pytestmark = pytest.mark.root
 

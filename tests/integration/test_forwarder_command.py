@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from device_net import device_net
 from openflow_net import VRF, via
-from vr_forwarder import PrivateForwarder
 
 from controller.planes.base import LOCAL
-from topologies.forwarder import PROGRAM
+from lab.forwarder import PROGRAM
+from lab.private_forwarder import PrivateForwarder
 
 pytestmark = pytest.mark.root
 

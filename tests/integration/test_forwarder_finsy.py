@@ -10,7 +10,8 @@ from pathlib import Path
 import finsy as fy
 import pytest
 from finsy.switch import SwitchFailFastError
-from vr_forwarder import PrivateForwarder
+
+from lab.private_forwarder import PrivateForwarder
 
 pytestmark = pytest.mark.root
 

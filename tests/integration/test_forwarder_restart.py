@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 from e2e_world import OWN_ROUTES, World, many, world
-from ovs import QUIETLY
 from rig import unbroken, until
 from rig_switches import ForwarderSwitch
-from vr_forwarder import PrivateForwarder
+
+from lab.namespaces import QUIETLY
+from lab.private_forwarder import PrivateForwarder
 
 pytestmark = pytest.mark.root
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import pytest
 from e2e_world import BGP, FAR, OWN_ROUTES, STATIC, World, world
 from machines import BOOT_S, IMAGE, control_groups, machines_of, needs_image
-from ovs import sh
 from rig import Rig, document, unbroken, until
 from terminals import Operator
+
+from lab.namespaces import sh
 
 pytestmark = pytest.mark.root
 

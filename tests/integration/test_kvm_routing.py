@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import pytest
 from e2e_world import FAR
 from machines import BOOT_S, IMAGE, machine_of, needs_image
-from ovs import Host, sh
 from rig import Rig, Traffic, interface, tenant, unbroken, until
 from rig_switches import BRIDGE
 
-from topologies.readings import NEIGHBOR_COMMANDS, forwarded_datagrams, neighbors
+from lab.namespaces import Host, sh
+from lab.readings import NEIGHBOR_COMMANDS, forwarded_datagrams, neighbors
 
 pytestmark = pytest.mark.root
 

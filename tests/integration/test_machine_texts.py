@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from machines import BOOT_S, IMAGE, needs_image
-from ovs import Host
 from rig import Rig, document, interface, tenant, until
+
+from lab.namespaces import Host
 
 pytestmark = pytest.mark.root
 

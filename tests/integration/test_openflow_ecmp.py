@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 from openflow_net import DEADLINE_S, RATES, VRF, Net, interface, mac, mac_text, openflow_net, via, via_group
-from ovs import QUIETLY, Host, sh
 
 from controller.planes.base import GroupMember, Nexthop, NexthopGroup, Op, Policer
+from lab.namespaces import QUIETLY, Host, sh
 
 pytestmark = pytest.mark.root
 

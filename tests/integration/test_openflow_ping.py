@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 from openflow_net import DEADLINE_S, RATES, VRF, Net, interface, mac, mac_text, openflow_net, via
-from ovs import QUIETLY
 
 from controller.planes.base import Nexthop, Policer
+from lab.namespaces import QUIETLY
 
 pytestmark = pytest.mark.root
 

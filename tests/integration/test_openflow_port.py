@@ -2,7 +2,8 @@
 
 import pytest
 from openflow_net import openflow_net
-from ovs import sh
+
+from lab.namespaces import sh
 
 pytestmark = pytest.mark.root
 

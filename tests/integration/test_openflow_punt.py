@@ -8,7 +8,6 @@ from socket import socket
 import pytest
 import pytest_asyncio
 from openflow_net import DEADLINE_S, RATES, VRF, Net, interface, mac, openflow_net, via, via_group
-from ovs import Host
 from scapy.layers.inet import ICMP, IP, UDP
 from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6
 from scapy.layers.l2 import ARP, LLC, Dot1Q, Dot3, Ether
@@ -24,6 +23,7 @@ from controller.planes.base import (
     Policer,
     PuntReason,
 )
+from lab.namespaces import Host
 
 pytestmark = pytest.mark.root
 

@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from ovs import in_namespace, namespace, sh
 
 from controller.planes.p4runtime.links import LinkWatch
+from lab.namespaces import in_namespace, namespace, sh
 
 pytestmark = pytest.mark.root
 

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-import ovs
 import pytest
+
+from lab import namespaces
 
 pytestmark = pytest.mark.root
 
@@ -11,7 +12,7 @@ pytestmark = pytest.mark.root
 @pytest.mark.parametrize("interrupted", ["add", "set", "pids"])
 def test_it_goes_where_a_command_is_interrupted(monkeypatch: pytest.MonkeyPatch, interrupted: str) -> None:
     """SIGINT may come when the command has done its work already."""
-    run, made = ovs.sh, []
+    run, made = namespaces.sh, []
 
     def sh(*command: str) -> str:
         said = run(*command)
@@ -22,7 +23,7 @@ def test_it_goes_where_a_command_is_interrupted(monkeypatch: pytest.MonkeyPatch,
             raise KeyboardInterrupt
         return said
 
-    monkeypatch.setattr(ovs, "sh", sh)
-    with pytest.raises(KeyboardInterrupt), ovs.namespace():
+    monkeypatch.setattr(namespaces, "sh", sh)
+    with pytest.raises(KeyboardInterrupt), namespaces.namespace():
         pass
     assert not made[0].exists()

@@ -17,7 +17,7 @@ DEADLINE_S = 60.0
 PROGRAM = """
 import asyncio, subprocess, sys
 from pathlib import Path
-from topologies.enclosure import outer_pid, run_enclosed
+from lab.enclosure import outer_pid, run_enclosed
 
 def program():
     Path("/run/left-over").write_text("x")

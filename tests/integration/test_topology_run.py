@@ -3,10 +3,10 @@
 import sys
 
 import pytest
-from bmv2 import needs_bmv2
+from marks import needs_bmv2
 from programs import ROOT, all_hold, finish
 
-from topologies.bmv2 import PROGRAM, Bmv2Planes
+from lab.bmv2 import PROGRAM, Bmv2Planes
 
 pytestmark = pytest.mark.root
 

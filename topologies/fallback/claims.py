@@ -7,14 +7,14 @@ from ipaddress import IPv4Address
 from itertools import islice
 from typing import Any
 
+from lab.fallback_planes import FallbackPlanes
+from lab.network import NetworkError, output, wait_for
+from lab.prefixes import Announcement
+from lab.probes import RunningPing, capture, ping
+from lab.topology import Lab, Progress
 from topologies import proofs
 from topologies.checks import Claim, Refuted, expect
-from topologies.fallback.planes import FallbackPlanes
 from topologies.fallback.topology import H1, HARDWARE, N1, OWN_ROUTES, ROOM, ROUTER, announced
-from topologies.lab import Lab, Progress
-from topologies.network import NetworkError, output, wait_for
-from topologies.prefixes import Announcement
-from topologies.probes import RunningPing, capture, ping
 
 _COUNT = 20
 _MOVE_S = 60.0

@@ -13,11 +13,11 @@ many as `--routes` says; all lead on to h2, which answers for every address.
 import functools
 from pathlib import Path
 
-from topologies.bird import Bird
-from topologies.fallback.planes import FallbackPlanes
-from topologies.lab import Topology
-from topologies.network import Network, checked, inside
-from topologies.prefixes import Announcement, announcements
+from lab.bird import Bird
+from lab.fallback_planes import FallbackPlanes
+from lab.network import Network, checked, inside
+from lab.prefixes import Announcement, announcements
+from lab.topology import Topology
 
 _HERE = Path(__file__).parent
 HARDWARE = "s1"

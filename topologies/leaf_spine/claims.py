@@ -1,8 +1,8 @@
 """What must hold in leaf_spine."""
 
+from lab.topology import Lab, Progress
 from topologies import proofs
 from topologies.checks import Claim
-from topologies.lab import Lab, Progress
 from topologies.leaf_spine.topology import H2, SPINES
 
 _ENDS = [("h1", address) for address in H2]

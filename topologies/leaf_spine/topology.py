@@ -9,8 +9,8 @@ BGP unnumbered: the links have link-local addresses only, and IPv4 routes have I
 
 from pathlib import Path
 
-from topologies.lab import Topology
-from topologies.network import Network
+from lab.network import Network
+from lab.topology import Topology
 
 _HERE = Path(__file__).parent
 LEAVES, SPINES = ("leaf1", "leaf2"), ("spine1", "spine2")

@@ -1,9 +1,9 @@
 """What must hold in two_tenants."""
 
+from lab.probes import capture, ping
+from lab.topology import Lab, Progress
 from topologies import proofs
 from topologies.checks import Claim, expect
-from topologies.lab import Lab, Progress
-from topologies.probes import capture, ping
 from topologies.two_tenants.topology import H2, RED_ALONE, TENANTS
 
 _ENDS = {tenant: [(f"{tenant}-h1", address) for address in H2] for tenant in TENANTS}

@@ -12,8 +12,8 @@ restart of the controller, during which nobody relays what is punted.
 
 from pathlib import Path
 
-from topologies.lab import Topology
-from topologies.network import Network, checked
+from lab.network import Network, checked
+from lab.topology import Topology
 
 _HERE = Path(__file__).parent
 TENANTS = ("red", "blue")

@@ -1,12 +1,12 @@
-"""A P4Runtime device of a test's own, with hosts: a veth pair each, the far end in a network namespace of its own."""
+"""A P4Runtime device of its own, with hosts: a veth pair each, the far end in a network namespace of its own."""
 
 import contextlib
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from ovs import Host, Private, namespace, sh
+from lab.namespaces import Host, Private, namespace, sh
+from lab.p4runtime import Device
 
 JUMBO = 9216
 
@@ -23,7 +23,7 @@ class PrivateDevice(Private):
     directory: Path = field(init=False)
     hosts: list[Host] = field(default_factory=list, init=False)
     _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, init=False)
-    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    process: Device | None = field(default=None, init=False)
     kind: ClassVar[str]
 
     def bring_up(self) -> None:
@@ -71,8 +71,8 @@ class PrivateDevice(Private):
     @property
     def pid(self) -> int:
         """The running process."""
-        assert self._process is not None, "start comes first"
-        return self._process.pid
+        assert self.process is not None, "start comes first"
+        return self.process.pid
 
     def set_link(self, port: int, up: bool) -> None:
         """Give a port carrier or take it away, by the host's end of the cable.

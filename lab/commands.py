@@ -1,4 +1,4 @@
-"""Commands and waits of a topology: each has a limit, and at its end says what was waited for and shows the log."""
+"""Commands, daemons and waits of a lab: each has a limit, and then says what was waited for and shows the log."""
 
 import os
 import signal
@@ -104,6 +104,23 @@ def checked(
 def output(argv: Sequence[str], timeout_s: float = 30, where: str = "", logs: Sequence[Path] = ()) -> str:
     """Return what a command prints, whatever its exit status; NetworkError where it does not end."""
     return ran(argv, timeout_s, where, logs).stdout
+
+
+def spawned(
+    command: Sequence[str], log: Path, environment: dict[str, str] | None = None
+) -> "subprocess.Popen[bytes]":
+    """Start a daemon that writes to the end of a log, out of reach of the terminal's interrupts."""
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment, start_new_session=True
+        )
+
+
+def still_runs(what: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    """Raise NetworkError with a daemon's last words where it has ended."""
+    if process.poll() is not None:
+        said = last_lines(log, 1)
+        raise NetworkError(f"{what} ended: {said[0] if said else process.returncode}")
 
 
 def ended(what: str, process: "subprocess.Popen[bytes]", timeout_s: float = END_LIMIT_S, *logs: Path) -> None:

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from topologies.forwarder import Forwarder, ForwarderPlanes
-from topologies.network import checked
-from topologies.open_vswitch import OpenVSwitchPlanes
+from lab.forwarder import ForwarderPlanes, enclosed, mount_bpffs
+from lab.network import checked
+from lab.open_vswitch import OpenVSwitchPlanes
 
 SOFTWARE = "f1"
 _PORT, _PEER_PORT, _PEER_NUMBER = "s1-f1", "f1-s1", 1
@@ -23,7 +23,7 @@ class FallbackPlanes(OpenVSwitchPlanes):
     def __init__(self, capacity: Mapping[str, int]) -> None:
         """``capacity`` is the room of the bridge, by route table; a table left out has as much as it takes."""
         super().__init__()
-        self.forwarder = Forwarder(SOFTWARE, _DEVICE_ID)
+        self.forwarder = enclosed(SOFTWARE, _DEVICE_ID)
         self._capacity = dict(capacity)
 
     def missing(self) -> str:
@@ -39,6 +39,7 @@ class FallbackPlanes(OpenVSwitchPlanes):
         checked(["ip", "link", "set", _PEER_PORT, "mtu", str(_MTU), "up"])
         (bridge,) = self._switches
         checked(["ovs-vsctl", "add-port", bridge, _PORT])
+        mount_bpffs()
         self.forwarder.start({_PEER_PORT: _PEER_NUMBER})
         super().started()
 

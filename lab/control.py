@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from topologies.commands import NetworkError, ended, last_lines, ran
-from topologies.network import CONTROLLER
+from lab.commands import NetworkError, ended, last_lines, ran
+from lab.network import CONTROLLER
 
 _BIN = Path(sys.executable).parent
 RUN = Path("/run/splitplane")

@@ -13,25 +13,22 @@ forwarding. Only without the holder is the power off. Nothing is left when the c
 
 import contextlib
 import json
-import os
 import shutil
 import signal
-import socket
 import subprocess
-import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from device_hosts import PrivateDevice, add_host
-from ovs import Host, sh
-
-from topologies.forwarder import PROGRAM
+from lab.commands import COMMAND_LIMIT_S, ran, wait_for
+from lab.forwarder import Forwarder
+from lab.namespaces import Host, sh
+from lab.private_device import PrivateDevice, add_host
 
 INSTANCE = "test"
 NATIVE_MTU = 3400
 """veth takes native XDP up to 3,498 octets on a page of 4,096; with more the forwarder is generic."""
-_START_S = 60.0
+_DETACH_LIMIT_S = 60.0
 _HOLDER = "mount -n -t bpf bpf /sys/fs/bpf && echo && exec sleep infinity"
 
 
@@ -39,6 +36,7 @@ _HOLDER = "mount -n -t bpf bpf /sys/fs/bpf && echo && exec sleep infinity"
 class PrivateForwarder(PrivateDevice):
     """vr-forwarder in a namespace: ``with PrivateForwarder(2) as forwarder``; no pipeline until one is pushed."""
 
+    device_id: int = 1
     options: tuple[str, ...] = ()
     mtu: int = NATIVE_MTU
     kind = "vr-forwarder"
@@ -66,59 +64,34 @@ class PrivateForwarder(PrivateDevice):
         assert self._holder.stdout is not None
         assert self._holder.stdout.readline(), "no bpffs"
         self._holder.stdout.close()
+        inside = ("nsenter", "--target", str(self._holder.pid), "--net", "--mount", "--")
+        self.process = Forwarder("vr-forwarder", INSTANCE, self.device_id, self.state, self.log_file, inside)
         self.start()
 
     def power_off(self) -> None:
         """Take away the daemon, what it has pinned and its state; its ports stay."""
         self.kill()
+        self.process = None
         if self._holder is not None:
             self._holder.kill()
             self._holder.wait()
             self._holder = None
-            self._wait_until_detached()
+            # The kernel takes what was pinned apart after the holder's end.
+            wait_for("ports without XDP programs", self._detached, _DETACH_LIMIT_S, 0.02)
         shutil.rmtree(self.state, ignore_errors=True)
 
-    def _wait_until_detached(self) -> None:
-        """Wait until no port has an XDP program: the kernel takes what was pinned apart after the holder's end."""
-        pause = threading.Event()
-        for _ in range(int(_START_S / 0.02)):
-            links = json.loads(sh("ip", "-n", str(self.namespace), "-j", "link", "show"))
-            if not any("xdp" in link for link in links):
-                return
-            pause.wait(0.02)
-        raise RuntimeError(f"XDP programs stay attached: {links}")
+    def _detached(self) -> bool:
+        links = json.loads(sh("ip", "-n", str(self.namespace), "-j", "link", "show"))
+        return not any("xdp" in link for link in links)
 
     def start(self, *options: str) -> None:
-        """Start the daemon and wait until it says that it serves; RuntimeError with its log where it does not."""
-        ports = [word for host in self.hosts for word in ("--port", f"{host.port}={host.link}")]
-        notices = self.directory / "notify.sock"
-        notices.unlink(missing_ok=True)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
-            heard.bind(str(notices))
-            with self.log_file.open("ab") as log:
-                self._process = subprocess.Popen(
-                    self.command("run", "--listen", self.address, *ports, *self.options, *options),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env=os.environ | {"NOTIFY_SOCKET": str(notices)},
-                )
-            self._wait_until_ready(heard)
-
-    def _wait_until_ready(self, heard: socket.socket) -> None:
-        assert self._process is not None
-        heard.settimeout(0.1)
-        for _ in range(int(_START_S / 0.1)):
-            with contextlib.suppress(TimeoutError):
-                if heard.recv(1000).startswith(b"READY=1"):
-                    return
-            if self._process.poll() is not None:
-                break
-        raise RuntimeError(f"vr-forwarder does not serve:\n{self.log}")
+        """Start the daemon and wait until it says that it serves. NetworkError with its last words."""
+        self.daemon.start({host.link: host.port for host in self.hosts}, *self.options, *options)
 
     def kill(self) -> None:
         """Kill the daemon at once; what it has attached goes on forwarding."""
-        self._end(signal.SIGKILL)
+        if self.process is not None:
+            self.daemon.stop()
 
     def lose(self) -> None:
         """Kill the daemon and take its journal: the next one begins with nothing, on ports that do not flap."""
@@ -127,28 +100,22 @@ class PrivateForwarder(PrivateDevice):
 
     def stop(self) -> int:
         """End the daemon in order and return its exit status."""
-        return self._end(signal.SIGTERM)
+        return self.daemon.stop(signal.SIGTERM)
 
-    def _end(self, how: signal.Signals) -> int:
-        if self._process is None:
-            return 0
-        self._process.send_signal(how)
-        status = self._process.wait(_START_S)
-        self._process = None
-        return status
+    @property
+    def daemon(self) -> Forwarder:
+        """The daemon, which may be ended and started again while the power is on."""
+        assert isinstance(self.process, Forwarder), "the power is off"
+        return self.process
 
     # -- its subcommands ---------------------------------------------------------------------------------------------
-    def command(self, verb: str, *options: str) -> tuple[str, ...]:
+    def command(self, verb: str, *options: str) -> list[str]:
         """Return the command line of a subcommand, in the switch's namespaces."""
-        assert self._holder is not None, "the power is off"
-        enter = ("nsenter", "--target", str(self._holder.pid), "--net", "--mount", "--")
-        return (*enter, str(PROGRAM), verb, "--state", str(self.state), "--instance", INSTANCE, *options)
+        return self.daemon.command(verb, *options)
 
     def run(self, verb: str, *options: str) -> "subprocess.CompletedProcess[str]":
         """Run a subcommand."""
-        return subprocess.run(
-            self.command(verb, *options), capture_output=True, text=True, check=False, timeout=_START_S
-        )
+        return ran(self.command(verb, *options), COMMAND_LIMIT_S, logs=[self.log_file])
 
     def show(self, verb: str, *options: str) -> Any:
         """Return what a subcommand says, as values."""

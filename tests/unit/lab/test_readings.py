@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from topologies.readings import Stream, answered, forwarded_datagrams, hops, neighbors
+from lab.readings import Stream, answered, forwarded_datagrams, hops, neighbors
 
 
 def replies(*rows: tuple[float, int]) -> str:

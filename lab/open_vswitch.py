@@ -8,38 +8,23 @@ from typing import Any
 from mininet.net import Mininet
 from mininet.node import OVSSwitch
 
-from topologies.commands import checked
-from topologies.network import CONTROLLER
+from lab.network import CONTROLLER
+from lab.ovs_daemons import OvsDaemons
 
-_OVS = Path("/run/openvswitch")
-_ENVIRONMENT = ("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR")
+_DAEMONS = OvsDaemons(Path("/run/openvswitch"))
+"""Of the enclosure: every network in it has them."""
 
 
 def start_daemons() -> None:
-    """Start a private ovsdb-server and ovs-vswitchd (userspace datapath) with an empty database."""
-    _OVS.mkdir(exist_ok=True)
-    for name in _ENVIRONMENT:
-        os.environ[name] = str(_OVS)
-    schema = "/usr/share/openvswitch/vswitch.ovsschema"
-    checked(["ovsdb-tool", "create", str(_OVS / "conf.db"), schema])
-    log = ("--log-file", "-vconsole:off", "-vsyslog:off")
-    server = ["ovsdb-server", f"--remote=punix:{_OVS}/db.sock", "--pidfile", "--detach", "--no-chdir", *log]
-    checked(server, logs=[_OVS / "ovsdb-server.log"])
-    _asked("--no-wait", "init")
-    # One thread for upcalls and one for revalidation are plenty here, and leave the cores to the routers.
-    threads = ("other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1")
-    _asked("--no-wait", "set", "Open_vSwitch", ".", *threads)
-    checked(["ovs-vswitchd", "--pidfile", "--detach", "--no-chdir", *log], logs=[_OVS / "ovs-vswitchd.log"])
-
-
-def _asked(*words: str) -> None:
-    """Run ovs-vsctl, which waits for ovs-vswitchd to have done it."""
-    checked(["ovs-vsctl", *words], logs=sorted(daemon_logs()))
+    """Start the enclosure's own daemons, with an empty database."""
+    Path("/run/openvswitch").mkdir(exist_ok=True)
+    os.environ |= _DAEMONS.environment  # for Mininet, which runs ovs-vsctl
+    _DAEMONS.start()
 
 
 def daemon_logs() -> Iterable[Path]:
     """Return the logs of both."""
-    return _OVS.glob("*.log")
+    return _DAEMONS.logs
 
 
 class OpenVSwitchPlanes:
@@ -76,10 +61,10 @@ class OpenVSwitchPlanes:
         """Let the bridges look for the controller, and make the patch ports."""
         for name in self._switches:
             target = ("--id=@c", "create", "Controller", f'target="{CONTROLLER}"', "max_backoff=1000")
-            _asked("--", *target, "--", "set", "Bridge", name, "controller=@c")
+            _DAEMONS.vsctl("--", *target, "--", "set", "Bridge", name, "controller=@c")
         for bridge, port, peer in self._patches:
             options = ("type=patch", f"options:peer={peer}")
-            _asked("add-port", bridge, port, "--", "set", "Interface", port, *options)
+            _DAEMONS.vsctl("add-port", bridge, port, "--", "set", "Interface", port, *options)
 
     def declared(self) -> list[dict[str, Any]]:
         """Declare each by its datapath id."""
@@ -89,7 +74,7 @@ class OpenVSwitchPlanes:
 
     def process(self, name: str) -> int:
         """Return ovs-vswitchd, which is one for all."""
-        return int((_OVS / "ovs-vswitchd.pid").read_text())
+        return _DAEMONS.pid
 
     def logs(self) -> Iterable[Path]:
         """Return none of their own: the daemons are those of all switches."""

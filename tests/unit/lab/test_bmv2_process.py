@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from topologies import bmv2
-from topologies.bmv2 import Bmv2
-from topologies.network import NetworkError
+from lab import bmv2
+from lab.bmv2 import enclosed
+from lab.network import NetworkError
 
 SCRIPT = """#!/bin/sh
 [ "$1" = --help ] && {{ echo "{help}"; exit 1; }}
@@ -27,10 +27,10 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         program = tmp_path / bmv2.PROGRAM
         program.write_text(SCRIPT.format(help=help_text, last=last))
         program.chmod(0o755)
-        switch = Bmv2("s1", 7, place=2)
+        switch = enclosed("s1", 7, place=2)
         with pytest.raises(NetworkError) as caught:
             switch.start({"eth1": 1, "eth2": 2})
-        return str(caught.value), switch.log.read_text().splitlines()[0]
+        return str(caught.value), switch.log.read_text().splitlines()[-2]
 
     return run
 
@@ -42,12 +42,14 @@ def test_its_last_words_are_told(started) -> None:
 
 def test_it_ends_without_a_word(started) -> None:
     problem, _ = started("--thrift-port", "")
-    assert problem.startswith("BMv2 s1 ended: --no-p4 --device-id 7 -i 1@eth1 -i 2@eth2 --thrift-port 9092 -- ")
+    own = "--no-p4 --device-id 7 --log-level warn -i 1@eth1 -i 2@eth2 --thrift-port 9092 -- "
+    assert problem.startswith(f"BMv2 s1 ended: {own}")
 
 
 def test_options_that_the_build_does_not_have_are_left_out(started) -> None:
     _, plain = started("", "x")
-    assert plain == "--no-p4 --device-id 7 -i 1@eth1 -i 2@eth2 -- --grpc-server-addr 127.0.0.1:9561 --cpu-port 510"
+    own = "--no-p4 --device-id 7 --log-level warn -i 1@eth1 -i 2@eth2"
+    assert plain == f"{own} -- --grpc-server-addr 127.0.0.1:9561 --cpu-port 510"
     _, full = started("--thrift-port arg --notifications-addr arg", "x")
     assert "--thrift-port 9092 --notifications-addr ipc://" in full
     assert full.endswith(plain.partition(" -- ")[2])

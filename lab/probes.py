@@ -12,9 +12,9 @@ from contextlib import contextmanager
 
 from mininet.node import Node
 
-from topologies.commands import NetworkError, ended, output, wait_for
-from topologies.network import inside
-from topologies.readings import Stream, answered, hops
+from lab.commands import NetworkError, ended, output, wait_for
+from lab.network import inside
+from lab.readings import Stream, answered, hops
 
 _CAPTURED_S = 20.0
 """How late tcpdump may tell of a packet on a busy machine."""

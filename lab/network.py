@@ -6,14 +6,26 @@ Everything here expects to run inside an enclosure (see enclosure.py): it uses /
 from collections.abc import Sequence
 from pathlib import Path
 
+from mininet.cli import CLI
 from mininet.log import setLogLevel
 from mininet.net import Mininet
 from mininet.node import Host, Node, OVSBridge, Switch
 
-from topologies.commands import NetworkError, checked, output, wait_for
-from topologies.planes import Planes
+from lab.commands import NetworkError, checked, output, wait_for
+from lab.planes import Planes
 
-__all__ = ["CONTROLLER", "FrrHost", "Link", "Network", "NetworkError", "checked", "inside", "output", "wait_for"]
+__all__ = [
+    "CONTROLLER",
+    "FrrHost",
+    "Link",
+    "Network",
+    "NetworkError",
+    "Node",
+    "checked",
+    "inside",
+    "output",
+    "wait_for",
+]
 
 CONTROLLER = "tcp:127.0.0.1:6653"
 _FRR = Path("/usr/lib/frr")
@@ -60,6 +72,12 @@ class FrrHost(Host):
     def vtysh(self, command: str) -> str:
         """Return what a vtysh command prints."""
         return output(inside(self, ["vtysh", "-c", command]), where=self.name, logs=self.logs())
+
+
+class Prompt(CLI):  # type: ignore[misc]
+    """Mininet's prompt, for hosts with a hyphen in their names."""
+
+    identchars = CLI.identchars + "-"
 
 
 class Network:
@@ -133,6 +151,10 @@ class Network:
             if node in self._switches:
                 node, interface = self.planes.loose_end(node, interface)
             checked(inside(node, ["ip", "link", "set", interface, state]), where=node.name)
+
+    def prompt(self) -> None:
+        """Open Mininet's prompt on the terminal, until it is left."""
+        Prompt(self.mininet)
 
     def start(self) -> None:
         """Start switches, hosts and daemons; the planes are then there for the controller."""

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from topologies import forwarder
-from topologies.forwarder import Forwarder, ForwarderPlanes
-from topologies.network import NetworkError
+from lab import forwarder
+from lab.forwarder import ForwarderPlanes, enclosed
+from lab.network import NetworkError
 
 SCRIPT = """#!/bin/sh
 [ "$1" = status ] && exit 1
@@ -29,11 +29,11 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_its_command_and_its_last_words(program: Path, tmp_path: Path) -> None:
     program.write_text(SCRIPT.format(last="port 1: eth1 is no interface"))
     program.chmod(0o755)
-    switch = Forwarder("s1", 7)
+    switch = enclosed("s1", 7)
     with pytest.raises(NetworkError) as caught:
         switch.start({"eth1": 1, "eth2": 2})
     assert str(caught.value) == "vr-forwarder s1 ended: vr-forwarder: port 1: eth1 is no interface"
-    own = f"--state {tmp_path}/vr-forwarder-s1 --instance vr-forwarder-s1 --listen {switch.address} --device-id 7"
+    own = f"run --state {tmp_path}/vr-forwarder-s1 --instance vr-forwarder-s1 --device-id 7 --listen {switch.address}"
     assert switch.log.read_text().splitlines()[0] == f"{own} --port 1=eth1 --port 2=eth2"
 
 
@@ -47,11 +47,11 @@ def test_what_it_has_forwarded_is_the_sum_of_its_interfaces(program: Path) -> No
     counters = {"1": {"sent": {"packets": 3}}, "2": {"sent": {"packets": 4}}}
     program.write_text(f"#!/bin/sh\necho '{json.dumps({'interfaces': counters})}'\n")
     program.chmod(0o755)
-    assert Forwarder("s1", 7).sent() == 7
+    assert enclosed("s1", 7).sent() == 7
 
 
 def test_counters_of_one_that_has_ended_are_no_traceback(program: Path) -> None:
     program.write_text("#!/bin/sh\nexit 1\n")
     program.chmod(0o755)
     with pytest.raises(NetworkError, match=r"^vr-forwarder s1 does not answer; see "):
-        Forwarder("s1", 7).sent()
+        enclosed("s1", 7).sent()

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from topologies.bmv2 import Bmv2Planes
-from topologies.forwarder import ForwarderPlanes
-from topologies.open_vswitch import OpenVSwitchPlanes
-from topologies.planes import Planes
+from lab.bmv2 import Bmv2Planes
+from lab.forwarder import ForwarderPlanes
+from lab.open_vswitch import OpenVSwitchPlanes
+from lab.planes import Planes
 
 DEFAULT = "forwarder"
 PLANES: dict[str, Callable[[], Planes]] = {

@@ -1,15 +1,12 @@
 """Planes driven by P4Runtime, each a process on the interfaces of the enclosure: what BMv2 and vr-forwarder share."""
 
 import shutil
-import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from mininet.net import Mininet
 from mininet.node import Node, Switch
-
-from topologies.commands import NetworkError, last_lines
 
 
 class Device(Protocol):
@@ -29,8 +26,8 @@ class Device(Protocol):
     def start(self, ports: Mapping[str, int]) -> None:
         """Start it on these interfaces, each with its port number, and wait until it serves."""
 
-    def stop(self) -> None:
-        """End it; harmless when repeated."""
+    def stop(self) -> object:
+        """Kill it; harmless when repeated."""
 
 
 class DeviceSwitch(Switch):  # type: ignore[misc]
@@ -101,21 +98,6 @@ class DevicePlanes:
     def logs(self) -> Iterable[Path]:
         """Return what each printed."""
         return [switch.device.log for switch in self._switches.values()]
-
-
-def spawned(command: list[str], log: Path) -> "subprocess.Popen[bytes]":
-    """Start a device that writes to a log, out of reach of the terminal's interrupts."""
-    with log.open("wb") as output:
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-        )
-
-
-def still_runs(what: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    """Raise NetworkError with a device's last words where it has ended."""
-    if process.poll() is not None:
-        said = last_lines(log, 1)
-        raise NetworkError(f"{what} ended: {said[0] if said else process.returncode}")
 
 
 def on_path(program: str) -> bool:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from topologies import commands
-from topologies.commands import NetworkError, checked, ended, output, titled, wait_for, within
+from lab import commands
+from lab.commands import NetworkError, checked, ended, output, titled, wait_for, within
 
 SOON_S = 0.1
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from mininet.node import Node
 
-from topologies.commands import NetworkError, checked, output, wait_for
-from topologies.network import inside
-from topologies.prefixes import Announcement
+from lab.commands import NetworkError, checked, output, wait_for
+from lab.network import inside
+from lab.prefixes import Announcement
 
 AS_NUMBER = 65000
 

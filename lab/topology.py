@@ -11,14 +11,14 @@ from pathlib import Path
 from rich.console import Console
 from ruamel.yaml import YAML
 
-from topologies.bird import logs as bird_logs
-from topologies.commands import within
-from topologies.control import LOG, RUN, STATE, Controller
-from topologies.network import Network, NetworkError
-from topologies.open_vswitch import daemon_logs, start_daemons
-from topologies.planes import Planes
-from topologies.probes import ping
-from topologies.readings import NEIGHBOR_COMMANDS, neighbors
+from lab.bird import logs as bird_logs
+from lab.commands import within
+from lab.control import LOG, RUN, STATE, Controller
+from lab.network import Network, NetworkError
+from lab.open_vswitch import daemon_logs, start_daemons
+from lab.planes import Planes
+from lab.probes import ping
+from lab.readings import NEIGHBOR_COMMANDS, neighbors
 
 CONVERGE_LIMIT_S = 120.0
 """Machines take a minute to be up where several are emulated at once."""
