@@ -48,13 +48,14 @@ from controller.planes.p4runtime.p4info import golden_pipeline
 from controller.planes.p4runtime.plane import P4RuntimePlane
 from controller.planes.p4runtime.routes import RouteEncoder
 from controller.shard.mirror import BATCH_ROUTES, WRITES_IN_FLIGHT
-from lab.bmv2 import optional_words
+from lab import forwarder as vr_forwarder
+from lab.bmv2 import PROGRAM, Bmv2
+from lab.commands import NetworkError
+from lab.forwarder import Forwarder
+from lab.p4runtime import Device
 from lab.prefixes import announcements
 from lab.processes import machine_s
 
-_BMV2 = "simple_switch_grpc"
-_FORWARDER = Path(__file__).parents[1] / "build/forwarder/daemon/vr-forwarder"
-_START_S = 20.0
 _UPDATES_PER_REQUEST, _REQUESTS_UNDER_WAY = 1000, 4
 _NEXTHOPS = 64
 _VRF = 7
@@ -138,66 +139,66 @@ async def measure(address: str, work: list[WriteBatch], keeps: bool) -> dict[str
 
 
 @contextlib.contextmanager
-def other_side(*command: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a process on a core of its own, the last, until the context ends; this side stays on the first."""
+def other_side() -> Iterator[list[str]]:
+    """Stay on the first core until the context ends; yields what begins a command that runs on the last one."""
     cores = sorted(os.sched_getaffinity(0))
-    core = cores[-1]
-    process = subprocess.Popen(
-        ("taskset", "-c", str(core), *command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
-    )
     os.sched_setaffinity(0, cores[:1])
     try:
-        yield process
+        yield ["taskset", "-c", str(cores[-1])]
     finally:
         os.sched_setaffinity(0, cores)
-        process.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
 
 
 @contextlib.contextmanager
 def sink(routes: int) -> Iterator[str]:
     """A sink, which has to have seen so many routes at the end; its address."""
-    with tempfile.TemporaryDirectory(prefix="sp-p4write-") as directory:
+    with tempfile.TemporaryDirectory(prefix="sp-p4write-") as directory, other_side() as prefix:
         address = f"unix:{directory}/p4rt.sock"
-        command = (sys.executable, "-m", "bench.p4sink", address, str(golden_pipeline().cookie))
-        with other_side(*command) as process:
-            if process.stdout is None or not process.stdout.readline():
-                raise SystemExit("p4write: the sink did not start")
-            yield address
-            process.terminate()
-            seen = int(process.stdout.readline())
-            if seen != routes:
-                raise SystemExit(f"p4write: the sink saw {seen} of {routes} routes")
+        command = (*prefix, sys.executable, "-m", "bench.p4sink", address, str(golden_pipeline().cookie))
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                if process.stdout is None or not process.stdout.readline():
+                    raise SystemExit("p4write: the sink did not start")
+                yield address
+                process.terminate()
+                seen = int(process.stdout.readline())
+                if seen != routes:
+                    raise SystemExit(f"p4write: the sink saw {seen} of {routes} routes")
+            finally:
+                process.kill()
 
 
 @contextlib.contextmanager
 def bmv2(routes: int) -> Iterator[str]:
     """A BMv2 without ports, in a network namespace of its own; its address."""
-    with tempfile.TemporaryDirectory(prefix="sp-p4write-") as directory:
-        address = f"unix:{directory}/p4rt.sock"
-        own = ("--no-p4", "--device-id", "1", "--log-level", "off")
-        optional = optional_words(9090, f"ipc://{directory}/notices.ipc")
-        server = ("--grpc-server-addr", address, "--cpu-port", "510")
-        with other_side("unshare", "--net", _BMV2, *own, *optional, "--", *server):
-            yield address
+    with tempfile.TemporaryDirectory(prefix="sp-p4write-") as directory, other_side() as prefix:
+        own = (f"unix:{directory}/p4rt.sock", 9090, Path(directory, "bmv2.log"), (*prefix, "unshare", "--net"))
+        device = Bmv2("p4write", 1, *own, log_level="off")
+        with started(device):
+            yield device.address
 
 
 @contextlib.contextmanager
 def forwarder(routes: int) -> Iterator[str]:
     """A vr-forwarder without ports, in namespaces of its own, with which all goes that it pins; its address."""
-    with tempfile.TemporaryDirectory(prefix="sp-p4write-") as directory:
-        address = f"unix:{directory}/listen.sock"
-        own = f"--state {directory}/state --listen {address} --device-id 1 --log-level warning"
-        mounted = f"mount -n -t bpf bpf /sys/fs/bpf && exec {_FORWARDER} {own}"
-        with other_side("unshare", "--net", "--mount", "sh", "-c", mounted) as process:
-            deadline = time.monotonic() + _START_S
-            while not Path(f"{directory}/listen.sock").exists():
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise SystemExit("p4write: vr-forwarder did not start")
-                time.sleep(0.05)
-            yield address
+    with tempfile.TemporaryDirectory(prefix="sp-p4write-") as directory, other_side() as prefix:
+        own = ("unshare", "--net", "--mount", "sh", "-c", 'mount -n -t bpf bpf /sys/fs/bpf && exec "$@"', "sh")
+        place = Path(directory)
+        device = Forwarder("vr-forwarder", "p4write", 1, place / "state", place / "log", (*prefix, *own))
+        with started(device):
+            yield device.address
+
+
+@contextlib.contextmanager
+def started(device: Device) -> Iterator[None]:
+    """Have a device run until the context ends."""
+    try:
+        device.start({})
+        yield
+    except NetworkError as error:
+        raise SystemExit(f"p4write: {error}") from None
+    finally:
+        device.stop()
 
 
 class _Primary:
@@ -275,14 +276,14 @@ async def program(options: argparse.Namespace) -> dict[str, Any]:
     say(f"{options.routes} routes into a sink")
     to_sink = await median(options, sink, batches(options.routes, options.seed), "sink")
     to_bmv2 = None
-    if shutil.which(_BMV2) is None:
-        say(f"{_BMV2} is not on PATH: bmv2_entries_per_s is null")
+    if shutil.which(PROGRAM) is None:
+        say(f"{PROGRAM} is not on PATH: bmv2_entries_per_s is null")
     else:
         say(f"{options.bmv2_routes} routes into BMv2")
         to_bmv2 = await median(options, bmv2, batches(options.bmv2_routes, options.seed), "BMv2")
     to_forwarder, encoded = None, None
-    if not _FORWARDER.exists():
-        say(f"{_FORWARDER} is not built: forwarder_entries_per_s is null; run make setup")
+    if not vr_forwarder.PROGRAM.exists():
+        say(f"{vr_forwarder.PROGRAM} is not built: forwarder_entries_per_s is null; run make setup")
     else:
         say(f"{options.routes} routes into vr-forwarder")
         work = batches(options.routes, options.seed)

@@ -5,11 +5,9 @@ one that only redirects), and is on the forwarder's core with all that touches a
 """
 
 import asyncio
-import os
 import shutil
-import subprocess
-import time
-from collections.abc import Callable, Iterable
+import signal
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -20,7 +18,6 @@ from bench.peer_wires import (
     NEIGHBOR_MAC,
     OUT_MAC,
     Conversation,
-    PeersError,
     Wires,
     checked,
     inside,
@@ -39,17 +36,15 @@ from controller.planes.base import (
 )
 from controller.planes.p4runtime.plane import P4RuntimePlane
 from controller.shard.mirror import BATCH_ROUTES
-from lab.bmv2 import optional_words
+from lab import bmv2, forwarder
+from lab.ovs_daemons import OvsDaemons
 from lab.prefixes import Announcement, announcements
 from lab.processes import prefer
 
 ROUTE = Announcement(16 << 24, 8, 0)
 MTU = 1500
-_BMV2 = "simple_switch_grpc"
-_CPU_PORT = 510  # p4src/v1model
-_SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 _RATES = (1000, 1000, 1000, 1000)
-_START_S, _CONNECT_S = 30.0, 30.0
+_CONNECT_S = 30.0
 _IN_PORT, _OUT_PORT = 1, 2
 
 
@@ -104,43 +99,9 @@ class Linux:
         """Leave it to the namespace."""
 
 
-class _Processes:
-    """Processes on the forwarder's core, at the priority at which Debian runs ovs-vswitchd."""
-
-    def __init__(self, wires: Wires, directory: Path) -> None:
-        directory.mkdir(parents=True)
-        self._wires, self._directory = wires, directory
-        self._running: list[subprocess.Popen[bytes]] = []
-
-    def start(
-        self, argv: Iterable[str], ready: Callable[[], bool], environment: dict[str, str] | None = None
-    ) -> None:
-        """Start one and wait until it is ready."""
-        command = inside(self._wires.namespace, *argv, core=FORWARDER_CORE)
-        path = self._directory / f"{len(self._running)}.log"
-        with path.open("wb") as log:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=os.environ | (environment or {})
-            )
-        self._running.append(process)
-        deadline = time.monotonic() + _START_S
-        while not ready():
-            if process.poll() is not None or time.monotonic() > deadline:
-                said = path.read_text(errors="replace").strip().splitlines()
-                raise PeersError(f"{next(iter(argv))} does not start: {said[-1] if said else 'no word'}")
-            time.sleep(0.02)
-        prefer(process.pid)
-
-    def stop(self) -> None:
-        """End them, the last first."""
-        for process in reversed(self._running):
-            process.terminate()
-            try:
-                process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        self._running.clear()
+def _on_core(wires: Wires) -> list[str]:
+    """Return what begins the command of a forwarder: it runs where the wires end, on its core."""
+    return inside(wires.namespace, core=FORWARDER_CORE)
 
 
 class Ovs:
@@ -150,33 +111,25 @@ class Ovs:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._processes: _Processes | None = None
+        self._daemons: OvsDaemons | None = None
 
     def start(self, wires: Wires) -> None:
         """Start it, with a bridge of both ends."""
-        place, database = self._directory, f"unix:{self._directory}/db.sock"
-        self._processes = processes = _Processes(wires, place)
-        own = dict.fromkeys(("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR"), str(place))
-        checked("ovsdb-tool", "create", f"{place}/conf.db", _SCHEMA)
-        server = ("ovsdb-server", f"{place}/conf.db", f"--remote=p{database}")
-        processes.start(server, (place / "db.sock").exists, own)
-        configure = ("ovs-vsctl", f"--db={database}")
-        checked(*configure, "--no-wait", "init")
-        control = place / "vswitchd.ctl"
-        processes.start(("ovs-vswitchd", f"--unixctl={control}", database), control.exists, own)
-        bridge = ("add-br", "br", "--", "set", "bridge", "br", "datapath_type=netdev", "fail_mode=secure")
-        checked(*configure, "--timeout=20", *bridge)
+        self._directory.mkdir(parents=True)
+        self._daemons = daemons = OvsDaemons(self._directory, _on_core(wires))
+        daemons.start()
+        prefer(daemons.pid)
+        daemons.vsctl("add-br", "br", "--", "set", "bridge", "br", "datapath_type=netdev", "fail_mode=secure")
         for number, end in ((_IN_PORT, wires.into), (_OUT_PORT, wires.out)):
-            request = ("--", "set", "interface", end, f"ofport_request={number}")
-            checked(*configure, "--timeout=20", "add-port", "br", end, *request)
+            daemons.vsctl("add-port", "br", end, "--", "set", "interface", end, f"ofport_request={number}")
         match = f"in_port={_IN_PORT},ip,dl_dst={IN_MAC},nw_dst={ROUTE.text}"
         actions = f"mod_dl_src:{OUT_MAC},mod_dl_dst:{NEIGHBOR_MAC},dec_ttl,output:{_OUT_PORT}"
-        checked("ovs-ofctl", "add-flow", f"unix:{place}/br.mgmt", f"{match},actions={actions}")
+        checked("ovs-ofctl", "add-flow", f"unix:{self._directory}/br.mgmt", f"{match},actions={actions}")
 
     def stop(self) -> None:
         """End it."""
-        if self._processes is not None:
-            self._processes.stop()
+        if self._daemons is not None:
+            self._daemons.kill()
 
 
 class Bmv2:
@@ -186,31 +139,22 @@ class Bmv2:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._processes: _Processes | None = None
+        self._process: bmv2.Bmv2 | None = None
 
     def start(self, wires: Wires) -> None:
         """Start it and write its tables."""
-        self._processes = _Processes(wires, self._directory)
-        socket = self._directory / "p4rt.sock"
-        own = (
-            "--no-p4",
-            "--device-id",
-            "1",
-            "--log-level",
-            "off",
-            *optional_words(9090, f"ipc://{self._directory}/notices.ipc"),
-        )
-        ports = ("-i", f"{_IN_PORT}@{wires.into}", "-i", f"{_OUT_PORT}@{wires.out}")
-        server = ("--grpc-server-addr", f"unix:{socket}", "--cpu-port", str(_CPU_PORT))
-        # Where it looks for its ports' carrier.
-        sysfs = ("unshare", "--mount", "sh", "-c", 'mount -n -t sysfs sysfs /sys && exec "$@"', "sh")
-        self._processes.start((*sysfs, _BMV2, *own, *ports, "--", *server), socket.exists)
-        asyncio.run(fill(f"unix:{socket}", [_router(1, 0)], [[ROUTE]]))
+        self._directory.mkdir(parents=True)
+        address = f"unix:{self._directory}/p4rt.sock"
+        prefix = (*_on_core(wires), *bmv2.OWN_SYSFS)
+        self._process = bmv2.Bmv2("peer", 1, address, 9090, self._directory / "bmv2.log", prefix, log_level="off")
+        self._process.start({wires.into: _IN_PORT, wires.out: _OUT_PORT})
+        prefer(self._process.pid)
+        asyncio.run(fill(address, [_router(1, 0)], [[ROUTE]]))
 
     def stop(self) -> None:
         """End it."""
-        if self._processes is not None:
-            self._processes.stop()
+        if self._process is not None:
+            self._process.stop()
 
 
 class Forwarder:
@@ -221,24 +165,24 @@ class Forwarder:
     def __init__(self, program: Path, directory: Path, tables: list[list[Announcement]]) -> None:
         """``tables`` holds the routes of each router."""
         self._program, self._directory, self._tables = program, directory, tables
-        self._processes: _Processes | None = None
+        self._process: forwarder.Forwarder | None = None
 
     def start(self, wires: Wires) -> None:
         """Start it and write its tables."""
         place = self._directory
-        self._processes = _Processes(wires, place)
-        socket = place / "p4rt.sock"
-        argv = [str(self._program), "run", "--port", f"{_IN_PORT}={wires.into}", "--port", f"{_OUT_PORT}={wires.out}"]
-        argv += ["--listen", f"unix:{socket}", "--state", str(place / "state"), "--instance", place.name]
-        self._processes.start(argv, socket.exists)
+        place.mkdir(parents=True)
+        own = (place.name, 1, place / "state", place / "log", _on_core(wires), self._program)
+        self._process = forwarder.Forwarder("vr-forwarder", *own)
+        self._process.start({wires.into: _IN_PORT, wires.out: _OUT_PORT})
+        prefer(self._process.pid)
         alone = len(self._tables) == 1
         routers = [_router(vrf, 0 if alone else vrf) for vrf in range(1, len(self._tables) + 1)]
-        asyncio.run(fill(f"unix:{socket}", routers, self._tables))
+        asyncio.run(fill(self._process.address, routers, self._tables))
 
     def stop(self) -> None:
-        """End it."""
-        if self._processes is not None:
-            self._processes.stop()
+        """End it in order, so that it detaches."""
+        if self._process is not None:
+            self._process.stop(signal.SIGTERM)
 
 
 def full_tables(routes: int, vrfs: int, seed: int) -> list[list[Announcement]]:

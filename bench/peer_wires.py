@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lab.commands import NetworkError
 from lab.processes import prefer
 
 SOURCE_MAC = "02:00:00:00:01:00"  # of the generator
@@ -32,7 +33,7 @@ GENERATOR_CORE, FORWARDER_CORE = min(os.sched_getaffinity(0)), max(os.sched_geta
 _DRAINED_S = 0.05  # without an arrival
 
 
-class PeersError(Exception):
+class PeersError(NetworkError):
     """The measurement cannot go on; one line that says why."""
 
 

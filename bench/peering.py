@@ -26,6 +26,7 @@ from typing import Any
 from bench.peer_kinds import ROUTE, Bmv2, Forwarder, Linux, Ovs, Peer, Redirect, full_tables, present
 from bench.peer_search import lossless
 from bench.peer_wires import FORWARDER_CORE, GENERATOR_CORE, PeersError, Wires
+from lab.commands import NetworkError
 from lab.prefixes import Announcement
 from lab.processes import machine_s
 
@@ -264,7 +265,7 @@ def main() -> int:
         _prepare()
         os.sched_setaffinity(0, {GENERATOR_CORE})
         print(json.dumps(program(options)), flush=True)
-    except PeersError as error:
+    except NetworkError as error:
         print(f"peers: {error}", file=sys.stderr)
         return 1
     return 0

@@ -1,7 +1,6 @@
 """What the mirror is compared with: zebra's FPM into a sink that only counts, and one bundle of the same flows."""
 
 import asyncio
-import os
 import subprocess
 import time
 from pathlib import Path
@@ -10,7 +9,9 @@ from controller.guests.base import GuestSpec
 from controller.guests.netns import NetnsDriver
 from controller.model import RouteSource, Routing
 from lab.bird import Bird
+from lab.namespaces import sh
 from lab.network import NetworkError, Node, checked, output, wait_for
+from lab.ovs_daemons import OvsDaemons
 from lab.prefixes import Announcement
 from lab.processes import Meter, guest_processes, prefer
 
@@ -124,39 +125,22 @@ class _FreshSwitch:
     """An ovs-vswitchd with an empty bridge of the same kind, away from the measured one."""
 
     def __init__(self) -> None:
-        self._environment = os.environ | dict.fromkeys(
-            ("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR"), str(_REFERENCE_OVS)
-        )
         _REFERENCE_OVS.mkdir(parents=True, exist_ok=True)
-        self._namespace = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
-        self._start()
-
-    def _start(self) -> None:
-        detach = ("--pidfile", "--detach", "--no-chdir", "--log-file", "-vconsole:off", "-vsyslog:off")
-        database = str(_REFERENCE_OVS / "conf.db")
         (_REFERENCE_OVS / "conf.db").unlink(missing_ok=True)
-        self.run("ovsdb-tool", "create", database, "/usr/share/openvswitch/vswitch.ovsschema")
-        self.run("ovsdb-server", f"--remote=punix:{_REFERENCE_OVS}/db.sock", *detach)
-        self.run("ovs-vsctl", "--no-wait", "init")
-        threads = ("other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1")
-        self.run("ovs-vsctl", "--no-wait", "set", "Open_vSwitch", ".", *threads)
-        self.run("ovs-vswitchd", *detach)
-        prefer(int((_REFERENCE_OVS / "ovs-vswitchd.pid").read_text()))
+        self._namespace = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+        self._inside = ("nsenter", "-t", str(self._namespace.pid), "-n")
+        self._daemons = OvsDaemons(_REFERENCE_OVS, self._inside)
+        self._daemons.start()
+        prefer(self._daemons.pid)
         bridge = ("set", "Bridge", "s1", "datapath_type=netdev", "fail_mode=secure", "protocols=OpenFlow13")
-        self.run("ovs-vsctl", "add-br", "s1", "--", *bridge)
+        self._daemons.vsctl("add-br", "s1", "--", *bridge)
 
     def run(self, *argv: str) -> None:
-        """Run a command for this switch."""
-        inside = ["nsenter", "-t", str(self._namespace.pid), "-n", *argv]
-        done = subprocess.run(inside, env=self._environment, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise NetworkError(f"{' '.join(argv)[:100]}: {done.stderr.strip().splitlines()[-1:]}")
+        """Run a command for this switch. NetworkError."""
+        sh(*self._inside, *argv, env=self._daemons.environment)
 
     def stop(self) -> None:
         """End its daemons and its namespace."""
-        for name in ("ovs-vswitchd", "ovsdb-server"):
-            pidfile = _REFERENCE_OVS / f"{name}.pid"
-            if pidfile.exists():
-                os.kill(int(pidfile.read_text()), 9)
+        self._daemons.kill()
         self._namespace.kill()
         self._namespace.wait()

@@ -15,7 +15,7 @@ from lab.p4runtime import Device, DevicePlanes, DeviceSwitch, on_path
 PROGRAM = "simple_switch_grpc"
 CPU_PORT = 510  # p4src/v1model
 _RUN = Path("/run/bmv2")
-_OWN_SYSFS = ("unshare", "--mount", "sh", "-c", 'mount -n -t sysfs sysfs /sys && exec "$@"', "sh")
+OWN_SYSFS = ("unshare", "--mount", "sh", "-c", 'mount -n -t sysfs sysfs /sys && exec "$@"', "sh")
 """BMv2 looks for the carrier of its ports in sysfs, where the enclosure's interfaces do not show; a group whose ports
 are all down ends it with SIGFPE."""
 _EVERY_S = 0.02
@@ -34,6 +34,7 @@ class Bmv2:
     log: Path
     prefix: Sequence[str] = ()  # begins its command: the namespace that it runs in
     options: Sequence[str] = ()  # of its P4Runtime server
+    log_level: str = "warn"
     _process: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
 
     @property
@@ -60,7 +61,7 @@ class Bmv2:
     def _command(self, ports: Mapping[str, int]) -> list[str]:
         interfaces = [part for port, number in ports.items() for part in ("-i", f"{number}@{port}")]
         optional = optional_words(self.thrift_port, f"ipc://{self.log.parent}/{self.name}.ipc")
-        own = ["--no-p4", "--device-id", str(self.device_id), "--log-level", "warn", *interfaces, *optional]
+        own = ["--no-p4", "--device-id", str(self.device_id), "--log-level", self.log_level, *interfaces, *optional]
         server = ["--grpc-server-addr", self.address, "--cpu-port", str(CPU_PORT), *self.options]
         return [*self.prefix, PROGRAM, *own, "--", *server]
 
@@ -86,7 +87,7 @@ def optional_words(thrift_port: int, notices: str) -> list[str]:
 def enclosed(name: str, device_id: int, place: int) -> Device:
     """Return a BMv2 of the enclosure; ``place`` tells its BMv2s apart: each has TCP ports of its own, on loopback."""
     address = f"127.0.0.1:{_FIRST_GRPC_PORT + place}"
-    return Bmv2(name, device_id, address, _FIRST_THRIFT_PORT + place, _RUN / f"{name}.log", _OWN_SYSFS)
+    return Bmv2(name, device_id, address, _FIRST_THRIFT_PORT + place, _RUN / f"{name}.log", OWN_SYSFS)
 
 
 class Bmv2Planes(DevicePlanes):

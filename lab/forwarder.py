@@ -43,6 +43,7 @@ class Forwarder:
     log: Path
     prefix: Sequence[str] = ()
     """Begins each of its commands: the namespaces that it runs in."""
+    program: Path = field(default_factory=lambda: PROGRAM)
     _process: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
 
     @property
@@ -90,7 +91,7 @@ class Forwarder:
     def command(self, verb: str, *options: str) -> list[str]:
         """Return the command line of one of its subcommands."""
         own = ("--state", str(self.state), "--instance", self.instance)
-        return [*self.prefix, str(PROGRAM), verb, *own, *options]
+        return [*self.prefix, str(self.program), verb, *own, *options]
 
     def _ready(self, heard: socket.socket) -> bool:
         assert self._process is not None

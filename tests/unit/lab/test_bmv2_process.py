@@ -20,7 +20,7 @@ exit 3
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bmv2, "_EVERY_S", 0.001)
     monkeypatch.setattr(bmv2, "_RUN", tmp_path / "run")
-    monkeypatch.setattr(bmv2, "_OWN_SYSFS", ())  # which needs root
+    monkeypatch.setattr(bmv2, "OWN_SYSFS", ())  # which needs root
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
 
     def run(help_text: str, last: str) -> tuple[str, str]:
