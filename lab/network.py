@@ -11,6 +11,7 @@ from mininet.log import setLogLevel
 from mininet.net import Mininet
 from mininet.node import Host, Node, OVSBridge, Switch
 
+from lab import frr
 from lab.commands import NetworkError, checked, output, wait_for
 from lab.planes import Planes
 
@@ -28,9 +29,6 @@ __all__ = [
 ]
 
 CONTROLLER = "tcp:127.0.0.1:6653"
-_FRR = Path("/usr/lib/frr")
-# In the last FRR 10 remembers, say, that OSPF is to restart gracefully.
-_PRIVATE = ["/etc/frr", "/run/frr", *(["/var/lib/frr"] if Path("/var/lib/frr").is_dir() else [])]
 
 
 Link = Sequence[tuple[str, str]]
@@ -40,34 +38,25 @@ Link = Sequence[tuple[str, str]]
 class FrrHost(Host):
     """A Mininet host with routing daemons, each with private /etc/frr and /run/frr."""
 
-    def __init__(self, name: str, frr: str = "", daemons: Sequence[str] = (), **params: object) -> None:
-        self.frr, self.daemons, self.held = frr, tuple(daemons), False
-        super().__init__(name, privateDirs=[*_PRIVATE, "/var/tmp"] if daemons else [], **params)
+    def __init__(self, name: str, text: str = "", daemons: Sequence[str] = (), **params: object) -> None:
+        self.text, self.daemons, self.held = text, tuple(daemons), False
+        super().__init__(name, privateDirs=[*frr.PLACES, "/var/tmp"] if daemons else [], **params)
 
     def start_daemons(self) -> None:
         """Start zebra and the daemons and give them their configuration."""
-        files = {"frr.conf": self.frr, "vtysh.conf": "service integrated-vtysh-config\n"}
-        for file, text in files.items():
-            Path(f"/proc/{self.pid}/root/etc/frr/{file}").write_text(text)
-        # From FRR 9 on mgmtd gives zebra and staticd their configuration. A daemon keeps its standard output.
-        names = (*("mgmtd" for _ in range((_FRR / "mgmtd").exists())), *self.daemons)
-        self._checked("sh", "-ec", f"chown -R frr:frr {' '.join(_PRIVATE)}")
-        for name in names:
-            start = f"{_FRR}/{name} -d -A 127.0.0.1 --log file:/run/frr/{name}.log"
-            script = f"# {start}\nexec {start} >/run/frr/{name}.out 2>&1"
-            self._checked("sh", "-c", script, logs=[self._log(name), self._log(name, "out")])
-        self._checked("vtysh", "-b", logs=[self._log(name) for name in names])
+        self._checked(["sh", "-ec", f"chown -R frr:frr {' '.join(frr.PLACES)}"])
+        frr.start(self._root, self._checked, self.text, self.daemons)
 
-    def _checked(self, *argv: str, logs: Sequence[Path] = ()) -> None:
+    def _checked(self, argv: Sequence[str], logs: Sequence[Path] = ()) -> None:
         checked(inside(self, argv), where=self.name, logs=logs)
 
-    def _log(self, daemon: str, kind: str = "log") -> Path:
-        """Return what a daemon logs, as it is seen from outside of the host."""
-        return Path(f"/proc/{self.pid}/root/run/frr/{daemon}.{kind}")
+    @property
+    def _root(self) -> Path:
+        return Path(f"/proc/{self.pid}/root")
 
     def logs(self, pattern: str = "*.log") -> list[Path]:
         """Return the logs of its daemons."""
-        return sorted(self._log("*").parent.glob(pattern))
+        return sorted(frr.log(self._root, "*").parent.glob(pattern))
 
     def vtysh(self, command: str) -> str:
         """Return what a vtysh command prints."""
@@ -116,7 +105,7 @@ class Network:
 
     def neighbor(self, name: str, config: Path, *daemons: str, held: bool = False) -> FrrHost:
         """Add an external router with FRR; zebra runs in any case. A ``held`` one is not started with the rest."""
-        host = self.mininet.addHost(name, ip=None, frr=config.read_text(), daemons=("zebra", *daemons))
+        host = self.mininet.addHost(name, ip=None, text=config.read_text(), daemons=("zebra", *daemons))
         host.addresses, host.gateways, host.held = (), (), held
         return host
 

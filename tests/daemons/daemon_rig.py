@@ -22,6 +22,7 @@ from rig import DEADLINE_S, Rig, interface, tenant, until
 from rig_switches import Bmv2Switch, ForwarderSwitch, OvsSwitch, RigSwitch
 
 from controller.guests.suites import frr
+from lab import frr as lab_frr
 from lab.namespaces import Host, sh
 from lab.private_forwarder import NATIVE_MTU
 from lab.processes import descendants
@@ -29,8 +30,7 @@ from lab.readings import forwarded_datagrams
 
 LIMIT_S = 120.0
 """For adjacencies and routes, on a machine that has other things to do."""
-_FRR = Path("/usr/lib/frr")
-_OWN = ("/etc/frr", "/run/frr", "/var/tmp", *(["/var/lib/frr"] if Path("/var/lib/frr").is_dir() else []))
+_OWN = (*lab_frr.PLACES, "/var/tmp")
 _KEEPER = ("setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc")
 _SET_UP = "; ".join(
     (
@@ -58,6 +58,10 @@ class Neighbor:
         self._is_bird = text.startswith("router id")
         (self._start_bird if self._is_bird else self._start_frr)(text)
 
+    @property
+    def _root(self) -> Path:
+        return Path(f"/proc/{self._pid}/root")
+
     def run(self, *command: str) -> str:
         """Run a command beside the daemons; returns what it prints."""
         enter = ("nsenter", "--target", str(self._pid), "--net", "--mount", "--pid", "--")
@@ -80,19 +84,11 @@ class Neighbor:
         self.run("sh", "-c", "kill -CONT $(cat /run/frr/*.pid)")
 
     def _start_bird(self, text: str) -> None:
-        Path(f"/proc/{self._pid}/root/etc/frr/bird.conf").write_text(text)
+        (self._root / "etc/frr/bird.conf").write_text(text)
         self.run("sh", "-c", f"bird -c /etc/frr/bird.conf -s {_BIRDC} >/run/frr/bird.out 2>&1")
 
     def _start_frr(self, text: str) -> None:
-        files = {"frr.conf": text, "vtysh.conf": "service integrated-vtysh-config\n"}
-        for name, content in files.items():
-            Path(f"/proc/{self._pid}/root/etc/frr/{name}").write_text(content)
-        first = ["mgmtd"] if (_FRR / "mgmtd").exists() else []  # FRR 9 and later
-        for name in (*first, *frr.daemons_for(text)):
-            # A daemon keeps its standard output, which nobody may be waiting for.
-            daemon = f"{_FRR}/{name} -d -A 127.0.0.1 --log file:/run/frr/{name}.log >/run/frr/{name}.out 2>&1"
-            self.run("sh", "-c", daemon)
-        self.run("vtysh", "-b")
+        lab_frr.start(self._root, lambda argv, _logs: self.run(*argv), text, frr.daemons_for(text))
 
 
 @dataclass

@@ -30,7 +30,7 @@ from rig_switches import OPENFLOW, PLANE, OvsSwitch, RigSwitch
 
 from controller.vrctl.cli import app as vrctl
 from controller.vrctl.client import Client, Refused, Unreachable
-from lab.commands import NetworkError
+from lab.bird import BirdDaemon
 from lab.namespaces import Host, Private, sh
 from lab.private_ovs import PrivateOvs
 from lab.processes import descendants
@@ -385,40 +385,17 @@ protocol bgp session {{
 """
 
 
-class Bird:
+class Bird(BirdDaemon):
     """A BIRD on a host that announces named sets of prefixes, each when it is told to."""
 
     def __init__(
         self, rig: Rig, host: Host, ours: str, theirs: str, elsewhere: Mapping[str, str], **feeds: list[str]
     ) -> None:
         """``elsewhere``: prefixes that are not behind this host, with their next hops."""
-        self._directory = rig.directory / f"bird-{host.link}"
-        self._directory.mkdir()
-        config = self._directory / "bird.conf"
+        super().__init__(rig.directory / f"bird-{host.link}", host.link, ("ip", "netns", "exec", host.namespace))
         text = "".join(
             f"protocol static {name} {{ disabled; ipv4;\n{''.join(f'route {p} blackhole;' for p in prefixes)} }}\n"
             for name, prefixes in feeds.items()
         )
         hops = "".join(f"if net = {prefix} then bgp_next_hop = {hop}; " for prefix, hop in elsewhere.items())
-        log = self._directory / "bird.log"
-        config.write_text(_BIRD.format(ours=ours, theirs=theirs, log=log, feeds=text, hops=hops))
-        self._socket = str(self._directory / "bird.ctl")
-        rig.spawn(host, "bird", "-f", "-c", str(config), "-s", self._socket)
-        until("BIRD", self._answers)  # there is a moment in which its socket is there and nobody listens
-
-    def _answers(self) -> bool:
-        with contextlib.suppress(NetworkError):
-            return bool(sh("birdc", "-s", self._socket, "show", "status"))
-        return False
-
-    def announce(self, feed: str) -> None:
-        """Begin to announce a set of prefixes."""
-        sh("birdc", "-s", self._socket, "enable", feed)
-
-    def withdraw(self, feed: str) -> None:
-        """Begin to withdraw a set of prefixes."""
-        sh("birdc", "-s", self._socket, "disable", feed)
-
-    def established(self) -> bool:
-        """Whether the session is up."""
-        return "Established" in sh("birdc", "-s", self._socket, "show", "protocols")
+        self.launch([_BIRD.format(ours=ours, theirs=theirs, log=self.log, feeds=text, hops=hops)])
