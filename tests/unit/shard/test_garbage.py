@@ -29,7 +29,7 @@ async def test_a_removed_router_leaves_no_cycle(make_world):
 
 
 def test_what_survives_a_full_collection_is_set_aside():
-    before = list(gc.callbacks)
+    before, thresholds = list(gc.callbacks), gc.get_threshold()
     try:
         bound_pauses()
         bound_pauses()
@@ -40,4 +40,5 @@ def test_what_survives_a_full_collection_is_set_aside():
         assert gc.get_objects(2) == []
     finally:
         gc.callbacks[:] = before
+        gc.set_threshold(*thresholds)
         gc.unfreeze()
