@@ -14,9 +14,9 @@ from typing import Any
 from bench.rig import Rig, report, say
 from bench.ring import AS_NUMBER, FEEDER, NEAR, ROUTERS, PlainRing, Ring, VirtualRing, host_address, wanted
 from lab.bird import Bird
-from lab.catalog import PLANES
 from lab.enclosure import run_enclosed
 from lab.network import NetworkError, inside, output, wait_for
+from lab.planes.catalog import PLANES
 from lab.prefixes import announcements
 from lab.probes import RunningPing
 from lab.processes import machine_s

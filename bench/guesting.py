@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.rig import PLANE, STATE, Rig, bgp_config, report, say
-from lab.catalog import DEFAULT, PLANES
 from lab.enclosure import run_enclosed
 from lab.network import NetworkError
+from lab.planes.catalog import DEFAULT, PLANES
 from lab.processes import cpu_s, descendants
 
 _PORT = "feed"

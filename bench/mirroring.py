@@ -30,9 +30,9 @@ from bench.references import FpmSink, bundle_s
 from bench.rig import AS_NUMBER, PLANE, Rig, bgp_config, interface, report, say, tenant
 from lab import bird
 from lab.bird import Bird
-from lab.catalog import PLANES
 from lab.enclosure import run_enclosed
 from lab.network import NetworkError
+from lab.planes.catalog import PLANES
 from lab.prefixes import Announcement, announcements
 from lab.processes import Meter
 

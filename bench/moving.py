@@ -24,8 +24,8 @@ from bench.rig import AS_NUMBER, PLANE, PREFIXES, RECEIVED, SENT, Rig, bgp_confi
 from lab import bird
 from lab.bird import Bird
 from lab.enclosure import run_enclosed
-from lab.fallback_planes import FallbackPlanes
 from lab.network import NetworkError, checked, inside, output, wait_for
+from lab.planes.fallback import FallbackPlanes
 from lab.prefixes import announcements
 from lab.processes import Meter, prefer
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import grpc
 from finsy.proto import p4r
 
-from lab.bmv2 import enclosed
 from lab.network import NetworkError
+from lab.planes.bmv2 import enclosed
 from lab.processes import prefer
 
 _SERVICE = "/p4.v1.P4Runtime/"

@@ -48,11 +48,11 @@ from controller.planes.p4runtime.p4info import golden_pipeline
 from controller.planes.p4runtime.plane import P4RuntimePlane
 from controller.planes.p4runtime.routes import RouteEncoder
 from controller.shard.mirror import BATCH_ROUTES, WRITES_IN_FLIGHT
-from lab import forwarder as vr_forwarder
-from lab.bmv2 import PROGRAM, Bmv2
 from lab.commands import NetworkError
-from lab.forwarder import Forwarder
-from lab.p4runtime import Device
+from lab.planes import forwarder as vr_forwarder
+from lab.planes.bmv2 import PROGRAM, Bmv2
+from lab.planes.forwarder import Forwarder
+from lab.planes.p4runtime import Device
 from lab.prefixes import announcements
 from lab.processes import machine_s
 

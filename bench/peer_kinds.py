@@ -36,8 +36,8 @@ from controller.planes.base import (
 )
 from controller.planes.p4runtime.plane import P4RuntimePlane
 from controller.shard.mirror import BATCH_ROUTES
-from lab import bmv2, forwarder
 from lab.ovs_daemons import OvsDaemons
+from lab.planes import bmv2, forwarder
 from lab.prefixes import Announcement, announcements
 from lab.processes import prefer
 

@@ -15,8 +15,8 @@ from controller.guests.suites import frr
 from lab import bird, traffic
 from lab.control import LOG, SOCKET, STATE, Controller
 from lab.network import Network, NetworkError, Node, inside, wait_for
-from lab.open_vswitch import OpenVSwitchPlanes, daemon_logs, start_daemons
-from lab.planes import Planes
+from lab.planes.base import Planes
+from lab.planes.open_vswitch import OpenVSwitchPlanes, daemon_logs, start_daemons
 from lab.processes import guest_processes, prefer
 
 WORK = Path("/run/bench")

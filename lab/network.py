@@ -13,7 +13,7 @@ from mininet.node import Host, Node, OVSBridge, Switch
 
 from lab import frr
 from lab.commands import NetworkError, checked, output, wait_for
-from lab.planes import Planes
+from lab.planes.base import Planes
 
 __all__ = [
     "CONTROLLER",

@@ -15,8 +15,8 @@ from lab.bird import logs as bird_logs
 from lab.commands import within
 from lab.control import LOG, RUN, STATE, Controller
 from lab.network import Network, NetworkError
-from lab.open_vswitch import daemon_logs, start_daemons
-from lab.planes import Planes
+from lab.planes.base import Planes
+from lab.planes.open_vswitch import daemon_logs, start_daemons
 from lab.probes import ping
 from lab.readings import NEIGHBOR_COMMANDS, neighbors
 

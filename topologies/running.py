@@ -8,11 +8,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from lab.catalog import DEFAULT, GUEST_HELP, GUESTS, MACHINE, PLANES
 from lab.control import SOCKET
 from lab.enclosure import outer_pid, run_enclosed
 from lab.network import NetworkError
-from lab.planes import Planes
+from lab.planes.base import Planes
+from lab.planes.catalog import DEFAULT, GUEST_HELP, GUESTS, MACHINE, PLANES
 from lab.topology import Lab, Topology, spinner
 from topologies.checks import Claim, run_checks
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from lab.catalog import DEFAULT, GUEST_HELP, GUESTS, MACHINE, PLANES
 from lab.enclosure import run_enclosed
 from lab.network import NetworkError, wait_for
+from lab.planes.catalog import DEFAULT, GUEST_HELP, GUESTS, MACHINE, PLANES
 from lab.probes import iperf
 from lab.topology import Lab, Progress, spinner
 from topologies import proofs

@@ -101,7 +101,7 @@ def get(
     if not watch:
         output.write_rows(rows, columns, form, f"no {kind}")
         return
-    from controller.vrctl import watching
+    from controller.vrctl.live import watching
 
     try:
         watching.watch(read, columns, form)

@@ -19,8 +19,8 @@ from controller.model import Placement, PlaneConfig, PlaneKind, PlanePort
 from controller.planes.base import FALLBACK, LOCAL, UNREACHABLE, FallbackLink, Installed, Plane, PuntReason
 from controller.planes.p4runtime.plane import P4RuntimePlane
 from controller.planes.reference_pipeline import Forwarded, Verdict, forward
-from lab.private_forwarder import PrivateForwarder
-from lab.private_ovs import PrivateOvs
+from lab.private.forwarder import PrivateForwarder
+from lab.private.ovs import PrivateOvs
 
 LINK, LINK_PORT = "behind", 5
 """The hardware's end of the link: device and number."""

@@ -22,10 +22,10 @@ from controller.planes.fake import FakePlane
 from controller.planes.openflow import OpenFlowListener, OpenFlowPlane
 from controller.planes.p4runtime.plane import P4RuntimePlane
 from lab.namespaces import namespace
-from lab.private_bmv2 import PrivateBmv2
-from lab.private_device import JUMBO
-from lab.private_forwarder import NATIVE_MTU, PrivateForwarder
-from lab.private_ovs import PrivateOvs
+from lab.private.bmv2 import PrivateBmv2
+from lab.private.device import JUMBO
+from lab.private.forwarder import NATIVE_MTU, PrivateForwarder
+from lab.private.ovs import PrivateOvs
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from ecmp import FLOWS, WEIGHTS, shares_off
 from marks import MISSING
 from planes_wired import PLANES
 
-from lab.bmv2 import PROGRAM
+from lab.planes.bmv2 import PROGRAM
 
 
 async def soak(kind: str, tables: int, packets: int, first_seed: int) -> int:

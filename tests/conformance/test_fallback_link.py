@@ -6,7 +6,7 @@ from planes_wired import PAIRS
 
 from controller.fallback.link_probe import PROBE_INTERFACE, PROBE_VRF, LinkProbe, ProbeTiming
 from controller.planes.base import RouterInterface
-from lab.private_forwarder import NATIVE_MTU
+from lab.private.forwarder import NATIVE_MTU
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.kinds(*PAIRS)]
 

@@ -15,9 +15,9 @@ from controller.planes.base import Plane
 from controller.planes.fake import FakePlane
 from controller.planes.p4runtime.channel import Timing
 from controller.planes.p4runtime.plane import P4RuntimePlane
-from lab.private_bmv2 import PrivateBmv2
-from lab.private_device import PrivateDevice
-from lab.private_forwarder import PrivateForwarder
+from lab.private.bmv2 import PrivateBmv2
+from lab.private.device import PrivateDevice
+from lab.private.forwarder import PrivateForwarder
 from tests.unit.p4runtime.server import device
 
 

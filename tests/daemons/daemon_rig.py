@@ -24,7 +24,7 @@ from rig_switches import Bmv2Switch, ForwarderSwitch, OvsSwitch, RigSwitch
 from controller.guests.suites import frr
 from lab import frr as lab_frr
 from lab.namespaces import Host, sh
-from lab.private_forwarder import NATIVE_MTU
+from lab.private.forwarder import NATIVE_MTU
 from lab.processes import descendants
 from lab.readings import forwarded_datagrams
 

@@ -16,8 +16,8 @@ from controller.model import PlaneConfig, PlaneKind, PlanePort
 from controller.planes.base import Nexthop, NexthopGroup, Op, Policer, RouterInterface, Update, WriteBatch
 from controller.planes.p4runtime.channel import Timing
 from controller.planes.p4runtime.plane import P4RuntimePlane
-from lab.private_bmv2 import PrivateBmv2
-from lab.private_forwarder import PrivateForwarder
+from lab.private.bmv2 import PrivateBmv2
+from lab.private.forwarder import PrivateForwarder
 
 _ARRIVES_S = 60.0
 

@@ -25,7 +25,7 @@ from controller.planes.base import (
 )
 from controller.planes.openflow import OpenFlowListener, OpenFlowPlane
 from lab.namespaces import Host
-from lab.private_ovs import PrivateOvs
+from lab.private.ovs import PrivateOvs
 from wire.columns import family_of, prefix_key
 
 BRIDGE = "br"

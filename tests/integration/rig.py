@@ -32,7 +32,7 @@ from controller.vrctl.cli import app as vrctl
 from controller.vrctl.client import Client, Refused, Unreachable
 from lab.bird import BirdDaemon
 from lab.namespaces import Host, Private, sh
-from lab.private_ovs import PrivateOvs
+from lab.private.ovs import PrivateOvs
 from lab.processes import descendants
 from lab.readings import Stream
 

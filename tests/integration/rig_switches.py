@@ -13,10 +13,10 @@ from marks import needs_bmv2
 from p4rt_relay import P4RuntimeRelay, read_entries
 
 from lab.namespaces import Host, namespace, sh
-from lab.private_bmv2 import PrivateBmv2
-from lab.private_device import PrivateDevice
-from lab.private_forwarder import NATIVE_MTU, PrivateForwarder
-from lab.private_ovs import PrivateOvs
+from lab.private.bmv2 import PrivateBmv2
+from lab.private.device import PrivateDevice
+from lab.private.forwarder import NATIVE_MTU, PrivateForwarder
+from lab.private.ovs import PrivateOvs
 
 BRIDGE = "br"
 PLANE = "s1"

@@ -13,8 +13,8 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 
 from controller.planes.base import Capability, PuntReason, Sample
-from lab.private_bmv2 import PrivateBmv2
-from lab.private_forwarder import PrivateForwarder
+from lab.private.bmv2 import PrivateBmv2
+from lab.private.forwarder import PrivateForwarder
 from wire.columns import prefix_key
 
 pytestmark = pytest.mark.root

@@ -11,8 +11,8 @@ from device_net import device_net
 from openflow_net import VRF, via
 
 from controller.planes.base import LOCAL
-from lab.forwarder import PROGRAM
-from lab.private_forwarder import PrivateForwarder
+from lab.planes.forwarder import PROGRAM
+from lab.private.forwarder import PrivateForwarder
 
 pytestmark = pytest.mark.root
 

@@ -11,7 +11,7 @@ import finsy as fy
 import pytest
 from finsy.switch import SwitchFailFastError
 
-from lab.private_forwarder import PrivateForwarder
+from lab.private.forwarder import PrivateForwarder
 
 pytestmark = pytest.mark.root
 

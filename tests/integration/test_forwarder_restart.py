@@ -10,7 +10,7 @@ from rig import unbroken, until
 from rig_switches import ForwarderSwitch
 
 from lab.namespaces import QUIETLY
-from lab.private_forwarder import PrivateForwarder
+from lab.private.forwarder import PrivateForwarder
 
 pytestmark = pytest.mark.root
 

@@ -14,7 +14,7 @@ from openflow_net import Recorder
 from controller.model import PlaneConfig, PlaneKind
 from controller.planes.p4runtime.channel import Timing, TlsFiles
 from controller.planes.p4runtime.plane import P4RuntimePlane
-from lab.forwarder import PROGRAM
+from lab.planes.forwarder import PROGRAM
 from tests.unit.p4runtime.test_p4runtime_tls import Pair, issue, pem
 
 pytestmark = pytest.mark.root

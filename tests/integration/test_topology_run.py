@@ -6,7 +6,7 @@ import pytest
 from marks import needs_bmv2
 from programs import ROOT, all_hold, finish
 
-from lab.bmv2 import PROGRAM, Bmv2Planes
+from lab.planes.bmv2 import PROGRAM, Bmv2Planes
 
 pytestmark = pytest.mark.root
 

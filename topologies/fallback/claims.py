@@ -7,8 +7,8 @@ from ipaddress import IPv4Address
 from itertools import islice
 from typing import Any
 
-from lab.fallback_planes import FallbackPlanes
 from lab.network import NetworkError, output, wait_for
+from lab.planes.fallback import FallbackPlanes
 from lab.prefixes import Announcement
 from lab.probes import RunningPing, capture, ping
 from lab.topology import Lab, Progress

@@ -14,8 +14,8 @@ import functools
 from pathlib import Path
 
 from lab.bird import Bird
-from lab.fallback_planes import FallbackPlanes
 from lab.network import Network, checked, inside
+from lab.planes.fallback import FallbackPlanes
 from lab.prefixes import Announcement, announcements
 from lab.topology import Topology
 

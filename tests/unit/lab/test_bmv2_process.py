@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import bmv2
-from lab.bmv2 import enclosed
 from lab.network import NetworkError
+from lab.planes import bmv2
+from lab.planes.bmv2 import enclosed
 
 SCRIPT = """#!/bin/sh
 [ "$1" = --help ] && {{ echo "{help}"; exit 1; }}

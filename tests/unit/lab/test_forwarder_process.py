@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import forwarder
-from lab.forwarder import ForwarderPlanes, enclosed
 from lab.network import NetworkError
+from lab.planes import forwarder
+from lab.planes.forwarder import ForwarderPlanes, enclosed
 
 SCRIPT = """#!/bin/sh
 [ "$1" = status ] && exit 1

@@ -13,8 +13,9 @@ from ruamel.yaml import YAML
 
 from controller.model import PlaneConfig, PlaneKind, PlanePort, Routing, Suite
 from controller.views import CapturedFrame
-from controller.vrctl import frames, listings
+from controller.vrctl import listings
 from controller.vrctl.guest import command_for
+from controller.vrctl.live import frames
 
 Vrctl = Callable[..., Awaitable[tuple[int, str, str]]]
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from controller.vrctl import top
 from controller.vrctl.client import Unreachable
+from controller.vrctl.live import top
+from controller.vrctl.live.rates import lines, rates
 from controller.vrctl.output import Format
-from controller.vrctl.rates import lines, rates
 
 TEXT = """\
 version: 1

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from controller.vrctl import watching
 from controller.vrctl.client import Unreachable
+from controller.vrctl.live import watching
 from controller.vrctl.output import Format
 
 COLUMNS = ("router", "state", "pending")

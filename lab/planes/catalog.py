@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from lab.bmv2 import Bmv2Planes
-from lab.forwarder import ForwarderPlanes
-from lab.open_vswitch import OpenVSwitchPlanes
-from lab.planes import Planes
+from lab.planes.base import Planes
+from lab.planes.bmv2 import Bmv2Planes
+from lab.planes.forwarder import ForwarderPlanes
+from lab.planes.open_vswitch import OpenVSwitchPlanes
 
 DEFAULT = "forwarder"
 PLANES: dict[str, Callable[[], Planes]] = {

@@ -104,8 +104,8 @@ def capture(
 
     Transit packets are forwarded by the plane and are not seen here.
     """
-    from controller.vrctl import frames
     from controller.vrctl.files import append_all
+    from controller.vrctl.live import frames
 
     pieces = client().pieces("GET", path_of(*router_path(router), "capture", interface=interface), follow=True)
     try:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from lab.namespaces import Host, Private, namespace, sh
-from lab.p4runtime import Device
+from lab.planes.p4runtime import Device
 
 JUMBO = 9216
 

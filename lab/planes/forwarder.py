@@ -19,9 +19,9 @@ from pathlib import Path
 from mininet.net import Mininet
 
 from lab.commands import NetworkError, checked, ended, output, spawned, still_runs, wait_for
-from lab.p4runtime import DevicePlanes, DeviceSwitch
+from lab.planes.p4runtime import DevicePlanes, DeviceSwitch
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "build" / "forwarder" / "daemon" / "vr-forwarder"
 _RUN = Path("/run")
 _EVERY_S = 0.1

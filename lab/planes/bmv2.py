@@ -10,7 +10,7 @@ from pathlib import Path
 from mininet.node import Node
 
 from lab.commands import COMMAND_LIMIT_S, ended, ran, spawned, still_runs, wait_for
-from lab.p4runtime import Device, DevicePlanes, DeviceSwitch, on_path
+from lab.planes.p4runtime import Device, DevicePlanes, DeviceSwitch, on_path
 
 PROGRAM = "simple_switch_grpc"
 CPU_PORT = 510  # p4src/v1model

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from lab.commands import COMMAND_LIMIT_S, ran, wait_for
-from lab.forwarder import Forwarder
 from lab.namespaces import Host, sh
-from lab.private_device import PrivateDevice, add_host
+from lab.planes.forwarder import Forwarder
+from lab.private.device import PrivateDevice, add_host
 
 INSTANCE = "test"
 NATIVE_MTU = 3400

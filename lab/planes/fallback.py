@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lab.forwarder import ForwarderPlanes, enclosed, mount_bpffs
 from lab.network import checked
-from lab.open_vswitch import OpenVSwitchPlanes
+from lab.planes.forwarder import ForwarderPlanes, enclosed, mount_bpffs
+from lab.planes.open_vswitch import OpenVSwitchPlanes
 
 SOFTWARE = "f1"
 _PORT, _PEER_PORT, _PEER_NUMBER = "s1-f1", "f1-s1", 1

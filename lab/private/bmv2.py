@@ -11,8 +11,8 @@ Nothing is left when the context ends, however it ends.
 
 from dataclasses import dataclass, field
 
-from lab.bmv2 import Bmv2
-from lab.private_device import PrivateDevice
+from lab.planes.bmv2 import Bmv2
+from lab.private.device import PrivateDevice
 
 
 @dataclass

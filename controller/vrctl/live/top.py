@@ -18,8 +18,8 @@ import typer
 
 from controller.vrctl import output
 from controller.vrctl.client import Unreachable
+from controller.vrctl.live.rates import Load, lines, rates
 from controller.vrctl.output import Format
-from controller.vrctl.rates import Load, lines, rates
 from controller.vrctl.shell import INTERRUPTED, Output, app, client
 
 _WIDTH = 80

@@ -1,0 +1,1 @@
+"""What `vrctl` shows while it happens."""

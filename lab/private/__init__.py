@@ -1,0 +1,1 @@
+"""Switches for one holder alone, with hosts, each in a network namespace of its own."""
