@@ -38,9 +38,9 @@ def router_view(router: VirtualRouter, plane_problem: str | None) -> RouterView:
         reason=reason,
         ipv4_routes=fib.rib.counts[4],
         ipv6_routes=fib.rib.counts[6],
-        neighbors=len(fib.resolution.neighbors.states),
-        nexthops=len(fib.resolution.nexthops),
-        groups=len(fib.resolution.groups),
+        neighbors=len(fib.neighbors),
+        nexthops=fib.nexthop_count,
+        groups=fib.group_count,
         pending=fib.prefixes.unconfirmed,
         refused=len(fib.prefixes.refused),
     )
@@ -49,15 +49,11 @@ def router_view(router: VirtualRouter, plane_problem: str | None) -> RouterView:
 def plane_view(shard: Shard) -> PlaneView:
     """Return a plane's state."""
     plane, mirror = shard.plane, shard.mirror
-    fibs = mirror.fibs.values()
     routes = shard.route_counts
-    entries = {
-        "router_interface": sum(len(fib.resolution.interface_entries.installed) for fib in fibs),
-        "nexthop": sum(len(fib.resolution.nexthop_entries.installed) for fib in fibs),
-        "nexthop_group": sum(len(fib.resolution.group_entries.installed) for fib in fibs),
-        "ipv4_route": routes[4],
-        "ipv6_route": routes[6],
-    }
+    installed = [fib.installed_counts for fib in mirror.fibs.values()]
+    tables = ("router_interface", "nexthop", "nexthop_group")
+    entries = {table: sum(one[table] for one in installed) for table in tables}
+    entries |= {"ipv4_route": routes[4], "ipv6_route": routes[6]}
     return PlaneView(
         name=plane.name,
         kind="",
@@ -116,7 +112,7 @@ def interface_views(router: VirtualRouter) -> list[InterfaceView]:
             up=bool(known.guest_up) and known.up,
             port_up=known.port is not None and known.port_up,
         )
-        for known in router.fib.resolution.interfaces.values()
+        for known in router.fib.interfaces.values()
     ]
 
 
@@ -175,9 +171,9 @@ def _places(hardware: dict[bytes, int]) -> Callable[[bytes], str]:
 
 def neighbor_views(fib: Fib) -> list[NeighborView]:
     """Return a router's neighbors."""
-    interfaces = fib.resolution.interfaces
+    interfaces = fib.interfaces
     views = []
-    for (interface_id, address), neighbor in sorted(fib.resolution.neighbors.states.items()):
+    for (interface_id, address), neighbor in sorted(fib.neighbors.items()):
         interface = interfaces.get(interface_id)
         views.append(
             NeighborView(
@@ -191,28 +187,26 @@ def neighbor_views(fib: Fib) -> list[NeighborView]:
 
 
 def _learned_member(fib: Fib, member: Member) -> str:
-    interface = fib.resolution.interfaces.get(member.interface_id)
+    interface = fib.interfaces.get(member.interface_id)
     name = f"interface {member.interface_id}" if interface is None else interface.config.name
     gateway = str(ipaddress.ip_address(member.gateway)) if member.gateway else "on link"
     return f"{gateway} {name} weight {member.weight}"
 
 
 def _installed_members(fib: Fib, action: int) -> list[str]:
-    resolution = fib.resolution
     if action_kind(action) is RouteKind.NEXTHOP:
         pairs = [(action_value(action), 1)]
     else:
-        group = resolution.group_entries.installed.get(action_value(action))
+        group = fib.installed_group(action_value(action))
         pairs = [] if group is None else [(member.nexthop_id, member.weight) for member in group.members]
     return [_installed_member(fib, nexthop_id, weight) for nexthop_id, weight in pairs]
 
 
 def _installed_member(fib: Fib, nexthop_id: int, weight: int) -> str:
-    resolution = fib.resolution
-    nexthop = resolution.nexthop_entries.installed.get(nexthop_id)
+    nexthop = fib.installed_nexthop(nexthop_id)
     if nexthop is None:
         return f"nexthop {nexthop_id}"
-    interface = resolution.interfaces.get(nexthop.router_interface_id)
+    interface = fib.interfaces.get(nexthop.router_interface_id)
     if interface is None:
         return f"nexthop {nexthop_id} on a removed interface"
     config = interface.config

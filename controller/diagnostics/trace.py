@@ -58,7 +58,7 @@ def trace(fib: Fib, read: Installed, destination: str, ingress: str | None = Non
 def _ingress(fib: Fib, read: Installed, name: str | None) -> list[TraceStep]:
     if name is None:
         return []
-    for interface in fib.resolution.interfaces.values():
+    for interface in fib.interfaces.values():
         if interface.config.name != name:
             continue
         config = interface.config
@@ -76,7 +76,7 @@ def _ingress(fib: Fib, read: Installed, name: str | None) -> list[TraceStep]:
 
 def _link(fib: Fib, read: Installed, name: str | None) -> tuple[str, str, str]:
     """Return key, entry and action of the way to the fallback plane."""
-    config = next((one.config for one in fib.resolution.interfaces.values() if one.config.name == name), None)
+    config = next((one.config for one in fib.interfaces.values() if one.config.name == name), None)
     if config is None:
         return "ingress interface", "its VLAN", "to the fallback plane"
     link = None if read.hardware is None else read.hardware.links.get(config.id)
@@ -123,7 +123,7 @@ def _egress(fib: Fib, read: Installed, nexthop: Nexthop) -> TraceStep:
     entry = read.router_interfaces.get(nexthop.router_interface_id)
     if entry is None:
         return TraceStep("router_interface", str(nexthop.router_interface_id), "miss", "drop")
-    interface = fib.resolution.interfaces.get(entry.id)
+    interface = fib.interfaces.get(entry.id)
     name = "" if interface is None else f"{interface.config.name}: "
     vlan = f" vlan {entry.vlan}" if entry.vlan else ""
     port = "" if interface is None else f" ({interface.config.port})"

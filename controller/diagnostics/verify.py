@@ -35,10 +35,9 @@ class Describer:
     """Says what an action does, from nexthops and groups as one side knows them."""
 
     def __init__(self, fib: Fib, read: Installed | None = None) -> None:
-        resolution = fib.resolution
         self._fib = fib
-        self._nexthops = resolution.nexthop_entries.desired if read is None else read.nexthops
-        self._groups = resolution.group_entries.desired if read is None else read.groups
+        self._nexthops = fib.desired_nexthops if read is None else read.nexthops
+        self._groups = fib.desired_groups if read is None else read.groups
         self._cache: dict[int, str] = {}
 
     def action(self, action: int) -> str:
@@ -77,7 +76,7 @@ class Describer:
             return f"nexthop {nexthop_id}, which is missing"
         if nexthop.state is NexthopState.GLEAN:
             return "glean"
-        interface = self._fib.resolution.interfaces.get(nexthop.router_interface_id)
+        interface = self._fib.interfaces.get(nexthop.router_interface_id)
         name = f"interface {nexthop.router_interface_id}" if interface is None else interface.config.name
         if nexthop.state is NexthopState.DROP:
             return f"drop on {name}"

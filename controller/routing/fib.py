@@ -32,28 +32,19 @@ from controller.planes.base import (
     WriteBatch,
     route_action,
 )
-from controller.routing.entries import EntryTable
+from controller.routing.fib_state import FibState
 from controller.routing.neighbors import NeighborKey
 from controller.routing.objects import PlaneObjects
-from controller.routing.prefixes import Desired, PrefixTable, RouteTicket
+from controller.routing.prefixes import Desired, RouteTicket
 from controller.routing.resolve import (
     GroupObject,
     Interface,
     NexthopObject,
-    Resolution,
 )
-from controller.routing.rib import Member, NexthopSet, Rib, SetKind
+from controller.routing.rib import Member, NexthopSet, SetKind
 from controller.routing.usage import SliceUsage
-from wire import MAX_ROUTES_PER_MESSAGE
-
-SPARE_ROUTES = 10_000
-"""Routes of a family that are kept beyond the quota, each refused by name, to be installed where there is room."""
-
-LOST_AHEAD = 64 * MAX_ROUTES_PER_MESSAGE
-"""Prefixes that may wait for the plane though they are neither learned nor installed: twice a VRC's window."""
 
 _FIRST_OBJECT_ACTION = RouteKind.NEXTHOP << 28
-_HOST_BITS = {4: 32, 16: 128}
 
 
 @dataclass(slots=True)
@@ -64,19 +55,11 @@ class Ticket:
     freed: list[int] = field(default_factory=list)  # object ids deleted
 
 
-class Fib:
-    """Everything one router has and wants on its plane."""
+class Fib(FibState):
+    """Everything one router has and wants on its plane, and how it follows what changes."""
 
     def __init__(self, config: RouterConfig, objects: PlaneObjects, usage: SliceUsage) -> None:
-        self.config = config
-        self.rib = Rib()
-        self.resolution = Resolution(config.vrf_id, objects, usage)
-        self.policers: EntryTable[Policer] = EntryTable("policer")
-        self.prefixes = PrefixTable(config.vrf_id, usage)
-        self.in_flight = 0
-        self.settled = False  # resynced since the controller started, or the hold time has passed
-        self.removing = False
-        self.own: dict[bytes, int] = {}  # own addresses and neighbors, which come before routes
+        super().__init__(config, objects, usage)
         self.configure(config)
 
     # What the operator declared
@@ -84,7 +67,7 @@ class Fib:
     def configure(self, config: RouterConfig) -> None:
         """Take a new declaration; interfaces that are gone take their nexthops down."""
         self.config = config
-        known = self.resolution.interfaces
+        known = self._resolution.interfaces
         declared = {one.id: one for one in config.interfaces}
         gone = [interface_id for interface_id in known if interface_id not in declared]
         for interface_id in gone:
@@ -105,30 +88,19 @@ class Fib:
         self.removing = True
         self.rib.clear()
         self.own.clear()
-        for interface_id in self.resolution.interfaces:
+        for interface_id in self._resolution.interfaces:
             self._forget_neighbors(interface_id)
         self._enqueue(self.prefixes.installed)
-        for table in (self.resolution.interface_entries, self.policers):
+        for table in (self._resolution.interface_entries, self.policers):
             for entry_id in list(table.desired):
                 table.want(entry_id, None)
-
-    @property
-    def clean(self) -> bool:
-        """Whether nothing of a removed router is left on the plane."""
-        return self.idle and not self.prefixes.installed and not any(table.installed for table in self.tables)
-
-    @property
-    def tables(self) -> tuple[EntryTable[Any], ...]:
-        """The small tables."""
-        resolution = self.resolution
-        return resolution.interface_entries, resolution.nexthop_entries, resolution.group_entries, self.policers
 
     # What the plane and the guest say of interfaces and neighbors
 
     def set_ports(self, ports: dict[str, tuple[int, bool]], now: float) -> None:
         """Take the plane's ports: name → number and whether it is up."""
         changed = []
-        for interface in self.resolution.interfaces.values():
+        for interface in self._resolution.interfaces.values():
             number, up = ports.get(interface.config.port, (None, False))
             if (interface.port, interface.port_up) != (number, up):
                 interface.port, interface.port_up = number, up
@@ -141,7 +113,7 @@ class Fib:
         All at once, because following an interface may take a pass over every route.
         """
         for interface_id, (up, addresses) in states.items():
-            interface = self.resolution.interfaces[interface_id]
+            interface = self._resolution.interfaces[interface_id]
             interface.guest_up = up
             before, interface.addresses = interface.addresses, addresses
             for address in before ^ addresses:
@@ -153,24 +125,13 @@ class Fib:
 
         Returns how many the quota has no room for. All at once, as `set_interfaces`.
         """
-        changed, refused = self.resolution.neighbors.set(states, now)
+        changed, refused = self._resolution.neighbors.set(states, now)
         self._neighbors_changed(changed, now)
         return refused
 
-    @property
-    def next_due(self) -> float:
-        """When a timed state ends next; inf where there is none."""
-        return min(self.resolution.neighbors.next_due, self.resolution.next_due)
-
-    @property
-    def refusing(self) -> bool:
-        """Whether there is anything for `retry_refused`."""
-        refused = (self.prefixes.refused, self.resolution.over_quota, *(table.refused for table in self.tables))
-        return any(refused)
-
     def tick(self, now: float) -> None:
         """Let timed states pass that are due."""
-        resolution = self.resolution
+        resolution = self._resolution
         retry, gone = resolution.neighbors.expire(now)
         if gone:
             self._neighbors_changed(gone, now)
@@ -183,7 +144,7 @@ class Fib:
     def begin_resync(self) -> None:
         """Mark routes and neighbors; what is not repeated goes with `sweep`."""
         self.rib.begin_resync()
-        self.resolution.neighbors.begin_resync()
+        self._resolution.neighbors.begin_resync()
 
     def learn(self, family: int, keys: list[bytes], set_ids: Iterable[int]) -> None:
         """Apply one Routes message, but for new routes far beyond the quota. SessionRefused as `Rib.replace`."""
@@ -193,29 +154,13 @@ class Fib:
             keys, ids = [keys[i] for i in admitted], array("I", [ids[i] for i in admitted])
         self._enqueue(self.rib.replace(family, keys, ids))
 
-    @property
-    def room_again(self) -> bool:
-        """Whether all spare room is free again in every family of which routes were not kept."""
-        rib = self.rib
-        lost = [family for family, count in rib.unkept.items() if count]
-        return bool(lost) and all(rib.counts[family] + SPARE_ROUTES <= self._most_routes(family) for family in lost)
-
-    @property
-    def overrun(self) -> bool:
-        """Whether more prefixes wait for the plane than a VRC that waits for acknowledgements could have changed."""
-        return self.prefixes.pending > len(self.rib.routes) + len(self.prefixes.installed) + LOST_AHEAD
-
-    def _most_routes(self, family: int) -> int:
-        quota = self.config.quota
-        return (quota.ipv4_routes if family == 4 else quota.ipv6_routes) + SPARE_ROUTES
-
     def define_set(self, set_id: int, kind: SetKind, members: tuple[Member, ...]) -> None:
         """Name a nexthop set and resolve it where it is new. SessionRefused as `Rib.define`."""
         if self.rib.crowded and self.idle:
             self.collect()
         fresh = self.rib.define(set_id, kind, members)
         if fresh is not None:
-            self.resolution.attach(fresh)
+            self._resolution.attach(fresh)
 
     def release(self, set_ids: Iterable[int]) -> None:
         """Forget names of nexthop sets, and what only they led to: nothing else may be written for long."""
@@ -233,11 +178,11 @@ class Fib:
         self.settled = True
         routes, own = self.rib.routes, self.own
         self._enqueue([key for key in self.prefixes.installed if key not in routes and key not in own])
-        for interface in self.resolution.interfaces.values():
+        for interface in self._resolution.interfaces.values():
             if interface.guest_up is None:
                 interface.guest_up = False
-        self._neighbors_changed(self.resolution.neighbors.sweep(self._is_gateway, now), now)
-        self._interfaces_changed(list(self.resolution.interfaces), 0.0)
+        self._neighbors_changed(self._resolution.neighbors.sweep(self._is_gateway, now), now)
+        self._interfaces_changed(list(self._resolution.interfaces), 0.0)
         return len(gone)
 
     # Desired → updates
@@ -255,26 +200,10 @@ class Fib:
             return have
         return one.action or None
 
-    @property
-    def busy(self) -> bool:
-        """Whether `take` would give anything."""
-        return bool(self.prefixes.pending) or any(self.tables)
-
-    @property
-    def busy_ahead(self) -> bool:
-        """Whether `take` would give anything where router interfaces and policers wait."""
-        resolution = self.resolution
-        return bool(self.prefixes.pending or resolution.nexthop_entries or resolution.group_entries)
-
-    @property
-    def idle(self) -> bool:
-        """Whether everything desired is written and confirmed."""
-        return not self.busy and self.in_flight == 0
-
     def take(self, batch: WriteBatch, limit: int, ahead: bool = False) -> Ticket:
         """Move at most ``limit`` prefixes and all small updates into ``batch``; ``ahead``: but for router interfaces
         and policers, which wait."""
-        resolution = self.resolution
+        resolution = self._resolution
         ticket = Ticket()
         if not ahead:
             batch.policers += self.policers.take()
@@ -285,7 +214,7 @@ class Fib:
         ticket.freed = [u.entry.id for u in nexthops if u.op is Op.DELETE]
         ticket.freed += [u.entry.id for u in groups if u.op is Op.DELETE]
         desired = Desired(self.own, self.rib.routes, self.desired)  # kept, it would be a cycle
-        routes, ticket.routes = self.prefixes.take(limit, desired, self._is_local)
+        routes, ticket.routes = self.prefixes.take(limit, desired, self.own.is_local)
         batch.routes += routes
         self.in_flight += 1
         return ticket
@@ -295,7 +224,7 @@ class Fib:
         self.in_flight -= 1
         self.prefixes.confirm(ticket.routes)
         for object_id in ticket.freed:
-            self.resolution.objects.free(object_id)
+            self._resolution.objects.free(object_id)
         for one in refused:
             self._refuse(one)
         if self.idle:
@@ -309,7 +238,7 @@ class Fib:
     def retry_refused(self) -> None:
         """Try again what the plane or a quota refused."""
         self.prefixes.retry()
-        self._enqueue_sets(self.resolution.retry_over_quota())
+        self._enqueue_sets(self._resolution.retry_over_quota())
         for table in self.tables:
             table.retry()
 
@@ -317,7 +246,7 @@ class Fib:
 
     def adopt(self, read: Installed) -> None:
         """Take over what a plane was read to hold for this router and queue every difference."""
-        resolution = self.resolution
+        resolution = self._resolution
         vrf_id = self.config.vrf_id
         self.in_flight = 0
         mine = {i: r for i, r in read.router_interfaces.items() if r.vrf_id == vrf_id}
@@ -364,28 +293,25 @@ class Fib:
         return len(wrong) + (self._repair_entries(read) if idle else 0)
 
     def _repair_entries(self, read: Installed) -> int:
-        resolution = self.resolution
-        damaged: dict[str, set[int]] = {}
-        for table, entry_id in read.damaged:
-            damaged.setdefault(table, set()).add(entry_id)
-        nothing: set[int] = set()
-        return (
-            resolution.interface_entries.repair(read.router_interfaces, damaged.get("router_interface", nothing))
-            + resolution.nexthop_entries.repair(read.nexthops, damaged.get("nexthop", nothing))
-            + resolution.group_entries.repair(read.groups, damaged.get("nexthop_group", nothing))
-            + self.policers.repair(read.policers, damaged.get("policer", nothing))
-        )
+        damaged = {name: {i for of, i in read.damaged if of == name} for name, _ in read.damaged}
+        found: dict[str, dict[int, Any]] = {
+            "router_interface": read.router_interfaces,
+            "nexthop": read.nexthops,
+            "nexthop_group": read.groups,
+            "policer": read.policers,
+        }
+        return sum(table.repair(found[table.table], damaged.get(table.table, set())) for table in self.tables)
 
     def owns(self, one: Refused) -> bool:
         """Tell whether a refused nexthop or group is this router's."""
-        resolution = self.resolution
+        resolution = self._resolution
         if one.table == "nexthop":
             return one.key in resolution.nexthop_entries.desired
         return one.table == "nexthop_group" and one.key in resolution.group_entries.desired
 
     def collect(self) -> None:
         """Delete sets, groups and nexthops that nothing uses. Only while idle: a reference may be in flight."""
-        resolution = self.resolution
+        resolution = self._resolution
         for one in self.rib.collect():
             for group in resolution.detach(one):
                 self._find_owner(group)
@@ -408,13 +334,10 @@ class Fib:
     def _enqueue(self, keys: Iterable[bytes]) -> None:
         self.prefixes.enqueue(keys)
 
-    def _is_local(self, key: bytes) -> bool:
-        return self.own.get(key) == LOCAL
-
     def _forwards_as(self, have: int, one: NexthopSet) -> bool:
-        if have < _FIRST_OBJECT_ACTION or self.resolution.content_of(have) != one.content:
+        if have < _FIRST_OBJECT_ACTION or self._resolution.content_of(have) != one.content:
             return False
-        group = self.resolution.groups.get(have & 0xFFFFFF) if have >> 28 == RouteKind.GROUP else None
+        group = self._resolution.groups.get(have & 0xFFFFFF) if have >> 28 == RouteKind.GROUP else None
         if group is not None:
             group.shared = True
         one.shares = True
@@ -426,9 +349,9 @@ class Fib:
         Their objects are written again; routes only where they are left on an object that no longer does what their
         set says, or where their set can be installed again.
         """
-        sets, revived = self.resolution.refresh(touched, now)
+        sets, revived = self._resolution.refresh(touched, now)
         self._enqueue_sets(revived)
-        owned = self.resolution.owned
+        owned = self._resolution.owned
         if any(one.shares or any(group.shared for group in owned.get(one, ())) for one in sets):
             self._enqueue_strays()
 
@@ -451,12 +374,12 @@ class Fib:
         routes = self.rib.routes
         for key, have in self.prefixes.installed.items():
             if have == action and (one := routes.get(key)) is not None and one.content == group.content:
-                self.resolution.give(group, one)
+                self._resolution.give(group, one)
                 break
         self._enqueue_strays()
 
     def _interfaces_changed(self, changed: Iterable[int], now: float) -> None:
-        resolution = self.resolution
+        resolution = self._resolution
         touched = []
         for interface_id in changed:
             resolution.interface_entries.want(interface_id, self._interface_entry(interface_id))
@@ -465,7 +388,7 @@ class Fib:
         self._enqueue_sets(resolution.refresh_connected(self.rib.sets))
 
     def _interface_entry(self, interface_id: int) -> RouterInterface | None:
-        interface = self.resolution.interfaces.get(interface_id)
+        interface = self._resolution.interfaces.get(interface_id)
         if interface is None or interface.port is None or self.removing:
             return None
         config = interface.config
@@ -482,7 +405,7 @@ class Fib:
         )
 
     def _forget_neighbors(self, interface_id: int) -> None:
-        for _, address in self.resolution.neighbors.forget_interface(interface_id):
+        for _, address in self._resolution.neighbors.forget_interface(interface_id):
             self._refresh_own(address)
 
     def _neighbors_changed(self, changed: Iterable[NeighborKey], now: float) -> None:
@@ -492,32 +415,16 @@ class Fib:
         self._refresh_nexthops(keys, now)
 
     def _refresh_nexthops(self, keys: Iterable[NeighborKey], now: float) -> None:
-        nexthops = self.resolution.nexthops
+        nexthops = self._resolution.nexthops
         self._refresh([nexthops[key] for key in keys if key in nexthops], now)
 
     def _is_gateway(self, key: NeighborKey) -> bool:
         """Tell whether a nexthop set forwards to a neighbor."""
-        known = self.resolution.nexthops.get(key)
+        known = self._resolution.nexthops.get(key)
         return known is not None and bool(known.sets)
 
     def _refresh_own(self, address: bytes) -> None:
-        """Own addresses are LOCAL, resolved neighbors a nexthop; link-local addresses are never routes."""
-        key = address + bytes((_HOST_BITS[len(address)],))
-        resolution = self.resolution
-        action: int | None = None
-        if any(address in interface.addresses for interface in resolution.interfaces.values()):
-            action = LOCAL
-        elif not _link_local(address):
-            for interface_id in resolution.interfaces:
-                neighbor = resolution.neighbors.states.get((interface_id, address))
-                if neighbor is not None:
-                    action = route_action(RouteKind.NEXTHOP, resolution.nexthop(interface_id, address).id)
-                    break
-        if action is None:
-            self.own.pop(key, None)
-        else:
-            self.own[key] = action
-        self._enqueue((key,))
+        self._enqueue((self.own.refresh(address),))
 
     def _refuse(self, one: Refused) -> None:
         plane = f"plane {self.config.plane}"
@@ -529,9 +436,3 @@ class Fib:
         for table in self.tables:
             if table.table == one.table:
                 table.refuse(one.key, one.op, reason)
-
-
-def _link_local(address: bytes) -> bool:
-    if len(address) == 4:
-        return address[:2] == b"\xa9\xfe"
-    return address[0] == 0xFE and address[1] & 0xC0 == 0x80

@@ -312,8 +312,7 @@ class PlaneMirror:
         read = await self.plane.read()
         known: set[int] = set()
         for fib in self.fibs.values():
-            known.update(nexthop.id for nexthop in fib.resolution.nexthops.values())
-            known.update(fib.resolution.groups)
+            known |= fib.object_ids
         self.objects.adopt(read, known)
         self.foreign = read.foreign
         for fib in self.fibs.values():

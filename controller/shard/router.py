@@ -100,7 +100,7 @@ class VirtualRouter:
 
     def configure(self, config: RouterConfig) -> None:
         """Take a new declaration and tell the VRC."""
-        self._retired.update(self.fib.resolution.interfaces)
+        self._retired.update(self.fib.interfaces)
         self.config = config
         self.fib.configure(config)
         self.host.configured(self)  # before the VRC learns of a new interface, whose port's state it mirrors
@@ -136,7 +136,7 @@ class VirtualRouter:
 
     def ports_up(self) -> dict[int, bool]:
         """Return each interface's port state."""
-        return {i: known.port is not None and known.port_up for i, known in self.fib.resolution.interfaces.items()}
+        return {i: known.port is not None and known.port_up for i, known in self.fib.interfaces.items()}
 
     def ports_changed(self) -> None:
         """Mirror port states to the guest's TAPs."""
@@ -252,7 +252,7 @@ class VirtualRouter:
                 raise SessionRefused(f"interface {interface_id} has malformed or more than {MAX_ADDRESSES} addresses")
             known[interface_id] = up, frozenset(addresses)
         self.fib.set_interfaces(known, self._clock())
-        interfaces = self.fib.resolution.interfaces
+        interfaces = self.fib.interfaces
         self._addressed.update(i for i, (_, there) in known.items() if interfaces[i].own_addresses <= there)
 
     def neighbors(self, states: Iterable[tuple[int, bytes, bytes, bool]]) -> None:
@@ -269,7 +269,7 @@ class VirtualRouter:
             known[interface_id, address] = mac, failed
         if self.host.silent:  # one that is forwarded to may well be there
             gone = {key for key, (mac, _) in known.items() if not mac}
-            self._doubted.update(dict.fromkeys(gone & self.fib.resolution.neighbors.states.keys()))
+            self._doubted.update(dict.fromkeys(gone & self.fib.neighbors.keys()))
             known = {key: state for key, state in known.items() if key not in gone}
         for key in known:
             self._doubted.pop(key, None)
@@ -329,22 +329,15 @@ class VirtualRouter:
     def state(self) -> tuple[str, str]:
         """Return the router's state and why it is not up."""
         fib = self.fib
-        for interface in fib.resolution.interfaces.values():
+        for interface in fib.interfaces.values():
             if interface.port is None:
                 return "degraded", f"port {interface.config.port} is not on plane {self.config.plane}"
         if self.vrc is None:
             return "disconnected", "no VRC session; see vrctl events"
         if not self._resynced:
             return "resync", "the VRC is repeating what it knows"
-        refused = next(iter(fib.prefixes.refused.values()), None) or next(
-            iter(fib.resolution.over_quota.values()), None
-        )
-        for table in fib.tables:
-            refused = refused or next(iter(table.refused.values()), None)
-        if refused:
-            return "degraded", refused
-        if fib.resolution.neighbors.refused:
-            return "degraded", f"quota neighbors of {self.config.quota.neighbors}"
+        if refusal := fib.refusal:
+            return "degraded", refusal
         return "up", ""
 
     # Inside
@@ -383,7 +376,7 @@ class VirtualRouter:
 
     def _has_interface(self, interface_id: int) -> bool:
         """Tell whether an interface is this router's; False where it was until lately. SessionRefused otherwise."""
-        if interface_id in self.fib.resolution.interfaces:
+        if interface_id in self.fib.interfaces:
             return True
         if interface_id in self._retired:
             return False

@@ -173,10 +173,10 @@ class Shard:
 
     def packet_out(self, router: VirtualRouter, interface_id: int, frame: bytes) -> str | None:
         """Send a guest's frame; returns why it was refused, if it was."""
-        interface = router.fib.resolution.interfaces.get(interface_id)
+        interface = router.fib.interfaces.get(interface_id)
         reason = router.punts.refusal(None if interface is None else interface.config, frame)
         if reason is None:
-            entry = router.fib.resolution.interface_entries.installed.get(interface_id)
+            entry = router.fib.installed_interface(interface_id)
             if entry is None:
                 reason = "interface_not_on_plane"
             else:
@@ -227,8 +227,8 @@ class Shard:
         """Answer for a guest that cannot, while what it learned is still forwarded."""
         if router.speaks_for_itself(interface_id):
             return False
-        interface = router.fib.resolution.interfaces.get(interface_id)
-        entry = router.fib.resolution.interface_entries.installed.get(interface_id)
+        interface = router.fib.interfaces.get(interface_id)
+        entry = router.fib.installed_interface(interface_id)
         if not router.holds or interface is None or entry is None:
             return False
         reply = answer(frame, entry.mac, interface.own_addresses)

@@ -21,7 +21,7 @@ from machine_root import run_program
 from machines import BOOT_S, IMAGE, machine_of, needs_image
 from rig import Rig, unbroken, until
 
-from controller.routing.fib import SPARE_ROUTES
+from controller.routing.fib_state import SPARE_ROUTES
 
 pytestmark = pytest.mark.root
 

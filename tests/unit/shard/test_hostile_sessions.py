@@ -11,7 +11,7 @@ from controller.errors import SessionRefused
 from controller.events.log import MAX_TEXT, REPORT_EVERY_S, REPORTS_AT_ONCE, EventLog
 from controller.events.token_bucket import TokenBucket
 from controller.model import Quota
-from controller.routing import fib, rib
+from controller.routing import fib, fib_state, rib
 from controller.routing.rib import SetKind
 from controller.sessions import control_stream
 from controller.sessions import server as sessions
@@ -149,7 +149,7 @@ def prefixes(count: int, first: int = 0) -> list[bytes]:
 
 @pytest.fixture
 async def small(make_world, monkeypatch):
-    monkeypatch.setattr(fib, "SPARE_ROUTES", 50)
+    monkeypatch.setattr(fib_state, "SPARE_ROUTES", 50)
     return await make_world(router_config(1, (1,), quota=Quota(ipv4_routes=100)))
 
 
@@ -255,7 +255,7 @@ async def test_acknowledgements_of_messages_that_change_nothing_take_no_room(mak
 
 
 async def test_a_router_far_ahead_of_its_plane_is_not_read_from(make_world, monkeypatch):
-    monkeypatch.setattr(fib, "LOST_AHEAD", 1000)
+    monkeypatch.setattr(fib_state, "LOST_AHEAD", 1000)
     world = await make_world(router_config(1, (1,)))
     world.connect()
     router = world.router()
@@ -289,10 +289,10 @@ async def test_interfaces_and_neighbors_of_a_message_are_followed_in_one_pass(se
         pb.Neighbor(interface_id=1, address=gateway(1), mac=mac(7) if number & 1 else b"") for number in range(1000)
     ]
     await red.say(neighbors=pb.Neighbors(neighbors=neighbors))
-    resolution = world.router().fib.resolution
-    await world.until(lambda: (1, gateway(1)) in resolution.neighbors.states)
-    assert not resolution.interfaces[1].guest_up
-    assert resolution.neighbors.states[1, gateway(1)].mac == mac(7)
+    own = world.router().fib
+    await world.until(lambda: (1, gateway(1)) in own.neighbors)
+    assert not own.interfaces[1].guest_up
+    assert own.neighbors[1, gateway(1)].mac == mac(7)
     assert len(passes) == 2
 
 

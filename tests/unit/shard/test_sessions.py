@@ -291,7 +291,7 @@ async def test_nothing_is_learned_before_the_plane_is_known(tmp_path):
     declared = asyncio.create_task(peer.control.read())
     done, _ = await asyncio.wait([declared], timeout=0.2)
     assert not done
-    assert world.router().fib.resolution.interfaces[1].guest_up is None
+    assert world.router().fib.interfaces[1].guest_up is None
     world.plane.set_port(1, "p1", True)
     world.plane.connect()
     assert (await declared).declaration.interfaces[0].port_up

@@ -21,7 +21,7 @@ def reconnect(router, *numbers: int) -> None:
 
 
 def neighbors(router) -> set[bytes]:
-    return {address for _, address in router.fib.resolution.neighbors.states}
+    return {address for _, address in router.fib.neighbors}
 
 
 async def test_one_that_is_not_repeated_goes_with_the_resync(make_world):
@@ -36,7 +36,7 @@ async def test_one_that_is_not_repeated_goes_with_the_resync(make_world):
     await world.settle()
     assert neighbors(router) == {gateway(1)}
     assert HOST not in world.installed()
-    assert router.fib.resolution.usage.neighbors == 1
+    assert router.fib.usage.neighbors == 1
 
 
 async def test_those_of_before_make_room_for_those_that_are_told_now(make_world):

@@ -1,0 +1,158 @@
+"""What one router has and wants on its plane, and the questions that others ask of it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from controller.model import RouterConfig
+from controller.planes.base import Nexthop, NexthopGroup, Policer, RouterInterface
+from controller.routing.entries import EntryTable
+from controller.routing.neighbors import NeighborKey, NeighborState
+from controller.routing.objects import PlaneObjects
+from controller.routing.own_prefixes import OwnPrefixes
+from controller.routing.prefixes import PrefixTable
+from controller.routing.resolve import Interface, Resolution
+from controller.routing.rib import Rib
+from controller.routing.usage import SliceUsage
+from wire import MAX_ROUTES_PER_MESSAGE
+
+SPARE_ROUTES = 10_000
+"""Routes of a family that are kept beyond the quota, each refused by name, to be installed where there is room."""
+
+LOST_AHEAD = 64 * MAX_ROUTES_PER_MESSAGE
+"""Prefixes that may wait for the plane though they are neither learned nor installed: twice a VRC's window."""
+
+
+class FibState:
+    """The tables of a `Fib`: nothing here changes them."""
+
+    def __init__(self, config: RouterConfig, objects: PlaneObjects, usage: SliceUsage) -> None:
+        self.config, self.usage = config, usage
+        self.rib = Rib()
+        self.policers: EntryTable[Policer] = EntryTable("policer")
+        self.prefixes = PrefixTable(config.vrf_id, usage)
+        self.in_flight = 0
+        self.settled = False  # resynced since the controller started, or the hold time has passed
+        self.removing = False
+        self._resolution = Resolution(config.vrf_id, objects, usage)
+        self.own = OwnPrefixes(self._resolution)  # which come before routes
+
+    # Its entries
+
+    @property
+    def tables(self) -> tuple[EntryTable[Any], ...]:
+        """The small tables."""
+        resolution = self._resolution
+        return resolution.interface_entries, resolution.nexthop_entries, resolution.group_entries, self.policers
+
+    @property
+    def interfaces(self) -> Mapping[int, Interface]:
+        """Its router interfaces by id, declared and as they are."""
+        return self._resolution.interfaces
+
+    @property
+    def neighbors(self) -> Mapping[NeighborKey, NeighborState]:
+        """What the guest's kernel knows of neighbors, by interface and address."""
+        return self._resolution.neighbors.states
+
+    @property
+    def object_ids(self) -> set[int]:
+        """The ids of its nexthops and groups."""
+        return {one.id for one in self._resolution.nexthops.values()} | self._resolution.groups.keys()
+
+    @property
+    def nexthop_count(self) -> int:
+        """How many nexthops it has."""
+        return len(self._resolution.nexthops)
+
+    @property
+    def group_count(self) -> int:
+        """How many nexthop groups it has."""
+        return len(self._resolution.groups)
+
+    def installed_interface(self, interface_id: int) -> RouterInterface | None:
+        """Return a router interface as the plane has it."""
+        return self._resolution.interface_entries.installed.get(interface_id)
+
+    def installed_nexthop(self, nexthop_id: int) -> Nexthop | None:
+        """Return a nexthop as the plane has it."""
+        return self._resolution.nexthop_entries.installed.get(nexthop_id)
+
+    def installed_group(self, group_id: int) -> NexthopGroup | None:
+        """Return a nexthop group as the plane has it."""
+        return self._resolution.group_entries.installed.get(group_id)
+
+    @property
+    def desired_nexthops(self) -> Mapping[int, Nexthop]:
+        """The nexthops that the plane should have."""
+        return self._resolution.nexthop_entries.desired
+
+    @property
+    def desired_groups(self) -> Mapping[int, NexthopGroup]:
+        """The nexthop groups that the plane should have."""
+        return self._resolution.group_entries.desired
+
+    @property
+    def installed_counts(self) -> dict[str, int]:
+        """How many entries the plane has, by small table."""
+        return {table.table: len(table.installed) for table in self.tables}
+
+    @property
+    def refusal(self) -> str:
+        """Why something that is wanted is not on the plane, of several reasons one; "" where everything is."""
+        reason = next(iter(self.prefixes.refused.values()), "")
+        reason = reason or next(iter(self._resolution.over_quota.values()), "")
+        for table in self.tables:
+            reason = reason or next(iter(table.refused.values()), "")
+        if not reason and self._resolution.neighbors.refused:
+            reason = f"quota neighbors of {self.config.quota.neighbors}"
+        return reason
+
+    # Its work
+
+    @property
+    def busy(self) -> bool:
+        """Whether `take` would give anything."""
+        return bool(self.prefixes.pending) or any(self.tables)
+
+    @property
+    def busy_ahead(self) -> bool:
+        """Whether `take` would give anything where router interfaces and policers wait."""
+        resolution = self._resolution
+        return bool(self.prefixes.pending or resolution.nexthop_entries or resolution.group_entries)
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything desired is written and confirmed."""
+        return not self.busy and self.in_flight == 0
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing of a removed router is left on the plane."""
+        return self.idle and not self.prefixes.installed and not any(table.installed for table in self.tables)
+
+    @property
+    def next_due(self) -> float:
+        """When a timed state ends next; inf where there is none."""
+        return min(self._resolution.neighbors.next_due, self._resolution.next_due)
+
+    @property
+    def refusing(self) -> bool:
+        """Whether there is anything for `retry_refused`."""
+        refused = (self.prefixes.refused, self._resolution.over_quota, *(table.refused for table in self.tables))
+        return any(refused)
+
+    @property
+    def room_again(self) -> bool:
+        """Whether all spare room is free again in every family of which routes were not kept."""
+        rib = self.rib
+        lost = [family for family, count in rib.unkept.items() if count]
+        return bool(lost) and all(rib.counts[family] + SPARE_ROUTES <= self._most_routes(family) for family in lost)
+
+    @property
+    def overrun(self) -> bool:
+        """Whether more prefixes wait for the plane than a VRC that waits for acknowledgements could have changed."""
+        return self.prefixes.pending > len(self.rib.routes) + len(self.prefixes.installed) + LOST_AHEAD
+
+    def _most_routes(self, family: int) -> int:
+        quota = self.config.quota
+        return (quota.ipv4_routes if family == 4 else quota.ipv6_routes) + SPARE_ROUTES
