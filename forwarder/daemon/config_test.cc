@@ -6,6 +6,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <sstream>
 
 #include "daemon/options.h"
 
@@ -171,6 +173,26 @@ TEST(Options, VerbsAndTheirWords) {
     EXPECT_EQ(parsed({"detach"}).verb, Verb::kDetach);
     EXPECT_EQ(parsed({"status", "--help"}).verb, Verb::kHelp);
     EXPECT_EQ(parsed({"--version"}).verb, Verb::kVersion);
+    EXPECT_EQ(parsed({"--port", "eth1", "-h"}).verb, Verb::kHelp);
+    EXPECT_EQ(parsed({"dump", "status"}).table, "status");
+    EXPECT_EQ(parsed({"--state", "/a", "detach", "--state=/b"}).config.state, "/b");
+}
+
+TEST(Options, HelpNamesCommandsAndOptions) {
+    std::istringstream help(parsed({"status", "--help"}).help);
+    std::set<std::string> first;
+    for (std::string line; std::getline(help, line);) {
+        EXPECT_LE(line.size(), 120u) << line;
+        std::istringstream words(line);
+        std::string word;
+        if (words >> word) first.insert(word);
+    }
+    for (const char* word :
+         {"run", "status", "dump", "detach", "check", "--config", "--port", "--device-id", "--listen", "--tls-cert",
+          "--tls-key", "--tls-ca", "--metrics", "--state", "--instance", "--capacity", "--samples", "--log-level",
+          "--detach-on-exit", "--json", "--version", "-h,--help"}) {
+        EXPECT_TRUE(first.contains(word)) << word;
+    }
 }
 
 TEST(Options, WhatIsWrongIsNamed) {
@@ -186,6 +208,11 @@ TEST(Options, WhatIsWrongIsNamed) {
               "the capacity nexthops is a number from 1 to 65536, not `many`");
     EXPECT_EQ(complaint({"start"}), "`start` is not understood; see vr-forwarder --help");
     EXPECT_EQ(complaint({"status", "x"}), "`x` is not understood; see vr-forwarder --help");
+    EXPECT_EQ(complaint({"run", "status"}), "`status` is not understood; see vr-forwarder --help");
+    EXPECT_EQ(complaint({"dump", "nexthop", "x"}), "`x` is not understood; see vr-forwarder --help");
+    EXPECT_EQ(complaint({"status", "--jsn", "x"}), "unknown option --jsn; see vr-forwarder --help");
+    const std::string flag = complaint({"--json=x"});
+    EXPECT_TRUE(flag.ends_with("--json = x; see vr-forwarder --help")) << flag;
 }
 
 }  // namespace

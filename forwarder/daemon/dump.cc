@@ -152,22 +152,23 @@ std::string line_of(const Row& row) {
     return row.counted.empty() ? text : text + " ;" + words(row.counted);
 }
 
-std::string json_of(const Values& values) {
-    std::string text;
-    for (const auto& [name, value] : values) {
-        text += (text.empty() ? "" : ", ") + JsonWriter::quoted(name) + ": " + JsonWriter::quoted(value);
-    }
-    return "{" + text + "}";
+Json json_of(const Values& values) {
+    Json::object_t object;
+    for (const auto& [name, value] : values) add_key(object, name, value);
+    return object;
 }
 
-std::string json_of(const Row& row) {
-    std::string actions;
+Json json_of(const Row& row) {
+    Json actions = Json::array();
     for (const auto& [name, values] : row.actions) {
-        actions += (actions.empty() ? "" : ", ") + std::string("{\"name\": ") + JsonWriter::quoted(name) +
-                   ", \"parameters\": " + json_of(values) + "}";
+        actions.push_back(Json{{"name", name}, {"parameters", json_of(values)}});
     }
-    return "{\"table\": " + JsonWriter::quoted(row.table) + ", \"match\": " + json_of(row.match) + ", \"actions\": [" +
-           actions + "], \"counter\": " + (row.counted.empty() ? "null" : json_of(row.counted)) + "}";
+    return {
+        {"table", row.table},
+        {"match", json_of(row.match)},
+        {"actions", std::move(actions)},
+        {"counter", row.counted.empty() ? Json() : json_of(row.counted)},
+    };
 }
 
 // A connection to the forwarder of this machine.
@@ -237,7 +238,7 @@ void dump(const std::string& address, uint64_t device_id, const std::string& tab
         client.read(id, schema.counted(id), [&](const TableEntry& entry) {
             const Row row = row_of(schema, entry);
             if (json) {
-                output << separator << "\n" << json_of(row);
+                output << separator << "\n" << json_text(json_of(row), -1);
                 separator = ",";
             } else {
                 output << line_of(row) << "\n";

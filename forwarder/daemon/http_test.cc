@@ -117,12 +117,15 @@ TEST(OpenMetrics, FamiliesSamplesAndTheEnd) {
 }
 
 TEST(Json, NestedAndEscaped) {
-    JsonWriter json;
-    json.object().text("a", "x\"\\\n").array("list").item("y").end().object("empty").end().boolean("b", true).end();
-    EXPECT_EQ(std::move(json).take(),
-              "{\n  \"a\": \"x\\\"\\\\\\u000a\",\n"
-              "  \"list\": [\n    \"y\"\n  ],\n  \"empty\": {},\n  \"b\": true\n}\n");
+    const Json json{
+        {"a", "x\"\\\n"}, {"list", Json::array({"y"})}, {"empty", Json::object()}, {"b", true}, {"n", UINT64_MAX}};
+    EXPECT_EQ(json_text(json, 2),
+              "{\n  \"a\": \"x\\\"\\\\\\n\",\n"
+              "  \"list\": [\n    \"y\"\n  ],\n  \"empty\": {},\n  \"b\": true,\n"
+              "  \"n\": 18446744073709551615\n}");
 }
+
+TEST(Json, WhatIsNotUtf8IsReplaced) { EXPECT_EQ(json_text("eth\xff", -1), "\"eth\uFFFD\""); }
 
 }  // namespace
 }  // namespace splitplane

@@ -1,42 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writes JSON (RFC 8259) as it goes, two spaces for each level.
+// JSON (RFC 8259), by nlohmann/json.
 #pragma once
 
-#include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
-#include <vector>
+#include <utility>
 
 namespace splitplane {
 
-class JsonWriter {
-  public:
-    // With a key inside an object, without inside an array and for the whole.
-    JsonWriter& object(std::string_view key = {}) { return open(key, '{', '}'); }
-    JsonWriter& array(std::string_view key = {}) { return open(key, '[', ']'); }
-    JsonWriter& end();
-    JsonWriter& text(std::string_view key, std::string_view value);
-    JsonWriter& number(std::string_view key, uint64_t value) { return raw(key, std::to_string(value)); }
-    JsonWriter& boolean(std::string_view key, bool value) { return raw(key, value ? "true" : "false"); }
-    JsonWriter& item(std::string_view value) { return text({}, value); }
+// Keys stay in the order in which they are added. `[]` looks through all of them: see add_key().
+using Json = nlohmann::ordered_json;
 
-    std::string take() && { return std::move(text_) + "\n"; }
+// Add a key that is not there yet, without looking for it: an object may have a key for each of 16,384 interfaces.
+inline void add_key(Json::object_t& object, std::string key, Json value) {
+    object.emplace_back(std::move(key), std::move(value));
+}
 
-    static std::string quoted(std::string_view value);
-
-  private:
-    struct Level {
-        char closing;
-        bool empty;
-    };
-    JsonWriter& open(std::string_view key, char opening, char closing);
-    JsonWriter& raw(std::string_view key, std::string_view value);
-    void begin(std::string_view key);
-    void new_line() { text_ += '\n' + std::string(2 * levels_.size(), ' '); }
-
-    std::string text_;
-    std::vector<Level> levels_;
-};
+// As text; `indent` -1: in one line. Names come from outside: octets that are not UTF-8 become U+FFFD.
+inline std::string json_text(const Json& value, int indent) {
+    return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
 
 }  // namespace splitplane

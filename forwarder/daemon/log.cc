@@ -2,44 +2,50 @@
 
 #include "daemon/log.h"
 
-#include <sys/time.h>
-#include <unistd.h>
+// Both as headers, so that a host needs no package of theirs.
+#define FMT_HEADER_ONLY
+#include <spdlog/logger.h>
+#include <spdlog/sinks/stdout_sinks.h>
 
 #include <algorithm>
-#include <atomic>
-#include <ctime>
+#include <memory>
 #include <string>
 
 namespace splitplane {
 
 namespace {
 
-std::atomic<LogLevel> least_level{LogLevel::kInfo};
-
-constexpr const char* kNames[] = {"debug", "info", "warning", "error"};
-
-std::string now() {
-    timeval at{};
-    gettimeofday(&at, nullptr);
-    tm parts{};
-    localtime_r(&at.tv_sec, &parts);
-    char text[40];
-    const size_t length = std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &parts);
-    std::string milliseconds = std::to_string(at.tv_usec / 1000);
-    return std::string(text, length) + "." + std::string(3 - milliseconds.size(), '0') + milliseconds;
+spdlog::level::level_enum spdlog_level(LogLevel level) {
+    switch (level) {
+        case LogLevel::kDebug: return spdlog::level::debug;
+        case LogLevel::kInfo: return spdlog::level::info;
+        case LogLevel::kWarning: return spdlog::level::warn;  // written as "warning"
+        case LogLevel::kError: break;
+    }
+    return spdlog::level::err;
 }
+
+// Each line is one write of spdlog's sink. It is never taken down: a thread may write until the process ends.
+spdlog::logger& logger() {
+    static spdlog::logger& one = []() -> spdlog::logger& {
+        auto* const made = new spdlog::logger("", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+        made->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+        made->set_error_handler([](const std::string&) {});  // there is nobody to tell
+        return *made;
+    }();
+    return one;
+}
+
+bool is_control(char octet) { return (octet >= 0 && octet < ' ') || octet == '\x7f'; }
 
 }  // namespace
 
-void set_log_level(LogLevel least) { least_level = least; }
+void set_log_level(LogLevel least) { logger().set_level(spdlog_level(least)); }
 
 void log(LogLevel level, std::string_view text) {
-    if (level < least_level) return;
-    std::string line = now() + " " + kNames[static_cast<size_t>(level)] + " ";
-    for (const char octet : text) line += octet >= ' ' && octet != '\x7f' ? octet : (octet & '\x80') != 0 ? octet : '?';
-    line += '\n';
-    // One write, so that lines of several threads do not mix. There is nobody to tell when it fails.
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+    std::string line(text);
+    std::ranges::replace_if(line, is_control, '?');
+    logger().log(spdlog_level(level), spdlog::string_view_t(line));
 }
 
 }  // namespace splitplane

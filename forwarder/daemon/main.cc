@@ -28,7 +28,7 @@ int detach(const Config& config) {
 int act(const Options& options) {
     const Config& config = options.config;
     switch (options.verb) {
-        case Verb::kHelp: std::cout << kUsage; return 0;
+        case Verb::kHelp: std::cout << options.help; return 0;
         case Verb::kVersion: std::cout << "vr-forwarder " SP_VERSION "\n"; return 0;
         case Verb::kCheck: check_config(config); return 0;
         case Verb::kStatus:

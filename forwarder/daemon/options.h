@@ -3,7 +3,6 @@
 // The command line of vr-forwarder.
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string>
 
@@ -18,13 +17,11 @@ struct Options {
     Config config;
     bool json = false;
     std::string table;  // of `dump`; empty: all
+    std::string help;   // what --help prints
 };
 
-// Read the words behind the program's name. The file of --config is read first, wherever it stands, so that the other
-// words count more. ConfigError where something is wrong.
+// Read the words behind the program's name, by CLI11. The file of --config is read first, wherever it stands, so that
+// the other words count more. ConfigError where something is wrong.
 Options parse_options(std::span<const std::string> words);
-
-// What --help prints.
-extern const char* const kUsage;
 
 }  // namespace splitplane

@@ -3,6 +3,7 @@
 #include "daemon/report.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "daemon/json.h"
 #include "daemon/metrics.h"
@@ -114,79 +115,89 @@ std::string report_text(const Report& report) {
 
 namespace {
 
-void write_traffic(JsonWriter& json, std::string_view key, const Traffic& traffic) {
-    json.object(key).number("packets", traffic.packets).number("octets", traffic.octets).end();
+Json json_of(const Traffic& traffic) { return {{"packets", traffic.packets}, {"octets", traffic.octets}}; }
+
+Json json_of(const PortStatus& port) {
+    return {
+        {"number", port.port.number}, {"interface", port.port.interface}, {"present", port.present},
+        {"up", port.up},              {"mode", port.mode},                {"problem", port.problem},
+    };
 }
 
-void write_head(JsonWriter& json, const Report& report) {
-    json.text("version", report.version).number("pid", static_cast<uint64_t>(report.pid));
-    json.number("uptime_s", report.uptime_s).number("device_id", report.device_id).text("engine", report.engine);
-    json.array("remarks");
-    for (const std::string& remark : report.remarks) json.item(remark);
-    json.end().array("listening");
-    for (const std::string& address : report.listening) json.item(address);
-    json.end().boolean("pipeline", report.pipeline);
-    json.number("trie_octets_used", report.trie_octets_used).number("trie_octets", report.trie_octets);
-    json.number("journal_octets", report.journal_octets);
+Json json_of(const TableReport& table) {
+    return {{"name", table.name}, {"entries", table.entries}, {"size", table.size}};
 }
 
-void write_lists(JsonWriter& json, const Report& report) {
-    json.array("ports");
-    for (const PortStatus& port : report.ports) {
-        json.object().number("number", port.port.number).text("interface", port.port.interface);
-        json.boolean("present", port.present).boolean("up", port.up).text("mode", port.mode);
-        json.text("problem", port.problem).end();
-    }
-    json.end().array("tables");
-    for (const TableReport& table : report.tables) {
-        json.object().text("name", table.name).number("entries", table.entries).number("size", table.size).end();
-    }
-    json.end().object("controllers").number("connected", report.controllers).boolean("primary", report.primary);
-    json.text("election_id", report.election_id).end();
+template <typename T>
+Json json_list(const std::vector<T>& values) {
+    Json list = Json::array();
+    for (const T& value : values) list.push_back(json_of(value));
+    return list;
 }
 
-void write_counters(JsonWriter& json, const Report& report) {
-    const Counters& counters = report.counters;
-    json.object("interfaces");
+Json json_interfaces(const Counters& counters) {
+    Json::object_t interfaces;
     for (const auto& [id, traffic] : counters.interfaces) {
-        json.object(std::to_string(id));
-        write_traffic(json, "received", traffic.received);
-        write_traffic(json, "sent", traffic.sent);
-        json.end();
+        Json both{{"received", json_of(traffic.received)}, {"sent", json_of(traffic.sent)}};
+        add_key(interfaces, std::to_string(id), std::move(both));
     }
-    json.end().object("routers");
+    return interfaces;
+}
+
+Json json_routers(const Counters& counters) {
+    Json::object_t routers;
     for (const auto& [id, reasons] : counters.routers) {
-        json.object(std::to_string(id));
+        Json::object_t met;
         for (size_t reason = 1; reason < SP_REASONS; ++reason) {
-            if (reasons[reason].packets != 0) write_traffic(json, kReasonNames[reason], reasons[reason]);
+            if (reasons[reason].packets != 0) add_key(met, kReasonNames[reason], json_of(reasons[reason]));
         }
-        json.end();
+        add_key(routers, std::to_string(id), std::move(met));
     }
-    json.end().object("lost");
+    return routers;
+}
+
+Json json_engine(const Counters& counters, const std::array<const char*, SP_ENGINE_COUNTERS>& names) {
+    Json::object_t named;
     for (size_t each = 0; each < SP_ENGINE_COUNTERS; ++each) {
-        if (kEngineCounterNames[each] != nullptr) json.number(kEngineCounterNames[each], counters.engine[each]);
+        if (names[each] != nullptr) add_key(named, names[each], counters.engine[each]);
     }
-    json.end().object("samples");
-    for (size_t each = 0; each < SP_ENGINE_COUNTERS; ++each) {
-        if (kSampleCounterNames[each] != nullptr) json.number(kSampleCounterNames[each], counters.engine[each]);
+    return named;
+}
+
+Json json_server(const std::vector<ServerCount>& counts) {
+    Json::object_t server;
+    for (const ServerCount& count : counts) {
+        add_key(server, count.label_value.empty() ? count.name : count.name + " " + count.label_value, count.value);
     }
-    json.end().object("server");
-    for (const ServerCount& count : report.server) {
-        json.number(count.label_value.empty() ? count.name : count.name + " " + count.label_value, count.value);
-    }
-    json.end();
+    return server;
 }
 
 }  // namespace
 
 std::string report_json(const Report& report) {
-    JsonWriter json;
-    json.object();
-    write_head(json, report);
-    write_lists(json, report);
-    write_counters(json, report);
-    json.end();
-    return std::move(json).take();
+    const Json json{
+        {"version", report.version},
+        {"pid", report.pid},
+        {"uptime_s", report.uptime_s},
+        {"device_id", report.device_id},
+        {"engine", report.engine},
+        {"remarks", report.remarks},
+        {"listening", report.listening},
+        {"pipeline", report.pipeline},
+        {"trie_octets_used", report.trie_octets_used},
+        {"trie_octets", report.trie_octets},
+        {"journal_octets", report.journal_octets},
+        {"ports", json_list(report.ports)},
+        {"tables", json_list(report.tables)},
+        {"controllers",
+         {{"connected", report.controllers}, {"primary", report.primary}, {"election_id", report.election_id}}},
+        {"interfaces", json_interfaces(report.counters)},
+        {"routers", json_routers(report.counters)},
+        {"lost", json_engine(report.counters, kEngineCounterNames)},
+        {"samples", json_engine(report.counters, kSampleCounterNames)},
+        {"server", json_server(report.server)},
+    };
+    return json_text(json, 2) + "\n";
 }
 
 namespace {
