@@ -19,8 +19,8 @@ Order of one `WriteBatch`, which every back end keeps, with a confirmation betwe
                           nexthops, router interfaces (egress and fallback_link), policers
 
 So a FALLBACK route never meets an interface of its batch without a way out, nor a packet that comes back one without
-an egress entry. A MODIFY that takes the link away takes the way out after the routes. What is still under way to the
-fallback plane and back is not waited for: who takes a link away writes the routes first and lets it drain.
+an egress entry. A MODIFY that takes the link away takes the way out after the routes. Packets in flight to the
+fallback plane and back are not awaited: rewrite the routes and let the link drain before removing it.
 """
 
 from collections.abc import Callable, Sequence
@@ -348,7 +348,7 @@ Sample = tuple[int, bytes]
 (4 octets and 32, or 16 and 128)."""
 
 Sampler = Callable[[Sequence[Sample]], None]
-"""Takes samples, as many at once as the plane tells at once; never none."""
+"""Takes the samples that a plane delivers together; at least one."""
 
 
 class PlaneListener(Protocol):

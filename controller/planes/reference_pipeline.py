@@ -34,7 +34,7 @@ class Forwarded:
 
 @dataclass(frozen=True, slots=True)
 class Punted:
-    """The frame goes to the guest as it came, but for its tag; the policer comes after this."""
+    """The frame goes to the guest as it came, without its tag; the policer comes after this."""
 
     reason: PuntReason
     frame: bytes
@@ -242,7 +242,7 @@ def exception(packet: IpPacket, capabilities: Collection[Capability]) -> PuntRea
 
 
 def fallback_link(ingress: RouterInterface, frame: Frame) -> Outcome:
-    """Return the frame as it came, but for its tag, on its way to the plane that holds all routes."""
+    """Return the frame with the link's tag in place of its own, on its way to the plane that holds all routes."""
     link = ingress.fallback
     if link is None:
         return _punted(PuntReason.UNREACHABLE, frame)

@@ -26,7 +26,7 @@
     │ 7 router_interface   │ too long ─────────────────────────────────────────────┤ reg0 = MTU_EXCEEDED
     │   _egress            │ else rewrite, output          (TTL by way of table 9) │
     └──────────────────────┘                               ┌───────────────────────┴──┐
-      9 ttl_decrement: but for reg2[3]                     │ 8 packet_in: vrf, reason │
+      9 ttl_decrement: unless reg2[3]                      │ 8 packet_in: vrf, reason │
      10 fallback_link: router interface → VLAN, output     │ meter, to the controller │
                        miss: packet_in, UNREACHABLE        └──────────────────────────┘
 

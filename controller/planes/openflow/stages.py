@@ -1,4 +1,4 @@
-"""What a batch becomes: messages in stages, each with the update it is for. Pure, but for the inventory it keeps.
+"""What a batch becomes: messages in stages, each with the update it is for. Pure, except that it keeps the inventory.
 
 The order of the stages is drawn in `controller.planes.openflow.sender`.
 """

@@ -71,7 +71,7 @@ class LinkWatch:
             except BlockingIOError:
                 return
             except OSError as problem:
-                if problem.errno != errno.ENOBUFS:  # an overrun: the look that follows makes it good
+                if problem.errno != errno.ENOBUFS:  # an overrun: the look that follows repairs it
                     raise
 
 

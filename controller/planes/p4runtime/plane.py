@@ -115,7 +115,7 @@ class P4RuntimePlane:
         self._gone("closed by the controller")
 
     def _stopped(self, task: "asyncio.Task[None]") -> None:
-        """Say what nothing but a mistake of ours can bring about."""
+        """Report that the task has ended: only a bug ends it."""
         if not task.cancelled():
             log.error("plane %s: stopped for good", self.name, exc_info=task.exception())
             self._gone("the plane's task failed; see the log of the controller")

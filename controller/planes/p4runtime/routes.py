@@ -37,7 +37,7 @@ _OBJECT_ACTION = {
 }
 _OBJECT_OF_NAME = {name: (kind, param) for kind, (name, param) in _OBJECT_ACTION.items()}
 
-Doubt = Callable[[int], str | None]
+Objection = Callable[[int], str | None]
 """Tells why a route may not have an action now, None where it may."""
 
 
@@ -46,11 +46,11 @@ def _route_fields(table: Table, family: int) -> tuple[Field, Field]:
 
 
 class RouteEncoder:
-    """Encodes the routes of one VRF and family; `forget` when what ``doubt`` says may have changed."""
+    """Encodes the routes of one VRF and family; `forget` when what ``objection`` says may have changed."""
 
-    def __init__(self, schema: Schema, vrf_id: int, family: int, doubt: Doubt) -> None:
+    def __init__(self, schema: Schema, vrf_id: int, family: int, objection: Objection) -> None:
         self._table = schema.table(ROUTE_TABLE_NAME[family])
-        self._vrf_id, self._family, self._doubt = vrf_id, family, doubt
+        self._vrf_id, self._family, self._objection = vrf_id, family, objection
         self._kept: dict[tuple[Op, int, int, int], tuple[bytes, bytes]] = {}
 
     def forget(self) -> None:
@@ -67,7 +67,7 @@ class RouteEncoder:
             try:
                 head, tail = kept[op, key[-1], action, len(address)]
             except KeyError:
-                reason = None if op is Op.DELETE else self._doubt(action)
+                reason = None if op is Op.DELETE else self._objection(action)
                 if reason is not None:
                     left_out[position] = reason
                     continue

@@ -19,7 +19,7 @@ MAX_LIST = 256
 """Samples in a list: 12 KiB at most."""
 
 MAX_WAIT_NS = 100_000_000
-"""How long a sample waits for others: less than a round of the placement, so that none is older than that by much."""
+"""How long a sample waits for others: less than a round of rebalancing, so that none is much older than that."""
 
 _MEMBERS = (("router_interface_id", 32), ("ip_version", 8), ("dst", 128), ("timestamp", 48))
 _INTERFACE_OCTETS = 4

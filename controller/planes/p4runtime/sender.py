@@ -113,7 +113,9 @@ class Sender:
             await self._send_stage(writing, stage)
 
     async def _send_stage(self, writing: _Writing, stage: Stage) -> None:
-        """Send a stage, but for what belongs to refused updates; what the device knows better is sent again."""
+        """Send a stage without the steps of refused updates. An INSERT of a row that the device has is sent again as
+        MODIFY, a MODIFY of one that it lacks as INSERT.
+        """
         steps = [step for step in stage if not writing.has_refused(step.update_key)]
         turned: Stage = []
         for step, problem in await self._ask_all(steps):
@@ -229,7 +231,7 @@ class Sender:
         where = updates.vrf_id, updates.family
         encoder = self._encoders.get(where)
         if encoder is None:
-            encoder = self._encoders[where] = RouteEncoder(self._program.schema, *where, self._doubt)
+            encoder = self._encoders[where] = RouteEncoder(self._program.schema, *where, self._objection)
         octets, left_out = encoder.encode(updates.ops, updates.keys, updates.actions)
         if not left_out:
             return updates, octets
@@ -239,7 +241,7 @@ class Sender:
         columns = ([column[position] for position in kept] for column in (updates.ops, updates.keys, updates.actions))
         return RouteUpdates(*where, *columns), octets  # type: ignore[arg-type]
 
-    def _doubt(self, action: int) -> str | None:
+    def _objection(self, action: int) -> str | None:
         """Tell why a route may not have an action: the device does not look whether its object exists."""
         if not is_route_action(action):
             return "this plane does not offer such a route action"

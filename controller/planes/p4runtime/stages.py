@@ -174,7 +174,7 @@ class Stages:
             return None
 
     def _drop(self, update_key: UpdateKey, tables: Iterable[str] = (), kept: Iterable[Row] = ()) -> Stage:
-        """Return the deletion of an entry's rows in some tables, or in all, but for those that are kept."""
+        """Return the deletion of an entry's rows in some tables, or in all, except those that are kept."""
         owner, keys = (update_key[0], update_key[2]), {row.key for row in kept}
         wanted = [key for key in self._inventory.of(owner) if key not in keys and (not tables or key[0] in tables)]
         return [Step(update_key, owner, Op.DELETE, Row(key, b"")) for key in wanted]

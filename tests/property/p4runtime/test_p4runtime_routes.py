@@ -116,7 +116,7 @@ def test_routes_read_back_are_those_written(columns: Columns) -> None:
     assert reader.foreign == 0
 
 
-def test_actions_in_doubt_are_left_out_with_the_reason() -> None:
+def test_actions_with_an_objection_are_left_out_with_the_reason() -> None:
     encoder = RouteEncoder(SCHEMA, 7, 4, lambda action: "no such thing" if action == base.LOCAL else None)
     keys = [bytes((10, 0, 0, n, 32)) for n in range(3)]
     octets, left_out = encoder.encode([Op.INSERT] * 3, keys, [base.GLEAN, base.LOCAL, base.GLEAN])
@@ -124,7 +124,7 @@ def test_actions_in_doubt_are_left_out_with_the_reason() -> None:
     assert len(p4r.WriteRequest.FromString(octets).updates) == 2
 
 
-def test_a_deletion_is_never_in_doubt() -> None:
+def test_a_deletion_has_no_objection() -> None:
     encoder = RouteEncoder(SCHEMA, 7, 4, lambda action: "no such thing")
     octets, left_out = encoder.encode([Op.DELETE], [bytes((10, 0, 0, 0, 8))], [base.LOCAL])
     assert octets
