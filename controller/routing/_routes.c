@@ -169,7 +169,7 @@ static PyObject *desired(struct taking *taking, PyObject *key, PyObject *have)
     int installable = PyObject_IsTrue(taking->action);
     if (plain < 0 || installable < 0)
         return NULL;
-    if (!plain && installable) /* it may ride on what it has */
+    if (!plain && installable) /* it may stay on the object that it has */
         return PyObject_CallOneArg(taking->decide, key);
     return Py_NewRef(installable ? taking->action : Py_None);
 }

@@ -22,8 +22,8 @@ class EntryTable(Generic[E]):
         self.refused: dict[int, str] = {}
         self._marked: dict[int, None] = {}
         self._rewrite: set[int] = set()
-        self._doubtful: dict[int, E] = {}  # refused, and perhaps there in part: at a fallback, but not in hardware
-        self._parting: set[int] = set()  # of these, what is deleted
+        self._uncertain: dict[int, E] = {}  # refused, and perhaps there in part: at a fallback, but not in hardware
+        self._deleting: set[int] = set()  # of these, what is deleted
 
     def __bool__(self) -> bool:
         return bool(self._marked)
@@ -44,13 +44,13 @@ class EntryTable(Generic[E]):
         self.installed = installed
         self._rewrite = set(damaged)
         self.refused.clear()
-        self._doubtful.clear()
-        self._parting.clear()
+        self._uncertain.clear()
+        self._deleting.clear()
         differing = {i for i in self.desired.keys() | installed.keys() if self.desired.get(i) != installed.get(i)}
         self._marked = dict.fromkeys(sorted(differing | self._rewrite))
 
     def repair(self, found: dict[int, E], damaged: Iterable[int]) -> int:
-        """Believe a read-back about the ids that are ours and mark what differs; returns how many."""
+        """Take over a read-back of the ids that are ours and mark what differs; returns how many."""
         wrong: list[int] = [i for i, entry in self.installed.items() if found.get(i) != entry]
         broken: list[int] = [i for i in damaged if i in self.installed or i in self.desired]
         for entry_id in wrong:
@@ -74,31 +74,31 @@ class EntryTable(Generic[E]):
         for entry_id in self._marked:
             want, have = self.desired.get(entry_id), self.installed.get(entry_id)
             rewrite = entry_id in self._rewrite
-            doubtful = self._doubtful.pop(entry_id, None)
+            uncertain = self._uncertain.pop(entry_id, None)
             self.refused.pop(entry_id, None)  # or it is refused again
             if want is None:
-                gone = doubtful if have is None else have
+                gone = uncertain if have is None else have
                 if gone is not None:
                     updates.append(Update(Op.DELETE, gone))
                     self.installed.pop(entry_id, None)
                     if have is None:
-                        self._parting.add(entry_id)
+                        self._deleting.add(entry_id)
             elif want != have or rewrite:
                 present = have is not None or rewrite
                 updates.append(Update(Op.MODIFY if present else Op.INSERT, want))
                 self.installed[entry_id] = want
-                self._parting.discard(entry_id)
+                self._deleting.discard(entry_id)
         self._marked = {}
         self._rewrite.clear()
         return updates
 
     def refuse(self, entry_id: int, op: Op, reason: str) -> None:
         """Note that the plane did not take an update."""
-        if op is Op.DELETE and entry_id in self._parting:  # it was not there at all
-            self._parting.discard(entry_id)
+        if op is Op.DELETE and entry_id in self._deleting:  # it was not there at all
+            self._deleting.discard(entry_id)
             return
         self.refused[entry_id] = reason
         if op is not Op.DELETE:
             refused = self.installed.pop(entry_id, None)
             if refused is not None:
-                self._doubtful[entry_id] = refused
+                self._uncertain[entry_id] = refused

@@ -165,7 +165,7 @@ class PrefixTable:
         self._barrier = self._queued
 
     def find(self, key: bytes, action: int | None) -> None:
-        """Believe the plane about one prefix."""
+        """Take over what the plane holds for one prefix."""
         have = self.installed.pop(key, None)
         if have is not None:
             self._references[have] -= 1
@@ -176,7 +176,7 @@ class PrefixTable:
             self._count(key, 1)
 
     def differing(self, found: dict[bytes, int], written: set[bytes]) -> list[bytes]:
-        """Return the prefixes for which a read-back says something else, but for those ``written`` meanwhile."""
+        """Return the prefixes for which a read-back says something else, except those ``written`` meanwhile."""
         installed = self.installed
         keys = installed.keys() | found.keys()
         return [key for key in keys if installed.get(key) != found.get(key) and key not in written]
