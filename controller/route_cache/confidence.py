@@ -1,15 +1,15 @@
-"""How much the evidence of a few seconds is to be doubted, learned from what came of it.
+"""Adaptive confidence for short-window rate estimates.
 
-What enters hardware because of a short mean alone is on trial: once its entry has counted for some seconds, it is
-known whether it brings what it had to. Where fewer than half of them do, more doubt is needed: the popular set is
-steady, and most of what looks like a beginning is chance. Where more do, less is: the set is changing.
+A prefix that enters hardware because of a short mean alone is on trial: once its entry has counted for some seconds,
+it is known whether the entry reaches the rate that it needs. Where fewer than half of the trials succeed, the margin
+grows: the popular set is steady, and most short peaks are chance. Where more succeed, it falls: the set is changing.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-LEAST_DOUBT, MOST_DOUBT = 0.0, 3.0
-"""In standard errors of a short mean: three are hardly ever chance."""
+LEAST_MARGIN, MOST_MARGIN = 0.0, 3.0
+"""Subtracted from a short mean, in standard errors: three are hardly ever chance."""
 _TRIAL_S = 5.0
 """A read of the counters, at least."""
 _STEP = 1.0
@@ -30,7 +30,7 @@ class Trials:
     """The entries on trial, by router and entry, and what came of those before."""
 
     def __init__(self) -> None:
-        self.doubt = 1.0
+        self.margin = 1.0
         self._trials: dict[int, dict[bytes, Trial]] = {}
 
     def begin(self, vrf_id: int, key: bytes, now: float, needed: float) -> None:
@@ -57,5 +57,5 @@ class Trials:
         for key in decided:
             del trials[key]
         wrong = len(decided) - right
-        self.doubt += _STEP * (wrong - right) / (len(decided) + _WITNESSES)
-        self.doubt = min(MOST_DOUBT, max(LEAST_DOUBT, self.doubt))
+        self.margin += _STEP * (wrong - right) / (len(decided) + _WITNESSES)
+        self.margin = min(MOST_MARGIN, max(LEAST_MARGIN, self.margin))

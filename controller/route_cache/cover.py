@@ -5,7 +5,7 @@
                10.0.0.0/8 → A                            an entry
                10.1.0.0/16 → FALLBACK                    its cover: the longer prefix is in software
                10.1.2.0/24 → C                           an entry again, below the cover
-               10.9.0.0/16 → D                           a longer prefix with none inside is no dearer than its cover
+               10.9.0.0/16 → D                           a longer prefix with none inside takes no more than its cover
 
 An entry may also stand for a part of a prefix that is free of longer ones: 10.128.0.0/9 → A needs no cover at all.
 

@@ -10,8 +10,8 @@ controller/route_cache/cover.py says why the hardware table is right at every mo
 FALLBACK read as "ask the full table" it gives every address what the full table gives.
 
 The order of writes is not made here. A call returns what it changed, prefix → (before, after), and
-controller/route_cache/write_order.py puts that into stages. What is deleted by one call leaves room for the next, but
-for what leaving() says that the plane still has; so the plane holds no more than its capacity in any stage either.
+controller/route_cache/write_order.py puts that into stages. What is deleted by one call leaves room for the next,
+except what leaving() says that the plane still has; so the plane holds no more than its capacity in any stage either.
 A plane that refused a write has another table than this one: the rest of the stages is dropped, refused() is told,
 and new stages lead from its table to this one.
 """
@@ -24,7 +24,7 @@ from controller.planes.base import FALLBACK
 from controller.route_cache.cover import UNLIMITED, CoveredTable, Room
 from controller.route_cache.incremental_scan import SOFT_SLICE, Slices
 from controller.route_cache.popularity import Meter, Moment, Popularity
-from controller.route_cache.rebalance import RECENT_S, Exchange, Mode, RebalanceState, Router, eligible, enter_pinned
+from controller.route_cache.rebalance import RECENT_S, Mode, RebalanceState, Round, Router, eligible, enter_pinned
 from controller.route_cache.write_order import Changes
 from wire.columns import ADDRESS_BYTES
 
@@ -253,7 +253,7 @@ class FastTable:
             room.begin()
         if self._tracked > _TRACKED:
             self._forget()
-        Exchange(self._routers, self._room, self._popularity, moment, budget, self._rebalance).run()
+        Round(self._routers, self._room, self._popularity, moment, budget, self._rebalance).run()
         found = {
             vrf_id: changes for vrf_id, router in self._routers.items() if (changes := self._settle(vrf_id, router))
         }

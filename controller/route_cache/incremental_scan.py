@@ -1,4 +1,4 @@
-"""Looking at all meters without holding up anything else: so many a round, in slices.
+"""Incremental scan of meters, a bounded slice per round.
 
 The entries in hardware are looked at to find victims. A heap of them is made slice by slice and replaces the one
 before when it is complete; what a victim brings is looked up anew before it leaves. The candidates in software are

@@ -12,9 +12,9 @@ s, so many prefixes are above a rate r as r^(-1/s), and what n events tell (Gamm
 (n - 1/s) / exposure. 1 is the cautious end of that.
 
 Three such means decay beside each other. The slow one tells apart what is nearly alike. The shorter ones notice what
-began: the largest of the three is believed, the shorter ones less ``doubt`` standard errors, as the largest of
-several is the luckiest; `trials` learns how many are needed. And they notice what ended: no mean is believed that is
-above what a shorter one leaves possible, which is a standard error and one event more than it says.
+began: the estimate is the largest of the three, with ``margin`` standard errors subtracted from the shorter ones,
+because the largest of several is biased upwards; `confidence` adapts the margin. And they notice what ended: a
+shorter mean bounds a longer one from above, by what it says and a standard error and one event more.
 
 Decay is forward (Cormode et al., "Forward decay", ICDE 2009): what is new weighs more, and nothing has to be touched
 as time passes.
@@ -106,7 +106,7 @@ class Estimates:
     sampled: Weights
     more: Weights
     """Of meters that are counted: what that was more than samples."""
-    doubt: float
+    margin: float
     """In the shorter means, in standard errors."""
 
     def of(self, meter: Meter) -> float:
@@ -123,7 +123,7 @@ class Estimates:
         w_slow, w_middle, w_fast = self.weights
         s_slow, s_middle, s_fast = self.sampled
         m_slow, m_middle, m_fast = self.more
-        doubt = self.doubt
+        margin = self.margin
         none = floor >= 0
         for key, meter in meters:
             slow = meter.slow - _PRIOR * w_slow
@@ -134,9 +134,9 @@ class Estimates:
             x_middle = s_middle + max(0.0, meter.looked_middle + m_middle)
             x_fast = s_fast + max(0.0, meter.looked_fast + m_fast)
             e_middle, e_fast = sqrt(middle * w_middle), sqrt(fast * w_fast)
-            rate = max(0.0, slow / x_slow, (middle - _PRIOR * w_middle - doubt * e_middle) / x_middle)
+            rate = max(0.0, slow / x_slow, (middle - _PRIOR * w_middle - margin * e_middle) / x_middle)
             rate = min(rate, (middle + e_middle + w_middle) / x_middle)
-            rate = max(rate, (fast - _PRIOR * w_fast - doubt * e_fast) / x_fast)
+            rate = max(rate, (fast - _PRIOR * w_fast - margin * e_fast) / x_fast)
             rate = min(rate, (fast + e_fast + w_fast) / x_fast) / meter.entries
             if rate > floor:
                 yield rate, key
@@ -179,11 +179,11 @@ class Popularity:
         weights = self.weights(moment.at)
         return _each(lambda at: (moment.full[at] - moment.sampled[at]) * weights[at])
 
-    def estimates(self, moment: Moment, doubt: float = 0.0, *, counted: bool = False) -> Estimates:
+    def estimates(self, moment: Moment, margin: float = 0.0, *, counted: bool = False) -> Estimates:
         """Return the estimates at one moment, of meters that were counted until then, or of others."""
         weights = self.weights(moment.at)
         sampled = _each(lambda at: moment.sampled[at] * weights[at])
-        return Estimates(weights, sampled, self.more(moment) if counted else _NOTHING, doubt)
+        return Estimates(weights, sampled, self.more(moment) if counted else _NOTHING, margin)
 
 
 _NOTHING: Weights = (0.0, 0.0, 0.0)

@@ -112,7 +112,7 @@ class PrefixTree:
         home = before if next_around else self.above(host)
         if home is None:
             return None
-        # The part ends where its address parts from that of the next prefix to either side.
+        # The part ends at the first bit in which its address differs from the next prefix on either side.
         address, length = int.from_bytes(host[:-1], "big"), home[-1]
         if not next_around:
             length = max(length, self._shared(address, before) + 1)

@@ -1,10 +1,10 @@
 """One round of moving prefixes in and out of hardware.
 
-First what has to leave does (a router in software, a slice over its quota, or the reserve used up), then candidates
-enter while there is room, or in the place of victims that bring clearly less, then what wants in because all of its
-router does. A slice that has used up its quota exchanges among its own routers.
+First what has to leave does (a router in software, a slice over its quota, or the reserve used up). Then candidates
+enter while there is room, or in the place of victims that bring clearly less. Finally routers in mode `hardware` are
+filled. In a slice that has used up its quota, candidates replace victims of that slice alone.
 
-Candidates are those that were sampled lately, and a slice of the others (`walk`).
+Candidates are those that were sampled lately, and a slice of the others (`incremental_scan`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -62,14 +62,16 @@ class RebalanceState:
     """What one round leaves for the next."""
 
     victims: dict[Room, Victims] = field(default_factory=dict)
-    lots: dict[tuple[int, bytes], float] = field(default_factory=dict)  # what victims bring with what they depend on
+    together: dict[tuple[int, bytes], float] = field(
+        default_factory=dict
+    )  # what victims bring with the prefix around them
     trials: Trials = field(default_factory=Trials)
     listed_at: float = -inf  # when the search for victims began
     hard: Slices = field(default_factory=lambda: Slices(HARD_SLICE))
     soft: Slices = field(default_factory=lambda: Slices(SOFT_SLICE))
 
 
-class Exchange:
+class Round:
     """One round: at most ``budget`` writes, of which ``room`` may count some already."""
 
     def __init__(
@@ -86,12 +88,12 @@ class Exchange:
         self._members: dict[Room, list[int]] = {room: list(routers)}  # by slice, too
         for vrf_id, router in routers.items():
             self._members.setdefault(router.table.room, []).append(vrf_id)
-        doubt = state.trials.doubt
-        self._soft = popularity.estimates(now, doubt)
+        margin = state.trials.margin
+        self._soft = popularity.estimates(now, margin)
         self._hard = {
             vrf_id: self._soft
             if router.counted is None or now.at - router.counted.at > RECENT_S
-            else popularity.estimates(router.counted, doubt, counted=True)
+            else popularity.estimates(router.counted, margin, counted=True)
             for vrf_id, router in routers.items()
         }
         self._searched = False  # all entries were looked at for victims in this round
@@ -169,7 +171,7 @@ class Exchange:
                 router.backlog.clear()
                 router.fitted = False
                 continue
-            # Searching a large table is dear: not before there is room to speak of.
+            # Searching a large table is expensive: not before enough room is free.
             if len(router.backlog) > 2 * len(router.table.full) or (fits and not router.fitted):
                 router.backlog.clear()
                 router.incomplete = True
@@ -299,7 +301,7 @@ class Exchange:
         if router is None or meter is None or not router.table.forwards(key):
             return None
         own = self._hard[vrf_id].of(meter) / meter.entries
-        return max(own, self._rebalance.lots.get((vrf_id, key), own))
+        return max(own, self._rebalance.together.get((vrf_id, key), own))
 
     def _list(self) -> None:
         """Look for victims in another slice of the entries, where it is time to."""
@@ -311,7 +313,7 @@ class Exchange:
                 return
             if counted or self._now >= state.listed_at + _LISTED_S:
                 state.listed_at = self._now
-                state.lots.clear()
+                state.together.clear()
             state.victims = {room: state.victims.get(room, Victims()) for room in self._members}
         for vrf_id, keys in state.hard.next(lambda: ((one, router.hard) for one, router in routers.items())):
             if vrf_id in routers:
@@ -353,10 +355,10 @@ class Exchange:
             router = self._routers[owner]
             outermost = _outermost(router.table, key)
             if outermost != key or router.hard[key].entries > 1:
-                # Alone it would become a cover and free nothing: its lot is that of the prefix around it.
+                # Alone it would become a cover and free nothing: it leaves with the prefix around it or not at all.
                 together = self._together(owner, router, outermost, brings)
                 if not self._less(together, brings):
-                    self._rebalance.lots[owner, key] = together
+                    self._rebalance.together[owner, key] = together
                     continue
             self._rebalance.victims[room].pop()
             self._leave(router, outermost)

@@ -1,6 +1,6 @@
 """How much has to be seen of a prefix before it moves, and what is learned from what came of it."""
 
-from controller.route_cache.confidence import LEAST_DOUBT, MOST_DOUBT, Trials
+from controller.route_cache.confidence import LEAST_MARGIN, MOST_MARGIN, Trials
 from controller.route_cache.fast_table import FastTable
 
 VRF = 1
@@ -24,25 +24,25 @@ def test_one_sample_fills_what_is_free_but_is_not_worth_a_cover() -> None:
     assert wide in fast.rebalance(3, 100)[VRF]
 
 
-def test_doubt_grows_by_what_was_wrong_and_falls_by_what_was_right() -> None:
+def test_the_margin_grows_by_what_was_wrong_and_falls_by_what_was_right() -> None:
     trials, keys = Trials(), MANY[:30]
     for now in range(0, 100, 10):
         for key in keys:
             trials.begin(VRF, key, now, 10.0)
         trials.count(now + 4, VRF, dict.fromkeys(keys, 0))
-        before = trials.doubt
+        before = trials.margin
         trials.count(now + 8, VRF, dict.fromkeys(keys, 79))
-        assert before < trials.doubt or before == MOST_DOUBT
+        assert before < trials.margin or before == MOST_MARGIN
     for now in range(100, 200, 10):
         for key in keys:
             trials.begin(VRF, key, now, 10.0)
         trials.count(now + 8, VRF, dict.fromkeys(keys, 80))
-    assert trials.doubt == LEAST_DOUBT
+    assert trials.margin == LEAST_MARGIN
 
 
 def test_a_trial_ends_undecided_with_its_entry() -> None:
     trials, key = Trials(), MANY[0]
-    before = trials.doubt
+    before = trials.margin
     trials.begin(VRF, key, 0, 10.0)
     trials.drop(VRF, key)
     trials.begin(2, key, 0, 10.0)
@@ -50,4 +50,4 @@ def test_a_trial_ends_undecided_with_its_entry() -> None:
     for vrf_id in (VRF, 2, 3):
         trials.drop(vrf_id, key)
         trials.count(10, vrf_id, {})
-    assert trials.doubt == before
+    assert trials.margin == before
