@@ -40,7 +40,7 @@ from controller.planes.openflow.server import OpenFlowListener
 from controller.planes.p4runtime.channel import TlsFiles
 from controller.sessions.server import SessionServer
 from controller.shard.mirror import AUDIT_INTERVAL_S
-from controller.shard.plane_factory import PlaneCatalog
+from controller.shard.plane_factory import PlaneFactory
 from controller.shard.shards import Shards
 from controller.store.sqlite import SqliteStore
 from controller.supervisor import Supervisor
@@ -173,8 +173,8 @@ class Daemon:
         self.listener = OpenFlowListener(listen.host, listen.port, tls)
         self.fleet = fleet = self._make_fleet(options)
         named = listen.secure and options.openflow_ca is None
-        catalog = PlaneCatalog(self.listener, named=named, p4runtime_tls=device_tls(options))
-        self.convergence = Convergence(self.store, self.shards, catalog, fleet, self.events)
+        plane_factory = PlaneFactory(self.listener, named=named, p4runtime_tls=device_tls(options))
+        self.convergence = Convergence(self.store, self.shards, plane_factory, fleet, self.events)
         views = OperatorViews(self.convergence, Diagnostics(self.shards), fleet)
         self.operations = Operations(
             state, self.store, self.pki, self.convergence, views, fleet, self.events, self._restart

@@ -1,4 +1,4 @@
-"""Bounds how long one turn of the event loop lasts, whatever many have to do at once.
+"""Bounds how long one turn of the event loop lasts, however many tasks have work at once.
 
 asyncio runs everything that is ready before it looks at its sockets again: ten thousand routers that each have a
 message of a tenth of a millisecond would hold them up for a second. Who asks for its turn here waits, in order, once

@@ -50,7 +50,7 @@ WRITES_IN_FLIGHT = 2
 
 AUDIT_INTERVAL_S = 300.0
 
-DOUBT_S = 10.0
+SILENCE_LASTS_S = 10.0
 """How long after a plane was away its neighbors' silence means nothing: a guest's kernel tries again every 5 s."""
 
 
@@ -321,7 +321,7 @@ class PlaneMirror:
             self.wake(fib)
         await self._delete_unknown(read)
         self.adopted = True
-        self._silent_until = min(self._silent_until, self._clock() + DOUBT_S)
+        self._silent_until = min(self._silent_until, self._clock() + SILENCE_LASTS_S)
         self.ready.set()
         routes = sum(map(len, read.routes.values()))
         self._events.emit("info", "plane-connected", self.plane.name, f"adopted {routes} routes")

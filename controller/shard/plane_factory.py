@@ -14,7 +14,7 @@ from controller.planes.p4runtime.channel import TlsFiles
 from controller.planes.p4runtime.plane import P4RuntimePlane
 
 
-class PlaneCatalog:
+class PlaneFactory:
     """Makes planes. OpenFlow ones share a listener; with ``named`` a switch has to show a certificate of its plane's
     name, because the authority that signed it also signs the routers' certificates. P4Runtime devices are spoken to
     over TLS where there are files for it."""

@@ -27,7 +27,7 @@ from wire import MAX_ADDRESSES
 REFUSED_RETRY_S = 30.0
 """How often what the plane or a quota refused is tried again."""
 
-DOUBT_TICK_S = 1.0
+SILENCE_S = 1.0
 """How often a router looks whether silence of its neighbors means something again."""
 
 
@@ -89,7 +89,7 @@ class VirtualRouter:
         self._resynced = False
         self._addressed: set[int] = set()  # interfaces whose addresses this session has told to be there
         self._answered: set[int] = set()  # … by which the guest has answered since for an address of its own
-        self._doubted: dict[tuple[int, bytes], None] = {}  # neighbors given up while the plane was away
+        self._unanswered: dict[tuple[int, bytes], None] = {}  # neighbors given up while the plane was away
         self._trouble = ""  # why it is degraded, as last told
         self._retired: set[int] = set()  # interfaces it had: messages under way may still name them
         self._sweep_at: float | None = clock() + config.hold_time_s
@@ -154,14 +154,14 @@ class VirtualRouter:
             self._end_hold()
         if self.fib.room_again and self.vrc is not None:
             self.vrc.close("there is room again for routes that were not kept")
-        if self._doubted and not self.host.silent:
+        if self._unanswered and not self.host.silent:
             # Not heard of since: whoever is sent something is looked for.
-            self.fib.set_neighbors(dict.fromkeys(self._doubted, (b"", False)), now)
-            self._doubted.clear()
+            self.fib.set_neighbors(dict.fromkeys(self._unanswered, (b"", False)), now)
+            self._unanswered.clear()
         self._retry_refused(now)
         self.host.wake(self)
         self._tell_trouble()
-        times = (self.fib.next_due, self._sweep_at, self._retry_at, now + DOUBT_TICK_S if self._doubted else None)
+        times = (self.fib.next_due, self._sweep_at, self._retry_at, now + SILENCE_S if self._unanswered else None)
         return min((at for at in times if at is not None), default=inf)
 
     def _retry_refused(self, now: float) -> None:
@@ -269,10 +269,10 @@ class VirtualRouter:
             known[interface_id, address] = mac, failed
         if self.host.silent:  # one that is forwarded to may well be there
             gone = {key for key, (mac, _) in known.items() if not mac}
-            self._doubted.update(dict.fromkeys(gone & self.fib.neighbors.keys()))
+            self._unanswered.update(dict.fromkeys(gone & self.fib.neighbors.keys()))
             known = {key: state for key, state in known.items() if key not in gone}
         for key in known:
-            self._doubted.pop(key, None)
+            self._unanswered.pop(key, None)
         if refused := self.fib.set_neighbors(known, self._clock()):
             self.punts.counters["neighbors_over_quota"] += refused
 

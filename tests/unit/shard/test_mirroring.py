@@ -8,7 +8,7 @@ from controller.model import Quota
 from controller.planes.base import BLACKHOLE, GLEAN, LOCAL, UNREACHABLE, NexthopState, RouteKind, action_kind
 from controller.planes.base import action_value as value
 from controller.routing.rib import SetKind
-from controller.shard.mirror import DOUBT_S
+from controller.shard.mirror import SILENCE_LASTS_S
 from wire.columns import prefix_key as key
 
 
@@ -178,7 +178,7 @@ async def test_silence_while_the_plane_was_away_fails_no_neighbor(make_world):
 
     assert states() == [NexthopState.FORWARD, NexthopState.FORWARD]
     router.neighbors([(1, gateway(1), mac(101), False)])
-    world.clock.now += DOUBT_S
+    world.clock.now += SILENCE_LASTS_S
     router.tick()
     await world.settle()
     assert states() == [NexthopState.FORWARD, NexthopState.GLEAN]  # the silent one is looked for
