@@ -1,7 +1,7 @@
 """A guest's control socket: one JSON object a line, one reply a line (vrc/guest/supervisor.py, vrc/machine/init.py).
 
-A machine's channel outlives whoever spoke on it last (greeting.py): a request carries an id, replies with another one
-are of somebody who did not wait for them, and a blank line first ends what was left half sent.
+A machine's channel outlives its clients (handshake.py): a request carries an id, replies with another one are for a
+client that did not wait for them, and a blank line first ends what was left half sent.
 """
 
 import asyncio

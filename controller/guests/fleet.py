@@ -240,7 +240,7 @@ class GuestFleet:
         return driver.label(self.spec(router)) if driver is not None else router.guest.kind.value
 
     def revoke(self, router: RouterConfig) -> None:
-        """Revoke a router's certificate and end its session for good; GuestError where its socket stays."""
+        """Revoke a router's certificate and end its session; GuestError where its socket stays."""
         try:
             self._sessions.revoke(router.vrf_id)
         except OSError as problem:

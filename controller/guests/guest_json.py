@@ -99,7 +99,7 @@ def hostname_of(spec: GuestSpec) -> str:
 def enclosure_of(config: dict[str, Any]) -> list[Any]:
     """The part of guest.json that only a restart of the whole guest changes.
 
-    Also a guest from before it made its interfaces itself starts anew.
+    A guest of a version that did not make its interfaces itself starts anew, too.
     """
     fields = [config.get(name) for name in ("router", "directory", "binds", "hidden")]
     suite = suite_of(config)

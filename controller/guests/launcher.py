@@ -134,7 +134,7 @@ def _listen(directory: str, name: str) -> int:
 
 def place(opened: dict[Descriptor, int]) -> None:
     """Put descriptors under their fixed numbers, to be inherited."""
-    # First out of the way: one may lie on the number of another.
+    # First to numbers of 64 and up: one may have the fixed number of another.
     moved = {name: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64) for name, fd in opened.items()}
     for fd in opened.values():
         os.close(fd)

@@ -1,7 +1,7 @@
 """The command that enters namespaces and runs another one there, so that the terminal's keys are that one's alone.
 
-nsenter stays between, because only its child is in a process namespace; without care Ctrl-C would end it, and leave
-its child to fight with the shell for the terminal.
+nsenter stays as the parent, because only its child is in the other PID namespace. It ignores the terminal's signals:
+otherwise Ctrl-C would end it, and its child and the shell would both read from the terminal.
 """
 
 from collections.abc import Sequence

@@ -172,7 +172,7 @@ class QemuDriver:
                 machine = talk.machine
                 state = machine_state(machine, spec.guest.memory_mib)
                 if step_s := clock_step_s(machine, talk.asked_at_s, talk.answered_at_s):
-                    with contextlib.suppress(control.Refusal):  # an image of somebody's own
+                    with contextlib.suppress(control.Refusal):  # an image without that operation
                         await talk.ask({"op": "clock", "step_s": step_s})
                         if abs(step_s) >= CLOCK_TOLD_S:
                             contact.stepped_s = step_s

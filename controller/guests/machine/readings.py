@@ -78,7 +78,7 @@ def clock_step_s(reply: dict[str, Any], asked_at_s: float, answered_at_s: float)
     """Return by how many seconds a machine's clock is to be put forward; 0 where it may be right.
 
     The machine read its clock somewhere between the two moments of ours: what lies within `CLOCK_TOLERANCE_S` of that
-    is left. An image of before says nothing of its clock.
+    is left. An older image does not tell its clock.
     """
     told = reply.get("time_s")
     if not isinstance(told, (int, float)) or not 0 <= told < _END_OF_TIME_S:

@@ -36,7 +36,7 @@ class GuestSuite(Protocol):
         """Return the name that a text gives its router; empty where it gives none."""
 
     def section(self, spec: GuestSpec, name: str) -> dict[str, Any]:
-        """Return its part of guest.json but for ``ids``; ``name`` is what the router is called."""
+        """Return its part of guest.json without ``ids``; ``name`` is what the router is called."""
 
 
 SUITES: Mapping[Suite, GuestSuite] = {Suite.FRR: frr, Suite.BIRD: bird, Suite.IP: static, Suite.COMMAND: any_daemon}
