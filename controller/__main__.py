@@ -1,6 +1,6 @@
 """Where vr-controller starts, also after a restore.
 
-What it imports stays for good, and to look for garbage in that again and again took half of the time of a start.
+Modules are never freed, and looking for garbage in them again and again took half of the time of a start.
 """
 
 import gc

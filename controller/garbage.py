@@ -2,7 +2,7 @@
 
 CPython looks through every object that it knows whenever a quarter more than the last time have grown old: a second
 with ten thousand routers. What has survived a full collection is therefore set aside (`gc.freeze`) and never looked
-at again, so that each pass sees only what is new since the last one. The price: a cycle among objects that old is
+at again, so that each pass sees only what is new since the last one. The cost: a cycle among objects that old is
 never found, hence routers and sessions have none; a test removes them with the collector off.
 """
 

@@ -1,4 +1,4 @@
-"""What the core shows of itself: plain values that the API serializes and vrctl prints."""
+"""What the controller shows of itself: plain values that the API serializes and vrctl prints."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""What an operator can do, in the controller's own terms: the API is a thin skin over this."""
+"""What an operator can do, in the controller's own terms; the API only translates it to HTTP."""
 
 import asyncio
 from collections.abc import Callable, Mapping
