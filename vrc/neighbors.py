@@ -25,7 +25,7 @@ Place = tuple[int, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A wish to the kernel: keep a neighbor probed (or stop to), or, with ``managed`` None, delete it. ``create``
+    """A request to the kernel: keep a neighbor probed (or stop to), or, with ``managed`` None, delete it. ``create``
     asks for one that must not exist yet."""
 
     ifindex: int

@@ -1,6 +1,6 @@
 """Takes the guest's TAPs into use as declared, and changes on them what a later declaration says.
 
-The guest's first process makes them (`guest.interfaces`), whole, and keeps them; they come without carrier, which
+The guest's first process makes them (vrc/guest/interfaces.py) and keeps them; they come without carrier, which
 follows the plane's port from here on. A VRC that starts again finds link, carrier and addresses as before.
 """
 

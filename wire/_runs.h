@@ -1,4 +1,4 @@
-/* Runs of routes that refer to the same object, as most neighbors in a message do.
+/* Runs of routes that refer to the same object, as routes beside each other in a message mostly do.
  *
  * Such an object (a Binding of the VRC, a NexthopSet of the controller) counts its routes in its attribute `routes`.
  * What a run added to it is written when the run ends, and not once for each route.

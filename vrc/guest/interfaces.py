@@ -258,7 +258,7 @@ def _netlink() -> socket.socket:
 
 
 def _ask(sock: socket.socket, what: str, kind: int, flags: int, body: bytes) -> None:
-    """Send one rtnetlink request that has no answer but yes; LinkError or, with the kernel's errno, OSError."""
+    """Send one rtnetlink request that is only acknowledged; LinkError or, with the kernel's errno, OSError."""
     if _answer(sock, what, kind, flags | NLM_F_ACK, body)[4:6] != _U16.pack(_NLMSG_ERROR):
         raise LinkError(f"{what}: not an answer")
 
@@ -275,7 +275,7 @@ def _answer(sock: socket.socket, what: str, kind: int, flags: int, body: bytes) 
 
 
 def _has_state(sock: socket.socket, ifindex: int) -> bool:
-    """Tell whether the kernel has made up its mind about a link's carrier: IFLA_OPERSTATE (RFC 2863) is known."""
+    """Tell whether the kernel has determined a link's carrier: IFLA_OPERSTATE (RFC 2863) is known."""
     message = _answer(sock, "state", RTM_GETLINK, 0, link_request(ifindex))
     at = _ATTRIBUTES_AT
     while at + _ATTRIBUTE.size <= len(message):

@@ -1,4 +1,4 @@
-"""Decodes rtnetlink links, addresses and neighbors; pure. `rtrequests` has what is asked for."""
+"""Decodes rtnetlink links, addresses and neighbors; pure. vrc/netlink/requests.py has what is asked for."""
 
 import struct
 from dataclasses import dataclass

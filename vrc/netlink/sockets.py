@@ -138,7 +138,7 @@ def _dump_state(what: str, buffer: bytes) -> tuple[bool, int]:
 
 class Monitor:
     """A member of multicast groups: calls ``received`` with a buffer of whole messages and ``overrun`` where the
-    kernel had to drop some, after which only a dump tells the truth. Routes of some protocols may be passed over."""
+    kernel had to drop some, after which only a dump is complete. Routes of some protocols may be passed over."""
 
     def __init__(
         self,

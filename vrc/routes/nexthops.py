@@ -75,7 +75,7 @@ class NexthopSets:
         return set_id
 
     def release(self, set_id: int) -> None:
-        """Give up one hold; with the last one the id is gone for good."""
+        """Give up one hold; with the last one the id is never used again."""
         self._holds[set_id] -= 1
         if not self._holds[set_id]:
             del self._holds[set_id]

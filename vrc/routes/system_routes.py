@@ -1,4 +1,4 @@
-"""The routes that the guest's kernel has but for zebra: connected ones, and those of `ip route`.
+"""The routes in the guest's kernel that are not zebra's: connected ones, and those of `ip route`.
 
 FPM tells that zebra has chosen such a route for a prefix, with RTPROT_KERNEL, and not reliably more: FRR 10.3 tells
 neither the nexthop, which zebra does not install, nor that the route is gone, as zebra does not remove it. The kernel

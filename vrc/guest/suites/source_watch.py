@@ -25,7 +25,7 @@ Tell = Callable[[bool], None]
 
 class SourceWatch:
     """Has ``look`` called every LOOK_S, which says, at once or later, whether routes are missing that could be there;
-    ``bring_back`` has them come."""
+    ``bring_back`` has the daemon send them again."""
 
     def __init__(self, reactor: Reactor, look: Callable[[Tell], None], bring_back: Callable[[], None]) -> None:
         self.silent = False

@@ -3,8 +3,8 @@
     start, a link or an address changes:   every route is written again (`route replace`), in the order of the text
     new text:                              routes that are new or changed are written, those that are gone deleted
 
-The kernel forgets an IPv4 route without a word when its link goes down, so links are watched (rtnetlink(7)). What it
-refuses is tried again with the next change of a link, and every RETRY_S.
+The kernel removes an IPv4 route without a message when its link goes down, so links are watched (rtnetlink(7)). What
+it refuses is tried again with the next change of a link, and every RETRY_S.
 """
 
 import contextlib
