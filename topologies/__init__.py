@@ -1,1 +1,1 @@
-"""Networks to try Splitplane in: Mininet hosts with FRR as the neighbors of virtual routers on Open vSwitch."""
+"""Networks to try Splitplane in: Mininet hosts with FRR as neighbors of virtual routers, on any kind of plane."""
