@@ -1,6 +1,7 @@
 """`get --watch`: a list on a terminal that is kept true, or a line for each row of it that changes."""
 
 import json
+import select
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,8 @@ from controller.vrctl.output import Format
 EVERY_S = 1.0
 """The controller is asked so often; it answers from memory."""
 
+_STANDARD_OUTPUT = 1
+
 Row = dict[str, Any]
 Read = Callable[[], list[Row]]
 
@@ -20,7 +23,8 @@ Read = Callable[[], list[Row]]
 def watch(read: Read, columns: Sequence[str], form: Format) -> None:
     """Show what ``read`` returns, and its changes, until KeyboardInterrupt.
 
-    A controller that is away later on is waited for; Unreachable where it is away from the start.
+    A controller that is away later on is waited for; Unreachable where it is away from the start. BrokenPipeError
+    once standard output is a pipe that nobody reads any more, also where nothing changes.
     """
     if form is Format.TABLE and sys.stdout.isatty():
         _show(read, columns)
@@ -33,12 +37,20 @@ def _looks(read: Read) -> Iterator[tuple[list[Row], str]]:
     rows = read()
     yield rows, ""
     while True:
-        time.sleep(EVERY_S)
+        if _read_by_nobody(EVERY_S):
+            raise BrokenPipeError
         try:
             rows, complaint = read(), ""
         except Unreachable as problem:
             complaint = str(problem)
         yield rows, complaint
+
+
+def _read_by_nobody(limit_s: float) -> bool:
+    """Wait for so long, or until standard output is a pipe without a reader; tell whether it is."""
+    reader = select.poll()
+    reader.register(_STANDARD_OUTPUT, 0)  # POLLERR is reported unasked
+    return bool(reader.poll(limit_s * 1000))
 
 
 def _show(read: Read, columns: Sequence[str]) -> None:

@@ -1,6 +1,8 @@
 """`get --watch`: what is printed for each look at a list."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -94,3 +96,25 @@ def test_a_controller_that_is_away_from_the_start_is_an_error() -> None:
 
     with pytest.raises(Unreachable):
         watching.watch(read, COLUMNS, Format.JSON)
+
+
+QUIET = """
+from controller.vrctl import watching
+from controller.vrctl.output import Format
+
+try:
+    watching.watch(lambda: [{"router": "red/r1"}], ["router"], Format.JSON)
+except BrokenPipeError:
+    raise SystemExit(7)
+"""
+
+
+def test_a_list_that_does_not_change_ends_with_the_reader_of_its_pipe() -> None:
+    with subprocess.Popen([sys.executable, "-c", QUIET], stdout=subprocess.PIPE, text=True) as watcher:
+        try:
+            assert watcher.stdout is not None
+            assert json.loads(watcher.stdout.readline())["router"] == "red/r1"
+            watcher.stdout.close()
+            assert watcher.wait(timeout=30) == 7
+        finally:
+            watcher.kill()
