@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from topologies.enclosure import run_enclosed
-from topologies.forwarder import mount_bpffs
+from lab.enclosure import run_enclosed
+from lab.planes.forwarder import mount_bpffs
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 180.0
