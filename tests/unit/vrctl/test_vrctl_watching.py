@@ -99,7 +99,7 @@ def test_a_controller_that_is_away_from_the_start_is_an_error() -> None:
 
 
 QUIET = """
-from controller.vrctl import watching
+from controller.vrctl.live import watching
 from controller.vrctl.output import Format
 
 try:
