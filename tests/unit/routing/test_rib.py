@@ -1,0 +1,121 @@
+"""What a VRC's session may say of nexthop sets and routes, and what is counted of it."""
+
+from array import array
+
+import pytest
+
+from controller.errors import SessionRefused
+from controller.routing import rib as rib_module
+from controller.routing.rib import Member, Rib, SetKind
+from wire.columns import prefix_key
+
+A, B = (Member(1, b"\x0a\0\1\2"),), (Member(2, b"\x0a\0\2\2"),)
+V4 = [prefix_key(f"20.{number}.0.0/16") for number in range(4)]
+V6 = [prefix_key(f"2001:db8:{number}::/48") for number in range(1, 4)]
+
+
+def learned(*set_ids: int) -> Rib:
+    rib = Rib()
+    rib.define(1, SetKind.FORWARD, A)
+    rib.define(2, SetKind.FORWARD, B)
+    rib.replace(4, V4[: len(set_ids)], array("I", set_ids))
+    return rib
+
+
+def test_a_set_may_be_named_twice_but_a_name_means_one_set() -> None:
+    rib = Rib()
+    assert rib.define(1, SetKind.FORWARD, A) is not None
+    assert rib.define(1, SetKind.FORWARD, A) is None
+    assert rib.define(2, SetKind.FORWARD, A) is None
+    assert rib.names[1] is rib.names[2]
+    with pytest.raises(SessionRefused, match="set 1 was defined before with other members"):
+        rib.define(1, SetKind.FORWARD, B)
+    with pytest.raises(SessionRefused, match="set 1 was defined before"):
+        rib.define(1, SetKind.BLACKHOLE, ())
+    with pytest.raises(SessionRefused, match="set 0 is reserved"):
+        rib.define(0, SetKind.FORWARD, B)
+
+
+def test_the_order_of_members_makes_no_other_set() -> None:
+    rib = Rib()
+    rib.define(1, SetKind.FORWARD, A + B)
+    assert rib.define(2, SetKind.FORWARD, B + A) is None
+
+
+def test_names_are_bounded_but_one_that_is_known_may_be_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rib_module, "MAX_SETS", 2)
+    rib = learned()
+    assert rib.define(2, SetKind.FORWARD, B) is None
+    with pytest.raises(SessionRefused, match="more than 2 nexthop sets"):
+        rib.define(3, SetKind.FORWARD, A)
+    rib.release([1])
+    rib.define(3, SetKind.FORWARD, A)
+    assert set(rib.names) == {2, 3}
+
+
+@pytest.mark.parametrize(("most_sets", "most_members"), [(2, 1000), (1000, 4)])
+def test_sets_that_are_kept_are_bounded_and_so_are_their_members(
+    most_sets: int, most_members: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rib_module, "MAX_KEPT_SETS", most_sets)
+    monkeypatch.setattr(rib_module, "MAX_KEPT_MEMBERS", most_members)
+    monkeypatch.setattr(rib_module, "MAX_MEMBERS", 3)
+    rib = Rib()
+    rib.define(1, SetKind.FORWARD, A)
+    assert not rib.crowded
+    rib.define(2, SetKind.FORWARD, B)
+    assert rib.crowded  # no room is left for two more and one of three members
+    rib.define(3, SetKind.FORWARD, A)  # which is kept already
+    with pytest.raises(SessionRefused, match=f"more than {most_sets} nexthop sets or {most_members} members"):
+        rib.define(4, SetKind.BLACKHOLE, ())
+    rib.release([1, 2, 3])
+    assert len(rib.collect()) == 2
+    assert not rib.crowded
+    assert list(rib.sets) == []
+
+
+def test_a_set_is_kept_while_a_route_or_a_name_uses_it() -> None:
+    rib = learned(1, 1)
+    rib.release([1])
+    assert rib.collect() == []
+    rib.release([2])
+    assert [one.members for one in rib.collect()] == [B]
+    rib.clear()
+    assert [one.members for one in rib.collect()] == [A]
+
+
+def test_what_is_not_repeated_is_withdrawn_and_uncounted() -> None:
+    rib = learned(1, 1, 2)
+    rib.replace(6, V6[:2], array("I", [1, 2]))
+    rib.begin_resync()
+    rib.define(7, SetKind.FORWARD, A)
+    rib.replace(4, V4[:1], array("I", [7]))
+    assert sorted(rib.sweep()) == sorted(V4[1:3] + V6[:2])
+    assert rib.counts == {4: 1, 6: 0}
+    assert [one.routes for one in rib.sets] == [1, 0]
+    assert rib.sweep() == []
+
+
+def test_a_resync_forgets_names_and_what_was_not_kept() -> None:
+    rib = learned(1)
+    rib.unkept[4] = 3
+    rib.begin_resync()
+    assert (rib.names, rib.unkept) == ({}, {4: 0, 6: 0})
+    with pytest.raises(SessionRefused, match="routes use nexthop set 1, which is not defined"):
+        rib.replace(4, V4, array("I", [1] * 4))
+
+
+def test_clear_withdraws_all() -> None:
+    rib = learned(1, 2)
+    assert sorted(rib.clear()) == V4[:2]
+    assert (rib.routes, rib.names, rib.counts) == ({}, {}, {4: 0, 6: 0})
+
+
+def test_new_routes_are_admitted_up_to_the_most_and_all_else_always() -> None:
+    rib = learned(1, 1)
+    assert rib.admit(4, V4, array("I", [2, 0, 1, 1]), most=3) == [0, 1, 2]
+    assert rib.unkept == {4: 1, 6: 0}
+    assert rib.admit(6, V6, array("I", [1, 0, 1]), most=0) == [1]
+    assert rib.unkept == {4: 1, 6: 2}
+    with pytest.raises(SessionRefused, match="routes use nexthop set 8, which"):
+        rib.admit(4, V4, array("I", [9, 8, 0, 1]), most=9)
