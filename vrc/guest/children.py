@@ -17,6 +17,9 @@ SETTLED_S = 10.0
 END_LIMIT_S = 5.0
 """How long a child that is replaced may take to end by itself."""
 _READ_BYTES = 16384
+_TO_DEFAULT = [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ]
+"""Signals that Python ignores, and that nohup or a shell's background may have had the controller ignore: a program
+could not be told by SIGHUP to read its files again."""
 _MAX_READS = 8  # at one wake-up, so that one program that floods its output starves nobody
 
 
@@ -72,7 +75,7 @@ class Children:
                     (os.POSIX_SPAWN_DUP2, write, 2),
                 ],
                 setsid=True,
-                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+                setsigdef=_TO_DEFAULT,
             )
         except OSError:
             os.close(read)

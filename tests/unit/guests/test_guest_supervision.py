@@ -101,6 +101,24 @@ def test_a_child_reads_its_input_and_what_it_says_is_collected(tmp_path: Path) -
     signal.set_wakeup_fd(-1)
 
 
+def test_a_child_hears_the_signals_that_its_parent_ignores(tmp_path: Path) -> None:
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGHUP, signal.SIGQUIT)}
+    reactor = Reactor()
+    family = children.Children(reactor, GuestLog(str(tmp_path / "guest.log")))
+    child = children.Child("grep", ["/usr/bin/grep", "SigIgn", "/proc/self/status"], {}, lambda *_: reactor.stop())
+    child.lines = []
+    try:
+        family.spawn(child)
+        reactor.run()
+    finally:
+        signal.set_wakeup_fd(-1)
+        for number, handler in {**before, signal.SIGCHLD: signal.SIG_DFL}.items():
+            signal.signal(number, handler)
+    [line] = child.lines
+    ignored = int(line.split()[1], 16)  # bit n - 1 is signal n (proc(5))
+    assert not [number for number in before if ignored >> (number - 1) & 1], line
+
+
 def test_the_log_is_bounded_and_keeps_one_old_file(tmp_path: Path) -> None:
     log = GuestLog(str(tmp_path / "guest.log"), limit=1000)
     for number in range(100):
