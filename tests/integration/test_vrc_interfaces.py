@@ -1,6 +1,7 @@
 """Interfaces are used, changed and left alone in the guest as the controller says, and their state is told."""
 
 import asyncio
+import os
 import time
 from pathlib import Path
 
@@ -103,16 +104,34 @@ async def test_an_interface_that_comes_later_is_whole_and_used() -> None:
         await controller.until(lambda: 2 in controller.interfaces)
         assert not controller.interfaces[2].up
         await g.make_interfaces([first, second])
-        await controller.until(lambda: "2001:db8:2::/64" in controller.routes and controller.interfaces[2].up)
+        seen = await asyncio.wait_for(lines_until(watch.stdout, ("eth1", "LOWER_UP")), DEADLINE_S)
         watch.kill()
-        seen = [line for line in (await watch.communicate())[0].decode().splitlines() if "eth1" in line]
-        assert seen
-        assert [line for line in seen if "mtu 9000" not in line or "02:00:00:00:00:02" not in line] == []
+        await watch.wait()
+        await controller.until(lambda: "2001:db8:2::/64" in controller.routes and controller.interfaces[2].up)
+        told = [line for line in seen if "eth1" in line]
+        assert [line for line in told if "mtu 9000" not in line or "02:00:00:00:00:02" not in line] == []
 
 
 def until_listening(pid: int) -> None:
-    """Wait until a process has a netlink socket."""
+    """Wait until a process has a netlink socket that hears groups, beside the one that asks."""
     deadline = time.monotonic() + DEADLINE_S
-    while not any(line.split()[2] == str(pid) for line in Path(f"/proc/{pid}/net/netlink").read_text().splitlines()):
+    while not _hears(Path(f"/proc/{pid}")):
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def _hears(process: Path) -> bool:
+    own = {os.readlink(fd) for fd in (process / "fd").iterdir()}
+    table = [line.split() for line in (process / "net/netlink").read_text().splitlines()[1:]]
+    return any(int(line[3], 16) and f"socket:[{line[-1]}]" in own for line in table)
+
+
+async def lines_until(stream: asyncio.StreamReader | None, words: tuple[str, ...]) -> list[str]:
+    """Read lines up to the first that has all words."""
+    assert stream
+    lines = []
+    async for line in stream:
+        lines.append(line.decode())
+        if all(word in lines[-1] for word in words):
+            return lines
+    raise AssertionError(f"no line with {words} in {lines}")
