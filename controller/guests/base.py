@@ -45,7 +45,8 @@ def failing(spec: GuestSpec, daemons: dict[str, str]) -> str:
 
     The routes that the kernel does not take from `ip` are left out: they wait for a link, and their state says so.
     """
-    failed = {name: state for name, state in daemons.items() if state.startswith("failed: ") and name != Suite.IP}
+    waits = Suite.IP if spec.routing.suite is Suite.IP else None
+    failed = {name: state for name, state in daemons.items() if state.startswith("failed: ") and name != waits}
     if not failed:
         return ""
     name, state = next(iter(failed.items()))

@@ -92,6 +92,9 @@ async def conversation(
                 if shared:
                     await told.settle()
                 yield told
+            except BaseException:
+                writer.transport.abort()  # what the guest does not read would keep the connection from closing
+                raise
             finally:
                 writer.close()
                 with contextlib.suppress(OSError):

@@ -45,6 +45,14 @@ class _Death:
     not_before: float
 
 
+@dataclass(frozen=True, slots=True)
+class FirstLoad:
+    """What became of a text that a guest was started with, each in one line; all went well where both are empty."""
+
+    failed: str = ""  # what was refused, or what does not run
+    waiting: str = ""  # what had not come up when nobody waited any more
+
+
 @dataclass(slots=True)
 class _Known:
     """What is known of one router's guest."""
@@ -205,8 +213,8 @@ class GuestFleet:
             known.silent = True
             self._events.report("error", "guest-silent", router.full_name, self.trouble(router))
 
-    async def loaded(self, router: RouterConfig) -> str:
-        """Wait until a guest's daemons run with their text; return in one line what was refused or failed, else "".
+    async def loaded(self, router: RouterConfig) -> FirstLoad:
+        """Wait until a guest's daemons run with their text, and return what became of it.
 
         A guest that takes longer than LOAD_LIMIT_S goes on by itself; what ails it then is seen by `watch`.
         """
@@ -216,12 +224,17 @@ class GuestFleet:
             async with self._asking:
                 daemons = (await driver.status(spec)).daemons
             if trouble := failing(spec, daemons):
-                return trouble
-            if {STARTING, BOOTING}.isdisjoint(daemons.values()) or self._clock() >= until_s:
+                return FirstLoad(failed=trouble)
+            coming = [f"{name} is {state}" for name, state in daemons.items() if state in (STARTING, BOOTING)]
+            if not coming:
                 break
+            if self._clock() >= until_s:
+                more = f" (and {len(coming) - 1} more)" if len(coming) > 1 else ""
+                where = f"see vrctl logs {router.full_name}"
+                return FirstLoad(waiting=f"{coming[0]}{more} after {LOAD_LIMIT_S:g} s, and goes on; {where}")
             await asyncio.sleep(pause_s)
             pause_s = min(1.0, 1.5 * pause_s)
-        return ""
+        return FirstLoad()
 
     def trouble(self, router: RouterConfig) -> str:
         """Why a router's guest is of no use, in one line; empty where it is not known to be."""

@@ -1,6 +1,9 @@
 """The start of a guest's first process: by a launcher of ours, which returns when that runs."""
 
 import asyncio
+import contextlib
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +36,9 @@ async def launch(
         async with asyncio.timeout(LIMIT_S):
             _, said = await process.communicate(told)
     except TimeoutError as error:
-        process.kill()
+        # Its session: a child of it may hold the guest's lock.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         raise GuestError(f"{router}: {what} did not start in {LIMIT_S:.0f} s; see the logs in {directory}") from error
     if process.returncode == RUNS_ALREADY:
         raise GuestError(f"{router}: another controller is starting {what}; try again")

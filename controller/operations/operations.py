@@ -8,7 +8,7 @@ from pathlib import Path
 from controller.diagnostics.operator_views import OperatorViews
 from controller.errors import Conflict, NoSuch, SpecError
 from controller.events.log import EventLog
-from controller.guests.fleet import GuestFleet
+from controller.guests.fleet import FirstLoad, GuestFleet
 from controller.guests.suites import unforwarded
 from controller.model import Placement, RouterConfig, names_of
 from controller.operations import backups, move_requests
@@ -233,18 +233,20 @@ class Operations:
             failed = [line for router, line in unfinished.failed.items() if ready.concerns(router)]
             others = [line for router, line in unfinished.failed.items() if not ready.concerns(router)]
             waiting = unfinished.waiting + self._unconnected(ready) + others
-        failed += await self._first_loads(ready, unfinished.failed)
+        loads = await self._first_loads(ready, unfinished.failed)
+        failed += [f"{name}: {load.failed}" for name, load in loads.items() if load.failed]
+        waiting += [f"{name}: {load.waiting}" for name, load in loads.items() if load.waiting]
         return Outcome(ready.changes, waiting, failed, remarks)
 
-    async def _first_loads(self, plan: Plan, failed: Mapping[str, str]) -> list[str]:
-        """Wait until the guests that a change started have read their texts; return what they do not take of them."""
+    async def _first_loads(self, plan: Plan, failed: Mapping[str, str]) -> dict[str, FirstLoad]:
+        """Wait until the guests that a change started have read their texts; return what became of each."""
         started = [
             router
             for name, router in plan.after.routers.items()
             if name not in failed and _runs_otherwise(plan.before.routers.get(name), router)
         ]
         found = await asyncio.gather(*(self._guests.loaded(router) for router in started))
-        return [f"{router.full_name}: {line}" for router, line in zip(started, found, strict=True) if line]
+        return {router.full_name: load for router, load in zip(started, found, strict=True)}
 
     async def _check_guests(self, plan: Plan) -> list[str]:
         remarks: dict[str, None] = {}  # each once, in this order

@@ -115,8 +115,11 @@ async def test_a_guest_that_takes_long_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(fleet, "LOAD_POLL_S", 0.0)
     monkeypatch.setattr(fleet, "LOAD_LIMIT_S", 0.05)
-    controller.guests.states["red/r1"] = [{"zebra": "starting"}]
-    assert (await controller.apply(HEAD + RED)).failed == []
+    controller.guests.states["red/r1"] = [{"zebra": "starting", "bgpd": "starting", "vrc": "up"}]
+    outcome = await controller.apply(HEAD + RED)
+    assert outcome.failed == []
+    line = "red/r1: zebra is starting (and 1 more) after 0.05 s, and goes on; see vrctl logs red/r1"
+    assert line in outcome.waiting
 
 
 async def test_a_vlan_is_taken_before_it_is_given(controller: Controller) -> None:

@@ -1,14 +1,17 @@
 """The namespace driver without a guest: how a running one is recognised, and what is asked of its supervisor."""
 
 import asyncio
+import contextlib
 import json
 import os
+import select
+import socket
 from pathlib import Path
 
 import pytest
 
 from controller.errors import GuestError
-from controller.guests import control
+from controller.guests import control, startup
 from controller.guests import guest_json as enclosed
 from controller.guests.base import GuestSpec
 from controller.guests.netns import NetnsDriver
@@ -75,6 +78,16 @@ async def test_a_refusal_names_the_router_and_what_its_suite_said(tmp_path: Path
             await control.ask(tmp_path, "red/r1", {"op": "reload", "config": {suite: {}}}, 5)
 
 
+async def test_a_guest_that_reads_nothing_holds_nobody_up(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "control.sock"))
+        listener.listen()
+        request = {"op": "reload", "config": {"frr": {"text": "!" * (4 << 20)}}}  # more than a socket takes in
+        async with asyncio.timeout(30):
+            with pytest.raises(control.Silence, match=r"^red/r1: the guest did not answer reload in 0.05 s$"):
+                await control.ask(tmp_path, "red/r1", request, 0.05)
+
+
 def test_exec_enters_the_namespaces_of_the_guest_and_keeps_the_arguments() -> None:
     argv = NetnsDriver().exec_argv(spec(Path("/nowhere")), os.getpid(), ["vtysh", "-c", "show ip route"])
     assert argv[-4:] == ["--", "vtysh", "-c", "show ip route"]
@@ -85,3 +98,23 @@ def test_exec_enters_the_namespaces_of_the_guest_and_keeps_the_arguments() -> No
 def test_each_vrc_has_a_user_of_its_own() -> None:
     assert enclosed.vrc_uid(1) != enclosed.vrc_uid(2)
     assert enclosed.vrc_uid(0) > 65535
+
+
+async def test_a_launcher_that_hangs_is_killed_with_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hanging.py").write_text(
+        "import os, pathlib, time\n"
+        "child = os.fork()\n"
+        "pathlib.Path('child').write_text(str(child)) if child else None\n"
+        "time.sleep(600)\n"
+    )
+    monkeypatch.setattr(startup, "LIMIT_S", 1.0)
+    with pytest.raises(GuestError, match=r"^red/r1: the machine did not start in 1 s; see the logs in "):
+        await startup.launch(tmp_path, "red/r1", "the machine", tmp_path, ["hanging"])
+    child = int((tmp_path / "child").read_text())
+    with contextlib.suppress(ProcessLookupError):
+        fd = os.pidfd_open(child)
+        select.select([fd], [], [], 10)
+        os.close(fd)
+    assert not Path(f"/proc/{child}").exists() or Path(f"/proc/{child}/stat").read_text().split()[2] == "Z"

@@ -5,13 +5,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from test_machine_control import run_until
 
 from controller.guests.base import GuestSpec, failing
-from controller.model import RouteSource, Routing
+from controller.model import RouteSource, Routing, Suite
 from vrc.guest import children
 from vrc.guest.children import Child, Children, KeptChild
 from vrc.guest.log import GuestLog
@@ -247,4 +248,6 @@ def test_a_router_s_trouble_names_the_daemon_and_the_log(tmp_path: Path) -> None
         "zebra: did not answer within 20 s of its start; see vrctl logs red/r1"
     )
     assert failing(spec, {"a": "failed: x", "b": "failed: red/r1: y"}) == "a: x (and 1 more); see vrctl logs red/r1"
-    assert failing(spec, {"vrc": "up", "bird": "starting", "ip": "failed: line 1: no"}) == ""
+    assert failing(spec, {"vrc": "up", "ip": "failed: ended with status 1"}).startswith("ip: ended")
+    static = replace(spec, routing=Routing(Suite.IP, "#"))
+    assert failing(static, {"vrc": "up", "ip": "failed: line 1: no"}) == ""
