@@ -21,8 +21,9 @@ Check = Callable[[RouterConfig], Awaitable[list[str]]]
 STARTS_AT_ONCE = 4
 """Guests being started at the same time; each costs a second of CPU."""
 
-LOAD_LIMIT_S, LOAD_POLL_S = 20.0, 0.1
-"""How long whoever changes a guest waits for its daemons to read their text, and the first pause between asking."""
+LOAD_LIMIT_S, LOAD_POLL_S = 75.0, 0.1
+"""How long whoever changes a guest waits for its daemons to read their text, once a machine has booted, and the first
+pause between asking. It is longer than any daemon's own limit at its start, so that one that hangs is told."""
 
 SILENCE_S = 60.0
 """A guest whose VRC has had no session for so long is said to be silent."""
@@ -216,7 +217,8 @@ class GuestFleet:
     async def loaded(self, router: RouterConfig) -> FirstLoad:
         """Wait until a guest's daemons run with their text, and return what became of it.
 
-        A guest that takes longer than LOAD_LIMIT_S goes on by itself; what ails it then is seen by `watch`.
+        How long a machine may boot is for its driver to say. A guest that takes longer than LOAD_LIMIT_S after that
+        goes on by itself; what ails it then is seen by `watch`.
         """
         spec, driver = self.spec(router), self.driver(router)
         until_s, pause_s = self._clock() + LOAD_LIMIT_S, LOAD_POLL_S
@@ -228,7 +230,9 @@ class GuestFleet:
             coming = [f"{name} is {state}" for name, state in daemons.items() if state in (STARTING, BOOTING)]
             if not coming:
                 break
-            if self._clock() >= until_s:
+            if BOOTING in daemons.values():
+                until_s = self._clock() + LOAD_LIMIT_S
+            elif self._clock() >= until_s:
                 more = f" (and {len(coming) - 1} more)" if len(coming) > 1 else ""
                 where = f"see vrctl logs {router.full_name}"
                 return FirstLoad(waiting=f"{coming[0]}{more} after {LOAD_LIMIT_S:g} s, and goes on; {where}")

@@ -122,6 +122,17 @@ async def test_a_guest_that_takes_long_is_not_waited_for(
     assert line in outcome.waiting
 
 
+async def test_what_a_machine_refuses_is_told_however_long_it_boots(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "LOAD_POLL_S", 0.01)
+    monkeypatch.setattr(fleet, "LOAD_LIMIT_S", 0.02)
+    refused = {"machine": "up", "config": "failed: line 2: no"}
+    controller.guests.states["red/r1"] = [{"machine": "booting"}] * 4 + [refused]
+    outcome = await controller.apply(HEAD + RED)
+    assert outcome.failed == ["red/r1: frr line 2: no; see vrctl logs red/r1"]
+
+
 async def test_a_vlan_is_taken_before_it_is_given(controller: Controller) -> None:
     await controller.apply(HEAD + RED)
     controller.core.calls.clear()
