@@ -27,6 +27,8 @@ _REFUSED = {
 _ROUTER_ID = re.compile(_STATEMENT + r"router\s+id\b")
 _LOG = re.compile(_STATEMENT + r"log\b")
 _RESTART_WAIT = re.compile(_STATEMENT + r"graceful\s+restart\s+wait\b")
+_KERNEL = re.compile(_STATEMENT + r"(?:protocol|template)\s+kernel\b[^{;]*\{")
+_DISABLED = re.compile(_STATEMENT + r"disabled\b(?!\s+(?:no|off|false)\b)")
 _OBJECTION = re.compile(r"^bird: [^:]*:(?P<line>\d+):\d+ (?P<reason>.*)$", re.MULTILINE)
 
 
@@ -37,6 +39,19 @@ def bare(text: str) -> str:
         return '""' if match[0].startswith('"') else " " + "\n" * match[0].count("\n")
 
     return _OPAQUE.sub(blank, text)
+
+
+def disables_kernel(text: str) -> bool:
+    """Tell whether a text wants a protocol down that would write BIRD's routes to the kernel."""
+    uncommented = bare(text)
+    for found in _KERNEL.finditer(uncommented):
+        depth, end = 1, found.end()
+        while depth and end < len(uncommented):
+            depth += {"{": 1, "}": -1}.get(uncommented[end], 0)
+            end += 1
+        if _DISABLED.search(uncommented, found.end() - 1, end):
+            return True
+    return False
 
 
 def compose(text: str, hold_time_s: int) -> str:
@@ -129,4 +144,5 @@ def hostname(_text: str) -> str:
 
 def section(spec: GuestSpec, _name: str) -> dict[str, Any]:
     """Return what the guest's supervisor is told (vrc/guest/suites/bird.py)."""
-    return {"text": compose(spec.routing.text, spec.hold_time_s)}
+    text = spec.routing.text
+    return {"text": compose(text, spec.hold_time_s), "kernel_disabled": disables_kernel(text)}

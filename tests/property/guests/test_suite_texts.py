@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from controller.errors import GuestError
 from controller.guests.suites import bird
-from vrc.guest.suites.frr import first_error
+from vrc.guest.suites.frr_objections import first_error
 
 
 @given(st.text(max_size=200))

@@ -24,6 +24,24 @@ def test_what_the_operator_says_of_log_and_restart_wins() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "disabled"),
+    [
+        ("protocol kernel { disabled; ipv4 { export all; }; }", True),
+        ("protocol kernel k4 from T { ipv4 { export all; };\n disabled yes; }", True),
+        ("template kernel T { disabled; }\nprotocol kernel from T { ipv4; }", True),
+        ("protocol kernel { ipv4; }\nprotocol bgp { disabled; }", False),
+        ("protocol bgp { disabled; }\nprotocol kernel { ipv4; }", False),
+        ("protocol kernel { disabled no; ipv4; }", False),
+        ("protocol kernel { # disabled;\n ipv4; }", False),
+        ('protocol kernel { description "disabled"; ipv4; }', False),
+        ("protocol kernel { ipv4;", False),
+    ],
+)
+def test_a_kernel_protocol_is_meant_to_be_down_only_where_its_own_text_says_so(text: str, disabled: bool) -> None:
+    assert bird.disables_kernel(ID + text) is disabled
+
+
+@pytest.mark.parametrize(
     ("text", "problem"),
     [
         (ID + 'include "/etc/passwd";', "line 2: the text is the whole configuration"),

@@ -7,7 +7,7 @@ import pytest
 from controller.errors import GuestError
 from controller.guests.suites import frr
 from controller.guests.suites.config_text import MAX_TEXT_BYTES
-from vrc.guest.suites.frr import first_error
+from vrc.guest.suites.frr_objections import first_error, refusals
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,9 @@ from vrc.guest.suites.frr import first_error
         (" neighbor 10.0.0.2 bfd", "bfdd"),
         (" vrrp 5 version 3", "vrrpd"),
         ("ip   pim", "pimd"),
+        ("router pim", "pimd"),
+        ("interface eth0\n ipv6 mld", "pim6d"),
+        ("router pim6", "pim6d"),
     ],
 )
 def test_a_line_asks_for_its_daemon(line: str, daemon: str) -> None:
@@ -134,6 +137,15 @@ def test_an_objection_to_grammar_names_the_line_of_the_text() -> None:
         first_error(["line 9: % Unknown command[25]:  foo bar"], "!\n foo bar\n")
         == "line 2: Unknown command: foo bar"
     )
+
+
+def test_what_one_daemon_refused_is_not_forgotten_when_another_starts_again() -> None:
+    whole = {"": "line 2: Specify remote-as (bgpd): neighbor x"}
+    assert refusals(whole, "ospfd", "") == whole
+    assert refusals(whole, "ospfd", "line 9: no") == {**whole, "ospfd": "line 9: no"}
+    assert refusals({**whole, "ospfd": "line 9: no"}, "ospfd", "") == whole
+    assert refusals(whole, "bgpd", "") == refusals(whole, "", "") == {}
+    assert refusals(whole, "bgpd", whole[""]) == {"bgpd": whole[""]}
 
 
 def test_a_failure_without_a_known_form_shows_its_first_words() -> None:

@@ -39,12 +39,13 @@ class BirdSettings:
     """What BIRD is to run with."""
 
     text: str  # the whole of bird.conf
+    kernel_disabled: bool  # the text wants a `protocol kernel` down
     start_limit_s: float  # a BIRD that does not greet for so long after its start is killed and started again
 
     @classmethod
     def parse(cls, section: Section) -> "BirdSettings":
         """Take BIRD's section of guest.json; KeyError or TypeError where it is none."""
-        return cls(section["text"], start_limit_of(section))
+        return cls(section["text"], section.get("kernel_disabled", False), start_limit_of(section))
 
 
 class BirdDaemon:
@@ -130,7 +131,7 @@ class BirdDaemon:
     # ── whether it hands its routes on ──
 
     def _look_at_kernel(self, tell: Tell) -> None:
-        if not self._up or self._changing or _DISABLED.search(self.settings.text):
+        if not self._up or self._changing or self.settings.kernel_disabled:
             tell(False)
             return
         rows: list[str] = []
@@ -205,9 +206,6 @@ class BirdDaemon:
 
     def _write(self, settings: BirdSettings) -> None:
         write_file(f"{self._etc}/bird.conf", settings.text, self._gid)
-
-
-_DISABLED = re.compile(r"\bdisabled\b")  # a protocol that is meant to be down
 
 
 def kernel_protocols_down(rows: Iterable[str]) -> list[str]:

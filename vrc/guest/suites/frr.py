@@ -17,7 +17,6 @@ the text that it is given is the one that its daemons run with already.
 
 import contextlib
 import os
-import re
 import signal
 import socket
 import time
@@ -28,6 +27,7 @@ from vrc.guest.children import Backoff, Child, Children, describe_end, late
 from vrc.guest.enclosure import FRR_STATE, watch_directory
 from vrc.guest.reactor import Timer
 from vrc.guest.suites.base import ENVIRONMENT, Reply, Section, empty_directory, start_limit_of, write_file
+from vrc.guest.suites.frr_objections import first_error, refusals
 from vrc.guest.suites.source_watch import SourceWatch, Tell, fpm_is_missing
 
 BINARIES = "/usr/lib/frr"
@@ -120,7 +120,8 @@ class FrrDaemons:
     """Runs FRR as its settings say; `etc` is where this process may write what is CONFIGURATION to the daemons."""
 
     def __init__(self, children: Children, section: Section, etc: str) -> None:
-        self.settings, self.restarts, self.config_error = FrrSettings.parse(section), 0, ""
+        self.settings, self.restarts = FrrSettings.parse(section), 0
+        self._refused: dict[str, str] = {}  # by what was loaded: a daemon, "" for all of them
         self._children, self._reactor, self._etc = children, children.reactor, etc
         self._uid, self._gid, self._vty_gid = section["ids"]
         self._daemons = {name: Daemon(name) for name in self.settings.daemons}
@@ -135,6 +136,11 @@ class FrrDaemons:
         self._inotify = watch_directory(SOCKETS)
         self._reactor.add_reader(self._inotify, self._directory_changed)
         self._fpm = SourceWatch(self._reactor, self._look_at_fpm, self._connect_fpm)
+
+    @property
+    def config_error(self) -> str:
+        """What FRR refused of the text, in one line; empty where it took all of it."""
+        return next(iter(self._refused.values()), "")
 
     @property
     def states(self) -> dict[str, str]:
@@ -318,7 +324,7 @@ class FrrDaemons:
             self._let_fpm_interrupt(self._daemons["zebra"])
 
     def _load_done(self, name: str, names: list[str], job: Child, exit_status: int) -> None:
-        self.config_error = job_error(job, self.settings) if exit_status else ""
+        self._refused = refusals(self._refused, name, job_error(job, self.settings) if exit_status else "")
         if job.overran:
             self._load_later(name)
         else:
@@ -379,7 +385,7 @@ class FrrDaemons:
     def _reload_done(self, settings: FrrSettings, reply: Reply, job: Child, exit_status: int) -> None:
         self._change = None
         if exit_status == 0:
-            self.settings, self.config_error = settings, ""
+            self.settings, self._refused = settings, {}
             self._mark_configured(self._daemons)
             self._stop_unneeded()
             reply("")
@@ -391,7 +397,7 @@ class FrrDaemons:
 
     def _taken_back(self, job: Child) -> None:
         if job.overran:  # who knows what the daemons have
-            self.config_error = job.overran
+            self._refused = {"": job.overran}
             self._load_later("")
         self._stop_unneeded()
 
@@ -479,39 +485,6 @@ _RELOAD = [
 ]
 
 
-# As vtysh says it, and as frr-reload.py does, which shows octets where vtysh has only checked the syntax.
-_OBJECTION = re.compile(
-    r"^(?:b')?line \d+: "
-    r"(?:% (?P<syntax>[^\[:]+)(?:\[\d+\])?: |Failure to communicate\[\d+\] to (?P<daemon>\w+), line: )"
-    r"(?P<command>.*?)(?:\\n.*)?$"
-)
-_NOISE = "vtysh_pam: Failed in account validation: Authentication failure(7)"
-
-
 def job_error(job: Child, settings: FrrSettings) -> str:
     """Return in one line what became of a job that failed."""
     return job.overran or first_error(job.lines or [], settings.text, settings.lines_before)
-
-
-def first_error(lines: list[str], text: str, before: int = 0) -> str:
-    """Return in one line what vtysh or frr-reload.py objected to, with its line number in ``text`` but the first
-    ``before`` lines.
-
-    It names the daemon that refused the line; what vtysh objects to itself is the grammar. It is the objection that
-    stands first in the text: from FRR 9 on daemons read it at the same time.
-    """
-    reason, objections = "", []
-    for raw in lines:
-        line = raw.replace(_NOISE, "").strip()
-        if match := _OBJECTION.match(line):
-            command = match["command"].strip()
-            said = match["syntax"] or reason or "refused"
-            why = f"{said} ({match['daemon']})" if match["daemon"] else said
-            numbers = [number for number, given in enumerate(text.splitlines(), 1) if given.strip() == command]
-            where = f"line {numbers[0] - before}: " if numbers and numbers[0] > before else ""
-            objections.append((numbers[0] if numbers else len(text), f"{where}{why}: {command}"))
-        elif line.startswith("%"):
-            reason = line.lstrip("% ")
-    if objections:
-        return min(objections)[1]
-    return reason or next((said for raw in lines if (said := raw.replace(_NOISE, "").strip())), "no reason given")
