@@ -11,6 +11,7 @@ from pathlib import Path
 from controller.errors import GuestError
 
 LIMIT_S = 30.0
+KILL_LIMIT_S = 5.0
 RUNS_ALREADY = 75
 """The launcher's exit status where the guest runs already."""
 
@@ -39,6 +40,9 @@ async def launch(
         # Its session: a child of it may hold the guest's lock.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(KILL_LIMIT_S):
+                await process.wait()
         raise GuestError(f"{router}: {what} did not start in {LIMIT_S:.0f} s; see the logs in {directory}") from error
     if process.returncode == RUNS_ALREADY:
         raise GuestError(f"{router}: another controller is starting {what}; try again")

@@ -6,8 +6,8 @@ n1 and n2 are Mininet hosts with FRR, r1 and r2 virtual routers on switch s1, th
 ports. 203.0.113.1 and 2001:db8:99::1 exist in red alone; n2 announces them to r2 by BGP, all else there is OSPF's.
 Only one link has that session: FRR 8.4 does not see a link fail whose group OSPF and BGP share.
 
-Hellos and keepalives go every second, but neighbors give up only after 10 s (OSPF) or 12 s (BGP, BFD): longer than a
-restart of the controller, during which nobody relays what is punted.
+Hellos and keepalives go every second, but neighbors give up only after 40 s: longer than a restart of the
+controller on a busy host, during which nobody relays what is punted. A cut link is noticed by its carrier.
 """
 
 from pathlib import Path
