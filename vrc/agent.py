@@ -221,8 +221,8 @@ class Agent(SessionOwner):
 
     def _report_bounds(self) -> None:
         reached = {
-            "neighbor_limit": self.neighbors.over_limit,
-            "routes_full": self.table.counters.full,
+            "neighbor-limit": self.neighbors.over_limit,
+            "routes-full": self.table.counters.full,
             "malformed": self.table.counters.malformed + self.kernel.malformed,
         }
         for kind, count in reached.items():

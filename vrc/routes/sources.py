@@ -150,7 +150,7 @@ class FpmSource:
             problem = (
                 "zebra does not connect to FPM; it needs -M dplane_fpm_nl and `fpm address` in its configuration"
             )
-            self._notify("fpm_absent", problem)
+            self._notify("fpm-absent", problem)
 
     async def _lead(self) -> None:
         """Mirror what zebra writes to the kernel until it connects, 3 s after its start at the earliest.
@@ -203,7 +203,7 @@ class FpmSource:
 
     async def _adopt_or_tell(self, what: str, *, sweep: bool = False) -> None:
         if not await self._adopt(sweep=sweep):
-            self._notify("dump_failed", f"{what}: the kernel's routes kept changing while they were dumped")
+            self._notify("dump-failed", f"{what}: the kernel's routes kept changing while they were dumped")
 
     async def _adopt(self, *, sweep: bool) -> bool:
         """Bind what zebra has not repeated to what the kernel has; with ``sweep`` withdraw the rest.
@@ -293,7 +293,7 @@ class FpmSource:
         self.opened()
         log.info("zebra connected")
         if self.connections > 1:
-            self._notify("daemon_restart", "zebra connected to FPM again and repeats its routes")
+            self._notify("daemon-restart", "zebra connected to FPM again and repeats its routes")
 
     def fpm_batch(self, batch: Batch) -> None:
         """Take in what zebra said."""
@@ -306,7 +306,7 @@ class FpmSource:
     def fpm_closed(self, reason: str) -> None:
         """Keep everything."""
         log.warning("FPM connection lost: %s; routes are kept", reason)
-        self._notify("fpm_lost", f"FPM connection lost: {reason}; routes are kept")
+        self._notify("fpm-lost", f"FPM connection lost: {reason}; routes are kept")
 
 
 class NetlinkSource:
@@ -367,7 +367,7 @@ class NetlinkSource:
             self._table.ambiguous = False
             self.dumps += 1
             return
-        self._notify("dump_failed", "the kernel's routes kept changing while they were dumped; trying on")
+        self._notify("dump-failed", "the kernel's routes kept changing while they were dumped; trying on")
         self._resync.set()
 
     def _received(self, buffer: bytes) -> None:
