@@ -206,8 +206,8 @@ class Fib(FibState):
         return one.action or None
 
     def take(self, batch: WriteBatch, limit: int, ahead: bool = False) -> Ticket:
-        """Move at most ``limit`` prefixes and all small updates into ``batch``; ``ahead``: but for router interfaces
-        and policers, which wait."""
+        """Move at most ``limit`` prefixes and all small updates into ``batch``; with ``ahead``, router interfaces and
+        policers wait."""
         resolution = self._resolution
         ticket = Ticket()
         if not ahead:
@@ -225,7 +225,7 @@ class Fib(FibState):
         return ticket
 
     def confirm(self, ticket: Ticket, refused: Iterable[Refused]) -> None:
-        """The plane has confirmed a batch, but for ``refused`` (of this router alone)."""
+        """The plane has confirmed a batch, except ``refused`` (of this router alone)."""
         self.in_flight -= 1
         self._prefixes.confirm(ticket.routes)
         for object_id in ticket.freed:
@@ -286,7 +286,7 @@ class Fib(FibState):
         self._prefixes.fence()
 
     def repair(self, read: Installed, written: set[bytes]) -> int:
-        """Compare a read-back with what was sent, but for keys ``written`` meanwhile; queue and count repairs."""
+        """Compare a read-back with what was sent, except keys ``written`` meanwhile; queue and count repairs."""
         if self.removing:
             return 0
         idle = self.idle
