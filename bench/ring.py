@@ -78,7 +78,7 @@ def links(router: int) -> dict[str, str]:
 
 
 def text_of(router: int) -> str:
-    """Return FRR's text of a router but for the addresses of its links."""
+    """Return FRR's text of a router, except the addresses of its links."""
     peers = "".join(f" neighbor 10.255.0.{n} peer-group ALL\n" for n in ROUTERS if n != router)
     if router == FEEDER:
         feeder = host_address("feeder")

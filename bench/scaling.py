@@ -211,7 +211,7 @@ class Stall:
 async def _settled(shards: Shards, configs: list[RouterConfig], routes: int) -> None:
     for config in configs:
         router = shards.routers[config.vrf_id]
-        while router.fib.rib.counts[4] < routes or router.holds:  # noqa: ASYNC110 - it tells nobody of this
+        while router.fib.learned_counts[4] < routes or router.holds:  # noqa: ASYNC110 - it tells nobody of this
             await asyncio.sleep(0.005)
         await shards.converged(config.vrf_id)
 

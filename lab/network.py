@@ -38,8 +38,19 @@ Link = Sequence[tuple[str, str]]
 class FrrHost(Host):
     """A Mininet host with routing daemons, each with private /etc/frr and /run/frr."""
 
-    def __init__(self, name: str, text: str = "", daemons: Sequence[str] = (), **params: object) -> None:
-        self.text, self.daemons, self.held = text, tuple(daemons), False
+    def __init__(
+        self,
+        name: str,
+        text: str = "",
+        daemons: Sequence[str] = (),
+        *,
+        addresses: Sequence[str] = (),
+        gateways: Sequence[str] = (),
+        held: bool = False,
+        **params: object,
+    ) -> None:
+        self.text, self.daemons, self.held = text, tuple(daemons), held
+        self.addresses, self.gateways = addresses, gateways
         super().__init__(name, privateDirs=[*frr.PLACES, "/var/tmp"] if daemons else [], **params)
 
     def start_daemons(self) -> None:
@@ -99,15 +110,12 @@ class Network:
 
     def host(self, name: str, *addresses: str, gateways: Sequence[str] = ()) -> FrrHost:
         """Add an end host with these addresses on eth0 and default routes through ``gateways``."""
-        host = self.mininet.addHost(name, ip=None)
-        host.addresses, host.gateways = addresses, gateways
-        return host
+        return self.mininet.addHost(name, ip=None, addresses=addresses, gateways=gateways)
 
     def neighbor(self, name: str, config: Path, *daemons: str, held: bool = False) -> FrrHost:
         """Add an external router with FRR; zebra runs in any case. A ``held`` one is not started with the rest."""
-        host = self.mininet.addHost(name, ip=None, text=config.read_text(), daemons=("zebra", *daemons))
-        host.addresses, host.gateways, host.held = (), (), held
-        return host
+        daemons = ("zebra", *daemons)
+        return self.mininet.addHost(name, ip=None, text=config.read_text(), daemons=daemons, held=held)
 
     def wire(self, node: Node, interface: str, other: Node, other_interface: str) -> None:
         """Connect two nodes by a veth pair with MAC addresses that are the same in every run."""

@@ -57,7 +57,7 @@ class Agent(SessionOwner):
 
     def __init__(self, options: Options) -> None:
         self.interfaces = Interfaces()
-        self.neighbors = Neighbors(self.interfaces)
+        self.neighbors = Neighbors(self.interfaces, in_doubt=self._in_doubt)
         self.sets = NexthopSets()
         self.table = RouteTable(self.sets, self.interfaces.usable)
         self.relay = PacketRelay()
@@ -71,22 +71,26 @@ class Agent(SessionOwner):
         self._zebra_connected = asyncio.Event()
         self._appeared = asyncio.Event()
         self.source = self._make_source(options)
-        self.source.changed = self._changed
         identity = partial(Identity.read, options.identity)
         self.session = Session(options.session, identity, options.router, options.source, self.known, self)
         self._settled_at_s: float | None = None
         self._heard_from_s = 0.0  # when probes that end have been sent with a session there
-        self.neighbors.in_doubt = self._in_doubt
         self._hit: set[str] = set()
         self._versions = 0
 
     def _make_source(self, options: Options) -> FpmSource | NetlinkSource:
         if options.source == "fpm":
-            source = FpmSource(self.table, self.netlink, options.fpm_listen, self._ready, self.notify)
-            source.zebra_age_s = lambda: process_age_s("zebra")
-            source.opened = self._zebra_connected.set
-            return source
-        return NetlinkSource(self.table, self.netlink, self._ready, self.notify)
+            return FpmSource(
+                self.table,
+                self.netlink,
+                options.fpm_listen,
+                self._ready,
+                changed=self._changed,
+                notify=self.notify,
+                opened=self._zebra_connected.set,
+                zebra_age_s=lambda: process_age_s("zebra"),
+            )
+        return NetlinkSource(self.table, self.netlink, self._ready, changed=self._changed, notify=self.notify)
 
     def _changed(self) -> None:
         self.session.wake()
@@ -221,8 +225,8 @@ class Agent(SessionOwner):
 
     def _report_bounds(self) -> None:
         reached = {
-            "neighbor_limit": self.neighbors.over_limit,
-            "routes_full": self.table.counters.full,
+            "neighbor-limit": self.neighbors.over_limit,
+            "routes-full": self.table.counters.full,
             "malformed": self.table.counters.malformed + self.kernel.malformed,
         }
         for kind, count in reached.items():

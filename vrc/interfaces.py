@@ -43,7 +43,6 @@ class InterfaceStatus:
 
     id: int
     up: bool
-    mtu: int
     addresses: tuple[bytes, ...]
 
 
@@ -89,7 +88,7 @@ class Interfaces:
     def statuses(self) -> dict[int, InterfaceStatus]:
         """Return every declared interface by id; one whose link does not exist is down."""
         ids = self.missing | set(self.declared.values())
-        found = {interface_id: InterfaceStatus(interface_id, False, 0, ()) for interface_id in ids}
+        found = {interface_id: InterfaceStatus(interface_id, False, ()) for interface_id in ids}
         for link in self.links.values():
             interface_id = self.declared.get(link.name, 0)
             if interface_id:
@@ -97,7 +96,7 @@ class Interfaces:
                 for macvlan in self.macvlans(link.ifindex):
                     if macvlan.up:
                         own |= self.addresses.get(macvlan.ifindex, set())
-                found[interface_id] = InterfaceStatus(interface_id, link.up, link.mtu, tuple(sorted(own)))
+                found[interface_id] = InterfaceStatus(interface_id, link.up, tuple(sorted(own)))
         if found:
             first = found[min(found)]
             addresses = tuple(sorted({*first.addresses, *self._loopbacks()}))

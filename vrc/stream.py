@@ -184,7 +184,7 @@ class ControlStream:
         changed = [status for key, status in statuses.items() if self._statuses.get(key) != status]
         self._statuses = statuses
         if changed:
-            states = [pb.InterfaceState(id=s.id, up=s.up, mtu=s.mtu, addresses=s.addresses) for s in changed]
+            states = [pb.InterfaceState(id=s.id, up=s.up, addresses=s.addresses) for s in changed]
             await self.write(interfaces=pb.InterfaceStates(states=states))
         return bool(changed)
 

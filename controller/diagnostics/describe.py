@@ -36,13 +36,13 @@ def router_view(router: VirtualRouter, plane_problem: str | None) -> RouterView:
         plane=router.config.plane,
         state=state,
         reason=reason,
-        ipv4_routes=fib.rib.counts[4],
-        ipv6_routes=fib.rib.counts[6],
+        ipv4_routes=fib.learned_counts[4],
+        ipv6_routes=fib.learned_counts[6],
         neighbors=len(fib.neighbors),
         nexthops=fib.nexthop_count,
         groups=fib.group_count,
-        pending=fib.prefixes.unconfirmed,
-        refused=len(fib.prefixes.refused),
+        pending=fib.unconfirmed,
+        refused=len(fib.refused_routes),
     )
 
 
@@ -118,25 +118,25 @@ def interface_views(router: VirtualRouter) -> list[InterfaceView]:
 
 def route_views(fib: Fib) -> Iterator[RouteView]:
     """Iterate over the RIB."""
-    rib = fib.rib
-    for key in sorted_keys(rib.routes):
-        one = rib.routes.get(key)
+    learned = fib.learned
+    for key in sorted_keys(learned):
+        one = learned.get(key)
         if one is not None:
+            action = fib.installed_routes.get(key)
             yield RouteView(
                 prefix=prefix_text(key),
                 kind=SetKind(one.kind).name.lower(),
                 nexthops=[_learned_member(fib, member) for member in one.members],
-                stale=key in rib.stale,
-                installed=fib.prefixes.installed.get(key) is not None
-                and fib.desired(key) == fib.prefixes.installed.get(key),
+                stale=key in fib.stale,
+                installed=action is not None and fib.desired(key) == action,
             )
 
 
 def fib_entries(fib: Fib, hardware: dict[bytes, int] | None) -> Iterator[FibEntryView]:
     """Iterate over what is installed; ``hardware`` is what the hardware of a plane with a fallback holds of it."""
     place = None if hardware is None else _places(hardware)
-    for key in sorted_keys(fib.prefixes.installed):
-        action = fib.prefixes.installed.get(key)
+    for key in sorted_keys(fib.installed_routes):
+        action = fib.installed_routes.get(key)
         if action is None:
             continue
         kind = action_kind(action)
@@ -151,8 +151,8 @@ def fib_entries(fib: Fib, hardware: dict[bytes, int] | None) -> Iterator[FibEntr
 def places(fib: Fib, hardware: dict[bytes, int]) -> Iterator[str]:
     """Iterate over where the installed prefixes of a router are: "hardware" or "software"."""
     where = _places(hardware)
-    for key in list(fib.prefixes.installed):
-        if fib.prefixes.installed.get(key) is not None:
+    for key in list(fib.installed_routes):
+        if fib.installed_routes.get(key) is not None:
             yield where(key)
 
 

@@ -140,10 +140,10 @@ class Diagnostics:
         view = None
         for _ in range(VERIFY_ATTEMPTS):
             await shard.converged(vrf_id)
-            mark = router.fib.prefixes.mark()
+            mark = router.fib.mark()
             learned = await shard.snapshot(router)
             read, written = await shard.mirror.read_back()
-            if written.get(vrf_id) or router.fib.prefixes.mark() != mark:
+            if written.get(vrf_id) or router.fib.mark() != mark:
                 continue
             view = verify.verified(router.config.full_name, router.fib, learned, read, repaired)
             if view.equal:

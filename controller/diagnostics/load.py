@@ -57,7 +57,7 @@ def _router_load(router: VirtualRouter, shard: Shard, time: float, read: _Read |
         packets = _received(read[0], ids)
         link_packets = None if read[1] is None else _received(read[1], ids)
     if shard.pair is None:
-        entries, changes = len(router.fib.prefixes.installed), shard.mirror.changes[config.vrf_id]
+        entries, changes = len(router.fib.installed_routes), shard.mirror.changes[config.vrf_id]
     else:
         writes = shard.pair.routes.writes
         entries, changes = writes.count(config.vrf_id), writes.changes[config.vrf_id]

@@ -86,15 +86,16 @@ class Describer:
 def learned_table(fib: Fib, learned: Mapping[bytes, NexthopSet]) -> dict[bytes, str]:
     """Return what the guest's routes, own addresses and neighbors ask for, less what is refused by name."""
     describer = Describer(fib)
+    refused = fib.refused_routes
     sets: dict[NexthopSet, str | None] = {}
     table = {}
     for key, one in learned.items():
         if one not in sets:
             sets[one] = describer.content(one)
         value = sets[one]
-        if value is not None and key not in fib.prefixes.refused:
+        if value is not None and key not in refused:
             table[key] = value
-    for key, action in fib.own.items():
+    for key, action in fib.own_actions.items():
         if action == LOCAL or key not in table:
             table[key] = describer.action(action)
     return table
@@ -103,10 +104,11 @@ def learned_table(fib: Fib, learned: Mapping[bytes, NexthopSet]) -> dict[bytes, 
 def desired_table(fib: Fib) -> dict[bytes, str]:
     """Return what the FIB wants."""
     describer = Describer(fib)
+    refused = fib.refused_routes
     table = {}
-    for key in fib.rib.routes.keys() | fib.own.keys():
+    for key in fib.learned.keys() | fib.own_actions.keys():
         action = fib.desired(key)
-        if action is not None and key not in fib.prefixes.refused:
+        if action is not None and key not in refused:
             table[key] = describer.action(action)
     return table
 
@@ -209,5 +211,5 @@ def verified(
         damaged=damaged,
         repaired=repaired,
         foreign=read.foreign,
-        refused=len(fib.prefixes.refused),
+        refused=len(fib.refused_routes),
     )

@@ -4,6 +4,7 @@ import zlib
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from controller.events.token_bucket import TokenBucket
 from controller.planes.base import (
     PUNT_CLASS,
     Capability,
@@ -18,27 +19,6 @@ from controller.planes.base import (
 from controller.planes.reference_pipeline import Dropped, Forwarded, Outcome, Punted, forward
 
 _SLOTS = 4096
-
-
-@dataclass
-class TokenBucket:
-    """Lets `rate` packets a second pass, and a tenth of that at once, ten at least."""
-
-    rate: int
-    filled_at: float
-    tokens: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.tokens = burst(self.rate)
-
-    def take(self, now: float) -> bool:
-        """Whether one more may pass now."""
-        self.tokens = min(burst(self.rate), self.tokens + (now - self.filled_at) * self.rate)
-        self.filled_at = now
-        if self.tokens < 1:
-            return False
-        self.tokens -= 1
-        return True
 
 
 @dataclass
@@ -119,8 +99,10 @@ class FakePath:
             return False
         packets, before = self.counters.punts.get((vrf_id, outcome.reason), (0, 0))
         self.counters.punts[vrf_id, outcome.reason] = packets + 1, before + octets
-        now = self.clock()
-        return self._buckets.setdefault((vrf_id, punt_class), TokenBucket(rate, now)).take(now)
+        bucket = self._buckets.get((vrf_id, punt_class))
+        if bucket is None:
+            bucket = self._buckets[vrf_id, punt_class] = TokenBucket(rate, burst(rate), self.clock)
+        return bucket.take()
 
     # -- counters ----------------------------------------------------------------------------------------------------
     def _of_interface(self, interface_id: int) -> InterfaceCounters:

@@ -86,11 +86,11 @@ class Fib(FibState):
     def remove(self) -> None:
         """Want nothing any more; `idle` and empty tables tell when the plane is clean."""
         self.removing = True
-        self.rib.clear()
-        self.own.clear()
+        self._rib.clear()
+        self._own.clear()
         for interface_id in self._resolution.interfaces:
             self._forget_neighbors(interface_id)
-        self._enqueue(self.prefixes.installed)
+        self._enqueue(self._prefixes.installed)
         for table in (self._resolution.interface_entries, self.policers):
             for entry_id in list(table.desired):
                 table.want(entry_id, None)
@@ -143,28 +143,33 @@ class Fib(FibState):
 
     def begin_resync(self) -> None:
         """Mark routes and neighbors; what is not repeated goes with `sweep`."""
-        self.rib.begin_resync()
+        self._rib.begin_resync()
         self._resolution.neighbors.begin_resync()
 
-    def learn(self, family: int, keys: list[bytes], set_ids: Iterable[int]) -> None:
-        """Apply one Routes message, but for new routes far beyond the quota. SessionRefused as `Rib.replace`."""
-        ids, most = array("I", set_ids), self._most_routes(family)
-        if self.rib.counts[family] + len(keys) > most:
-            admitted = self.rib.admit(family, keys, ids, most)
+    def learn(self, family: int, keys: list[bytes], set_ids: Iterable[int]) -> int:
+        """Apply one Routes message, except new routes far beyond the quota; returns how many these are.
+
+        SessionRefused as `Rib.replace`.
+        """
+        ids, most, unkept = array("I", set_ids), self._most_routes(family), 0
+        if self._rib.counts[family] + len(keys) > most:
+            admitted = self._rib.admit(family, keys, ids, most)
+            unkept = len(keys) - len(admitted)
             keys, ids = [keys[i] for i in admitted], array("I", [ids[i] for i in admitted])
-        self._enqueue(self.rib.replace(family, keys, ids))
+        self._enqueue(self._rib.replace(family, keys, ids))
+        return unkept
 
     def define_set(self, set_id: int, kind: SetKind, members: tuple[Member, ...]) -> None:
         """Name a nexthop set and resolve it where it is new. SessionRefused as `Rib.define`."""
-        if self.rib.crowded and self.idle:
+        if self._rib.crowded and self.idle:
             self.collect()
-        fresh = self.rib.define(set_id, kind, members)
+        fresh = self._rib.define(set_id, kind, members)
         if fresh is not None:
             self._resolution.attach(fresh)
 
     def release(self, set_ids: Iterable[int]) -> None:
         """Forget names of nexthop sets, and what only they led to: nothing else may be written for long."""
-        self.rib.release(set_ids)
+        self._rib.release(set_ids)
         if self.idle:
             self.collect()
 
@@ -173,11 +178,11 @@ class Fib(FibState):
 
         Returns the number of stale routes.
         """
-        gone = self.rib.sweep()
+        gone = self._rib.sweep()
         self._enqueue(gone)
         self.settled = True
-        routes, own = self.rib.routes, self.own
-        self._enqueue([key for key in self.prefixes.installed if key not in routes and key not in own])
+        routes, own = self._rib.routes, self._own
+        self._enqueue([key for key in self._prefixes.installed if key not in routes and key not in own])
         for interface in self._resolution.interfaces.values():
             if interface.guest_up is None:
                 interface.guest_up = False
@@ -189,20 +194,20 @@ class Fib(FibState):
 
     def desired(self, key: bytes) -> int | None:
         """Return the action a prefix should have, None where it should not be installed."""
-        own = self.own.get(key)
+        own = self._own.get(key)
         if own == LOCAL:
             return own
-        one = self.rib.routes.get(key)
+        one = self._rib.routes.get(key)
         if one is None or (own is not None and not one.action):
             return own
-        have = self.prefixes.installed.get(key)
+        have = self._prefixes.installed.get(key)
         if have and have != one.action and one.action and self._forwards_as(have, one):
             return have
         return one.action or None
 
     def take(self, batch: WriteBatch, limit: int, ahead: bool = False) -> Ticket:
-        """Move at most ``limit`` prefixes and all small updates into ``batch``; ``ahead``: but for router interfaces
-        and policers, which wait."""
+        """Move at most ``limit`` prefixes and all small updates into ``batch``; with ``ahead``, router interfaces and
+        policers wait."""
         resolution = self._resolution
         ticket = Ticket()
         if not ahead:
@@ -213,16 +218,16 @@ class Fib(FibState):
         batch.groups += groups
         ticket.freed = [u.entry.id for u in nexthops if u.op is Op.DELETE]
         ticket.freed += [u.entry.id for u in groups if u.op is Op.DELETE]
-        desired = Desired(self.own, self.rib.routes, self.desired)  # kept, it would be a cycle
-        routes, ticket.routes = self.prefixes.take(limit, desired, self.own.is_local)
+        desired = Desired(self._own, self._rib.routes, self.desired)  # kept, it would be a cycle
+        routes, ticket.routes = self._prefixes.take(limit, desired, self._own.is_local)
         batch.routes += routes
         self.in_flight += 1
         return ticket
 
     def confirm(self, ticket: Ticket, refused: Iterable[Refused]) -> None:
-        """The plane has confirmed a batch, but for ``refused`` (of this router alone)."""
+        """The plane has confirmed a batch, except ``refused`` (of this router alone)."""
         self.in_flight -= 1
-        self.prefixes.confirm(ticket.routes)
+        self._prefixes.confirm(ticket.routes)
         for object_id in ticket.freed:
             self._resolution.objects.free(object_id)
         for one in refused:
@@ -233,11 +238,11 @@ class Fib(FibState):
     def abandon(self) -> None:
         """The channel went down under a batch: what is installed is unknown until it is read back."""
         self.in_flight -= 1
-        self.prefixes.abandon()
+        self._prefixes.abandon()
 
     def retry_refused(self) -> None:
         """Try again what the plane or a quota refused."""
-        self.prefixes.retry()
+        self._prefixes.retry()
         self._enqueue_sets(self._resolution.retry_over_quota())
         for table in self.tables:
             table.retry()
@@ -273,22 +278,22 @@ class Fib(FibState):
 
     def _adopt_routes(self, installed: dict[bytes, int]) -> None:
         """Queue every prefix that differs; what was not learned yet stays until the router has settled."""
-        self.prefixes.adopt(installed)
-        keys = self.rib.routes.keys() | self.own.keys()
+        self._prefixes.adopt(installed)
+        keys = self._rib.routes.keys() | self._own.keys()
         if self.settled or self.removing:
             keys |= installed.keys()
         self._enqueue([key for key in keys if self.desired(key) != installed.get(key)])
-        self.prefixes.fence()
+        self._prefixes.fence()
 
     def repair(self, read: Installed, written: set[bytes]) -> int:
-        """Compare a read-back with what was sent, but for keys ``written`` meanwhile; queue and count repairs."""
+        """Compare a read-back with what was sent, except keys ``written`` meanwhile; queue and count repairs."""
         if self.removing:
             return 0
         idle = self.idle
         found = read.routes.get(self.config.vrf_id, {})
-        wrong = self.prefixes.differing(found, written)
+        wrong = self._prefixes.differing(found, written)
         for key in wrong:
-            self.prefixes.find(key, found.get(key))
+            self._prefixes.find(key, found.get(key))
         self._enqueue(wrong)
         return len(wrong) + (self._repair_entries(read) if idle else 0)
 
@@ -302,6 +307,14 @@ class Fib(FibState):
         }
         return sum(table.repair(found[table.table], damaged.get(table.table, set())) for table in self.tables)
 
+    def begin_audit(self) -> set[bytes]:
+        """Return a set that every key which is sent from now on, until `end_audit`, is added to."""
+        return self._prefixes.begin_audit()
+
+    def end_audit(self) -> None:
+        """Note no more what is sent: the plane has been read."""
+        self._prefixes.end_audit()
+
     def owns(self, one: Refused) -> bool:
         """Tell whether a refused nexthop or group is this router's."""
         resolution = self._resolution
@@ -312,10 +325,10 @@ class Fib(FibState):
     def collect(self) -> None:
         """Delete sets, groups and nexthops that nothing uses. Only while idle: a reference may be in flight."""
         resolution = self._resolution
-        for one in self.rib.collect():
+        for one in self._rib.collect():
             for group in resolution.detach(one):
                 self._find_owner(group)
-        uses = self.prefixes.uses
+        uses = self._prefixes.uses
         in_groups: set[int] = set()
         for group in list(resolution.groups.values()):
             if group.owner is None and not uses(route_action(RouteKind.GROUP, group.id)):
@@ -332,7 +345,7 @@ class Fib(FibState):
     # Inside
 
     def _enqueue(self, keys: Iterable[bytes]) -> None:
-        self.prefixes.enqueue(keys)
+        self._prefixes.enqueue(keys)
 
     def _forwards_as(self, have: int, one: NexthopSet) -> bool:
         if have < _FIRST_OBJECT_ACTION or self._resolution.content_of(have) != one.content:
@@ -356,23 +369,23 @@ class Fib(FibState):
             self._enqueue_strays()
 
     def _enqueue_strays(self) -> None:
-        routes = self.rib.routes
+        routes = self._rib.routes
         desired = self.desired
         self._enqueue(
-            [key for key, have in self.prefixes.installed.items() if key in routes and desired(key) != have]
+            [key for key, have in self._prefixes.installed.items() if key in routes and desired(key) != have]
         )
 
     def _enqueue_sets(self, sets: Iterable[NexthopSet]) -> None:
         wanted = set(sets)
         if wanted:
-            self._enqueue([key for key, one in self.rib.routes.items() if one in wanted])
+            self._enqueue([key for key, one in self._rib.routes.items() if one in wanted])
 
     def _find_owner(self, group: GroupObject) -> None:
         action = route_action(RouteKind.GROUP, group.id)
-        if not self.prefixes.uses(action):
+        if not self._prefixes.uses(action):
             return
-        routes = self.rib.routes
-        for key, have in self.prefixes.installed.items():
+        routes = self._rib.routes
+        for key, have in self._prefixes.installed.items():
             if have == action and (one := routes.get(key)) is not None and one.content == group.content:
                 self._resolution.give(group, one)
                 break
@@ -385,7 +398,7 @@ class Fib(FibState):
             resolution.interface_entries.want(interface_id, self._interface_entry(interface_id))
             touched += resolution.on_interface(interface_id)
         self._refresh(touched, now)
-        self._enqueue_sets(resolution.refresh_connected(self.rib.sets))
+        self._enqueue_sets(resolution.refresh_connected(self._rib.sets))
 
     def _interface_entry(self, interface_id: int) -> RouterInterface | None:
         interface = self._resolution.interfaces.get(interface_id)
@@ -424,14 +437,14 @@ class Fib(FibState):
         return known is not None and bool(known.sets)
 
     def _refresh_own(self, address: bytes) -> None:
-        self._enqueue((self.own.refresh(address),))
+        self._enqueue((self._own.refresh(address),))
 
     def _refuse(self, one: Refused) -> None:
         plane = f"plane {self.config.plane}"
         reason = f"{plane}: {one.table} is full" if one.full else f"{plane} refused {one.table}: {one.reason}"
         if isinstance(one.key, bytes):
             # What a refused change or deletion leaves differs, as unknown, from all that may be desired.
-            self.prefixes.refuse(one.key, reason, None if one.op is Op.INSERT else UNKNOWN_ACTION)
+            self._prefixes.refuse(one.key, reason, None if one.op is Op.INSERT else UNKNOWN_ACTION)
             return
         for table in self.tables:
             if table.table == one.table:

@@ -1,6 +1,7 @@
 """What one router has and wants on its plane, and the questions that others ask of it."""
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from controller.model import RouterConfig
@@ -11,7 +12,7 @@ from controller.routing.objects import PlaneObjects
 from controller.routing.own_prefixes import OwnPrefixes
 from controller.routing.prefixes import PrefixTable
 from controller.routing.resolve import Interface, Resolution
-from controller.routing.rib import Rib
+from controller.routing.rib import NexthopSet, Rib
 from controller.routing.usage import SliceUsage
 from wire import MAX_ROUTES_PER_MESSAGE
 
@@ -27,14 +28,55 @@ class FibState:
 
     def __init__(self, config: RouterConfig, objects: PlaneObjects, usage: SliceUsage) -> None:
         self.config, self.usage = config, usage
-        self.rib = Rib()
         self.policers: EntryTable[Policer] = EntryTable("policer")
-        self.prefixes = PrefixTable(config.vrf_id, usage)
         self.in_flight = 0
         self.settled = False  # resynced since the controller started, or the hold time has passed
         self.removing = False
+        self._rib = Rib()
+        self._prefixes = PrefixTable(config.vrf_id, usage)
         self._resolution = Resolution(config.vrf_id, objects, usage)
-        self.own = OwnPrefixes(self._resolution)  # which come before routes
+        self._own = OwnPrefixes(self._resolution)  # which come before routes
+
+    # Its routes
+
+    @property
+    def learned(self) -> Mapping[bytes, NexthopSet]:
+        """The routes of the RIB by prefix key."""
+        return self._rib.routes
+
+    @property
+    def learned_counts(self) -> Mapping[int, int]:
+        """How many routes the RIB has, by family."""
+        return self._rib.counts
+
+    @property
+    def stale(self) -> AbstractSet[bytes]:
+        """Those of them that the VRC has not repeated yet."""
+        return self._rib.stale
+
+    @property
+    def named_sets(self) -> Mapping[int, NexthopSet]:
+        """The nexthop sets by the ids that the VRC's session gave them."""
+        return self._rib.names
+
+    @property
+    def own_actions(self) -> Mapping[bytes, int]:
+        """The actions of own addresses and neighbors, which no daemon announces, by prefix key."""
+        return self._own
+
+    @property
+    def installed_routes(self) -> Mapping[bytes, int]:
+        """The actions of the prefixes that the plane has; another mapping after each adoption."""
+        return self._prefixes.installed
+
+    @property
+    def refused_routes(self) -> Mapping[bytes, str]:
+        """The prefixes that the plane or a quota refused, and why."""
+        return self._prefixes.refused
+
+    def actions_in_use(self) -> set[int]:
+        """Return the actions that a prefix has, or may still have on the plane."""
+        return self._prefixes.actions_in_use()
 
     # Its entries
 
@@ -99,7 +141,7 @@ class FibState:
     @property
     def refusal(self) -> str:
         """Why something that is wanted is not on the plane, of several reasons one; "" where everything is."""
-        reason = next(iter(self.prefixes.refused.values()), "")
+        reason = next(iter(self._prefixes.refused.values()), "")
         reason = reason or next(iter(self._resolution.over_quota.values()), "")
         for table in self.tables:
             reason = reason or next(iter(table.refused.values()), "")
@@ -110,15 +152,33 @@ class FibState:
     # Its work
 
     @property
+    def pending(self) -> int:
+        """Prefixes that wait for their turn."""
+        return self._prefixes.pending
+
+    @property
+    def unconfirmed(self) -> int:
+        """Prefixes that wait for their turn or for the plane's confirmation."""
+        return self._prefixes.unconfirmed
+
+    def mark(self) -> int:
+        """Return the acknowledgement mark of everything queued so far."""
+        return self._prefixes.mark()
+
+    def reached(self, mark: int) -> bool:
+        """Tell whether everything queued before ``mark`` is confirmed."""
+        return self._prefixes.reached(mark)
+
+    @property
     def busy(self) -> bool:
         """Whether `take` would give anything."""
-        return bool(self.prefixes.pending) or any(self.tables)
+        return bool(self._prefixes.pending) or any(self.tables)
 
     @property
     def busy_ahead(self) -> bool:
         """Whether `take` would give anything where router interfaces and policers wait."""
         resolution = self._resolution
-        return bool(self.prefixes.pending or resolution.nexthop_entries or resolution.group_entries)
+        return bool(self._prefixes.pending or resolution.nexthop_entries or resolution.group_entries)
 
     @property
     def idle(self) -> bool:
@@ -128,7 +188,7 @@ class FibState:
     @property
     def clean(self) -> bool:
         """Whether nothing of a removed router is left on the plane."""
-        return self.idle and not self.prefixes.installed and not any(table.installed for table in self.tables)
+        return self.idle and not self._prefixes.installed and not any(table.installed for table in self.tables)
 
     @property
     def next_due(self) -> float:
@@ -138,20 +198,20 @@ class FibState:
     @property
     def refusing(self) -> bool:
         """Whether there is anything for `retry_refused`."""
-        refused = (self.prefixes.refused, self._resolution.over_quota, *(table.refused for table in self.tables))
+        refused = (self._prefixes.refused, self._resolution.over_quota, *(table.refused for table in self.tables))
         return any(refused)
 
     @property
     def room_again(self) -> bool:
         """Whether all spare room is free again in every family of which routes were not kept."""
-        rib = self.rib
+        rib = self._rib
         lost = [family for family, count in rib.unkept.items() if count]
         return bool(lost) and all(rib.counts[family] + SPARE_ROUTES <= self._most_routes(family) for family in lost)
 
     @property
     def overrun(self) -> bool:
         """Whether more prefixes wait for the plane than a VRC that waits for acknowledgements could have changed."""
-        return self.prefixes.pending > len(self.rib.routes) + len(self.prefixes.installed) + LOST_AHEAD
+        return self._prefixes.pending > len(self._rib.routes) + len(self._prefixes.installed) + LOST_AHEAD
 
     def _most_routes(self, family: int) -> int:
         quota = self.config.quota

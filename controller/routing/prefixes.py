@@ -45,7 +45,7 @@ class PrefixTable:
     def __init__(self, vrf_id: int, usage: SliceUsage) -> None:
         self.installed: dict[bytes, int] = {}
         self.refused: dict[bytes, str] = {}
-        self.written: set[bytes] | None = None  # while an audit reads: keys sent meanwhile
+        self._written: set[bytes] | None = None  # while an audit reads: keys sent meanwhile
         self._vrf_id = vrf_id
         self._usage = usage
         self._queue: dict[bytes, None] = {}
@@ -118,8 +118,8 @@ class PrefixTable:
         self._taken += len(keys)
         ticket.taken = self._taken
         updates = [column for column in (ipv4, ipv6) if column.keys]
-        if self.written is not None:
-            self.written.update(*(column.keys for column in updates))
+        if self._written is not None:
+            self._written.update(*(column.keys for column in updates))
         return updates, ticket
 
     def confirm(self, ticket: RouteTicket) -> None:
@@ -143,6 +143,16 @@ class PrefixTable:
         self.refused.clear()
 
     # Reading back
+
+    def begin_audit(self) -> set[bytes]:
+        """Return a set that every key which is taken from now on, until `end_audit`, is added to."""
+        written: set[bytes] = set()
+        self._written = written
+        return written
+
+    def end_audit(self) -> None:
+        """Note no more what is taken."""
+        self._written = None
 
     def adopt(self, installed: dict[bytes, int]) -> None:
         """Take over a read-back, which has also told what became of everything that was sent.

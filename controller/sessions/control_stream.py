@@ -167,7 +167,9 @@ class ControlSession:
             self._router.snapshot_end(snapshot.id, snapshot.error[:200])
 
     def _on_notice(self, notice: Any) -> None:
-        kind, text = f"vrc-{printable(notice.kind, 32)}", printable(notice.text, 200)
+        # Older guests write `fpm_lost`.
+        kind = "vrc-" + printable(notice.kind, 32).replace("_", "-")
+        text = printable(notice.text, 200)
         self._events.report("warning", kind, self._router.config.full_name, text, share="vrc-notice")
 
 

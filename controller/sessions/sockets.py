@@ -109,7 +109,7 @@ class _Joint:
     def __init__(self, gone: Callable[[], object]) -> None:
         self._gone = gone
         self._guest, self._service = _End(self._lost), _End(self._lost)
-        self._guest.other, self._service.other = self._service, self._guest
+        self._guest.connect(self._service)
 
     async def join(self, guest: socket.socket, service: Path) -> None:
         """Connect with the service and carry what the guest says; one that does not answer ends the guest's too."""
@@ -142,15 +142,24 @@ class _End(asyncio.Protocol):
     """One of two ends: what comes here goes out at the other, which says when to wait, and ends with this one."""
 
     def __init__(self, lost: Callable[[], None]) -> None:
-        self.other: _End
         self.transport: asyncio.Transport | None = None
+        self._other: _End | None = None
         self._lost = lost
+
+    def connect(self, other: "_End") -> None:
+        """Make this and another the two ends of one."""
+        self._other, other._other = other, self
+
+    @property
+    def _out(self) -> asyncio.Transport | None:
+        """Where what comes here goes out."""
+        return None if self._other is None else self._other.transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         transport.set_write_buffer_limits(_HELD_BYTES)
         self.transport = transport
-        if self.other.transport is None:
+        if self._out is None:
             transport.pause_reading()  # until there is somebody to tell
 
     def go(self) -> None:
@@ -158,19 +167,19 @@ class _End(asyncio.Protocol):
             self.transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        if self.other.transport is not None:
-            self.other.transport.write(data)
+        if (out := self._out) is not None:
+            out.write(data)
 
     def pause_writing(self) -> None:
-        if self.other.transport is not None:
-            self.other.transport.pause_reading()
+        if (out := self._out) is not None:
+            out.pause_reading()
 
     def resume_writing(self) -> None:
-        if self.other.transport is not None:
-            self.other.transport.resume_reading()
+        if (out := self._out) is not None:
+            out.resume_reading()
 
     def connection_lost(self, _error: Exception | None) -> None:
         self.transport = None
-        if self.other.transport is not None:
-            self.other.transport.close()  # what is still to be written is
+        if (out := self._out) is not None:
+            out.close()  # what is still to be written is
         self._lost()

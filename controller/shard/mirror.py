@@ -253,7 +253,7 @@ class PlaneMirror:
             for fib in turn:
                 tickets.append((fib, fib.take(batch, min(share, room), ahead)))
             room = BATCH_ROUTES - sum(map(len, batch.routes))
-            turn = [fib for fib in turn if fib.prefixes.pending]
+            turn = [fib for fib in turn if fib.pending]
         for fib in served:  # whoever has more is the last of the next turn
             del self._busy[fib.config.vrf_id]
             self.wake(fib)
@@ -352,7 +352,7 @@ class PlaneMirror:
             return
         if not self.adopted or not all(fib.settled and fib.idle for fib in self.fibs.values()):
             return
-        used = {action for fib in self.fibs.values() for action in fib.prefixes.actions_in_use()}
+        used = {action for fib in self.fibs.values() for action in fib.actions_in_use()}
         batch = WriteBatch()
         for object_id, group in list(objects.unclaimed_groups.items()):
             if route_action(RouteKind.GROUP, object_id) not in used:
@@ -369,14 +369,12 @@ class PlaneMirror:
 
     async def read_back(self) -> tuple[Installed, dict[int, set[bytes]]]:
         """Read the plane while writing goes on; also returns the keys written meanwhile, by vrf_id."""
-        written: dict[int, set[bytes]] = {}
-        for vrf_id, fib in self.fibs.items():
-            fib.prefixes.written = written[vrf_id] = set()
+        written = {vrf_id: fib.begin_audit() for vrf_id, fib in self.fibs.items()}
         try:
             return await self.plane.read(), written
         finally:
             for fib in self.fibs.values():
-                fib.prefixes.written = None
+                fib.end_audit()
 
     async def audit(self, only: int | None = None) -> dict[int, int]:
         """Read back and repair what differs from what was written, of one router or of all; returns counts."""

@@ -217,7 +217,7 @@ class VirtualRouter:
 
     def processed(self, sequence: int) -> None:
         """A message was applied: it is acknowledged when the plane has confirmed what it changed."""
-        mark = self.fib.prefixes.mark()
+        mark = self.fib.mark()
         if self._acks and self._acks[-1][1] == mark:
             self._acks.pop()  # both are confirmed at once
         self._acks.append((sequence, mark))
@@ -234,7 +234,7 @@ class VirtualRouter:
         """The plane has confirmed something: send what can be acknowledged."""
         self._progress.set()
         reached = 0
-        while self._acks and self.fib.prefixes.reached(self._acks[0][1]):
+        while self._acks and self.fib.reached(self._acks[0][1]):
             reached = self._acks.popleft()[0]
         if reached and self.vrc is not None:
             self.vrc.acknowledge(reached)
@@ -282,9 +282,7 @@ class VirtualRouter:
 
     def routes(self, family: int, keys: list[bytes], set_ids: Sequence[int]) -> None:
         """Replace or withdraw routes."""
-        before = self.fib.rib.unkept[family]
-        self.fib.learn(family, keys, set_ids)
-        if more := self.fib.rib.unkept[family] - before:
+        if more := self.fib.learn(family, keys, set_ids):
             self.punts.counters[f"ipv{family}_routes_not_kept"] += more
             text = f"{more} of a message, too far beyond quota ipv{family}_routes"
             self._events.report("warning", "routes-not-kept", self.config.full_name, text)
@@ -310,7 +308,7 @@ class VirtualRouter:
         quota = self.config.quota
         if len(self._snapshot) + len(keys) > 2 * (quota.ipv4_routes + quota.ipv6_routes) + 1000:
             raise SessionRefused("the snapshot is more than twice as large as the slice's quota")
-        names = self.fib.rib.names
+        names = self.fib.named_sets
         unknown = set(set_ids).difference(names)
         if unknown:
             raise SessionRefused(f"snapshot uses nexthop set {min(unknown)}, which is not defined")

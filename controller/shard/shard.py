@@ -6,7 +6,8 @@
 
 Nothing here is proportional to the routers of other planes, nor to those of this one that have nothing to do: an
 index tells whose interface a punted frame came in by, a router that has work says so, and who waits for a time is in
-a timer wheel. Shards share no state but what they are given: the event log and the turns of the event loop.
+a timer wheel. Shards share no state but what they are given: the event log, the turns of the event loop and, where
+their planes are OpenFlow datapaths, the listener.
 """
 
 import asyncio

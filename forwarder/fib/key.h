@@ -28,7 +28,7 @@ inline uint32_t slot_of(Key key, uint32_t depth) {
     return static_cast<uint32_t>((key << depth) >> (kKeyBits - kStride));
 }
 
-// A key of zeros but for this slot.
+// A key of zeros, except this slot.
 inline Key slot_key(uint32_t slot, uint32_t depth) { return (Key{slot} << (kKeyBits - kStride)) >> depth; }
 
 // How many bits from the top two keys share.

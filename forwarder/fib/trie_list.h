@@ -23,7 +23,7 @@ struct RouteList {
     uint32_t count = 0;
 };
 
-// All routes of the store that lie below one prefix of a node (by heap number; 1: the whole node), but for that prefix
+// All routes of the store that lie below one prefix of a node (by heap number; 1: the whole node), except that prefix
 // itself. False: they are too many for a list, or one is longer than `longest`.
 bool gather(const RouteStore& store, const RouteNode& node, uint32_t heap, uint32_t longest, RouteList& list);
 

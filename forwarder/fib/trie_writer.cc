@@ -348,7 +348,7 @@ void TrieWriter::unlink_list(uint32_t word) {
     unlinked_.push_back({word & SP_TRIE_UNIT, list_units(arrays_.words + block_index(word), is_wide(word))});
 }
 
-// The lists that a node block leads to, but for those that stay where they are.
+// The lists that a node block leads to, except those that stay where they are.
 void TrieWriter::unlink_lists(uint32_t block, const Slots* kept) {
     const sp_u32* word = arrays_.words + block + SP_TRIE_NODE_WORDS;
     for (uint64_t bits = load_bits(arrays_.words + block); bits != 0; bits &= ~slot_bit(first_slot(bits)), ++word) {

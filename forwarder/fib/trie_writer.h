@@ -57,7 +57,7 @@ class TrieWriter {
     };
 
     // Let the trie follow the store, in which something changed at the given slots of the place's last node. `root` is
-    // the word of sp_arrays.roots, stored where it changes. False: no room but for `reserve` units; the trie is as
+    // the word of sp_arrays.roots, stored where it changes. False: no room except `reserve` units; the trie is as
     // before, the store is the caller's to undo.
     bool update(TrieTable& table, sp_u64& root, const Place& place, const Change& change, uint64_t slots,
                 uint32_t reserve);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What may not be forwarded as it is, now that the route is known: it goes to the guest instead, unchanged.
+ * TTL, source-scope and exception checks after lookup: a packet that fails one goes to the guest, unchanged.
  */
 #ifndef SPLITPLANE_TTL_H
 #define SPLITPLANE_TTL_H

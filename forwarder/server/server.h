@@ -48,7 +48,7 @@ struct ServerOptions {
     std::function<void(const std::string&)> log = {};  // one line each, of what an operator wants to know
 };
 
-// Since the start, but for `streams`, `primary` and the tables, which are as of now.
+// Since the start, except `streams`, `primary` and the tables, which are as of now.
 struct ServerStatistics {
     std::array<uint64_t, kCodes> writes{};   // WriteRequests by google.rpc.Code
     std::array<uint64_t, kCodes> updates{};  // of them, by code

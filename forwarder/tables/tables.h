@@ -49,7 +49,7 @@ struct JournalStatus {
 // Not for two threads at a time: whoever calls anything but lock() holds the lock.
 class Tables {
   public:
-    // Fill the arrays, all zero but for counters, with what the journal holds; without a path nothing is kept.
+    // Fill the arrays, all zero except counters, with what the journal holds; without a path nothing is kept.
     // JournalError. Limits are for what is written later: what forwards goes on.
     Tables(sp_arrays& arrays, GracePeriods& grace, std::filesystem::path journal = {}, SampleRate rate = {},
            const TableLimits& limits = {});

@@ -84,7 +84,7 @@ class PairedPlane(WiredPlane):
 
 
 def _all_away(entries: Installed, kept: Collection[int]) -> Installed:
-    """Return the entries of hardware that has no route of its own, but for those with one of the ``kept`` actions."""
+    """Return the entries of hardware that has no route of its own, except those with one of the ``kept`` actions."""
     interfaces = {
         key: replace(each, fallback=FallbackLink(LINK_PORT, number))
         for number, (key, each) in enumerate(entries.router_interfaces.items(), 2)

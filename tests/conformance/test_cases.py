@@ -42,7 +42,7 @@ def observation(case: Case, became: Leaves | PuntReason | DropReason) -> Observa
 
 
 def of_a_plane(case: Case) -> object:
-    """A case for every kind, but for those of a fallback link: the links of a pair are its own."""
+    """A case for every kind, except those of a fallback link: the links of a pair are its own."""
     kinds = SINGLE if case in OF_A_LINK else PLANES
     return pytest.param(case, id=case.name, marks=pytest.mark.kinds(*kinds))
 

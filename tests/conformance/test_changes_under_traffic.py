@@ -77,7 +77,7 @@ KINDS: dict[str, list[WriteBatch]] = {
 
 
 def of_a_plane(name: str) -> object:
-    """Changes for every kind, but for those that a pair makes by itself: test_moving_tables.py."""
+    """Changes for every kind, except those that a pair makes by itself: test_moving_tables.py."""
     kinds = SINGLE if name == OUT_AND_IN else PLANES
     return pytest.param(KINDS[name], id=name, marks=pytest.mark.kinds(*kinds))
 

@@ -57,7 +57,7 @@ class P4RuntimeRelay:
 
 
 class _Passing(grpc.GenericRpcHandler):
-    """Passes every method on, as octets, but for updates that are not supported."""
+    """Passes every method on, as octets, except updates that are not supported."""
 
     def __init__(self, channel: grpc.Channel, relay: P4RuntimeRelay) -> None:
         self._channel, self._relay, self._requests = channel, relay, relay.requests

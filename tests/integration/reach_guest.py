@@ -79,7 +79,7 @@ class Link:
         return self.frame(IPV6, struct.pack("!IHBB", 6 << 28, len(payload), following, 255) + ends + payload, group)
 
     def answers(self, frames):
-        """Send frames and return what comes back until it is quiet, but for ARP that the kernel asked for."""
+        """Send frames and return what comes back until it is quiet, except ARP that the kernel asked for."""
         found, began = set(), time.monotonic()
         asked = {f"arp {socket.inet_ntoa(frame[38:42])}" for frame in frames if frame[12:14] == b"\x08\x06"}
         for number, frame in enumerate(frames):

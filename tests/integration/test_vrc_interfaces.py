@@ -25,10 +25,10 @@ async def test_declaration_changes() -> None:
         await controller.until(
             lambda: len(controller.interfaces) == 2 and len(controller.interfaces[1].addresses) == 2
         )
-        assert controller.interfaces[1].mtu == 9000
         assert not controller.interfaces[2].up
         link = await g.run("ip", "-d", "link", "show", "eth0")
         assert "02:00:00:00:00:01" in link
+        assert "mtu 9000 " in link
         assert "multi_queue" in link
         assert "macvlan mode bridge" in await g.run("ip", "-d", "link", "show", "eth0-v1")
         assert await g.run("sysctl", "-n", "net.ipv4.ip_forward", "net.ipv4.conf.eth0.rp_filter") == "1\n0\n"
@@ -52,11 +52,11 @@ async def test_declaration_changes() -> None:
         await g.make_interfaces(controller.declaration.interfaces)
         await controller.until(
             lambda: (
-                controller.interfaces[1].mtu == 1400
-                and set(controller.interfaces[1].addresses) == own - {bytes((10, 1, 0, 1)), bytes((10, 1, 0, 9))}
+                set(controller.interfaces[1].addresses) == own - {bytes((10, 1, 0, 1)), bytes((10, 1, 0, 9))}
                 and controller.interfaces[2].up
             )
         )
+        await g.until("ip", "link", "show", "eth0", has="mtu 1400 ")
         assert "does not exist" in await g.run("ip", "link", "show", "eth0-v1", check=False)
 
         # The plane's port goes down: carrier and state follow.
@@ -68,11 +68,10 @@ async def test_declaration_changes() -> None:
 
         # The guest may lower the MTU, and a TAP deleted in the guest is made again and used again.
         await g.run("ip", "link", "set", "eth0", "mtu", "1300")
-        await controller.until(lambda: controller.interfaces[1].mtu == 1300)
         await g.run("ip", "link", "del", "eth1")
         await controller.until(lambda: not controller.interfaces[2].up)
         await controller.until(lambda: controller.interfaces[2].up)
-        assert controller.interfaces[1].mtu == 1300
+        assert "mtu 1300 " in await g.run("ip", "link", "show", "eth0")
 
 
 async def test_names_that_cannot_be() -> None:

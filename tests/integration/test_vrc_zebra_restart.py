@@ -35,7 +35,7 @@ async def test_zebra_killed_under_k() -> None:
 
         controller.writes.clear()
         await g.kill_zebra()
-        await controller.until(lambda: "fpm_lost" in controller.notices)
+        await controller.until(lambda: "fpm-lost" in controller.notices)
         await g.start_zebra(f"-K{HOLD_S}")
         await g.start_daemon("staticd", AFTER)
         await controller.until(lambda: "10.40.0.0/24" in controller.routes)

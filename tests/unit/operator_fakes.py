@@ -140,7 +140,7 @@ class FakeCore:
             yield FibEntryView(route.prefix, "nexthop", 7, members, where)
 
     async def placement(self, vrf_id: int) -> PlacementView:
-        """Have all routes where they are declared, but for one."""
+        """Have all routes where they are declared, except one."""
         router = self._router(vrf_id)
         where, rows = router.placement.value, self.rows
         hardware = 1 if where == "software" else rows - 1

@@ -52,10 +52,11 @@ def reap() -> Iterator[tuple[int, int]]:
 class Children:
     """Every process the supervisor started, by pid; as pid 1 it also reaps those it inherited."""
 
-    def __init__(self, reactor: Reactor, log: GuestLog) -> None:
+    def __init__(self, reactor: Reactor, log: GuestLog, reaped: Callable[[], None] = lambda: None) -> None:
+        """``reaped`` is called after any child has ended."""
         self.reactor, self.log = reactor, log
         self._by_pid: dict[int, Child] = {}
-        self.on_reaped: Callable[[], None] | None = None  # called after any child ended
+        self._reaped = reaped
         reactor.on_signal(signal.SIGCHLD, self._reap)
 
     def spawn(self, child: "Child") -> None:
@@ -115,8 +116,7 @@ class Children:
                 if child.output >= 0:
                     self._read(child, child.output)  # what it said last
                 child.died(exit_status)
-        if self.on_reaped:
-            self.on_reaped()
+        self._reaped()
 
 
 def _memory_file(content: bytes) -> int:

@@ -104,7 +104,7 @@ class Supervisor:
         self._config, self._confinement = config, confinement
         self._reactor = Reactor()
         self._log = GuestLog(f"{OWN}/directory/guest.log")
-        self._children = children = Children(self._reactor, self._log)
+        self._children = children = Children(self._reactor, self._log, self._reaped)
         say = functools.partial(self._log.write, "vr-guest")
         self._interfaces = GuestInterfaces(self._reactor, config.interfaces, say)
         self._vrc = KeptChild(children, "vrc", config.vrc_command, config.vrc_environment)
@@ -218,12 +218,15 @@ class Supervisor:
         self._log.write("vr-guest", "stopping")
         self._suite.stop()
         self._reactor.call_later(STOP_LIMIT_S, self._kill)
-        self._children.on_reaped = self._end
         self._end()
 
     def _kill(self) -> None:
         self._vrc.stop(signal.SIGKILL)
         self._suite.stop(signal.SIGKILL)
+
+    def _reaped(self) -> None:
+        if self._stopping is not None:
+            self._end()
 
     def _end(self) -> None:
         if self._suite.running:

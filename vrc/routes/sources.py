@@ -89,16 +89,25 @@ class FpmSource:
     name = "fpm"
 
     def __init__(
-        self, table: RouteTable, netlink: Rtnetlink, address: tuple[str, int], ready: asyncio.Event, notify: Notify
+        self,
+        table: RouteTable,
+        netlink: Rtnetlink,
+        address: tuple[str, int],
+        ready: asyncio.Event,
+        *,
+        changed: Callable[[], None],
+        notify: Notify,
+        opened: Callable[[], None],
+        zebra_age_s: Callable[[], float | None],
     ) -> None:
+        """``changed`` tells of the table, ``opened`` that zebra connected; ``zebra_age_s`` is how long zebra runs."""
         self.seeded, self.complete = asyncio.Event(), asyncio.Event()
-        self.changed: Callable[[], None] = lambda: None
-        self.opened: Callable[[], None] = lambda: None
-        self.zebra_age_s: Callable[[], float | None] = lambda: 0.0
         self.hold_s = DEFAULT_HOLD_S
         self.connections = 0
         self.malformed = 0
-        self._table, self._netlink, self._ready, self._notify = table, netlink, ready, notify
+        self._table, self._netlink, self._ready = table, netlink, ready
+        self._changed, self._notify, self._tell_opened = changed, notify, opened
+        self._zebra_age_s = zebra_age_s
         self._server = FpmServer(*address, self)
         self._scope: NexthopScope | None = None
         self._heard = asyncio.Event()
@@ -131,12 +140,12 @@ class FpmSource:
             await self._look_at_system()
             tasks.create_task(self._follow_system())
             self.seeded.set()
-            self.changed()
+            self._changed()
             tasks.create_task(self._lead())
             await self._expect_zebra()
             await self._quiet(_FIRST_QUIET_S, _FIRST_LIMIT_S)
             self.complete.set()
-            self.changed()
+            self._changed()
             while True:
                 await self._opened.wait()
                 self._opened.clear()
@@ -150,7 +159,7 @@ class FpmSource:
             problem = (
                 "zebra does not connect to FPM; it needs -M dplane_fpm_nl and `fpm address` in its configuration"
             )
-            self._notify("fpm_absent", problem)
+            self._notify("fpm-absent", problem)
 
     async def _lead(self) -> None:
         """Mirror what zebra writes to the kernel until it connects, 3 s after its start at the earliest.
@@ -178,7 +187,7 @@ class FpmSource:
     async def _after_replay(self) -> None:
         # A further connection starts this anew: its replay is the one that counts.
         loop = asyncio.get_running_loop()
-        begun, scope, age_s = loop.time(), self._scope, self.zebra_age_s() or 0.0
+        begun, scope, age_s = loop.time(), self._scope, self._zebra_age_s() or 0.0
         await self._quiet(_QUIET_S, _LONGEST_REPLAY_S)
         if self._opened.is_set() or scope is None:
             return
@@ -203,7 +212,7 @@ class FpmSource:
 
     async def _adopt_or_tell(self, what: str, *, sweep: bool = False) -> None:
         if not await self._adopt(sweep=sweep):
-            self._notify("dump_failed", f"{what}: the kernel's routes kept changing while they were dumped")
+            self._notify("dump-failed", f"{what}: the kernel's routes kept changing while they were dumped")
 
     async def _adopt(self, *, sweep: bool) -> bool:
         """Bind what zebra has not repeated to what the kernel has; with ``sweep`` withdraw the rest.
@@ -223,13 +232,13 @@ class FpmSource:
             try:
                 async for batch in dump_routes(self._netlink):
                     self._table.adopt(batch.changes, scope, self._scope)
-                    self.changed()
+                    self._changed()
             except DumpInterrupted as error:
                 log.info("%s; again", error)
                 continue
             if sweep and (gone := self._table.keep_only(scope, self._scope)):
                 log.info("%d routes withdrawn that neither zebra nor the kernel has", gone)
-                self.changed()
+                self._changed()
             return True
         return False
 
@@ -257,14 +266,14 @@ class FpmSource:
             self._look_again.set()
         self._monitor.start()
         self._table.follow_system()
-        self.changed()
+        self._changed()
 
     def _system_changed(self, buffer: bytes) -> None:
         self._table.system.apply(_scanned(buffer).changes)
         self._table.follow_system()
         if self._table.system.ambiguous:
             self._look_again.set()
-        self.changed()
+        self._changed()
 
     async def _correct_weights(self, scope: NexthopScope) -> None:
         """Take group weights from the kernel: a replay under ``zebra -K`` has them wrong (FRR 8.4)."""
@@ -281,7 +290,7 @@ class FpmSource:
         if corrected:
             log.info("weights of %d nexthop groups corrected from the kernel", corrected)
             self._table.settle()
-            self.changed()
+            self._changed()
 
     def fpm_opened(self) -> None:
         """Begin a new life of zebra's nexthop ids."""
@@ -290,10 +299,10 @@ class FpmSource:
         self._opened.set()
         self._heard.set()
         self._moved.set()
-        self.opened()
+        self._tell_opened()
         log.info("zebra connected")
         if self.connections > 1:
-            self._notify("daemon_restart", "zebra connected to FPM again and repeats its routes")
+            self._notify("daemon-restart", "zebra connected to FPM again and repeats its routes")
 
     def fpm_batch(self, batch: Batch) -> None:
         """Take in what zebra said."""
@@ -301,12 +310,12 @@ class FpmSource:
         if self._scope is not None:
             self._table.apply(batch.changes, self._scope)
         _count(self._table, batch)
-        self.changed()
+        self._changed()
 
     def fpm_closed(self, reason: str) -> None:
         """Keep everything."""
         log.warning("FPM connection lost: %s; routes are kept", reason)
-        self._notify("fpm_lost", f"FPM connection lost: {reason}; routes are kept")
+        self._notify("fpm-lost", f"FPM connection lost: {reason}; routes are kept")
 
 
 class NetlinkSource:
@@ -314,12 +323,20 @@ class NetlinkSource:
 
     name = "netlink"
 
-    def __init__(self, table: RouteTable, netlink: Rtnetlink, ready: asyncio.Event, notify: Notify) -> None:
+    def __init__(
+        self,
+        table: RouteTable,
+        netlink: Rtnetlink,
+        ready: asyncio.Event,
+        *,
+        changed: Callable[[], None],
+        notify: Notify,
+    ) -> None:
         self.seeded = self.complete = asyncio.Event()
-        self.changed: Callable[[], None] = lambda: None
         self.hold_s = DEFAULT_HOLD_S
         self.dumps = 0
-        self._table, self._netlink, self._ready, self._notify = table, netlink, ready, notify
+        self._table, self._netlink, self._ready = table, netlink, ready
+        self._changed, self._notify = changed, notify
         self._scope = table.open_scope(inline_first=True)
         self._resync = asyncio.Event()
         groups = (RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE, RTNLGRP_NEXTHOP)
@@ -345,7 +362,7 @@ class NetlinkSource:
             self._resync.clear()
             await self._dump()
             self.seeded.set()
-            self.changed()
+            self._changed()
             self._monitor.start()
             await self._resync.wait()
             await asyncio.sleep(_DEBOUNCE_S)
@@ -358,7 +375,7 @@ class NetlinkSource:
                 async for batch in dump_routes(self._netlink):
                     self._table.apply_kernel(batch.changes, scope)
                     _count(self._table, batch)
-                    self.changed()
+                    self._changed()
             except DumpInterrupted as error:
                 log.info("%s; again", error)
                 continue
@@ -367,7 +384,7 @@ class NetlinkSource:
             self._table.ambiguous = False
             self.dumps += 1
             return
-        self._notify("dump_failed", "the kernel's routes kept changing while they were dumped; trying on")
+        self._notify("dump-failed", "the kernel's routes kept changing while they were dumped; trying on")
         self._resync.set()
 
     def _received(self, buffer: bytes) -> None:
@@ -376,7 +393,7 @@ class NetlinkSource:
         _count(self._table, batch)
         if self._table.ambiguous:
             self._resync.set()
-        self.changed()
+        self._changed()
 
     def _overrun(self) -> None:
         self._notify("overrun", "the kernel dropped route messages; reading its whole table again")

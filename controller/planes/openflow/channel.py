@@ -43,8 +43,8 @@ class Watch:
 class Channel:
     """The controller's end of one connection.
 
-    `run` reads until the connection ends; everything else may be used while it runs. `packet_in_seen` and
-    `port_seen` are called from it. ChannelClosed is raised to whoever waits when the connection ends.
+    `run` reads until the connection ends; everything else may be used while it runs. ChannelClosed is raised to
+    whoever waits when the connection ends.
     """
 
     def __init__(
@@ -70,8 +70,12 @@ class Channel:
         self._closed: str | None = None
         self.features: Features | None = None
         self.stray_errors = 0  # errors about nothing that is watched
-        self.packet_in_seen: Callable[[codec.PacketIn], None] = lambda packet: None
-        self.port_seen: Callable[[bytes], None] = lambda body: None
+        self._packet_in_seen: Callable[[codec.PacketIn], None] = lambda packet: None
+        self._port_seen: Callable[[bytes], None] = lambda body: None
+
+    def listen(self, packet_in_seen: Callable[[codec.PacketIn], None], port_seen: Callable[[bytes], None]) -> None:
+        """Have `run` pass packet-ins and the bodies of port-status messages on; before this call they are dropped."""
+        self._packet_in_seen, self._port_seen = packet_in_seen, port_seen
 
     @property
     def peer(self) -> str:
@@ -248,7 +252,7 @@ class Channel:
     def _dispatch(self, version: int, kind: int, xid: int, body: bytes) -> None:
         match kind:
             case Type.PACKET_IN:
-                self.packet_in_seen(codec.decode_packet_in(body))
+                self._packet_in_seen(codec.decode_packet_in(body))
             case Type.ECHO_REQUEST:
                 self.send(codec.message(Type.ECHO_REPLY, xid, body))
             case Type.ERROR:
@@ -256,7 +260,7 @@ class Channel:
             case Type.MULTIPART_REPLY:
                 self._take_part(xid, body)
             case Type.PORT_STATUS:
-                self.port_seen(body)
+                self._port_seen(body)
             case Type.HELLO:
                 self._take_hello(version, body)
             case _:

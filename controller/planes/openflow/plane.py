@@ -71,8 +71,7 @@ class OpenFlowPlane:
         if self.channel is not None:
             self._gone(self.channel)
         self.channel = channel
-        channel.packet_in_seen = self._packet_in
-        channel.port_seen = self._port_status
+        channel.listen(self._packet_in, self._port_status)
         try:
             async with asyncio.timeout(_SET_UP_S):
                 self._sender = await self._set_up(channel)

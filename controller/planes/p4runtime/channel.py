@@ -135,12 +135,21 @@ def decoded(kind: type[M], octets: bytes) -> M:
 class Channel:
     """The controller's end of one connection.
 
-    `run` serves the stream until it ends; everything else may be used while it runs. `packet_in_seen` and
-    `digest_seen` are called from it, and `backup_seen` whenever the device says that this side is not primary.
+    `run` serves the stream until it ends; everything else may be used while it runs. ``packet_in_seen`` and
+    ``digest_seen`` are called from it, and ``backup_seen`` whenever the device says that this side is not primary.
     ChannelClosed is raised to whoever waits when the connection ends.
     """
 
-    def __init__(self, target: Target, election_id: ElectionId, timing: Timing) -> None:
+    def __init__(
+        self,
+        target: Target,
+        election_id: ElectionId,
+        timing: Timing,
+        *,
+        packet_in_seen: Callable[[p4r.PacketIn], None],
+        digest_seen: Callable[[p4r.DigestList], None],
+        backup_seen: Callable[[str], None],
+    ) -> None:
         self.target, self.election_id, self._timing = target, election_id, timing
         self._grpc: Any = target.connect()  # its stubs know no defaults
         self._loop = asyncio.get_running_loop()
@@ -148,9 +157,7 @@ class Channel:
         self._outbox: asyncio.Queue[bytes] = asyncio.Queue(_QUEUED_PACKET_OUTS)
         self._arbitrated, self._primary, self._backup = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.backup_reason = ""
-        self.packet_in_seen: Callable[[p4r.PacketIn], None] = lambda packet: None
-        self.digest_seen: Callable[[p4r.DigestList], None] = lambda digests: None
-        self.backup_seen: Callable[[str], None] = lambda reason: None
+        self._packet_in_seen, self._digest_seen, self._backup_seen = packet_in_seen, digest_seen, backup_seen
         self.stream_errors = 0  # packet-outs that the device says it could not send
 
     @property
@@ -214,9 +221,9 @@ class Channel:
                     case "arbitration":
                         self._learn_role(message.arbitration)
                     case "packet":
-                        self.packet_in_seen(message.packet)
+                        self._packet_in_seen(message.packet)
                     case "digest":
-                        self.digest_seen(message.digest)
+                        self._digest_seen(message.digest)
                     case "error":
                         self.stream_errors += 1
             code, text = await call.code(), await call.details()
@@ -254,7 +261,7 @@ class Channel:
         self._primary.clear()
         self._backup.set()
         self._arbitrated.set()
-        self.backup_seen(self.backup_reason)
+        self._backup_seen(self.backup_reason)
 
     def _outbid(self, theirs: ElectionId) -> None:
         ours = (self.election_id.started_ms, self.election_id.connection)

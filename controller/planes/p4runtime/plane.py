@@ -68,18 +68,22 @@ class P4RuntimePlane:
         timing: Timing = _DEFAULT_TIMING,
         pipeline: Callable[[], Pipeline] = golden_pipeline,
     ) -> None:
-        self.name, self.config = config.name, config
+        self.name, self.config, self._pipeline = config.name, config, pipeline()
+        schema = self._pipeline.schema
         self.capabilities = _CAPABILITIES  # and what the connected device has besides
         self.connected = False
         self.sampler: Sampler | None = None
         self.ports: dict[int, PortState] = {}
-        self.table_sizes: dict[str, int] = {}
+        self.table_sizes = {name: schema.table(name).size for name in ROUTE_TABLE_NAME.values()}
         self.channel: Channel | None = None
         self.packet_outs_dropped = 0
         self.stray_packet_ins = 0  # without what our pipeline says of them
         self.stray_samples = 0  # that are none of our pipeline's, or that nobody wants
         self._target = Target(config.address, config.device_id, config.name, tls)
-        self._timing, self._make_pipeline = timing, pipeline
+        self._timing = timing
+        self._program, self._samples = Program(schema), SampleDigest(schema)
+        self._packet_in_parts = {field.id: name for name, field in schema.header("packet_in").items()}
+        self._egress_part = schema.header("packet_out")["router_interface_id"]
         self._listener: PlaneListener | None = None
         self._sender: Sender | None = None
         self._links: LinkWatch | None = None
@@ -92,12 +96,6 @@ class P4RuntimePlane:
     async def start(self, listener: PlaneListener) -> None:
         """Begin to connect and keep at it. PlaneError where a port's host interface cannot be watched."""
         self._listener = listener
-        self._pipeline = self._make_pipeline()
-        self._program = Program(self._pipeline.schema)
-        self._samples = SampleDigest(self._pipeline.schema)
-        self.table_sizes = {name: self._pipeline.schema.table(name).size for name in ROUTE_TABLE_NAME.values()}
-        self._packet_in_parts = {field.id: name for name, field in self._pipeline.schema.header("packet_in").items()}
-        self._egress_part = self._pipeline.schema.header("packet_out")["router_interface_id"]
         devices = [port.device for port in self.config.ports if port.device]
         if devices:
             self._links = LinkWatch(devices)
@@ -132,13 +130,17 @@ class P4RuntimePlane:
     async def _serve(self, election_id: ElectionId) -> bool:
         """Use a connection until it ends; returns whether it ever got as far as to write."""
         try:
-            channel = Channel(self._target, election_id, self._timing)
+            channel = Channel(
+                self._target,
+                election_id,
+                self._timing,
+                packet_in_seen=self._packet_in,
+                digest_seen=self._digests,
+                backup_seen=self._gone,
+            )
         except ChannelClosed as error:
             self._gone(str(error))
             return False
-        channel.packet_in_seen = self._packet_in
-        channel.digest_seen = self._digests
-        channel.backup_seen = self._gone
         self.channel, self._served = channel, False
         try:
             async with asyncio.TaskGroup() as tasks:

@@ -110,7 +110,7 @@ def test_idle_means_equal(script):
 
 def agree(world: World) -> None:
     fib, entries = world.router().fib, world.plane.entries
-    learned = learned_table(fib, fib.rib.routes)
+    learned = learned_table(fib, fib.learned)
     differing, total = compare(learned, desired_table(fib), installed_table(fib, entries))
     assert not total, differing
     assert not damage(fib, entries)

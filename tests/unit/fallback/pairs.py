@@ -119,7 +119,7 @@ def packet(destination: str, ttl: int = 64, ingress: int = 1) -> bytes:
 async def verified(world: PairWorld) -> VerifyView:
     """Compare what the first router learned with what both planes hold."""
     router = world.router()
-    return verify.verified(router.config.full_name, router.fib, dict(router.fib.rib.routes), await world.pair.read())
+    return verify.verified(router.config.full_name, router.fib, dict(router.fib.learned), await world.pair.read())
 
 
 async def quiet(world: PairWorld) -> None:

@@ -54,7 +54,7 @@ async def test_the_hardware_follows_the_routes_and_the_software_later() -> None:
     world.software.disconnect()
     world.learn({"20.1.0.0/16": 1, "20.9.0.0/16": 2})
     await quiet(world)
-    assert world.router().fib.prefixes.unconfirmed == 0
+    assert world.router().fib.unconfirmed == 0
     ports = []
     for address in ("20.1.0.1", "20.9.0.1"):
         world.hardware.inject(1, packet(address))

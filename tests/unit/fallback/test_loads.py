@@ -53,7 +53,7 @@ async def test_a_plane_without_a_fallback_has_no_link() -> None:
     world.plane.inject(1, packet("20.0.0.1"))
     view = await world.views.load()
     assert (row(view).packets, row(view).link_packets) == (1, None)
-    assert row(view).entries == len(world.router().fib.prefixes.installed) == row(view).changes
+    assert row(view).entries == len(world.router().fib.installed_routes) == row(view).changes
     assert [(one.name, one.packets, one.link_packets) for one in view.planes] == [("s1", 1, None)]
 
 

@@ -159,7 +159,7 @@ async def test_routes_far_beyond_the_quota_are_counted_and_not_kept(small):
     router.define_set(1, SetKind.BLACKHOLE, [])
     for first in range(0, 1000, 100):
         router.routes(4, prefixes(100, first), [1] * 100)
-    assert router.fib.rib.counts[4] == len(router.fib.rib.routes) == 150
+    assert router.fib.learned_counts[4] == len(router.fib.learned) == 150
     assert router.punts.counters["ipv4_routes_not_kept"] == 850
     assert refusals(small, "routes-not-kept")[0] == "50 of a message, too far beyond quota ipv4_routes"
     router.resync_end(True)
@@ -170,7 +170,7 @@ async def test_routes_far_beyond_the_quota_are_counted_and_not_kept(small):
         router.routes(4, prefixes(1, 5000), [7])
     router.routes(4, [*prefixes(1), *prefixes(2, 500)], [0, 1, 1])  # a withdrawal makes room for the next message
     router.routes(4, prefixes(2, 500), [1, 1])
-    assert router.fib.rib.counts[4] == 150
+    assert router.fib.learned_counts[4] == 150
     small.shards.routers[1].tick()
     assert vrc.closed is None
 
@@ -205,8 +205,8 @@ async def test_sets_that_were_let_go_make_room_for_others(make_world, monkeypatc
     router = world.router()
     for set_id in range(1, 1000):
         router.define_set(set_id, SetKind.CONNECTED, [(1, set_id.to_bytes(4, "big"), 1)])
-        router.fib.rib.release([set_id])
-        assert len(list(router.fib.rib.sets)) <= 100
+        router.fib._rib.release([set_id])
+        assert len(list(router.fib._rib.sets)) <= 100
 
 
 async def test_sets_and_their_members_are_bounded(make_world, monkeypatch):
@@ -223,7 +223,7 @@ async def test_sets_and_their_members_are_bounded(make_world, monkeypatch):
         define(set_id)
     with pytest.raises(SessionRefused, match="or 1000 members of them"):
         define(4)
-    assert sum(len(one.members) for one in router.fib.rib.sets) <= 1000
+    assert sum(len(one.members) for one in router.fib._rib.sets) <= 1000
 
 
 async def test_neighbors_refused_before_a_session_do_not_count_in_it(make_world):

@@ -11,7 +11,7 @@ WORK_S = TURN_S / 5
 
 
 class Clock:
-    """Stands still but for what `busy` takes, however slow the machine is."""
+    """Stands still, except for what `busy` takes, however slow the machine is."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

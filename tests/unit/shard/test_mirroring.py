@@ -123,7 +123,7 @@ async def test_second_failure_after_repoint_reaches_the_ridden_group(make_world)
     await world.settle()
     world.plane.set_port(1, "p1", False)
     world.learn({"20.1.0.0/16": 8})
-    router.fib.rib.release([7])
+    router.fib._rib.release([7])
     await world.settle()
     router.fib.collect()
     world.plane.set_port(2, "p2", False)
@@ -221,14 +221,14 @@ async def test_quota_refuses_by_name_and_readmits(make_world):
     await world.settle()
     world.router().fib.retry_refused()
     await world.settle()
-    assert not world.router().fib.prefixes.refused
+    assert not world.router().fib.refused_routes
     assert key("20.9.0.0/16") in world.installed()
     world.learn({f"20.{i}.0.0/16": 1 for i in range(10)})
     await world.settle()
     assert len(world.installed()) == 8
     await world.shards.put_router(router_config(quota=Quota(ipv4_routes=20)))
     await world.settle()
-    assert not world.router().fib.prefixes.refused
+    assert not world.router().fib.refused_routes
 
 
 async def test_table_full_is_reported_and_the_rest_is_in_force(make_world):
@@ -237,7 +237,7 @@ async def test_table_full_is_reported_and_the_rest_is_in_force(make_world):
     sequence = world.learn({"20.1.0.0/16": 1, "20.2.0.0/16": 1})
     await world.settle()
     assert key("20.2.0.0/16") in world.installed()
-    assert world.router().fib.prefixes.refused == {key("20.1.0.0/16"): "plane s1 refused ipv4_route: no room"}
+    assert world.router().fib.refused_routes == {key("20.1.0.0/16"): "plane s1 refused ipv4_route: no room"}
     assert world.router().vrc.acknowledged == sequence
     (event,) = [event for event in world.events.recent() if event.kind == "entry-refused"]
     assert event.text == "plane s1 ipv4_route 20.1.0.0/16: no room"

@@ -158,6 +158,15 @@ async def test_oversized_message(service, red):
     await world.until(lambda: world.router(1).vrc is None)
 
 
+async def test_notices_of_older_guests_become_events_of_uniform_kinds(service, red):
+    world, _, _ = service
+    await red.begin()
+    await red.say(notice=pb.Notice(kind="fpm-lost", text="closed"))
+    await red.say(notice=pb.Notice(kind="daemon_restart", text="again"))
+    kinds = ["vrc-fpm-lost", "vrc-daemon-restart"]
+    await world.until(lambda: [e.kind for e in world.events.recent() if e.kind in kinds] == kinds)
+
+
 FRAME = bytes(6) + mac(1) + b"\x08\x00" + bytes(46)
 
 

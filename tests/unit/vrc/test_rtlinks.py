@@ -60,11 +60,11 @@ def test_interfaces_and_their_macvlans() -> None:
     assert [interfaces.id_of(ifindex) for ifindex in range(8)] == [0, 0, 101, 101, 101, 102, 103, 0]
     assert [interfaces.usable(ifindex) for ifindex in range(8)] == [0, 0, 101, 101, 101, 102, 0, 0]
     assert interfaces.statuses() == {
-        101: InterfaceStatus(101, True, 1500, (address("10.1.0.1"), address("10.1.0.9"))),
-        102: InterfaceStatus(102, False, 1400, ()),
-        103: InterfaceStatus(103, False, 1500, ()),
-        109: InterfaceStatus(109, False, 0, ()),
-        110: InterfaceStatus(110, False, 0, ()),
+        101: InterfaceStatus(101, True, (address("10.1.0.1"), address("10.1.0.9"))),
+        102: InterfaceStatus(102, False, ()),
+        103: InterfaceStatus(103, False, ()),
+        109: InterfaceStatus(109, False, ()),
+        110: InterfaceStatus(110, False, ()),
     }
     found = interfaces.find("eth1")
     assert found is not None

@@ -55,7 +55,7 @@ class Owner(SessionOwner):
 
 
 def connections(path: Path) -> int:
-    """How many ends of connections with a socket there are, but for the one that listens."""
+    """How many ends of connections with a socket there are, except the one that listens."""
     return Path("/proc/net/unix").read_text().count(str(path)) - 1
 
 
