@@ -12,9 +12,6 @@ HARD_SLICE = 4_000
 SOFT_SLICE = 5_000
 """Meters of a round, of less than 10 ms each."""
 
-Place = tuple[int, bytes]
-"""A router's vrf_id and a key."""
-
 
 class Slices:
     """Goes round and round over what many dictionaries hold that may change meanwhile."""

@@ -1,20 +1,20 @@
 """One round of moving prefixes in and out of hardware.
 
 First what has to leave does (a router in software, a slice over its quota, or the reserve used up). Then candidates
-enter while there is room, or in the place of victims that bring clearly less. Finally routers in mode `hardware` are
-filled. In a slice that has used up its quota, candidates replace victims of that slice alone.
+enter while there is room, or in the place of victims that bring clearly less. Finally routers placed in `hardware`
+are filled. In a slice that has used up its quota, candidates replace victims of that slice alone.
 
 Candidates are those that were sampled lately, and a slice of the others (`incremental_scan`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from heapq import nlargest
 from math import inf
 
+from controller.model import Placement
 from controller.planes.base import FALLBACK
-from controller.route_cache.confidence import Trials
+from controller.route_cache.confidence import Confidence
 from controller.route_cache.cover import MAX_COVER, MAX_PARTS, UNLIMITED, CoveredTable, Room
 from controller.route_cache.incremental_scan import HARD_SLICE, SOFT_SLICE, Slices, Victims
 from controller.route_cache.popularity import Meter, Moment, Popularity
@@ -27,20 +27,12 @@ _LISTED_S = 5.0
 """Victims are looked for anew as often, and when entries were counted."""
 
 
-class Mode(StrEnum):
-    """What of a router goes into hardware."""
-
-    HARDWARE = "hardware"  # everything while there is room
-    SOFTWARE = "software"  # pinned prefixes alone
-    AUTO = "auto"  # everything where all routers have room, else what brings most
-
-
 @dataclass(slots=True)
 class Router:
     """One router: its tables, and what its prefixes bring."""
 
     table: CoveredTable
-    mode: Mode = Mode.AUTO
+    placement: Placement = Placement.AUTO
     hard: dict[bytes, Meter] = field(default_factory=dict)  # by entry that forwards
     soft: dict[bytes, Meter] = field(default_factory=dict)  # by prefix or part of one, in software
     recent: set[bytes] = field(default_factory=set)  # of these, what was sampled since the last round
@@ -65,7 +57,7 @@ class RebalanceState:
     together: dict[tuple[int, bytes], float] = field(
         default_factory=dict
     )  # what victims bring with the prefix around them
-    trials: Trials = field(default_factory=Trials)
+    confidence: Confidence = field(default_factory=Confidence)
     listed_at: float = -inf  # when the search for victims began
     hard: Slices = field(default_factory=lambda: Slices(HARD_SLICE))
     soft: Slices = field(default_factory=lambda: Slices(SOFT_SLICE))
@@ -88,7 +80,7 @@ class Round:
         self._members: dict[Room, list[int]] = {room: list(routers)}  # by slice, too
         for vrf_id, router in routers.items():
             self._members.setdefault(router.table.room, []).append(vrf_id)
-        margin = state.trials.margin
+        margin = state.confidence.margin
         self._soft = popularity.estimates(now, margin)
         self._hard = {
             vrf_id: self._soft
@@ -129,7 +121,7 @@ class Round:
 
     def _shrink(self) -> None:
         for router in self._routers.values():
-            if router.mode is Mode.SOFTWARE:
+            if router.placement is Placement.SOFTWARE:
                 for key in list(router.hard):
                     if self._left <= 0:
                         return
@@ -167,7 +159,7 @@ class Round:
         fitting = self._fitting()
         for router in self._routers.values():
             fits = {self._room, router.table.room} <= fitting
-            if router.mode is Mode.SOFTWARE or (router.mode is Mode.AUTO and not fits):
+            if router.placement is Placement.SOFTWARE or (router.placement is Placement.AUTO and not fits):
                 router.backlog.clear()
                 router.fitted = False
                 continue
@@ -196,7 +188,7 @@ class Round:
             if room is not self._room:
                 for vrf_id in self._members[room]:
                     router = self._routers[vrf_id]
-                    wanted[room] += 0 if router.mode is Mode.SOFTWARE else len(router.table.full) + 1
+                    wanted[room] += 0 if router.placement is Placement.SOFTWARE else len(router.table.full) + 1
                 wanted[self._room] += min(wanted[room], room.capacity)
             if wanted[room] + room.reserve <= room.capacity:
                 fitting.add(room)
@@ -235,7 +227,7 @@ class Round:
         for vrf_id, router in self._routers.items():
             soft, recent = router.soft, router.recent
             recent.update(keys.get(vrf_id, ()))
-            if router.mode is not Mode.SOFTWARE:
+            if router.placement is not Placement.SOFTWARE:
                 floor = max(self._floor(self._room), self._floor(router.table.room))
                 for rate, key in self._soft.above(((key, soft[key]) for key in recent if key in soft), floor):
                     yield rate, vrf_id, key
@@ -279,7 +271,7 @@ class Round:
         rooms = (self._room, room) if room.capacity < UNLIMITED else (self._room,)
         needed = max(map(self._least, rooms)) * _HYSTERESIS * meter.entries
         if self._soft.slow(meter) <= needed < self._soft.of(meter):
-            self._rebalance.trials.begin(vrf_id, key, self._now, needed)
+            self._rebalance.confidence.begin(vrf_id, key, self._now, needed)
 
     def _floor(self, room: Room) -> float:
         """Return what a candidate has to bring more than: nothing while there is room."""
