@@ -47,7 +47,7 @@ class Adoption:
         """
         tables, writes = self._tables, self._tables.writes
         frozen = writes.frozen & tables.routers
-        frozen |= {i for i, held in hardware.items() if has_lost_routes(held, software.get(i, {}))}
+        frozen |= {i for i, entries in hardware.items() if has_lost_routes(entries, software.get(i, {}))}
         before = {vrf_id: self._forwarding(vrf_id) for vrf_id in tables.routers}
         self._reopen(routers)
         tables.set_installed(hardware)  # what does not stay is in the way of what is not there

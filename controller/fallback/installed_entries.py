@@ -118,10 +118,10 @@ class KeptOut:
         else:
             self.groups.update({u.entry.id: u.entry for u in batch.groups if u.entry.id == one.key})
 
-    def lost(self, held: Installed, wanted: Installed) -> None:
+    def lost(self, installed: Installed, wanted: Installed) -> None:
         """Keep what a plane was read to lack, or to have otherwise than another."""
-        self.nexthops.update({i: one for i, one in wanted.nexthops.items() if held.nexthops.get(i) != one})
-        self.groups.update({i: one for i, one in wanted.groups.items() if held.groups.get(i) != one})
+        self.nexthops.update({i: one for i, one in wanted.nexthops.items() if installed.nexthops.get(i) != one})
+        self.groups.update({i: one for i, one in wanted.groups.items() if installed.groups.get(i) != one})
 
     def once_more(self) -> WriteBatch:
         """Return what is to be tried again."""

@@ -119,9 +119,9 @@ def take_in(soft: Installed, batch: WriteBatch, refused: Collection[Refused]) ->
 
 
 def _take(
-    table: str, held: dict[int, E], written: Mapping[int, E], without: Collection[tuple[str, int | bytes]]
+    table: str, installed: dict[int, E], written: Mapping[int, E], without: Collection[tuple[str, int | bytes]]
 ) -> None:
-    held.update({i: one for i, one in written.items() if (table, i) not in without})
+    installed.update({i: one for i, one in written.items() if (table, i) not in without})
 
 
 class Withdrawn:

@@ -172,7 +172,7 @@ class FastTable:
             cover = table.uncovered(key) if eligible(router, key) else None
             if cover is None:
                 continue
-            entries = [one for one in (key, *cover) if one not in table.held]
+            entries = [one for one in (key, *cover) if one not in table.hardware]
             new = sum(one not in there for one in entries)
             if (not new or table.has_room(new)) and len(entries) + max(room.excess, self._room.excess) <= 0:
                 table.enter(key, cover)
@@ -263,7 +263,7 @@ class FastTable:
 
     def entries(self, vrf_id: int) -> Mapping[bytes, int]:
         """Return the hardware table of a router, covers included; to be read only."""
-        return self._routers[vrf_id].table.held.actions
+        return self._routers[vrf_id].table.hardware.actions
 
     def where(self, vrf_id: int, key: bytes) -> PrefixLocation:
         """Tell where a prefix of the full table is."""
@@ -280,7 +280,7 @@ class FastTable:
             len(table.full),
             len(router.hard) - parts,
             parts,
-            len(table.held) - len(router.hard),
+            len(table.hardware) - len(router.hard),
             len(table.refused),
         )
 
@@ -331,7 +331,7 @@ class FastTable:
                     router.soft[key] = meter
         for key, (old, new) in changes.items():
             if new == FALLBACK and old is None:
-                around = router.hard.get(router.table.held.above(key) or b"")
+                around = router.hard.get(router.table.hardware.above(key) or b"")
                 if around is not None:
                     around.entries += 1
         self._tracked += len(router.soft)
@@ -374,7 +374,7 @@ def _whole(table: CoveredTable) -> int:
 
 def _left_to(table: CoveredTable, room: Room) -> int:
     """Return the entries that others leave to a router."""
-    return max(1, room.capacity - room.reserve - (room.used - len(table.held)))
+    return max(1, room.capacity - room.reserve - (room.used - len(table.hardware)))
 
 
 def _forwards(action: int | None) -> bool:

@@ -29,7 +29,7 @@ class Slices:
         """Iterate over the next slice; ``holders`` is asked for all keys by router where a trip begins."""
         left = self._size
         if not self._keys:
-            self._keys = [(vrf_id, keys) for vrf_id, held in holders() if (keys := list(held))]
+            self._keys = [(vrf_id, keys) for vrf_id, each in holders() if (keys := list(each))]
         while self._keys and left > 0:
             vrf_id, keys = self._keys[-1]
             taken = keys[-left:]

@@ -1,8 +1,8 @@
 """One round of moving prefixes in and out of hardware.
 
 First what has to leave does (a router in software, a slice over its quota, or the reserve used up). Then candidates
-enter while there is room, or in the place of victims that bring clearly less. Finally routers placed in `hardware`
-are filled. In a slice that has used up its quota, candidates replace victims of that slice alone.
+enter while there is room, or in the place of victims that bring clearly less. Finally routers of placement
+`hardware` are filled. In a slice that has used up its quota, candidates replace victims of that slice alone.
 
 Candidates are those that were sampled lately, and a slice of the others (`incremental_scan`).
 """
@@ -137,9 +137,9 @@ class Round:
         """Let a default entry be FALLBACK that has a cover still: it is no victim, but its cover leaves with it."""
         for vrf_id in self._members[room]:
             router = self._routers[vrf_id]
-            held = router.table.held
-            if router.table.forwards(held.default) and FALLBACK in held.actions.values():
-                self._leave(router, held.default)
+            hardware = router.table.hardware
+            if router.table.forwards(hardware.default) and FALLBACK in hardware.actions.values():
+                self._leave(router, hardware.default)
                 return True
         return False
 
@@ -200,7 +200,7 @@ class Round:
         cover = table.uncovered(key)
         if cover is None or self._left <= len(cover):
             return False
-        need = len(cover) + (key not in table.held)
+        need = len(cover) + (key not in table.hardware)
         if not table.has_room(need) or self._excess(router) + need > 0:
             return False
         table.enter(key, cover)
@@ -243,7 +243,7 @@ class Round:
         if cover is None:
             meter.entries = MAX_COVER + 2
             return True
-        need = len(cover) + (key not in table.held)
+        need = len(cover) + (key not in table.hardware)
         meter.entries = max(1, need - table.parts(key))  # its parts leave when it is there as a whole
         brings = self._soft.of(meter) / meter.entries
         if not brings and (need > 1 or not meter.slow):
@@ -369,7 +369,7 @@ class Round:
             return inf
         estimates = self._hard[vrf_id]
         total, meter.entries, followers = estimates.of(meter), 1, 0
-        for inner in router.table.held.inside(key):
+        for inner in router.table.hardware.inside(key):
             own = router.hard.get(inner)
             if not router.table.forwards(inner):
                 meter.entries += 1
@@ -391,7 +391,7 @@ def enter_pinned(router: Router, key: bytes) -> bool:
         return True
     table = router.table
     cover = table.uncovered(key)
-    if cover or cover is None or not table.has_room(key not in table.held):
+    if cover or cover is None or not table.has_room(key not in table.hardware):
         return False
     table.enter(key, cover)
     return True
@@ -399,7 +399,7 @@ def enter_pinned(router: Router, key: bytes) -> bool:
 
 def _outermost(table: CoveredTable, key: bytes) -> bytes:
     """Return the entry around which only covers are, of those that ``key`` depends on."""
-    while (around := table.held.above(key)) is not None and table.forwards(around):
+    while (around := table.hardware.above(key)) is not None and table.forwards(around):
         key = around
     return key
 
@@ -409,7 +409,7 @@ def eligible(router: Router, key: bytes) -> bool:
     table = router.table
     if key in table.full:
         return router.missing(key)
-    home, around = table.full.above(key), table.held.above(key)
+    home, around = table.full.above(key), table.hardware.above(key)
     return (
         home is not None
         and home not in table.refused

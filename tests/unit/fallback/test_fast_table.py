@@ -231,18 +231,18 @@ def test_a_cover_around_another_takes_its_place() -> None:
     table = CoveredTable(4, Room(10))
     table.change({DEFAULT: 1, LONGER: 3, LONGEST: 4})
     table.enter(DEFAULT, table.uncovered(DEFAULT) or [])
-    assert table.held.actions == {DEFAULT: 1, LONGER: FALLBACK}
+    assert table.hardware.actions == {DEFAULT: 1, LONGER: FALLBACK}
     table.change({WIDE: 2})
-    assert table.held.actions == {DEFAULT: 1, WIDE: FALLBACK, LONGER: FALLBACK}
+    assert table.hardware.actions == {DEFAULT: 1, WIDE: FALLBACK, LONGER: FALLBACK}
     while table.loose:
         table.tidy(table.loose.pop())
-    assert table.held.actions == {DEFAULT: 1, WIDE: FALLBACK}
+    assert table.hardware.actions == {DEFAULT: 1, WIDE: FALLBACK}
 
 
 def tidied(table: CoveredTable) -> dict[bytes, int]:
     while table.loose:
         table.tidy(table.loose.pop())
-    return dict(table.held.actions)
+    return dict(table.hardware.actions)
 
 
 def a_cover_of_what_is_gone() -> CoveredTable:
