@@ -66,7 +66,6 @@ class FallbackPair:
         self.name = hardware.name
         self.capabilities: frozenset[Capability] = hardware.capabilities & software.capabilities
         self.connected = False
-        self.sampler: Sampler | None = None  # of both together there is none
         self.hardware, self.software, self.link, self.routes = hardware, software, link, routes
         self.probe = probe  # without one the link is taken to carry all
         self._listener: PlaneListener | None = None
@@ -139,6 +138,9 @@ class FallbackPair:
             self._refilling.discard(vrf_id)
         if settled:
             self.routes.adoption.complete(vrf_id)
+
+    def sample_to(self, sampler: Sampler | None) -> None:
+        """Do nothing: the software's samples are the pair's own, and of both together there are none."""
 
     async def start(self, listener: PlaneListener) -> None:
         """Begin to connect to both."""

@@ -35,7 +35,7 @@ class TrafficPoll:
         self._vrf_of: dict[int, int] = {}  # by router interface id
         self.traffic = Traffic()
         self.unknown = 0  # samples of router interfaces that are not (any more)
-        software.sampler = self._sample
+        software.sample_to(self._sample)
 
     def adopt(self, interfaces: Iterable[RouterInterface]) -> None:
         """Begin anew with the router interfaces that the planes hold."""
