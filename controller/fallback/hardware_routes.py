@@ -91,7 +91,7 @@ class HardwareRoutes:
             most = max(most, sum(map(len, moved.values())))
         self.moves.round(by_router.__getitem__, limited=most > budget // 2)
         changed |= tables.take_changed()  # by this round
-        if (changed and most) or any(aggregate.queued for aggregate in tables.aggregates.values()):
+        if (changed and most) or not tables.aggregated:
             tables.mark_changed()
         self._sampled = bool(most)
         return most

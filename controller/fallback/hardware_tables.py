@@ -34,6 +34,38 @@ class Declared:
         return self.given or self.reported
 
 
+class AggregatedRoutes:
+    """The routes of one router and family, as a smaller table that forwards alike and that its fast table follows."""
+
+    def __init__(self, family: int) -> None:
+        self.aggregate = Aggregate(family)
+        self.pinned: set[bytes] = set()  # own addresses
+        self.withdrawn = Withdrawn(family)
+
+    def change(
+        self, columns: RouteUpdates, without: Collection[bytes | int], ahead: bool
+    ) -> tuple[dict[bytes, int | None], list[bytes]]:
+        """Take what the software has confirmed, as `HardwareTables.change` does.
+
+        Returns the changes of the smaller table, and the prefixes that have no route of their own any more.
+        """
+        pinned: dict[bytes, int | None] = {}
+        others: dict[bytes, int | None] = {}
+        for op, key, action in zip(columns.ops, columns.keys, columns.actions, strict=True):
+            if key not in without:
+                wanted = None if op is Op.DELETE else action
+                if wanted == LOCAL:
+                    self.pinned.add(key)
+                    pinned[key] = wanted
+                else:
+                    self.pinned.discard(key)
+                    others[key] = wanted
+        writes = self.aggregate.change(pinned, kept=True) | self.aggregate.change(others)
+        gone = [key for key, wanted in others.items() if wanted is None]
+        stale = self.withdrawn.displaced(writes) | ({} if ahead else self.withdrawn.told(gone))
+        return stale | writes, gone
+
+
 class HardwareTables:
     """The tables of all routers on one plane; ``room`` by family as the document gives it, or 0."""
 
@@ -44,9 +76,7 @@ class HardwareTables:
         self.declared = {family: Declared(room[family]) for family in ROUTE_TABLE_NAME}
         self.fast = {family: FastTable(family, one.capacity or MAX_ROOM) for family, one in self.declared.items()}
         self.slices: dict[int, str] = {}  # by router
-        self.aggregates: dict[RouterTable, Aggregate] = {}
-        self.pinned: dict[RouterTable, set[bytes]] = {}  # own addresses
-        self._withdrawn: dict[RouterTable, Withdrawn] = {}
+        self._routes: dict[RouterTable, AggregatedRoutes] = {}  # of open routers
         self._placements: dict[int, Placement] = {}
         self._changed = False
         self._failed: list[Refused] = []
@@ -60,9 +90,7 @@ class HardwareTables:
             return
         for family, fast in self.fast.items():
             self.note((vrf_id, family), fast.add(vrf_id, self.slices.get(vrf_id, "")))
-            self.aggregates[vrf_id, family] = Aggregate(family)
-            self.pinned[vrf_id, family] = set()
-            self._withdrawn[vrf_id, family] = Withdrawn(family)
+            self._routes[vrf_id, family] = AggregatedRoutes(family)
             fast.set_placement(vrf_id, self._placement_now(vrf_id))
         self.routers.add(vrf_id)
         self.wanted.update({(vrf_id, family): fast.entries(vrf_id) for family, fast in self.fast.items()})
@@ -77,7 +105,7 @@ class HardwareTables:
             for family, fast in self.fast.items():
                 table = vrf_id, family
                 self.note(table, fast.remove(vrf_id))
-                del self.aggregates[table], self.pinned[table], self._withdrawn[table]
+                del self._routes[table]
 
     # Room and placement
 
@@ -130,7 +158,7 @@ class HardwareTables:
         if vrf_id not in self.routers:
             return self.writes.count(vrf_id)
         if self.placement(vrf_id) is Placement.SOFTWARE:
-            return sum(1 + len(self.pinned[vrf_id, family]) for family in self.fast)
+            return sum(1 + len(self._routes[vrf_id, family].pinned) for family in self.fast)
         return sum(fast.goal(vrf_id) for fast in self.fast.values())
 
     # Routes
@@ -138,22 +166,8 @@ class HardwareTables:
     def change(self, columns: RouteUpdates, without: Collection[bytes | int] = (), ahead: bool = False) -> None:
         """Take what the software has confirmed, except prefixes that it refused; ``ahead``: what it was not told."""
         table = columns.vrf_id, columns.family
-        own, others = self.pinned[table], {}
-        pinned: dict[bytes, int | None] = {}
-        for op, key, action in zip(columns.ops, columns.keys, columns.actions, strict=True):
-            if key not in without:
-                wanted = None if op is Op.DELETE else action
-                if wanted == LOCAL:
-                    own.add(key)
-                    pinned[key] = wanted
-                else:
-                    own.discard(key)
-                    others[key] = wanted
-        aggregate = self.aggregates[table]
-        writes = aggregate.change(pinned, kept=True) | aggregate.change(others)
-        withdrawn, gone = self._withdrawn[table], [key for key, wanted in others.items() if wanted is None]
-        stale = withdrawn.displaced(writes) | ({} if ahead else withdrawn.told(gone))
-        self._choose(table, stale | writes)
+        writes, gone = self._routes[table].change(columns, without, ahead)
+        self._choose(table, writes)
         if ahead:
             self._keep_unreachable(table, gone)
         self._changed = True
@@ -164,17 +178,17 @@ class HardwareTables:
         fast = self.fast[family]
         for key in sorted(gone, key=lambda key: key[-1]):
             if fast.vacant(vrf_id, key):
-                self.note(table, fast.change(vrf_id, self._withdrawn[table].add([key]), pinned=True))
+                self.note(table, fast.change(vrf_id, self._routes[table].withdrawn.add([key]), pinned=True))
 
     def told(self, software: Mapping[int, Collection[bytes]]) -> None:
         """The software is back and has these prefixes, by vrf_id: what it lacks needs no entry to be unreachable."""
-        for (vrf_id, family), withdrawn in self._withdrawn.items():
-            self._choose((vrf_id, family), withdrawn.kept(software.get(vrf_id, ())))
+        for (vrf_id, family), routes in self._routes.items():
+            self._choose((vrf_id, family), routes.withdrawn.kept(software.get(vrf_id, ())))
 
     def _choose(self, table: RouterTable, writes: Mapping[bytes, int | None]) -> None:
         """Hand changes of an aggregated table to the fast table."""
         vrf_id, family = table
-        own, fast = self.pinned[table], self.fast[family]
+        own, fast = self._routes[table].pinned, self.fast[family]
         kept = {key: action for key, action in writes.items() if key in own and action is not None}
         if kept:
             self.note(table, fast.change(vrf_id, kept, pinned=True))
@@ -184,16 +198,22 @@ class HardwareTables:
 
     def aggregate(self, budget: int) -> None:
         """Go on with the aggregation of all tables that are not as small as can be, by so many writes of each."""
-        for table, aggregate in self.aggregates.items():
-            if aggregate.queued:
-                self._choose(table, aggregate.improve(budget))
+        for table, routes in self._routes.items():
+            if routes.aggregate.queued:
+                self._choose(table, routes.aggregate.improve(budget))
+
+    @property
+    def aggregated(self) -> bool:
+        """Whether all tables are as small as can be."""
+        return not any(routes.aggregate.queued for routes in self._routes.values())
 
     def keep(self, vrf_id: int, here: set[bytes], there: Collection[bytes]) -> None:
         """Let prefixes of ``here`` have their place in hardware; ``there`` is what it holds of the router."""
         for family, fast in self.fast.items():
             table = vrf_id, family
-            self._choose(table, self.aggregates[table].improve())
-            stay = here & self.pinned[table] if self.placement(vrf_id) is Placement.SOFTWARE else here
+            routes = self._routes[table]
+            self._choose(table, routes.aggregate.improve())
+            stay = here & routes.pinned if self.placement(vrf_id) is Placement.SOFTWARE else here
             self.note(table, fast.keep(vrf_id, [key for key in stay if family_of(key) == family], there))
 
     def refuse(self, table: RouterTable, key: bytes, full: bool) -> None:
