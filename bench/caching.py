@@ -80,7 +80,7 @@ class Run:
             optimum += self._destinations.best_share(self._churn.routes, self._entries - 1)
         measured_s = minutes * _SHIFT_EVERY_S
         self._compare()
-        placed = self._fast.placement(_VRF)
+        placed = self._fast.counts(_VRF)
         return {
             "name": self.case.name,
             "hit": round(hit / minutes, 4),

@@ -24,10 +24,12 @@ class NullPlane:
         self.name = name
         self.capabilities: frozenset[Capability] = frozenset()
         self.connected = False
-        self.sampler: Sampler | None = None
         self.table_sizes: dict[str, int] = {}
         self.ports = {number: PortState(number, port, True) for number, port in enumerate(ports, 1)}
         self.routes = 0
+
+    def sample_to(self, sampler: Sampler | None) -> None:
+        """Do nothing: it routes nothing."""
 
     async def start(self, listener: PlaneListener) -> None:
         """Connect."""

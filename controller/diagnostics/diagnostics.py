@@ -86,7 +86,7 @@ class Diagnostics:
         router = self._shards.router(vrf_id)
         shard = self._shards.by_plane.get(router.config.plane)
         pair = None if shard is None else shard.pair
-        return fib_entries(router.fib, None if pair is None else pair.routes.held(vrf_id))
+        return fib_entries(router.fib, None if pair is None else pair.routes.usage.installed(vrf_id))
 
     async def placement(self, vrf_id: int) -> PlacementView:
         """Tell where a router's routes are. Conflict where its plane has no fallback."""

@@ -26,7 +26,7 @@ def paired_router_view(pair: FallbackPair, config: RouterConfig, view: RouterVie
     move = pair.move(config.vrf_id)
     view = replace(view, placement=config.placement.value, move=move)
     problem = pair.link_problem if pair.connected else ""
-    if pair.ahead and (move is not None or not pair.routes.whole(config.vrf_id)):
+    if pair.ahead and (move is not None or not pair.routes.usage.whole(config.vrf_id)):
         what = "routes that are in software alone stay as they were" if move is None else "the move waits"
         remedy = "" if pair.software.connected else "; start it again"
         problem = f"{pair.problem}: {what} until it is back{remedy}"
@@ -35,9 +35,9 @@ def paired_router_view(pair: FallbackPair, config: RouterConfig, view: RouterVie
 
 async def placement_view(pair: FallbackPair, config: RouterConfig, fib: Fib) -> PlacementView:
     """Tell where a router's routes are."""
-    held = pair.routes.held(config.vrf_id)
+    installed = pair.routes.usage.installed(config.vrf_id)
     routes = hardware = 0
-    for where in places(fib, held):
+    for where in places(fib, installed):
         routes, hardware = routes + 1, hardware + (where == "hardware")
         if routes % PAGE == 0:
             await asyncio.sleep(0)  # others get their turn
@@ -45,7 +45,7 @@ async def placement_view(pair: FallbackPair, config: RouterConfig, fib: Fib) -> 
     if config.placement is Placement.SOFTWARE:
         reason = "own addresses stay in hardware"
     elif hardware < routes:
-        short = pair.routes.short_of(config.vrf_id)
+        short = pair.routes.usage.short_of(config.vrf_id)
         chosen = config.placement is Placement.AUTO and short in ("room", "quota")
         reason = _CHOSEN if chosen else _SHORT_OF[short].format(plane=config.plane)
     move = pair.move(config.vrf_id)
@@ -54,13 +54,14 @@ async def placement_view(pair: FallbackPair, config: RouterConfig, fib: Fib) -> 
 
 def hardware_usage(pair: FallbackPair, tenant: str) -> dict[str, int]:
     """Count what a tenant's routers have in hardware, by the keys of the slice's quota."""
-    held = pair.routes.used_by(tenant)
-    return {f"hardware_ipv{family}_routes": entries for family, entries in held.items()}
+    used = pair.routes.usage.used_by(tenant)
+    return {f"hardware_ipv{family}_routes": entries for family, entries in used.items()}
 
 
 def paired_plane_views(pair: FallbackPair, whole: PlaneView) -> tuple[PlaneView, PlaneView]:
     """Return a plane's state with what is in hardware, and that of the plane behind it."""
-    tables = {name: TableView(one.used, one.capacity, one.source) for name, one in pair.routes.occupancy().items()}
+    usage = pair.routes.usage
+    tables = {name: TableView(one.used, one.capacity, one.source) for name, one in usage.occupancy().items()}
     refused = {f"refused {table}": count for table, count in pair.refusals.items()}
-    view = replace(whole, entries=whole.entries | pair.routes.counts() | refused, tables=tables)
+    view = replace(whole, entries=whole.entries | usage.counts() | refused, tables=tables)
     return view, fallback_view(pair, whole)

@@ -1,14 +1,16 @@
-"""What one of two planes holds of the small tables, so that it is asked only for what it can do.
+"""Installed small-table entries per plane; adjusts each operation to them, and merges what was read of both planes.
 
 The FIB counts on both planes to hold the same. Where one has lost an entry, or refused it, an update is turned into
 the one that fits what this plane has.
 """
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from controller.planes.base import (
+    Counters,
+    HardwareShare,
     Installed,
     Nexthop,
     NexthopGroup,
@@ -24,10 +26,15 @@ from controller.planes.base import (
 )
 
 E = TypeVar("E", RouterInterface, Nexthop, NexthopGroup, Policer)
+M = TypeVar("M", Nexthop, NexthopGroup, Policer)
+K = TypeVar("K")
+
+Ends = tuple[RouterInterface, RouterInterface]
+"""A router interface as the hardware and as the fallback are to have it."""
 
 
 @dataclass(slots=True)
-class Holdings:
+class InstalledEntries:
     """Ids by table."""
 
     policer: set[int] = field(default_factory=set)
@@ -36,7 +43,7 @@ class Holdings:
     nexthop_group: set[int] = field(default_factory=set)
 
     @classmethod
-    def of(cls, read: Installed) -> "Holdings":
+    def of(cls, read: Installed) -> "InstalledEntries":
         """Return what was read back; of what is damaged, some is there."""
         found = cls(set(read.policers), set(read.router_interfaces), set(read.nexthops), set(read.groups))
         for table, entry_id in read.damaged:
@@ -45,17 +52,17 @@ class Holdings:
 
     def fit(self, table: str, updates: Iterable[Update[E]]) -> list[Update[E]]:
         """Return updates that this plane can do, and count on them to succeed."""
-        held = self._ids(table)
+        installed = self._ids(table)
         fitting = []
         for update in updates:
             entry_id = id_of(update.entry)
             if update.op is Op.DELETE:
-                if entry_id in held:
-                    held.discard(entry_id)
+                if entry_id in installed:
+                    installed.discard(entry_id)
                     fitting.append(update)
                 continue
-            fitting.append(Update(Op.MODIFY if entry_id in held else Op.INSERT, update.entry))
-            held.add(entry_id)
+            fitting.append(Update(Op.MODIFY if entry_id in installed else Op.INSERT, update.entry))
+            installed.add(entry_id)
         return fitting
 
     def refused(self, one: Refused) -> None:
@@ -111,10 +118,10 @@ class KeptOut:
         else:
             self.groups.update({u.entry.id: u.entry for u in batch.groups if u.entry.id == one.key})
 
-    def lost(self, held: Installed, wanted: Installed) -> None:
+    def lost(self, installed: Installed, wanted: Installed) -> None:
         """Keep what a plane was read to lack, or to have otherwise than another."""
-        self.nexthops.update({i: one for i, one in wanted.nexthops.items() if held.nexthops.get(i) != one})
-        self.groups.update({i: one for i, one in wanted.groups.items() if held.groups.get(i) != one})
+        self.nexthops.update({i: one for i, one in wanted.nexthops.items() if installed.nexthops.get(i) != one})
+        self.groups.update({i: one for i, one in wanted.groups.items() if installed.groups.get(i) != one})
 
     def once_more(self) -> WriteBatch:
         """Return what is to be tried again."""
@@ -148,3 +155,58 @@ class Groups:
 def id_of(entry: RouterInterface | Nexthop | NexthopGroup | Policer) -> int:
     """Return what an entry of a small table is known by there."""
     return entry.vrf_id if isinstance(entry, Policer) else entry.id
+
+
+def merged(
+    hard: Installed, soft: Installed, barred: Barred, ends: Callable[[RouterInterface], Ends | None]
+) -> Installed:
+    """Return what both hold as the FIB declares it; what they do not have alike is damaged, except nexthops and
+    groups that are ``barred`` from the hardware.
+
+    ``ends`` tells how both are to have a router
+    interface, None where that is not known.
+    """
+    found = Installed(routes=soft.routes, damaged=hard.damaged | soft.damaged, foreign=hard.foreign + soft.foreign)
+    links = {i: one.fallback for i, one in hard.router_interfaces.items() if one.fallback is not None}
+    found.hardware = HardwareShare(hard.routes, links)
+    for interface_id in hard.router_interfaces.keys() | soft.router_interfaces.keys():
+        here, there = hard.router_interfaces.get(interface_id), soft.router_interfaces.get(interface_id)
+        either = here if here is not None else there
+        assert either is not None
+        found.router_interfaces[interface_id] = declared = replace(either, fallback=None)
+        wanted = ends(declared)
+        if wanted is not None and (here, there) != wanted:
+            found.damaged.add(("router_interface", interface_id))
+    _merge("policer", found.policers, hard.policers, soft.policers, found.damaged)
+    _merge("nexthop", found.nexthops, hard.nexthops, soft.nexthops, found.damaged, barred.nexthops)
+    _merge("nexthop_group", found.groups, hard.groups, soft.groups, found.damaged, barred.groups)
+    return found
+
+
+def _merge(
+    table: str,
+    found: dict[int, M],
+    hard: dict[int, M],
+    soft: dict[int, M],
+    damaged: set[tuple[str, int]],
+    barred: Iterable[int] = (),
+) -> None:
+    """Take entries of both; those that the two do not have alike are damaged, except what the hardware refused."""
+    found.update(hard | soft)
+    without = set(barred)
+    for entry_id in found:
+        if soft.get(entry_id) != hard.get(entry_id) and not (entry_id in without and entry_id in soft):
+            damaged.add((table, entry_id))
+
+
+def summed(hard: Counters, soft: Counters) -> Counters:
+    """Return the counters of both: an interface's are the hardware's, which sees every packet of it once."""
+    _add(hard.punts, soft.punts)
+    _add(hard.drops, soft.drops)
+    return hard
+
+
+def _add(counts: dict[K, tuple[int, int]], others: dict[K, tuple[int, int]]) -> None:
+    for key, (packets, octets) in others.items():
+        known = counts.get(key, (0, 0))
+        counts[key] = (known[0] + packets, known[1] + octets)

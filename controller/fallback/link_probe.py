@@ -112,14 +112,14 @@ class LinkProbe:
         self._ways: list[Way] = []
         self._holders: set[str] = set()  # planes that may have entries of a probe
         self._silent = False  # whether nothing arrived the last time
-        self._due, self._heard = asyncio.Event(), asyncio.Event()
+        self._wanted, self._heard = asyncio.Event(), asyncio.Event()
 
     # What the pair says
 
     def adopt(self, interfaces: Iterable[RouterInterface]) -> None:
         """Take the router interfaces of a pair that has just connected."""
         self._mtus = {one.id: one.mtu for one in interfaces}
-        self._due.set()
+        self._wanted.set()
 
     def follow(self, updates: Iterable[Update[RouterInterface]]) -> None:
         """Follow the router interfaces; another largest MTU is proved soon."""
@@ -130,11 +130,11 @@ class LinkProbe:
             else:
                 self._mtus[update.entry.id] = update.entry.mtu
         if self.mtu != before:
-            self._due.set()
+            self._wanted.set()
 
-    def doubt(self) -> None:
+    def schedule(self) -> None:
         """Prove it again: a port of the link has changed."""
-        self._due.set()
+        self._wanted.set()
 
     def strip(self, plane: Plane, read: Installed) -> None:
         """Take out of a read-back what belongs to a probe, be it one of a controller before this."""
@@ -168,8 +168,8 @@ class LinkProbe:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
-                    await self._due.wait()
-            self._due.clear()
+                    await self._wanted.wait()
+            self._wanted.clear()
             proved = ready() and self.mtu > 0 and await self.prove(changed)
             wait_s = self._timing.again_s if proved else self._timing.retry_s
 
@@ -188,7 +188,7 @@ class LinkProbe:
             self._conclude(octets + _TAG_OCTETS, changed)
             return all(way.proved for way in self._ways)
         except PlaneUnreachable:
-            return False  # it is due again once the two have connected
+            return False  # it is proved again once the two have connected
         finally:
             self._ways = []
             await self._remove()

@@ -1,7 +1,10 @@
-"""How much of a table is in use, and how much there can be, as far as anybody has said."""
+"""Table usage and known capacity of the hardware's route tables: questions that views ask, all of them read-only."""
 
 from dataclasses import dataclass
 from enum import StrEnum
+
+from controller.fallback.hardware_tables import MAX_ROOM, HardwareTables
+from controller.planes.base import ROUTE_TABLE_NAME
 
 
 class Source(StrEnum):
@@ -22,24 +25,56 @@ class Occupancy:
     source: Source = Source.UNKNOWN
 
 
-@dataclass(slots=True)
-class Declared:
-    """The two figures that are said of a table, 0 where nothing is; what the document gives is believed before what
-    the plane reports.
-    """
+class HardwareUsage:
+    """What the route tables of one hardware plane hold of routers and slices, and what keeps the rest out."""
 
-    given: int
-    reported: int = 0
+    def __init__(self, tables: HardwareTables) -> None:
+        self._tables = tables
 
-    @property
-    def capacity(self) -> int:
-        """The capacity as far as it is said, 0 where it is not."""
-        return self.given or self.reported
+    def installed(self, vrf_id: int) -> dict[bytes, int]:
+        """Return what the hardware holds of a router, FALLBACK entries included."""
+        return self._tables.writes.entries(vrf_id)
 
-    def occupancy(self, used: int, capacity: int, unbounded: int) -> Occupancy:
-        """Return what is used of a ``capacity`` that refusals may have lowered; ``unbounded`` stands for none."""
-        if capacity < (self.capacity or unbounded):
+    def used_by(self, slice_name: str) -> dict[int, int]:
+        """Return the entries that the hardware holds of a slice, by family."""
+        slices = self._tables.slices
+        return {
+            family: sum(
+                len(entries)
+                for (vrf_id, of), entries in self._tables.writes.installed.items()
+                if of == family and slices.get(vrf_id) == slice_name
+            )
+            for family in ROUTE_TABLE_NAME
+        }
+
+    def counts(self) -> dict[str, int]:
+        """Return the entries in hardware by table."""
+        return {f"hardware {name}": self._count(family) for family, name in ROUTE_TABLE_NAME.items()}
+
+    def occupancy(self) -> dict[str, Occupancy]:
+        """Return what is used of the hardware's route tables."""
+        return {name: self._occupancy(family) for family, name in ROUTE_TABLE_NAME.items()}
+
+    def whole(self, vrf_id: int) -> bool:
+        """Tell whether all routes of a router are in hardware."""
+        tables = self._tables
+        return vrf_id not in tables.routers or all(fast.whole(vrf_id) for fast in tables.fast.values())
+
+    def short_of(self, vrf_id: int) -> str:
+        """Return what keeps routes of a router out of hardware: "room", "quota", "refused", or nothing."""
+        if vrf_id not in self._tables.routers:
+            return ""
+        found = {fast.short_of(vrf_id) for fast in self._tables.fast.values()}
+        return next((one for one in ("room", "quota", "refused") if one in found), "")
+
+    def _count(self, family: int) -> int:
+        return sum(len(entries) for (_, of), entries in self._tables.writes.installed.items() if of == family)
+
+    def _occupancy(self, family: int) -> Occupancy:
+        used, capacity = self._count(family), self._tables.fast[family].capacity
+        declared = self._tables.declared[family]
+        if capacity < (declared.capacity or MAX_ROOM):  # refusals have lowered it
             return Occupancy(used, capacity, Source.LEARNED)
-        if not self.capacity:
+        if not declared.capacity:
             return Occupancy(used, None)
-        return Occupancy(used, capacity, Source.GIVEN if self.given else Source.REPORTED)
+        return Occupancy(used, capacity, Source.GIVEN if declared.given else Source.REPORTED)

@@ -7,7 +7,7 @@
 A packet that the hardware has no route of its own for takes the link, is routed by the software, and comes back to
 leave by its port. So the software's tables are the truth, and the hardware's a part of them that is right at every
 moment: what is added reaches the software first, a way in is closed at the hardware first, and the hardware's routes
-go from one state to the next in stages (see `transitions`).
+go from one state to the next in stages (see `write_order`).
 
 What the hardware refuses (a full table, a group it has no room for) is left to the software, counted, and tried
 again.
@@ -21,9 +21,9 @@ from dataclasses import replace
 
 from controller.errors import PlaneUnreachable
 from controller.fallback.hardware_routes import HardwareRoutes
+from controller.fallback.installed_entries import merged, summed
 from controller.fallback.link import LinkPorts, port_number
 from controller.fallback.link_probe import LinkProbe
-from controller.fallback.merged_read import merged, summed
 from controller.fallback.traffic_poll import TrafficPoll
 from controller.fallback.writer import PairWriter
 from controller.planes.base import (
@@ -66,9 +66,8 @@ class FallbackPair:
         self.name = hardware.name
         self.capabilities: frozenset[Capability] = hardware.capabilities & software.capabilities
         self.connected = False
-        self.sampler: Sampler | None = None  # of both together there is none
         self.hardware, self.software, self.link, self.routes = hardware, software, link, routes
-        self.probe = probe  # without one the link is believed to carry all
+        self.probe = probe  # without one the link is taken to carry all
         self._listener: PlaneListener | None = None
         self._writer = PairWriter(hardware, software, link, routes, clock)
         self._adopted = False  # what the hardware holds is known
@@ -78,7 +77,7 @@ class FallbackPair:
         self._outages = 0
         self._reading = asyncio.Lock()
         self._clock = clock
-        self.feed = TrafficPoll(hardware, software, routes, lambda: self.connected and self._adopted, clock)
+        self.traffic_poll = TrafficPoll(hardware, software, routes, lambda: self.connected and self._adopted, clock)
         self._turn: asyncio.Event | None = None  # set when the latest write has ended
 
     # Plane
@@ -127,10 +126,10 @@ class FallbackPair:
 
     def move(self, vrf_id: int) -> MoveView | None:
         """Return how far the routes of a router are that was placed elsewhere, None where they are there."""
-        move = self.routes.move(vrf_id)
+        move = self.routes.moves.view(vrf_id)
         if self._adopted and vrf_id not in self.routes.writes.frozen:
             return move
-        stored = self.routes.unknown_move(vrf_id)  # what is there, or is to be, is not known yet
+        stored = self.routes.moves.unknown(vrf_id)  # what is there, or is to be, is not known yet
         return stored if self.connected or (stored.before and move is None) else move
 
     def written(self, vrf_id: int, settled: bool) -> None:
@@ -138,7 +137,10 @@ class FallbackPair:
         if not self._behind:
             self._refilling.discard(vrf_id)
         if settled:
-            self.routes.complete(vrf_id)
+            self.routes.adoption.complete(vrf_id)
+
+    def sample_to(self, sampler: Sampler | None) -> None:
+        """Do nothing: the software's samples are the pair's own, and of both together there are none."""
 
     async def start(self, listener: PlaneListener) -> None:
         """Begin to connect to both."""
@@ -176,25 +178,25 @@ class FallbackPair:
             elif self._behind:  # the hardware is ahead of it: what differs is for the FIB to write
                 self._writer.caught_up(soft)
                 self._refilling |= self.routes.routers
-                self.routes.told(soft.routes)
+                self.routes.tables.told(soft.routes)
                 if self.probe is not None:
-                    self.probe.doubt()
+                    self.probe.schedule()
             elif idle and generation == writes.generation:  # or what is under way would be taken for damage
-                differing = self.routes.audit(hard.routes)
+                differing = self.routes.tables.audit(hard.routes)
                 if differing:
                     self._notice("warning", "repaired", f"{differing} routes differed in hardware")
             self._behind = False
             return merged(hard, soft, self.routes.barred, self._writer.ends)
 
     def _adopt(self, hard: Installed, soft: Installed) -> None:
-        self.routes.reported(self.hardware.table_sizes)
+        self.routes.tables.reported(self.hardware.table_sizes)
         device = dict(self.hardware.table_sizes), self.hardware.capabilities
         if _is_empty(hard) or device != self._device:  # another one, or one that has lost what was in its way
-            self.routes.forget_learned()
+            self.routes.tables.forget_learned()
         self._device = device
-        self.routes.adopt(hard.routes, soft.routes, soft.policers)
+        self.routes.adoption.adopt(hard.routes, soft.routes, soft.policers)
         self._writer.adopt(hard, soft)
-        self.feed.adopt((hard.router_interfaces | soft.router_interfaces).values())
+        self.traffic_poll.adopt((hard.router_interfaces | soft.router_interfaces).values())
         self._adopted = True
         self._refilling.clear()
         if self.probe is not None:
@@ -212,7 +214,7 @@ class FallbackPair:
             closing = [update for update in batch.router_interfaces if update.op is Op.DELETE]
             if closing and before is not None:
                 await before.wait()
-            self.feed.follow(batch.router_interfaces)
+            self.traffic_poll.follow(batch.router_interfaces)
             refused = await self._writer.to_hardware(WriteBatch(router_interfaces=closing))
             found, told = await self._lead(batch)
             refused += found
@@ -289,7 +291,7 @@ class FallbackPair:
         if self.probe is not None and port.name == (
             self.link.hardware if plane is self.hardware else self.link.software
         ):
-            self.probe.doubt()
+            self.probe.schedule()
         if plane is self.hardware and port.name != self.link.hardware:
             self._listener.port_changed(self, port)
 
@@ -310,7 +312,7 @@ class FallbackPair:
     async def run(self) -> None:
         """Let the placement follow the traffic, and finish what is left to write, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.feed.run(), name=f"traffic of {self.name}")
+            tasks.create_task(self.traffic_poll.run(), name=f"traffic of {self.name}")
             await self._follow_traffic()
 
     async def _follow_traffic(self) -> None:
@@ -330,7 +332,7 @@ class FallbackPair:
         if not self.connected or not self._adopted or self._behind or self._refilling:
             return False
         await self._writer.once_more()
-        self.feed.hand_over(self._clock())
+        self.traffic_poll.hand_over(self._clock())
         for _ in range(MAX_ROUNDS):
             if not self.connected:  # the software is not for moving to what it may not have
                 return False

@@ -1,11 +1,13 @@
-"""What a fallback has lost that the hardware in front of it still has.
+"""What a fallback has lost, or still has, unlike the hardware in front of it: one of the two was away.
 
 The software's tables are the truth, unless it has lost them: its host was restarted, and nobody knows all routes
 until the guests have repeated theirs. What the hardware forwards by is right as it is until then.
+
+And the other way round: what it still has because it could not be told (`Withdrawn`).
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from typing import TypeVar
 
@@ -22,6 +24,7 @@ from controller.planes.base import (
     Update,
     WriteBatch,
 )
+from controller.route_cache.prefix_tree import PrefixTree
 from wire.columns import ADDRESS_BYTES
 
 E = TypeVar("E", RouterInterface, Nexthop, NexthopGroup, Policer)
@@ -106,7 +109,7 @@ def _missing(hard: Mapping[int, E], soft: Mapping[int, E]) -> list[Update[E]]:
 
 
 def take_in(soft: Installed, batch: WriteBatch, refused: Collection[Refused]) -> None:
-    """Note that the software has a batch of `lost_entries` now, but for what it refused."""
+    """Note that the software has a batch of `lost_entries` now, except what it refused."""
     without = {(one.table, one.key) for one in refused}
     _take("policer", soft.policers, {update.entry.vrf_id: update.entry for update in batch.policers}, without)
     interfaces = {update.entry.id: update.entry for update in batch.router_interfaces}
@@ -116,6 +119,47 @@ def take_in(soft: Installed, batch: WriteBatch, refused: Collection[Refused]) ->
 
 
 def _take(
-    table: str, held: dict[int, E], written: Mapping[int, E], without: Collection[tuple[str, int | bytes]]
+    table: str, installed: dict[int, E], written: Mapping[int, E], without: Collection[tuple[str, int | bytes]]
 ) -> None:
-    held.update({i: one for i, one in written.items() if (table, i) not in without})
+    installed.update({i: one for i, one in written.items() if (table, i) not in without})
+
+
+class Withdrawn:
+    """Prefixes of one router and family that were withdrawn while the fallback could not be told, and that nothing
+    else has a route for. None is inside another.
+
+    The hardware would send their packets to the fallback, which still has them. So they stay in hardware, as
+    unreachable, until the fallback has lost them too, or there is a route at or around them again.
+    """
+
+    def __init__(self, family: int) -> None:
+        self._prefixes = PrefixTree(family)
+
+    def add(self, keys: Iterable[bytes]) -> dict[bytes, int | None]:
+        """Remember prefixes; returns the changes to make of the table that hardware follows."""
+        changes: dict[bytes, int | None] = dict.fromkeys(keys, UNREACHABLE)
+        self._prefixes.update(changes)
+        return changes
+
+    def displaced(self, changes: Mapping[bytes, int | None]) -> dict[bytes, int | None]:
+        """Forget those that routes come at or around; returns the changes to make."""
+        if not self._prefixes.actions:
+            return {}
+        found = [
+            inner for key, action in changes.items() if action is not None for inner in self._prefixes.inside(key)
+        ]
+        found += [key for key, action in changes.items() if action is not None and key in self._prefixes]
+        return self._forget(found)
+
+    def told(self, keys: Iterable[bytes]) -> dict[bytes, int | None]:
+        """Forget those that the fallback has lost; returns the changes to make."""
+        return self._forget([key for key in keys if key in self._prefixes])
+
+    def kept(self, software: Collection[bytes]) -> dict[bytes, int | None]:
+        """Forget those that the fallback was found not to have; returns the changes to make."""
+        return self._forget([key for key in self._prefixes.actions if key not in software])
+
+    def _forget(self, keys: Collection[bytes]) -> dict[bytes, int | None]:
+        changes: dict[bytes, int | None] = dict.fromkeys(keys)
+        self._prefixes.update(changes)
+        return changes

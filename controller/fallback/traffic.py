@@ -5,14 +5,14 @@
          └── packets sent, every 5 s ──────────────────┘
 
 What a sample stands for is not agreed upon: it is the packets that the software has sent, divided by the samples that
-came. So it does not matter how many the software takes, polices or loses. Pure; `feed` does the reading.
+came. So it does not matter how many the software takes, polices or loses. Pure; `traffic_poll` does the reading.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from controller.fallback.staged_writes import Place
+from controller.fallback.staged_writes import RouterTable
 from controller.planes.base import RouteCounts
 
 MAX_WAITING = 10_000
@@ -44,13 +44,8 @@ class Traffic:
         self.rates: dict[int, Rates] = {}  # by vrf_id
         self.sampled = 0  # in all
         self.overrun = 0  # samples for which there was no room
-        self.begin()
-
-    def begin(self) -> None:
-        """Forget what was counted: what is read next is where counting begins."""
         self.one_in: float | None = None  # packets for a sample; None: not known yet
-        self.rates.clear()
-        self._waiting: dict[Place, list[bytes]] = {}
+        self._waiting: dict[RouterTable, list[bytes]] = {}
         self._waiting_count = 0
         self._read_at: float | None = None
         self._routes: dict[int, dict[bytes, int]] = {}
@@ -58,7 +53,17 @@ class Traffic:
         self._samples = 0
         self._recent_packets, self._recent_samples = 0.0, 0.0
 
-    def sample(self, place: Place, keys: Sequence[bytes]) -> None:
+    def begin(self) -> None:
+        """Forget what was counted: what is read next is where counting begins."""
+        self.rates.clear()
+        self.one_in = None
+        self._waiting, self._waiting_count = {}, 0
+        self._read_at = None
+        self._routes, self._sent = {}, {}
+        self._samples = 0
+        self._recent_packets, self._recent_samples = 0.0, 0.0
+
+    def sample(self, table: RouterTable, keys: Sequence[bytes]) -> None:
         """Take destinations, as keys of full length, of packets that the software forwarded for a router."""
         self.sampled += len(keys)
         self._samples += len(keys)
@@ -66,9 +71,9 @@ class Traffic:
         self.overrun += len(keys) - len(kept)
         self._waiting_count += len(kept)
         if kept:
-            self._waiting.setdefault(place, []).extend(kept)
+            self._waiting.setdefault(table, []).extend(kept)
 
-    def take(self) -> dict[Place, list[bytes]]:
+    def take(self) -> dict[RouterTable, list[bytes]]:
         """Return the destinations that were sampled, once it is known what they stand for."""
         if self.one_in is None:
             return {}

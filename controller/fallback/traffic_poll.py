@@ -1,4 +1,4 @@
-"""What feeds the placement of a pair's routes: reads both planes' counters every few seconds, and takes samples.
+"""Polls the traffic of a pair: reads both planes' counters every few seconds, and takes samples of the software.
 
 Reading costs the hardware time in which Open vSwitch does not forward, so it is one twentieth of the time at most.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from controller.errors import PlaneUnreachable
 from controller.fallback.hardware_routes import HardwareRoutes
-from controller.fallback.staged_writes import Place
+from controller.fallback.staged_writes import RouterTable
 from controller.fallback.traffic import Traffic
 from controller.planes.base import Capability, Clock, Op, Plane, RouterInterface, Sample, Update
 from wire.columns import family_of
@@ -35,7 +35,7 @@ class TrafficPoll:
         self._vrf_of: dict[int, int] = {}  # by router interface id
         self.traffic = Traffic()
         self.unknown = 0  # samples of router interfaces that are not (any more)
-        software.sampler = self._sample
+        software.sample_to(self._sample)
 
     def adopt(self, interfaces: Iterable[RouterInterface]) -> None:
         """Begin anew with the router interfaces that the planes hold."""
@@ -52,9 +52,9 @@ class TrafficPoll:
 
     def hand_over(self, now: float) -> None:
         """Give what was sampled since the last time to the routes."""
-        for place, keys in self.traffic.take().items():
+        for table, keys in self.traffic.take().items():
             assert self.traffic.one_in is not None
-            self._routes.sample(now, place, keys, self.traffic.one_in)
+            self._routes.sample(now, table, keys, self.traffic.one_in)
 
     async def run(self) -> None:
         """Measure again and again, until cancelled."""
@@ -81,12 +81,12 @@ class TrafficPoll:
 
     def _sample(self, samples: Sequence[Sample]) -> None:
         vrf_of = self._vrf_of.get
-        by_place: defaultdict[Place, list[bytes]] = defaultdict(list)
+        by_table: defaultdict[RouterTable, list[bytes]] = defaultdict(list)
         for interface_id, key in samples:
             vrf_id = vrf_of(interface_id)
             if vrf_id is None:
                 self.unknown += 1
             else:
-                by_place[vrf_id, family_of(key)].append(key)
-        for place, keys in by_place.items():
-            self.traffic.sample(place, keys)
+                by_table[vrf_id, family_of(key)].append(key)
+        for table, keys in by_table.items():
+            self.traffic.sample(table, keys)

@@ -11,9 +11,8 @@ from math import inf
 from typing import TypeVar
 
 from controller.fallback.hardware_routes import HardwareRoutes
-from controller.fallback.installed_entries import Groups, Holdings, KeptOut, id_of
+from controller.fallback.installed_entries import Ends, Groups, InstalledEntries, KeptOut, id_of
 from controller.fallback.link import LinkPorts, LinkVlans, on_hardware, on_software, port_number
-from controller.fallback.merged_read import Ends
 from controller.fallback.recovery import lost_entries, take_in
 from controller.planes.base import (
     ROUTE_TABLE_NAME,
@@ -48,7 +47,7 @@ class PairWriter:
         self.refusals: dict[str, int] = {}  # writes that the hardware did not take, by table
         self.vlans = LinkVlans()
         self._hardware, self._software, self._link, self._routes = hardware, software, link, routes
-        self._held_by_hardware, self._held_by_software = Holdings(), Holdings()
+        self._in_hardware, self._in_software = InstalledEntries(), InstalledEntries()
         self._kept_out = KeptOut()
         self._groups = Groups()  # of the hardware
         self._retry_at = inf
@@ -69,15 +68,16 @@ class PairWriter:
             take_in(soft, batch, await self._software.write(batch))
 
     def adopt(self, hard: Installed, soft: Installed) -> None:
-        """Begin with what both planes were read to hold; nexthops and groups that only the software has are due."""
-        self._held_by_hardware, self._held_by_software = Holdings.of(hard), Holdings.of(soft)
+        """Begin with what both planes were read to hold; nexthops and groups that only the software has are
+        pending."""
+        self._in_hardware, self._in_software = InstalledEntries.of(hard), InstalledEntries.of(soft)
         self._kept_out.lost(hard, soft)  # routes would be refused for want of them
         self._groups = Groups(dict(hard.groups))
         self._retry_at = self._clock()
 
     def caught_up(self, soft: Installed) -> None:
         """Begin with what the software was read to hold."""
-        self._held_by_software = Holdings.of(soft)
+        self._in_software = InstalledEntries.of(soft)
 
     def ends(self, declared: RouterInterface) -> Ends | None:
         """Return how either plane is to have a router interface; None where the link is not there, or full."""
@@ -94,7 +94,7 @@ class PairWriter:
 
     async def to_software(self, batch: WriteBatch) -> list[Refused]:
         """Write to the software; returns what it does not take, and what the link has no VLAN for."""
-        held, port = self._held_by_software, port_number(self._software, self._link.software)
+        installed, port = self._in_software, port_number(self._software, self._link.software)
         refused: list[Refused] = []
         interfaces = []
         for update in batch.router_interfaces:
@@ -105,19 +105,19 @@ class PairWriter:
             else:
                 interfaces.append(Update(update.op, on_software(entry, port, vlan)))
         mine = WriteBatch(
-            held.fit("policer", batch.policers),
-            held.fit("router_interface", interfaces),
-            held.fit("nexthop", batch.nexthops),
-            held.fit("nexthop_group", batch.groups),
+            installed.fit("policer", batch.policers),
+            installed.fit("router_interface", interfaces),
+            installed.fit("nexthop", batch.nexthops),
+            installed.fit("nexthop_group", batch.groups),
             batch.routes,
         )
         for one in await self._software.write(mine) if mine else ():
-            held.refused(one)
+            installed.refused(one)
             refused.append(replace(one, reason=f"plane {self._software.name}: {one.reason}"))
         return refused
 
     async def follow(self, batch: WriteBatch, refused: list[Refused], told: bool) -> list[Refused]:
-        """Give the hardware its part of a batch that the software has taken, but for what was refused before; or, not
+        """Give the hardware its part of a batch that the software has taken, except what was refused before; or, not
         ``told`` of it, will be given."""
         without = {(one.table, one.key) for one in refused}
         opening, closing = WriteBatch(), WriteBatch()
@@ -129,7 +129,7 @@ class PairWriter:
         found = await self.to_hardware(opening)
         for update in opening.policers:
             try:
-                self._routes.open(update.entry.vrf_id)
+                self._routes.tables.open(update.entry.vrf_id)
             except ValueError as problem:
                 vrf_id = update.entry.vrf_id
                 found.append(Refused("policer", vrf_id, vrf_id, update.op, str(problem), full=True))
@@ -138,28 +138,28 @@ class PairWriter:
         for columns in batch.routes:
             if columns.vrf_id in self._routes.routers:
                 table = ROUTE_TABLE_NAME[columns.family]
-                self._routes.change(columns, {key for name, key in without if name == table}, ahead=not told)
-        self._routes.parting(closing)
+                self._routes.tables.change(columns, {key for name, key in without if name == table}, ahead=not told)
+        self._routes.adoption.release_users(closing)
         await self.drain()
         found += await self.to_hardware(closing)
-        found += self._routes.failed()
+        found += self._routes.tables.failed()
         for gone in _chosen(batch.router_interfaces, True, without, "router_interface"):
             self.vlans.free(gone.entry.id)
         return found
 
     async def to_hardware(self, batch: WriteBatch) -> list[Refused]:
         """Write to the small tables of the hardware; returns what makes a router less than whole."""
-        held, port = self._held_by_hardware, port_number(self._hardware, self._link.hardware)
+        installed, port = self._in_hardware, port_number(self._hardware, self._link.hardware)
         interfaces = []
         for update in batch.router_interfaces:
             vlan = self.vlans.of(update.entry.id)
             if vlan is not None and port is not None:
                 interfaces.append(Update(update.op, on_hardware(update.entry, port, vlan)))
         mine = WriteBatch(
-            held.fit("policer", batch.policers),
-            held.fit("router_interface", interfaces),
-            held.fit("nexthop", batch.nexthops),
-            held.fit("nexthop_group", batch.groups),
+            installed.fit("policer", batch.policers),
+            installed.fit("router_interface", interfaces),
+            installed.fit("nexthop", batch.nexthops),
+            installed.fit("nexthop_group", batch.groups),
         )
         refused = await self._hardware.write(mine) if mine else []
         self._groups.follow(batch.groups)
@@ -176,7 +176,7 @@ class PairWriter:
             self._retry_at = min(self._retry_at, self._clock() + ROOM_S)
         found = []
         for one in refused:
-            held.refused(one)
+            installed.refused(one)
             self._count(one)
             if one.table not in ("nexthop", "nexthop_group"):
                 found.append(one)
@@ -223,7 +223,7 @@ class PairWriter:
 def _chosen(
     updates: Iterable[Update[E]], deletes: bool, without: set[tuple[str, bytes | int]], table: str
 ) -> list[Update[E]]:
-    """Return the deletions or the others, but for entries that were refused."""
+    """Return the deletions or the others, except entries that were refused."""
     return [
         update
         for update in updates

@@ -376,8 +376,6 @@ class Plane(Protocol):
     name: str
     capabilities: frozenset[Capability]
     connected: bool
-    sampler: Sampler | None
-    """Whom samples of what is routed are given to; set before start. None: the plane takes none."""
 
     @property
     def table_sizes(self) -> dict[str, int]:
@@ -386,6 +384,10 @@ class Plane(Protocol):
     @property
     def ports(self) -> dict[int, PortState]:
         """Its ports by number; empty while disconnected."""
+
+    def sample_to(self, sampler: Sampler | None) -> None:
+        """Give samples of what is routed to ``sampler``, from the next connect or read on; None: take none, as at
+        first."""
 
     async def start(self, listener: PlaneListener) -> None:
         """Begin to connect (or to accept) and keep at it; returns at once."""

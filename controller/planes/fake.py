@@ -75,6 +75,10 @@ class FakePlane:
         self.gate.set()
         self._path = FakePath(self.clock)
 
+    def sample_to(self, sampler: Sampler | None) -> None:
+        """Give samples of what is routed from now on."""
+        self.sampler = sampler
+
     async def start(self, listener: PlaneListener) -> None:
         """Remember whom to tell; `connect` brings the channel up."""
         self._listener = listener

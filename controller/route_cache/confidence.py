@@ -26,8 +26,8 @@ class Trial:
     packets: int = 0
 
 
-class Trials:
-    """The entries on trial, by router and entry, and what came of those before."""
+class Confidence:
+    """The margin of short means, and the entries on trial by router, which adapt it."""
 
     def __init__(self) -> None:
         self.margin = 1.0

@@ -106,7 +106,7 @@ class CoveredTable:
 
     def __init__(self, family: int, room: Room) -> None:
         self.full = PrefixTree(family)
-        self.held = PrefixTree(family)
+        self.hardware = PrefixTree(family)
         """The hardware table, covers included."""
         self.refused: set[bytes] = set()
         """Prefixes that are in software because the plane did not take their action."""
@@ -116,7 +116,7 @@ class CoveredTable:
         self._part_of: dict[bytes, bytes] = {}
         self.room = room
         self._written: Changes = {}
-        self._write(self.held.default, FALLBACK)
+        self._write(self.hardware.default, FALLBACK)
 
     def take_writes(self) -> Changes:
         """Return what was written since the last call."""
@@ -125,7 +125,7 @@ class CoveredTable:
 
     def forwards(self, key: bytes) -> bool:
         """Tell whether ``key`` is an entry of the hardware table that is not FALLBACK."""
-        return self.held.actions.get(key, FALLBACK) != FALLBACK
+        return self.hardware.actions.get(key, FALLBACK) != FALLBACK
 
     def parts(self, key: bytes) -> int:
         """Return how many parts of a prefix are in hardware."""
@@ -155,9 +155,9 @@ class CoveredTable:
         """Return the prefixes that would need a cover if ``key`` entered; None for more than MAX_COVER."""
         found = []
         for inner in self.full.inside(key):
-            if inner in self.held:
+            if inner in self.hardware:
                 continue
-            around = self.held.above(inner)
+            around = self.hardware.above(inner)
             if around is not None and around[-1] > key[-1]:
                 continue  # a cover between the two
             found.append(inner)
@@ -184,7 +184,7 @@ class CoveredTable:
 
     def leave(self, key: bytes) -> None:
         """Take an entry out of hardware; it becomes a cover where a shorter prefix needs that."""
-        around = self.held.above(key)
+        around = self.hardware.above(key)
         covers = around is None or self.forwards(around)
         self._loosen(key)
         self._write(key, FALLBACK if covers else None)
@@ -193,8 +193,8 @@ class CoveredTable:
 
     def tidy(self, key: bytes) -> None:
         """Delete an entry that is not needed any more; one write at most."""
-        around = self.held.above(key)
-        if around is None or key not in self.held:
+        around = self.hardware.above(key)
+        if around is None or key not in self.hardware:
             return
         if self.forwards(key):
             if key in self._part_of and self.forwards(around):  # the prefix is there as a whole
@@ -204,9 +204,9 @@ class CoveredTable:
 
     def refuse(self, key: bytes, full: bool) -> None:
         """Do without an entry that the plane did not take; ``full`` says that it has no room for any."""
-        if key == self.held.default and not self.forwards(key):
+        if key == self.hardware.default and not self.forwards(key):
             raise ValueError("a router without its default entry cannot be in hardware")
-        around = self.held.above(key)
+        around = self.hardware.above(key)
         if self.forwards(key):
             if not full:
                 self.refused.add(self._part_of.get(key, key))
@@ -215,7 +215,7 @@ class CoveredTable:
                 self._write(key, FALLBACK)
                 return
             self._loosen(key)
-        if key in self.held:
+        if key in self.hardware:
             self._write(key, None)
             if around is not None and self.forwards(around):
                 self._loosen(around)
@@ -224,7 +224,7 @@ class CoveredTable:
 
     def clear(self) -> None:
         """Take everything out of hardware, the default entry too."""
-        for key in list(self.held.actions):
+        for key in list(self.hardware.actions):
             self._write(key, None)
 
     def _repair(self, key: bytes) -> None:
@@ -235,14 +235,14 @@ class CoveredTable:
                 self._write(key, action)
             else:
                 self._loosen(key)
-                self._write(key, FALLBACK if key == self.held.default else None)
-        elif key in self.held:
+                self._write(key, FALLBACK if key == self.hardware.default else None)
+        elif key in self.hardware:
             if action is None:
                 self.tidy(key)
         elif action is None:
             self._loosen_cover(key)
         else:
-            around = self.held.above(key)
+            around = self.hardware.above(key)
             if around is None or not self.forwards(around):
                 return
             if self.has_room(1):
@@ -275,17 +275,18 @@ class CoveredTable:
 
     def _loosen(self, key: bytes) -> None:
         """Note that the covers below an entry are not needed without it, nor a cover of its own."""
-        self.loose.update(inner for inner in self.held.inside(key) if not self.forwards(inner))
+        self.loose.update(inner for inner in self.hardware.inside(key) if not self.forwards(inner))
 
     def _loosen_cover(self, key: bytes) -> None:
         """Note that the cover around a prefix may not be needed any more without it, or since it has an entry."""
-        around = self.held.above(key)
+        around = self.hardware.above(key)
         if around is not None and around not in self.full and not self.forwards(around):
             self.loose.add(around)
 
     def _is_needed(self, cover: bytes) -> bool:
         """Tell whether prefixes without entries would have none around them that is FALLBACK without a cover."""
-        return any(inner not in self.held and self.held.above(inner) == cover for inner in self.full.inside(cover))
+        hardware = self.hardware
+        return any(inner not in hardware and hardware.above(inner) == cover for inner in self.full.inside(cover))
 
     def _assign_part(self, part: bytes, home: bytes) -> None:
         self._part_of[part] = home
@@ -298,7 +299,7 @@ class CoveredTable:
             del self._parts[home]
 
     def _write(self, key: bytes, action: int | None) -> None:
-        old = self.held.actions.get(key)
+        old = self.hardware.actions.get(key)
         if old == action:
             return
         if key not in self._written:
@@ -307,13 +308,13 @@ class CoveredTable:
         self._written[key] = (before, action)
         if old is None:
             assert action is not None
-            self.held.set(key, action)
+            self.hardware.set(key, action)
             self.room.add(1, int(before is None))
         elif action is None:
-            self.held.remove(key)
+            self.hardware.remove(key)
             self.room.add(-1, -int(before is None))
         else:
-            self.held.set(key, action)
+            self.hardware.set(key, action)
         if action in {None, FALLBACK} and key in self._part_of:
             self._forget_part(key)
 

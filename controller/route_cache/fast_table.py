@@ -20,11 +20,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from controller.model import Placement
 from controller.planes.base import FALLBACK
 from controller.route_cache.cover import UNLIMITED, CoveredTable, Room
 from controller.route_cache.incremental_scan import SOFT_SLICE, Slices
 from controller.route_cache.popularity import Meter, Moment, Popularity
-from controller.route_cache.rebalance import RECENT_S, Mode, RebalanceState, Round, Router, eligible, enter_pinned
+from controller.route_cache.rebalance import RECENT_S, RebalanceState, Round, Router, eligible, enter_pinned
 from controller.route_cache.write_order import Changes
 from wire.columns import ADDRESS_BYTES
 
@@ -32,7 +33,7 @@ _TRACKED = 250_000
 """Prefixes in software whose packets are counted; of more, the less popular half is forgotten."""
 
 
-class Place(StrEnum):
+class PrefixLocation(StrEnum):
     """Where a prefix of the full table is."""
 
     HARDWARE = "hardware"
@@ -41,7 +42,7 @@ class Place(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class TableCounts:
     """How one router's routes lie, in numbers of prefixes and of hardware entries."""
 
     routes: int
@@ -96,7 +97,7 @@ class FastTable:
         router.table.clear()
         changes = self._settle(vrf_id, router)
         self._tracked -= len(router.soft)
-        self._rebalance.trials.drop(vrf_id)
+        self._rebalance.confidence.drop(vrf_id)
         return changes
 
     def limit(self, slice_name: str, quota: int | None) -> None:
@@ -125,10 +126,10 @@ class FastTable:
         """Return the entries that a slice has in use, covers included."""
         return self._slice(slice_name).used
 
-    def set_mode(self, vrf_id: int, mode: Mode) -> None:
+    def set_placement(self, vrf_id: int, placement: Placement) -> None:
         """Say what of a router goes into hardware; rebalance() moves it."""
         router = self._routers[vrf_id]
-        router.mode, router.incomplete, router.fitted = mode, True, False
+        router.placement, router.incomplete, router.fitted = placement, True, False
 
     def change(self, vrf_id: int, changes: Mapping[bytes, int | None], pinned: bool = False) -> Changes:
         """Change the full table: prefix → action, None for one that is gone.
@@ -149,7 +150,7 @@ class FastTable:
         router.backlog.extend(sorted(changes, key=_length))
         if pinned:
             router.waiting.difference_update([key for key in changes if enter_pinned(router, key)])
-        elif router.mode is Mode.HARDWARE or (router.fitted and len(changes) <= router.table.room.free):
+        elif router.placement is Placement.HARDWARE or (router.fitted and len(changes) <= router.table.room.free):
             for key in sorted(changes, key=_length, reverse=True):
                 if router.table.room.free <= 0:
                     break
@@ -171,7 +172,7 @@ class FastTable:
             cover = table.uncovered(key) if eligible(router, key) else None
             if cover is None:
                 continue
-            entries = [one for one in (key, *cover) if one not in table.held]
+            entries = [one for one in (key, *cover) if one not in table.hardware]
             new = sum(one not in there for one in entries)
             if (not new or table.has_room(new)) and len(entries) + max(room.excess, self._room.excess) <= 0:
                 table.enter(key, cover)
@@ -221,7 +222,7 @@ class FastTable:
             counting = router.hard.get(key) if number else None
             if counting is not None:
                 counting.add(number, weights)
-        self._rebalance.trials.count(now, vrf_id, packets)
+        self._rebalance.confidence.count(now, vrf_id, packets)
 
     def sample(self, now: float, vrf_id: int, packets: Iterable[bytes], one_in: float) -> None:
         """Take a sample of one of ``one_in`` packets that the fallback plane forwarded for a router.
@@ -262,24 +263,24 @@ class FastTable:
 
     def entries(self, vrf_id: int) -> Mapping[bytes, int]:
         """Return the hardware table of a router, covers included; to be read only."""
-        return self._routers[vrf_id].table.held.actions
+        return self._routers[vrf_id].table.hardware.actions
 
-    def where(self, vrf_id: int, key: bytes) -> Place:
+    def where(self, vrf_id: int, key: bytes) -> PrefixLocation:
         """Tell where a prefix of the full table is."""
         table = self._routers[vrf_id].table
         if table.forwards(key):
-            return Place.HARDWARE
-        return Place.PARTS if table.parts(key) else Place.SOFTWARE
+            return PrefixLocation.HARDWARE
+        return PrefixLocation.PARTS if table.parts(key) else PrefixLocation.SOFTWARE
 
-    def placement(self, vrf_id: int) -> Placement:
+    def counts(self, vrf_id: int) -> TableCounts:
         """Return how a router's routes lie."""
         router = self._routers[vrf_id]
         table, parts = router.table, router.table.all_parts()
-        return Placement(
+        return TableCounts(
             len(table.full),
             len(router.hard) - parts,
             parts,
-            len(table.held) - len(router.hard),
+            len(table.hardware) - len(router.hard),
             len(table.refused),
         )
 
@@ -325,12 +326,12 @@ class FastTable:
                 meter = router.hard.pop(key)
                 meter.entries = 1
                 meter.leave(counted)
-                self._rebalance.trials.drop(vrf_id, key)
+                self._rebalance.confidence.drop(vrf_id, key)
                 if meter.slow:
                     router.soft[key] = meter
         for key, (old, new) in changes.items():
             if new == FALLBACK and old is None:
-                around = router.hard.get(router.table.held.above(key) or b"")
+                around = router.hard.get(router.table.hardware.above(key) or b"")
                 if around is not None:
                     around.entries += 1
         self._tracked += len(router.soft)
@@ -373,7 +374,7 @@ def _whole(table: CoveredTable) -> int:
 
 def _left_to(table: CoveredTable, room: Room) -> int:
     """Return the entries that others leave to a router."""
-    return max(1, room.capacity - room.reserve - (room.used - len(table.held)))
+    return max(1, room.capacity - room.reserve - (room.used - len(table.hardware)))
 
 
 def _forwards(action: int | None) -> bool:

@@ -12,9 +12,6 @@ HARD_SLICE = 4_000
 SOFT_SLICE = 5_000
 """Meters of a round, of less than 10 ms each."""
 
-Place = tuple[int, bytes]
-"""A router's vrf_id and a key."""
-
 
 class Slices:
     """Goes round and round over what many dictionaries hold that may change meanwhile."""
@@ -32,7 +29,7 @@ class Slices:
         """Iterate over the next slice; ``holders`` is asked for all keys by router where a trip begins."""
         left = self._size
         if not self._keys:
-            self._keys = [(vrf_id, keys) for vrf_id, held in holders() if (keys := list(held))]
+            self._keys = [(vrf_id, keys) for vrf_id, each in holders() if (keys := list(each))]
         while self._keys and left > 0:
             vrf_id, keys = self._keys[-1]
             taken = keys[-left:]

@@ -1,20 +1,20 @@
 """One round of moving prefixes in and out of hardware.
 
 First what has to leave does (a router in software, a slice over its quota, or the reserve used up). Then candidates
-enter while there is room, or in the place of victims that bring clearly less. Finally routers in mode `hardware` are
-filled. In a slice that has used up its quota, candidates replace victims of that slice alone.
+enter while there is room, or in the place of victims that bring clearly less. Finally routers of placement
+`hardware` are filled. In a slice that has used up its quota, candidates replace victims of that slice alone.
 
 Candidates are those that were sampled lately, and a slice of the others (`incremental_scan`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from heapq import nlargest
 from math import inf
 
+from controller.model import Placement
 from controller.planes.base import FALLBACK
-from controller.route_cache.confidence import Trials
+from controller.route_cache.confidence import Confidence
 from controller.route_cache.cover import MAX_COVER, MAX_PARTS, UNLIMITED, CoveredTable, Room
 from controller.route_cache.incremental_scan import HARD_SLICE, SOFT_SLICE, Slices, Victims
 from controller.route_cache.popularity import Meter, Moment, Popularity
@@ -27,20 +27,12 @@ _LISTED_S = 5.0
 """Victims are looked for anew as often, and when entries were counted."""
 
 
-class Mode(StrEnum):
-    """What of a router goes into hardware."""
-
-    HARDWARE = "hardware"  # everything while there is room
-    SOFTWARE = "software"  # pinned prefixes alone
-    AUTO = "auto"  # everything where all routers have room, else what brings most
-
-
 @dataclass(slots=True)
 class Router:
     """One router: its tables, and what its prefixes bring."""
 
     table: CoveredTable
-    mode: Mode = Mode.AUTO
+    placement: Placement = Placement.AUTO
     hard: dict[bytes, Meter] = field(default_factory=dict)  # by entry that forwards
     soft: dict[bytes, Meter] = field(default_factory=dict)  # by prefix or part of one, in software
     recent: set[bytes] = field(default_factory=set)  # of these, what was sampled since the last round
@@ -65,7 +57,7 @@ class RebalanceState:
     together: dict[tuple[int, bytes], float] = field(
         default_factory=dict
     )  # what victims bring with the prefix around them
-    trials: Trials = field(default_factory=Trials)
+    confidence: Confidence = field(default_factory=Confidence)
     listed_at: float = -inf  # when the search for victims began
     hard: Slices = field(default_factory=lambda: Slices(HARD_SLICE))
     soft: Slices = field(default_factory=lambda: Slices(SOFT_SLICE))
@@ -88,7 +80,7 @@ class Round:
         self._members: dict[Room, list[int]] = {room: list(routers)}  # by slice, too
         for vrf_id, router in routers.items():
             self._members.setdefault(router.table.room, []).append(vrf_id)
-        margin = state.trials.margin
+        margin = state.confidence.margin
         self._soft = popularity.estimates(now, margin)
         self._hard = {
             vrf_id: self._soft
@@ -129,7 +121,7 @@ class Round:
 
     def _shrink(self) -> None:
         for router in self._routers.values():
-            if router.mode is Mode.SOFTWARE:
+            if router.placement is Placement.SOFTWARE:
                 for key in list(router.hard):
                     if self._left <= 0:
                         return
@@ -145,9 +137,9 @@ class Round:
         """Let a default entry be FALLBACK that has a cover still: it is no victim, but its cover leaves with it."""
         for vrf_id in self._members[room]:
             router = self._routers[vrf_id]
-            held = router.table.held
-            if router.table.forwards(held.default) and FALLBACK in held.actions.values():
-                self._leave(router, held.default)
+            hardware = router.table.hardware
+            if router.table.forwards(hardware.default) and FALLBACK in hardware.actions.values():
+                self._leave(router, hardware.default)
                 return True
         return False
 
@@ -167,7 +159,7 @@ class Round:
         fitting = self._fitting()
         for router in self._routers.values():
             fits = {self._room, router.table.room} <= fitting
-            if router.mode is Mode.SOFTWARE or (router.mode is Mode.AUTO and not fits):
+            if router.placement is Placement.SOFTWARE or (router.placement is Placement.AUTO and not fits):
                 router.backlog.clear()
                 router.fitted = False
                 continue
@@ -196,7 +188,7 @@ class Round:
             if room is not self._room:
                 for vrf_id in self._members[room]:
                     router = self._routers[vrf_id]
-                    wanted[room] += 0 if router.mode is Mode.SOFTWARE else len(router.table.full) + 1
+                    wanted[room] += 0 if router.placement is Placement.SOFTWARE else len(router.table.full) + 1
                 wanted[self._room] += min(wanted[room], room.capacity)
             if wanted[room] + room.reserve <= room.capacity:
                 fitting.add(room)
@@ -208,7 +200,7 @@ class Round:
         cover = table.uncovered(key)
         if cover is None or self._left <= len(cover):
             return False
-        need = len(cover) + (key not in table.held)
+        need = len(cover) + (key not in table.hardware)
         if not table.has_room(need) or self._excess(router) + need > 0:
             return False
         table.enter(key, cover)
@@ -235,7 +227,7 @@ class Round:
         for vrf_id, router in self._routers.items():
             soft, recent = router.soft, router.recent
             recent.update(keys.get(vrf_id, ()))
-            if router.mode is not Mode.SOFTWARE:
+            if router.placement is not Placement.SOFTWARE:
                 floor = max(self._floor(self._room), self._floor(router.table.room))
                 for rate, key in self._soft.above(((key, soft[key]) for key in recent if key in soft), floor):
                     yield rate, vrf_id, key
@@ -251,7 +243,7 @@ class Round:
         if cover is None:
             meter.entries = MAX_COVER + 2
             return True
-        need = len(cover) + (key not in table.held)
+        need = len(cover) + (key not in table.hardware)
         meter.entries = max(1, need - table.parts(key))  # its parts leave when it is there as a whole
         brings = self._soft.of(meter) / meter.entries
         if not brings and (need > 1 or not meter.slow):
@@ -279,7 +271,7 @@ class Round:
         rooms = (self._room, room) if room.capacity < UNLIMITED else (self._room,)
         needed = max(map(self._least, rooms)) * _HYSTERESIS * meter.entries
         if self._soft.slow(meter) <= needed < self._soft.of(meter):
-            self._rebalance.trials.begin(vrf_id, key, self._now, needed)
+            self._rebalance.confidence.begin(vrf_id, key, self._now, needed)
 
     def _floor(self, room: Room) -> float:
         """Return what a candidate has to bring more than: nothing while there is room."""
@@ -377,7 +369,7 @@ class Round:
             return inf
         estimates = self._hard[vrf_id]
         total, meter.entries, followers = estimates.of(meter), 1, 0
-        for inner in router.table.held.inside(key):
+        for inner in router.table.hardware.inside(key):
             own = router.hard.get(inner)
             if not router.table.forwards(inner):
                 meter.entries += 1
@@ -399,7 +391,7 @@ def enter_pinned(router: Router, key: bytes) -> bool:
         return True
     table = router.table
     cover = table.uncovered(key)
-    if cover or cover is None or not table.has_room(key not in table.held):
+    if cover or cover is None or not table.has_room(key not in table.hardware):
         return False
     table.enter(key, cover)
     return True
@@ -407,7 +399,7 @@ def enter_pinned(router: Router, key: bytes) -> bool:
 
 def _outermost(table: CoveredTable, key: bytes) -> bytes:
     """Return the entry around which only covers are, of those that ``key`` depends on."""
-    while (around := table.held.above(key)) is not None and table.forwards(around):
+    while (around := table.hardware.above(key)) is not None and table.forwards(around):
         key = around
     return key
 
@@ -417,7 +409,7 @@ def eligible(router: Router, key: bytes) -> bool:
     table = router.table
     if key in table.full:
         return router.missing(key)
-    home, around = table.full.above(key), table.held.above(key)
+    home, around = table.full.above(key), table.hardware.above(key)
     return (
         home is not None
         and home not in table.refused

@@ -135,7 +135,7 @@ class Shard:
     def _place(self, config: RouterConfig) -> None:
         """Tell the pair where a router's routes are to be, and how many of them."""
         if self.pair is not None:
-            self.pair.routes.share(config.vrf_id, config.tenant, config.quota)
+            self.pair.routes.tables.share(config.vrf_id, config.tenant, config.quota)
             self.pair.routes.place(config.vrf_id, config.placement, config.came_from)
 
     def _index_interfaces(self, router: VirtualRouter) -> None:

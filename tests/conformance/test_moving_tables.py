@@ -100,7 +100,7 @@ class Moving:
         if self.draw.random() < 0.5:
             room = self.draw.choice((None, 2, 3, 5, 8, 12))
             for vrf_id in self.entries.routes:
-                routes.share(vrf_id, "slice", Quota(hardware_ipv4_routes=room, hardware_ipv6_routes=room))
+                routes.tables.share(vrf_id, "slice", Quota(hardware_ipv4_routes=room, hardware_ipv6_routes=room))
         for vrf_id in self.entries.routes:
             if self.draw.random() < 0.7:
                 routes.place(vrf_id, self.draw.choice(list(Placement)))
@@ -184,7 +184,7 @@ async def test_every_packet_goes_as_the_routes_say(wired: PairedPlane, seed: int
     finally:
         wired.programmed, wired.crowded = None, False
         for vrf_id in entries.routes:
-            wired.pair.routes.share(vrf_id, "slice", Quota())
+            wired.pair.routes.tables.share(vrf_id, "slice", Quota())
     assert moving.packets > STEPS * PACKETS
 
 
@@ -231,7 +231,7 @@ def _way(port: int, frame: bytes) -> tuple[int, bytes, int, int]:
 async def _move_about(wired: PairedPlane, draw: Random) -> None:
     routes = wired.pair.routes
     for _ in range(MOVES):
-        routes.share(1, "slice", Quota(hardware_ipv4_routes=draw.choice((None, 2, 5, 12, 30))))
+        routes.tables.share(1, "slice", Quota(hardware_ipv4_routes=draw.choice((None, 2, 5, 12, 30))))
         routes.place(1, draw.choice(list(Placement)))
         await wired.move()
-    routes.share(1, "slice", Quota())
+    routes.tables.share(1, "slice", Quota())

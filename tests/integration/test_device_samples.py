@@ -70,7 +70,7 @@ async def send(net: DeviceNet, count: int, to_ipv6: bool = False) -> None:
 async def wanted(net: DeviceNet) -> Taken:
     """Have the device take samples."""
     taken = Taken()
-    net.plane.sampler = taken.take
+    net.plane.sample_to(taken.take)
     await net.plane.read()
     assert Capability.SAMPLES in net.plane.capabilities
     return taken
@@ -120,7 +120,7 @@ async def test_they_are_taken_beyond_a_restart_and_until_nobody_wants_them() -> 
         await send(net, 3)
         await taken.all(3)
         assert net.device.show("status")["samples"] == {"taken": 3, "policed": 0, "ring_full": 0}
-        net.plane.sampler = None
+        net.plane.sample_to(None)
         await net.plane.read()
         await send(net, 3)
         assert net.device.show("status")["samples"]["taken"] == 3

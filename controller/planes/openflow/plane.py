@@ -44,7 +44,6 @@ class OpenFlowPlane:
     ) -> None:
         self.name, self.datapath_id, self.certificate_name = name, datapath_id, certificate_name
         self.connected = False
-        self.sampler: Sampler | None = None  # never given any
         self.ports: dict[int, PortState] = {}
         self.table_sizes: dict[str, int] = {}
         self.channel: Channel | None = None
@@ -55,6 +54,9 @@ class OpenFlowPlane:
         self._sender: Sender | None = None
 
     # -- life --------------------------------------------------------------------------------------------------------
+    def sample_to(self, sampler: Sampler | None) -> None:
+        """Do nothing: OpenFlow has no samples of what is routed."""
+
     async def start(self, listener: PlaneListener) -> None:
         """Let the switch connect; Conflict where its datapath id is another plane's."""
         self._listener = listener

@@ -72,7 +72,7 @@ class P4RuntimePlane:
         schema = self._pipeline.schema
         self.capabilities = _CAPABILITIES  # and what the connected device has besides
         self.connected = False
-        self.sampler: Sampler | None = None
+        self._sampler: Sampler | None = None
         self.ports: dict[int, PortState] = {}
         self.table_sizes = {name: schema.table(name).size for name in ROUTE_TABLE_NAME.values()}
         self.channel: Channel | None = None
@@ -93,6 +93,10 @@ class P4RuntimePlane:
         self._no_samples = ""  # why the device takes none, as it was told last
 
     # -- life --------------------------------------------------------------------------------------------------------
+    def sample_to(self, sampler: Sampler | None) -> None:
+        """Give samples to ``sampler``, from the next connect or read on."""
+        self._sampler = sampler
+
     async def start(self, listener: PlaneListener) -> None:
         """Begin to connect and keep at it. PlaneError where a port's host interface cannot be watched."""
         self._listener = listener
@@ -185,11 +189,11 @@ class P4RuntimePlane:
         refused = await sender.keep_own_rows()
         if refused:
             raise ChannelClosed(f"the device refuses the plane's own entries: {refused[0].reason}")
-        problem = await keep_samples(channel, self._samples, self.sampler is not None)
-        if self.sampler is not None and problem not in ("", self._no_samples):
+        problem = await keep_samples(channel, self._samples, self._sampler is not None)
+        if self._sampler is not None and problem not in ("", self._no_samples):
             log.warning("plane %s: the device takes no samples: %s", self.name, problem)
         self._no_samples = problem
-        self._note(Capability.SAMPLES, self.sampler is not None and not problem)
+        self._note(Capability.SAMPLES, self._sampler is not None and not problem)
 
     def _note(self, capability: Capability, there: bool) -> None:
         """Follow what the device that is connected now has: it may be another one than before."""
@@ -241,10 +245,10 @@ class P4RuntimePlane:
             self._listener.packet_in(self, int.from_bytes(interface_id, "big"), reason, packet.payload)
 
     def _digests(self, digests: p4r.DigestList) -> None:
-        samples = [] if self.sampler is None else self._samples.decode(digests)
+        samples = [] if self._sampler is None else self._samples.decode(digests)
         self.stray_samples += len(digests.data) - len(samples)
-        if samples and self.connected and self.sampler is not None:
-            self.sampler(samples)
+        if samples and self.connected and self._sampler is not None:
+            self._sampler(samples)
 
     # -- what the device is asked ------------------------------------------------------------------------------------
     async def read(self) -> Installed:

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from controller.model import Placement
 from controller.planes.base import FALLBACK, Op
-from controller.route_cache import rebalance as exchange
+from controller.route_cache import rebalance
 from controller.route_cache.cover import MAX_WRITES
-from controller.route_cache.fast_table import FastTable, Mode, Place
+from controller.route_cache.fast_table import FastTable, PrefixLocation
 from controller.route_cache.write_order import Changes, changes_between, stages
 from controller.routing.ranges import differences, flatten
 from wire.columns import KEY_STRIDE
@@ -139,7 +140,7 @@ class World:
         """Another mode, quota or capacity; or the router goes, entries and all, and comes back."""
         kind = self.chance.randrange(4)
         if kind == 0:
-            self.fast.set_mode(vrf_id, self.chance.choice(list(Mode)))
+            self.fast.set_placement(vrf_id, self.chance.choice(list(Placement)))
         elif kind == 1:
             quota = self.quota[SLICES[vrf_id]] = self.chance.randint(0, 10)
             self.fast.limit(SLICES[vrf_id], quota)
@@ -157,13 +158,14 @@ class World:
         assert self.fast.used == sum(map(len, self.plane.values()))
         assert all(self.fast.used_by(name) == self.held_by(name) for name in SLICES.values())
         for vrf_id in ROUTERS:
-            placed, plane, full = self.fast.placement(vrf_id), self.plane[vrf_id], self.full[vrf_id]
+            placed, plane, full = self.fast.counts(vrf_id), self.plane[vrf_id], self.full[vrf_id]
             forwarding = {key for key, action in plane.items() if action != FALLBACK}
             assert placed.routes == len(full)
             assert placed.covers == len(plane) - len(forwarding)
             assert placed.parts == len(forwarding - full.keys())
             assert placed.hardware == len(forwarding & full.keys())
-            assert {key for key in full if self.fast.where(vrf_id, key) is Place.HARDWARE} == forwarding & full.keys()
+            whole = {key for key in full if self.fast.where(vrf_id, key) is PrefixLocation.HARDWARE}
+            assert whole == forwarding & full.keys()
             assert not wrong(full, plane, self.family)
 
     def quotas_are_kept(self) -> None:
@@ -182,8 +184,8 @@ def test_hardware_with_its_fallback_is_the_full_table(seed: int) -> None:
 @given(st.integers(0, 2**32))
 def test_it_is_also_where_a_round_looks_at_few_entries(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exchange, "HARD_SLICE", 2)
-        patch.setattr(exchange, "SOFT_SLICE", 2)
+        patch.setattr(rebalance, "HARD_SLICE", 2)
+        patch.setattr(rebalance, "SOFT_SLICE", 2)
         play(seed)
 
 

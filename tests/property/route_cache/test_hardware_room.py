@@ -26,12 +26,12 @@ class World:
         self.routes = HardwareRoutes({4: self.room, 6: 100})
         self.full: dict[int, dict[bytes, int]] = {vrf_id: {} for vrf_id in SLICES}
         self.plane: dict[int, dict[bytes, int]] = {vrf_id: {} for vrf_id in SLICES}
-        self.flying: list[RouteUpdates] = []
+        self.in_flight: list[RouteUpdates] = []
         self.now = 0.0
         for vrf_id, name in SLICES.items():
-            self.routes.share(vrf_id, name, Quota(hardware_ipv4_routes=self.quota))
+            self.routes.tables.share(vrf_id, name, Quota(hardware_ipv4_routes=self.quota))
             self.routes.place(vrf_id, chance.choice(list(Placement)))
-            self.routes.open(vrf_id)
+            self.routes.tables.open(vrf_id)
 
     def key(self) -> bytes:
         length = self.chance.choice((1, 2, 3, 4, 8, 8, 16))
@@ -51,7 +51,7 @@ class World:
                 del full[key]
             else:
                 full[key] = action
-        self.routes.change(columns)
+        self.routes.tables.change(columns)
 
     def rebalance(self) -> None:
         self.now += 1
@@ -62,10 +62,10 @@ class World:
 
     def send(self) -> None:
         """The hardware takes the writes of a stage in any order; their confirmation is under way."""
-        if self.flying:
+        if self.in_flight:
             return
-        self.flying = self.routes.next_stage()
-        for columns in self.flying:
+        self.in_flight = self.routes.next_stage()
+        for columns in self.in_flight:
             writes = list(zip(columns.ops, columns.keys, columns.actions, strict=True))
             self.chance.shuffle(writes)
             for op, key, action in writes if columns.family == 4 else ():
@@ -76,19 +76,19 @@ class World:
                 self.nothing_has_too_much()
 
     def confirm(self) -> None:
-        if self.flying:
-            self.routes.confirm(self.flying, [])
-            self.flying = []
+        if self.in_flight:
+            self.routes.confirm(self.in_flight, [])
+            self.in_flight = []
 
     def adopt(self) -> None:
         """Both are read back, after the software was given all that there is."""
-        if not self.flying:
-            self.routes.adopt({vrf_id: dict(held) for vrf_id, held in self.plane.items()}, self.full, SLICES)
+        if not self.in_flight:
+            self.routes.adoption.adopt({vrf_id: dict(held) for vrf_id, held in self.plane.items()}, self.full, SLICES)
 
     def complete(self) -> None:
         """All guests have repeated their routes: what the hardware has beside them is not lost, but withdrawn."""
         for vrf_id in SLICES:
-            self.routes.complete(vrf_id)
+            self.routes.adoption.complete(vrf_id)
 
     def nothing_has_too_much(self) -> None:
         held = {vrf_id: len(entries) for vrf_id, entries in self.plane.items()}
@@ -109,7 +109,7 @@ class World:
         for _ in range(20):
             self.confirm()
             self.send()
-            while self.flying:
+            while self.in_flight:
                 self.confirm()
                 self.send()
             self.rebalance()
@@ -124,9 +124,8 @@ def test_what_still_leaves_has_its_room_until_it_has_left(seed: int) -> None:
         world.play()
     assert world.routes.writes.idle
     for vrf_id, full in world.full.items():
-        assert {key: action for key, action in world.routes.held(vrf_id).items() if len(key) == 5} == world.plane[
-            vrf_id
-        ]
+        installed = world.routes.usage.installed(vrf_id)
+        assert {key: action for key, action in installed.items() if len(key) == 5} == world.plane[vrf_id]
         functions = [flatten(full, 4), flatten(world.plane[vrf_id], 4)]
         assert not [one for one in differences(functions, 4) if one[2][1] != FALLBACK]
 

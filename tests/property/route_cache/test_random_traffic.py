@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from controller.planes.base import FALLBACK
-from controller.route_cache import rebalance as exchange
+from controller.route_cache import rebalance
 from controller.route_cache.fast_table import FastTable
 from controller.route_cache.popularity import Estimates, Meter
 
@@ -103,8 +103,8 @@ def test_a_set_that_changes_is_followed() -> None:
 
 
 def test_a_round_looks_at_so_many_meters_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "HARD_SLICE", 20)
-    monkeypatch.setattr(exchange, "SOFT_SLICE", 30)
+    monkeypatch.setattr(rebalance, "HARD_SLICE", 20)
+    monkeypatch.setattr(rebalance, "SOFT_SLICE", 30)
     world = World(1000, 200, one_in=10)
     world.rates = {key: 5000 / (rank + 1) for rank, key in enumerate(world.keys)}
     world.play(60)

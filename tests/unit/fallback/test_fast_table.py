@@ -4,10 +4,11 @@ from itertools import count, islice
 
 import pytest
 
+from controller.model import Placement
 from controller.planes.base import FALLBACK
 from controller.route_cache import fast_table
 from controller.route_cache.cover import MAX_COVER, MAX_PARTS, MAX_WRITES, CoveredTable, Room
-from controller.route_cache.fast_table import FastTable, Mode, Place
+from controller.route_cache.fast_table import FastTable, PrefixLocation
 from wire.columns import prefix_key
 
 VRF = 1
@@ -51,10 +52,10 @@ def test_a_prefix_enters_with_its_cover() -> None:
         VRF: {WIDE: (None, 1), LONGER: (None, FALLBACK), BESIDE: (None, 4)},  # BESIDE is no dearer than its cover
     }
     assert [fast.where(VRF, key) for key in NESTED] == [
-        Place.HARDWARE,
-        Place.SOFTWARE,
-        Place.SOFTWARE,
-        Place.HARDWARE,
+        PrefixLocation.HARDWARE,
+        PrefixLocation.SOFTWARE,
+        PrefixLocation.SOFTWARE,
+        PrefixLocation.HARDWARE,
     ]
 
 
@@ -64,8 +65,8 @@ def test_a_prefix_with_too_large_a_cover_enters_in_parts() -> None:
     fast = a_table(MAX_COVER, {wide: 1, **inside})
     fast.sample(1, VRF, [host] * 5, 10)
     assert fast.rebalance(1, 100) == {VRF: {prefix_key("30.1.0.0/16"): (None, 1)}}
-    assert fast.where(VRF, wide) is Place.PARTS
-    assert fast.placement(VRF).parts == 1
+    assert fast.where(VRF, wide) is PrefixLocation.PARTS
+    assert fast.counts(VRF).parts == 1
     assert fast.change(VRF, {wide: 5}) == {prefix_key("30.1.0.0/16"): (1, 5)}
     assert fast.change(VRF, {prefix_key("30.1.0.0/17"): 6}) == {prefix_key("30.1.0.0/17"): (None, 6)}
     assert fast.change(VRF, {wide: None}) == {prefix_key("30.1.0.0/16"): (5, None)}
@@ -77,7 +78,7 @@ def test_one_change_writes_no_more_parts_than_the_bound() -> None:
     fast = a_table(150, {wide: 1, **inside})
     fast.sample(1, VRF, [bytes((40, number, 1, 1, 32)) for number in range(200)], 10)
     fast.rebalance(1, 1000)
-    assert fast.placement(VRF).parts == MAX_PARTS
+    assert fast.counts(VRF).parts == MAX_PARTS
     assert len(fast.change(VRF, {wide: 5})) == MAX_PARTS < MAX_WRITES
 
 
@@ -106,7 +107,7 @@ def test_a_new_longer_prefix_is_covered_at_once() -> None:
 def test_the_shorter_prefix_leaves_where_the_cover_has_no_room() -> None:
     fast = a_table(2, {WIDE: 1, **flat(20)})
     play(fast, {WIDE: 100}, seconds=2)
-    assert fast.where(VRF, WIDE) is Place.HARDWARE
+    assert fast.where(VRF, WIDE) is PrefixLocation.HARDWARE
     assert fast.change(VRF, {LONGER: 2}) == {WIDE: (1, None)}
 
 
@@ -168,7 +169,7 @@ def test_an_entry_refused_for_want_of_room_teaches_the_capacity() -> None:
     entered = list(fast.rebalance(1, 100)[VRF])
     assert fast.refused(VRF, entered[-1], full=True) == {entered[-1]: (1, None)} or len(entered) == 30
     assert fast.capacity == fast.used == 30
-    assert fast.placement(VRF).refused == 0
+    assert fast.counts(VRF).refused == 0
     fast.sample(2, VRF, list(flat(60)), 10)
     fast.rebalance(2, 100)
     assert fast.used <= 30
@@ -179,12 +180,12 @@ def test_an_entry_refused_otherwise_stays_in_software_until_its_action_changes()
     play(fast, {}, seconds=2)
     assert fast.refused(VRF, BESIDE, full=False) == {BESIDE: (4, FALLBACK)}
     assert fast.refused(VRF, BESIDE, full=False) == {BESIDE: (FALLBACK, None), WIDE: (1, FALLBACK)}
-    assert (fast.capacity, fast.placement(VRF).refused) == (50, 1)
+    assert (fast.capacity, fast.counts(VRF).refused) == (50, 1)
     play(fast, {BESIDE: 100}, start=2, seconds=5)
-    assert fast.where(VRF, BESIDE) is Place.SOFTWARE
+    assert fast.where(VRF, BESIDE) is PrefixLocation.SOFTWARE
     fast.change(VRF, {BESIDE: 9})
     play(fast, {}, start=7, seconds=2)
-    assert fast.where(VRF, BESIDE) is Place.HARDWARE
+    assert fast.where(VRF, BESIDE) is PrefixLocation.HARDWARE
     with pytest.raises(ValueError, match="without its default entry"):
         fast.refused(VRF, DEFAULT, full=True)
 
@@ -195,24 +196,24 @@ def test_modes() -> None:
     assert fast.change(VRF, {pinned: 7}, pinned=True) == {pinned: (None, 7)}
     play(fast, {}, seconds=2)  # there is room for all
     assert dict(fast.entries(VRF)) == {DEFAULT: FALLBACK, pinned: 7, **NESTED}
-    fast.set_mode(VRF, Mode.SOFTWARE)
+    fast.set_placement(VRF, Placement.SOFTWARE)
     play(fast, {LONGEST: 1000}, start=2, seconds=5)
     assert dict(fast.entries(VRF)) == {DEFAULT: FALLBACK, pinned: 7}
-    fast.set_mode(VRF, Mode.HARDWARE)
+    fast.set_placement(VRF, Placement.HARDWARE)
     play(fast, {}, start=7, seconds=2)
-    assert fast.placement(VRF).hardware == 5
+    assert fast.counts(VRF).hardware == 5
     assert fast.change(VRF, {prefix_key("11.0.0.0/8"): 1}) == {prefix_key("11.0.0.0/8"): (None, 1)}
-    fast.set_mode(VRF, Mode.AUTO)
+    fast.set_placement(VRF, Placement.AUTO)
     assert len(fast.change(VRF, flat(1000))) == 0
 
 
 def test_a_router_in_hardware_gets_what_room_there_is() -> None:
     fast = a_table(20)
-    fast.set_mode(VRF, Mode.HARDWARE)
+    fast.set_placement(VRF, Placement.HARDWARE)
     assert len(fast.change(VRF, {**NESTED, **flat(100)})) == 19
     popular = list(flat(100))[90]
     play(fast, {popular: 1000}, seconds=5)
-    assert fast.where(VRF, popular) is Place.HARDWARE
+    assert fast.where(VRF, popular) is PrefixLocation.HARDWARE
 
 
 def test_pinned_ones_wait_for_room_and_then_come_first() -> None:
@@ -230,18 +231,18 @@ def test_a_cover_around_another_takes_its_place() -> None:
     table = CoveredTable(4, Room(10))
     table.change({DEFAULT: 1, LONGER: 3, LONGEST: 4})
     table.enter(DEFAULT, table.uncovered(DEFAULT) or [])
-    assert table.held.actions == {DEFAULT: 1, LONGER: FALLBACK}
+    assert table.hardware.actions == {DEFAULT: 1, LONGER: FALLBACK}
     table.change({WIDE: 2})
-    assert table.held.actions == {DEFAULT: 1, WIDE: FALLBACK, LONGER: FALLBACK}
+    assert table.hardware.actions == {DEFAULT: 1, WIDE: FALLBACK, LONGER: FALLBACK}
     while table.loose:
         table.tidy(table.loose.pop())
-    assert table.held.actions == {DEFAULT: 1, WIDE: FALLBACK}
+    assert table.hardware.actions == {DEFAULT: 1, WIDE: FALLBACK}
 
 
 def tidied(table: CoveredTable) -> dict[bytes, int]:
     while table.loose:
         table.tidy(table.loose.pop())
-    return dict(table.held.actions)
+    return dict(table.hardware.actions)
 
 
 def a_cover_of_what_is_gone() -> CoveredTable:
@@ -342,7 +343,7 @@ def test_a_quota_counts_own_addresses_but_not_the_way_to_the_software() -> None:
 def test_a_small_quota_of_a_large_plane_is_filled() -> None:
     fast = FastTable(4, 1_000_000)
     fast.add(VRF, "red")
-    fast.set_mode(VRF, Mode.HARDWARE)
+    fast.set_placement(VRF, Placement.HARDWARE)
     fast.change(VRF, flat(300))
     fast.limit("red", 100)
     fast.rebalance(1, 1000)
@@ -387,7 +388,7 @@ def test_all_of_a_table_enters_by_small_budgets_once_there_is_room() -> None:
     assert sum(len(fast.rebalance(now, 3).get(VRF, {})) for now in range(20)) == 0  # it does not fit, nobody asks
     fast.resize(40)
     assert [len(fast.rebalance(now, 3).get(VRF, {})) for now in range(20, 33)] == [3] * 11 + [1, 0]
-    assert fast.placement(VRF).hardware == 34
+    assert fast.counts(VRF).hardware == 34
 
 
 def test_what_is_dropped_as_a_candidate_is_counted_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,5 +52,5 @@ async def test_it_is_forgotten_with_the_device(come_back: Callable[[PairWorld], 
         assert known() == before
     else:
         assert known()[1] == ("given" if room else "reported" if come_back is other_sizes else "")
-        assert world.pair.routes.whole(1)
+        assert world.pair.routes.usage.whole(1)
     assert (await verified(world)).equal

@@ -300,14 +300,14 @@ async def test_a_router_of_many_routes_moves_without_a_pause(monkeypatch):
 def test_aggregation_goes_on_while_nothing_moves(monkeypatch):
     monkeypatch.setattr("controller.fallback.hardware_routes.BUDGET", LEAST_BUDGET)
     routes = HardwareRoutes({4: 0, 6: 0})
-    routes.open(1)
+    routes.tables.open(1)
     keys = [prefix_key(f"20.{n}.0.0/16") for n in range(200)]
     actions = [route_action(RouteKind.NEXTHOP, 1 + n % 3) for n in range(200)]
-    routes.change(RouteUpdates(1, 4, [Op.INSERT] * 200, keys, actions))
-    assert routes._aggregates[1, 4].queued
+    routes.tables.change(RouteUpdates(1, 4, [Op.INSERT] * 200, keys, actions))
+    assert not routes.tables.aggregated
     for _ in range(200):
         routes.rebalance(0.0)
-    assert not routes._aggregates[1, 4].queued
+    assert routes.tables.aggregated
 
 
 async def test_it_is_there_only_when_both_and_the_link_are():
@@ -429,13 +429,13 @@ async def test_what_is_under_way_is_no_damage(monkeypatch):
 
 def test_a_write_may_end_after_the_hardware_was_read_anew():
     routes = HardwareRoutes({4: 0, 6: 0})
-    routes.open(1)
+    routes.tables.open(1)
     stage = routes.next_stage()
-    routes.adopt({}, {}, [1])
+    routes.adoption.adopt({}, {}, [1])
     routes.confirm(stage, [])
     while stage := routes.next_stage():
         routes.confirm(stage, [])
-    assert routes.held(1) == {bytes(5): FALLBACK, bytes(17): FALLBACK}
+    assert routes.usage.installed(1) == {bytes(5): FALLBACK, bytes(17): FALLBACK}
 
 
 async def test_a_router_that_is_removed_leaves_nothing_on_either():

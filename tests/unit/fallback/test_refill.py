@@ -57,11 +57,11 @@ def test_the_default_entry_is_the_first_in_an_empty_hardware():
     routes = HardwareRoutes({4: 0, 6: 0})
     for vrf_id in (1, 2):
         routes.place(vrf_id, Placement.HARDWARE)
-        routes.open(vrf_id)
+        routes.tables.open(vrf_id)
     keys = [prefix_key("0.0.0.0/0"), *(prefix_key(f"20.{n}.0.0/16") for n in range(9))]
     action = route_action(RouteKind.NEXTHOP, 1)
     actions = [action, *(route_action(RouteKind.NEXTHOP, 2 + n % 2) for n in range(9))]
-    routes.change(RouteUpdates(1, 4, [Op.INSERT] * 10, keys, actions))
+    routes.tables.change(RouteUpdates(1, 4, [Op.INSERT] * 10, keys, actions))
     first = [routes.next_stage()]
     while first[-1]:
         routes.confirm(first[-1], [])
@@ -69,14 +69,15 @@ def test_the_default_entry_is_the_first_in_an_empty_hardware():
     defaults = [(1, 4, bytes(5)), (1, 6, bytes(17)), (2, 4, bytes(5)), (2, 6, bytes(17))]
     assert sorted((one.vrf_id, one.family, *one.keys) for (one,) in first[:4]) == defaults
     assert all(one.actions == [FALLBACK] for (one,) in first[:4])
-    assert routes.held(1)[bytes(5)] == action
+    assert routes.usage.installed(1)[bytes(5)] == action
     assert routes.writes.idle
 
 
 def test_a_default_entry_that_is_refused_is_not_tried_for_ever():
     routes = HardwareRoutes({4: 0, 6: 0})
-    routes.open(1)
-    routes.change(RouteUpdates(1, 4, [Op.INSERT], [prefix_key("20.0.0.0/8")], [route_action(RouteKind.NEXTHOP, 1)]))
+    routes.tables.open(1)
+    key, action = prefix_key("20.0.0.0/8"), route_action(RouteKind.NEXTHOP, 1)
+    routes.tables.change(RouteUpdates(1, 4, [Op.INSERT], [key], [action]))
     for _ in range(20):
         if not (stage := routes.next_stage()):
             break
@@ -84,26 +85,27 @@ def test_a_default_entry_that_is_refused_is_not_tried_for_ever():
         refused = [Refused("ipv4_route", 1, key, Op.INSERT, "no") for key in columns.keys if key == bytes(5)]
         routes.confirm(stage, refused)
     assert routes.writes.idle
-    assert [one.key for one in routes.failed()] == [bytes(5)]
+    assert [one.key for one in routes.tables.failed()] == [bytes(5)]
 
 
 def test_a_write_that_ends_after_a_read_leaves_nothing_that_is_not_wanted_any_more():
     """Or an entry would stay for as long as nobody looks, and be wrong when its route changes."""
     routes = HardwareRoutes({4: 0, 6: 0})
     routes.place(1, Placement.HARDWARE)
-    routes.open(1)
+    routes.tables.open(1)
     while stage := routes.next_stage():
         routes.confirm(stage, [])
     key, action = prefix_key("20.0.0.0/8"), route_action(RouteKind.NEXTHOP, 1)
-    routes.change(RouteUpdates(1, 4, [Op.INSERT], [key], [action]))
+    routes.tables.change(RouteUpdates(1, 4, [Op.INSERT], [key], [action]))
     stage = routes.next_stage()
     assert stage[0].keys == [key]
     default = {bytes(5): FALLBACK, bytes(17): FALLBACK}
-    routes.adopt({1: default}, {}, [1])  # read before the write was done; and the software has lost the route
+    # Read before the write was done; and the software has lost the route.
+    routes.adoption.adopt({1: default}, {}, [1])
     routes.confirm(stage, [])
     while stage := routes.next_stage():
         routes.confirm(stage, [])
-    assert routes.held(1) == default
+    assert routes.usage.installed(1) == default
 
 
 @pytest.mark.parametrize(("room", "quota"), [(0, 3), (7, None)])
@@ -111,12 +113,12 @@ def test_a_new_cover_waits_until_what_does_not_stay_has_left(room: int, quota: i
     """What changed while nobody was there may take more entries than there are beside all that the hardware has."""
     most = room or quota or 0
     routes = HardwareRoutes({4: room, 6: 0})
-    routes.share(1, "red", Quota(hardware_ipv4_routes=quota))
+    routes.tables.share(1, "red", Quota(hardware_ipv4_routes=quota))
     routes.place(1, Placement.HARDWARE)
     outer = {prefix_key(f"{n}.0.0.0/8"): route_action(RouteKind.NEXTHOP, 1) for n in range(20, 20 + 2 * most - 2, 2)}
     inner = {prefix_key(f"{key[0]}.1.0.0/16"): route_action(RouteKind.NEXTHOP, 2) for key in outer}
     held = {bytes(5): FALLBACK} | outer
-    routes.adopt({1: held | {bytes(17): FALLBACK}}, {1: outer | inner}, [1])
+    routes.adoption.adopt({1: held | {bytes(17): FALLBACK}}, {1: outer | inner}, [1])
     for now in range(5):
         while stage := routes.next_stage():
             (columns,) = stage

@@ -32,7 +32,7 @@ class Traffic:
             for _ in range(count):
                 self.world.hardware.inject(1, packet(f"20.{number}.0.1"))
         self.world.clock.now += STEP_S
-        await self.world.pair.feed.measure()
+        await self.world.pair.traffic_poll.measure()
         await self.world.pair.work()
 
 
@@ -53,9 +53,9 @@ async def test_what_has_traffic_enters_hardware_by_itself():
     await traffic.step({4: 100, 8: 50})
     await traffic.step({4: 100, 8: 50})
     assert {key(4), key(8)} <= world.forwarding()
-    before = world.pair.feed.traffic.sampled
+    before = world.pair.traffic_poll.traffic.sampled
     await traffic.step({4: 100})
-    assert world.pair.feed.traffic.sampled == before, "it does not pass the software any more"
+    assert world.pair.traffic_poll.traffic.sampled == before, "it does not pass the software any more"
     assert len(world.sent) == 400
 
 
@@ -135,7 +135,7 @@ async def test_hardware_that_does_not_count_is_fed_by_samples_alone():
     for _ in range(3):
         await traffic.step({4: 100})
     assert key(4) in traffic.world.forwarding()
-    assert traffic.world.pair.feed.traffic.rates[1].hardware is None
+    assert traffic.world.pair.traffic_poll.traffic.rates[1].hardware is None
 
 
 async def test_rates_tell_where_packets_go():
@@ -143,36 +143,36 @@ async def test_rates_tell_where_packets_go():
     for _ in range(3):
         await traffic.step({4: 100})
     await traffic.step({4: 100, 6: 1})
-    rates = traffic.world.pair.feed.traffic.rates[1]
+    rates = traffic.world.pair.traffic_poll.traffic.rates[1]
     assert (rates.hardware, rates.software) == (20.0, 0.2)
 
 
 async def test_a_sample_of_nobody_is_counted_and_ignored():
     traffic = await flowing()
-    feed: TrafficPoll = traffic.world.pair.feed
+    poll: TrafficPoll = traffic.world.pair.traffic_poll
     known = next(iter(traffic.world.software.entries.router_interfaces))
     one = prefix_key("20.4.0.1/32")
     traffic.world.software.sampler([(99, one), (known, one), (98, one)])
-    assert feed.unknown == 2
-    assert feed.traffic.sampled == 1
+    assert poll.unknown == 2
+    assert poll.traffic.sampled == 1
 
 
 async def test_samples_are_of_the_router_and_family_of_each():
     traffic = await flowing()
-    feed: TrafficPoll = traffic.world.pair.feed
+    poll: TrafficPoll = traffic.world.pair.traffic_poll
     ours = next(iter(traffic.world.software.entries.router_interfaces.values()))
-    feed.follow([Update(Op.INSERT, replace(ours, id=99, vrf_id=2))])
-    feed.traffic.one_in = 25.0
+    poll.follow([Update(Op.INSERT, replace(ours, id=99, vrf_id=2))])
+    poll.traffic.one_in = 25.0
     ipv4, other, ipv6 = prefix_key("20.4.0.1/32"), prefix_key("20.4.0.2/32"), prefix_key("2001:db8::1/128")
     traffic.world.software.sampler([(ours.id, ipv4), (99, ipv4), (ours.id, ipv6), (ours.id, other)])
-    assert feed.traffic.take() == {(1, 4): [ipv4, other], (2, 4): [ipv4], (1, 6): [ipv6]}
+    assert poll.traffic.take() == {(1, 4): [ipv4, other], (2, 4): [ipv4], (1, 6): [ipv6]}
 
 
 async def test_nothing_is_read_while_a_plane_is_away():
     traffic = await flowing()
     traffic.world.software.set_port(1, "f1-s1", True, present=False)
     assert not traffic.world.pair.connected
-    before = traffic.world.pair.feed.traffic.rates
+    before = traffic.world.pair.traffic_poll.traffic.rates
     traffic.world.clock.now += STEP_S
-    await traffic.world.pair.feed.measure()
-    assert traffic.world.pair.feed.traffic.rates is before
+    await traffic.world.pair.traffic_poll.measure()
+    assert traffic.world.pair.traffic_poll.traffic.rates is before

@@ -70,14 +70,14 @@ async def test_a_device_that_does_not_count_by_route_is_known(edge: Edge) -> Non
 async def test_only_a_plane_that_is_asked_for_samples_has_the_device_take_some(edge: Edge) -> None:
     assert edge.device.samples is None
     assert Capability.SAMPLES not in edge.plane.capabilities
-    edge.plane.sampler = lambda _samples: None
+    edge.plane.sample_to(lambda _samples: None)
     await edge.plane.read()
     assert edge.device.samples == DIGEST.entry
     assert Capability.SAMPLES in edge.plane.capabilities
 
 
 async def test_no_sample_waits_for_an_acknowledgement(edge: Edge) -> None:
-    edge.plane.sampler = lambda _samples: None
+    edge.plane.sample_to(lambda _samples: None)
     await edge.plane.read()
     assert edge.device.samples is not None
     config = edge.device.samples.config
@@ -85,14 +85,14 @@ async def test_no_sample_waits_for_an_acknowledgement(edge: Edge) -> None:
 
 
 async def test_a_digest_is_put_right_and_taken_away(edge: Edge) -> None:
-    edge.plane.sampler = lambda _samples: None
+    edge.plane.sample_to(lambda _samples: None)
     edge.device.samples = p4r.DigestEntry(digest_id=DIGEST.id, config=p4r.DigestEntry.Config(max_list_size=1))
     await edge.plane.read()
     assert edge.device.samples == DIGEST.entry
     writes = len(edge.device.writes)
     await edge.plane.read()
     assert len(edge.device.writes) == writes
-    edge.plane.sampler = None
+    edge.plane.sample_to(None)
     await edge.plane.read()
     assert edge.device.samples is None
 
@@ -105,7 +105,7 @@ async def test_a_device_may_say_that_it_finds_no_digest(edge: Edge) -> None:
         else None
     )
     await edge.plane.read()
-    edge.plane.sampler = lambda _samples: None
+    edge.plane.sample_to(lambda _samples: None)
     await edge.plane.read()
     assert edge.device.samples == DIGEST.entry
     assert Capability.SAMPLES in edge.plane.capabilities
@@ -125,7 +125,7 @@ async def test_a_device_without_digests_is_used_all_the_same(
             (grpc.StatusCode.UNIMPLEMENTED, "what are digests?") if entity.HasField("digest_entry") else None
         )
         async with attached(one, connect=False) as edge:
-            edge.plane.sampler = lambda _samples: None
+            edge.plane.sample_to(lambda _samples: None)
             await edge.heard.until(lambda: edge.plane.connected)
             await edge.plane.read()
             assert Capability.SAMPLES not in edge.plane.capabilities
@@ -134,7 +134,7 @@ async def test_a_device_without_digests_is_used_all_the_same(
 
 
 async def test_a_device_may_refuse_the_digest(edge: Edge) -> None:
-    edge.plane.sampler = lambda _samples: None
+    edge.plane.sample_to(lambda _samples: None)
     edge.device.refuse = lambda update: (12, "not now") if update.entity.HasField("digest_entry") else None
     await edge.plane.read()
     assert Capability.SAMPLES not in edge.plane.capabilities
@@ -145,7 +145,7 @@ async def test_a_device_may_refuse_the_digest(edge: Edge) -> None:
 
 async def test_samples_come_by_the_list(edge: Edge) -> None:
     taken: list[Sequence[Sample]] = []
-    edge.plane.sampler = taken.append
+    edge.plane.sample_to(taken.append)
     edge.device.send_digests(TO_IPV4, TO_IPV6, TO_LOW)
     edge.device.send_digests(TO_LOW)
     edge.device.punt(3, 2, b"punt")
@@ -163,7 +163,7 @@ async def test_samples_that_nobody_wants_are_counted(edge: Edge) -> None:
 
 async def test_a_packet_in_is_no_sample(edge: Edge) -> None:
     taken: list[Sequence[Sample]] = []
-    edge.plane.sampler = taken.append
+    edge.plane.sample_to(taken.append)
     edge.device.punt(3, 9, b"as it was once")
     edge.device.punt(3, 2, b"punt")
     await edge.heard.until(lambda: edge.heard.packets)
@@ -190,7 +190,7 @@ async def test_a_packet_in_is_no_sample(edge: Edge) -> None:
 )
 async def test_what_is_no_sample_is_counted_and_the_others_are_taken(edge: Edge, strange: tuple[bytes, ...]) -> None:
     taken: list[Sequence[Sample]] = []
-    edge.plane.sampler = taken.append
+    edge.plane.sample_to(taken.append)
     edge.device.send_digests(strange)
     edge.device.send_digests(TO_IPV4, strange, TO_LOW)
     edge.device.punt(3, 2, b"punt")
@@ -201,7 +201,7 @@ async def test_what_is_no_sample_is_counted_and_the_others_are_taken(edge: Edge,
 
 async def test_another_digest_is_no_sample(edge: Edge) -> None:
     taken: list[Sequence[Sample]] = []
-    edge.plane.sampler = taken.append
+    edge.plane.sample_to(taken.append)
     edge.device.send_digests(TO_IPV4, TO_LOW, digest_id=DIGEST.id + 1)
     edge.device.punt(3, 2, b"punt")
     await edge.heard.until(lambda: edge.heard.packets)

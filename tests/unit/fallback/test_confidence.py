@@ -1,6 +1,6 @@
 """How much has to be seen of a prefix before it moves, and what is learned from what came of it."""
 
-from controller.route_cache.confidence import LEAST_MARGIN, MOST_MARGIN, Trials
+from controller.route_cache.confidence import LEAST_MARGIN, MOST_MARGIN, Confidence
 from controller.route_cache.fast_table import FastTable
 
 VRF = 1
@@ -25,29 +25,29 @@ def test_one_sample_fills_what_is_free_but_is_not_worth_a_cover() -> None:
 
 
 def test_the_margin_grows_by_what_was_wrong_and_falls_by_what_was_right() -> None:
-    trials, keys = Trials(), MANY[:30]
+    confidence, keys = Confidence(), MANY[:30]
     for now in range(0, 100, 10):
         for key in keys:
-            trials.begin(VRF, key, now, 10.0)
-        trials.count(now + 4, VRF, dict.fromkeys(keys, 0))
-        before = trials.margin
-        trials.count(now + 8, VRF, dict.fromkeys(keys, 79))
-        assert before < trials.margin or before == MOST_MARGIN
+            confidence.begin(VRF, key, now, 10.0)
+        confidence.count(now + 4, VRF, dict.fromkeys(keys, 0))
+        before = confidence.margin
+        confidence.count(now + 8, VRF, dict.fromkeys(keys, 79))
+        assert before < confidence.margin or before == MOST_MARGIN
     for now in range(100, 200, 10):
         for key in keys:
-            trials.begin(VRF, key, now, 10.0)
-        trials.count(now + 8, VRF, dict.fromkeys(keys, 80))
-    assert trials.margin == LEAST_MARGIN
+            confidence.begin(VRF, key, now, 10.0)
+        confidence.count(now + 8, VRF, dict.fromkeys(keys, 80))
+    assert confidence.margin == LEAST_MARGIN
 
 
 def test_a_trial_ends_undecided_with_its_entry() -> None:
-    trials, key = Trials(), MANY[0]
-    before = trials.margin
-    trials.begin(VRF, key, 0, 10.0)
-    trials.drop(VRF, key)
-    trials.begin(2, key, 0, 10.0)
-    trials.drop(2)
+    confidence, key = Confidence(), MANY[0]
+    before = confidence.margin
+    confidence.begin(VRF, key, 0, 10.0)
+    confidence.drop(VRF, key)
+    confidence.begin(2, key, 0, 10.0)
+    confidence.drop(2)
     for vrf_id in (VRF, 2, 3):
-        trials.drop(vrf_id, key)
-        trials.count(10, vrf_id, {})
-    assert trials.margin == before
+        confidence.drop(vrf_id, key)
+        confidence.count(10, vrf_id, {})
+    assert confidence.margin == before

@@ -1,0 +1,269 @@
+"""The route tables of all routers on a hardware plane that has a fallback: what is wanted, and what is installed.
+
+    the FIB's changes ─► aggregate ─► fast table of each family ─► pending prefixes ─► stages of writes ─► installed
+
+What changes in a fast table is noted at once as pending (`StagedWrites`), and what the plane still has of it takes
+its room until it has left. Pure.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from controller.fallback.recovery import Withdrawn
+from controller.fallback.staged_writes import Leaving, RouterTable, StagedWrites
+from controller.model import Placement, Quota
+from controller.planes.base import LOCAL, MAX_OBJECT_ID, ROUTE_TABLE_NAME, Op, Refused, RouteUpdates
+from controller.route_cache.aggregate import Aggregate
+from controller.route_cache.fast_table import FastTable
+from wire.columns import family_of
+
+MAX_ROOM = MAX_OBJECT_ID
+"""The room of a plane of which nothing is known."""
+
+
+@dataclass(slots=True)
+class Declared:
+    """The two figures that are said of a table, 0 where nothing is; the document's goes before the plane's."""
+
+    given: int
+    reported: int = 0
+
+    @property
+    def capacity(self) -> int:
+        """The capacity as far as it is said, 0 where it is not."""
+        return self.given or self.reported
+
+
+class AggregatedRoutes:
+    """The routes of one router and family, as a smaller table that forwards alike and that its fast table follows."""
+
+    def __init__(self, family: int) -> None:
+        self.aggregate = Aggregate(family)
+        self.pinned: set[bytes] = set()  # own addresses
+        self.withdrawn = Withdrawn(family)
+
+    def change(
+        self, columns: RouteUpdates, without: Collection[bytes | int], ahead: bool
+    ) -> tuple[dict[bytes, int | None], list[bytes]]:
+        """Take what the software has confirmed, as `HardwareTables.change` does.
+
+        Returns the changes of the smaller table, and the prefixes that have no route of their own any more.
+        """
+        pinned: dict[bytes, int | None] = {}
+        others: dict[bytes, int | None] = {}
+        for op, key, action in zip(columns.ops, columns.keys, columns.actions, strict=True):
+            if key not in without:
+                wanted = None if op is Op.DELETE else action
+                if wanted == LOCAL:
+                    self.pinned.add(key)
+                    pinned[key] = wanted
+                else:
+                    self.pinned.discard(key)
+                    others[key] = wanted
+        writes = self.aggregate.change(pinned, kept=True) | self.aggregate.change(others)
+        gone = [key for key, wanted in others.items() if wanted is None]
+        stale = self.withdrawn.displaced(writes) | ({} if ahead else self.withdrawn.told(gone))
+        return stale | writes, gone
+
+
+class HardwareTables:
+    """The tables of all routers on one plane; ``room`` by family as the document gives it, or 0."""
+
+    def __init__(self, room: Mapping[int, int]) -> None:
+        self.routers: set[int] = set()
+        self.wanted: dict[RouterTable, Mapping[bytes, int]] = {}  # of open routers
+        self.writes = StagedWrites(self.wanted)
+        self.declared = {family: Declared(room[family]) for family in ROUTE_TABLE_NAME}
+        self.fast = {family: FastTable(family, one.capacity or MAX_ROOM) for family, one in self.declared.items()}
+        self.slices: dict[int, str] = {}  # by router
+        self._routes: dict[RouterTable, AggregatedRoutes] = {}  # of open routers
+        self._placements: dict[int, Placement] = {}
+        self._changed = False
+        self._failed: list[Refused] = []
+
+    def open(self, vrf_id: int) -> None:
+        """Begin to serve a router: all its packets go to the software at first.
+
+        ValueError where there is no room even for the entry that sends them there.
+        """
+        if vrf_id in self.routers:
+            return
+        for family, fast in self.fast.items():
+            self.note((vrf_id, family), fast.add(vrf_id, self.slices.get(vrf_id, "")))
+            self._routes[vrf_id, family] = AggregatedRoutes(family)
+            fast.set_placement(vrf_id, self._placement_now(vrf_id))
+        self.routers.add(vrf_id)
+        self.wanted.update({(vrf_id, family): fast.entries(vrf_id) for family, fast in self.fast.items()})
+
+    def close(self, vrf_id: int) -> None:
+        """Take everything of a router out of hardware."""
+        self.writes.unfreeze(vrf_id)
+        if vrf_id in self.routers:
+            self.routers.discard(vrf_id)
+            for family in self.fast:
+                del self.wanted[vrf_id, family]
+            for family, fast in self.fast.items():
+                table = vrf_id, family
+                self.note(table, fast.remove(vrf_id))
+                del self._routes[table]
+
+    # Room and placement
+
+    def share(self, vrf_id: int, slice_name: str, quota: Quota) -> None:
+        """Say whose slice a router belongs to, before it is opened, and what all routers of that may have here."""
+        self.slices[vrf_id] = slice_name
+        self._changed = True
+        for family, fast in self.fast.items():
+            fast.limit(slice_name, quota.hardware_routes(family))
+
+    def reported(self, sizes: Mapping[str, int]) -> None:
+        """Take what the plane says of its tables; what was learned of a table holds until it says something else."""
+        for family, declared in self.declared.items():
+            size = sizes.get(ROUTE_TABLE_NAME[family], 0)
+            if size != declared.reported:
+                declared.reported = size
+                if not declared.given:
+                    self.fast[family].resize(size or MAX_ROOM)
+                    self._changed = True
+
+    def forget_learned(self) -> None:
+        """Use the capacities that are declared again, as before writes were refused."""
+        for family, declared in self.declared.items():
+            self.fast[family].resize(declared.capacity or MAX_ROOM)
+        self._changed = True
+
+    def placement(self, vrf_id: int) -> Placement:
+        """Return where a router's routes are to be."""
+        return self._placements.get(vrf_id, Placement.AUTO)
+
+    def place(self, vrf_id: int, placement: Placement) -> Placement | None:
+        """Say where a router's routes are to be; returns where they were to be before, None for a new router."""
+        before = self._placements.get(vrf_id)
+        self._placements[vrf_id] = placement
+        self._changed = True
+        if vrf_id in self.routers:
+            self.follow_placement(vrf_id)
+        return before
+
+    def follow_placement(self, vrf_id: int) -> None:
+        """Let routes of an open router enter as its placement says; of one that is frozen, none yet."""
+        for fast in self.fast.values():
+            fast.set_placement(vrf_id, self._placement_now(vrf_id))
+
+    def _placement_now(self, vrf_id: int) -> Placement:
+        return Placement.SOFTWARE if vrf_id in self.writes.frozen else self.placement(vrf_id)
+
+    def goal(self, vrf_id: int) -> int:
+        """Return the entries that a router is to have in hardware."""
+        if vrf_id not in self.routers:
+            return self.writes.count(vrf_id)
+        if self.placement(vrf_id) is Placement.SOFTWARE:
+            return sum(1 + len(self._routes[vrf_id, family].pinned) for family in self.fast)
+        return sum(fast.goal(vrf_id) for fast in self.fast.values())
+
+    # Routes
+
+    def change(self, columns: RouteUpdates, without: Collection[bytes | int] = (), ahead: bool = False) -> None:
+        """Take what the software has confirmed, except prefixes that it refused; ``ahead``: what it was not told."""
+        table = columns.vrf_id, columns.family
+        writes, gone = self._routes[table].change(columns, without, ahead)
+        self._choose(table, writes)
+        if ahead:
+            self._keep_unreachable(table, gone)
+        self._changed = True
+
+    def _keep_unreachable(self, table: RouterTable, gone: Iterable[bytes]) -> None:
+        """Let the hardware itself say of prefixes that they have no route any more, where they have none at all."""
+        vrf_id, family = table
+        fast = self.fast[family]
+        for key in sorted(gone, key=lambda key: key[-1]):
+            if fast.vacant(vrf_id, key):
+                self.note(table, fast.change(vrf_id, self._routes[table].withdrawn.add([key]), pinned=True))
+
+    def told(self, software: Mapping[int, Collection[bytes]]) -> None:
+        """The software is back and has these prefixes, by vrf_id: what it lacks needs no entry to be unreachable."""
+        for (vrf_id, family), routes in self._routes.items():
+            self._choose((vrf_id, family), routes.withdrawn.kept(software.get(vrf_id, ())))
+
+    def _choose(self, table: RouterTable, writes: Mapping[bytes, int | None]) -> None:
+        """Hand changes of an aggregated table to the fast table."""
+        vrf_id, family = table
+        own, fast = self._routes[table].pinned, self.fast[family]
+        kept = {key: action for key, action in writes.items() if key in own and action is not None}
+        if kept:
+            self.note(table, fast.change(vrf_id, kept, pinned=True))
+        if len(kept) < len(writes):
+            rest = {key: action for key, action in writes.items() if key not in kept}
+            self.note(table, fast.change(vrf_id, rest))
+
+    def aggregate(self, budget: int) -> None:
+        """Go on with the aggregation of all tables that are not as small as can be, by so many writes of each."""
+        for table, routes in self._routes.items():
+            if routes.aggregate.queued:
+                self._choose(table, routes.aggregate.improve(budget))
+
+    @property
+    def aggregated(self) -> bool:
+        """Whether all tables are as small as can be."""
+        return not any(routes.aggregate.queued for routes in self._routes.values())
+
+    def keep(self, vrf_id: int, here: set[bytes], there: Collection[bytes]) -> None:
+        """Let prefixes of ``here`` have their place in hardware; ``there`` is what it holds of the router."""
+        for family, fast in self.fast.items():
+            table = vrf_id, family
+            routes = self._routes[table]
+            self._choose(table, routes.aggregate.improve())
+            stay = here & routes.pinned if self.placement(vrf_id) is Placement.SOFTWARE else here
+            self.note(table, fast.keep(vrf_id, [key for key in stay if family_of(key) == family], there))
+
+    def refuse(self, table: RouterTable, key: bytes, full: bool) -> None:
+        """Do without an entry that the hardware refused. ValueError for the default entry of a router."""
+        vrf_id, family = table
+        self.note(table, self.fast[family].refused(vrf_id, key, full))
+
+    # What becomes of them
+
+    def note(self, table: RouterTable, changes: Collection[bytes]) -> None:
+        """Remember prefixes that have changed in a fast table."""
+        leaving = self.writes.note(table, changes)
+        if leaving is not None:
+            self.follow_leaving(leaving)
+
+    def follow_leaving(self, leaving: Leaving) -> None:
+        """Take in how many entries of a table still leave the plane: their room is not free before."""
+        vrf_id, family = leaving.table
+        self._changed |= leaving.fewer  # what waits for that room may enter
+        self.fast[family].leaving(vrf_id, self.slices.get(vrf_id, ""), leaving.entries)
+
+    def set_installed(self, read: Mapping[int, Mapping[bytes, int]]) -> None:
+        """Take what the plane was read to hold, by vrf_id."""
+        for leaving in self.writes.set_installed(read):
+            self.follow_leaving(leaving)
+
+    def audit(self, read: Mapping[int, Mapping[bytes, int]]) -> int:
+        """Take a read-back; what differs from what is wanted is pending. Returns how many entries that are."""
+        self.set_installed(read)
+        return self.writes.compare(self.routers | read.keys())
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything but the traffic has changed since `take_changed`."""
+        return self._changed
+
+    def mark_changed(self) -> None:
+        """Note that more may be to move."""
+        self._changed = True
+
+    def take_changed(self) -> bool:
+        """Return whether anything but the traffic has changed since the last call."""
+        changed, self._changed = self._changed, False
+        return changed
+
+    def fail(self, one: Refused) -> None:
+        """Note what leaves a router without its default entry in hardware."""
+        self._failed.append(one)
+
+    def failed(self) -> list[Refused]:
+        """Return what leaves routers without their default entries in hardware, since the last call."""
+        found, self._failed = self._failed, []
+        return found
