@@ -17,6 +17,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "engine/xdp/privileges.h"
+
 namespace splitplane {
 namespace {
 
@@ -53,7 +55,7 @@ int create(int program, uint32_t ifindex, uint32_t flags) {
         case EBUSY:
         case EEXIST:
             throw EngineError("another XDP program is attached; take it off with: ip link set dev NAME xdp off");
-        case EPERM: throw EngineError("attaching XDP is not permitted; run as root or with CAP_BPF and CAP_NET_ADMIN");
+        case EPERM: throw EngineError("attaching XDP is not permitted; " + permission_remedy());
         default: throw EngineError("cannot attach XDP: " + error_text(error));
     }
 }

@@ -4,9 +4,7 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <linux/capability.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -18,6 +16,8 @@
 #include <filesystem>
 #include <mutex>
 #include <utility>
+
+#include "engine/xdp/privileges.h"
 
 namespace splitplane {
 namespace {
@@ -55,19 +55,9 @@ std::string verdict_in(const std::string& log) {
     return before == std::string::npos ? std::string() : log.substr(before + 1, end - before - 1);
 }
 
-// Whether this thread has what loading takes: CAP_SYS_ADMIN, or all of CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON.
-bool privileged() {
-    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
-    __user_cap_data_struct sets[2]{};
-    if (::syscall(SYS_capget, &header, sets) != 0) return false;
-    const auto has = [&](unsigned capability) { return (sets[capability / 32].effective >> capability % 32 & 1) != 0; };
-    return has(CAP_SYS_ADMIN) || (has(CAP_BPF) && has(CAP_NET_ADMIN) && has(CAP_PERFMON));
-}
-
 std::string remedy(int error) {
     if (error == EPERM || error == EACCES) {
-        return privileged() ? "something forbids it (a user namespace, lockdown, a security module)"
-                            : "it needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON";
+        return permission_remedy();
     }
     if (error == ENOMEM) return "there is not enough memory: lower the capacity";
     return "it needs kernel 6.1 or later";
@@ -119,7 +109,8 @@ XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, con
     }
     libbpf_set_print(earlier);
     if (const std::string verdict = verdict_in(verifier_log); error != 0 && !verdict.empty()) {
-        throw VerifierRefused(verdict, std::move(verifier_log));
+        // Without CAP_PERFMON it is stricter.
+        throw VerifierRefused(verdict + (privileged() ? "" : "; " + permission_remedy()), std::move(verifier_log));
     }
     if (error != 0) {
         throw EngineError("the kernel does not load the XDP program: " + error_text(error) + "; " + remedy(error) +

@@ -63,6 +63,7 @@ TEST(Loading, PrivilegesAreSpokenOfWhereTheyLack) {
     EXPECT_EQ(complaint_about(XdpObject::forwarding_program()), "it loads");
     const std::string said = complaint_without_privileges(XdpObject::forwarding_program());
     EXPECT_NE(said.find("it needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"), said.npos) << said;
+    EXPECT_EQ(complaint_about(kRefused).find("it needs root"), said.npos);
 }
 
 }  // namespace
