@@ -10,7 +10,7 @@ them goes through it, that the guest's kernel forwarded none of that, and that n
 import contextlib
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,7 +40,7 @@ _SET_UP = "; ".join(
     )
 )
 _BIRDC = "/run/frr/bird.ctl"
-_LOOPBACKS = {4: ("192.0.2.1", "192.0.2.2"), 6: ("2001:db8:ff::1", "2001:db8:ff::2")}
+LOOPBACKS = {4: ("192.0.2.1", "192.0.2.2"), 6: ("2001:db8:ff::1", "2001:db8:ff::2")}
 BURST = 50
 
 
@@ -75,6 +75,19 @@ class Neighbor:
             return self.run("birdc", "-s", _BIRDC, "show", *command.split())
         return self.run("vtysh", "-c", f"show {command}")
 
+    def sees(self, command: str, *words: str, times: int = 1) -> None:
+        """Wait until ``show …`` of vtysh or birdc has each of these words so often."""
+        _until_shown(self.show, command, words, times)
+
+    def kill(self, daemon: str) -> None:
+        """End one of FRR's daemons as a fault would; its kernel goes on."""
+        self.run("pkill", "-KILL", daemon)
+
+    def start(self, daemon: str) -> None:
+        """Start one of FRR's daemons again, as `lab.frr.start` did, and give it its part of the text."""
+        self.run("sh", "-c", f"{lab_frr.BINARIES}/{daemon} -d -A 127.0.0.1 >/run/frr/{daemon}.out 2>&1")
+        self.run("vtysh", "-b", "-d", daemon)
+
     def stop(self) -> None:
         """Have its daemons fall silent; its kernel goes on."""
         self.run("sh", "-c", "kill -STOP $(cat /run/frr/*.pid)")
@@ -106,34 +119,29 @@ class Between:
 
     def sees(self, command: str, *words: str, times: int = 1) -> None:
         """Wait until ``show …`` of vtysh in the guest has each of these words so often."""
-        said = ""
-
-        def there() -> bool:
-            nonlocal said
-            said = self.show(command)
-            return all(said.count(word) >= times for word in words)
-
-        try:
-            until(f"{words} in show {command}", there, LIMIT_S, 0.2)
-        except AssertionError as problem:
-            raise AssertionError(f"{problem}:\n{said}") from None
+        _until_shown(self.show, command, words, times)
 
     def forwards(self, *families: int) -> None:
         """Wait until the plane has the routes to both loopbacks, and prove that it is the plane that uses them."""
         for family in families:
-            wanted = {f"{address}/{32 if family == 4 else 128}" for address in _LOOPBACKS[family]}
+            wanted = {f"{address}/{32 if family == 4 else 128}" for address in LOOPBACKS[family]}
             until(f"{wanted} in the plane", lambda wanted=wanted: wanted <= self._prefixes(), LIMIT_S, 0.2)
+        self.forwards_to(*(LOOPBACKS[family][1] for family in families))
+
+    def forwards_to(self, *addresses: str) -> None:
+        """Wait until addresses behind the second neighbor answer the first one, by the plane and not by the guest."""
+        for address in addresses:
             # The first packets resolve neighbors, which a guest's kernel does and the plane is told of.
-            until("the plane forwards, not the guest", lambda family=family: self._by_the_plane(family), LIMIT_S)
+            until("the plane forwards, not the guest", lambda address=address: self._by_the_plane(address), LIMIT_S)
         self.rig.verified()
         refused = [event for event in self.rig.show("events") if event["kind"] == "packet-out-refused"]
         assert not refused, refused
 
-    def answered(self, family: int, count: int = BURST) -> int:
-        """Return how many of ``count`` pings from one neighbor's loopback to the other's were answered."""
-        ours, theirs = _LOOPBACKS[family]
+    def answered(self, address: str, count: int = BURST) -> int:
+        """Return how many of ``count`` pings of an address from the first neighbor's loopback were answered."""
+        ours, _ = LOOPBACKS[6 if ":" in address else 4]
         enter = ("nsenter", f"--net=/run/netns/{self.n1.host.namespace}", "--")
-        ping = ("ping", "-n", "-c", str(count), "-i", "0.005", "-W", "3", "-I", ours, theirs)
+        ping = ("ping", "-n", "-c", str(count), "-i", "0.005", "-W", "3", "-I", ours, address)
         done = subprocess.run((*enter, *ping), capture_output=True, text=True, timeout=DEADLINE_S, check=False)
         return done.stdout.count("bytes from")
 
@@ -142,15 +150,31 @@ class Between:
         routes: list[dict[str, Any]] = self.rig.show("fib", self.name)
         return next((route for route in routes if route["prefix"] == prefix), {})
 
-    def _by_the_plane(self, family: int) -> bool:
+    def _by_the_plane(self, address: str) -> bool:
         before = self._forwarded()
-        return self.answered(family) == BURST and self._forwarded() == before
+        answered, forwarded = self.answered(address), self._forwarded() - before
+        print(f"{address}: {answered} of {BURST} answered, {forwarded} forwarded by the guest")
+        return (answered, forwarded) == (BURST, 0)
 
     def _prefixes(self) -> set[str]:
         return {route["prefix"] for route in self.rig.show("fib", self.name)}
 
     def _forwarded(self) -> int:
         return forwarded_by(self.rig, self.name)
+
+
+def _until_shown(show: Callable[[str], str], command: str, words: tuple[str, ...], times: int) -> None:
+    said = ""
+
+    def there() -> bool:
+        nonlocal said
+        said = show(command)
+        return all(said.count(word) >= times for word in words)
+
+    try:
+        until(f"{words} in show {command}", there, LIMIT_S, 0.2)
+    except AssertionError as problem:
+        raise AssertionError(f"{problem}:\n{said}") from None
 
 
 def forwarded_by(rig: Rig, router: str) -> int:
