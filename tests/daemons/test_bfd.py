@@ -6,7 +6,8 @@ from rig import until
 
 pytestmark = [pytest.mark.root, pytest.mark.parametrize("nets", PLANES, indirect=True)]
 
-OSPF = "interface {}\n ip ospf area 0\n ip ospf network point-to-point\n ip ospf hello-interval 2\n ip ospf bfd\n"
+OSPF = "interface {}\n ip ospf area 0\n ip ospf network point-to-point\n ip ospf bfd\n"
+OSPF += " ip ospf hello-interval 2\n ip ospf dead-interval 40\n"
 OSPF_LINKS = OSPF.format("eth0"), OSPF.format("eth1")
 ISIS = "interface {}\n ip router isis X\n isis network point-to-point\n isis bfd\n"
 ISIS_LINKS = ISIS.format("eth0"), ISIS.format("eth1")
@@ -36,6 +37,12 @@ NETS = {
         *both(BGP, AS=("65001", "65002"), PEERS=(PEER.format("10.1.0.1"), PEER.format("10.2.0.1"))),
     ),
 }
+ADJACENT = {
+    "ospf": ("ip ospf neighbor", "Full"),
+    "isis": ("isis neighbor", " Up "),
+    "bgp": ("bgp summary json", '"state":"Established"'),
+}
+AGREED = ("Detect-multiplier: 3\n", "Receive interval: 300ms\n", "Transmission interval: 300ms\n")
 SOONER_S = 20.0
 """Than the 30 s and more after which each protocol misses a neighbor by itself."""
 
@@ -43,7 +50,9 @@ SOONER_S = 20.0
 @pytest.mark.parametrize("name", NETS)
 def test_a_neighbor_that_falls_silent_is_missed_at_once(nets: dict[str, Between], name: str) -> None:
     net = nets[name]
+    net.sees(*ADJACENT[name], times=2)
     net.sees("bfd peers", "Status: up", times=2)
+    net.sees("bfd peers", *AGREED, times=4)  # ours and theirs, of two peers
     net.forwards(4)
     net.n1.stop()
     if name == "isis":  # FRR 10.3 then keeps the route (docs/frr.md)

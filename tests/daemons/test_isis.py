@@ -44,8 +44,12 @@ NETS = {
 }
 
 
+def adjacent(net: Between, name: str) -> None:
+    """Wait until both neighbors are up, at each level that they share."""
+    net.sees("isis neighbor", " Up ", times=4 if name == "levels-1-2" else 2)
+
+
 @pytest.mark.parametrize("name", NETS)
 def test_neighbors_are_joined_through_the_plane(nets: dict[str, Between], name: str) -> None:
-    net = nets[name]
-    net.sees("isis neighbor", " Up ", times=4 if name == "levels-1-2" else 2)
-    net.forwards(4, 6)
+    adjacent(nets[name], name)
+    nets[name].forwards(4, 6)

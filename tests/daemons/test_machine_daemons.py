@@ -12,8 +12,9 @@ from machines import BOOT_S, IMAGE, needs_image
 pytestmark = pytest.mark.root
 
 MACHINE = {"guest": {"kind": "kvm", "image": str(IMAGE)}}
-ISIS, BABELD = test_isis.NETS["levels-1-2"], test_babel.NETS["babeld"]
-NETS = {name: replace(net, router={**net.router, **MACHINE}) for name, net in (("isis", ISIS), ("babeld", BABELD))}
+OTHERS = {"levels-1-2": test_isis, "babeld": test_babel}
+FOUND = {name: module.NETS[name] for name, module in OTHERS.items()}
+NETS = {name: replace(net, router={**net.router, **MACHINE}) for name, net in FOUND.items()}
 
 
 @pytest.fixture(scope="module")
@@ -25,4 +26,5 @@ def machines() -> Iterator[dict[str, Between]]:
 
 @pytest.mark.parametrize("name", NETS)
 def test_neighbors_are_joined_through_the_plane(machines: dict[str, Between], name: str) -> None:
+    OTHERS[name].adjacent(machines[name], name)
     machines[name].forwards(4, 6)

@@ -1,4 +1,4 @@
-"""OSPFv3 (RFC 5340) of FRR in two areas, on each kind of plane."""
+"""OSPFv3 (RFC 5340) of FRR in two areas, LANs, point to point, unnumbered; on each kind of plane."""
 
 import pytest
 from daemon_rig import PLANES, Between, Net, both
@@ -29,7 +29,12 @@ def point_to_point(*texts: str) -> list[str]:
     return [text.replace(QUICK, " ipv6 ospf6 network point-to-point\n" + QUICK) for text in texts]
 
 
-NETS = {"lan": Net(TEXT, *NEIGHBORS), "point-to-point": Net(*point_to_point(TEXT, *NEIGHBORS))}
+POINT_TO_POINT = point_to_point(TEXT, *NEIGHBORS)
+NETS = {
+    "lan": Net(TEXT, *NEIGHBORS),
+    "point-to-point": Net(*POINT_TO_POINT),
+    "unnumbered": Net(*POINT_TO_POINT, in_text=True, unnumbered=True),
+}
 
 
 @pytest.mark.parametrize("name", NETS)
@@ -40,4 +45,5 @@ def test_two_areas_are_joined_through_the_plane(nets: dict[str, Between], name: 
 
 
 def test_a_lan_elects_a_designated_router(nets: dict[str, Between]) -> None:
-    nets["lan"].sees("ipv6 ospf6 neighbor", "DR", times=2)
+    # Once in each row: "Full/BDR ", the neighbor's part, and "eth0[DR]", the virtual router's.
+    nets["lan"].sees("ipv6 ospf6 neighbor", "DR ", "DR]", times=2)

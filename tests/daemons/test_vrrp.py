@@ -102,8 +102,10 @@ def test_the_backup_takes_over_when_the_master_has_gone(lan: Lan) -> None:
     lan.host.ip("link", "set", "eth0", "down")
     until("the other one is master", lambda: "r2" in lan.masters())
     until("answers through the other", lan.reaches)
+    until("the plane forwards after the takeover", lan.goes_by_the_plane)
     lan.host.ip("link", "set", "eth0", "up")
     until("the first is master again", lambda: lan.masters() == ["r1"])
     until("answers through it again", lan.reaches)
+    until("the plane forwards by the first again", lan.goes_by_the_plane)
     lan.rig.verified()
     assert [event for event in lan.rig.show("events") if event["kind"] == "packet-out-refused"] == []
