@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Container
 
 from vrc.guest.enclosure import EnclosureError, bring_up, mount
 
@@ -119,7 +120,7 @@ def is_scarce(total_mib: int, free_mib: int) -> bool:
     return free_mib < max(SCARCE_MIB, total_mib * SCARCE_PERCENT // 100)
 
 
-def largest_process(spared: set[int]) -> tuple[int, str]:
+def largest_process(spared: Container[int]) -> tuple[int, str]:
     """Return the process that the kernel would kill for want of memory, and its name; (0, "") where there is none."""
     worst, most = 0, 0
     for entry in filter(str.isdigit, os.listdir("/proc")):
