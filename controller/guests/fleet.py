@@ -225,14 +225,17 @@ class GuestFleet:
         while driver.running(spec):
             async with self._asking:
                 daemons = (await driver.status(spec)).daemons
-            if trouble := failing(spec, daemons):
+            silent = daemons.keys() == {"machine"} and daemons["machine"].startswith("failed: ")  # it may still come
+            if silent and self._clock() >= until_s:
+                return FirstLoad(waiting=f"machine: {daemons['machine'].removeprefix('failed: ')}")
+            if not silent and (trouble := failing(spec, daemons)):
                 return FirstLoad(failed=trouble)
             coming = [f"{name} is {state}" for name, state in daemons.items() if state in (STARTING, BOOTING)]
-            if not coming:
+            if not coming and not silent:
                 break
             if BOOTING in daemons.values():
                 until_s = self._clock() + LOAD_LIMIT_S
-            elif self._clock() >= until_s:
+            elif coming and self._clock() >= until_s:
                 more = f" (and {len(coming) - 1} more)" if len(coming) > 1 else ""
                 where = f"see vrctl logs {router.full_name}"
                 return FirstLoad(waiting=f"{coming[0]}{more} after {LOAD_LIMIT_S:g} s, and goes on; {where}")

@@ -133,6 +133,18 @@ async def test_what_a_machine_refuses_is_told_however_long_it_boots(
     assert outcome.failed == ["red/r1: frr line 2: no; see vrctl logs red/r1"]
 
 
+async def test_a_machine_that_boots_for_long_is_not_called_refused(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "LOAD_POLL_S", 0.01)
+    monkeypatch.setattr(fleet, "LOAD_LIMIT_S", 0.05)
+    silent = "it has not answered for 60 s; see vrctl logs red/r1"
+    controller.guests.states["red/r1"] = [{"machine": "booting"}, {"machine": f"failed: {silent}"}]
+    outcome = await controller.apply(HEAD + RED)
+    assert outcome.failed == []
+    assert f"red/r1: machine: {silent}" in outcome.waiting
+
+
 async def test_a_vlan_is_taken_before_it_is_given(controller: Controller) -> None:
     await controller.apply(HEAD + RED)
     controller.core.calls.clear()
