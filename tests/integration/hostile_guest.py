@@ -28,7 +28,7 @@ BLACKHOLE = pb.NexthopSet.BLACKHOLE
 CONNECTED = pb.NexthopSet.CONNECTED
 STREAMS = 4  # that a connection may have
 CONNECTIONS, WAITED_FOR = 100, 50
-SESSIONS_S, ROUTES_S = 45.0, 60.0
+SESSIONS_S, ROUTES_S, FINISH_S = 45.0, 60.0, 30.0
 
 
 def channel():
@@ -50,7 +50,7 @@ class Stream:
     """One stream of octets: what is put is sent, what comes back is kept, and how it ended."""
 
     def __init__(self, link, method="Control"):
-        self._outbound, self._ended = [], threading.Event()
+        self._outbound, self._ended, self._finished = [], threading.Event(), threading.Event()
         self._ready = threading.Condition()
         self.received, self.end = [], ""
         self.sent = 0
@@ -62,6 +62,8 @@ class Stream:
             with self._ready:
                 self._ready.wait_for(lambda: self._outbound or self._ended.is_set(), 0.2)
                 if not self._outbound:
+                    if self._finished.is_set():
+                        return
                     continue
                 octets = self._outbound.pop(0)
                 self._ready.notify_all()
@@ -85,6 +87,10 @@ class Stream:
             self._outbound.append(octets)
             self._ready.notify_all()
         return not self._ended.is_set()
+
+    def finish(self):
+        """Say that nothing more comes: the controller ends a Packets stream once it has read all of it."""
+        self._finished.set()
 
     def ends(self, limit_s=15):
         """Wait for its end; returns why it ended."""
@@ -205,7 +211,10 @@ def flood(router, seconds="8"):
         while time.monotonic() < until:
             for stream in streams:
                 stream.put(octets)
-        return {"frames": sum(stream.sent for stream in streams) * MAX_FRAMES_PER_MESSAGE}
+        for stream in streams:
+            stream.finish()
+        ends = [stream.ends(FINISH_S) for stream in streams]
+        return {"frames": sum(stream.sent for stream in streams) * MAX_FRAMES_PER_MESSAGE, "ends": ends}
 
 
 def sessions(router, count="1000"):
