@@ -12,8 +12,8 @@ from controller.guests.fleet import FirstLoad, GuestFleet
 from controller.guests.suites import unforwarded
 from controller.model import Placement, RouterConfig, names_of
 from controller.operations import backups, move_requests
+from controller.operations.certificates import Certificates
 from controller.operations.convergence import Convergence, Report
-from controller.pki.authority import PKI
 from controller.spec.changes import Change, changes
 from controller.spec.check import check
 from controller.spec.document import PlaneOptions
@@ -57,7 +57,7 @@ class Operations:
         self,
         state_directory: Path,
         store: Store,
-        pki: PKI,
+        certificates: Certificates,
         convergence: Convergence,
         views: OperatorViews,
         guests: GuestFleet,
@@ -65,7 +65,7 @@ class Operations:
         restart: Callable[[], None],
     ) -> None:
         self.events = events
-        self._directory, self._store, self._pki = state_directory, store, pki
+        self._directory, self._store, self.certificates = state_directory, store, certificates
         self._convergence, self._views, self._guests, self._restart = convergence, views, guests, restart
         self._changing = asyncio.Lock()
         self._running: set[asyncio.Task[Outcome]] = set()
@@ -225,6 +225,7 @@ class Operations:
             remarks = await self._check_guests(ready)
             if ready.before != ready.after:
                 self._convergence.commit(ready.after, ready.ids)
+                self.certificates.forget(ready.before.planes.keys() - ready.after.planes.keys())
             for change in ready.changes:
                 text = f"{change.verb}d" if not change.details else f"{change.verb}d: {'; '.join(change.details)}"
                 self.events.emit("info", f"{change.kind}-{change.verb}d", change.name, text)
@@ -279,13 +280,7 @@ class Operations:
             return False
         return self._views.router_view(router).state not in ("no-plane", "starting")
 
-    # Certificates and backups
-
-    def plane_certificate(self, name: str) -> tuple[bytes, bytes, bytes]:
-        """Issue a key and certificate for the switch of a plane; with the authority's certificate, all PEM."""
-        if name not in self.state.planes:
-            raise NoSuch("plane", name, "see vrctl get planes")
-        return self._pki.issue_switch(name)
+    # Backups
 
     def backup(self, path: Path) -> None:
         """Write the store and the certificate authority to one new file, readable by its owner only."""
