@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-from bench.p4writing import Connected, write_all
+from bench.p4write import Connected, write_all
 from bench.peer_wires import (
     FORWARDER_CORE,
     IN_MAC,

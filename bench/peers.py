@@ -245,7 +245,7 @@ def _enclose() -> None:
     if GENERATOR_CORE == FORWARDER_CORE:
         raise PeersError("needs two cores: one for the generator, one for what is measured")
     os.environ[_INSIDE] = "1"
-    os.execvp("unshare", ["unshare", "--net", "--mount", "--", sys.executable, "-m", "bench.peering", *sys.argv[1:]])
+    os.execvp("unshare", ["unshare", "--net", "--mount", "--", sys.executable, "-m", "bench.peers", *sys.argv[1:]])
 
 
 def _prepare() -> None:

@@ -138,7 +138,7 @@ def main() -> int:
     if options.routes < 1 or options.cuts < 1:
         print("daemons: --routes and --cuts are at least 1", file=sys.stderr)
         return 2
-    return run_enclosed("daemons", "bench.converging", program, PLANES[options.plane]().missing)
+    return run_enclosed("daemons", "bench.daemons", program, PLANES[options.plane]().missing)
 
 
 if __name__ == "__main__":

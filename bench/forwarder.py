@@ -131,7 +131,7 @@ def main() -> int:
     if not options.program.exists():
         print(f"forwarder: {options.program} is missing; run: make setup", file=sys.stderr)
         return 1
-    command = ("unshare", "--net", sys.executable, "-m", "bench.forwarding", *sys.argv[1:])
+    command = ("unshare", "--net", sys.executable, "-m", "bench.forwarder", *sys.argv[1:])
     return subprocess.run(command, env=os.environ | {_INSIDE: "1"}, check=False).returncode
 
 
