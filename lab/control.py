@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,15 @@ class Controller:
         command = [str(_BIN / "vrctl"), "--socket", str(SOCKET), *arguments]
         environment = os.environ | {"COLUMNS": "110"}  # its tables, where it sees no terminal
         return ran(command, _VRCTL_LIMIT_S, logs=[LOG], environment=environment)
+
+
+def guest_logs(routers: Collection[str], state: Path = STATE) -> list[Path]:
+    """Return the logs of the guests of routers ("tenant/router"); that of a machine is its console."""
+    found = []
+    for config in sorted(state.glob("guests/*/guest.json")):
+        if json.loads(config.read_text())["router"] in routers:
+            found += [config.parent / name for name in ("guest.log", "console.log")]
+    return [log for log in found if log.exists()]
 
 
 def _complaint(done: "subprocess.CompletedProcess[str]", arguments: Sequence[str]) -> str:
