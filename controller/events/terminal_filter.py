@@ -22,8 +22,8 @@ _CHARACTER_SETS = frozenset(("(0", "(B", ")0", ")B"))
 _STRINGS = frozenset("]PX^_")
 _ENDS = frozenset("\a\x18\x1a\x9c")
 
-RESTORED = b"\x1b[?1049l\x1b[?1l\x1b[?7h\x1b[?25h\x1b[?2004l\x1b[4l\x1b[r\x1b(B\x1b[m\x1b>"
-"""What undoes the modes that may have been passed on; it leaves the cursor's line."""
+_ON = frozenset(("?7", "?25"))
+"""Modes that a terminal has without being told: lines wrap, the cursor is seen."""
 
 
 class TerminalFilter:
@@ -31,7 +31,8 @@ class TerminalFilter:
 
     def __init__(self) -> None:
         self.dropped = 0  # control characters and sequences that were not passed on
-        self.modes = False  # whether something was passed on that outlasts its program
+        self._modes: dict[str, bool] = {}  # as last set: "4", "?25", …
+        self._undo: dict[str, str] = {}  # by what it undoes
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._pending = ""  # a sequence that is not whole, from its ESC on
         self._string: int | None = None  # how much of a string was skipped; None: not in one
@@ -52,6 +53,14 @@ class TerminalFilter:
             else:
                 self.dropped += 1
         return "".join(shown).encode()
+
+    @property
+    def restoring(self) -> bytes:
+        """What puts back what was passed on and outlasts its program: modes, colours, the region that scrolls."""
+        modes = (
+            f"\x1b[{name}{'h' if name in _ON else 'l'}" for name, on in self._modes.items() if on != (name in _ON)
+        )
+        return "".join((*modes, *self._undo.values())).encode()
 
     def _skip(self, character: str) -> None:
         assert self._string is not None
@@ -93,10 +102,26 @@ class TerminalFilter:
     def _end(self, admitted: bool, shown: list[str]) -> None:
         if admitted:
             shown.append(self._pending)
-            self.modes = True
+            self._note(self._pending[1:])
         else:
             self.dropped += 1
         self._pending = ""
+
+    def _note(self, sequence: str) -> None:
+        """Remember what a sequence that is passed on leaves behind."""
+        final = sequence[-1]
+        if sequence[0] != "[":
+            undo = {"=": "\x1b>", "(0": "\x1b(B", ")0": "\x1b)B"}.get(sequence)
+            if undo is not None:
+                self._undo[undo] = undo
+        elif final in "hl":
+            numbers = sequence[1:-1].removeprefix("?").split(";")
+            private = "?" if sequence[1] == "?" else ""
+            self._modes.update((private + number, final == "h") for number in numbers)
+        elif final == "m":
+            self._undo["m"] = "\x1b[m"
+        elif final == "r":
+            self._undo["r"] = "\x1b7\x1b[r\x1b8"  # it moves the cursor
 
 
 def shown_lines(octets: bytes) -> str:

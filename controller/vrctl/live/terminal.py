@@ -21,7 +21,7 @@ import tty
 from collections.abc import Iterator, Sequence
 from types import FrameType
 
-from controller.events.terminal_filter import RESTORED, TerminalFilter, shown_lines
+from controller.events.terminal_filter import TerminalFilter, shown_lines
 from controller.vrctl import output
 
 _PIECE_BYTES = 1 << 16
@@ -59,8 +59,7 @@ def run_apart(command: Sequence[str]) -> int:
                 status = _status(process.wait())
     finally:
         os.close(master)  # which hangs up on whatever else is there
-        if shown.modes:
-            os.write(screen, RESTORED)
+        _write(screen, shown.restoring)
     if shown.dropped:
         output.warn(f"{shown.dropped} control sequences were not passed on to this terminal")
     return status

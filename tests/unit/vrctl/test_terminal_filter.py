@@ -81,6 +81,19 @@ def test_a_string_without_end_hides_no_more_than_so_much() -> None:
 def test_what_was_not_passed_on_is_counted() -> None:
     one = TerminalFilter()
     one.feed(b"text\x1b[1m")
-    assert (one.dropped, one.modes) == (0, True)
+    assert one.dropped == 0
     one.feed(b"\x1b]0;t\x1b\\\x1b[6n\x05")
     assert one.dropped == 3
+
+
+def test_what_outlasts_its_program_is_put_back() -> None:
+    one = TerminalFilter()
+    one.feed(b"text\x1b[2J\x1b[4C")
+    assert one.restoring == b""
+    one.feed(b"\x1b[?1049;2004h\x1b[?25;7l\x1b[4h\x1b[31m\x1b[2;5r\x1b(0")
+    assert one.restoring == b"".join(
+        (b"\x1b[?1049l\x1b[?2004l\x1b[?25h\x1b[?7h\x1b[4l", b"\x1b[m", b"\x1b7\x1b[r\x1b8", b"\x1b(B")
+    )
+    one.feed(b"\x1b[?1049l\x1b[?25h")
+    assert b"1049" not in one.restoring
+    assert b"?25" not in one.restoring
