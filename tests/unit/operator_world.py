@@ -7,6 +7,7 @@ from cryptography import x509
 from operator_fakes import FakeCore, FakeGuests, FakeSessions
 from stores import store_in
 
+from controller.audit.log import AuditLog
 from controller.diagnostics.operator_views import OperatorViews
 from controller.errors import GuestError
 from controller.events.log import EventLog
@@ -33,8 +34,9 @@ class Controller:
         fleet = GuestFleet(state, self.drivers, {GuestKind.NETNS: self.check}, pki, self.sessions, self.events)
         self.convergence = Convergence(self.store, self.core, lambda c, _: FakePlane(c.name), fleet, self.events)
         self.views = OperatorViews(self.convergence, self.core, fleet)
+        self.audit = AuditLog(state / "audit", self.events)
         self.operations = Operations(
-            state, self.store, pki, self.convergence, self.views, fleet, self.events, self.restart
+            state, self.store, pki, self.convergence, self.views, fleet, self.events, self.audit, self.restart
         )
 
     async def check(self, router: RouterConfig) -> list[str]:
