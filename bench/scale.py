@@ -286,7 +286,7 @@ async def _measure_sessions(
         server = SessionServer(shards, pki, directory / "sessions", events)
         for config in configs:
             pki.issue(config)
-            server.admit(config.vrf_id)
+            server.admit(config.vrf_id, os.geteuid())
         await server.start()
         command = [sys.executable, "-m", "bench.scale", "--clients", str(directory), "--case", case.name]
         clients = await asyncio.create_subprocess_exec(*command, stdin=-1, stdout=-1)
