@@ -25,7 +25,9 @@ IMAGE = Path(__file__).parents[1] / "build/guest"  # scripts/setup guest
 class Controller:
     """One vr-controller for the planes of this enclosure."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: Sequence[str] = (str(_BIN / "vr-controller"),)) -> None:
+        """``program`` begins its command line."""
+        self._program = program
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, timeout_s: float = 30) -> None:
@@ -36,7 +38,7 @@ class Controller:
         with LOG.open("ab") as log:
             # In a session of its own: Ctrl-C at the terminal is for us, not for the daemon.
             self._process = subprocess.Popen(
-                [_BIN / "vr-controller", *places],
+                [*self._program, *places],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
