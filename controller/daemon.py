@@ -20,6 +20,7 @@ from pathlib import Path
 
 from controller.api.app import make_app
 from controller.api.server import ApiServer
+from controller.audit.log import AuditLog
 from controller.diagnostics.diagnostics import Diagnostics
 from controller.diagnostics.operator_views import OperatorViews
 from controller.errors import SplitplaneError, StoreError
@@ -185,8 +186,9 @@ class Daemon:
         self.convergence = Convergence(self.store, self.shards, plane_factory, fleet, self.events)
         views = OperatorViews(self.convergence, Diagnostics(self.shards), fleet)
         self.certificates = Certificates(self.pki, planes, self.convergence, fleet, self.events)
+        audit = AuditLog(state / "audit", self.events)
         self.operations = Operations(
-            state, self.store, self.certificates, self.convergence, views, fleet, self.events, self._restart
+            state, self.store, self.certificates, self.convergence, views, fleet, self.events, audit, self._restart
         )
         self.api = ApiServer(make_app(self.operations, views), options.run)
         self.supervisor = Supervisor(self.events)

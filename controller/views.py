@@ -1,6 +1,7 @@
 """What the controller shows of itself: plain values that the API serializes and vrctl prints."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,3 +219,26 @@ class CapturedFrame:
     time: float
     inbound: bool  # True: packet-in
     frame: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AuditView:
+    """What an operator's change did, or was to do, to one object."""
+
+    id: str  # the same for all objects of one change
+    time: float  # seconds since the epoch, before it was made
+    uid: int
+    user: str  # its name
+    login: str  # as whom the process' session logged in; empty where that is not known
+    pid: int
+    origin: str  # "unix:/run/splitplane/api.sock"
+    action: str  # "apply", "delete", "move", "exec", …
+    subject: str  # the document's name, or that of the object
+    verb: str  # "create", "change", "delete"; empty where it is about no declared object
+    kind: str  # "plane", "tenant", "slice", "router", "link"
+    name: str
+    tenant: str
+    old: dict[str, Any] | None  # what differs; tenants' texts only as digests
+    new: dict[str, Any] | None
+    outcome: str  # "done", "failed", "refused", "unchanged", "unfinished"
+    reason: str

@@ -5,15 +5,16 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.responses import FileResponse, StreamingResponse
 from pydantic import BaseModel, Field
 from starlette.background import BackgroundTask
 
 import wire
 from controller.api import errors, streams
+from controller.audit.log import MAX_ROWS, Filter
 from controller.diagnostics.operator_views import OperatorViews, TenantView
 from controller.errors import NoSuch, SpecError, SplitplaneError
 from controller.model import RouterConfig
@@ -66,6 +67,23 @@ class ExecBody(BaseModel):
     argv: list[str] = Field(min_length=1, max_length=MAX_ARGUMENTS)
 
 
+class AuditQuery(BaseModel, extra="forbid"):
+    """Which rows of the audit log to list; what is left out says nothing."""
+
+    since: float | None = Field(None, description="seconds since the epoch")
+    user: str | None = Field(None, description="name or number, of the process or of who logged in")
+    tenant: str | None = None
+    kind: Literal["plane", "tenant", "slice", "router", "link"] | None = None
+    name: str | None = None
+    action: str | None = None
+    outcome: Literal["done", "failed", "refused", "unchanged", "unfinished"] | None = None
+    limit: int = Field(1000, ge=1, le=MAX_ROWS, description="the last so many")
+
+    def filter(self) -> Filter:
+        """Return what the log takes."""
+        return Filter(**self.model_dump(exclude={"limit"}))
+
+
 class Move(BaseModel):
     """Where a router's routes are to be: hardware, software, auto, or a plane."""
 
@@ -115,7 +133,7 @@ class About(BaseModel):
 
 def _operations(request: Request) -> Operations:
     operations: Operations = request.app.state.operations
-    return operations
+    return operations.by(request.state.caller)
 
 
 def _views(request: Request) -> OperatorViews:
@@ -254,14 +272,14 @@ async def detach_plane(plane: str, operations: Op) -> Outcome:
 @api.post("/planes/{plane}/certificate")
 async def plane_certificate(plane: str, body: CertificateBody, operations: Op) -> PlaneIdentity:
     """Issue a key and a certificate for a plane, for either end of TLS."""
-    files = operations.certificates.issue(plane, body.names, body.directory)
+    files = await operations.plane_certificate(plane, body.names, body.directory)
     return PlaneIdentity(key=files.key.decode(), certificate=files.certificate.decode(), ca=files.ca.decode())
 
 
 @api.post("/planes/{plane}/revoke")
 async def revoke_plane(plane: str, body: RevokeBody, operations: Op) -> Revoked:
     """Refuse the certificates of a plane from now on, or one of them."""
-    return Revoked(revoked=await operations.certificates.revoke(plane, body.serial))
+    return Revoked(revoked=await operations.revoke_plane(plane, body.serial))
 
 
 # The certificate authorities
@@ -270,19 +288,19 @@ async def revoke_plane(plane: str, body: RevokeBody, operations: Op) -> Revoked:
 @api.get("/certificates")
 async def certificates(operations: Op) -> list[CertificateState]:
     """List the certificates of the authorities, of the controller, and of planes."""
-    return operations.certificates.states()
+    return operations.certificates
 
 
 @api.post("/pki/rotate")
 async def rotate_authorities(operations: Op) -> Trusted:
     """Sign with new authorities from now on; those before stay trusted."""
-    return operations.certificates.rotate()
+    return await operations.rotate_authorities()
 
 
 @api.post("/pki/retire")
 async def retire_authorities(operations: Op, force: bool = False) -> Trusted:
     """Trust the authorities before the present ones no more."""
-    return operations.certificates.retire(force)
+    return await operations.retire_authorities(force)
 
 
 # Views
@@ -379,9 +397,9 @@ async def trace(router: Router, views: Views, destination: str, interface: str |
 
 
 @api.post("/routers/{tenant}/{router}/verify")
-async def verify(router: Router, views: Views, repair: bool = False) -> VerifyView:
+async def verify(router: Router, views: Views, operations: Op, repair: bool = False) -> VerifyView:
     """Compare what was learned, what is desired and what the plane holds."""
-    return await views.running.verify(router.vrf_id, repair)
+    return await (operations.repair(router) if repair else views.running.verify(router.vrf_id, False))
 
 
 @api.get("/routers/{tenant}/{router}/capture", responses=_streamed(PCAP, "a capture file without end"))
@@ -397,15 +415,15 @@ async def daemons(router: Router, views: Views) -> dict[str, str]:
 
 
 @api.post("/routers/{tenant}/{router}/exec")
-async def exec_(router: Router, body: ExecBody, views: Views) -> Command:
+async def exec_(router: Router, body: ExecBody, operations: Op) -> Command:
     """Return the command that runs ``argv`` in a router's guest; the controller itself runs nothing."""
-    return Command(argv=await views.exec_argv(router, body.argv))
+    return Command(argv=await operations.exec_argv(router, body.argv))
 
 
 @api.get("/routers/{tenant}/{router}/console")
-async def console(router: Router, views: Views) -> Command:
+async def console(router: Router, operations: Op) -> Command:
     """Return the command that connects a terminal with the console of a router's guest."""
-    return Command(argv=views.console_argv(router))
+    return Command(argv=await operations.console_argv(router))
 
 
 @api.get("/routers/{tenant}/{router}/logs")
@@ -422,6 +440,13 @@ async def events(operations: Op, since: int = 0, follow: bool = False) -> Any:
     return operations.events.recent(since)
 
 
+@api.get("/audit", responses=_streamed(NDJSON, "AuditView, one a line"))
+async def audit_log(operations: Op, wanted: Annotated[AuditQuery, Query()]) -> StreamingResponse:
+    """List operators' changes, the oldest first."""
+    rows = await operations.audit.read(wanted.filter(), wanted.limit)
+    return StreamingResponse(streams.table(rows), media_type=NDJSON)
+
+
 # Backup
 
 
@@ -430,7 +455,7 @@ async def backup(operations: Op) -> FileResponse:
     """Return a backup of the declared state and the certificate authority."""
     directory = tempfile.TemporaryDirectory(prefix="splitplane-")
     path = Path(directory.name) / "backup"
-    operations.backup(path)
+    await operations.backup(path)
     return FileResponse(path, media_type="application/gzip", background=BackgroundTask(directory.cleanup))
 
 

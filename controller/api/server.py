@@ -6,10 +6,13 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from controller.audit.caller import caller_of
 from controller.errors import StoreError
 
 SOCKET = "api.sock"
@@ -41,6 +44,15 @@ class _Server(uvicorn.Server):
             server.close()
 
 
+class _Protocol(H11Protocol):
+    """HTTP on one connection, whose requests know whose it is (`request.state.caller`)."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        connection: Any = transport.get_extra_info("socket")
+        self.app_state = {**self.app_state, "caller": caller_of(connection, f"unix:{connection.getsockname()}")}
+
+
 class ApiServer:
     """The listening socket and the HTTP server behind it."""
 
@@ -49,6 +61,7 @@ class ApiServer:
         self._server = _Server(
             uvicorn.Config(
                 app,
+                http=_Protocol,
                 lifespan="off",
                 log_config=None,
                 access_log=False,

@@ -61,7 +61,6 @@ class FirstLoad:
 class _Known:
     """What is known of one router's guest."""
 
-    admitted: bool = False
     identity: Identity | None = None  # its certificate
     identify_at_s: float = 0.0  # when one that was not issued is tried again
     unissued: str = ""  # why
@@ -164,10 +163,9 @@ class GuestFleet:
         """Let routers' VRCs connect, each with a certificate of its own; one that has none fails in `ensure`."""
         await self.identify(routers)
         for router in routers:
-            known = self._guests[router.vrf_id]
-            if not known.admitted and known.identity is not None:
-                self._sessions.admit(router.vrf_id)
-                known.admitted = True
+            driver = self._drivers.get(router.guest.kind)
+            if driver is not None and self._guests[router.vrf_id].identity is not None:
+                self._sessions.admit(router.vrf_id, driver.session_uid(router.vrf_id))
 
     def settle(self) -> None:
         """Refuse the former certificates of guests that were given new ones; StoreError leaves that for later."""
@@ -311,7 +309,7 @@ class GuestFleet:
         except OSError as problem:
             raise GuestError(f"{problem.filename}: {problem.strerror}") from None
         known = self._guests[router.vrf_id]
-        known.admitted, known.identity, known.delivered, known.kept = False, None, None, ""
+        known.identity, known.delivered, known.kept = None, None, ""
         self._pki.revoke(router.vrf_id)
 
     async def remove(self, router: RouterConfig) -> None:

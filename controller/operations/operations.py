@@ -1,19 +1,26 @@
 """What an operator can do, in the controller's own terms; the API only translates it to HTTP."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+import contextlib
+import copy
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from controller.audit import log as audit
+from controller.audit.caller import Caller, this_process
+from controller.audit.log import AuditLog, Request
 from controller.diagnostics.operator_views import OperatorViews
-from controller.errors import Conflict, NoSuch, SpecError
+from controller.errors import Conflict, NoSuch, SpecError, SplitplaneError
 from controller.events.log import EventLog
 from controller.guests.fleet import FirstLoad, GuestFleet
 from controller.guests.suites import unforwarded
 from controller.model import Placement, RouterConfig, names_of
-from controller.operations import backups, move_requests
-from controller.operations.certificates import Certificates
+from controller.operations import backups, move_requests, recorded
+from controller.operations.certificates import Certificates, Trusted
 from controller.operations.convergence import Convergence, Report
+from controller.pki.certificates import CertificateState
+from controller.pki.planes import IssuedFiles
 from controller.spec.changes import Change, changes
 from controller.spec.check import check
 from controller.spec.document import PlaneOptions
@@ -22,6 +29,7 @@ from controller.spec.parse import Parsed, parse
 from controller.spec.planes import plane_config, problems, with_options
 from controller.spec.state import Ids, State
 from controller.store.base import Store
+from controller.views import VerifyView
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +70,21 @@ class Operations:
         views: OperatorViews,
         guests: GuestFleet,
         events: EventLog,
+        audit_log: AuditLog,
         restart: Callable[[], None],
     ) -> None:
-        self.events = events
-        self._directory, self._store, self.certificates = state_directory, store, certificates
+        self.events, self.audit = events, audit_log
+        self._directory, self._store, self._certificates = state_directory, store, certificates
         self._convergence, self._views, self._guests, self._restart = convergence, views, guests, restart
         self._changing = asyncio.Lock()
         self._running: set[asyncio.Task[Outcome]] = set()
+        self._caller = this_process()
+
+    def by(self, caller: Caller) -> "Operations":
+        """Return these operations as those of somebody else: what they change is recorded as that caller's."""
+        theirs = copy.copy(self)
+        theirs._caller = caller
+        return theirs
 
     @property
     def state(self) -> State:
@@ -94,15 +110,19 @@ class Operations:
     ) -> Outcome:
         """Make a document's objects as declared. ``planned`` is called when it was checked and stored, before
         anything is done; errors until then leave everything as it was."""
-        parsed = await asyncio.to_thread(parse, text, source)
-        return await self._change(lambda: self._plan(parsed, files), report, planned)
+        request = self._request("apply", source)
+        parsed = await self._parse(request, text)
+        return await self._change(request, lambda: self._plan(parsed, files), report, planned)
 
     async def delete_document(self, text: str, source: str, report: Report, planned: Callable[[], None]) -> Outcome:
         """Delete the routers a document names, then its tenants and planes that nothing uses any more."""
-        parsed = await asyncio.to_thread(parse, text, source)
-        first = await self._change(lambda: self._plan_state(without_document(self.state, parsed)), report, planned)
+        request = self._request("delete", source)
+        parsed = await self._parse(request, text)
+        first = await self._change(
+            request, lambda: self._plan_state(without_document(self.state, parsed)), report, planned
+        )
         named = {plane.name for plane, _ in parsed.planes()}
-        second = await self._change(lambda: self._plan_state(self._without_planes(named)))
+        second = await self._change(request, lambda: self._plan_state(self._without_planes(named)))
         return Outcome(first.changes + second.changes, second.waiting, second.failed)
 
     def _without_planes(self, names: set[str]) -> State:
@@ -119,12 +139,14 @@ class Operations:
 
     async def delete_tenant(self, name: str) -> Outcome:
         """Delete a tenant with its routers and slices."""
-        return await self._change(lambda: self._plan_state(without_tenant(self.state, name)))
+        request = self._request("delete", name)
+        return await self._change(request, lambda: self._plan_state(without_tenant(self.state, name)))
 
     async def delete_router(self, name: str) -> Outcome:
         """Delete one router and the links to it."""
         return await self._change(
-            lambda: self._plan_state(without_routers(self.state, {self._views.router(name).full_name}))
+            self._request("delete", name),
+            lambda: self._plan_state(without_routers(self.state, {self._views.router(name).full_name})),
         )
 
     async def move_router(self, name: str, to: str) -> Outcome:
@@ -137,7 +159,7 @@ class Operations:
             router = self._views.router(name)
             return self._plan_placement(router, move_requests.placement_of(self.state, router, to))
 
-        return await self._change(plan)
+        return await self._change(self._request("move", name), plan)
 
     async def abort_move(self, name: str) -> Outcome:
         """Take back the placement that a router had before the move that is under way; Conflict where none is."""
@@ -147,7 +169,7 @@ class Operations:
             move = self._views.router_view(router).move
             return self._plan_placement(router, move_requests.placement_before(router, move))
 
-        return await self._change(plan)
+        return await self._change(self._request("abort-move", name), plan)
 
     def _plan_placement(self, router: RouterConfig, placement: Placement) -> Plan:
         placed = replace(router, placement=placement)
@@ -173,7 +195,7 @@ class Operations:
             self._convergence.forget_plane(name)
             return self._plan_state(after)
 
-        return await self._change(plan)
+        return await self._change(self._request("delete", name), plan)
 
     async def attach_plane(self, name: str, options: PlaneOptions) -> Outcome:
         """Declare a plane, or use a detached one again; SpecError where what is known of it is not enough."""
@@ -190,7 +212,7 @@ class Operations:
             check(after, Where("attach"))
             return self._plan_state(after)
 
-        return await self._change(plan)
+        return await self._change(self._request("attach", name), plan)
 
     async def detach_plane(self, name: str) -> Outcome:
         """Stop using a plane; it goes on forwarding, and its routers wait for it to be attached again."""
@@ -202,7 +224,7 @@ class Operations:
             check(after, Where("detach"))
             return self._plan_state(after)
 
-        return await self._change(plan)
+        return await self._change(self._request("detach", name), plan)
 
     def _plan_state(self, after: State, move_of: move_requests.MoveOf | None = None) -> Plan:
         after = move_requests.with_origins(
@@ -210,25 +232,47 @@ class Operations:
         )
         return Plan(self.state, after, self._convergence.ids.copy(), changes(self.state, after))
 
+    def _request(self, action: str, subject: str) -> Request:
+        return Request(self._caller, action, subject)
+
+    async def _parse(self, request: Request, text: str) -> Parsed:
+        try:
+            return await asyncio.to_thread(parse, text, request.subject)
+        except SplitplaneError as problem:
+            await self.audit.refused(request, recorded.why_refused(problem))
+            raise
+
     async def _change(
-        self, plan: Callable[[], Plan], report: Report = lambda _: None, planned: Callable[[], None] = lambda: None
+        self,
+        request: Request,
+        plan: Callable[[], Plan],
+        report: Report = lambda _: None,
+        planned: Callable[[], None] = lambda: None,
     ) -> Outcome:
-        """Plan, store and carry out, one change at a time; carried out also when whoever waits for it goes."""
-        task = asyncio.create_task(self._carry_out(plan, report, planned), name="change")
+        """Plan, record, store and carry out, one change at a time, also when whoever waits for it goes."""
+        task = asyncio.create_task(self._carry_out(request, plan, report, planned), name="change")
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return await asyncio.shield(task)
 
-    async def _carry_out(self, plan: Callable[[], Plan], report: Report, planned: Callable[[], None]) -> Outcome:
+    async def _carry_out(
+        self, request: Request, plan: Callable[[], Plan], report: Report, planned: Callable[[], None]
+    ) -> Outcome:
         async with self._changing:
-            ready = plan()
-            remarks = await self._check_guests(ready)
-            if ready.before != ready.after:
-                self._convergence.commit(ready.after, ready.ids)
-                self.certificates.forget(ready.before.planes.keys() - ready.after.planes.keys())
-            for change in ready.changes:
-                text = f"{change.verb}d" if not change.details else f"{change.verb}d: {'; '.join(change.details)}"
-                self.events.emit("info", f"{change.kind}-{change.verb}d", change.name, text)
+            try:
+                ready = plan()
+                remarks = await self._check_guests(ready)
+            except SplitplaneError as problem:
+                await self.audit.refused(request, recorded.why_refused(problem))
+                raise
+            change_id = await self.audit.begin(
+                request, lambda: recorded.object_changes(ready.before, ready.after, ready.changes)
+            )
+            try:
+                self._commit(ready)
+            except SplitplaneError as problem:
+                await self.audit.end(change_id, audit.FAILED, recorded.why_refused(problem))
+                raise
             planned()
             unfinished = await self._convergence.converge(report)
             failed = [line for router, line in unfinished.failed.items() if ready.concerns(router)]
@@ -237,7 +281,17 @@ class Operations:
         loads = await self._first_loads(ready, unfinished.failed)
         failed += [f"{name}: {load.failed}" for name, load in loads.items() if load.failed]
         waiting += [f"{name}: {load.waiting}" for name, load in loads.items() if load.waiting]
+        outcome = audit.FAILED if failed else audit.DONE if ready.changes else audit.UNCHANGED
+        await self.audit.end(change_id, outcome, recorded.what_failed(failed))
         return Outcome(ready.changes, waiting, failed, remarks)
+
+    def _commit(self, ready: Plan) -> None:
+        if ready.before != ready.after:
+            self._convergence.commit(ready.after, ready.ids)
+            self._certificates.forget(ready.before.planes.keys() - ready.after.planes.keys())
+        for change in ready.changes:
+            text = f"{change.verb}d" if not change.details else f"{change.verb}d: {'; '.join(change.details)}"
+            self.events.emit("info", f"{change.kind}-{change.verb}d", change.name, text)
 
     async def _first_loads(self, plan: Plan, failed: Mapping[str, str]) -> dict[str, FirstLoad]:
         """Wait until the guests that a change started have read their texts; return what became of each."""
@@ -280,16 +334,69 @@ class Operations:
             return False
         return self._views.router_view(router).state not in ("no-plane", "starting")
 
-    # Backups
+    # What is given away or replaced: recorded as well
 
-    def backup(self, path: Path) -> None:
+    @contextlib.asynccontextmanager
+    async def _recorded(self, action: str, subject: str) -> AsyncIterator[None]:
+        change_id = await self.audit.begin(self._request(action, subject))
+        try:
+            yield
+        except SplitplaneError as problem:
+            refused = isinstance(problem, Conflict | NoSuch)
+            await self.audit.end(change_id, audit.REFUSED if refused else audit.FAILED, recorded.why_refused(problem))
+            raise
+        await self.audit.end(change_id, audit.DONE)
+
+    @property
+    def certificates(self) -> list[CertificateState]:
+        """The certificates of the authorities, of the controller, and of planes."""
+        return self._certificates.states()
+
+    async def plane_certificate(self, name: str, names: list[str], directory: str) -> IssuedFiles:
+        """Issue a key and certificate for a plane, for both ends of TLS, and what it is to trust."""
+        async with self._recorded("certificate", name):
+            return self._certificates.issue(name, names, directory)
+
+    async def revoke_plane(self, name: str, serial: str) -> list[str]:
+        """Refuse a plane's certificates from now on, or one of them; returns their serials."""
+        async with self._recorded("revoke", f"{name} {serial}".rstrip()):
+            return await self._certificates.revoke(name, serial)
+
+    async def rotate_authorities(self) -> Trusted:
+        """Sign with new authorities from now on; those before stay trusted."""
+        async with self._recorded("rotate", "pki"):
+            return self._certificates.rotate()
+
+    async def retire_authorities(self, force: bool) -> Trusted:
+        """Trust the authorities before the present ones no more."""
+        async with self._recorded("retire", "pki"):
+            return self._certificates.retire(force)
+
+    async def exec_argv(self, router: RouterConfig, argv: list[str]) -> list[str]:
+        """Return the command that runs ``argv`` in a router's guest. Of its arguments, which may hold secrets, only
+        the program's name is recorded."""
+        async with self._recorded("exec", f"{router.full_name} {argv[0]}"):
+            return await self._views.exec_argv(router, argv)
+
+    async def console_argv(self, router: RouterConfig) -> list[str]:
+        """Return the command that connects a terminal with the console of a router's guest."""
+        async with self._recorded("console", router.full_name):
+            return self._views.console_argv(router)
+
+    async def repair(self, router: RouterConfig) -> VerifyView:
+        """Write again what of a router differs on its plane; return what differed."""
+        async with self._recorded("repair", router.full_name):
+            return await self._views.running.verify(router.vrf_id, True)
+
+    async def backup(self, path: Path) -> None:
         """Write the store and the certificate authority to one new file, readable by its owner only."""
-        backups.write(self._directory, self._store, path)
+        async with self._recorded("backup", ""):
+            backups.write(self._directory, self._store, path)
 
     async def restore(self, path: Path, force: bool) -> None:
         """Replace the state by a backup and restart the controller in place; Conflict over a state that is not
         empty unless forced. Routers that the backup does not have are deleted as usual."""
-        async with self._changing:
+        async with self._changing, self._recorded("restore", ""):
             if (self.state.planes or self.state.tenants) and not force:
                 raise Conflict("this controller has planes or tenants; delete them first, or give --force")
             backups.stage(self._directory, path, self._convergence.state, self._convergence.ids)

@@ -43,7 +43,7 @@ def changes(before: State, after: State) -> list[Change]:
         *_compare("plane", before.planes, after.planes, _plane_details),
         *_detachments(before, after),
         *_compare("tenant", _names(before.tenants), _names(after.tenants), lambda _, __: []),
-        *_compare("slice", _slices(before), _slices(after), _slice_details),
+        *_compare("slice", slices_of(before), slices_of(after), _slice_details),
         *_routers(before, after),
         *(Change(Verb.DELETE, "link", link.name) for link in sorted(before.links - after.links)),
         *(Change(Verb.CREATE, "link", link.name) for link in sorted(after.links - before.links)),
@@ -69,7 +69,8 @@ def _detachments(before: State, after: State) -> Iterator[Change]:
         yield Change(Verb.CHANGE, "plane", name, ["detached" if name in after.detached else "attached"])
 
 
-def _slices(state: State) -> dict[str, SliceConfig]:
+def slices_of(state: State) -> dict[str, SliceConfig]:
+    """Return all slices by the name that people read: tenant@plane."""
     return {f"{tenant.name}@{part.plane}": part for tenant in state.tenants.values() for part in tenant.slices}
 
 

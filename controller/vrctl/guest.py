@@ -1,4 +1,4 @@
-"""vrctl exec: runs a command in a router's guest, with this terminal.
+"""Where vrctl runs a command of the controller's.
 
 The controller says how it would run the command; it is run from here, inside the controller's own mount, network
 and pid namespaces where those are not ours.
@@ -24,8 +24,3 @@ def _differs(pid: int, namespace: str) -> bool:
         return os.readlink(f"/proc/{pid}/ns/{namespace}") != os.readlink(f"/proc/self/ns/{namespace}")
     except OSError:
         return True
-
-
-def replace_process(command: list[str]) -> None:
-    """Become the command; FileNotFoundError where its program is missing."""
-    os.execvp(command[0], command)

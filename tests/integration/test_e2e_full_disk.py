@@ -38,7 +38,7 @@ def test_what_a_guest_fills_locks_nobody_out() -> None:
         assert "No space left" in rig.vrctl("exec", "red/r2", "--", "sh", "-c", fill).stderr
 
         refusal = rig.complaint("pki", "rotate")
-        assert "No space left on device; free space and rotate again" in refusal
+        assert "No space left on device" in refusal
         assert certificates(rig) == before
         rig.up("red/r1", "red/r2")
         rig.kill_controller()

@@ -7,6 +7,7 @@ from cryptography import x509
 from operator_fakes import FakeCore, FakeGuests, FakeSessions
 from stores import store_in
 
+from controller.audit.log import AuditLog
 from controller.diagnostics.operator_views import OperatorViews
 from controller.errors import GuestError
 from controller.events.log import EventLog
@@ -37,8 +38,10 @@ class Controller:
         self.views = OperatorViews(self.convergence, self.core, fleet)
         self.planes = PlaneCertificates(pki, self.store, system_clock)
         self.certificates = Certificates(pki, self.planes, self.convergence, fleet, self.events)
+        self.audit = AuditLog(state / "audit", self.events)
         self.operations = Operations(
-            state, self.store, self.certificates, self.convergence, self.views, fleet, self.events, self.restart
+            *(state, self.store, self.certificates, self.convergence, self.views, fleet, self.events, self.audit),
+            self.restart,
         )
 
     async def check(self, router: RouterConfig) -> list[str]:

@@ -14,6 +14,7 @@ FILE = "{text}"
 """The word of a command that stands for the path of the text."""
 
 NOBODY = 65534
+_APART = ("/usr/bin/unshare", "--net", "--ipc", "--")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
@@ -29,11 +30,12 @@ def refuse_unfit(router: str, suite: str, text: str) -> None:
 async def dry_run(command: Sequence[str], text: str) -> tuple[int, str]:
     """Return a parser's exit status and what it says of a text; TimeoutError after CHECK_LIMIT_S.
 
-    It parses a text of somebody else's here: as nobody, without a capability, in an empty environment.
+    It parses a text of somebody else's here: as nobody, without a capability, in an empty environment, with a network
+    of its own that has nothing, so that a parser which was taken over reaches no listener of this host.
     """
     file = os.memfd_create("text")
     path = f"/proc/self/fd/{file}"
-    argv = as_user(NOBODY, (), [path if word == FILE else word for word in command])
+    argv = [*_APART, *as_user(NOBODY, (), [path if word == FILE else word for word in command])]
     try:
         os.write(file, text.encode())
         os.fchmod(file, 0o644)

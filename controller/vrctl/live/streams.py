@@ -1,9 +1,9 @@
 """Commands that stay: exec, console, logs, events --follow, capture."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -18,31 +18,40 @@ def exec(
     router: Router, command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="e.g. -- vtysh")]
 ) -> None:
     """Run a command in a router's guest, such as vtysh; its exit status is ours."""
+    from controller.vrctl.live.terminal import run_apart
+
     if command[0] == "--":
         command = command[1:]
     if not command:
         raise typer.BadParameter("give a command after --, such as vtysh")
     answer = client().call("POST", path_of(*router_path(router), "exec"), {"argv": command})
-    _become(answer["argv"])
+    _run(answer["argv"], run_apart)
 
 
-def _become(command: list[str]) -> None:
-    """Run a command of the controller's, with this terminal and instead of us."""
-    from controller.vrctl.guest import command_for, replace_process
+def _run(command: list[str], how: Callable[[Sequence[str]], int]) -> NoReturn:
+    """Run a command of the controller's in its namespaces; exits as it does."""
+    from controller.vrctl.guest import command_for
 
     argv = command_for(client().controller_pid(), command)
     sys.stdout.flush()
     try:
-        replace_process(argv)
+        status = how(argv)
+    except KeyboardInterrupt:
+        status = INTERRUPTED
     except OSError as problem:
+        if isinstance(problem, BrokenPipeError):
+            raise
         output.complain(f"{argv[0]}: {problem.strerror}; install util-linux, and run vrctl as root")
-        raise typer.Exit(FAILED) from None
+        status = FAILED
+    raise typer.Exit(status)
 
 
 @app.command()
 def console(router: Router) -> None:
     """Connect this terminal with the console of a router's virtual machine; Ctrl-] ends it."""
-    _become(client().get(*router_path(router), "console")["argv"])
+    from controller.vrctl.live.terminal import run_apart
+
+    _run(client().get(*router_path(router), "console")["argv"], run_apart)
 
 
 @app.command()
@@ -51,7 +60,9 @@ def logs(
     follow: Annotated[bool, typer.Option("-f", "--follow", help="go on with what is to come")] = False,
 ) -> None:
     """Show what a router's guest says: its daemons and its VRC, or a virtual machine's console."""
-    _become(client().get(*router_path(router), "logs", follow=follow)["argv"])
+    from controller.vrctl.live.terminal import show_log
+
+    _run(client().get(*router_path(router), "logs", follow=follow)["argv"], show_log)
 
 
 @app.command()

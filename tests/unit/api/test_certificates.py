@@ -142,7 +142,7 @@ async def test_time_renews_what_lies_in_folders(applied: Controller, tmp_path: P
 async def test_a_backup_has_all_authorities(tmp_path: Path) -> None:
     old = Controller(tmp_path / "old")
     old.certificates.rotate()
-    old.operations.backup(tmp_path / "backup")
+    await old.operations.backup(tmp_path / "backup")
     new = Controller(tmp_path / "new")
     new.certificates.rotate()
     await new.operations.restore(tmp_path / "backup", force=True)
@@ -155,7 +155,7 @@ async def test_a_backup_has_all_authorities(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cut", [1, 2, 3])
 async def test_a_restore_that_is_cut_short_is_finished(tmp_path: Path, cut: int) -> None:
     old = Controller(tmp_path / "old")
-    old.operations.backup(tmp_path / "backup")
+    await old.operations.backup(tmp_path / "backup")
     new = Controller(tmp_path / "new")
     new.certificates.rotate()
     await new.operations.restore(tmp_path / "backup", force=True)

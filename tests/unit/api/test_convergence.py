@@ -348,7 +348,7 @@ async def test_names_without_a_tenant_are_found_where_unique(controller: Control
 async def test_a_backup_restores_into_an_empty_controller(tmp_path: Path) -> None:
     old = Controller(tmp_path / "old")
     await old.apply(HEAD + RED)
-    old.operations.backup(tmp_path / "backup")
+    await old.operations.backup(tmp_path / "backup")
     assert (tmp_path / "backup").stat().st_mode & 0o777 == 0o600
     with pytest.raises(Conflict, match="give --force"):
         await old.operations.restore(tmp_path / "backup", force=False)
@@ -366,7 +366,7 @@ async def test_a_backup_restores_into_an_empty_controller(tmp_path: Path) -> Non
 
 async def test_restoring_over_other_routers_deletes_them(tmp_path: Path) -> None:
     old = Controller(tmp_path)
-    old.operations.backup(tmp_path / "backup")
+    await old.operations.backup(tmp_path / "backup")
     await old.apply(HEAD + RED)
     await old.operations.restore(tmp_path / "backup", force=True)
     old.store.close()

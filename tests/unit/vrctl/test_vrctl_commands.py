@@ -234,13 +234,27 @@ def test_a_frame_is_one_line_whatever_it_is(frame: str, words: str) -> None:
     assert words in frames.summary(0.0, bytes.fromhex(frame))
 
 
-async def test_exec_becomes_the_command_the_controller_names(
-    vrctl: Vrctl, applied: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+async def test_exec_runs_the_command_the_controller_names(
+    vrctl: Vrctl, applied: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    became: list[list[str]] = []
-    monkeypatch.setattr(os, "execvp", lambda _, argv: became.append(argv))
-    await vrctl("exec", "r1", "--", "vtysh", "-c", "show ip route")
-    assert became == [["env", "GUEST_PID=4242", "vtysh", "-c", "show ip route"]]
+    ran: list[list[str]] = []
+
+    def run_apart(argv: list[str]) -> int:
+        ran.append(argv)
+        return 7
+
+    monkeypatch.setattr("controller.vrctl.live.terminal.run_apart", run_apart)
+    assert (await vrctl("exec", "r1", "--", "vtysh", "-c", "show ip route"))[0] == 7
+    assert ran == [["env", "GUEST_PID=4242", "vtysh", "-c", "show ip route"]]
+
+
+async def test_a_log_is_printed_without_control_characters(
+    vrctl: Vrctl, applied: str, controller: Controller, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    log = tmp_path / "guest.log"
+    log.write_bytes(b"bgpd: \x1b]0;title\x07\x1b[2J up\xc2\x9b\t\xe2\x80\xae\xff\r\nr\xc3\xa9seau\nlast")
+    monkeypatch.setattr(controller.guests, "log_path", lambda _: log)
+    assert (await vrctl("logs", "r1"))[:2] == (0, "bgpd: ?]0;title??[2J up?\t?\ufffd\nr\u00e9seau\nlast")
 
 
 def test_exec_enters_the_controllers_namespaces_where_they_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
