@@ -141,10 +141,13 @@ class GuestFleet:
 
     def _due(self, known: _Known) -> bool:
         """Whether a guest needs another certificate, or others to trust; the clock may have gone back as well."""
-        if known.identity is None or known.identity.generation != self._pki.generation:
+        if known.identity is None:
             return True
-        sound = known.identity.valid_from <= datetime.now(UTC) < known.identity.renew_at
-        return not sound and self._clock() >= known.identify_at_s
+        return not self._sound(known.identity) and self._clock() >= known.identify_at_s
+
+    def _sound(self, identity: Identity) -> bool:
+        in_time = identity.valid_from <= datetime.now(UTC) < identity.renew_at
+        return in_time and identity.generation == self._pki.generation
 
     async def identify(self, routers: Sequence[RouterConfig]) -> None:
         """Have a certificate for each router, all at once. Where none can be issued the old one stays."""
@@ -155,7 +158,7 @@ class GuestFleet:
         for router in due:
             known = self._guests[router.vrf_id]
             known.identity, known.unissued = issued.identities.get(router.vrf_id), ""
-            if issued.trouble and (known.identity is None or datetime.now(UTC) >= known.identity.renew_at):
+            if issued.trouble and (known.identity is None or not self._sound(known.identity)):
                 known.unissued, known.identify_at_s = issued.trouble, self._clock() + IDENTIFY_AGAIN_S
                 self._events.report("error", "certificate-not-renewed", router.full_name, issued.trouble)
 

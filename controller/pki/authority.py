@@ -53,6 +53,9 @@ RENEW_BEFORE = timedelta(days=30)
 BATCH = 64
 """Certificates of routers that one transaction of the store holds."""
 
+OUTDATED = -1
+"""No generation of authorities."""
+
 IDENTITY_FILES = ("cert.pem", "key.pem", "ca.pem")
 _OWN_FILES = ("server.key", "server.pem")
 
@@ -70,7 +73,7 @@ class Identity:
     valid_from: datetime
     renew_at: datetime
     generation: int
-    """Of the authorities, when it was looked at: another one has other certificates to trust."""
+    """Of the authorities that it is of and trusts: another one has others. OUTDATED where it is of former ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +260,7 @@ class PKI:
             subject = Subject(router.full_name, (name,), (CLIENT_AUTH,), ROUTER_LIFETIME)
             fresh = self.routers.current.sign(key.public_key(), subject, self._clock())
             contents = {"cert.pem": to_pem(fresh), "key.pem": key_pem(key), **contents}
-        elif (directory / "ca.pem").exists() and (directory / "ca.pem").read_bytes() == ca_pem:
+        elif self._trusts(router.vrf_id, ca_pem):
             return None
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_beside(directory, contents)
@@ -273,12 +276,22 @@ class PKI:
 
     def _usable(self, routers: Sequence[RouterConfig], known: Mapping[str, int]) -> dict[int, Identity]:
         found = {}
+        generation, ca_pem, signer = self.generation, self.ca_pem, self.routers.current
         for router in routers:
-            if (certificate := self._read(router.vrf_id, known)) is not None:
-                renew_at = certificate.not_valid_after_utc - RENEW_BEFORE
-                serial, since = _serial_of(certificate, router.vrf_id), certificate.not_valid_before_utc
-                found[router.vrf_id] = Identity(serial, since, renew_at, self.generation)
+            vrf_id = router.vrf_id
+            if (certificate := self._read(vrf_id, known)) is not None:
+                current = signer.signed(certificate) and self._trusts(vrf_id, ca_pem)
+                found[vrf_id] = Identity(
+                    _serial_of(certificate, vrf_id),
+                    certificate.not_valid_before_utc,
+                    certificate.not_valid_after_utc - RENEW_BEFORE,
+                    generation if current else OUTDATED,
+                )
         return found
+
+    def _trusts(self, vrf_id: int, ca_pem: bytes) -> bool:
+        path = self.identity(vrf_id) / "ca.pem"
+        return path.exists() and path.read_bytes() == ca_pem
 
     def _read(self, vrf_id: int, known: Mapping[str, int]) -> x509.Certificate | None:
         """Return a router's certificate if it works at this moment."""

@@ -91,6 +91,19 @@ async def test_a_rotation_reaches_guests_and_may_then_be_ended(applied: Controll
         applied.certificates.retire(force=False)
 
 
+async def test_a_guest_whose_new_certificate_does_not_fit_on_the_disk_is_in_the_way(applied: Controller) -> None:
+    old = applied.serial(1)
+    applied.certificates.rotate()
+    obstacle = applied.pki.identity(1) / f".ca.pem.{os.getpid()}"
+    obstacle.mkdir()
+    await applied.convergence.converge(lambda _: None)
+    assert "certificate-not-renewed" in kinds(applied)
+    assert applied.serial(1) == old
+    assert applied.pki.is_valid(old, 1)
+    with pytest.raises(Conflict, match="red/r1 have not been given the new authority yet"):
+        applied.certificates.retire(force=False)
+
+
 async def test_a_plane_with_an_old_certificate_is_in_the_way_unless_forced(applied: Controller) -> None:
     applied.certificates.issue("s1", [], "")
     applied.certificates.rotate()

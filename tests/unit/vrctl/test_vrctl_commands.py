@@ -340,6 +340,41 @@ async def test_a_switch_gets_a_private_key(vrctl: Vrctl, applied: str, tmp_path:
     assert "BEGIN CERTIFICATE" in (tmp_path / "cert.pem").read_text()
 
 
+async def test_a_planes_certificate_is_listed_until_it_is_revoked(
+    vrctl: Vrctl, applied: str, controller: Controller, tmp_path: Path
+) -> None:
+    names = ("--name", "192.0.2.7", "--name", "s1.example.net")
+    assert (await vrctl("plane", "certificate", "s1", "-d", str(tmp_path), *names))[0] == 0
+    ((*_, one),) = [json.loads((await vrctl("get", "certificates", "-o", "json"))[1])]
+    assert (one["owner"], one["names"]) == ("plane s1", ["s1", "192.0.2.7", "s1.example.net"])
+    assert (one["state"], one["directory"]) == ("valid", str(tmp_path))
+    assert (await vrctl("plane", "certificate", "s1", "-d", str(tmp_path), "--no-renew"))[0] == 0
+    assert controller.planes.states()[-1].directory == ""
+    done = await vrctl("plane", "revoke", "s1", "--serial", one["serial"])
+    assert done[:2] == (0, f"revoke certificate {one['serial']}\n")
+    status, _, err = await vrctl("plane", "revoke", "s1", "--serial", one["serial"])
+    assert status == 1
+    assert err.startswith("vrctl: no certificate of plane 's1 with serial ")
+    status, _, err = await vrctl("plane", "certificate", "s1", "-d", str(tmp_path), "--name", "a b")
+    assert (status, err) == (1, "vrctl: plane certificate: 'a b' is neither a DNS name nor an IP address\n")
+
+
+async def test_authorities_are_rotated_and_retired(vrctl: Vrctl, applied: str, tmp_path: Path) -> None:
+    assert (await vrctl("plane", "certificate", "s1", "-d", str(tmp_path), "--no-renew"))[0] == 0
+    status, out, err = await vrctl("pki", "rotate")
+    assert (status, out.count("the one before")) == (0, 2)
+    assert "vrctl: warning: plane s1 needs a new certificate\n" in err
+    assert (await vrctl("pki", "rotate"))[2].endswith("vrctl pki retire ends that\n")
+    status, _, err = await vrctl("pki", "retire")
+    assert status == 1
+    assert err.startswith("vrctl: plane s1 needs a new certificate")
+    assert err.endswith("do that first, or give --force\n")
+    assert (await vrctl("pki", "retire", "--force"))[0] == 0
+    assert (await vrctl("pki", "retire"))[2] == (
+        "vrctl: there is no authority before this one; vrctl pki rotate makes a new one\n"
+    )
+
+
 async def test_backup_and_restore(vrctl: Vrctl, applied: str, controller: Controller, tmp_path: Path) -> None:
     backup = str(tmp_path / "backup.tgz")
     assert (await vrctl("backup", backup))[0] == 0
