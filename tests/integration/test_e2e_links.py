@@ -68,7 +68,7 @@ async def test_a_neighbor_that_changes_its_mac(net: Single) -> None:
 # The last, as the route is missing afterwards.
 @pytest.mark.xfail(
     MGMTD,
-    reason="FRR 10.3 with FPM never puts a static route back that Linux took away with the link: docs/frr.md",
+    reason="FRR 10.3 with FPM, alone, never puts back a route of a mere gateway whose link was down: docs/frr.md",
     strict=True,
 )
 async def test_an_interface_taken_down_in_the_guest(net: Single) -> None:
