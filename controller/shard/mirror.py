@@ -5,9 +5,10 @@
     FIB of router n ─┘
 
 Every batch is bounded, so a router with a full table to load delays another router's single change by no more than
-the batches under way. Routes cost one unit each, hence deficit round robin is an equal share per batch, and what a
-router leaves of its share goes to the others. Where many have work, at most `BATCH_ROUTERS` get a share of a batch,
-in turn. A router without work costs nothing: who changes a FIB says so (`wake`).
+the batches under way. Every entry costs one, a group as many as it has members. The routers that have work get equal
+shares of a batch by deficit round robin: who took a group that costs more than its share has that much less of the
+next ones. What a router leaves of its share goes to the others. Where many have work, at most `BATCH_ROUTERS` get a
+share of a batch, in turn. A router without work costs nothing: who changes a FIB says so (`wake`).
 """
 
 import asyncio
@@ -40,7 +41,10 @@ from controller.shard.loop_share import LoopShare
 from wire.columns import prefix_text
 
 BATCH_ROUTES = 1000
-"""Most routes in one write: about 10 ms of Open vSwitch's main thread, which also forwards."""
+"""Most routes, or what costs as much, in one write: some 10 ms of Open vSwitch's main thread, which also forwards."""
+
+BATCH_LOOKS = 8 * BATCH_ROUTES
+"""Most prefixes that are looked at for one write: most of them may be found equal."""
 
 BATCH_ROUTERS = 64
 """Most routers that have a share of one write."""
@@ -96,6 +100,7 @@ class PlaneMirror:
         self._listener, self._loop_share = listener, loop_share
         self._audit_s = audit_s
         self._busy: dict[int, Fib] = {}  # that may have work, in the order of their turns
+        self._debts: Counter[int] = Counter()  # what routers took of batches beyond their shares, by vrf_id
         self._by_port: dict[str, set[int]] = {}  # port → vrf_ids
         self._wake = asyncio.Event()
         self._progress = asyncio.Event()
@@ -155,6 +160,7 @@ class PlaneMirror:
         """Stop serving a router, leaving whatever is installed."""
         self.fibs.pop(vrf_id, None)
         self._busy.pop(vrf_id, None)
+        self._debts.pop(vrf_id, None)
         self._index_ports(vrf_id, set())
 
     def _index_ports(self, vrf_id: int, wanted: set[str]) -> None:
@@ -245,19 +251,38 @@ class PlaneMirror:
 
     def _fill(self, batch: WriteBatch, ahead: bool = False) -> list[tuple[Fib, Ticket]]:
         ready = (fib for fib in self._busy.values() if fib.busy_ahead or not ahead)
-        turn = served = list(islice(ready, BATCH_ROUTERS))
+        turn = list(islice(ready, BATCH_ROUTERS))
+        served: dict[int, Fib] = {}
         tickets = []
-        room = BATCH_ROUTES
-        while turn and room > 0:
+        room, looks = BATCH_ROUTES, BATCH_LOOKS
+        while turn and room > 0 and looks > 0:
             share = max(1, room // len(turn))
             for fib in turn:
-                tickets.append((fib, fib.take(batch, min(share, room), ahead)))
-            room = BATCH_ROUTES - sum(map(len, batch.routes))
-            turn = [fib for fib in turn if fib.pending]
-        for fib in served:  # whoever has more is the last of the next turn
-            del self._busy[fib.config.vrf_id]
+                limit = self._limit(fib.config.vrf_id, min(share, room))
+                served[fib.config.vrf_id] = fib
+                if limit <= 0:
+                    continue
+                pending = fib.pending
+                ticket = fib.take(batch, limit, ahead)
+                tickets.append((fib, ticket))
+                self._debts[fib.config.vrf_id] += max(0, ticket.cost - limit)
+                room -= ticket.cost
+                looks -= max(1, pending - fib.pending)
+                if room <= 0 or looks <= 0:
+                    break
+            turn = [fib for fib in turn if (fib.busy_ahead if ahead else fib.busy)]
+        for vrf_id, fib in served.items():  # whoever has more is the last of the next turn
+            del self._busy[vrf_id]
+            if not self._debts[vrf_id]:
+                del self._debts[vrf_id]
             self.wake(fib)
         return tickets
+
+    def _limit(self, vrf_id: int, share: int) -> int:
+        """Return what is left of a router's share once it has paid for what it took beyond earlier ones."""
+        paid = min(self._debts[vrf_id], share)
+        self._debts[vrf_id] -= paid
+        return share - paid
 
     async def _write(self, batch: WriteBatch, tickets: list[tuple[Fib, Ticket]]) -> None:
         try:
