@@ -34,10 +34,10 @@ def ask(interface: str, own: str, wanted: str) -> list[float]:
         link.bind((interface, _ARP))
         mac = link.getsockname()[4]
         addresses = socket.inet_aton(own), socket.inet_aton(wanted)
-        request = _REPLY.pack(b"\xff" * 6, mac, _ARP, 1, 0x0800, 6, 4, 1, mac, addresses[0], bytes(6), addresses[1])
+        question = request(mac, *addresses)
         while running:
             sent = time.monotonic()
-            link.send(request)
+            link.send(question)
             waits.append(_await(link, addresses[1], sent + _LOST_AFTER_S) - sent)
             time.sleep(max(0.0, sent + _INTERVAL_S - time.monotonic()))
     return waits
@@ -49,10 +49,20 @@ def _await(link: socket.socket, wanted: bytes, deadline: float) -> float:
         if select.select([link], [], [], left)[0]:
             frame, (_, _, direction, *_) = link.recvfrom(128)
             now = time.monotonic()
-            fields = _REPLY.unpack_from(frame) if len(frame) >= _REPLY.size else None
-            if direction != socket.PACKET_OUTGOING and fields and fields[7] == 2 and fields[9] == wanted:
+            if direction != socket.PACKET_OUTGOING and answers(frame, wanted):
                 return now
     return float("inf")
+
+
+def request(mac: bytes, own: bytes, wanted: bytes) -> bytes:
+    """Return the frame that asks who has an IPv4 address (RFC 826)."""
+    return _REPLY.pack(b"\xff" * 6, mac, _ARP, 1, 0x0800, 6, 4, 1, mac, own, bytes(6), wanted)
+
+
+def answers(frame: bytes, wanted: bytes) -> bool:
+    """Tell whether a frame says who has an IPv4 address."""
+    fields = _REPLY.unpack_from(frame) if len(frame) >= _REPLY.size else None
+    return fields is not None and fields[7] == 2 and fields[9] == wanted
 
 
 def main() -> None:

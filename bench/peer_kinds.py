@@ -11,17 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-from bench.p4writing import Connected, write_all
-from bench.peer_wires import (
-    FORWARDER_CORE,
-    IN_MAC,
-    NEIGHBOR_MAC,
-    OUT_MAC,
-    Conversation,
-    Wires,
-    checked,
-    inside,
-)
+from bench.p4write import Connected, write_all
 from controller.model import PlaneConfig, PlaneKind
 from controller.planes.base import (
     Nexthop,
@@ -40,6 +30,16 @@ from lab.ovs_daemons import OvsDaemons
 from lab.planes import bmv2, forwarder
 from lab.prefixes import Announcement, announcements
 from lab.processes import prefer
+from lab.wires import (
+    FORWARDER_CORE,
+    IN_MAC,
+    NEIGHBOR_MAC,
+    OUT_MAC,
+    Conversation,
+    Wires,
+    checked,
+    inside,
+)
 
 ROUTE = Announcement(16 << 24, 8, 0)
 MTU = 1500
@@ -54,7 +54,7 @@ class Peer(Protocol):
     routes: bool  # it counts the TTL
 
     def start(self, wires: Wires) -> None:
-        """Have it forward; PeersError where it does not start."""
+        """Have it forward; WiresError where it does not start."""
 
     def stop(self) -> None:
         """End it; harmless when it did not start."""

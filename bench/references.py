@@ -1,7 +1,6 @@
 """What the mirror is compared with: zebra's FPM into a sink that only counts, and one bundle of the same flows."""
 
 import asyncio
-import subprocess
 import time
 from pathlib import Path
 
@@ -9,15 +8,13 @@ from controller.guests.base import GuestSpec
 from controller.guests.netns import NetnsDriver
 from controller.model import RouteSource, Routing
 from lab.bird import Bird
-from lab.namespaces import sh
 from lab.network import NetworkError, Node, checked, output, wait_for
-from lab.ovs_daemons import OvsDaemons
 from lab.prefixes import Announcement
+from lab.private.ovs import PrivateOvs
 from lab.processes import Meter, guest_processes, prefer
 
 _SINK = Path(__file__).with_name("sink.py")
 _WORK = Path("/run/bench/sink")
-_REFERENCE_OVS = Path("/run/bench/openvswitch")
 
 
 class FpmSink:
@@ -98,17 +95,16 @@ def bundle_s(bridge: str, table: int, wanted: int) -> float:
     routes = [line for line in flows if "nw_dst=" in line]
     if len(routes) < wanted:
         raise NetworkError(f"{bridge} holds {len(routes)} routes in table {table}, {wanted} are expected")
-    (_REFERENCE_OVS.parent / "flows").write_text("\n".join(flows) + "\n")
-    (_REFERENCE_OVS.parent / "groups").write_text("\n".join(_members_last(groups)) + "\n")
-    switch = _FreshSwitch()
-    try:
-        switch.run("ovs-ofctl", "-O", "OpenFlow13", "add-groups", "s1", str(_REFERENCE_OVS.parent / "groups"))
+    _WORK.mkdir(parents=True, exist_ok=True)
+    (_WORK / "flows").write_text("\n".join(flows) + "\n")
+    (_WORK / "groups").write_text("\n".join(_members_last(groups)) + "\n")
+    with PrivateOvs() as switch:
+        prefer(switch.pid)
+        switch.add_bridge("s1", 1)
+        switch.ofctl("add-groups", "s1", str(_WORK / "groups"))
         start = time.monotonic()
-        add = ("ovs-ofctl", "-O", "OpenFlow13", "--bundle", "add-flows", "s1", str(_REFERENCE_OVS.parent / "flows"))
-        switch.run(*add)
+        switch.ofctl("add-flows", "s1", str(_WORK / "flows"), "--bundle")
         return time.monotonic() - start
-    finally:
-        switch.stop()
 
 
 def _dump(bridge: str, command: str, *rest: str) -> list[str]:
@@ -119,28 +115,3 @@ def _dump(bridge: str, command: str, *rest: str) -> list[str]:
 def _members_last(groups: list[str]) -> list[str]:
     """Return groups so that each comes after those it refers to."""
     return sorted(groups, key=lambda line: "actions=group:" in line)
-
-
-class _FreshSwitch:
-    """An ovs-vswitchd with an empty bridge of the same kind, away from the measured one."""
-
-    def __init__(self) -> None:
-        _REFERENCE_OVS.mkdir(parents=True, exist_ok=True)
-        (_REFERENCE_OVS / "conf.db").unlink(missing_ok=True)
-        self._namespace = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
-        self._inside = ("nsenter", "-t", str(self._namespace.pid), "-n")
-        self._daemons = OvsDaemons(_REFERENCE_OVS, self._inside)
-        self._daemons.start()
-        prefer(self._daemons.pid)
-        bridge = ("set", "Bridge", "s1", "datapath_type=netdev", "fail_mode=secure", "protocols=OpenFlow13")
-        self._daemons.vsctl("add-br", "s1", "--", *bridge)
-
-    def run(self, *argv: str) -> None:
-        """Run a command for this switch. NetworkError."""
-        sh(*self._inside, *argv, env=self._daemons.environment)
-
-    def stop(self) -> None:
-        """End its daemons and its namespace."""
-        self._daemons.kill()
-        self._namespace.kill()
-        self._namespace.wait()

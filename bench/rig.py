@@ -95,12 +95,12 @@ class Rig:
     Both run at nice -10, as Debian's ovs-ctl runs ovs-vswitchd: a switch and its controller do not wait for guests.
     """
 
-    def __init__(self, planes: Planes | None = None) -> None:
+    def __init__(self, planes: Planes | None = None, controller: Controller | None = None) -> None:
         WORK.mkdir(parents=True, exist_ok=True)
         start_daemons()
         self.network = Network(planes or OpenVSwitchPlanes())
         self.network.switch(PLANE, 1)
-        self.controller = Controller()
+        self.controller = controller or Controller()
         self.api = Api()
 
     def apply(self, tenants: list[dict[str, Any]], timeout_s: float = 60) -> None:

@@ -107,8 +107,8 @@ class SessionPort(Protocol):
     def directory_for(self, vrf_id: int) -> Path:
         """The directory that is bind-mounted into the router's guest."""
 
-    def admit(self, vrf_id: int) -> None:
-        """Let a router's VRC connect."""
+    def admit(self, vrf_id: int, uid: int) -> None:
+        """Let a router's VRC connect, as this user of the host."""
 
     def revoke(self, vrf_id: int) -> None:
         """Turn a router's VRC away, an open session included."""

@@ -111,4 +111,5 @@ class Bird(BirdDaemon):
     def wait_established(self, timeout_s: float = 60) -> None:
         """Wait until every session is up."""
         wanted = len(self._sessions)
-        wait_for("BIRD's BGP sessions", lambda: self.established() == wanted, timeout_s, 0.2, [self.log])
+        what = f"{wanted} BGP sessions of {self._name}'s BIRD"
+        wait_for(what, lambda: self.established() == wanted, timeout_s, 0.2, [self.log])

@@ -17,6 +17,10 @@ _SHOWN_COMMAND = 120
 _LAST_OCTETS = 8192
 
 
+Seen = Callable[[], tuple[str, Sequence[Path]]]
+"""Asked at the end of a wait: what there is instead, in a line, and the logs that may say why."""
+
+
 class NetworkError(Exception):
     """The network cannot be built or used; one line that says why, and the logs that may say more."""
 
@@ -132,14 +136,30 @@ def ended(what: str, process: "subprocess.Popen[bytes]", timeout_s: float = END_
 
 
 def wait_for(
-    what: str, condition: Callable[[], bool], timeout_s: float, every_s: float = 0.25, logs: Sequence[Path] = ()
+    what: str,
+    condition: Callable[[], bool],
+    timeout_s: float,
+    every_s: float = 0.25,
+    logs: Sequence[Path] = (),
+    seen: Seen | None = None,
 ) -> None:
-    """Poll until a condition holds; NetworkError that names ``what`` after the deadline."""
+    """Poll until a condition holds; NetworkError that names ``what``, and what is ``seen`` instead, after the
+    deadline."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
-            raise NetworkError(f"{what}: not within {timeout_s:.0f} s", *logs)
+            instead, more = _told(seen) if seen is not None else ("", ())
+            text = f"{what}: not within {timeout_s:.0f} s"
+            raise NetworkError(f"{text}; {instead}" if instead else text, *logs, *more)
         time.sleep(every_s)
+
+
+def _told(seen: Seen) -> tuple[str, Sequence[Path]]:
+    """Return what is seen, also where that cannot be told."""
+    try:
+        return seen()
+    except NetworkError as problem:
+        return str(problem), ()
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,9 @@ IMAGE = Path(__file__).parents[1] / "build/guest"  # scripts/setup guest
 class Controller:
     """One vr-controller for the planes of this enclosure."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: Sequence[str] = (str(_BIN / "vr-controller"),)) -> None:
+        """``program`` begins its command line."""
+        self._program = program
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, timeout_s: float = 30) -> None:
@@ -36,7 +38,7 @@ class Controller:
         with LOG.open("ab") as log:
             # In a session of its own: Ctrl-C at the terminal is for us, not for the daemon.
             self._process = subprocess.Popen(
-                [_BIN / "vr-controller", *places],
+                [*self._program, *places],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
@@ -88,6 +90,15 @@ class Controller:
         command = [str(_BIN / "vrctl"), "--socket", str(SOCKET), *arguments]
         environment = os.environ | {"COLUMNS": "110"}  # its tables, where it sees no terminal
         return ran(command, _VRCTL_LIMIT_S, logs=[LOG], environment=environment)
+
+
+def guest_logs(routers: Collection[str], state: Path = STATE) -> list[Path]:
+    """Return the logs of the guests of routers ("tenant/router"); that of a machine is its console."""
+    found = []
+    for config in sorted(state.glob("guests/*/guest.json")):
+        if json.loads(config.read_text())["router"] in routers:
+            found += [config.parent / name for name in ("guest.log", "console.log")]
+    return [log for log in found if log.exists()]
 
 
 def _complaint(done: "subprocess.CompletedProcess[str]", arguments: Sequence[str]) -> str:

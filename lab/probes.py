@@ -9,11 +9,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from mininet.node import Node
 
 from lab.commands import NetworkError, ended, output, wait_for
-from lab.network import inside
+from lab.network import FrrHost, inside
 from lab.readings import Stream, answered, hops
 
 _CAPTURED_S = 20.0
@@ -41,11 +42,12 @@ class RunningPing:
         command = ["ping", "-D", "-n", "-i", str(interval_s), address]
         self._shown = tempfile.TemporaryFile("w+")  # noqa: SIM115 - a pipe would be full, and stop it, after 800 answers
         self._process = subprocess.Popen(inside(host, command), stdout=self._shown)
+        self._title = f"{host.name}: ping {address}"
 
     def stop(self) -> Stream:
         """End it and return what it saw."""
         self._process.send_signal(signal.SIGINT)
-        ended("ping", self._process, 60)
+        ended(self._title, self._process, 60)
         with self._shown as shown:
             shown.seek(0)
             return Stream.read(shown.read(), self._interval_s)
@@ -55,25 +57,34 @@ def ping(host: Node, address: str, count: int = 3) -> int:
     """Return how many of ``count`` pings were answered."""
     # All at once: after the last one ping waits for one interval only, if any was answered, whatever -W says.
     paced = ["-c", str(count), "-l", str(count), "-i", "5", "-W", "1"]
-    return answered(output(inside(host, ["ping", "-n", "-D", *paced, address])))
+    return answered(output(inside(host, ["ping", "-n", "-D", *paced, address]), where=host.name))
 
 
 def traceroute(host: Node, address: str) -> list[str]:
     """Return the addresses that answered, hop by hop."""
     family = "-6" if ":" in address else "-4"
-    return hops(output(inside(host, ["traceroute", family, "-n", "-w", "5", "-m", "12", address]), 60))
+    command = ["traceroute", family, "-n", "-w", "5", "-m", "12", address]
+    return hops(output(inside(host, command), 60, where=host.name))
 
 
 def iperf(client: Node, server: Node, address: str, seconds: int = 3) -> tuple[int, float]:
     """Return what TCP brought from client to server: octets, and Mbit/s."""
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    listener = subprocess.Popen(inside(server, ["iperf3", "-s", "-1"]), **quiet)
-    try:
-        wait_for("iperf3 listening", lambda: ":5201" in output(inside(server, ["ss", "-ltn"])), 20, 0.05)
-        text = output(inside(client, ["iperf3", "-c", address, "-t", str(seconds), "-J"]), seconds + 20)
-    finally:
-        listener.terminate()
-        ended("iperf3 of the server", listener)
+    with tempfile.TemporaryFile() as said:
+        listener = subprocess.Popen(inside(server, ["iperf3", "-s", "-1"]), stdout=said, stderr=said)
+
+        def listens() -> bool:
+            if listener.poll() is not None:
+                words = os.pread(said.fileno(), 1 << 16, 0).decode(errors="replace").strip()
+                raise NetworkError(f"{server.name}: iperf3 -s ended: {words or listener.returncode}")
+            return ":5201" in output(inside(server, ["ss", "-ltn"]), where=server.name)
+
+        try:
+            wait_for(f"{server.name}: iperf3 -s listening", listens, 20, 0.05)
+            command = ["iperf3", "-c", address, "-t", str(seconds), "-J"]
+            text = output(inside(client, command), seconds + 20, where=client.name)
+        finally:
+            listener.terminate()
+            ended(f"{server.name}: iperf3 -s", listener)
     found = json.loads(text or "{}")
     if "error" in found or "end" not in found:
         raise NetworkError(f"iperf3 to {address}: {found.get('error', 'no result')}")
@@ -123,12 +134,17 @@ def spread(sender: Node, address: str, receiver: Node, interfaces: Sequence[str]
     TCP, because Open vSwitch's default group selection leaves UDP ports out of its hash.
     """
     before = {name: received(receiver, name) for name in interfaces}
-    output(inside(sender, [sys.executable, "-c", _SPREAD, address, str(flows)]))
-    expected = sum(before.values()) + flows
-    wait_for(
-        f"{flows} TCP flows to {address} arriving",
-        lambda: sum(received(receiver, name) for name in interfaces) >= expected,
-        timeout_s=20,
-        every_s=0.1,
-    )
-    return {name: received(receiver, name) - before[name] for name in interfaces}
+    output(inside(sender, [sys.executable, "-c", _SPREAD, address, str(flows)]), where=sender.name)
+
+    def more() -> dict[str, int]:
+        return {name: received(receiver, name) - before[name] for name in interfaces}
+
+    def seen() -> tuple[str, Sequence[Path]]:
+        shown = ", ".join(f"{name} {count}" for name, count in more().items())
+        return f"packets that {receiver.name} has got: {shown}", receiver.logs() if isinstance(
+            receiver, FrrHost
+        ) else []
+
+    what = f"{flows} TCP flows from {sender.name} to {address} arriving at {receiver.name}"
+    wait_for(what, lambda: sum(more().values()) >= flows, 20, 0.1, seen=seen)
+    return more()

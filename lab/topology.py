@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,8 +12,8 @@ from rich.console import Console
 from ruamel.yaml import YAML
 
 from lab.bird import logs as bird_logs
-from lab.commands import within
-from lab.control import LOG, RUN, STATE, Controller
+from lab.commands import wait_for, within
+from lab.control import LOG, RUN, STATE, Controller, guest_logs
 from lab.network import Network, NetworkError
 from lab.planes.base import Planes
 from lab.planes.open_vswitch import daemon_logs, start_daemons
@@ -90,7 +90,7 @@ class Lab:
                 if time.monotonic() > start + timeout_s:
                     missing += [line for later in steps[number + 1 :] for line in _asked(later)]
                     text = f"not converged within {timeout_s:.0f} s; missing: {'; '.join(missing)}"
-                    raise NetworkError(text, LOG, *self._logs_of_hosts(missing))
+                    raise NetworkError(text, *self.logs_of(missing))
                 time.sleep(0.5)
         return time.monotonic() - start
 
@@ -116,10 +116,20 @@ class Lab:
                 found.append(f"router {router} ({view['reason'] or view['state']}, {view['pending']} pending)")
         return found
 
-    def _logs_of_hosts(self, missing: list[str]) -> list[Path]:
-        """Return the logs of the neighbors that are named in what is missing."""
-        named = [host for host in self.network.mininet.hosts if any(f" of {host.name} " in line for line in missing)]
-        return [log for host in named for log in host.logs()]
+    def wait_settled(self, timeout_s: float) -> None:
+        """Wait until every router is up and all its routes are confirmed; NetworkError names those that are not."""
+        wait_for("every router up", lambda: not self.unsettled(), timeout_s, 0.5, seen=self.seen_unsettled)
+
+    def seen_unsettled(self) -> tuple[str, list[Path]]:
+        """Return the routers that are not up, each with its state, and where it may be read why."""
+        missing = self.unsettled()
+        return "; ".join(missing), self.logs_of(missing)
+
+    def logs_of(self, missing: Sequence[str]) -> list[Path]:
+        """Return the controller's log, and those of the routers and neighbors that are named in what is missing."""
+        words = {word for line in missing for word in line.split()}
+        hosts = [host for host in self.network.mininet.hosts if host.name in words]
+        return [LOG, *guest_logs(words), *(log for host in hosts for log in host.logs())]
 
     def _neighbors_missing(self) -> list[str]:
         return self._sessions_missing([name for name in self.topology.sessions if "/" not in name])

@@ -40,7 +40,7 @@ _ETH_IPV4, _ETH_IPV6 = b"\x08\x00", b"\x86\xdd"
 _SOURCE_4, _SOURCE_6 = IPv4Address("10.1.0.2"), IPv6Address("2001:db8:1::2")
 _TICK_S = 0.001
 _BUFFER_BYTES = 32 << 20
-_SO_ATTACH_FILTER, _SO_RCVBUFFORCE, _SO_TIMESTAMPNS = 26, 33, 35
+_SO_ATTACH_FILTER, _SO_RCVBUFFORCE, SO_TIMESTAMPNS = 26, 33, 35
 _STAMP = struct.Struct("@qq")  # struct timespec
 _STAMP_BYTES = socket.CMSG_SPACE(_STAMP.size)
 _WINDOW = 128  # packets: the socket of a switch's port has room for some 270
@@ -52,8 +52,8 @@ _LOAD_32, _LOAD_16, _LOAD_8, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x28, 0x30, 0x15, 0
 _ETHERNET = 14
 
 
-def _filter() -> bytes:
-    """Return a BPF program that takes what `Flow.frame` makes, of either family, and nothing else."""
+def _filter(port: int) -> bytes:
+    """Return a BPF program that takes what `Flow.frame` makes for a port, of either family, and nothing else."""
     magic = int.from_bytes(_MAGIC[:4], "big")
     program = []
     for kind, protocol_at, ip_octets in ((_ETH_IPV4, 9, 20), (_ETH_IPV6, 6, 40)):
@@ -61,7 +61,7 @@ def _filter() -> bytes:
         checks = [
             (_LOAD_16, 12, int.from_bytes(kind, "big")),
             (_LOAD_8, _ETHERNET + protocol_at, _UDP),
-            (_LOAD_16, udp + 2, PORT),
+            (_LOAD_16, udp + 2, port),
             (_LOAD_32, udp + 8, magic),
         ]
         for left, (load, offset, wanted) in zip(range(len(checks) - 1, -1, -1), checks, strict=True):
@@ -92,11 +92,16 @@ class Flow:
 
     @classmethod
     def towards(
-        cls, destination: IPv4Address | IPv6Address, number: int, source_mac: bytes, router_mac: bytes
+        cls,
+        destination: IPv4Address | IPv6Address,
+        number: int,
+        source_mac: bytes,
+        router_mac: bytes,
+        port: int = PORT,
     ) -> Self:
-        """Return the flow to an address; ``number`` makes its source port."""
+        """Return the flow to an address and a UDP port; ``number`` makes its source port."""
         size = 8 + len(_MAGIC) + _NUMBER.size
-        ports = struct.pack("!HHH", 10_000 + number % 50_000, PORT, size)
+        ports = struct.pack("!HHH", 10_000 + number % 50_000, port, size)
         if isinstance(destination, IPv4Address):
             fields = (0x45, 0, 20 + size, 0, 0x4000, 64, _UDP)
             addresses = _SOURCE_4.packed + destination.packed
@@ -198,15 +203,15 @@ def send(rate: int, interface: str, router_mac: str, out: str, came: str, prefix
     Path(out).write_bytes(times.tobytes())
 
 
-def listener() -> socket.socket:
-    """Return a socket that receives the packets of flows by any interface, each with the time of its arrival."""
+def listener(port: int = PORT) -> socket.socket:
+    """Return a socket that receives the packets of flows to a port, each with the time of its arrival."""
     link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
-    instructions = _filter()
+    instructions = _filter(port)
     code = ctypes.create_string_buffer(instructions)
     program = struct.pack("@HP", len(instructions) // 8, ctypes.addressof(code))
     link.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
     link.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
-    link.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    link.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     with contextlib.suppress(BlockingIOError):
         while link.recv(1, socket.MSG_DONTWAIT):  # what came before the filter
             pass

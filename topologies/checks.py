@@ -32,8 +32,10 @@ def verdict(claim: Claim, lab: Lab, progress: Progress) -> tuple[bool, list[str]
     """Prove a claim; a part of the network that does not answer refutes it as well."""
     try:
         return True, claim.prove(lab, progress)
-    except (Refuted, NetworkError) as reason:
+    except Refuted as reason:
         return False, [str(reason)]
+    except NetworkError as reason:
+        return False, [str(reason), *reason.last_lines()]
 
 
 def run_checks(lab: Lab, claims: Iterable[Claim], console: Console) -> bool:
@@ -43,6 +45,7 @@ def run_checks(lab: Lab, claims: Iterable[Claim], console: Console) -> bool:
         with spinner(console, claim.title) as progress:
             held, evidence = verdict(claim, lab, progress)
         mark = "[green]ok  [/green]" if held else "[red]FAIL[/red]"
-        console.print(f"{mark} {escape(claim.title)}: {escape('; '.join(evidence))}", soft_wrap=True, highlight=False)
+        shown = escape(("; " if held else "\n").join(evidence))
+        console.print(f"{mark} {escape(claim.title)}: {shown}", soft_wrap=True, highlight=False)
         every = every and held
     return every

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from lab.network import Link, inside, output, wait_for
+from lab.network import Link, inside, output
 from lab.probes import RunningPing, ping, received, spread, traceroute
 from lab.readings import Stream, forwarded_datagrams
 from lab.topology import Lab, Progress
@@ -143,7 +143,7 @@ def unbroken(end: tuple[str, str], stream: Stream, took_s: float) -> str:
 def settle(lab: Lab, progress: Progress, timeout_s: float = 60) -> None:
     """Wait until every router is up and all its routes are confirmed."""
     progress("waiting for every router to be up")
-    wait_for("every router up", lambda: not lab.unsettled(), timeout_s, 0.5)
+    lab.wait_settled(timeout_s)
 
 
 def forwarded(lab: Lab, router: str) -> int:

@@ -61,7 +61,15 @@ def _carried(lab: Lab, tenant: str, address: str) -> float:
     size_bytes, rate = iperf(lab.network[f"{tenant}-h1"], lab.network[f"{tenant}-h2"], address)
     expect(rate > 1, f"{tenant}-h1 → {address}: {size_bytes} octets arrived, {rate:.3f} Mbit/s")
     forwarded = f"{tenant}: {size_bytes} octets arrived, and the switch has sent as many"
-    wait_for(forwarded, lambda: _sent(lab, tenant) >= before + size_bytes, _COUNTED_S)
+    router = f"{tenant}/r2"
+
+    def counted() -> tuple[str, list[Path]]:
+        return f"{router} has sent {_sent(lab, tenant) - before}", [
+            *lab.logs_of([router]),
+            *lab.network.planes.logs(),
+        ]
+
+    wait_for(forwarded, lambda: _sent(lab, tenant) >= before + size_bytes, _COUNTED_S, seen=counted)
     return rate
 
 

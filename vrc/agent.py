@@ -100,6 +100,7 @@ class Agent(SessionOwner):
         self.table.follow_system()
         self.table.refresh()
         self.source.links_changed()
+        self.taps.forget_gone()
         if self.taps.appeared:
             self._appeared.set()
         self._versions = -1

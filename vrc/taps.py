@@ -83,6 +83,12 @@ class Taps:
         known = {name: tap.ifindex for name, tap in self.open.items()} | self._unusable
         return any(name in links and links[name] != known.get(name) for name in self._declared)
 
+    def forget_gone(self) -> None:
+        """Take in that TAPs went: one that is made in place of another may have the same ifindex."""
+        for tap in self.open.values():
+            if tap.ifindex not in self._interfaces.links:
+                tap.ifindex = 0
+
     async def apply(self, declared: list[pb.Interface] | None = None) -> list[str]:
         """Make the guest's links as declared, or as they were declared last; return one line for each thing that
         could not be done. What is not there yet is no such thing: whoever makes it says why it is late."""
@@ -117,7 +123,10 @@ class Taps:
     async def _attempt(problems: list[str], work: Awaitable[None]) -> None:
         try:
             await work
-        except (TapError, KernelRefused) as error:
+        except KernelRefused as error:
+            if error.errno != errno.ENODEV:  # it went meanwhile: whoever makes it says so
+                problems.append(str(error))
+        except TapError as error:
             problems.append(str(error))
 
     def _has(self, name: str, link: Link) -> bool:
@@ -160,8 +169,8 @@ class Taps:
         # A TAP that is new to this process came as the operator wished, or belonged to the last VRC: what is another
         # way now, was changed in the guest. Only what the plane relies on is set all the same.
         link = self._interfaces.links.get(tap.ifindex)
-        if link is None:
-            raise TapError(tap.name, "vanished while it was set up")
+        if link is None:  # it went meanwhile
+            return
         self.set_carrier(tap, wanted.port_up)
         mac = wanted.mac if link.mac != wanted.mac else b""
         changed_mtu = link.mtu > wanted.mtu or tap.declared.mtu not in (0, wanted.mtu)

@@ -90,6 +90,9 @@ class GuestDriver(Protocol):
     def trouble(self, spec: GuestSpec) -> str:
         """What ails a running guest or one of its daemons, as last seen by `look_after`; empty where nothing does."""
 
+    def session_uid(self, vrf_id: int) -> int:
+        """The user of the host that connects to a router's session socket."""
+
     def label(self, spec: GuestSpec) -> str:
         """What the operator is shown as the guest's kind: "netns", "kvm", "kvm (emulated)"."""
 

@@ -58,7 +58,6 @@ class FirstLoad:
 class _Known:
     """What is known of one router's guest."""
 
-    admitted: bool = False
     renew_at: datetime | None = None  # its certificate
     started: GuestSpec | None = None  # as which it was started or adopted; None while it does not run
     begun_s: float = 0.0  # when that was
@@ -146,9 +145,8 @@ class GuestFleet:
         if due:
             line = f"again on {known.renew_at:%Y-%m-%d}"
             self._events.emit("info", "certificate-renewed", router.full_name, line)
-        if not known.admitted:
-            self._sessions.admit(router.vrf_id)
-            known.admitted = True
+        if (driver := self._drivers.get(router.guest.kind)) is not None:
+            self._sessions.admit(router.vrf_id, driver.session_uid(router.vrf_id))
 
     async def ensure(self, router: RouterConfig) -> None:
         """Start, adopt or change a guest; GuestError where it cannot run."""
@@ -265,7 +263,6 @@ class GuestFleet:
             self._sessions.revoke(router.vrf_id)
         except OSError as problem:
             raise GuestError(f"{problem.filename}: {problem.strerror}") from None
-        self._guests[router.vrf_id].admitted = False
         self._pki.revoke(router.vrf_id)
 
     async def remove(self, router: RouterConfig) -> None:

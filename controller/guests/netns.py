@@ -38,6 +38,7 @@ from controller.guests.guest_json import (
     guest_config,
     section_changed,
     vrc_command,
+    vrc_uid,
 )
 from controller.guests.nsenter import entering
 from controller.guests.shutdown import end_guest
@@ -156,6 +157,10 @@ class NetnsDriver:
     def trouble(self, spec: GuestSpec) -> str:
         """The daemon that does not run, as last seen."""
         return self._seen[spec.directory].trouble
+
+    def session_uid(self, vrf_id: int) -> int:
+        """The VRC's: users of the guest are those of the host."""
+        return vrc_uid(vrf_id)
 
     def label(self, spec: GuestSpec) -> str:
         """What the operator is shown as its kind."""

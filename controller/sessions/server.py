@@ -1,9 +1,10 @@
 """The VRC session service: gRPC over mTLS on one Unix socket, reached over a socket in a directory of each router.
 
 A guest sees only its own directory, bind-mounted; after a restart of the controller it finds the new socket there
-under the same name (sockets.py). The certificate says which router a session is of: a message that names
-another router, another's interface or anything malformed ends the session with one line in the event log, and what
-came before it in the same message is not applied.
+under the same name (sockets.py). The certificate says which router a session is of, and is good on that router's own
+socket alone: a key that was stolen is of no use in another guest. A message that names another router, another's
+interface or anything malformed ends the session with one line in the event log, and what came before it in the same
+message is not applied.
 
 A guest may be hostile. Connections beyond a few are closed; streams beyond a rate are refused; a refused stream stays
 open for a second, and a connection may have only a few. What its messages may cost is bounded by control_stream.py.
@@ -65,12 +66,14 @@ class SessionServer:
         self._server: grpc.aio.Server | None = None
         self._packet_share = LoopShare()  # not that of route work
         self._admitted: dict[int, asyncio.Event] = {}  # set: revoked
+        self._users: dict[int, int] = {}  # whose a router's socket is
         self._streams: dict[int, TokenBucket] = {}  # that a router may still open
         self._sockets = SessionSockets(directory, self._socket, self._note_refused_connection)
 
     async def start(self) -> None:
         """Listen, for all admitted routers."""
-        self._directory.mkdir(mode=0o711, parents=True, exist_ok=True)
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._directory.chmod(0o700)
         key, certificate, authority = self._identities.server_credentials()
         credentials = grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
         server = grpc.aio.server(options=_OPTIONS)
@@ -81,7 +84,7 @@ class SessionServer:
         self._socket.chmod(0o600)
         self._server = server
         for vrf_id in self._admitted:
-            self._sockets.open(vrf_id)
+            self._sockets.open(vrf_id, self._users[vrf_id])
 
     async def close(self) -> None:
         """End all sessions and stop listening."""
@@ -94,19 +97,22 @@ class SessionServer:
         """Return the directory that holds this router's socket, to be bind-mounted into its guest."""
         return self._directory / str(vrf_id)
 
-    def admit(self, vrf_id: int) -> None:
-        """Make a router's socket; OSError where that fails, and then the router is not admitted."""
-        if vrf_id in self._admitted:
+    def admit(self, vrf_id: int, uid: int) -> None:
+        """Make a router's socket, for this user; OSError where that fails, and then it is as before."""
+        if self._users.get(vrf_id) == uid:
             return
-        self.directory_for(vrf_id).mkdir(mode=0o755, parents=True, exist_ok=True)
+        self.directory_for(vrf_id).mkdir(mode=0o700, parents=True, exist_ok=True)
         if self._server is not None:
-            self._sockets.open(vrf_id)
-        self._admitted[vrf_id] = asyncio.Event()
-        self._streams[vrf_id] = TokenBucket(STREAMS_PER_S, STREAMS_AT_ONCE)
+            self._sockets.open(vrf_id, uid)
+        self._users[vrf_id] = uid
+        if vrf_id not in self._admitted:
+            self._admitted[vrf_id] = asyncio.Event()
+            self._streams[vrf_id] = TokenBucket(STREAMS_PER_S, STREAMS_AT_ONCE)
 
     def revoke(self, vrf_id: int) -> None:
         """Remove a router's socket and cut its sessions."""
         self._streams.pop(vrf_id, None)
+        self._users.pop(vrf_id, None)
         revoked = self._admitted.pop(vrf_id, None)
         if revoked is not None:
             revoked.set()
@@ -203,7 +209,9 @@ class SessionServer:
             router = self._shards.routers.get(int(vrf_id)) if vrf_id.isdecimal() else None
             admitted = router is not None and int(vrf_id) in self._admitted
             if router is not None and admitted and self._identities.is_valid(serial, int(vrf_id)):
-                return router
+                if (by := self._sockets.router_of(context.peer())) == router.config.vrf_id:
+                    return router
+                await self._refuse_stranger(context, router, by)
             text = "its certificate is revoked or unknown"
             self._events.report("error", "session-refused", f"router {vrf_id}", text)
             break
@@ -211,6 +219,17 @@ class SessionServer:
             self._events.report("error", "session-refused", "unknown", "a certificate that names no router")
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, "this certificate is not valid for any router")
         raise AssertionError("abort raises")
+
+    async def _refuse_stranger(self, context: Any, router: VirtualRouter, by: int | None) -> None:
+        """End a stream whose certificate is another router's than the socket."""
+        owner = self._shards.routers.get(by) if by is not None else None
+        name = "unknown" if owner is None else owner.config.full_name
+        text = f"the certificate of {router.config.full_name} on the session socket of {name}"
+        if owner is not None:
+            owner.punts.counters["streams_refused"] += 1
+        self._events.report("error", "session-refused", name, text)
+        await asyncio.sleep(REFUSAL_PAUSE_S)
+        await context.abort(grpc.StatusCode.UNAUTHENTICATED, "this certificate is of another router")
 
     def _admit_stream(self, router: VirtualRouter) -> None:
         """SessionRefused where a router opens a stream too soon after too many others."""

@@ -5,10 +5,15 @@
 gRPC takes as many connections as come, and cannot tell whose they are before a handshake. So each router has a socket
 of its own here, which counts: one connection too many is closed. They are looked at one after the other, with a pause
 in between; more of them wait in the kernel's queue, which is short.
+
+A socket is its guest's alone (mode 0600, in a directory that no other user may enter). Our end of a connection to the
+service has an abstract name, which gRPC tells as the peer: it says whose socket the connection came by.
 """
 
 import asyncio
+import itertools
 import os
+import secrets
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -32,24 +37,37 @@ class SessionSockets:
     def __init__(self, directory: Path, service: Path, refused: Callable[[int], None]) -> None:
         self._directory, self._service, self._refused = directory, service, refused
         self._listeners: dict[int, _Listener] = {}
+        self._name = f"splitplane-session-{secrets.token_hex(8)}"
+        self._numbers = itertools.count(1)
 
-    def open(self, vrf_id: int) -> None:
-        """Listen for a router; the socket of an earlier controller is replaced."""
+    def router_of(self, peer: str) -> int | None:
+        """Return by whose socket a connection of the service came, of which gRPC tells this peer; None: by none."""
+        scheme, _, name = peer.partition(":")
+        ours, vrf_id, _ = (*name.rsplit("-", 2), "", "")[:3]
+        return int(vrf_id) if scheme == "unix-abstract" and ours == self._name and vrf_id.isdecimal() else None
+
+    def open(self, vrf_id: int, uid: int) -> None:
+        """Listen for a router whose guest is this user; the socket of an earlier controller is replaced."""
         path = self._directory / str(vrf_id) / "session.sock"
+        keep_private(path.parent, uid)
         # Elsewhere first: whoever connects finds a socket that somebody listens on, at any moment.
         fresh = self._directory / f".{vrf_id}.sock"
         fresh.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
             listener.bind(str(fresh))
-            fresh.chmod(0o666)
+            fresh.chmod(0o600)
+            os.chown(fresh, uid, -1)
             listener.listen(_BACKLOG)
             fresh.rename(path)
         except OSError:
             listener.close()
             fresh.unlink(missing_ok=True)
             raise
-        self._listeners[vrf_id] = _Listener(listener, self._service, lambda: self._refused(vrf_id))
+        if (before := self._listeners.get(vrf_id)) is not None:
+            before.close()
+        name = lambda: f"{self._name}-{vrf_id}-{next(self._numbers)}"  # noqa: E731
+        self._listeners[vrf_id] = _Listener(listener, self._service, name, lambda: self._refused(vrf_id))
 
     def close(self, vrf_id: int) -> None:
         """Remove a router's socket, and cut its connections."""
@@ -64,12 +82,23 @@ class SessionSockets:
         self._listeners.clear()
 
 
+def keep_private(directory: Path, uid: int) -> None:
+    """Let a guest's user enter a directory, and nobody else but its owner; OSError where it is not ours to say."""
+    if uid == os.geteuid():
+        directory.chmod(0o700)
+        return
+    os.chown(directory, -1, uid)  # users of guests have a group of the same number
+    directory.chmod(0o710)
+
+
 class _Listener:
     """One router's socket and the connections over it."""
 
-    def __init__(self, listener: socket.socket, service: Path, refused: Callable[[], None]) -> None:
+    def __init__(
+        self, listener: socket.socket, service: Path, name: Callable[[], str], refused: Callable[[], None]
+    ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._socket, self._service, self._refused = listener, service, refused
+        self._socket, self._service, self._name, self._refused = listener, service, name, refused
         self._joins: dict[_Joint, asyncio.Task[None]] = {}
         self._pause: asyncio.TimerHandle | None = None
         self._listen()
@@ -100,7 +129,7 @@ class _Listener:
             return
         guest.setblocking(False)
         joint = _Joint(lambda: self._joins.pop(joint, None))
-        self._joins[joint] = self._loop.create_task(joint.join(guest, self._service))
+        self._joins[joint] = self._loop.create_task(joint.join(guest, self._service, self._name()))
 
 
 class _Joint:
@@ -111,11 +140,13 @@ class _Joint:
         self._guest, self._service = _End(self._lost), _End(self._lost)
         self._guest.connect(self._service)
 
-    async def join(self, guest: socket.socket, service: Path) -> None:
-        """Connect with the service and carry what the guest says; one that does not answer ends the guest's too."""
+    async def join(self, guest: socket.socket, service: Path, name: str) -> None:
+        """Connect with the service under a name and carry what the guest says; one that does not answer ends the
+        guest's too."""
         loop = asyncio.get_running_loop()
         try:
-            await loop.create_unix_connection(lambda: self._service, os.fspath(service))
+            ours = await _connected(service, name)
+            await loop.create_unix_connection(lambda: self._service, sock=ours)
             await loop.connect_accepted_socket(lambda: self._guest, guest)
         except OSError:
             guest.close()
@@ -136,6 +167,18 @@ class _Joint:
     def _lost(self) -> None:
         if all(end.transport is None for end in (self._guest, self._service)):
             self._gone()
+
+
+async def _connected(service: Path, name: str) -> socket.socket:
+    """Connect from an abstract name; OSError where nobody answers."""
+    ours = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        ours.bind(f"\0{name}")
+        await asyncio.get_running_loop().sock_connect(ours, os.fspath(service))
+    except BaseException:
+        ours.close()
+        raise
+    return ours
 
 
 class _End(asyncio.Protocol):

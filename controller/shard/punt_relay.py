@@ -8,7 +8,7 @@ of them has queued. What does not fit is dropped and counted by class; what a gu
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 
 from controller.events.token_bucket import TokenBucket
 from controller.model import InterfaceConfig
@@ -19,6 +19,9 @@ QUEUE_FRAMES = {PuntClass.CONTROL: 256, PuntClass.LOCAL: 512, PuntClass.GLEAN: 6
 TURN_FRAMES = 16
 PACKET_OUT_PER_S = 20_000
 """Most frames per second a guest may send; as many again in a burst."""
+
+FORMER_MACS_S = 10.0
+"""How long a guest may still send from MACs that a new declaration takes from an interface: it hears of that last."""
 
 CAPTURE_FRAMES = 4096
 """Frames a slow capture may lag behind before it misses some."""
@@ -37,6 +40,8 @@ class RouterPunts:
         self.counters: Counter[str] = Counter()
         self._queues: dict[PuntClass, deque[Punt]] = {one: deque() for one in PuntClass}
         self._filled = asyncio.Event()
+        self._clock = clock
+        self._former: dict[int, tuple[frozenset[bytes], float]] = {}  # MACs an interface had, and until when they do
         self._sending = TokenBucket(PACKET_OUT_PER_S, PACKET_OUT_PER_S, clock)
         self._captures: dict[asyncio.Queue[CapturedFrame], int | None] = {}
 
@@ -75,6 +80,14 @@ class RouterPunts:
 
     # Guest → plane
 
+    def declare(self, before: Iterable[InterfaceConfig], after: Iterable[InterfaceConfig]) -> None:
+        """Take frames from the MACs that interfaces had for a while more."""
+        now, kept = self._clock(), {one.id: one for one in after}
+        self._former = {i: (macs, end) for i, (macs, end) in self._former.items() if i in kept and now < end}
+        for one in before:
+            if one.id in kept and (gone := _macs(one) - _macs(kept[one.id])):
+                self._former[one.id] = gone, now + FORMER_MACS_S
+
     def refusal(self, interface: InterfaceConfig | None, frame: bytes) -> str | None:
         """Return why a frame of the guest may not leave, None where it may; the caller counts it."""
         if interface is None:
@@ -82,11 +95,15 @@ class RouterPunts:
         if not _ETHERNET_HEADER <= len(frame) <= interface.mtu + _ETHERNET_HEADER:
             return "frame_size"
         source = frame[6:12]
-        if source != interface.mac and source not in interface.virtual_macs:
+        if source != interface.mac and source not in interface.virtual_macs and not self._had(interface.id, source):
             return "foreign_mac"
         if frame[12:14] in _TAGS:
             return "foreign_vlan"
         return None if self._sending.take() else "packet_out_rate"
+
+    def _had(self, interface_id: int, mac: bytes) -> bool:
+        macs, end = self._former.get(interface_id, (frozenset(), 0.0))
+        return mac in macs and self._clock() < end
 
     def sent(self, interface_id: int, frame: bytes, taken: bool) -> None:
         """Count a frame handed to the plane, or dropped because its channel is congested."""
@@ -114,3 +131,7 @@ class RouterPunts:
                     self.counters["capture_missed"] += 1
                 else:
                     queue.put_nowait(seen)
+
+
+def _macs(interface: InterfaceConfig) -> frozenset[bytes]:
+    return frozenset((interface.mac, *interface.virtual_macs))

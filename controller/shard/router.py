@@ -78,7 +78,7 @@ class VirtualRouter:
         self.config = config
         self.fib = fib
         self.host = host
-        self.punts = RouterPunts()
+        self.punts = RouterPunts(clock)
         self.vrc: VrcPort | None = None
         self.source = config.source.value
         self.snapshots: dict[int, Callable[[dict[bytes, NexthopSet] | None, str], None]] = {}
@@ -101,6 +101,7 @@ class VirtualRouter:
     def configure(self, config: RouterConfig) -> None:
         """Take a new declaration and tell the VRC."""
         self._retired.update(self.fib.interfaces)
+        self.punts.declare(self.config.interfaces, config.interfaces)
         self.config = config
         self.fib.configure(config)
         self.host.configured(self)  # before the VRC learns of a new interface, whose port's state it mirrors

@@ -39,6 +39,11 @@ class PrivateOvs(Private):
         self._stack.callback(self.kill)
         self._daemons.start()
 
+    @property
+    def pid(self) -> int:
+        """The process of ovs-vswitchd."""
+        return self._daemons.pid
+
     # -- life --------------------------------------------------------------------------------------------------------
     def kill(self) -> None:
         """Kill the switch and its database at once."""

@@ -19,7 +19,8 @@ from wired import AT_ONCE, Heard, WiredPlane
 from controller.model import PlaneConfig, PlaneKind, PlanePort
 from controller.planes.base import Plane
 from controller.planes.fake import FakePlane
-from controller.planes.openflow import OpenFlowListener, OpenFlowPlane
+from controller.planes.openflow.plane import OpenFlowPlane
+from controller.planes.openflow.server import OpenFlowListener
 from controller.planes.p4runtime.plane import P4RuntimePlane
 from lab.namespaces import namespace
 from lab.private.bmv2 import PrivateBmv2

@@ -10,7 +10,7 @@ from wired import WiredPlane
 
 from controller.planes.base import Capability
 from controller.planes.fake import FakePlane
-from controller.planes.openflow import OpenFlowPlane
+from controller.planes.openflow.plane import OpenFlowPlane
 
 COLUMNS = {"openflow": 1, "bmv2": 2, "forwarder": 3, "forwarder_generic": 3}
 MANUAL = (Path(__file__).parents[2] / "docs" / "planes.md").read_text()

@@ -23,7 +23,8 @@ from controller.planes.base import (
     WriteBatch,
     route_action,
 )
-from controller.planes.openflow import OpenFlowListener, OpenFlowPlane
+from controller.planes.openflow.plane import OpenFlowPlane
+from controller.planes.openflow.server import OpenFlowListener
 from lab.namespaces import Host
 from lab.private.ovs import PrivateOvs
 from wire.columns import family_of, prefix_key

@@ -1,8 +1,10 @@
 """What an operator of vr-forwarder sees: status, dump, metrics, and one line where something is wrong."""
 
+import os
 import shutil
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +40,67 @@ def run(*words: str) -> "subprocess.CompletedProcess[str]":
     """Run vr-forwarder where the bpffs that it may mount is gone with it."""
     command = ("unshare", "--mount", str(PROGRAM), *words)
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+NOBODY = 65534
+REFUSES = "the kernel's verifier refuses the XDP program: "
+ITS_ALL = "it needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
+
+
+@pytest.fixture
+def state() -> Iterator[Path]:
+    """A state directory of nobody's, where nobody may enter."""
+    with tempfile.TemporaryDirectory(prefix="sp-state-") as name:
+        os.chown(name, NOBODY, NOBODY)
+        yield Path(name)
+
+
+def run_with(state: Path, *capabilities: str) -> "subprocess.CompletedProcess[str]":
+    """Run the daemon as nobody with these capabilities, in a network and with a bpffs that are gone with it."""
+    only = ",".join(("-all", *(f"+{name}" for name in capabilities)))
+    sets = (f"--{which}={only}" for which in ("bounding-set", "inh-caps", "ambient-caps"))
+    user = ("setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", *sets)
+    mount = ("sh", "-c", 'mount -t bpf -o mode=0777 bpf /sys/fs/bpf && exec "$@"', "sh")
+    places = ("--state", str(state), "--listen", f"unix:{state}/p4rt.sock")
+    command = ("unshare", "--mount", "--net", *mount, *user, str(PROGRAM), "--port", "1=lo", *places)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_verifier_that_refuses_is_told_with_its_whole_log(state: Path) -> None:
+    """Without CAP_PERFMON it does not take the program, as it fears for the kernel's addresses."""
+    done = run_with(state, "bpf", "net_admin")
+    log = state / "verifier.log"
+    said = log.read_text().splitlines()
+    assert said[0].endswith("-- BEGIN PROG LOAD LOG --")
+    assert said[-1] == "-- END PROG LOAD LOG --"
+    verdict = said[-3]
+    assert done.returncode == 1
+    assert done.stderr == f"vr-forwarder: {REFUSES}{verdict}; {ITS_ALL}; its whole log is in {log}\n"
+
+
+def test_a_log_that_cannot_be_written_is_told_too(state: Path) -> None:
+    (state / "verifier.log").mkdir()
+    done = run_with(state, "bpf", "net_admin")
+    assert done.stderr.endswith(f"; its log could not be written to {state}/verifier.log\n")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "said"),
+    [
+        ((), f"the kernel does not load the XDP program: Operation not permitted; {ITS_ALL}"),
+        (("net_admin",), f"the kernel does not load the XDP program: Operation not permitted; {ITS_ALL}"),
+        (
+            ("bpf", "net_admin", "perfmon"),
+            "cannot open a packet socket: Operation not permitted; it needs CAP_NET_RAW",
+        ),
+    ],
+)
+def test_privileges_are_spoken_of_where_they_lack(state: Path, capabilities: tuple[str, ...], said: str) -> None:
+    done = run_with(state, *capabilities)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"vr-forwarder: {said}")
+    assert not (state / "verifier.log").exists()
 
 
 def test_status_shows_ports_and_that_nobody_has_set_the_pipeline(forwarder: PrivateForwarder) -> None:

@@ -1,8 +1,11 @@
 """What hangs at its start in a guest is named within its limit, with its log, and is up once it hangs no more."""
 
+import json
 import os
 import signal
 import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,9 @@ from controller.guests import netns
 from controller.guests.base import GuestSpec, GuestStatus
 from controller.guests.guest_json import Command
 from controller.guests.netns import NetnsDriver
+from controller.guests.suites import frr
 from controller.model import Routing, Suite
+from vrc.guest.children import END_LIMIT_S
 
 pytestmark = pytest.mark.root
 
@@ -23,30 +28,58 @@ BUSY_S = 15.0
 LATE = "did not answer within 2 s of its start"
 BIRD = "router id 192.0.2.1;\nprotocol device {}\nprotocol kernel { ipv4 { export all; }; }\n"
 BIRD += "protocol static { ipv4; route 10.5.0.0/24 blackhole; }\n"
-PROGRAMS = {name: f"/usr/lib/frr/{name}" for name in (*sorted(FRR_ALWAYS), "bgpd")} | {"bird": "/usr/sbin/bird"}
+FRR = Path("/usr/lib/frr")
+PROGRAMS = {name: FRR / name for name in (*sorted(FRR_ALWAYS), "bgpd")} | {"bird": Path("/usr/sbin/bird")}
 HANG, REAL = "/run/splitplane-hang", "/run/splitplane-real"
-SCRIPT = """#!/bin/sh
-[ -e {hang}/flag ] && exec sleep 600
-exec {real}/{name} "$@"
+SCRIPT = f"""#!/bin/sh
+name=${{0##*/}}
+[ -e {HANG}/$name ] && exec sleep 600
+exec {REAL}/$name "$@"
 """
+ASKS_FOR = {
+    "bgpd": "router bgp 65001",
+    "ospfd": "router ospf",
+    "ospf6d": "router ospf6",
+    "isisd": "router isis one",
+    "ripd": "router rip",
+    "ripngd": "router ripng",
+    "eigrpd": "router eigrp 1",
+    "babeld": "router babel",
+    "fabricd": "router openfabric one",
+    "pimd": "interface eth0\n ip pim",
+    "pim6d": "interface eth0\n ipv6 mld",
+    "ldpd": "mpls ldp",
+    "nhrpd": "nhrp nflog-group 1",
+    "pbrd": "pbr-map one seq 1",
+    "vrrpd": "interface eth0\n vrrp 1",
+    "pathd": "segment-routing",
+    "bfdd": "bfd",
+}
+"""A line for each daemon that is started for one, from which vtysh finds its way back to the top by `exit`."""
 
 
 class HangingDriver(NetnsDriver):
-    """Has one program of its guests replaced by a script that hangs while there is a flag."""
+    """Has programs of its guests replaced by a script that hangs while `hang` says so."""
 
-    def __init__(self, bed: GuestBed, command: Command, program: str) -> None:
+    def __init__(self, bed: GuestBed, command: Command, *programs: Path) -> None:
         super().__init__(bed.hidden, command)
-        self._program, self._folder = Path(program), bed.base / "hang"
-        self._folder.mkdir()
+        self._flags = bed.base / "hang"
+        self._flags.mkdir()
         script = bed.base / "script"
-        script.write_text(SCRIPT.format(hang=HANG, real=REAL, name=self._program.name))
-        for path in (self._folder, script):
+        script.write_text(SCRIPT)
+        for path in (self._flags, script):
             path.chmod(0o755)
-        self.flag = self._folder / "flag"
-        self.flag.touch()
-        here = str(self._program)
-        self._binds = [[str(self._folder), HANG, False], [here, f"{REAL}/{self._program.name}", False]]
-        self._binds += [[str(script), here, False]]
+        self._binds = [[str(self._flags), HANG, False]]
+        for program in programs:
+            self._binds += [[str(program), f"{REAL}/{program.name}", False], [str(script), str(program), False]]
+
+    def hang(self, name: str) -> None:
+        """Have a program hang at each start from now on."""
+        (self._flags / name).touch()
+
+    def go_on(self, name: str) -> None:
+        """Have it start as usual again."""
+        (self._flags / name).unlink()
 
     def _config(self, spec: GuestSpec) -> dict[str, Any]:
         config = super()._config(spec)
@@ -59,6 +92,7 @@ class HangingDriver(NetnsDriver):
 async def test_a_daemon_that_hangs_is_named_and_comes_up_by_itself(name: str) -> None:
     async with guest_bed() as bed:
         bed.driver = driver = HangingDriver(bed, bed.command, PROGRAMS[name])
+        driver.hang(name)
         spec = bed.spec(routing=Routing(Suite.BIRD, BIRD)) if name == "bird" else bed.spec()
         await driver.start(spec)
         begun = time.monotonic()
@@ -73,7 +107,7 @@ async def test_a_daemon_that_hangs_is_named_and_comes_up_by_itself(name: str) ->
         await bed.settled(spec, lambda _: f"vr-guest: {name} ended: {LATE}\n" in log.read_text())
         if name in ("staticd", "bgpd"):  # the others do not wait for it
             await bed.settled(spec, lambda status: _up(status) == set(status.daemons) - {name})
-        driver.flag.unlink()
+        driver.go_on(name)
         status = await bed.settled(spec)
         assert (await driver.look_after(spec), driver.trouble(spec)) == ([], "")
         await bed.settled(spec, lambda status: "10.5.0.0/24" in bed.run(status, "ip", "route").stdout)
@@ -85,8 +119,60 @@ async def test_a_daemon_that_hangs_is_named_and_comes_up_by_itself(name: str) ->
         assert not [one for one, pid in pids.items() if alive(pid)]
 
 
+async def test_each_daemon_that_a_text_asks_for_is_named_in_its_turn() -> None:
+    assert ASKS_FOR.keys() == frr._ASKS_FOR.keys()
+    names = [name for name in ASKS_FOR if (FRR / name).exists()]
+    async with guest_bed() as bed:
+        bed.driver = driver = HangingDriver(bed, bed.command, *(FRR / name for name in names))
+        text = "".join(f"{ASKS_FOR[name]}\nexit\n" for name in names)
+        assert frr.daemons_for(text)[2:] == tuple(names)
+        spec = bed.spec(routing=Routing(text=text))
+        log = driver.log_path(spec)
+        first, *_ = names
+        driver.hang(first)
+        await driver.start(spec)
+        status = await driver.status(spec)
+        for name in names:
+            if name != first:
+                driver.hang(name)
+                os.kill(processes(status)[name], signal.SIGKILL)
+            status = await bed.settled(spec, partial(_hangs_alone, name))
+            trouble = f"{name}: {LATE}; see vrctl logs red/r1"
+            assert (await driver.look_after(spec), driver.trouble(spec)) == ([trouble], trouble)
+            await bed.settled(spec, lambda _, name=name: f"vr-guest: {name} ended: {LATE}\n" in log.read_text())
+            driver.go_on(name)
+            status = await bed.settled(spec)
+
+
+def _hangs_alone(name: str, status: GuestStatus) -> bool:
+    """Tell whether one is shown as hanging, and all others are up."""
+    return status.daemons[name] == f"failed: {LATE}" and _up(status) == set(status.daemons) - {name}
+
+
 def _up(status: GuestStatus) -> set[str]:
     return {name for name, state in status.daemons.items() if state == "up"}
+
+
+async def test_a_command_that_hangs_and_is_deaf_holds_up_nobody() -> None:
+    """Nobody knows how to ask any program whether it is up; what waits for one has an end all the same."""
+    deaf = {"name": "deaf", "argv": ["/bin/sh", "-c", "trap '' TERM; while :; do sleep 600; done"]}
+    writes = {"name": "writes", "argv": ["/bin/sh", "-c", "ip route add blackhole 10.5.0.0/24; exec sleep 601"]}
+    async with guest_bed() as bed:
+        spec = bed.spec(routing=_command(deaf, writes))
+        status = await bed.started(spec)
+        await bed.settled(spec, lambda status: "10.5.0.0/24" in bed.run(status, "ip", "route").stdout)
+        pid = processes(status)["sh"]
+        begun = time.monotonic()
+        await bed.driver.start(replace(spec, routing=_command(deaf | {"argv": ["/bin/sleep", "602"]}, writes)))
+        await bed.settled(spec, lambda status: not alive(pid) and status.daemons["deaf"] == "up")
+        assert time.monotonic() - begun < END_LIMIT_S + BUSY_S
+        assert "vr-guest: deaf ended: killed by SIGKILL\n" in bed.driver.log_path(spec).read_text()
+        assert (await bed.driver.status(spec)).restarts == status.restarts + 1
+
+
+def _command(*daemons: dict[str, Any]) -> Routing:
+    fields = {"user": "nobody", "files": {}, "daemons": [one | {"reload": "restart"} for one in daemons]}
+    return Routing(Suite.COMMAND, json.dumps(fields))
 
 
 async def test_a_supervisor_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -203,8 +203,9 @@ class FakeSessions:
         """Name a directory."""
         return self._directory / str(vrf_id)
 
-    def admit(self, vrf_id: int) -> None:
+    def admit(self, vrf_id: int, uid: int) -> None:
         """Remember."""
+        assert uid == 70_000 + vrf_id
         self.admitted.add(vrf_id)
 
     def revoke(self, vrf_id: int) -> None:
@@ -265,6 +266,10 @@ class FakeGuests:
     def trouble(self, spec: GuestSpec) -> str:
         """Return what ``troubles`` says of a router."""
         return self.troubles.get(spec.router, "")
+
+    def session_uid(self, vrf_id: int) -> int:
+        """Somebody else for each router."""
+        return 70_000 + vrf_id
 
     def label(self, spec: GuestSpec) -> str:
         """Show the kind as declared."""

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from ipaddress import IPv4Address
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from lab.network import NetworkError, output, wait_for
@@ -48,7 +49,7 @@ def follows(lab: Lab, progress: Progress) -> list[str]:
     start = time.monotonic()
     streams = {("h1", address): RunningPing(lab.network["h1"], address) for address in chosen.values()}
     try:
-        wait_for("them in hardware", lambda: {*chosen, f"{H1}/32"} <= _in_hardware(lab), _FOLLOWED_S, 0.5)
+        _wait_in_hardware(lab, {*chosen, f"{H1}/32"})
     finally:
         took = time.monotonic() - start
         seen = {end: stream.stop() for end, stream in streams.items()}
@@ -57,6 +58,14 @@ def follows(lab: Lab, progress: Progress) -> list[str]:
     shown = f"{shown} {before} were the forwarder's, {after} after {took:.0f} s of pings"
     expect(after < before, shown)
     return [shown, *(proofs.unbroken(end, stream, took) for end, stream in seen.items())]
+
+
+def _wait_in_hardware(lab: Lab, wanted: set[str]) -> None:
+    def seen() -> tuple[str, list[Path]]:
+        return f"in software: {', '.join(sorted(wanted - _in_hardware(lab)))}", lab.logs_of([ROUTER])
+
+    what = f"what is asked for of {ROUTER} in hardware"
+    wait_for(what, lambda: wanted <= _in_hardware(lab), _FOLLOWED_S, 0.5, seen=seen)
 
 
 def _by_forwarder(lab: Lab, chosen: dict[str, str]) -> int:
@@ -143,7 +152,7 @@ def moves(lab: Lab, progress: Progress) -> list[str]:
         for placement in ("software", "hardware", "auto"):
             progress(f"vrctl move {ROUTER} --to {placement}")
             *_, said = lab.controller.vrctl("move", ROUTER, "--to", placement).splitlines()
-            wait_for(f"routes in {placement}", lambda to=placement: _moved(lab, to), _MOVE_S)  # type: ignore[misc]
+            _wait_moved(lab, placement)
             proofs.verified(lab)
             entries = _entries(lab)["hardware ipv4_route"]
             found.append(f"to {placement}: {said}: {entries} entries in hardware, verified")
@@ -204,6 +213,15 @@ def _moved(lab: Lab, placement: str) -> bool:
     """Tell whether the routes are where they were sent: own addresses alone are left, or the room is used."""
     held = _entries(lab)["hardware ipv4_route"]
     return not lab.unsettled() and (held < ROOM // 10 if placement == "software" else held > ROOM // 2)
+
+
+def _wait_moved(lab: Lab, placement: str) -> None:
+    def seen() -> tuple[str, list[Path]]:
+        unsettled = "; ".join(lab.unsettled())
+        held = f"{_entries(lab)['hardware ipv4_route']} entries in hardware with room for {ROOM}"
+        return f"{held}; {unsettled or f'{ROUTER} is up'}", lab.logs_of([ROUTER])
+
+    wait_for(f"routes of {ROUTER} in {placement}", lambda: _moved(lab, placement), _MOVE_S, seen=seen)
 
 
 def _aggregate(flows: str) -> tuple[int, int]:

@@ -4,11 +4,12 @@
                                 MTU, and moved from there: daemons that copy a MAC never see another one
                                 then, once the kernel knows that it has no carrier, it gets its addresses and is up
     a link of the guest goes:   if it was one of these, it is made again
+    another MAC is declared:    the interface is removed, and made again with it
     the suite:                  starts when all are there, or SUITE_WAIT_S after the first attempt with the reason
 
 A TAP lives as long as one of its queues is open. Here is a detached one of each; the VRC opens another and mirrors
-the state of the plane's port to its carrier, without which a TAP is made. What a declaration changes on an interface
-that is there already is the VRC's affair.
+the state of the plane's port to its carrier, without which a TAP is made. What else a declaration changes on an
+interface that is there already is the VRC's affair.
 
 Linux notes a missing carrier up to a second late (net/core/link_watch.c). A TAP that is up before that counts as
 running for so long, and zebra writes routes over it, which the kernel refuses and zebra does not write again.
@@ -32,6 +33,7 @@ from vrc.netlink.requests import (
     NLM_F_CREATE,
     NLM_F_EXCL,
     NLM_F_REQUEST,
+    RTM_DELLINK,
     RTM_GETLINK,
     RTM_NEWADDR,
     RTM_NEWLINK,
@@ -130,11 +132,22 @@ class GuestInterfaces:
         self._make_missing()
 
     def change(self, declared: Iterable[GuestInterface]) -> None:
-        """Let go of those that are not declared any more, and make those that are new."""
-        self._declared = {interface.name: interface for interface in declared}
+        """Let go of those that are not declared any more, and make those that are new or have another MAC."""
+        former, self._declared = self._declared, {interface.name: interface for interface in declared}
         for name in self._held.keys() - self._declared.keys():
             self._let_go(name)
+        for name, held in list(self._held.items()):
+            if former[name].mac != self._declared[name].mac:
+                self._remove(name, held.ifindex)
         self._make_missing()
+
+    def _remove(self, name: str, ifindex: int) -> None:
+        """Remove an interface: the VRC has a queue of it, too."""
+        try:
+            _ask(self._requests, "remove", RTM_DELLINK, 0, link_request(ifindex))
+        except (LinkError, OSError) as error:  # it went by itself, or is in the way of the new one, which says so
+            self._say(f"interface {name}: {_reason(error)}")
+        self._let_go(name)
 
     def _let_go(self, name: str) -> None:
         os.close(self._held.pop(name).fd)

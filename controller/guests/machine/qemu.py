@@ -242,6 +242,10 @@ class QemuDriver:
         pid = pidfile.find(spec.directory)
         return "its machine is booting" if pid and contact.answered != pid else ""
 
+    def session_uid(self, vrf_id: int) -> int:
+        """QEMU's."""
+        return machine_uid(vrf_id)
+
     def label(self, spec: GuestSpec) -> str:
         """The kind, and whether the machine is emulated."""
         machine = read_machine(spec.directory)

@@ -27,7 +27,7 @@ _REFUSED = {
 _ROUTER_ID = re.compile(_STATEMENT + r"router\s+id\b")
 _LOG = re.compile(_STATEMENT + r"log\b")
 _RESTART_WAIT = re.compile(_STATEMENT + r"graceful\s+restart\s+wait\b")
-_KERNEL = re.compile(_STATEMENT + r"(?:protocol|template)\s+kernel\b[^{;]*\{")
+_KERNEL = re.compile(_STATEMENT + r"(?P<what>protocol|template)\s+kernel\b[^{;]*\{")
 _DISABLED = re.compile(_STATEMENT + r"disabled\b(?!\s+(?:no|off|false)\b)")
 _OBJECTION = re.compile(r"^bird: [^:]*:(?P<line>\d+):\d+ (?P<reason>.*)$", re.MULTILINE)
 
@@ -52,6 +52,11 @@ def disables_kernel(text: str) -> bool:
         if _DISABLED.search(uncommented, found.end() - 1, end):
             return True
     return False
+
+
+def kernel_protocols(text: str) -> int:
+    """Return how many protocols of a text write to the kernel."""
+    return sum(found["what"] == "protocol" for found in _KERNEL.finditer(bare(text)))
 
 
 def compose(text: str, hold_time_s: int) -> str:
@@ -145,4 +150,8 @@ def hostname(_text: str) -> str:
 def section(spec: GuestSpec, _name: str) -> dict[str, Any]:
     """Return what the guest's supervisor is told (vrc/guest/suites/bird.py)."""
     text = spec.routing.text
-    return {"text": compose(text, spec.hold_time_s), "kernel_disabled": disables_kernel(text)}
+    return {
+        "text": compose(text, spec.hold_time_s),
+        "kernel_disabled": disables_kernel(text),
+        "kernel_protocols": kernel_protocols(text),
+    }

@@ -58,7 +58,7 @@ TRIED = ((8, 4), (10, 3))
 """The versions of FRR that Splitplane's tests ran with, oldest first (docs/frr.md)."""
 
 _HOSTNAME = re.compile(r"hostname \S")
-_RELATIVE_LOG = re.compile(r"^(\s*log\s+file\s+)([^/\s]+)(?=\s|$)", re.MULTILINE)
+_RELATIVE_LOG = re.compile(r"^(\s*log\s+(?:filtered-)?file\s+)(?:[^/\s]+/+)*([^/\s]+)(?=\s|$)", re.MULTILINE)
 _VERSION = re.compile(r"version (\d+\.\d+(?:\.\d+)?)")
 _OBJECTION = re.compile(r"line (\d+): % ([^\[]+)\[\d+\]: (.*)")
 
@@ -96,7 +96,7 @@ def compose(text: str, name: str, fpm: bool) -> Composed:
     """Return the whole frr.conf: what Splitplane adds, then the operator's text.
 
     In this order an `exit` or `end` too many of the operator's moves nothing of Splitplane's into another context. A
-    log file without a folder goes where the daemons may write.
+    relative log file goes where the daemons may write, without the folders that only the operator's router has.
     """
     added = [] if hostname(text) else [f"hostname {name}"]
     if not any(line.startswith("zebra nexthop-group keep ") for line in _lines(text)):

@@ -1,6 +1,1 @@
-"""The OpenFlow 1.3 plane."""
-
-from controller.planes.openflow.plane import OpenFlowPlane
-from controller.planes.openflow.server import OpenFlowListener
-
-__all__ = ["OpenFlowListener", "OpenFlowPlane"]
+"""The OpenFlow 1.3 back end: a switch whose flow tables are the pipeline of the contract."""

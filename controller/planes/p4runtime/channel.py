@@ -31,6 +31,7 @@ MAX_TRAILER_OCTETS = 1 << 20
 """Most that is taken of a status: it holds an error of some 100 octets for each update of a refused request."""
 
 _QUEUED_PACKET_OUTS = 256
+_LARGEST_HALF, _LARGEST_ID = (1 << 64) - 1, (1 << 128) - 1
 _SERVICE = "/p4.v1.P4Runtime/"
 _EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
 _DETAILS = "grpc-status-details-bin"
@@ -71,6 +72,12 @@ class ElectionId:
         """Return the id as P4Runtime carries it."""
         return p4r.Uint128(high=self.started_ms, low=self.connection)
 
+    def next(self) -> "ElectionId":
+        """Return the smallest id that is larger; of the largest that there is, itself: P4Runtime 1.4, section 5.3,
+        makes who repeats the highest primary where its holder has gone."""
+        number = min((self.started_ms << 64 | self.connection) + 1, _LARGEST_ID)
+        return ElectionId(number >> 64, number & _LARGEST_HALF)
+
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
@@ -101,16 +108,24 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a device is and how it is spoken to; with TLS it has to show a certificate of ``certificate_name``."""
+    """Where a device is and how it is spoken to; with TLS it has to show a certificate of ``certificate_name``.
+
+    Over a Unix socket there is no TLS: who may use it is a matter of its owner and mode.
+    """
 
     address: str
     device_id: int
     certificate_name: str
     tls: TlsFiles | None = None
 
+    @property
+    def local(self) -> bool:
+        """Whether the device listens on a Unix socket."""
+        return self.address.startswith("unix:")
+
     def connect(self) -> grpc.aio.Channel:
         """Return a channel that connects when it is used; ChannelClosed where its credentials cannot be read."""
-        if self.tls is None:
+        if self.tls is None or self.local:
             return grpc.aio.insecure_channel(self.address, _OPTIONS)
         named = (*_OPTIONS, ("grpc.ssl_target_name_override", self.certificate_name))
         return grpc.aio.secure_channel(self.address, self.tls.credentials(), named)
@@ -266,7 +281,7 @@ class Channel:
     def _outbid(self, theirs: ElectionId) -> None:
         ours = (self.election_id.started_ms, self.election_id.connection)
         if ours <= (theirs.started_ms, theirs.connection):
-            self.election_id = ElectionId(theirs.started_ms, theirs.connection + 1)
+            self.election_id = theirs.next()
         with contextlib.suppress(asyncio.QueueFull):  # asked again on the next connection
             self._outbox.put_nowait(self._arbitration())
 
@@ -371,7 +386,9 @@ class Channel:
             return ChannelClosed(f"the device did not answer {method} within {limit_s:g} s")
         if code is grpc.StatusCode.UNAVAILABLE:
             innermost = text.rpartition(": ")[2]  # of causes that name each other
-            return ChannelClosed(f"not reachable at {self.target.address}: {innermost}")
+            plain = self.target.tls is None and not self.target.local
+            hint = " (vr-forwarder needs TLS on TCP: --p4runtime-ca, -cert, -key)" if plain else ""
+            return ChannelClosed(f"not reachable at {self.target.address}: {innermost}{hint}")
         if code is grpc.StatusCode.CANCELLED:
             return ChannelClosed(f"the device cut {method} off: {text}")
         if code is grpc.StatusCode.PERMISSION_DENIED:

@@ -41,6 +41,12 @@ def test_a_kernel_protocol_is_meant_to_be_down_only_where_its_own_text_says_so(t
     assert bird.disables_kernel(ID + text) is disabled
 
 
+def test_the_protocols_that_write_to_the_kernel_are_counted() -> None:
+    template = "template kernel T { ipv4; }\nprotocol kernel from T {}\n"
+    assert bird.kernel_protocols(ID + template + "# protocol kernel {}\nprotocol kernel k6 { ipv6; }\n") == 2
+    assert bird.kernel_protocols(ID + "protocol device {}") == 0
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

@@ -70,13 +70,16 @@ def test_a_hostname_of_the_operator_wins_and_netlink_needs_no_fpm() -> None:
     [
         ("log file frr.log", "log file /var/log/frr/frr.log"),
         ("log  file b.log informational", "log  file /var/log/frr/b.log informational"),
-        ("log file a/b.log", "log file a/b.log"),
+        ("log file a/b.log", "log file /var/log/frr/b.log"),
+        (" log file ../a/b.log debugging", " log file /var/log/frr/b.log debugging"),
+        ("log filtered-file a/b.log", "log filtered-file /var/log/frr/b.log"),
+        ("log file a/", "log file a/"),
         ("log file /tmp/frr.log", "log file /tmp/frr.log"),
         ("! log file frr.log", "! log file frr.log"),
         ("log syslog", "log syslog"),
     ],
 )
-def test_a_log_file_without_a_folder_lies_where_the_daemons_may_write(line: str, placed: str) -> None:
+def test_a_relative_log_file_lies_where_the_daemons_may_write(line: str, placed: str) -> None:
     assert f"\n{placed}\n" in frr.compose(line, "r1", True).text
 
 

@@ -17,7 +17,7 @@ from vrc.guest import children
 from vrc.guest.children import Child, Children, KeptChild
 from vrc.guest.log import GuestLog
 from vrc.guest.reactor import Reactor
-from vrc.guest.suites import bird, frr, static
+from vrc.guest.suites import any_daemon, bird, frr, static
 from vrc.guest.suites.base import START_LIMIT_S, start_limit_of
 from vrc.machine import guest as machine_guest
 
@@ -52,6 +52,24 @@ def test_a_job_in_time_is_not_touched(family: Children) -> None:
     family.spawn(job)
     run_until(family.reactor, lambda: bool(ends))
     assert (ends, job.overran, job.timer and job.timer.cancelled) == ([0], "", True)
+
+
+def test_a_reload_command_that_hangs_puts_the_former_files_back(
+    family: Children, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(any_daemon, "RELOAD_LIMIT_S", 0.2)
+    monkeypatch.setattr(any_daemon, "as_user", lambda *_: [])
+    program = {"name": "keeper", "argv": ["/bin/sleep", "600"], "reload": ["/bin/sleep", "600"]}
+    ids = [os.getuid(), os.getgid()]
+    section = {"user": "nobody", "ids": ids, "daemons": [program], "files": {"route": "former\n"}}
+    suite, replies = any_daemon.AnyDaemon(family, section, str(tmp_path)), list[str]()
+    suite.start()
+    suite.change(section | {"files": {"route": "new\n"}}, replies.append)
+    run_until(family.reactor, lambda: bool(replies))
+    assert replies == ["keeper reload did not end within 0.2 s; the former files are back"]
+    assert (tmp_path / "route").read_text() == "former\n"
+    suite.stop(signal.SIGKILL)
+    run_until(family.reactor, lambda: not suite.running)
 
 
 def test_a_daemon_without_an_answer_is_failed_from_then_until_it_answers(family: Children) -> None:

@@ -12,9 +12,11 @@ from switch_end import DATAPATH_ID, SwitchEnd, connected
 
 from controller.errors import Conflict, PlaneUnreachable
 from controller.planes.base import Plane, PortState, PuntReason, RouterInterface, WriteBatch
-from controller.planes.openflow import OpenFlowListener, OpenFlowPlane, codec, pipeline, program
+from controller.planes.openflow import codec, pipeline, program
 from controller.planes.openflow.channel import Channel
 from controller.planes.openflow.codec import Multipart, Type, message
+from controller.planes.openflow.plane import OpenFlowPlane
+from controller.planes.openflow.server import OpenFlowListener
 
 NEAR = RouterInterface(3, 7, 1, 12, bytes(6), 1500)
 

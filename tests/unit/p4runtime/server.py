@@ -53,13 +53,14 @@ class Device:
     gate: asyncio.Event = field(default_factory=asyncio.Event)  # cleared: requests wait
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     _server: Any = None
+    _port: int = 0
 
     def __post_init__(self) -> None:
         self.gate.set()
 
     @property
     def address(self) -> str:
-        return f"unix:{self.path}"
+        return f"127.0.0.1:{self._port}" if self._port else f"unix:{self.path}"
 
     # -- life --------------------------------------------------------------------------------------------------------
     async def start(self, credentials: grpc.ServerCredentials | None = None) -> None:
@@ -80,7 +81,7 @@ class Device:
         if credentials is None:
             self._server.add_insecure_port(self.address)
         else:
-            self._server.add_secure_port(self.address, credentials)
+            self._port = self._server.add_secure_port("127.0.0.1:0", credentials)
         await self._server.start()
 
     async def stop(self) -> None:
@@ -310,7 +311,7 @@ class Device:
 
 @contextlib.asynccontextmanager
 async def device(directory: Path, credentials: grpc.ServerCredentials | None = None) -> AsyncIterator[Device]:
-    """A device that listens on a Unix socket below ``directory``."""
+    """A device that listens on a Unix socket below ``directory``; with credentials on TCP."""
     one = Device(directory / "p4rt.sock")
     await one.start(credentials)
     try:

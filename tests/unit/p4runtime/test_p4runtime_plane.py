@@ -33,6 +33,7 @@ NEAR = RouterInterface(3, 7, 1, 12, bytes((2, 0, 0, 0, 0, 1)), 1500)
 ROUTE = WriteBatch(routes=columns({"10.0.0.0/8": LOCAL}))
 IMPATIENT = Timing(answer_s=0.05, read_s=0.05, retry_s=0.01, retry_max_s=0.04)
 LATER = 1 << 62
+MOST_OF_A_HALF = (1 << 64) - 1
 """Starting time of a controller that comes after ours."""
 
 
@@ -185,6 +186,24 @@ async def test_without_any_primary_ours_is_raised(edge: Edge) -> None:
     await edge.connected_again()
     assert edge.heard.disconnects == ["no controller is primary"]
     assert stream.election_id == (LATER, 8)
+    assert await edge.plane.write(ROUTE) == []
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ((LATER, MOST_OF_A_HALF), (LATER + 1, 0)),
+        ((MOST_OF_A_HALF, MOST_OF_A_HALF - 1), (MOST_OF_A_HALF, MOST_OF_A_HALF)),
+        ((MOST_OF_A_HALF, MOST_OF_A_HALF), (MOST_OF_A_HALF, MOST_OF_A_HALF)),
+    ],
+)
+async def test_no_election_id_of_another_is_too_high(
+    edge: Edge, theirs: tuple[int, int], ours: tuple[int, int]
+) -> None:
+    (stream,) = edge.device.streams
+    edge.device.tell_role(stream, rpc_code.NOT_FOUND, theirs)
+    await edge.connected_again()
+    assert stream.election_id == ours
     assert await edge.plane.write(ROUTE) == []
 
 

@@ -60,7 +60,7 @@ def files(tmp_path: Path, authority: Pair) -> TlsFiles:
     return found
 
 
-async def first_news(directory: Path, files: TlsFiles, credentials: grpc.ServerCredentials) -> Recorder:
+async def first_news(directory: Path, files: TlsFiles | None, credentials: grpc.ServerCredentials) -> Recorder:
     """What a plane `edge` tells first of a device with these credentials."""
     heard = Recorder()
     async with device(directory, credentials) as one:
@@ -88,6 +88,23 @@ async def test_a_certificate_of_another_authority_is_refused(tmp_path: Path, fil
     heard = await first_news(tmp_path, files, grpc.ssl_server_credentials([pem(stranger)]))
     assert not heard.connects
     assert "not reachable" in heard.disconnects[0]
+
+
+async def test_over_a_unix_socket_there_is_no_tls(tmp_path: Path, files: TlsFiles) -> None:
+    heard = Recorder()
+    async with device(tmp_path) as one:
+        plane = P4RuntimePlane(config_of(one), files, timing=QUICK)
+        await plane.start(heard)
+        await heard.until(lambda: heard.connects or heard.disconnects)
+        await plane.close()
+    assert heard.connects == 1
+
+
+async def test_a_device_on_tcp_without_tls_on_our_side_names_the_options(tmp_path: Path, authority: Pair) -> None:
+    shown = grpc.ssl_server_credentials([pem(issue("edge", authority))], pem(authority)[1], True)
+    heard = await first_news(tmp_path, None, shown)
+    assert not heard.connects
+    assert heard.disconnects[0].endswith("(vr-forwarder needs TLS on TCP: --p4runtime-ca, -cert, -key)")
 
 
 async def test_a_file_that_is_missing_is_named(tmp_path: Path, files: TlsFiles, authority: Pair) -> None:

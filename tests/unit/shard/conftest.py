@@ -1,3 +1,4 @@
+import os
 from collections.abc import AsyncIterator
 
 import pytest
@@ -36,7 +37,7 @@ async def service(make_world, tmp_path, monkeypatch) -> AsyncIterator[tuple[Worl
     server = SessionServer(world.shards, pki, tmp_path / "sessions", world.events)
     for config in (red, blue):
         pki.issue(config)
-        server.admit(config.vrf_id)
+        server.admit(config.vrf_id, os.geteuid())
     await server.start()
     yield world, server, pki
     await server.close()

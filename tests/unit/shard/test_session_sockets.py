@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -41,7 +42,7 @@ async def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     made = Bed(tmp_path)
     for vrf_id in (1, 2):
         (tmp_path / str(vrf_id)).mkdir()
-        made.sockets.open(vrf_id)
+        made.sockets.open(vrf_id, os.geteuid())
     async with await asyncio.start_unix_server(made.serve, tmp_path / "session.sock"):
         yield made
         made.sockets.close_all()
@@ -100,7 +101,7 @@ async def test_a_closed_router_s_connections_are_cut_and_its_socket_is_gone(bed:
 async def test_without_a_service_a_connection_is_closed_and_not_told(tmp_path: Path) -> None:
     bed = Bed(tmp_path)
     (tmp_path / "1").mkdir()
-    bed.sockets.open(1)
+    bed.sockets.open(1, os.geteuid())
     reader, writer = await bed.connect(1)
     assert await reader.read() == b""
     writer.close()
@@ -111,7 +112,7 @@ async def test_without_a_service_a_connection_is_closed_and_not_told(tmp_path: P
 async def test_the_socket_of_an_earlier_controller_is_replaced(bed: Bed) -> None:
     bed.sockets.close_all()
     later = SessionSockets(bed.directory, bed.directory / "session.sock", bed.refused.append)
-    later.open(1)
+    later.open(1, os.geteuid())
     reader, writer = await bed.connect(1)
     writer.write(b"x")
     assert await reader.readexactly(1) == b"X"
@@ -126,10 +127,10 @@ async def test_a_router_whose_socket_could_not_be_made_is_admitted_later(service
     directory.mkdir()
     (directory / "session.sock").mkdir()  # in its way
     with pytest.raises(OSError, match="directory"):
-        server.admit(9)
+        server.admit(9, os.geteuid())
     assert not (directory.parent / ".9.sock").exists()
     (directory / "session.sock").rmdir()
-    server.admit(9)
+    server.admit(9, os.geteuid())
     assert (directory / "session.sock").is_socket()
     server.revoke(9)
     assert not directory.exists()

@@ -1,6 +1,7 @@
 """The session service over real mTLS: what a VRC may not say is refused, named, and changes nothing."""
 
 import asyncio
+import os
 
 import grpc
 import pytest
@@ -47,12 +48,33 @@ async def test_other_protocol_version(service, red):
     assert "protocol 99" in await red.refusal()
 
 
-async def test_another_routers_certificate_on_this_socket_is_that_router(service):
-    _, server, pki = service
+async def test_another_routers_certificate_is_good_for_nothing_on_this_socket(service):
+    world, server, pki = service
     peer = Peer(server, pki.identity(2), 1)
-    await peer.hello("red/r1")
-    assert "certificate of blue/r2" in await peer.refusal()
+    assert "this certificate is of another router" in await peer.refusal()
+    assert refusals(world) == ["the certificate of blue/r2 on the session socket of red/r1"]
+    assert world.router(1).punts.counters["streams_refused"] == 1
+    assert world.router(2).vrc is None
     await peer.channel.close()
+
+
+async def test_the_service_s_own_socket_is_no_router_s(service):
+    world, server, pki = service
+    direct = server.directory_for(1)
+    direct.joinpath("session.sock").unlink()
+    direct.joinpath("session.sock").symlink_to("../session.sock")
+    peer = Peer(server, pki.identity(1), 1)
+    assert "this certificate is of another router" in await peer.refusal()
+    assert refusals(world) == ["the certificate of red/r1 on the session socket of unknown"]
+    await peer.channel.close()
+
+
+async def test_nobody_but_the_guest_s_user_reaches_its_socket(service):
+    _, server, _ = service
+    for directory in (server.directory_for(1), server.directory_for(1).parent):
+        assert directory.stat().st_mode & 0o077 == 0
+    for path in (server.directory_for(1) / "session.sock", server.directory_for(1).parent / "session.sock"):
+        assert path.stat().st_mode & 0o777 == 0o600
 
 
 async def test_revoked_certificate(service, red):
@@ -290,7 +312,7 @@ async def test_nothing_is_learned_before_the_plane_is_known(tmp_path):
     pki = PKI(tmp_path / "state", store)
     pki.issue(config)
     server = SessionServer(world.shards, pki, tmp_path / "sessions", world.events)
-    server.admit(1)
+    server.admit(1, os.geteuid())
     await server.start()
     peer = Peer(server, pki.identity(1), 1)
     await peer.hello()
@@ -323,6 +345,6 @@ async def test_interface_that_was_removed_lately_may_still_be_named(service, red
 
 async def test_admitted_twice_leaves_nothing_when_revoked(service):
     _, server, _ = service
-    server.admit(1)
+    server.admit(1, os.geteuid())
     server.revoke(1)
     assert not server.directory_for(1).exists()

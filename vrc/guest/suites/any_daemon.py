@@ -196,8 +196,8 @@ class AnyDaemon:
         name = f"{program.name} reload"
 
         def ended(job: Child, exit_status: int) -> None:
-            failed = job.overran or (describe_end(exit_status, job.last_line) if exit_status else "")
-            done(f"{name}: {failed}" if failed else "")
+            failed = f"{name}: {describe_end(exit_status, job.last_line)}" if exit_status else ""
+            done(job.overran or failed)
 
         job = Child(name, [*self._as_user, *program.reload], ENVIRONMENT, ended)
         job.limit_s = RELOAD_LIMIT_S

@@ -40,12 +40,14 @@ class BirdSettings:
 
     text: str  # the whole of bird.conf
     kernel_disabled: bool  # the text wants a `protocol kernel` down
+    kernel_protocols: int  # how many the text has
     start_limit_s: float  # a BIRD that does not greet for so long after its start is killed and started again
 
     @classmethod
     def parse(cls, section: Section) -> "BirdSettings":
         """Take BIRD's section of guest.json; KeyError or TypeError where it is none."""
-        return cls(section["text"], section.get("kernel_disabled", False), start_limit_of(section))
+        kernel = section.get("kernel_disabled", False), section.get("kernel_protocols", 0)
+        return cls(section["text"], *kernel, start_limit_of(section))
 
 
 class BirdDaemon:
@@ -61,7 +63,8 @@ class BirdDaemon:
         self._greeting = False
         self._changing = False
         self._down: list[str] = []  # protocols that should write to the kernel and did not when last seen
-        self._watch = SourceWatch(self._reactor, self._look_at_kernel, self._enable_kernel)
+        self._gone = False  # there were fewer of them than in the text, which so is not the one in force
+        self._watch = SourceWatch(self._reactor, self._look_at_kernel, self._bring_kernel_back)
         self._inotify = watch_directory(RUN)
         self._reactor.add_reader(self._inotify, self._directory_changed)
 
@@ -70,9 +73,14 @@ class BirdDaemon:
         """State of BIRD, and ``kernel`` where it does not write its routes there."""
         states = {"bird": self._bird.state}
         if self._watch.silent:
-            why = f"BIRD writes no routes (protocol {self._down[0]} is down); it is enabled every 30 s"
-            states["kernel"] = f"failed: {why}"
+            states["kernel"] = f"failed: BIRD writes no routes {self._why_silent}"
         return states
+
+    @property
+    def _why_silent(self) -> str:
+        if self._down:
+            return f"(protocol {self._down[0]} is down); it is enabled every 30 s"
+        return "(a text without its protocol kernel is in force); its own is loaded every 30 s"
 
     @property
     def restarts(self) -> int:
@@ -137,13 +145,20 @@ class BirdDaemon:
         rows: list[str] = []
 
         def done(answer: Answer | Silence) -> None:
-            down = kernel_protocols_down(rows) if isinstance(answer, Answer) else []
-            self._down = down or self._down
-            tell(bool(down))
+            states = kernel_protocols(rows) if isinstance(answer, Answer) else {}
+            down = [name for name, state in states.items() if state != "up"]
+            gone = isinstance(answer, Answer) and len(states) < self.settings.kernel_protocols
+            if down or gone:  # else what was seen last is shown for a while
+                self._down, self._gone = down, gone
+            tell(bool(down) or gone)
 
         self._ask("show protocols", done, rows.append)
 
-    def _enable_kernel(self) -> None:
+    def _bring_kernel_back(self) -> None:
+        if self._changing:
+            return
+        if self._gone:
+            self._ask("configure", lambda _: None)
         for name in self._down:
             self._ask(f'enable "{name}"', lambda _: None)
 
@@ -208,10 +223,10 @@ class BirdDaemon:
         write_file(f"{self._etc}/bird.conf", settings.text, self._gid)
 
 
-def kernel_protocols_down(rows: Iterable[str]) -> list[str]:
-    """Return the kernel protocols that are not up, of what `show protocols` answers: name, protocol, table, state."""
+def kernel_protocols(rows: Iterable[str]) -> dict[str, str]:
+    """Return the state of each kernel protocol, of what `show protocols` answers: name, protocol, table, state."""
     fields = (row.split() for row in rows)
-    return [row[0] for row in fields if len(row) > 3 and row[1] == "Kernel" and row[3] != "up"]
+    return {row[0]: row[3] for row in fields if len(row) > 3 and row[1] == "Kernel"}
 
 
 _OBJECTION = re.compile(r"[^:]*:(?P<line>\d+):\d+ (?P<reason>.*)")

@@ -286,9 +286,9 @@ async def _measure_sessions(
         server = SessionServer(shards, pki, directory / "sessions", events)
         for config in configs:
             pki.issue(config)
-            server.admit(config.vrf_id)
+            server.admit(config.vrf_id, os.geteuid())
         await server.start()
-        command = [sys.executable, "-m", "bench.scaling", "--clients", str(directory), "--case", case.name]
+        command = [sys.executable, "-m", "bench.scale", "--clients", str(directory), "--case", case.name]
         clients = await asyncio.create_subprocess_exec(*command, stdin=-1, stdout=-1)
         assert clients.stdin is not None
         assert clients.stdout is not None
@@ -387,7 +387,7 @@ def main() -> int:
     for case in CASES:
         if options.cases and case.name not in options.cases:
             continue
-        command = [sys.executable, "-m", "bench.scaling", "--case", case.name]
+        command = [sys.executable, "-m", "bench.scale", "--case", case.name]
         line = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
         results.append(json.loads(line))
         print(line, flush=True)

@@ -33,15 +33,15 @@ GENERATOR_CORE, FORWARDER_CORE = min(os.sched_getaffinity(0)), max(os.sched_geta
 _DRAINED_S = 0.05  # without an arrival
 
 
-class PeersError(NetworkError):
+class WiresError(NetworkError):
     """The measurement cannot go on; one line that says why."""
 
 
 def checked(*argv: str) -> str:
-    """Run a command and return its output; PeersError with what it complained of where it fails."""
+    """Run a command and return its output; WiresError with what it complained of where it fails."""
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise PeersError(f"{' '.join(argv)}: {(done.stderr or done.stdout).strip()}")
+        raise WiresError(f"{' '.join(argv)}: {(done.stderr or done.stdout).strip()}")
     return done.stdout
 
 
@@ -57,7 +57,7 @@ class Conversation:
     def __init__(self, argv: Sequence[str]) -> None:
         self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         if self.answer() != ["ready"]:
-            raise PeersError(f"{' '.join(argv)} did not start")
+            raise WiresError(f"{' '.join(argv)} did not start")
         prefer(self._process.pid)
 
     def ask(self, line: str) -> None:
@@ -71,7 +71,7 @@ class Conversation:
         assert self._process.stdout is not None
         words = self._process.stdout.readline().split()
         if not words:
-            raise PeersError(f"{' '.join(map(str, self._process.args))} ended")  # type: ignore[arg-type]
+            raise WiresError(f"{' '.join(map(str, self._process.args))} ended")  # type: ignore[arg-type]
         return words
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class Wires:
         checked("ip", "netns", "exec", self.namespace, "sh", "-c", f"echo 1 > {path}")
         threads = list(_threads(f"napi/{self.into}-"))
         if not threads:
-            raise PeersError(f"{self.into} has no NAPI thread; Linux 5.12 and later have")
+            raise WiresError(f"{self.into} has no NAPI thread; Linux 5.12 and later have")
         for pid in threads:
             os.sched_setaffinity(pid, {FORWARDER_CORE})
             prefer(pid)

@@ -162,7 +162,7 @@ def main() -> int:
     if options.runs < 1 or any(not 1 <= count <= 1000 for count in options.counts):
         print("guests: --runs is at least 1, --counts are 1 to 1000", file=sys.stderr)
         return 2
-    return run_enclosed("guests", "bench.guesting", program, PLANES[DEFAULT]().missing)
+    return run_enclosed("guests", "bench.guests", program, PLANES[DEFAULT]().missing)
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ def rounded(value: Any, digits: int = 2) -> Any:
 def program(options: argparse.Namespace) -> dict[str, Any]:
     """Measure all cases and return the result."""
     if not options.program.exists():
-        raise SystemExit(f"fib: {options.program} is missing; run: make setup")
+        raise SystemExit(f"fib: {options.program} is missing; run: scripts/setup tests")
     available = sorted(os.sched_getaffinity(0))
     cores = (available[-1], available[0])
     before = machine_s()

@@ -129,9 +129,9 @@ def main() -> int:
         print("forwarder: loading BPF programs needs root; run it with sudo", file=sys.stderr)
         return 1
     if not options.program.exists():
-        print(f"forwarder: {options.program} is missing; run: make setup", file=sys.stderr)
+        print(f"forwarder: {options.program} is missing; run: scripts/setup tests", file=sys.stderr)
         return 1
-    command = ("unshare", "--net", sys.executable, "-m", "bench.forwarding", *sys.argv[1:])
+    command = ("unshare", "--net", sys.executable, "-m", "bench.forwarder", *sys.argv[1:])
     return subprocess.run(command, env=os.environ | {_INSIDE: "1"}, check=False).returncode
 
 

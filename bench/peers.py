@@ -25,10 +25,10 @@ from typing import Any
 
 from bench.peer_kinds import ROUTE, Bmv2, Forwarder, Linux, Ovs, Peer, Redirect, full_tables, present
 from bench.peer_search import lossless
-from bench.peer_wires import FORWARDER_CORE, GENERATOR_CORE, PeersError, Wires
 from lab.commands import NetworkError
 from lab.prefixes import Announcement
 from lab.processes import machine_s
+from lab.wires import FORWARDER_CORE, GENERATOR_CORE, Wires, WiresError
 
 _ROOT = Path(__file__).parent.parent
 _WORK = Path("/run/peers")
@@ -66,9 +66,9 @@ class Bed:
         self.wires.drained()
         packets = last.packets - first.packets
         if not packets or not sent[0]:
-            raise PeersError(f"{self.name} forwards nothing of {sent[0]} frames")
+            raise WiresError(f"{self.name} forwards nothing of {sent[0]} frames")
         if self.peer.routes and last.routed - first.routed != packets:
-            raise PeersError(f"{self.name} does not count the TTL of {packets - last.routed + first.routed} packets")
+            raise WiresError(f"{self.name} does not count the TTL of {packets - last.routed + first.routed} packets")
         return packets / (last.at_ns - first.at_ns) * 1e3
 
     def without_loss(self, length: int, seconds: float, first: float) -> float:
@@ -103,7 +103,7 @@ class Peers:
         self._samples: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         self.beds: list[Bed] = []
         if not self._generator.exists():
-            raise PeersError(f"{self._generator} is missing; run: make setup")
+            raise WiresError(f"{self._generator} is missing; run: scripts/setup tests")
 
     def start(self) -> None:
         """Start every forwarder that is here."""
@@ -124,7 +124,7 @@ class Peers:
         chosen = self._options.only or list(kinds)
         for name in chosen:
             if name not in kinds:
-                raise PeersError(f"{name} is not here; there are: {', '.join(kinds)}")
+                raise WiresError(f"{name} is not here; there are: {', '.join(kinds)}")
             self._add(name, *kinds[name])
 
     def _add(self, name: str, kind: Callable[[], Peer], destinations: Path) -> None:
@@ -241,11 +241,11 @@ def _enclose() -> None:
     """Run this module again in network and mount namespaces of its own; not in a PID namespace, in which the kernel's
     threads are out of reach. What it starts dies with it, and the namespaces with the last of them."""
     if os.geteuid() != 0:
-        raise PeersError("needs root, for namespaces and BPF; run it with sudo")
+        raise WiresError("needs root, for namespaces and BPF; run it with sudo")
     if GENERATOR_CORE == FORWARDER_CORE:
-        raise PeersError("needs two cores: one for the generator, one for what is measured")
+        raise WiresError("needs two cores: one for the generator, one for what is measured")
     os.environ[_INSIDE] = "1"
-    os.execvp("unshare", ["unshare", "--net", "--mount", "--", sys.executable, "-m", "bench.peering", *sys.argv[1:]])
+    os.execvp("unshare", ["unshare", "--net", "--mount", "--", sys.executable, "-m", "bench.peers", *sys.argv[1:]])
 
 
 def _prepare() -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from bench.longest_prefix import ipv6_prefixes
+from bench.fib import ipv6_prefixes
 from controller.route_cache.aggregate import LIMIT, Aggregate
 from controller.routing.ranges import flatten
 from lab.prefixes import IPV4_SHARES, announcements

@@ -196,10 +196,10 @@ def main() -> int:
     """Measure a failure for each number of flows, each inside an enclosure of its own."""
     options = _options()
     if "," not in options.flows:
-        return run_enclosed("failover", "bench.failing", program)
+        return run_enclosed("failover", "bench.failover", program)
     results = []
     for flows in options.flows.split(","):
-        command = [sys.executable, "-m", "bench.failing", *sys.argv[1:], "--flows", flows]
+        command = [sys.executable, "-m", "bench.failover", *sys.argv[1:], "--flows", flows]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode:
             return done.returncode

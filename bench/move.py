@@ -262,7 +262,7 @@ def main() -> int:
     if min(options.routes, options.flows, options.moves, options.rate) < 1:
         print("move: --routes, --flows, --moves and --rate are at least 1", file=sys.stderr)
         return 2
-    return run_enclosed("move", "bench.moving", program, FallbackPlanes({}).missing)
+    return run_enclosed("move", "bench.move", program, FallbackPlanes({}).missing)
 
 
 if __name__ == "__main__":

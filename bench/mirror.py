@@ -163,7 +163,7 @@ def _repeat(options: argparse.Namespace) -> int:
     results: list[dict[str, Any]] = []
     for number in range(options.runs):
         say(f"run {number + 1} of {options.runs}")
-        command = [sys.executable, "-m", "bench.mirroring", *sys.argv[1:], "--runs", "1"]
+        command = [sys.executable, "-m", "bench.mirror", *sys.argv[1:], "--runs", "1"]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode:
             return done.returncode
@@ -197,7 +197,7 @@ def main() -> int:
         return 2
     if options.runs > 1:
         return _repeat(options)
-    return run_enclosed("mirror", "bench.mirroring", program, PLANES[options.plane]().missing)
+    return run_enclosed("mirror", "bench.mirror", program, PLANES[options.plane]().missing)
 
 
 if __name__ == "__main__":
