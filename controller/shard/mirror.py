@@ -29,15 +29,14 @@ from controller.planes.base import (
     PortState,
     PuntReason,
     Refused,
-    RouteKind,
     RouteUpdates,
     Update,
     WriteBatch,
-    route_action,
 )
 from controller.routing.fib import Fib, Ticket
 from controller.routing.objects import PlaneObjects
 from controller.shard.loop_share import LoopShare
+from controller.shard.unclaimed import UnclaimedObjects
 from wire.columns import prefix_text
 
 BATCH_ROUTES = 1000
@@ -90,6 +89,7 @@ class PlaneMirror:
         self.plane = plane
         self.fibs: dict[int, Fib] = {}
         self.objects = PlaneObjects(plane.name)
+        self._unclaimed = UnclaimedObjects(self.objects)
         self.adopted = False
         self.ready = asyncio.Event()  # adopted at least once: ids issued from now on meet no installed ones
         self.reason = "not connected yet"
@@ -339,6 +339,7 @@ class PlaneMirror:
         for fib in self.fibs.values():
             known |= fib.object_ids
         self.objects.adopt(read, known)
+        self._unclaimed.adopt(read, self.fibs)
         self.foreign = read.foreign
         for fib in self.fibs.values():
             self.set_ports(fib)
@@ -371,26 +372,18 @@ class PlaneMirror:
             await self.plane.write(WriteBatch(policers=[Update(Op.DELETE, one) for one in policers]))
 
     async def delete_unclaimed(self) -> None:
-        """Delete adopted nexthops and groups that no router claimed and no route uses, once all routers settled."""
-        objects = self.objects
-        if not objects.unclaimed_groups and not objects.unclaimed_nexthops:
+        """Delete adopted nexthops and groups that their routers, once settled, neither claimed nor use."""
+        connection = self._connection
+        if not self.adopted:
             return
-        if not self.adopted or not all(fib.settled and fib.idle for fib in self.fibs.values()):
-            return
-        used = {action for fib in self.fibs.values() for action in fib.actions_in_use()}
-        batch = WriteBatch()
-        for object_id, group in list(objects.unclaimed_groups.items()):
-            if route_action(RouteKind.GROUP, object_id) not in used:
-                batch.groups.append(Update(Op.DELETE, objects.unclaimed_groups.pop(object_id)))
-            else:
-                used.update(route_action(RouteKind.NEXTHOP, member.nexthop_id) for member in group.members)
-        for object_id in list(objects.unclaimed_nexthops):
-            if route_action(RouteKind.NEXTHOP, object_id) not in used:
-                batch.nexthops.append(Update(Op.DELETE, objects.unclaimed_nexthops.pop(object_id)))
-        if batch:
-            await self.plane.write(batch)
-            for object_id in (*(u.entry.id for u in batch.groups), *(u.entry.id for u in batch.nexthops)):
-                objects.free(object_id)
+        for batch in self._unclaimed.deletions(self.fibs, BATCH_ROUTES):
+            refused = {(one.table, one.key) for one in await self.plane.write(batch)}
+            if connection != self._connection:
+                return  # read back meanwhile, or to be
+            for table, updates in (("nexthop_group", batch.groups), ("nexthop", batch.nexthops)):
+                for one in updates:
+                    if (table, one.entry.id) not in refused:
+                        self.objects.free(one.entry.id)
 
     async def read_back(self) -> tuple[Installed, dict[int, set[bytes]]]:
         """Read the plane while writing goes on; also returns the keys written meanwhile, by vrf_id."""
