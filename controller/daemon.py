@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import logging
 import os
-import resource
 import signal
 import ssl
 import sys
@@ -33,7 +32,7 @@ from controller.guests.machine.accelerator import AcceleratorProbe
 from controller.guests.machine.qemu import QemuDriver
 from controller.guests.netns import NetnsDriver
 from controller.model import GuestKind, RouterConfig
-from controller.operations import backups
+from controller.operations import backups, budget
 from controller.operations.certificates import Certificates
 from controller.operations.convergence import Convergence
 from controller.operations.operations import Operations
@@ -260,9 +259,7 @@ def main() -> None:
     # Batch work (sched(7)): a message does not interrupt whoever makes the next one, so they come in larger pieces.
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     bound_pauses()
-    # A router's session takes five descriptors, and the usual soft limit is 1024.
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    budget.raise_descriptors()
     try:
         descriptor = lock_state(options.state)
         restarting = asyncio.run(serve(options))

@@ -16,7 +16,7 @@ from controller.events.log import EventLog
 from controller.guests.fleet import FirstLoad, GuestFleet
 from controller.guests.suites import unforwarded
 from controller.model import Placement, RouterConfig, names_of
-from controller.operations import backups, move_requests, recorded
+from controller.operations import backups, budget, move_requests, recorded
 from controller.operations.certificates import Certificates, Trusted
 from controller.operations.convergence import Convergence, Report
 from controller.pki.certificates import CertificateState
@@ -72,6 +72,7 @@ class Operations:
         events: EventLog,
         audit_log: AuditLog,
         restart: Callable[[], None],
+        room: budget.Budget | None = None,
     ) -> None:
         self.events, self.audit = events, audit_log
         self._directory, self._store, self._certificates = state_directory, store, certificates
@@ -79,6 +80,7 @@ class Operations:
         self._changing = asyncio.Lock()
         self._running: set[asyncio.Task[Outcome]] = set()
         self._caller = this_process()
+        self._room = budget.of_process() if room is None else room
 
     def by(self, caller: Caller) -> "Operations":
         """Return these operations as those of somebody else: what they change is recorded as that caller's."""
@@ -102,6 +104,8 @@ class Operations:
         before, ids = self.state, self._convergence.ids.copy()
         after, where = merge(parsed, before, ids, files)
         check(after, where)
+        if len(after.routers) > len(before.routers):  # what is there already is never refused
+            self._room.require(len(after.routers) + len(self._convergence.tombstones))
         named = frozenset(f"{tenant.name}/{one.name}" for tenant, _ in parsed.tenants() for one in tenant.routers)
         return Plan(before, after, ids, changes(before, after), named)
 

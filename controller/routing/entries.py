@@ -5,11 +5,31 @@ Both are kept by id; a change marks the id, and `take` turns marks into updates.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from controller.planes.base import Nexthop, NexthopGroup, Op, Policer, RouterInterface, Update
 
 E = TypeVar("E", RouterInterface, Nexthop, NexthopGroup, Policer)
+
+
+def cost_of(entry: object) -> int:
+    """Return what an update of an entry costs, in routes: a group as many as it has members."""
+    return max(1, len(entry.members)) if isinstance(entry, NexthopGroup) else 1
+
+
+@dataclass(slots=True)
+class Taken(Generic[E]):
+    """Updates for one batch."""
+
+    updates: list[Update[E]] = field(default_factory=list)
+    cost: int = 0
+    whole: bool = True  # nothing that was asked for is left
+
+    def add(self, update: Update[E]) -> None:
+        """Take one more."""
+        self.updates.append(update)
+        self.cost += cost_of(update.entry)
 
 
 class EntryTable(Generic[E]):
@@ -68,29 +88,39 @@ class EntryTable(Generic[E]):
         self._marked.update(dict.fromkeys(self.refused))
         self.refused.clear()
 
-    def take(self) -> list[Update[E]]:
-        """Return the updates that make installed equal desired, and count on them to succeed."""
-        updates: list[Update[E]] = []
+    def take(self, limit: int, deletions: bool = True) -> Taken[E]:
+        """Return updates that make installed equal desired, and count on them to succeed: at least one, and then as
+        many as cost no more than ``limit``. Without ``deletions`` what is not desired any more waits.
+        """
+        taken: Taken[E] = Taken()
+        looked_at: list[int] = []
         for entry_id in self._marked:
             want, have = self.desired.get(entry_id), self.installed.get(entry_id)
+            if want is None and not deletions:
+                continue
+            if taken.cost >= limit:
+                taken.whole = False
+                break
+            looked_at.append(entry_id)
             rewrite = entry_id in self._rewrite
             uncertain = self._uncertain.pop(entry_id, None)
             self.refused.pop(entry_id, None)  # or it is refused again
             if want is None:
                 gone = uncertain if have is None else have
                 if gone is not None:
-                    updates.append(Update(Op.DELETE, gone))
+                    taken.add(Update(Op.DELETE, gone))
                     self.installed.pop(entry_id, None)
                     if have is None:
                         self._deleting.add(entry_id)
             elif want != have or rewrite:
                 present = have is not None or rewrite
-                updates.append(Update(Op.MODIFY if present else Op.INSERT, want))
+                taken.add(Update(Op.MODIFY if present else Op.INSERT, want))
                 self.installed[entry_id] = want
                 self._deleting.discard(entry_id)
-        self._marked = {}
-        self._rewrite.clear()
-        return updates
+        for entry_id in looked_at:
+            del self._marked[entry_id]
+        self._rewrite.difference_update(looked_at)
+        return taken
 
     def refuse(self, entry_id: int, op: Op, reason: str) -> None:
         """Note that the plane did not take an update."""

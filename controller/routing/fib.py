@@ -32,6 +32,7 @@ from controller.planes.base import (
     WriteBatch,
     route_action,
 )
+from controller.routing.entries import Taken
 from controller.routing.fib_state import FibState
 from controller.routing.neighbors import NeighborKey
 from controller.routing.objects import PlaneObjects
@@ -53,6 +54,7 @@ class Ticket:
 
     routes: RouteTicket = field(default_factory=RouteTicket)
     freed: list[int] = field(default_factory=list)  # object ids deleted
+    cost: int = 0  # of the updates, in routes
 
 
 class Fib(FibState):
@@ -206,23 +208,51 @@ class Fib(FibState):
         return one.action or None
 
     def take(self, batch: WriteBatch, limit: int, ahead: bool = False) -> Ticket:
-        """Move at most ``limit`` prefixes and all small updates into ``batch``; with ``ahead``, router interfaces and
-        policers wait."""
+        """Move small updates and prefixes that cost at most ``limit`` into ``batch``, a group that costs more alone;
+        with ``ahead``, router interfaces and policers wait.
+
+        Where not all has room, what others refer to comes first: nexthops, groups, deleted nexthops, and routes once
+        all of these are on their way.
+        """
         resolution = self._resolution
         ticket = Ticket()
+        left = limit
+        whole = True
         if not ahead:
-            batch.policers += self.policers.take()
-            batch.router_interfaces += resolution.interface_entries.take()
-        nexthops, groups = resolution.nexthop_entries.take(), resolution.group_entries.take()
-        batch.nexthops += nexthops
-        batch.groups += groups
-        ticket.freed = [u.entry.id for u in nexthops if u.op is Op.DELETE]
-        ticket.freed += [u.entry.id for u in groups if u.op is Op.DELETE]
+            policers, interfaces = self.policers.take(left), resolution.interface_entries.take(left)
+            batch.policers += policers.updates
+            batch.router_interfaces += interfaces.updates
+            left -= policers.cost + interfaces.cost
+            whole = policers.whole and interfaces.whole
+        if whole and left > 0:
+            whole, left = self._take_objects(batch, left, ticket)
         desired = Desired(self._own, self._rib.routes, self.desired)  # kept, it would be a cycle
-        routes, ticket.routes = self._prefixes.take(limit, desired, self._own.is_local)
+        most = max(left, 0) if whole else 0
+        routes, ticket.routes = self._prefixes.take(most, desired, self._own.is_local)
         batch.routes += routes
+        left -= sum(map(len, routes))
+        ticket.cost = limit - left
         self.in_flight += 1
         return ticket
+
+    def _take_objects(self, batch: WriteBatch, left: int, ticket: Ticket) -> tuple[bool, int]:
+        """Take nexthops and groups; returns whether none is left, and how much room is."""
+        nexthops, groups = self._resolution.nexthop_entries, self._resolution.group_entries
+        whole = True
+        for table, deletions in ((nexthops, False), (groups, True), (nexthops, True)):
+            if not table:
+                continue
+            if left <= 0:
+                return False, left
+            taken: Taken[Any] = table.take(left, deletions)
+            updates: list[Any] = batch.nexthops if table is nexthops else batch.groups
+            updates += taken.updates
+            ticket.freed += [one.entry.id for one in taken.updates if one.op is Op.DELETE]
+            left -= taken.cost
+            whole = taken.whole
+            if not whole:
+                return False, left
+        return whole, left
 
     def confirm(self, ticket: Ticket, refused: Iterable[Refused]) -> None:
         """The plane has confirmed a batch, except ``refused`` (of this router alone)."""

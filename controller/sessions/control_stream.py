@@ -105,7 +105,7 @@ class ControlSession:
                 await self._router.plane_known()
                 began = time.perf_counter()
             self._apply(body, message)
-            await _give_way(began)
+            await give_way(began)
             await self._router.caught_up()
 
     def _apply(self, body: str, message: Any) -> None:
@@ -183,7 +183,7 @@ def decode(kind: Any, octets: bytes) -> Any:
         raise SessionRefused(f"{len(octets)} octets that are no {kind.DESCRIPTOR.name}") from None
 
 
-async def _give_way(began: float) -> None:
+async def give_way(began: float) -> None:
     """After a message that took long, leave the event loop to others for as long."""
     took = time.perf_counter() - began
     if took > LONG_MESSAGE_S:

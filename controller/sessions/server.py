@@ -22,11 +22,13 @@ from controller.errors import SessionRefused
 from controller.events.log import EventLog
 from controller.events.token_bucket import TokenBucket
 from controller.events.untrusted_text import printable
-from controller.sessions.control_stream import LAST_WORDS_S, ControlSession, decode, whole
+from controller.sessions.control_stream import LAST_WORDS_S, ControlSession, whole
+from controller.sessions.packet_stream import take_packets
 from controller.sessions.sockets import CONNECTIONS, SessionSockets
+from controller.shard.loop_share import LoopShare
 from controller.shard.router import VirtualRouter
 from controller.shard.shards import Shards
-from wire import MAX_FRAMES_PER_MESSAGE, MAX_MESSAGE_BYTES, splitplane_pb2
+from wire import MAX_MESSAGE_BYTES, splitplane_pb2
 
 STREAMS_AT_ONCE, STREAMS_PER_S = 20, 1.0
 """Streams that a router may open; a session is two."""
@@ -63,6 +65,7 @@ class SessionServer:
         self._events = events
         self._server: grpc.aio.Server | None = None
         self._shown = (b"", b"", b"")  # key, certificate, authorities
+        self._packet_share = LoopShare()  # not that of route work
         self._admitted: dict[int, asyncio.Event] = {}  # set: revoked
         self._users: dict[int, int] = {}  # whose a router's socket is
         self._streams: dict[int, TokenBucket] = {}  # that a router may still open
@@ -164,7 +167,8 @@ class SessionServer:
         router = await self._identify(context)
         try:
             self._admit_stream(router)
-            await self._serve(router, self._take_packets(router, requests), self._relay(router, context))
+            frames = take_packets(router, requests, self._shards, self._events, self._packet_share)
+            await self._serve(router, frames, self._relay(router, context))
         except SessionRefused as refused:
             await self._refuse(router, context, refused)
 
@@ -199,18 +203,6 @@ class SessionServer:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _take_packets(self, router: VirtualRouter, requests: AsyncIterator[bytes]) -> None:
-        name = router.config.full_name
-        async for octets in requests:
-            message = decode(splitplane_pb2.PacketOuts, octets)
-            if len(message.packets) > MAX_FRAMES_PER_MESSAGE:
-                raise SessionRefused(f"{len(message.packets)} frames in one message of the Packets stream")
-            for packet in message.packets:
-                reason = self._shards.packet_out(router, packet.interface_id, packet.frame)
-                if reason is not None:
-                    text = f"{reason} on interface {packet.interface_id}, {len(packet.frame)} octets"
-                    self._events.report("error", "packet-out-refused", name, text, share=f"packet-out {reason}")
 
     async def _relay(self, router: VirtualRouter, context: Any) -> None:
         while True:

@@ -5,9 +5,10 @@
     FIB of router n ─┘
 
 Every batch is bounded, so a router with a full table to load delays another router's single change by no more than
-the batches under way. Routes cost one unit each, hence deficit round robin is an equal share per batch, and what a
-router leaves of its share goes to the others. Where many have work, at most `BATCH_ROUTERS` get a share of a batch,
-in turn. A router without work costs nothing: who changes a FIB says so (`wake`).
+the batches under way. Every entry costs one, a group as many as it has members. The routers that have work get equal
+shares of a batch by deficit round robin: who took a group that costs more than its share has that much less of the
+next ones. What a router leaves of its share goes to the others. Where many have work, at most `BATCH_ROUTERS` get a
+share of a batch, in turn. A router without work costs nothing: who changes a FIB says so (`wake`).
 """
 
 import asyncio
@@ -28,19 +29,21 @@ from controller.planes.base import (
     PortState,
     PuntReason,
     Refused,
-    RouteKind,
     RouteUpdates,
     Update,
     WriteBatch,
-    route_action,
 )
 from controller.routing.fib import Fib, Ticket
 from controller.routing.objects import PlaneObjects
 from controller.shard.loop_share import LoopShare
+from controller.shard.unclaimed import UnclaimedObjects
 from wire.columns import prefix_text
 
 BATCH_ROUTES = 1000
-"""Most routes in one write: about 10 ms of Open vSwitch's main thread, which also forwards."""
+"""Most routes, or what costs as much, in one write: some 10 ms of Open vSwitch's main thread, which also forwards."""
+
+BATCH_LOOKS = 8 * BATCH_ROUTES
+"""Most prefixes that are looked at for one write: most of them may be found equal."""
 
 BATCH_ROUTERS = 64
 """Most routers that have a share of one write."""
@@ -86,6 +89,7 @@ class PlaneMirror:
         self.plane = plane
         self.fibs: dict[int, Fib] = {}
         self.objects = PlaneObjects(plane.name)
+        self._unclaimed = UnclaimedObjects(self.objects)
         self.adopted = False
         self.ready = asyncio.Event()  # adopted at least once: ids issued from now on meet no installed ones
         self.reason = "not connected yet"
@@ -96,6 +100,7 @@ class PlaneMirror:
         self._listener, self._loop_share = listener, loop_share
         self._audit_s = audit_s
         self._busy: dict[int, Fib] = {}  # that may have work, in the order of their turns
+        self._debts: Counter[int] = Counter()  # what routers took of batches beyond their shares, by vrf_id
         self._by_port: dict[str, set[int]] = {}  # port → vrf_ids
         self._wake = asyncio.Event()
         self._progress = asyncio.Event()
@@ -155,6 +160,7 @@ class PlaneMirror:
         """Stop serving a router, leaving whatever is installed."""
         self.fibs.pop(vrf_id, None)
         self._busy.pop(vrf_id, None)
+        self._debts.pop(vrf_id, None)
         self._index_ports(vrf_id, set())
 
     def _index_ports(self, vrf_id: int, wanted: set[str]) -> None:
@@ -245,19 +251,38 @@ class PlaneMirror:
 
     def _fill(self, batch: WriteBatch, ahead: bool = False) -> list[tuple[Fib, Ticket]]:
         ready = (fib for fib in self._busy.values() if fib.busy_ahead or not ahead)
-        turn = served = list(islice(ready, BATCH_ROUTERS))
+        turn = list(islice(ready, BATCH_ROUTERS))
+        served: dict[int, Fib] = {}
         tickets = []
-        room = BATCH_ROUTES
-        while turn and room > 0:
+        room, looks = BATCH_ROUTES, BATCH_LOOKS
+        while turn and room > 0 and looks > 0:
             share = max(1, room // len(turn))
             for fib in turn:
-                tickets.append((fib, fib.take(batch, min(share, room), ahead)))
-            room = BATCH_ROUTES - sum(map(len, batch.routes))
-            turn = [fib for fib in turn if fib.pending]
-        for fib in served:  # whoever has more is the last of the next turn
-            del self._busy[fib.config.vrf_id]
+                limit = self._limit(fib.config.vrf_id, min(share, room))
+                served[fib.config.vrf_id] = fib
+                if limit <= 0:
+                    continue
+                pending = fib.pending
+                ticket = fib.take(batch, limit, ahead)
+                tickets.append((fib, ticket))
+                self._debts[fib.config.vrf_id] += max(0, ticket.cost - limit)
+                room -= ticket.cost
+                looks -= max(1, pending - fib.pending)
+                if room <= 0 or looks <= 0:
+                    break
+            turn = [fib for fib in turn if (fib.busy_ahead if ahead else fib.busy)]
+        for vrf_id, fib in served.items():  # whoever has more is the last of the next turn
+            del self._busy[vrf_id]
+            if not self._debts[vrf_id]:
+                del self._debts[vrf_id]
             self.wake(fib)
         return tickets
+
+    def _limit(self, vrf_id: int, share: int) -> int:
+        """Return what is left of a router's share once it has paid for what it took beyond earlier ones."""
+        paid = min(self._debts[vrf_id], share)
+        self._debts[vrf_id] -= paid
+        return share - paid
 
     async def _write(self, batch: WriteBatch, tickets: list[tuple[Fib, Ticket]]) -> None:
         try:
@@ -314,6 +339,7 @@ class PlaneMirror:
         for fib in self.fibs.values():
             known |= fib.object_ids
         self.objects.adopt(read, known)
+        self._unclaimed.adopt(read, self.fibs)
         self.foreign = read.foreign
         for fib in self.fibs.values():
             self.set_ports(fib)
@@ -346,26 +372,18 @@ class PlaneMirror:
             await self.plane.write(WriteBatch(policers=[Update(Op.DELETE, one) for one in policers]))
 
     async def delete_unclaimed(self) -> None:
-        """Delete adopted nexthops and groups that no router claimed and no route uses, once all routers settled."""
-        objects = self.objects
-        if not objects.unclaimed_groups and not objects.unclaimed_nexthops:
+        """Delete adopted nexthops and groups that their routers, once settled, neither claimed nor use."""
+        connection = self._connection
+        if not self.adopted:
             return
-        if not self.adopted or not all(fib.settled and fib.idle for fib in self.fibs.values()):
-            return
-        used = {action for fib in self.fibs.values() for action in fib.actions_in_use()}
-        batch = WriteBatch()
-        for object_id, group in list(objects.unclaimed_groups.items()):
-            if route_action(RouteKind.GROUP, object_id) not in used:
-                batch.groups.append(Update(Op.DELETE, objects.unclaimed_groups.pop(object_id)))
-            else:
-                used.update(route_action(RouteKind.NEXTHOP, member.nexthop_id) for member in group.members)
-        for object_id in list(objects.unclaimed_nexthops):
-            if route_action(RouteKind.NEXTHOP, object_id) not in used:
-                batch.nexthops.append(Update(Op.DELETE, objects.unclaimed_nexthops.pop(object_id)))
-        if batch:
-            await self.plane.write(batch)
-            for object_id in (*(u.entry.id for u in batch.groups), *(u.entry.id for u in batch.nexthops)):
-                objects.free(object_id)
+        for batch in self._unclaimed.deletions(self.fibs, BATCH_ROUTES):
+            refused = {(one.table, one.key) for one in await self.plane.write(batch)}
+            if connection != self._connection:
+                return  # read back meanwhile, or to be
+            for table, updates in (("nexthop_group", batch.groups), ("nexthop", batch.nexthops)):
+                for one in updates:
+                    if (table, one.entry.id) not in refused:
+                        self.objects.free(one.entry.id)
 
     async def read_back(self) -> tuple[Installed, dict[int, set[bytes]]]:
         """Read the plane while writing goes on; also returns the keys written meanwhile, by vrf_id."""

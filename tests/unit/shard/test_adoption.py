@@ -8,6 +8,7 @@ from worlds import World, gateway, mac, router_config
 from controller.errors import SessionRefused
 from controller.planes.base import LOCAL
 from controller.routing.rib import SetKind
+from controller.shard import mirror, unclaimed
 from wire.columns import prefix_key as key
 
 LINK_LOCAL = bytes.fromhex("fe80000000000000000000000000aa01")
@@ -239,3 +240,68 @@ async def test_port_handed_over_is_given_up_first(make_world, vlan):
     world.forget_writes()
     await world.shards.put_router(router_config(1, (1,)))
     assert all(one.port != 2 for one in world.plane.entries.router_interfaces.values())
+
+
+async def test_a_router_that_never_ends_its_resync_keeps_only_its_own(make_world):
+    """After a restart of the controller, blue's VRC repeats for ever; red has changed and is cleaned up after."""
+    first = await make_world(router_config(1, (1, 2)), router_config(2, (3, 4), tenant="blue"))
+    for vrf_id, (one, other) in ((1, (1, 2)), (2, (3, 4))):
+        first.connect(vrf_id)
+        router = first.router(vrf_id)
+        router.define_set(1, SetKind.FORWARD, [(one, gateway(one), 1), (other, gateway(other), 1)])
+        first.learn({"20.1.0.0/16": 1}, vrf_id)
+        await first.settle(vrf_id)
+    await first.close()
+    second = await make_world(router_config(1, (1, 2)), router_config(2, (3, 4), tenant="blue"), plane=first.plane)
+    entries = second.plane.entries
+    assert (len(entries.groups), len(entries.nexthops)) == (2, 4)
+    red, blue = second.router(1), second.router(2)
+    await adopted(second)
+    second.connect(1, neighbors=False)
+    red.resync_end(True)
+    second.connect(2)
+    await second.settle(1)
+    shard = second.shards.by_plane["s1"]
+    await shard.tick()
+    assert {one.router_interface_id for one in entries.nexthops.values()} == {3, 4}
+    assert len(entries.groups) == 1
+    assert entries.routes[2]
+    blue.define_set(1, SetKind.FORWARD, [(3, gateway(3), 1), (4, gateway(4), 1)])
+    second.learn({"20.2.0.0/16": 1}, 2)
+    await second.settle(2)
+    assert (len(entries.groups), len(entries.nexthops)) == (1, 2)  # claimed
+    blue.resync_end(True)
+    await second.settle(2)
+    await shard.tick()
+    assert (len(entries.groups), len(entries.nexthops)) == (1, 2)
+    assert set(map(len, entries.routes[2])) == {5}
+
+
+async def test_clean_up_is_bounded_by_batch_and_by_turn(make_world, monkeypatch):
+    monkeypatch.setattr(mirror, "BATCH_ROUTES", 10)
+    monkeypatch.setattr(unclaimed, "LOOKS", 1)
+    first = await make_world(router_config(1, (1,)), router_config(2, (2,)))
+    for vrf_id in (1, 2):
+        first.connect(vrf_id)
+        addresses = [bytes((10, 0, vrf_id, number)) for number in range(10, 40)]
+        first.router(vrf_id).neighbors([(vrf_id, address, mac(address[3]), False) for address in addresses])
+        members = [(vrf_id, address, 1) for address in addresses[:15]]
+        first.router(vrf_id).define_set(1, SetKind.FORWARD, members)
+        first.learn({"20.1.0.0/16": 1}, vrf_id)
+        await first.settle(vrf_id)
+    await first.close()
+    second = await make_world(router_config(1, (1,)), router_config(2, (2,)), plane=first.plane)
+    await adopted(second)
+    for vrf_id in (1, 2):
+        second.connect(vrf_id, neighbors=False)
+        second.router(vrf_id).resync_end(True)
+        await second.settle(vrf_id)
+    second.forget_writes()
+    shard = second.shards.by_plane["s1"]
+    for _ in range(6):
+        await shard.tick()
+    assert not second.plane.entries.nexthops
+    assert not second.plane.entries.groups
+    small = [batch for batch in second.plane.writes if not batch.groups]
+    assert len(small) >= 6
+    assert all(len(batch.nexthops) <= 10 for batch in small)

@@ -1,8 +1,10 @@
 """One router's full table does not hold up another's single change."""
 
-from worlds import gateway, router_config
+from worlds import gateway, mac, router_config
 
-from controller.routing.rib import SetKind
+from controller.planes.base import Installed, Op, RouteKind, WriteBatch, action_kind, action_value
+from controller.routing.rib import MAX_MEMBERS, SetKind
+from controller.shard import mirror
 from controller.shard.mirror import BATCH_ROUTES, WRITES_IN_FLIGHT
 from wire.columns import prefix_key as key
 
@@ -55,3 +57,116 @@ async def test_batches_are_bounded_and_full(make_world):
     world.learn(many(3 * BATCH_ROUTES), 1)
     await world.settle(1)
     assert [written(batch, 1) for batch in world.plane.writes] == [BATCH_ROUTES] * 3
+
+
+def cost(batch) -> int:
+    """What a batch costs, in routes."""
+    small = (*batch.policers, *batch.router_interfaces, *batch.nexthops)
+    groups = sum(max(1, len(update.entry.members)) for update in batch.groups)
+    return sum(map(len, batch.routes)) + len(small) + groups
+
+
+GROUPS, MEMBERS = 64, 32
+
+
+async def with_groups(make_world):
+    """Two routers, one of which has many groups of many members, all by one neighbor more."""
+    world = await two_routers(make_world)
+    one = world.router(1)
+    addresses = [bytes((10, 0, 1, number)) for number in range(10, 10 + MEMBERS + 1)]
+    one.neighbors([(1, address, mac(200 + address[3]), False) for address in addresses])
+    for number in range(GROUPS):
+        members = [(1, address, 1 + (number >> bit & 1)) for bit, address in enumerate(addresses)]
+        one.define_set(10 + number, SetKind.FORWARD, members)
+    world.learn({f"30.0.{number}.0/24": 10 + number for number in range(GROUPS)}, 1)
+    await world.settle(1)
+    return world, one, addresses
+
+
+def bounded(world) -> None:
+    assert all(cost(batch) < BATCH_ROUTES + MAX_MEMBERS for batch in world.plane.writes)
+
+
+async def test_small_tables_are_bounded_by_batch_too(make_world):
+    world, one, addresses = await with_groups(make_world)
+    bounded(world)
+    assert len(world.plane.entries.groups) == GROUPS
+    world.forget_writes()
+    one.neighbors([(1, addresses[0], b"", True)])
+    one.processed(1000)
+    await world.settle(1)
+    assert sum(len(batch.groups) for batch in world.plane.writes) == GROUPS
+    bounded(world)
+    assert all(len(group.members) == MEMBERS for group in world.plane.entries.groups.values())
+
+
+async def test_a_neighbor_that_flaps_under_many_groups_holds_up_no_other(make_world):
+    world, one, addresses = await with_groups(make_world)
+    world.forget_writes()
+    world.plane.gate.clear()
+    one.neighbors([(1, addresses[0], b"", True)])
+    one.processed(1000)
+    await world.until(lambda: len(world.plane.writes) == WRITES_IN_FLIGHT)
+    world.learn({"40.0.0.0/8": 1}, 2)
+    world.plane.gate.set()
+    await world.settle(2)
+    await world.settle(1)
+    assert [written(batch, 2) for batch in world.plane.writes].index(1) == WRITES_IN_FLIGHT
+    bounded(world)
+
+
+async def test_groups_and_routes_of_two_routers_share_alike(make_world):
+    world, one, addresses = await with_groups(make_world)
+    world.forget_writes()
+    one.neighbors([(1, address, mac(300 + address[3]), False) for address in addresses[:2]])
+    for address in addresses[:2]:
+        one.neighbors([(1, address, b"", True)])
+    one.processed(1000)
+    world.learn(many(6 * BATCH_ROUTES), 2)
+    await world.settle(2)
+    await world.settle(1)
+    both = [(cost(batch) - written(batch, 2), written(batch, 2)) for batch in world.plane.writes]
+    both = [pair for pair in both if all(pair)][:-1]
+    assert len(both) >= 3
+    assert abs(sum(mine for mine, _ in both) - sum(other for _, other in both)) <= MAX_MEMBERS
+    bounded(world)
+
+
+async def test_every_update_refers_to_what_was_written_before(make_world):
+    """Batch after batch, at a plane that is empty: nexthops before groups, these before routes."""
+    world, _, _ = await with_groups(make_world)
+    world.plane.disconnect("away")
+    world.plane.entries = Installed()
+    world.forget_writes()
+    world.plane.connect()
+    await world.settle(1)
+    nexthops, groups = set(), set()
+    for batch in world.plane.writes:
+        nexthops |= {update.entry.id for update in batch.nexthops if update.op is not Op.DELETE}
+        groups |= {update.entry.id for update in batch.groups if update.op is not Op.DELETE}
+        used = {m.nexthop_id for u in batch.groups if u.op is not Op.DELETE for m in u.entry.members}
+        assert used <= nexthops
+        for updates in batch.routes:
+            actions = [action for op, action in zip(updates.ops, updates.actions, strict=True) if op is not Op.DELETE]
+            assert {action_value(a) for a in actions if action_kind(a) is RouteKind.GROUP} <= groups
+            assert {action_value(a) for a in actions if action_kind(a) is RouteKind.NEXTHOP} <= nexthops
+    assert len(groups) == GROUPS
+
+
+async def test_what_is_found_equal_is_looked_at_in_parts(make_world, monkeypatch):
+    """A queue of prefixes that all are as they should be is not worked off in one turn of the loop."""
+    world = await two_routers(make_world)
+    world.learn(many(5000), 1)
+    await world.settle(1)
+    fib = world.router(1).fib
+    monkeypatch.setattr(mirror, "BATCH_LOOKS", 2000)
+    fib._enqueue(list(fib.installed_routes))
+    before = fib.pending
+    one = world.shards.by_plane["s1"].mirror
+    one.wake(fib)
+    batch = WriteBatch()
+    for ticket in one._fill(batch):
+        fib.confirm(ticket[1], [])
+    assert (before - fib.pending, bool(batch)) == (2000, False)
+    await world.settle(1)
+    assert fib.pending == 0

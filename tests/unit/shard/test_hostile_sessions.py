@@ -305,5 +305,5 @@ async def test_a_message_that_took_long_is_followed_by_a_pause_as_long(monkeypat
     monkeypatch.setattr(control_stream.asyncio, "sleep", sleep)
     monkeypatch.setattr(control_stream.time, "perf_counter", lambda: 100.0)
     for took_s in (0.001, 0.3, 60.0):
-        await control_stream._give_way(100.0 - took_s)
+        await control_stream.give_way(100.0 - took_s)
     assert slept == [pytest.approx(0.3), control_stream.LONGEST_PAUSE_S]

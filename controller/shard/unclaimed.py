@@ -1,0 +1,123 @@
+"""Adopted nexthops and groups that nobody claims: whom each waits for, and when it is deleted.
+
+    read back ──► owners: routers whose interfaces it leaves by, or whose routes use it
+                     │
+                     └─► all of them settled and idle, none uses it ──► deleted
+
+Only its owners can claim an object, because its content names their interfaces. So it waits for them alone: a router
+that never settles, as its VRC never ends its resync, keeps its own objects and no others.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping
+
+from controller.planes.base import (
+    Installed,
+    Nexthop,
+    NexthopGroup,
+    Op,
+    RouteKind,
+    Update,
+    WriteBatch,
+    action_kind,
+    action_value,
+    route_action,
+)
+from controller.routing.entries import cost_of
+from controller.routing.fib import Fib
+from controller.routing.objects import PlaneObjects
+
+LOOKS = 500
+"""Most sets of owners looked at in one turn, so that it costs the same with 8,000 routers as with 500."""
+
+Owners = frozenset[int]
+"""The vrf_ids that an object waits for."""
+
+
+class UnclaimedObjects:
+    """What of `PlaneObjects` is still to be claimed, by owners."""
+
+    def __init__(self, objects: PlaneObjects) -> None:
+        self._objects = objects
+        self._nexthops: dict[Owners, list[int]] = {}
+        self._groups: dict[Owners, list[int]] = {}
+        self._groups_of: dict[int, list[int]] = {}  # nexthop → unclaimed groups with it
+        self._turn: deque[Owners] = deque()
+
+    def adopt(self, read: Installed, fibs: Mapping[int, Fib]) -> None:
+        """Find the owners of what `PlaneObjects` has just adopted of the same read-back."""
+        vrf_of = {interface_id: vrf_id for vrf_id, fib in fibs.items() for interface_id in fib.interfaces}
+        vrf_of |= {interface_id: one.vrf_id for interface_id, one in read.router_interfaces.items()}
+        users: defaultdict[tuple[RouteKind, int], set[int]] = defaultdict(set)
+        for vrf_id, routes in read.routes.items():
+            for action in set(routes.values()):
+                users[action_kind(action), action_value(action)].add(vrf_id)
+        nexthops, groups = self._objects.unclaimed_nexthops, self._objects.unclaimed_groups
+        of_nexthop = {
+            i: users[RouteKind.NEXTHOP, i] | _known(vrf_of, n.router_interface_id) for i, n in nexthops.items()
+        }
+        self._nexthops, self._groups, self._groups_of = {}, {}, {}
+        for object_id, group in groups.items():
+            owners = set(users[RouteKind.GROUP, object_id])
+            for member in group.members:
+                known = read.nexthops.get(member.nexthop_id)
+                owners |= set() if known is None else _known(vrf_of, known.router_interface_id)
+                self._groups_of.setdefault(member.nexthop_id, []).append(object_id)
+            for member in group.members:
+                if member.nexthop_id in of_nexthop:
+                    of_nexthop[member.nexthop_id] |= owners
+            self._groups.setdefault(frozenset(owners), []).append(object_id)
+        for object_id, owners in of_nexthop.items():
+            self._nexthops.setdefault(frozenset(owners), []).append(object_id)
+        self._turn = deque(dict.fromkeys([*self._groups, *self._nexthops]))
+
+    def deletions(self, fibs: Mapping[int, Fib], limit: int) -> Iterator[WriteBatch]:
+        """Take off what can be deleted now, in batches that cost at most ``limit``, one group at least."""
+        batch, cost = WriteBatch(), 0
+        for _ in range(min(LOOKS, len(self._turn))):
+            owners = self._turn.popleft()
+            waited_for = [fibs[vrf_id] for vrf_id in owners if vrf_id in fibs]
+            if not all(fib.settled and fib.idle for fib in waited_for):
+                self._turn.append(owners)
+                continue
+            for entry in self._of(owners, waited_for):
+                part = cost_of(entry)
+                if batch and cost + part > limit:
+                    yield batch
+                    batch, cost = WriteBatch(), 0
+                if isinstance(entry, NexthopGroup):
+                    batch.groups.append(Update(Op.DELETE, entry))
+                else:
+                    batch.nexthops.append(Update(Op.DELETE, entry))
+                cost += part
+            if owners in self._groups or owners in self._nexthops:
+                self._turn.append(owners)
+        if batch:
+            yield batch
+
+    def _of(self, owners: Owners, waited_for: list[Fib]) -> Iterator[Nexthop | NexthopGroup]:
+        """Take off what of these owners nobody uses; what is left is looked at again."""
+        used = {action for fib in waited_for for action in fib.actions_in_use()}
+        unclaimed_groups, unclaimed_nexthops = self._objects.unclaimed_groups, self._objects.unclaimed_nexthops
+        left = []
+        for object_id in self._groups.pop(owners, ()):
+            if object_id in unclaimed_groups and route_action(RouteKind.GROUP, object_id) in used:
+                left.append(object_id)
+            elif (group := unclaimed_groups.pop(object_id, None)) is not None:
+                yield group
+        if left:
+            self._groups[owners] = left
+        left = []
+        for object_id in self._nexthops.pop(owners, ()):
+            in_group = any(group in unclaimed_groups for group in self._groups_of.get(object_id, ()))
+            in_use = in_group or route_action(RouteKind.NEXTHOP, object_id) in used
+            if object_id in unclaimed_nexthops and in_use:
+                left.append(object_id)
+            elif (nexthop := unclaimed_nexthops.pop(object_id, None)) is not None:
+                yield nexthop
+        if left:
+            self._nexthops[owners] = left
+
+
+def _known(vrf_of: Mapping[int, int], interface_id: int) -> set[int]:
+    return {vrf_of[interface_id]} if interface_id in vrf_of else set()
