@@ -387,7 +387,7 @@ class Channel:
         if code is grpc.StatusCode.UNAVAILABLE:
             innermost = text.rpartition(": ")[2]  # of causes that name each other
             plain = self.target.tls is None and not self.target.local
-            hint = " (vr-forwarder needs TLS on TCP: --p4runtime-ca, -cert, -key)" if plain else ""
+            hint = " (vr-forwarder needs TLS on TCP: --p4runtime-tls)" if plain else ""
             return ChannelClosed(f"not reachable at {self.target.address}: {innermost}{hint}")
         if code is grpc.StatusCode.CANCELLED:
             return ChannelClosed(f"the device cut {method} off: {text}")

@@ -104,7 +104,7 @@ async def test_a_device_on_tcp_without_tls_on_our_side_names_the_options(tmp_pat
     shown = grpc.ssl_server_credentials([pem(issue("edge", authority))], pem(authority)[1], True)
     heard = await first_news(tmp_path, None, shown)
     assert not heard.connects
-    assert heard.disconnects[0].endswith("(vr-forwarder needs TLS on TCP: --p4runtime-ca, -cert, -key)")
+    assert heard.disconnects[0].endswith("(vr-forwarder needs TLS on TCP: --p4runtime-tls)")
 
 
 async def test_a_file_that_is_missing_is_named(tmp_path: Path, files: TlsFiles, authority: Pair) -> None:
