@@ -284,8 +284,8 @@ async def _measure_sessions(
         directory = Path(name)
         pki = PKI(directory, SqliteStore(directory))
         server = SessionServer(shards, pki, directory / "sessions", events)
+        await pki.issue(configs)
         for config in configs:
-            pki.issue(config)
             server.admit(config.vrf_id, os.geteuid())
         await server.start()
         command = [sys.executable, "-m", "bench.scale", "--clients", str(directory), "--case", case.name]

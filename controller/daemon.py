@@ -33,14 +33,17 @@ from controller.guests.machine.qemu import QemuDriver
 from controller.guests.netns import NetnsDriver
 from controller.model import GuestKind, RouterConfig
 from controller.operations import backups, budget
+from controller.operations.certificates import Certificates
 from controller.operations.convergence import Convergence
 from controller.operations.operations import Operations
-from controller.pki.authority import PKI
+from controller.pki.authority import PKI, system_clock
+from controller.pki.planes import PlaneCertificates
+from controller.pki.switches import SwitchContext, server_context
 from controller.planes.openflow.server import OpenFlowListener
 from controller.planes.p4runtime.channel import TlsFiles
 from controller.sessions.server import SessionServer
 from controller.shard.mirror import AUDIT_INTERVAL_S
-from controller.shard.plane_factory import PlaneFactory
+from controller.shard.plane_factory import PlaneFactory, TlsOf
 from controller.shard.shards import Shards
 from controller.store.sqlite import SqliteStore
 from controller.supervisor import Supervisor
@@ -88,6 +91,8 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         add(f"--openflow-{name}", type=Path, metavar="PEM", help=f"{what}; default: the controller's own")
     for name, what in (("ca", "authority of the P4Runtime devices"), ("cert", "certificate"), ("key", "its key")):
         add(f"--p4runtime-{name}", type=Path, metavar="PEM", help=f"{what}; default: no TLS")
+    own = "TLS to P4Runtime devices with the controller's own certificate and those that it issued to planes"
+    add("--p4runtime-tls", action="store_true", help=own)
     audit = "seconds between two audits, which read a plane back and repair it (default: %(default)g)"
     add("--audit-interval", type=parse_interval, default=AUDIT_INTERVAL_S, metavar="SECONDS", help=audit)
     image = "directory of the image of guests in virtual machines (default: %(default)s)"
@@ -102,6 +107,8 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         given = [getattr(options, f"{kind}_{name}") for name in ("ca", "cert", "key")]
         if any(given) and not all(given):
             parser.error(f"--{kind}-ca, --{kind}-cert and --{kind}-key go together")
+    if options.p4runtime_tls and options.p4runtime_ca is not None:
+        parser.error("give either --p4runtime-tls or the three files")
     return options
 
 
@@ -122,17 +129,14 @@ def lock_state(directory: Path) -> int:
     return descriptor
 
 
-def switch_tls(pki: PKI, options: argparse.Namespace) -> ssl.SSLContext:
+def switch_tls(pki: PKI, planes: PlaneCertificates, options: argparse.Namespace) -> ssl.SSLContext:
     """Return the TLS context that switches meet: both sides show certificates."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.verify_mode = ssl.CERT_REQUIRED
+    if options.openflow_ca is None:
+        return SwitchContext(pki, planes, system_clock).context
+    context = server_context()
     try:
-        context.load_cert_chain(
-            options.openflow_cert or pki.directory / "server.pem",
-            options.openflow_key or pki.directory / "server.key",
-        )
-        context.load_verify_locations(options.openflow_ca or pki.directory / "ca.pem")
+        context.load_cert_chain(options.openflow_cert, options.openflow_key)
+        context.load_verify_locations(options.openflow_ca)
     except OSError as problem:  # ssl.SSLError is one
         raise StoreError(
             f"OpenFlow TLS: {problem.strerror or problem}; check --openflow-ca, -cert and -key"
@@ -140,8 +144,10 @@ def switch_tls(pki: PKI, options: argparse.Namespace) -> ssl.SSLContext:
     return context
 
 
-def device_tls(options: argparse.Namespace) -> TlsFiles | None:
+def device_tls(pki: PKI, planes: PlaneCertificates, options: argparse.Namespace) -> TlsOf | None:
     """Return the files for TLS to P4Runtime devices, None for plaintext; StoreError where they are of no use."""
+    if options.p4runtime_tls:
+        return lambda plane: TlsFiles(planes.trusted(plane), *pki.own_files())
     if options.p4runtime_ca is None:
         return None
     try:
@@ -151,7 +157,8 @@ def device_tls(options: argparse.Namespace) -> TlsFiles | None:
         raise StoreError(
             f"P4Runtime TLS: {problem.strerror or problem}; check --p4runtime-ca, -cert and -key"
         ) from None
-    return TlsFiles(options.p4runtime_ca, options.p4runtime_cert, options.p4runtime_key)
+    files = TlsFiles(options.p4runtime_ca, options.p4runtime_cert, options.p4runtime_key)
+    return lambda _: files
 
 
 class Daemon:
@@ -168,17 +175,19 @@ class Daemon:
         self.shards = Shards(self.events, audit_s=options.audit_interval)
         self.sessions = SessionServer(self.shards, self.pki, options.run / "sessions", self.events)
         listen: Listen = options.openflow
-        tls = switch_tls(self.pki, options) if listen.secure else None
+        planes = PlaneCertificates(self.pki, self.store, system_clock)
+        tls = switch_tls(self.pki, planes, options) if listen.secure else None
         self.listen = listen
         self.listener = OpenFlowListener(listen.host, listen.port, tls)
         self.fleet = fleet = self._make_fleet(options)
         named = listen.secure and options.openflow_ca is None
-        plane_factory = PlaneFactory(self.listener, named=named, p4runtime_tls=device_tls(options))
+        plane_factory = PlaneFactory(self.listener, named=named, p4runtime_tls=device_tls(self.pki, planes, options))
         self.convergence = Convergence(self.store, self.shards, plane_factory, fleet, self.events)
         views = OperatorViews(self.convergence, Diagnostics(self.shards), fleet)
+        self.certificates = Certificates(self.pki, planes, self.convergence, fleet, self.events)
         audit = AuditLog(state / "audit", self.events)
         self.operations = Operations(
-            state, self.store, self.pki, self.convergence, views, fleet, self.events, audit, self._restart
+            state, self.store, self.certificates, self.convergence, views, fleet, self.events, audit, self._restart
         )
         self.api = ApiServer(make_app(self.operations, views), options.run)
         self.supervisor = Supervisor(self.events)
@@ -216,6 +225,7 @@ class Daemon:
             ) from None
         self.supervisor.spawn("shards", self.shards.run)
         self.supervisor.spawn("convergence", self.convergence.run)
+        self.supervisor.spawn("certificates", self.certificates.run)
         self.supervisor.spawn("api", self.api.run)
         self.events.emit("info", "started", "vr-controller", f"serving {self.api.path}")
         await self.stop.wait()

@@ -19,8 +19,11 @@ from controller.diagnostics.operator_views import OperatorViews, TenantView
 from controller.errors import NoSuch, SpecError, SplitplaneError
 from controller.model import RouterConfig
 from controller.operations import backups
+from controller.operations.certificates import Trusted
 from controller.operations.convergence import Progress, Report
 from controller.operations.operations import Operations, Outcome
+from controller.pki.certificates import CertificateState
+from controller.pki.planes import MAX_NAMES
 from controller.spec.changes import Change
 from controller.spec.document import Name, PlaneOptions, schema
 from controller.spec.lines import MAX_SIZE_BYTES
@@ -93,8 +96,28 @@ class Command(BaseModel):
     argv: list[str]
 
 
-class SwitchIdentity(BaseModel):
-    """What the switch of a plane needs to connect with TLS, each as PEM."""
+class CertificateBody(BaseModel):
+    """What a certificate of a plane is to say beside the plane's name: DNS names and IP addresses; and the directory
+    of the controller's host where it is kept, and renewed by the controller."""
+
+    names: list[str] = Field(default_factory=list, max_length=MAX_NAMES)
+    directory: str = Field("", max_length=4096)
+
+
+class RevokeBody(BaseModel):
+    """The serial of one certificate, in hexadecimal; all of the plane where it is left out."""
+
+    serial: str = Field("", max_length=64)
+
+
+class Revoked(BaseModel):
+    """The serials that are refused from now on."""
+
+    revoked: list[str]
+
+
+class PlaneIdentity(BaseModel):
+    """What a plane needs for TLS, each as PEM."""
 
     key: str
     certificate: str
@@ -247,10 +270,37 @@ async def detach_plane(plane: str, operations: Op) -> Outcome:
 
 
 @api.post("/planes/{plane}/certificate")
-async def plane_certificate(plane: str, operations: Op) -> SwitchIdentity:
-    """Issue a key and a certificate for the switch of a plane."""
-    key, certificate, ca = await operations.plane_certificate(plane)
-    return SwitchIdentity(key=key.decode(), certificate=certificate.decode(), ca=ca.decode())
+async def plane_certificate(plane: str, body: CertificateBody, operations: Op) -> PlaneIdentity:
+    """Issue a key and a certificate for a plane, for either end of TLS."""
+    files = await operations.plane_certificate(plane, body.names, body.directory)
+    return PlaneIdentity(key=files.key.decode(), certificate=files.certificate.decode(), ca=files.ca.decode())
+
+
+@api.post("/planes/{plane}/revoke")
+async def revoke_plane(plane: str, body: RevokeBody, operations: Op) -> Revoked:
+    """Refuse the certificates of a plane from now on, or one of them."""
+    return Revoked(revoked=await operations.revoke_plane(plane, body.serial))
+
+
+# The certificate authorities
+
+
+@api.get("/certificates")
+async def certificates(operations: Op) -> list[CertificateState]:
+    """List the certificates of the authorities, of the controller, and of planes."""
+    return operations.certificates
+
+
+@api.post("/pki/rotate")
+async def rotate_authorities(operations: Op) -> Trusted:
+    """Sign with new authorities from now on; those before stay trusted."""
+    return await operations.rotate_authorities()
+
+
+@api.post("/pki/retire")
+async def retire_authorities(operations: Op, force: bool = False) -> Trusted:
+    """Trust the authorities before the present ones no more."""
+    return await operations.retire_authorities(force)
 
 
 # Views

@@ -3,16 +3,16 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from controller.errors import GuestError, NoSuch, SplitplaneError
+from controller.errors import GuestError, NoSuch, SplitplaneError, StoreError
 from controller.events.log import EventLog
 from controller.guests.base import BOOTING, STARTING, GuestDriver, GuestSpec, GuestStatus, failing
 from controller.model import GuestKind, RouterConfig
-from controller.pki.authority import PKI
+from controller.pki.authority import PKI, Identity
 from controller.protocols import SessionPort
 
 Check = Callable[[RouterConfig], Awaitable[list[str]]]
@@ -27,6 +27,9 @@ pause between asking. It is longer than any daemon's own limit at its start, so 
 
 SILENCE_S = 60.0
 """A guest whose VRC has had no session for so long is said to be silent."""
+
+IDENTIFY_AGAIN_S = 60.0
+"""Between two attempts at a certificate that the disk did not take."""
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
 SETTLED_S = 120.0
@@ -58,18 +61,17 @@ class FirstLoad:
 class _Known:
     """What is known of one router's guest."""
 
-    renew_at: datetime | None = None  # its certificate
+    identity: Identity | None = None  # its certificate
+    identify_at_s: float = 0.0  # when one that was not issued is tried again
+    unissued: str = ""  # why
+    delivered: Identity | None = None  # what its guest was given
+    kept: str = ""  # serial of the only certificate that is not refused
     started: GuestSpec | None = None  # as which it was started or adopted; None while it does not run
     begun_s: float = 0.0  # when that was
     heard_s: float = 0.0  # when that was, or its session was last seen
     silent: bool = False
     failure: str = ""  # why it does not run as declared, in one line
     death: _Death | None = None  # the last one
-
-    @property
-    def due(self) -> bool:
-        """Whether a certificate that was issued has to be renewed."""
-        return self.renew_at is not None and datetime.now(UTC) >= self.renew_at
 
 
 class GuestFleet:
@@ -134,19 +136,60 @@ class GuestFleet:
     def current(self, router: RouterConfig) -> bool:
         """Tell whether the guest was started as now declared, with a certificate that is good for long enough."""
         known = self._guests[router.vrf_id]
-        return not (known.due or known.failure) and known.started == self.spec(router)
+        due = known.identity is not None and self._due(known)
+        return not (due or known.failure) and known.started == self.spec(router)
 
-    def admit(self, router: RouterConfig) -> None:
-        """Let a router's VRC connect, with a certificate of its own; a new one where the old one ends soon."""
-        known = self._guests[router.vrf_id]
-        due = known.due
-        self._pki.issue(router)
-        known.renew_at = self._pki.renew_at(router.vrf_id)
-        if due:
-            line = f"again on {known.renew_at:%Y-%m-%d}"
-            self._events.emit("info", "certificate-renewed", router.full_name, line)
-        if (driver := self._drivers.get(router.guest.kind)) is not None:
-            self._sessions.admit(router.vrf_id, driver.session_uid(router.vrf_id))
+    def _due(self, known: _Known) -> bool:
+        """Whether a guest needs another certificate, or others to trust; the clock may have gone back as well."""
+        if known.identity is None or known.identity.generation != self._pki.generation:
+            return True
+        sound = known.identity.valid_from <= datetime.now(UTC) < known.identity.renew_at
+        return not sound and self._clock() >= known.identify_at_s
+
+    async def identify(self, routers: Sequence[RouterConfig]) -> None:
+        """Have a certificate for each router, all at once. Where none can be issued the old one stays."""
+        due = [router for router in routers if self._due(self._guests[router.vrf_id])]
+        if not due:
+            return
+        issued = await self._pki.issue(due)
+        for router in due:
+            known = self._guests[router.vrf_id]
+            known.identity, known.unissued = issued.identities.get(router.vrf_id), ""
+            if issued.trouble and (known.identity is None or datetime.now(UTC) >= known.identity.renew_at):
+                known.unissued, known.identify_at_s = issued.trouble, self._clock() + IDENTIFY_AGAIN_S
+                self._events.report("error", "certificate-not-renewed", router.full_name, issued.trouble)
+
+    async def admit(self, routers: Sequence[RouterConfig]) -> None:
+        """Let routers' VRCs connect, each with a certificate of its own; one that has none fails in `ensure`."""
+        await self.identify(routers)
+        for router in routers:
+            driver = self._drivers.get(router.guest.kind)
+            if driver is not None and self._guests[router.vrf_id].identity is not None:
+                self._sessions.admit(router.vrf_id, driver.session_uid(router.vrf_id))
+
+    def settle(self) -> None:
+        """Refuse the former certificates of guests that were given new ones; StoreError leaves that for later."""
+        fresh = {
+            vrf_id: known
+            for vrf_id, known in self._guests.items()
+            if known.delivered is not None and known.delivered.serial != known.kept
+        }
+        self._pki.keep({vrf_id: known.delivered.serial for vrf_id, known in fresh.items() if known.delivered})
+        for known in fresh.values():
+            if known.delivered is not None and known.started is not None:
+                if known.kept:
+                    line = f"again on {known.delivered.renew_at:%Y-%m-%d}"
+                    self._events.emit("info", "certificate-renewed", known.started.router, line)
+                known.kept = known.delivered.serial
+
+    def behind(self) -> list[str]:
+        """Return the routers whose guests were not given what is trusted now."""
+        now = self._pki.generation
+        return sorted(
+            known.started.router
+            for known in self._guests.values()
+            if known.started is not None and (known.delivered is None or known.delivered.generation != now)
+        )
 
     async def ensure(self, router: RouterConfig) -> None:
         """Start, adopt or change a guest; GuestError where it cannot run."""
@@ -154,7 +197,9 @@ class GuestFleet:
             spec = self.spec(router)
             try:
                 self._wait_after_death(spec)
-                self.admit(router)
+                await self.admit([router])
+                if (identity := self._guests[router.vrf_id].identity) is None:
+                    raise StoreError(self._guests[router.vrf_id].unissued)
                 await self.driver(router).start(spec)
             except SplitplaneError as problem:
                 self._note_failure(router, str(problem))
@@ -164,7 +209,7 @@ class GuestFleet:
                 raise GuestError(f"{problem.filename}: {problem.strerror}") from None
             known = self._guests[router.vrf_id]
             known.started, known.begun_s = spec, self._clock()
-            known.heard_s = known.begun_s
+            known.heard_s, known.delivered = known.begun_s, identity
             if known.failure:
                 known.failure = ""
                 self._events.emit("info", "guest-started", router.full_name, "the guest runs again")
@@ -263,6 +308,8 @@ class GuestFleet:
             self._sessions.revoke(router.vrf_id)
         except OSError as problem:
             raise GuestError(f"{problem.filename}: {problem.strerror}") from None
+        known = self._guests[router.vrf_id]
+        known.identity, known.delivered, known.kept = None, None, ""
         self._pki.revoke(router.vrf_id)
 
     async def remove(self, router: RouterConfig) -> None:

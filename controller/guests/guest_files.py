@@ -3,7 +3,7 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,40 @@ CONFIG = "guest.json"
 
 def replace_file(path: Path, content: bytes, owner: int, mode: int) -> None:
     """Make a file hold ``content``; one that does already is left alone."""
-    with contextlib.suppress(FileNotFoundError):
-        if path.read_bytes() == content:
-            return
-    new = path.with_name(path.name + ".new")
-    with open(new, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+    replace_files(path.parent, {path.name: content}, owner, mode)
+
+
+def replace_files(directory: Path, contents: Mapping[str, bytes], owner: int, mode: int) -> None:
+    """Make files that belong together hold their contents; where there is no room for one, all stay as they are."""
+    changed = [name for name, content in contents.items() if not _holds(directory / name, content)]
+    try:
+        for name in changed:
+            _write_new(directory / name, contents[name], owner, mode)
+    except OSError:
+        for name in changed:
+            with contextlib.suppress(OSError):
+                _new(directory / name).unlink()
+        raise
+    for name in changed:
+        _new(directory / name).replace(directory / name)
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    try:
+        return path.read_bytes() == content
+    except FileNotFoundError:
+        return False
+
+
+def _new(path: Path) -> Path:
+    return path.with_name(path.name + ".new")
+
+
+def _write_new(path: Path, content: bytes, owner: int, mode: int) -> None:
+    with open(_new(path), "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         os.fchown(file.fileno(), owner, owner)
         os.fchmod(file.fileno(), mode)
         file.write(content)
-    new.replace(path)
 
 
 def make_directory(path: Path, owner: int, group: int, mode: int) -> None:

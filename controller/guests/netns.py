@@ -29,7 +29,7 @@ from typing import Any
 from controller.errors import GuestError
 from controller.guests import control, handshake, pidfile, startup
 from controller.guests.base import GuestSpec, GuestStatus, failing
-from controller.guests.guest_files import CONFIG, make_directory, read_config, replace_file, write_config
+from controller.guests.guest_files import CONFIG, make_directory, read_config, replace_files, write_config
 from controller.guests.guest_json import (
     Bind,
     Command,
@@ -218,8 +218,8 @@ class NetnsDriver:
                 (own / "identity", vrc, vrc, 0o500),
             ):
                 make_directory(path, owner, group, mode)
-            for name in IDENTITY_FILES:
-                replace_file(own / "identity" / name, (spec.identity / name).read_bytes(), vrc, 0o400)
+            identity = {name: (spec.identity / name).read_bytes() for name in IDENTITY_FILES}
+            replace_files(own / "identity", identity, vrc, 0o400)
         except OSError as error:
             raise GuestError(f"{spec.router}: {error.filename}: {error.strerror}") from error
         if not spec.session.is_dir():

@@ -15,6 +15,10 @@ from controller.store.sqlite import FILE, SqliteStore
 
 MAX_BACKUP_BYTES = 256 << 20
 _AUTHORITY = ("ca.key", "ca.pem")
+_AUTHORITIES = tuple(
+    f"{name}.{suffix}" for name in ("routers", "ca-former", "routers-former") for suffix in ("key", "pem")
+)
+"""What a backup may have beside `_AUTHORITY`: earlier ones have none, and not every controller is in a rotation."""
 _STAGED = "restore"
 _READY = "restore.ready"
 
@@ -29,7 +33,7 @@ def write(state: Path, store: Store, path: Path) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as tar:
             tar.add(snapshot, FILE)
-            for name in _AUTHORITY:
+            for name in (*_AUTHORITY, *(one for one in _AUTHORITIES if (state / "pki" / one).exists())):
                 tar.add(state / "pki" / name, f"pki/{name}")
     except OSError as problem:
         raise StoreError(f"{path}: {problem.strerror}; the backup was not written") from None
@@ -69,9 +73,10 @@ def stage(state: Path, path: Path, replaced: State, ids: Ids) -> None:
 
 
 def _unpack(path: Path, staged: Path) -> None:
-    """Copy the three files of a backup, and nothing else that the archive may hold."""
+    """Copy the files of a backup, and nothing else that the archive may hold."""
     with tarfile.open(path, mode="r:gz") as tar:
-        for name in (FILE, *(f"pki/{name}" for name in _AUTHORITY)):
+        there = {f"pki/{name}" for name in _AUTHORITIES} & set(tar.getnames())
+        for name in (FILE, *(f"pki/{name}" for name in _AUTHORITY), *sorted(there)):
             member = tar.getmember(name)
             if not member.isreg() or member.size > MAX_BACKUP_BYTES:
                 raise KeyError(f"{name} is not a plain file of bounded size")
@@ -96,7 +101,11 @@ def adopt(state: Path) -> bool:
             with contextlib.suppress(FileNotFoundError):
                 (state / "pki" / name).unlink()
         (state / "pki").mkdir(mode=0o700, exist_ok=True)
-        for name in _AUTHORITY:
+        if (staged / "pki" / _AUTHORITY[0]).exists():  # the first that is moved: none is yet
+            for name in _AUTHORITIES:
+                if not (staged / "pki" / name).exists():
+                    (state / "pki" / name).unlink(missing_ok=True)
+        for name in (*_AUTHORITY, *_AUTHORITIES):
             if (staged / "pki" / name).exists():
                 (staged / "pki" / name).replace(state / "pki" / name)
         if (staged / FILE).exists():

@@ -44,7 +44,7 @@ class Budget:
         if descriptors > self.descriptors:
             raise Conflict(
                 f"{routers} routers need {descriptors} descriptors, and vr-controller may have "
-                f"{self.descriptors:.0f}, for {self.most_routers} routers; raise LimitNOFILE= and restart it"
+                f"{self.descriptors:.0f}, for {self.most_routers} routers; raise its LimitNOFILE= and restart it"
             )
         memory = OTHER_MEMORY + routers * MEMORY_OF_ROUTER
         if memory > self.memory_bytes:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from controller.errors import GuestError, PlaneUnreachable, SplitplaneError
+from controller.errors import GuestError, PlaneUnreachable, SplitplaneError, StoreError
 from controller.events.log import EventLog
 from controller.guests.fleet import GuestFleet
 from controller.model import PlaneConfig, RouterConfig
@@ -109,8 +109,7 @@ class Convergence:
     async def start(self) -> None:
         """Hand everything stored to the shards, before any plane can connect: what is not declared then is swept."""
         self._unconfirmed = {hold.vrf_id for hold in self._holds}
-        for router in self.state.routers.values():
-            self._guests.admit(router)
+        await self._guests.admit(list(self.state.routers.values()))
         await self._use_planes()
         self._wake.set()
 
@@ -199,6 +198,20 @@ class Convergence:
         if router.vrf_id not in self._put:
             self._put[router.vrf_id] = bare = replace(router, interfaces=())
             await self._shards.put_router(bare)
+
+    async def reconnect(self, name: str) -> None:
+        """Have a plane connect again, and show what it is; it goes on forwarding."""
+        async with self._turn:
+            for known, pair in list(self._in_use.items()):
+                behind = pair[0].fallback
+                if known == name or (behind is not None and behind.plane == name):
+                    await self._shards.remove_plane(known)
+                    del self._in_use[known]
+            await self._use_planes()
+
+    def wake(self) -> None:
+        """Look at once for what is unfinished."""
+        self._wake.set()
 
     # Routers
 
@@ -311,7 +324,10 @@ class Convergence:
 
     async def _run_guests(self, steps: "_Steps") -> dict[str, str]:
         changed = [router for router in self.state.routers.values() if not self._guests.current(router)]
+        await self._guests.identify(changed)
         results = await asyncio.gather(*(self._run_guest(router, steps) for router in changed))
+        with suppress(StoreError):  # the former certificates are good until then
+            self._guests.settle()
         return {router.full_name: line for router, line in zip(changed, results, strict=True) if line}
 
     async def _run_guest(self, router: RouterConfig, steps: "_Steps") -> str:

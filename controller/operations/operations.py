@@ -17,8 +17,10 @@ from controller.guests.fleet import FirstLoad, GuestFleet
 from controller.guests.suites import unforwarded
 from controller.model import Placement, RouterConfig, names_of
 from controller.operations import backups, budget, move_requests, recorded
+from controller.operations.certificates import Certificates, Trusted
 from controller.operations.convergence import Convergence, Report
-from controller.pki.authority import PKI
+from controller.pki.certificates import CertificateState
+from controller.pki.planes import IssuedFiles
 from controller.spec.changes import Change, changes
 from controller.spec.check import check
 from controller.spec.document import PlaneOptions
@@ -63,7 +65,7 @@ class Operations:
         self,
         state_directory: Path,
         store: Store,
-        pki: PKI,
+        certificates: Certificates,
         convergence: Convergence,
         views: OperatorViews,
         guests: GuestFleet,
@@ -73,7 +75,7 @@ class Operations:
         room: budget.Budget | None = None,
     ) -> None:
         self.events, self.audit = events, audit_log
-        self._directory, self._store, self._pki = state_directory, store, pki
+        self._directory, self._store, self._certificates = state_directory, store, certificates
         self._convergence, self._views, self._guests, self._restart = convergence, views, guests, restart
         self._changing = asyncio.Lock()
         self._running: set[asyncio.Task[Outcome]] = set()
@@ -290,6 +292,7 @@ class Operations:
     def _commit(self, ready: Plan) -> None:
         if ready.before != ready.after:
             self._convergence.commit(ready.after, ready.ids)
+            self._certificates.forget(ready.before.planes.keys() - ready.after.planes.keys())
         for change in ready.changes:
             text = f"{change.verb}d" if not change.details else f"{change.verb}d: {'; '.join(change.details)}"
             self.events.emit("info", f"{change.kind}-{change.verb}d", change.name, text)
@@ -348,12 +351,30 @@ class Operations:
             raise
         await self.audit.end(change_id, audit.DONE)
 
-    async def plane_certificate(self, name: str) -> tuple[bytes, bytes, bytes]:
-        """Issue a key and certificate for the switch of a plane; with the authority's certificate, all PEM."""
+    @property
+    def certificates(self) -> list[CertificateState]:
+        """The certificates of the authorities, of the controller, and of planes."""
+        return self._certificates.states()
+
+    async def plane_certificate(self, name: str, names: list[str], directory: str) -> IssuedFiles:
+        """Issue a key and certificate for a plane, for both ends of TLS, and what it is to trust."""
         async with self._recorded("certificate", name):
-            if name not in self.state.planes:
-                raise NoSuch("plane", name, "see vrctl get planes")
-            return self._pki.issue_switch(name)
+            return self._certificates.issue(name, names, directory)
+
+    async def revoke_plane(self, name: str, serial: str) -> list[str]:
+        """Refuse a plane's certificates from now on, or one of them; returns their serials."""
+        async with self._recorded("revoke", f"{name} {serial}".rstrip()):
+            return await self._certificates.revoke(name, serial)
+
+    async def rotate_authorities(self) -> Trusted:
+        """Sign with new authorities from now on; those before stay trusted."""
+        async with self._recorded("rotate", "pki"):
+            return self._certificates.rotate()
+
+    async def retire_authorities(self, force: bool) -> Trusted:
+        """Trust the authorities before the present ones no more."""
+        async with self._recorded("retire", "pki"):
+            return self._certificates.retire(force)
 
     async def exec_argv(self, router: RouterConfig, argv: list[str]) -> list[str]:
         """Return the command that runs ``argv`` in a router's guest. Of its arguments, which may hold secrets, only

@@ -1,60 +1,111 @@
-"""The controller's own certificate authority: one server certificate, and one client certificate per router.
+"""The controller's public key infrastructure: who may be whom.
+
+    ca       signs the controller's own certificate and those of planes; what routers and planes trust is its bundle
+    routers  signs one client certificate for each router; trusted by the session service alone, so that a tenant's
+             key opens no plane
 
 A router's certificate names it by URI, ``splitplane:router:<vrf_id>:<serial>``, with a random serial that the store
 knows; a deleted router's serial is refused even though its certificate is still well signed.
+
+New certificates are written before old ones are refused, and an old one is refused only once the guest was given the
+new one: a disk that is full at any moment leaves everybody with a certificate that works.
 """
 
-import contextlib
-import os
+import asyncio
 import secrets
 import shutil
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from controller.errors import StoreError
+from controller.errors import Conflict, StoreError
 from controller.model import RouterConfig
+from controller.pki.certificates import (
+    CLIENT_AUTH,
+    SERVER_AUTH,
+    CertificateState,
+    Subject,
+    alternatives_of,
+    has_key,
+    key_pem,
+    load_certificate,
+    load_key,
+    new_key,
+    state_of,
+    to_pem,
+    usages_of,
+    valid_at,
+)
+from controller.pki.files import discard, put_in_place, write_beside, write_together
+from controller.pki.signing import Authority, Clock
 from controller.store.base import Certificate, Store
 
 SERVER_NAME = "vr-controller"
 URI_PREFIX = "splitplane:router"
-CA_LIFETIME = timedelta(days=20 * 365)
-LIFETIME = timedelta(days=10 * 365)
-"""Of the server's own certificate and of switches', which people install."""
+LIFETIME = timedelta(days=365)
+"""Of the controller's own certificate and of planes'."""
 ROUTER_LIFETIME = timedelta(days=90)
 RENEW_BEFORE = timedelta(days=30)
-CLOCK_SKEW = timedelta(days=1)
+
+BATCH = 64
+"""Certificates of routers that one transaction of the store holds."""
 
 IDENTITY_FILES = ("cert.pem", "key.pem", "ca.pem")
+_OWN_FILES = ("server.key", "server.pem")
 
 
-def write_private(path: Path, content: bytes) -> None:
-    """Replace a file at once with content that only its owner may read."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with contextlib.suppress(FileNotFoundError):
-        temporary.unlink()
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+def system_clock() -> datetime:
+    """Return the time of this host."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A router's certificate that works."""
+
+    serial: str
+    valid_from: datetime
+    renew_at: datetime
+    generation: int
+    """Of the authorities, when it was looked at: another one has other certificates to trust."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """The certificates of some routers, by vrf_id, and why there is none, or only the old one, of the others."""
+
+    identities: dict[int, Identity]
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What was written for a router beside its files; the serial only where there is a new certificate."""
+
+    vrf_id: int
+    names: tuple[str, ...]
+    serial: str = ""
 
 
 class PKI:
-    """Issues and revokes certificates; its files are under ``state``/pki."""
+    """Issues and revokes certificates; its files are under ``state``/pki.
 
-    def __init__(self, state: Path, store: Store) -> None:
-        self._store = store
+    ``generation`` changes with what is trusted, so that whoever handed that out does it again.
+    """
+
+    def __init__(self, state: Path, store: Store, clock: Clock = system_clock) -> None:
+        self._store, self._clock = store, clock
         self.directory = state / "pki"
+        self.generation = 0
+        self._unwritten = ""
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._key, self._ca = self._load_authority()
-            self._server = self._load_server()
+            self.ca = Authority(self.directory, "ca", "Splitplane controller CA", clock)
+            self.routers = Authority(self.directory, "routers", "Splitplane router CA", clock)
+            self._own = self._load_own() or self._issue_own()
         except OSError as problem:
             raise StoreError(f"{self.directory}: {problem.strerror}; give another state directory") from None
         except ValueError as problem:
@@ -62,49 +113,116 @@ class PKI:
 
     @property
     def ca_pem(self) -> bytes:
-        """The authority's certificate."""
-        return self._ca.public_bytes(serialization.Encoding.PEM)
+        """What routers and planes trust: one certificate, or two during a rotation."""
+        return self.ca.bundle
+
+    @property
+    def unwritten(self) -> str:
+        """What is in force but could not be written; it is lost with this process."""
+        return self.ca.unwritten or self.routers.unwritten or self._unwritten
+
+    def own(self) -> tuple[bytes, bytes]:
+        """Return the controller's own key and certificate, for servers and clients, PEM."""
+        return self._own
+
+    def own_files(self) -> tuple[Path, Path]:
+        """Return where the controller's own certificate and its key are."""
+        return self.directory / _OWN_FILES[1], self.directory / _OWN_FILES[0]
 
     def server_credentials(self) -> tuple[bytes, bytes, bytes]:
-        """Return the server's key, its certificate and the authority's certificate, all PEM."""
-        return (*self._server, self.ca_pem)
+        """Return the server's key, its certificate and what it trusts of routers, all PEM.
+
+        Routers' certificates of earlier versions are signed by ``ca``; their serials are in the store all the same.
+        """
+        return (*self._own, self.routers.bundle + self.ca.bundle)
+
+    # What time brings
+
+    def refresh(self) -> bool:
+        """Make anew what is not valid at this time, or ends soon; tells whether what is trusted changed."""
+        changed = [authority.heal() for authority in (self.ca, self.routers)]
+        if any(changed):
+            self.generation += 1
+        if not self._own_is_sound(*self._own):
+            self._own = self._issue_own()
+        elif self._unwritten:
+            self._write_own(*self._own)
+        return any(changed)
+
+    def rotate(self) -> None:
+        """Replace the authorities; the ones before stay trusted, and one of them still signs what the controller
+        shows. Conflict where the last rotation has not ended, StoreError where the disk does not take it."""
+        fresh = [authority for authority in (self.ca, self.routers) if authority.former is None]
+        if not fresh:
+            raise Conflict("the authorities before these are still trusted; vrctl pki retire ends that")
+        try:
+            for authority in fresh:
+                authority.rotate()
+        except OSError as problem:
+            raise StoreError(f"{self.directory}: {problem.strerror}; free space and rotate again") from None
+        finally:
+            self.generation += 1
+
+    def retire(self) -> bool:
+        """Trust the authorities before no more; tells whether there were any."""
+        former = [authority for authority in (self.ca, self.routers) if authority.former is not None]
+        for authority in former:
+            authority.retire()
+        if former:
+            self.generation += 1
+            self.refresh()
+        return bool(former)
+
+    def states(self) -> list[CertificateState]:
+        """Show the authorities' certificates and the controller's own."""
+        now = self._clock()
+        states = []
+        for authority in (self.ca, self.routers):
+            states.append(state_of(f"authority {authority.name}", authority.current.certificate, now))
+            if authority.former is not None:
+                former = authority.former.certificate
+                states.append(state_of(f"authority {authority.name}, the one before", former, now))
+        return [*states, state_of("controller", load_certificate(self._own[1]), now)]
+
+    # Routers
 
     def identity(self, vrf_id: int) -> Path:
         """Return the directory with a router's cert.pem, key.pem and ca.pem."""
         return self.directory / "routers" / str(vrf_id)
 
-    def issue(self, router: RouterConfig) -> Path:
-        """Return the directory of a router's certificate; issues one where it has none that is valid."""
-        directory = self.identity(router.vrf_id)
-        if self._identity_is_good(directory, router):
-            return directory
-        serial = secrets.token_hex(16)
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.UniformResourceIdentifier(f"{URI_PREFIX}:{router.vrf_id}:{serial}")
-        certificate = self._sign(
-            key.public_key(), router.full_name, name, ExtendedKeyUsageOID.CLIENT_AUTH, ROUTER_LIFETIME
-        )
-        self._store.revoke_certificates(router.vrf_id)
-        self._store.add_certificate(Certificate(serial, router.vrf_id))
-        try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            contents = (certificate, _key_pem(key), self.ca_pem)
-            for file, content in zip(IDENTITY_FILES, contents, strict=True):
-                write_private(directory / file, content)
-        except OSError as problem:
-            raise StoreError(f"{directory}: {problem.strerror}; free space or give another state directory") from None
-        return directory
+    async def issue(self, routers: Sequence[RouterConfig]) -> Issued:
+        """Have a certificate for each router that is good for long enough; those that are stay.
 
-    def renew_at(self, vrf_id: int) -> datetime:
-        """Return when `issue` would make a new certificate for a router that has one."""
-        pem = (self.identity(vrf_id) / IDENTITY_FILES[0]).read_bytes()
-        return x509.load_pem_x509_certificate(pem).not_valid_after_utc - RENEW_BEFORE
+        An old one is not revoked: `keep` does that, when the guest has the new one. The work is done in another
+        thread, but for one transaction for each `BATCH`. Nothing is synced to the disk: what is lost is made again.
+        """
+        found: dict[int, Identity] = {}
+        trouble = ""
+        for at in range(0, len(routers), BATCH):
+            batch = routers[at : at + BATCH]
+            known = self._store.valid_serials([router.vrf_id for router in batch])
+            try:
+                written = await asyncio.to_thread(self._write_batch, batch, known)
+                fresh = [Certificate(one.serial, one.vrf_id) for one in written if one.serial]
+                try:
+                    if fresh:
+                        self._store.add_certificates(fresh)
+                except StoreError:
+                    await asyncio.to_thread(self._discard, written)
+                    raise
+                await asyncio.to_thread(self._put_in_place, written)
+            except OSError as problem:
+                trouble = f"{problem.filename}: {problem.strerror}; free space"
+            except StoreError as problem:
+                trouble = str(problem)
+            known = self._store.valid_serials([router.vrf_id for router in batch])
+            found |= await asyncio.to_thread(self._usable, batch, known)
+        return Issued(found, trouble)
 
-    def issue_switch(self, plane: str) -> tuple[bytes, bytes, bytes]:
-        """Return a new key, certificate and the authority's certificate for the switch of a plane, all PEM."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        certificate = self._sign(key.public_key(), plane, x509.DNSName(plane), ExtendedKeyUsageOID.CLIENT_AUTH)
-        return _key_pem(key), certificate, self.ca_pem
+    def keep(self, serials: Mapping[int, str]) -> None:
+        """Revoke every certificate of some routers but the one that its guest was given."""
+        if serials:
+            self._store.keep_certificates(serials)
 
     def revoke(self, vrf_id: int) -> None:
         """Refuse every certificate issued to a router until now, and remove its files."""
@@ -116,112 +234,114 @@ class PKI:
         known = self._store.find_certificate(serial)
         return known is not None and known.vrf_id == vrf_id and not known.revoked
 
-    def _load_authority(self) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
-        key_path, ca_path = self.directory / "ca.key", self.directory / "ca.pem"
-        if key_path.exists() and ca_path.exists():
-            return _load_key(key_path.read_bytes()), x509.load_pem_x509_certificate(ca_path.read_bytes())
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Splitplane controller CA")])
-        certificate = (
-            _builder(name, name, key.public_key(), CA_LIFETIME)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(_usage(signs=True), critical=True)
-            .sign(key, hashes.SHA256())
-        )
-        write_private(key_path, _key_pem(key))
-        write_private(ca_path, certificate.public_bytes(serialization.Encoding.PEM))
-        return key, certificate
-
-    def _load_server(self) -> tuple[bytes, bytes]:
-        key_path, cert_path = self.directory / "server.key", self.directory / "server.pem"
-        if key_path.exists() and cert_path.exists() and self._signed_and_fresh(cert_path.read_bytes()):
-            return key_path.read_bytes(), cert_path.read_bytes()
-        key = ec.generate_private_key(ec.SECP256R1())
-        usage = ExtendedKeyUsageOID.SERVER_AUTH
-        certificate = self._sign(key.public_key(), SERVER_NAME, x509.DNSName(SERVER_NAME), usage)
-        write_private(key_path, _key_pem(key))
-        write_private(cert_path, certificate)
-        return _key_pem(key), certificate
-
-    def _sign(
-        self,
-        key: ec.EllipticCurvePublicKey,
-        name: str,
-        alternative: x509.GeneralName,
-        usage: x509.ObjectIdentifier,
-        lifetime: timedelta = LIFETIME,
-    ) -> bytes:
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        certificate = (
-            _builder(subject, self._ca.subject, key, lifetime)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_usage(signs=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-            .add_extension(x509.SubjectAlternativeName([alternative]), critical=False)
-            .sign(self._key, hashes.SHA256())
-        )
-        return certificate.public_bytes(serialization.Encoding.PEM)
-
-    def _signed_and_fresh(self, pem: bytes) -> bool:
-        certificate = x509.load_pem_x509_certificate(pem)
+    def _write_batch(self, routers: Sequence[RouterConfig], known: Mapping[str, int]) -> list[_Written]:
+        written: list[_Written] = []
         try:
-            certificate.verify_directly_issued_by(self._ca)
-        except (InvalidSignature, TypeError, ValueError):
-            return False
-        return certificate.not_valid_after_utc - datetime.now(UTC) > RENEW_BEFORE
+            for router in routers:
+                if (one := self._write(router, known)) is not None:
+                    written.append(one)
+        except OSError:
+            self._discard(written)
+            raise
+        return written
 
-    def _identity_is_good(self, directory: Path, router: RouterConfig) -> bool:
+    def _write(self, router: RouterConfig, known: Mapping[str, int]) -> _Written | None:
+        """Write what a router lacks beside its files."""
+        directory, ca_pem = self.identity(router.vrf_id), self.ca_pem
+        contents = {"ca.pem": ca_pem}
+        serial = ""
+        certificate = self._read(router.vrf_id, known)
+        if certificate is None or not self._lasts(certificate):
+            serial, key = secrets.token_hex(16), new_key()
+            name = x509.UniformResourceIdentifier(f"{URI_PREFIX}:{router.vrf_id}:{serial}")
+            subject = Subject(router.full_name, (name,), (CLIENT_AUTH,), ROUTER_LIFETIME)
+            fresh = self.routers.current.sign(key.public_key(), subject, self._clock())
+            contents = {"cert.pem": to_pem(fresh), "key.pem": key_pem(key), **contents}
+        elif (directory / "ca.pem").exists() and (directory / "ca.pem").read_bytes() == ca_pem:
+            return None
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_beside(directory, contents)
+        return _Written(router.vrf_id, tuple(contents), serial)
+
+    def _put_in_place(self, written: Collection[_Written]) -> None:
+        for one in written:
+            put_in_place(self.identity(one.vrf_id), one.names)
+
+    def _discard(self, written: Collection[_Written]) -> None:
+        for one in written:
+            discard(self.identity(one.vrf_id), one.names)
+
+    def _usable(self, routers: Sequence[RouterConfig], known: Mapping[str, int]) -> dict[int, Identity]:
+        found = {}
+        for router in routers:
+            if (certificate := self._read(router.vrf_id, known)) is not None:
+                renew_at = certificate.not_valid_after_utc - RENEW_BEFORE
+                serial, since = _serial_of(certificate, router.vrf_id), certificate.not_valid_before_utc
+                found[router.vrf_id] = Identity(serial, since, renew_at, self.generation)
+        return found
+
+    def _read(self, vrf_id: int, known: Mapping[str, int]) -> x509.Certificate | None:
+        """Return a router's certificate if it works at this moment."""
+        directory = self.identity(vrf_id)
         try:
-            pem, _, ca = (directory.joinpath(file).read_bytes() for file in IDENTITY_FILES)
-            if ca != self.ca_pem or not self._signed_and_fresh(pem):
-                return False
-            names = x509.load_pem_x509_certificate(pem).extensions.get_extension_for_class(
-                x509.SubjectAlternativeName
-            )
-            uris = names.value.get_values_for_type(x509.UniformResourceIdentifier)
-        except (OSError, ValueError, x509.ExtensionNotFound):
+            certificate = load_certificate((directory / "cert.pem").read_bytes())
+            key = load_key((directory / "key.pem").read_bytes())
+        except (OSError, ValueError):
+            return None
+        signed = self.routers.signed(certificate) or self.ca.signed(certificate)
+        named = known.get(_serial_of(certificate, vrf_id)) == vrf_id
+        sound = signed and named and has_key(certificate, key) and valid_at(certificate, self._clock())
+        return certificate if sound else None
+
+    def _lasts(self, certificate: x509.Certificate) -> bool:
+        """Whether a certificate that works also will for long enough."""
+        left = certificate.not_valid_after_utc - self._clock()
+        return left > RENEW_BEFORE and self.routers.current.signed(certificate)
+
+    # The controller's own certificate
+
+    def _load_own(self) -> tuple[bytes, bytes] | None:
+        key_path, cert_path = (self.directory / name for name in _OWN_FILES)
+        if not key_path.exists() or not cert_path.exists():
+            return None
+        pair = (key_path.read_bytes(), cert_path.read_bytes())
+        return pair if self._own_is_sound(*pair) else None
+
+    def _own_is_sound(self, key: bytes, pem: bytes) -> bool:
+        try:
+            certificate = load_certificate(pem)
+            matches = has_key(certificate, load_key(key))
+        except ValueError:
             return False
-        prefix, serial = uris[0].rsplit(":", 1) if uris else ("", "")
-        return prefix == f"{URI_PREFIX}:{router.vrf_id}" and self.is_valid(serial, router.vrf_id)
+        now = self._clock()
+        return (
+            matches
+            and valid_at(certificate, now)
+            and certificate.not_valid_after_utc - now > RENEW_BEFORE
+            and usages_of(certificate) >= {SERVER_AUTH, CLIENT_AUTH}
+            and self.ca.seen.signed(certificate)
+        )
+
+    def _issue_own(self) -> tuple[bytes, bytes]:
+        key = new_key()
+        subject = Subject(SERVER_NAME, (x509.DNSName(SERVER_NAME),), (SERVER_AUTH, CLIENT_AUTH), LIFETIME)
+        pair = (key_pem(key), to_pem(self.ca.seen.sign(key.public_key(), subject, self._clock())))
+        self._write_own(*pair)
+        return pair
+
+    def _write_own(self, key: bytes, pem: bytes) -> None:
+        """Write the controller's own certificate; where the disk is full it works from memory."""
+        try:
+            write_together(self.directory, dict(zip(_OWN_FILES, (key, pem), strict=True)), sync=True)
+            self._unwritten = ""
+        except OSError as problem:
+            self._unwritten = f"{self.directory / _OWN_FILES[1]}: {problem.strerror}"
 
 
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, lifetime: timedelta
-) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - CLOCK_SKEW)
-        .not_valid_after(now + lifetime)
-    )
-
-
-def _usage(*, signs: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-
-
-def _load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
-    key = serialization.load_pem_private_key(pem, None)
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ValueError("the authority's key is not an EC key")
-    return key
+def _serial_of(certificate: x509.Certificate, vrf_id: int) -> str:
+    """Return the serial by which the store knows a router's certificate, empty where it is not this router's."""
+    for name in alternatives_of(certificate):
+        if isinstance(name, x509.UniformResourceIdentifier):
+            prefix, _, serial = name.value.rpartition(":")
+            return serial if prefix == f"{URI_PREFIX}:{vrf_id}" else ""
+    return ""

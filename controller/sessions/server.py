@@ -49,7 +49,7 @@ class Identities(Protocol):
     """What sessions need of the PKI."""
 
     def server_credentials(self) -> tuple[bytes, bytes, bytes]:
-        """Return the server's key, its certificate and the authority's certificate, PEM."""
+        """Return the server's key, its certificate and the authorities of routers, PEM; any thread may ask."""
 
     def is_valid(self, serial: str, vrf_id: int) -> bool:
         """Tell whether a serial was issued to a router and not revoked."""
@@ -64,6 +64,7 @@ class SessionServer:
         self._directory = directory
         self._events = events
         self._server: grpc.aio.Server | None = None
+        self._shown = (b"", b"", b"")  # key, certificate, authorities
         self._packet_share = LoopShare()  # not that of route work
         self._admitted: dict[int, asyncio.Event] = {}  # set: revoked
         self._users: dict[int, int] = {}  # whose a router's socket is
@@ -74,8 +75,12 @@ class SessionServer:
         """Listen, for all admitted routers."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory.chmod(0o700)
-        key, certificate, authority = self._identities.server_credentials()
-        credentials = grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
+        self._shown = self._identities.server_credentials()
+        credentials = grpc.dynamic_ssl_server_credentials(
+            _configuration(*self._shown),
+            self._present,  # type: ignore[arg-type]  # None is documented, the stubs lack it
+            require_client_authentication=True,
+        )
         server = grpc.aio.server(options=_OPTIONS)
         server.add_generic_rpc_handlers((_Methods(self),))
         self._socket.unlink(missing_ok=True)
@@ -85,6 +90,15 @@ class SessionServer:
         self._server = server
         for vrf_id in self._admitted:
             self._sockets.open(vrf_id, self._users[vrf_id])
+
+    def _present(self) -> grpc.ServerCertificateConfiguration | None:
+        """Return what is to be shown and believed from now on, None for what was; gRPC's threads ask at each
+        handshake."""
+        present = self._identities.server_credentials()
+        if present == self._shown:
+            return None
+        self._shown = present
+        return _configuration(*present)
 
     async def close(self) -> None:
         """End all sessions and stop listening."""
@@ -235,6 +249,10 @@ class SessionServer:
         """SessionRefused where a router opens a stream too soon after too many others."""
         if not self._streams[router.config.vrf_id].take():
             raise SessionRefused(f"more than {STREAMS_AT_ONCE} streams at once, then {STREAMS_PER_S:g} a second")
+
+
+def _configuration(key: bytes, certificate: bytes, authorities: bytes) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(key, certificate)], authorities)
 
 
 class _Methods(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # is no generic class when it runs

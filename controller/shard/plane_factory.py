@@ -1,5 +1,7 @@
 """The one place that knows which back end drives which kind of plane."""
 
+from collections.abc import Callable
+
 from controller.errors import Conflict
 from controller.fallback.hardware_routes import HardwareRoutes
 from controller.fallback.link import LinkPorts
@@ -13,14 +15,16 @@ from controller.planes.openflow.server import OpenFlowListener
 from controller.planes.p4runtime.channel import TlsFiles
 from controller.planes.p4runtime.plane import P4RuntimePlane
 
+TlsOf = Callable[[str], TlsFiles]
+
 
 class PlaneFactory:
     """Makes planes. OpenFlow ones share a listener; with ``named`` a switch has to show a certificate of its plane's
     name, because the authority that signed it also signs the routers' certificates. P4Runtime devices are spoken to
-    over TLS where there are files for it."""
+    over TLS where ``p4runtime_tls`` gives the files for it, by plane."""
 
     def __init__(
-        self, listener: OpenFlowListener | None, *, named: bool = False, p4runtime_tls: TlsFiles | None = None
+        self, listener: OpenFlowListener | None, *, named: bool = False, p4runtime_tls: TlsOf | None = None
     ) -> None:
         self._listener, self._named, self._p4runtime_tls = listener, named, p4runtime_tls
 
@@ -38,7 +42,7 @@ class PlaneFactory:
         if config.kind is PlaneKind.FAKE:
             return FakePlane(config.name)
         if config.kind is PlaneKind.P4RUNTIME:
-            return P4RuntimePlane(config, self._p4runtime_tls)
+            return P4RuntimePlane(config, None if self._p4runtime_tls is None else self._p4runtime_tls(config.name))
         if self._listener is None:
             raise Conflict(f"plane {config.name}: this controller listens for no switches; start it with --openflow")
         return OpenFlowPlane(

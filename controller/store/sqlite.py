@@ -4,7 +4,7 @@ import contextlib
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,9 @@ from controller.errors import StoreError
 from controller.model import Quota, RouterConfig, TenantConfig
 from controller.spec.state import Attachment, Hold, Ids, State, Tombstone
 from controller.store import rows
-from controller.store.base import Certificate, Snapshot
+from controller.store.base import Certificate, PlaneCertificate, Snapshot
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 FILE = "state.sqlite"
 
 _SCHEMA = """
@@ -78,6 +78,12 @@ ALTER TABLE tombstones ADD COLUMN placement TEXT NOT NULL DEFAULT 'auto';
 ALTER TABLE routers ADD COLUMN came_from TEXT NOT NULL DEFAULT '';
 ALTER TABLE tombstones ADD COLUMN came_from TEXT NOT NULL DEFAULT '';
 """,
+    # certificates of planes
+    6: """
+CREATE TABLE plane_certificates(number INTEGER PRIMARY KEY, serial TEXT NOT NULL UNIQUE, plane TEXT NOT NULL,
+    pem BLOB NOT NULL, directory TEXT NOT NULL, revoked INTEGER NOT NULL) STRICT;
+CREATE INDEX certificates_of_router ON certificates(vrf_id);
+""",
 }
 """What brings a store from one version to the next."""
 
@@ -86,6 +92,8 @@ _ROUTER = (
     "came_from"
 )
 """The columns of a router, in the order of its row."""
+
+_PLANE_CERTIFICATE = "serial, plane, pem, directory, revoked"
 
 
 class SqliteStore:
@@ -182,11 +190,18 @@ class SqliteStore:
                 db.execute("DELETE FROM holds WHERE vrf_id = ?", (vrf_id,))
             db.execute("DELETE FROM tombstones WHERE vrf_id = ? AND plane_clean AND guest_clean", (vrf_id,))
 
-    def add_certificate(self, certificate: Certificate) -> None:
-        """Remember a certificate that was issued."""
+    def add_certificates(self, certificates: Sequence[Certificate]) -> None:
+        """Remember certificates that were issued to routers."""
         with self._transaction() as db:
-            row = (certificate.serial, certificate.vrf_id, int(certificate.revoked))
-            db.execute("INSERT INTO certificates VALUES(?, ?, ?)", row)
+            rows_of = [(one.serial, one.vrf_id, int(one.revoked)) for one in certificates]
+            db.executemany("INSERT INTO certificates VALUES(?, ?, ?)", rows_of)
+
+    def valid_serials(self, vrf_ids: Collection[int]) -> dict[str, int]:
+        """Return the serials of these routers' certificates that are not revoked, with the router of each."""
+        with self._errors():
+            marks = ", ".join("?" * len(vrf_ids))
+            query = f"SELECT serial, vrf_id FROM certificates WHERE vrf_id IN ({marks}) AND NOT revoked"
+            return dict(self._db.execute(query, tuple(vrf_ids)))
 
     def revoke_certificates(self, vrf_id: int) -> None:
         """Revoke every certificate of a router; a revoked one and one never issued are alike, so rows may go."""
@@ -194,11 +209,43 @@ class SqliteStore:
             db.execute("DELETE FROM certificates WHERE vrf_id = ? AND revoked", (vrf_id,))
             db.execute("UPDATE certificates SET revoked = 1 WHERE vrf_id = ?", (vrf_id,))
 
+    def keep_certificates(self, serials: Mapping[int, str]) -> None:
+        """Revoke all certificates of some routers but one of each; their rows go, as with `revoke_certificates`."""
+        others = [serial for serial, vrf_id in self.valid_serials(serials).items() if serials[vrf_id] != serial]
+        if others:
+            with self._transaction() as db:
+                db.executemany("DELETE FROM certificates WHERE serial = ?", [(serial,) for serial in others])
+
     def find_certificate(self, serial: str) -> Certificate | None:
         """Return the certificate with this serial, if it was issued here."""
         with self._errors():
             row = self._db.execute("SELECT * FROM certificates WHERE serial = ?", (serial,)).fetchone()
         return Certificate(row[0], row[1], bool(row[2])) if row else None
+
+    def plane_certificates(self) -> list[PlaneCertificate]:
+        """Return the certificates of planes, those that were revoked too, oldest first."""
+        with self._errors():
+            found = self._db.execute(f"SELECT {_PLANE_CERTIFICATE} FROM plane_certificates ORDER BY number")
+            return [PlaneCertificate(row[0], row[1], row[2], row[3], bool(row[4])) for row in found]
+
+    def add_plane_certificate(self, certificate: PlaneCertificate) -> None:
+        """Remember a certificate of a plane. No other one is renewed in its directory any more."""
+        one = certificate
+        row = (one.serial, one.plane, one.pem, one.directory, int(one.revoked))
+        with self._transaction() as db:
+            if one.directory:
+                db.execute("UPDATE plane_certificates SET directory = '' WHERE directory = ?", (one.directory,))
+            db.execute(f"INSERT INTO plane_certificates({_PLANE_CERTIFICATE}) VALUES(?, ?, ?, ?, ?)", row)
+
+    def revoke_plane_certificates(self, serials: Sequence[str]) -> None:
+        """Revoke certificates of planes."""
+        with self._transaction() as db:
+            db.executemany("UPDATE plane_certificates SET revoked = 1 WHERE serial = ?", [(one,) for one in serials])
+
+    def forget_plane_certificates(self, serials: Sequence[str]) -> None:
+        """Forget certificates of planes that have ended."""
+        with self._transaction() as db:
+            db.executemany("DELETE FROM plane_certificates WHERE serial = ?", [(one,) for one in serials])
 
     def backup(self, path: Path) -> None:
         """Write a consistent snapshot to a new file, readable by its owner only."""

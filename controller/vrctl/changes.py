@@ -1,4 +1,4 @@
-"""Commands that change what is declared: apply, diff, delete, plane."""
+"""Commands that change what is declared: apply, diff, delete, plane attach and detach."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -137,16 +137,3 @@ def _ports(options: list[str]) -> dict[str, object] | None:
 def plane_detach(name: Annotated[str, typer.Argument(metavar="NAME")], form: Output = Format.TABLE) -> None:
     """Stop using a plane; it goes on forwarding from what is installed."""
     _change("POST", path_of("planes", name, "detach"), {}, form)
-
-
-@plane_app.command("certificate")
-def plane_certificate(
-    name: Annotated[str, typer.Argument(metavar="NAME")],
-    directory: Annotated[Path, typer.Option("-d", "--directory", help="where to write the three files")] = Path(),
-) -> None:
-    """Issue key.pem, cert.pem and ca.pem for the switch of a plane that connects with TLS."""
-    from controller.vrctl.files import write_private
-
-    issued = client().call("POST", path_of("planes", name, "certificate"), {})
-    for file, content in (("key.pem", issued["key"]), ("cert.pem", issued["certificate"]), ("ca.pem", issued["ca"])):
-        write_private(directory / file, [content.encode()], overwrite=True)

@@ -8,13 +8,13 @@ import sys
 from typing import NoReturn
 
 from controller.errors import SplitplaneError
-from controller.vrctl import audit, backups, changes, listings, output
+from controller.vrctl import audit, backups, certificates, changes, listings, output
 from controller.vrctl import move as moving
 from controller.vrctl.client import Refused, Unreachable
 from controller.vrctl.live import streams, top
 from controller.vrctl.shell import FAILED, UNREACHABLE, app
 
-COMMANDS = (changes, moving, listings, streams, top, audit, backups)
+COMMANDS = (changes, certificates, moving, listings, streams, top, audit, backups)
 """The modules whose import adds their commands to the application."""
 
 

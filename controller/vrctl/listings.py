@@ -19,6 +19,7 @@ class Kind(StrEnum):
     ROUTERS = "routers"
     PLANES = "planes"
     INTERFACES = "interfaces"
+    CERTIFICATES = "certificates"
 
 
 class Where(StrEnum):
@@ -33,6 +34,7 @@ _COLUMNS = {
     Kind.PLANES: "name kind reached_at connected routers ports routes entries capabilities reason",
     Kind.INTERFACES: "router name port vlan mac mtu addresses up port_up",
     Kind.TENANTS: "name slices routers",
+    Kind.CERTIFICATES: "owner state valid_until names serial directory",
 }
 
 
@@ -85,7 +87,7 @@ def get(
     watch: Annotated[bool, typer.Option("-w", "--watch", help="go on with what changes; Ctrl-C ends it")] = False,
     form: Output = Format.TABLE,
 ) -> None:
-    """List tenants, routers, planes or interfaces.
+    """List tenants, routers, planes, interfaces, or certificates (but those of routers, which last 90 days).
 
     With --watch, a terminal shows the list as it is now; a pipe or a file gets a line for each row that changes.
     """

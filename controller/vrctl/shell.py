@@ -22,9 +22,13 @@ app = typer.Typer(
 delete_app = typer.Typer(
     invoke_without_command=True, rich_markup_mode=None, help="Delete what a file or a name names."
 )
-plane_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Attach and detach planes.")
+plane_app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Attach and detach planes, and their certificates."
+)
+pki_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Replace the certificate authorities.")
 app.add_typer(delete_app, name="delete")
 app.add_typer(plane_app, name="plane")
+app.add_typer(pki_app, name="pki")
 
 
 @dataclass

@@ -42,6 +42,8 @@ _SET_UP = "; ".join(
 _BIRDC = "/run/frr/bird.ctl"
 LOOPBACKS = {4: ("192.0.2.1", "192.0.2.2"), 6: ("2001:db8:ff::1", "2001:db8:ff::2")}
 BURST = 50
+_LAST_LINES = 30
+"""Shown of the log of a router that did not come up."""
 
 
 class Neighbor:
@@ -242,7 +244,12 @@ def lab(nets: Mapping[str, Net], kind: str = "forwarder", limit_s: float = LIMIT
         between = {
             name: Between(rig, f"red/{name}", *(one.result() for one in both)) for name, both in starting.items()
         }
-        rig.up(*(net.name for net in between.values()), limit_s=limit_s)
+        try:
+            rig.up(*(net.name for net in between.values()), limit_s=limit_s)
+        except AssertionError:
+            for name in between:  # of a machine that did not come up, its console
+                print(f"{name}:", *rig.vrctl("logs", f"red/{name}").stdout.splitlines()[-_LAST_LINES:], sep="\n")
+            raise
         print(f"up after {time.monotonic() - began:.1f} s")
         yield between
 

@@ -104,3 +104,15 @@ def test_an_overrun_is_noticed_and_made_good(net: Single) -> None:
     rig.up(ROUTER, routes=own + MANY - 1)
     assert re.search(r"vrc-overrun red/r1: the kernel dropped route messages", rig.ok("events"))
     rig.verified()
+
+
+def test_a_zebra_that_dies_is_back_and_what_it_writes_to_the_kernel_is_forwarded(net: Single) -> None:
+    """With this source no daemon can be up and its routes stay away: there is no connection of its own to lose."""
+    rig = net.rig
+    before = rig.process(ROUTER, "/usr/lib/frr/zebra")
+    os.kill(before, signal.SIGKILL)
+    until("another zebra", lambda: rig.process(ROUTER, "/usr/lib/frr/zebra") not in (0, before))
+    rig.up(ROUTER)
+    net.guest("vtysh", "-c", "configure terminal", "-c", "ip route 192.0.2.0/24 10.2.0.2")
+    until("the route", lambda: nexthops(net, "192.0.2.0/24"))
+    rig.verified()

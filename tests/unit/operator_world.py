@@ -13,9 +13,11 @@ from controller.errors import GuestError
 from controller.events.log import EventLog
 from controller.guests.fleet import GuestFleet
 from controller.model import GuestKind, RouterConfig
+from controller.operations.certificates import Certificates
 from controller.operations.convergence import Convergence
 from controller.operations.operations import Operations, Outcome
-from controller.pki.authority import PKI
+from controller.pki.authority import PKI, system_clock
+from controller.pki.planes import PlaneCertificates
 from controller.planes.fake import FakePlane
 
 
@@ -34,9 +36,12 @@ class Controller:
         fleet = GuestFleet(state, self.drivers, {GuestKind.NETNS: self.check}, pki, self.sessions, self.events)
         self.convergence = Convergence(self.store, self.core, lambda c, _: FakePlane(c.name), fleet, self.events)
         self.views = OperatorViews(self.convergence, self.core, fleet)
+        self.planes = PlaneCertificates(pki, self.store, system_clock)
+        self.certificates = Certificates(pki, self.planes, self.convergence, fleet, self.events)
         self.audit = AuditLog(state / "audit", self.events)
         self.operations = Operations(
-            state, self.store, pki, self.convergence, self.views, fleet, self.events, self.audit, self.restart
+            *(state, self.store, self.certificates, self.convergence, self.views, fleet, self.events, self.audit),
+            self.restart,
         )
 
     async def check(self, router: RouterConfig) -> list[str]:

@@ -11,7 +11,8 @@ from controller import supervisor
 from controller.daemon import Listen, device_tls, lock_state, parse_arguments, parse_listen, switch_tls
 from controller.errors import StoreError
 from controller.events.log import EventLog
-from controller.pki.authority import PKI
+from controller.pki.authority import PKI, system_clock
+from controller.pki.planes import PlaneCertificates
 from controller.planes.p4runtime.channel import TlsFiles
 from controller.store.sqlite import SqliteStore
 
@@ -40,28 +41,41 @@ def test_a_second_controller_on_the_same_state_says_who_has_it(tmp_path: Path) -
 
 
 def test_the_switches_tls_needs_files_that_exist(tmp_path: Path) -> None:
-    pki = PKI(tmp_path, SqliteStore(tmp_path))
-    assert switch_tls(pki, parse_arguments(["--state", str(tmp_path)])).get_ca_certs()
+    store = SqliteStore(tmp_path)
+    pki = PKI(tmp_path, store)
+    planes = PlaneCertificates(pki, store, system_clock)
+    assert switch_tls(pki, planes, parse_arguments(["--state", str(tmp_path)])).get_ca_certs()
     none = str(tmp_path / "none.pem")
     given = ["--openflow-ca", none, "--openflow-cert", none, "--openflow-key", none]
     with pytest.raises(StoreError, match="OpenFlow TLS: No such file"):
-        switch_tls(pki, parse_arguments(given))
+        switch_tls(pki, planes, parse_arguments(given))
 
 
 def test_devices_are_spoken_to_without_tls_unless_all_three_files_are_given(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert device_tls(parse_arguments([])) is None
+    store = SqliteStore(tmp_path)
+    pki = PKI(tmp_path, store)
+    planes = PlaneCertificates(pki, store, system_clock)
+    assert device_tls(pki, planes, parse_arguments([])) is None
     with pytest.raises(SystemExit):
         parse_arguments(["--p4runtime-ca", "ca.pem", "--p4runtime-key", "key.pem"])
     assert "--p4runtime-ca, --p4runtime-cert and --p4runtime-key go together" in capsys.readouterr().err
-    pki = PKI(tmp_path, SqliteStore(tmp_path)).directory
-    files = {"ca": pki / "ca.pem", "cert": pki / "server.pem", "key": pki / "server.key"}
+    with pytest.raises(SystemExit):
+        parse_arguments(["--p4runtime-tls", *(f"--p4runtime-{name}=x.pem" for name in ("ca", "cert", "key"))])
+    assert "either --p4runtime-tls or the three files" in capsys.readouterr().err
+    own = device_tls(pki, planes, parse_arguments(["--p4runtime-tls"]))
+    assert own is not None
+    assert own("f1") == TlsFiles(planes.trusted("f1"), *pki.own_files())
+    directory = pki.directory
+    files = {"ca": directory / "ca.pem", "cert": directory / "server.pem", "key": directory / "server.key"}
     given = [text for name, path in files.items() for text in (f"--p4runtime-{name}", str(path))]
-    assert device_tls(parse_arguments(given)) == TlsFiles(**files)
+    given_tls = device_tls(pki, planes, parse_arguments(given))
+    assert given_tls is not None
+    assert given_tls("f1") == TlsFiles(**files)
     files["key"].write_text("no key")
     with pytest.raises(StoreError, match=r"^P4Runtime TLS: .*; check --p4runtime-ca, -cert and -key$"):
-        device_tls(parse_arguments(given))
+        device_tls(pki, planes, parse_arguments(given))
 
 
 async def test_a_task_that_fails_is_told_and_started_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,7 +157,10 @@ async def _exec(controller: Controller, argv: list[str]) -> None:
 async def test_what_is_given_away_is_recorded(controller: Controller, tmp_path: Path) -> None:
     await controller.apply(RED)
     await _exec(controller, ["vtysh", "-c", "show run"])
-    await controller.operations.plane_certificate("s1")
+    await controller.operations.plane_certificate("s1", [], "")
+    await controller.operations.revoke_plane("s1", "")
+    await controller.operations.rotate_authorities()
+    await controller.operations.retire_authorities(force=True)
     await controller.operations.backup(tmp_path / "backup")
     with pytest.raises(Conflict):
         await controller.operations.restore(tmp_path / "backup", force=False)
@@ -165,6 +168,9 @@ async def test_what_is_given_away_is_recorded(controller: Controller, tmp_path: 
     assert found == [
         ("exec", "red/r1 vtysh", "done"),
         ("certificate", "s1", "done"),
+        ("revoke", "s1", "done"),
+        ("rotate", "pki", "done"),
+        ("retire", "pki", "done"),
         ("backup", "", "done"),
         ("restore", "", "refused"),
     ]

@@ -35,8 +35,8 @@ async def service(make_world, tmp_path, monkeypatch) -> AsyncIterator[tuple[Worl
     store = store_in(tmp_path / "state")
     pki = PKI(tmp_path / "state", store)
     server = SessionServer(world.shards, pki, tmp_path / "sessions", world.events)
+    await pki.issue([red, blue])
     for config in (red, blue):
-        pki.issue(config)
         server.admit(config.vrf_id, os.geteuid())
     await server.start()
     yield world, server, pki

@@ -89,13 +89,31 @@ async def test_certificate_of_another_authority(service, tmp_path):
     world, server, _ = service
     store = store_in(tmp_path / "other")
     foreign = PKI(tmp_path / "other", store)
-    foreign.issue(router_config(1, (1, 2)))
+    await foreign.issue([router_config(1, (1, 2))])
     peer = Peer(server, foreign.identity(1), 1)
     with pytest.raises((grpc.aio.AioRpcError, asyncio.InvalidStateError)):
         await peer.hello()
     assert world.router().vrc is None
     await peer.channel.close()
     store.close()
+
+
+async def test_a_rotation_needs_no_new_listener(service):
+    """Who has the old files and who has the new ones both get a session, until the old authority is retired."""
+    world, server, pki = service
+    config = world.router().config
+    old = Peer(server, pki.identity(1), 1)  # it connects after the rotation
+    pki.rotate()
+    assert (await old.begin()).interfaces
+    await old.channel.close()
+    await pki.issue([config])
+    new = Peer(server, pki.identity(1), 1)
+    assert (await new.begin()).interfaces
+    await new.channel.close()
+    pki.retire()
+    late = Peer(server, pki.identity(1), 1)
+    assert (await late.begin()).interfaces
+    await late.channel.close()
 
 
 FORGERIES = {
@@ -310,7 +328,7 @@ async def test_nothing_is_learned_before_the_plane_is_known(tmp_path):
     await world.shards.put_router(config)
     store = store_in(tmp_path / "state")
     pki = PKI(tmp_path / "state", store)
-    pki.issue(config)
+    await pki.issue([config])
     server = SessionServer(world.shards, pki, tmp_path / "sessions", world.events)
     server.admit(1, os.geteuid())
     await server.start()

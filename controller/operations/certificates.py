@@ -1,0 +1,120 @@
+"""What operators do with certificates, and what time does to them."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from controller.errors import Conflict, NoSuch, SpecError
+from controller.events.log import EventLog
+from controller.guests.fleet import GuestFleet
+from controller.operations.convergence import Convergence
+from controller.pki.authority import PKI, SERVER_NAME
+from controller.pki.certificates import CertificateState
+from controller.pki.planes import IssuedFiles, PlaneCertificates
+
+LOOK_S = 2.0
+"""How often certificates are compared with the clock."""
+
+RENEW_EVERY_S = 60.0
+"""How often the files of planes on this host are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """What is trusted after a change of the authorities: one line for each thing that is still to be done."""
+
+    authorities: list[str]
+    waiting: list[str]
+
+
+class Certificates:
+    """The operator's side of the PKI; `run` keeps it in step with the clock."""
+
+    def __init__(
+        self, pki: PKI, planes: PlaneCertificates, convergence: Convergence, guests: GuestFleet, events: EventLog
+    ) -> None:
+        self._pki, self._planes, self._convergence, self._guests = pki, planes, convergence, guests
+        self._events = events
+        self._renew_at_s, self._told = 0.0, ""
+
+    async def run(self) -> None:
+        """Renew what is due, until cancelled."""
+        while True:
+            self.look()
+            await asyncio.sleep(LOOK_S)
+
+    def look(self) -> None:
+        """Renew what is due: the authorities' and the controller's own certificates, and planes' on this host."""
+        if self._pki.refresh():
+            text = "the authorities' certificates were not valid now, and were made again under the same keys"
+            self._events.emit("warning", "authority-renewed", "vr-controller", text)
+            self._convergence.wake()
+            self._renew_at_s = 0.0
+        if (unwritten := self._pki.unwritten) != self._told:
+            self._told = unwritten
+            if unwritten:
+                text = f"{unwritten}; it works from memory until it can be written: free space"
+                self._events.emit("error", "certificate-not-written", "vr-controller", text)
+        if time.monotonic() >= self._renew_at_s:
+            self._renew_at_s = time.monotonic() + RENEW_EVERY_S
+            for plane, line in self._planes.renew():
+                self._events.report("info", "plane-certificate", plane, line)
+
+    def issue(self, plane: str, names: list[str], directory: str) -> IssuedFiles:
+        """Issue a key and certificate for a plane, for both ends of TLS, and what it is to trust."""
+        if plane not in self._convergence.state.planes:
+            raise NoSuch("plane", plane, "see vrctl get planes")
+        if SERVER_NAME in (plane, *(name.rstrip(".").lower() for name in names)):
+            raise Conflict(f"{SERVER_NAME} is the controller's own name, by which planes know it; choose another")
+        try:
+            return self._planes.issue(plane, names, directory)
+        except ValueError as problem:
+            raise SpecError("plane certificate", None, str(problem)) from None
+
+    async def revoke(self, plane: str, serial: str) -> list[str]:
+        """Refuse a plane's certificates, or one of them, and cut what is connected; returns the serials."""
+        revoked = self._planes.revoke(plane, serial.lower())
+        self._events.emit("warning", "certificate-revoked", f"plane {plane}", ", ".join(revoked))
+        await self._convergence.reconnect(plane)
+        return revoked
+
+    def forget(self, planes: set[str]) -> None:
+        """Refuse what planes that are deleted were issued."""
+        for plane in planes:
+            self._planes.forget(plane)
+
+    def states(self) -> list[CertificateState]:
+        """Show the authorities', the controller's own, and planes' certificates."""
+        return [*self._pki.states(), *self._planes.states()]
+
+    def rotate(self) -> Trusted:
+        """Sign with new authorities from now on; those before stay trusted until `retire`."""
+        self._pki.rotate()
+        self._events.emit("warning", "authority-rotated", "vr-controller", "the one before stays trusted")
+        return self._changed()
+
+    def retire(self, force: bool) -> Trusted:
+        """Trust the authorities before no more; Conflict while that would lock somebody out who is known here,
+        unless forced."""
+        if self._pki.ca.former is None and self._pki.routers.former is None:
+            raise Conflict("there is no authority before this one; vrctl pki rotate makes a new one")
+        if (waiting := self._waiting()) and not force:
+            raise Conflict(f"{'; '.join(waiting)}; do that first, or give --force")
+        self._pki.retire()
+        self._events.emit("warning", "authority-retired", "vr-controller", "the one before is trusted no more")
+        return self._changed()
+
+    def _changed(self) -> Trusted:
+        self._renew_at_s = 0.0
+        self.look()
+        self._convergence.wake()
+        waiting = self._waiting() if self._pki.ca.former is not None else []
+        return Trusted([one.owner + " " + one.serial for one in self._pki.states()], waiting)
+
+    def _waiting(self) -> list[str]:
+        """One line for everybody known who could not connect without the authority before."""
+        lines = [f"plane {plane} needs a new certificate" for plane in self._planes.of_former()]
+        if behind := self._guests.behind():
+            more = f" and {len(behind) - 5} more" if len(behind) > 5 else ""
+            lines.append(f"{', '.join(behind[:5])}{more} have not been given the new authority yet")
+        return lines
