@@ -126,7 +126,7 @@ class Diagnostics:
     async def trace(self, vrf_id: int, destination: str, interface: str | None = None) -> list[TraceStep]:
         """Follow a packet through the tables as the plane holds them."""
         router = self._shards.router(vrf_id)
-        read = await self._shards.of_router(vrf_id).plane.read()
+        read = await self._shards.of_router(vrf_id).plane.read(vrf_id)
         return trace(router.fib, read, destination, interface)
 
     async def verify(self, vrf_id: int, repair: bool = False) -> VerifyView:
@@ -142,7 +142,7 @@ class Diagnostics:
             await shard.converged(vrf_id)
             mark = router.fib.mark()
             learned = await shard.snapshot(router)
-            read, written = await shard.mirror.read_back()
+            read, written = await shard.mirror.read_back(vrf_id)
             if written.get(vrf_id) or router.fib.mark() != mark:
                 continue
             view = verify.verified(router.config.full_name, router.fib, learned, read, repaired)

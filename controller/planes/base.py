@@ -297,6 +297,28 @@ class Installed:
     hardware: "HardwareShare | None" = None  # of a plane with a fallback, whose tables the others are
 
 
+class RoutesOfOne(dict[int, dict[bytes, int]]):
+    """Routes by vrf_id that keep those of one router: what is read of the others takes no memory."""
+
+    def __init__(self, vrf_id: int) -> None:
+        super().__init__()
+        self._vrf_id, self._others = vrf_id, _Dropped()
+
+    def setdefault(self, vrf_id: int, default: dict[bytes, int]) -> dict[bytes, int]:
+        """Return the routes of a router, those that are not kept as a dict that stays empty."""
+        return super().setdefault(vrf_id, default) if vrf_id == self._vrf_id else self._others
+
+
+class _Dropped(dict[bytes, int]):
+    def __setitem__(self, _key: bytes, _action: int) -> None:
+        """Drop it."""
+
+
+def routes_to_read(only: int | None) -> dict[int, dict[bytes, int]]:
+    """Return where a reader puts the routes of all routers, or of one."""
+    return {} if only is None else RoutesOfOne(only)
+
+
 @dataclass(frozen=True, slots=True)
 class HardwareShare:
     """What the hardware holds itself, read back from a plane with a fallback."""
@@ -395,9 +417,11 @@ class Plane(Protocol):
     async def close(self) -> None:
         """Close the channel and leave everything installed as it is."""
 
-    async def read(self) -> Installed:
-        """Read back what is installed. PlaneUnreachable where the channel is down or goes down; ``connected`` is then
-        False already."""
+    async def read(self, only: int | None = None) -> Installed:
+        """Read back what is installed, of the routes ``only`` those of one router where that is not None.
+
+        PlaneUnreachable where the channel is down or goes down; ``connected`` is then False already.
+        """
 
     async def write(self, batch: WriteBatch) -> list[Refused]:
         """Send a batch and wait until the plane has confirmed it.

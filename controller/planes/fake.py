@@ -140,7 +140,7 @@ class FakePlane:
         if port in self.ports and self.ports[port].up:
             self.cables(port, frame)
 
-    async def read(self) -> Installed:
+    async def read(self, only: int | None = None) -> Installed:
         """Return a copy of the entries."""
         self._require_channel()
         held = self.entries
@@ -149,7 +149,7 @@ class FakePlane:
             dict(held.router_interfaces),
             dict(held.nexthops),
             dict(held.groups),
-            {vrf_id: dict(routes) for vrf_id, routes in held.routes.items()},
+            {vrf_id: dict(routes) for vrf_id, routes in held.routes.items() if only in (None, vrf_id)},
             set(held.damaged),
             held.foreign,
         )

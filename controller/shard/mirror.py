@@ -385,18 +385,19 @@ class PlaneMirror:
                     if (table, one.entry.id) not in refused:
                         self.objects.free(one.entry.id)
 
-    async def read_back(self) -> tuple[Installed, dict[int, set[bytes]]]:
-        """Read the plane while writing goes on; also returns the keys written meanwhile, by vrf_id."""
+    async def read_back(self, only: int | None = None) -> tuple[Installed, dict[int, set[bytes]]]:
+        """Read the plane while writing goes on, of the routes ``only`` one router's where that is not None; also
+        returns the keys written meanwhile, by vrf_id."""
         written = {vrf_id: fib.begin_audit() for vrf_id, fib in self.fibs.items()}
         try:
-            return await self.plane.read(), written
+            return await self.plane.read(only), written
         finally:
             for fib in self.fibs.values():
                 fib.end_audit()
 
     async def audit(self, only: int | None = None) -> dict[int, int]:
         """Read back and repair what differs from what was written, of one router or of all; returns counts."""
-        read, written = await self.read_back()
+        read, written = await self.read_back(only)
         repairs = {}
         self.foreign = read.foreign
         for vrf_id, fib in list(self.fibs.items()):

@@ -107,6 +107,15 @@ async def test_what_is_written_is_read_back(under_test: PlaneUnderTest) -> None:
     assert await read(under_test) == expected(under_test.ports)
 
 
+async def test_of_the_routes_those_of_one_router_are_read_where_one_is_named(under_test: PlaneUnderTest) -> None:
+    await under_test.plane.write(everything(under_test.ports))
+    assert await under_test.plane.read(VRF) == await read(under_test) == expected(under_test.ports)
+    of_another = await under_test.plane.read(VRF + 1)
+    assert not any(of_another.routes.values())
+    of_another.routes = expected(under_test.ports).routes
+    assert of_another == expected(under_test.ports)
+
+
 async def test_what_is_deleted_is_gone(under_test: PlaneUnderTest) -> None:
     await under_test.plane.write(everything(under_test.ports))
     assert await under_test.plane.write(everything(under_test.ports, Op.DELETE)) == []

@@ -156,10 +156,10 @@ class OpenFlowPlane:
             self._listener.packet_in(self, packet.metadata & 0xFFFFFFFF, reason, packet.frame)
 
     # -- what the switch is asked ------------------------------------------------------------------------------------
-    async def read(self) -> Installed:
+    async def read(self, only: int | None = None) -> Installed:
         """Read back what is installed, and put the pipeline's own flows right where somebody changed them."""
         with self._reachable() as (channel, sender):
-            readback = Readback()
+            readback = Readback(only)
             async with sender.turn:
                 await readback.read_small(channel)
                 sender.inventory = readback.inventory()

@@ -23,6 +23,7 @@ from controller.planes.base import (
     RouterInterface,
     Sampler,
     WriteBatch,
+    routes_to_read,
 )
 from controller.planes.p4runtime.channel import (
     Channel,
@@ -251,7 +252,7 @@ class P4RuntimePlane:
             self._sampler(samples)
 
     # -- what the device is asked ------------------------------------------------------------------------------------
-    async def read(self) -> Installed:
+    async def read(self, only: int | None = None) -> Installed:
         """Read back what is installed, and put the plane's own rows right."""
         with self._reachable() as (channel, sender):
             readback = Readback(self._program)
@@ -260,6 +261,7 @@ class P4RuntimePlane:
                 sender.inventory = readback.inventory
                 await self._keep_own_rows(channel, sender)
                 installed = await readback.installed()
+                installed.routes = routes_to_read(only)
             await readback.read_routes(channel, installed)
             return installed
 

@@ -1,5 +1,6 @@
 """A router with nothing to do costs nothing, and what comes in finds its router."""
 
+import asyncio
 from dataclasses import replace
 
 from worlds import FakeVrc, interface, router_config
@@ -114,3 +115,22 @@ async def test_a_plane_that_is_attached_again_takes_its_routers_over(make_world)
     router.open(FakeVrc())
     world.plane.connect()
     await world.settle()
+
+
+async def test_what_is_asked_of_one_router_copies_no_others_routes(make_world, monkeypatch):
+    world = await rested(make_world)
+    asked, read = [], world.plane.read
+
+    async def noted(only=None):
+        found = await read(only)
+        asked.append({vrf_id for vrf_id, routes in found.routes.items() if routes})
+        return found
+
+    monkeypatch.setattr(world.plane, "read", noted)
+    verifying = asyncio.create_task(world.views.verify(2, repair=True))
+    await world.until(lambda: world.router(2).snapshots)
+    world.router(2).snapshot_end(next(iter(world.router(2).snapshots)), "")
+    await verifying
+    await world.views.trace(2, "20.0.0.1")
+    assert len(asked) >= 3
+    assert all(one <= {2} for one in asked)
