@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import re
 import resource
 import signal
 import ssl
@@ -77,6 +78,22 @@ def parse_interval(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
 
 
+def parse_octets(text: str) -> int:
+    """Return what 512M or 4G means, in octets; ArgumentTypeError where it is no such size."""
+    if not re.fullmatch(r"[1-9][0-9]{0,6}[MG]", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 512M or 4G")
+    return int(text[:-1]) << (30 if text.endswith("G") else 20)
+
+
+def half_of_memory() -> int:
+    """Return half of the memory that this process may use, in octets: of the machine's, or of its control group's."""
+    most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        group = Path("/proc/self/cgroup").read_text().splitlines()[-1].split("::")[1]
+        most = min(most, int(Path(f"/sys/fs/cgroup{group}/memory.max").read_text()))
+    return most // 2
+
+
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """Return the command line's options."""
     parser = argparse.ArgumentParser(prog="vr-controller", description="The controller of Splitplane.")
@@ -92,6 +109,8 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--audit-interval", type=parse_interval, default=AUDIT_INTERVAL_S, metavar="SECONDS", help=audit)
     image = "directory of the image of guests in virtual machines (default: %(default)s)"
     add("--guest-image", type=Path, default=DEFAULT_IMAGE, metavar="DIRECTORY", help=image)
+    memory = "what all slices may make the controller keep, such as 4G (default: half of the memory there is)"
+    add("--memory", type=parse_octets, default=half_of_memory(), metavar="SIZE", help=memory)
     add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     options = parser.parse_args(argv)
     try:
@@ -174,7 +193,7 @@ class Daemon:
         self.fleet = fleet = self._make_fleet(options)
         named = listen.secure and options.openflow_ca is None
         plane_factory = PlaneFactory(self.listener, named=named, p4runtime_tls=device_tls(options))
-        self.convergence = Convergence(self.store, self.shards, plane_factory, fleet, self.events)
+        self.convergence = Convergence(self.store, self.shards, plane_factory, fleet, self.events, options.memory)
         views = OperatorViews(self.convergence, Diagnostics(self.shards), fleet)
         self.operations = Operations(
             state, self.store, self.pki, self.convergence, views, fleet, self.events, self._restart

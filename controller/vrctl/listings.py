@@ -11,11 +11,14 @@ from controller.vrctl.client import path_of
 from controller.vrctl.output import Format
 from controller.vrctl.shell import FAILED, INTERRUPTED, Output, Router, app, client, complete_router, router_path
 
+_MIB = 1 << 20
+
 
 class Kind(StrEnum):
     """What `get` lists."""
 
     TENANTS = "tenants"
+    SLICES = "slices"
     ROUTERS = "routers"
     PLANES = "planes"
     INTERFACES = "interfaces"
@@ -33,6 +36,7 @@ _COLUMNS = {
     Kind.PLANES: "name kind reached_at connected routers ports routes entries capabilities reason",
     Kind.INTERFACES: "router name port vlan mac mtu addresses up port_up",
     Kind.TENANTS: "name slices routers",
+    Kind.SLICES: "slice ipv4_routes ipv6_routes neighbors nexthops groups sets members interfaces memory rule",
 }
 
 
@@ -46,6 +50,16 @@ def tenant_row(view: dict[str, Any]) -> dict[str, Any]:
                 items.append(f"{name} {part['used'].get(name, 0)}/{part['quota'][name]}")
         slices.append(f"{part['plane']}: " + "; ".join(items))
     return view | {"slices": slices}
+
+
+def slice_row(view: dict[str, Any]) -> dict[str, Any]:
+    """Write of each quota what is used of what is reserved, or of the limit where nothing is to be reserved from."""
+    row = {"slice": view["slice"], "rule": "overcommit" if view["overcommit"] else "reserved"}
+    for name in ("ipv4_routes", "ipv6_routes", "neighbors", "nexthops", "groups", "sets", "members", "interfaces"):
+        row[name] = f"{view['used'].get(name, 0)}/{view['reserved'].get(name, view['quota'][name])}"
+    room = view["reserved"].get("memory")
+    used = view["used"].get("memory", 0) / _MIB
+    return row | {"memory": f"{used:.1f}" + ("" if room is None else f"/{room / _MIB:.1f}") + " MiB"}
 
 
 def plane_row(view: dict[str, Any]) -> dict[str, Any]:
@@ -76,7 +90,7 @@ def router_row(view: dict[str, Any]) -> dict[str, Any]:
     return view if move is None else view | {"placement": f"→ {move['to']} {move['done']:,}/{move['total']:,}"}
 
 
-_ROWS = {Kind.TENANTS: tenant_row, Kind.PLANES: plane_row, Kind.ROUTERS: router_row}
+_ROWS = {Kind.TENANTS: tenant_row, Kind.SLICES: slice_row, Kind.PLANES: plane_row, Kind.ROUTERS: router_row}
 
 
 @app.command()
@@ -85,7 +99,7 @@ def get(
     watch: Annotated[bool, typer.Option("-w", "--watch", help="go on with what changes; Ctrl-C ends it")] = False,
     form: Output = Format.TABLE,
 ) -> None:
-    """List tenants, routers, planes or interfaces.
+    """List tenants, slices, routers, planes or interfaces.
 
     With --watch, a terminal shows the list as it is now; a pipe or a file gets a line for each row that changes.
     """
