@@ -140,7 +140,7 @@ class Convergence:
             self._limit(plane, shares, memory, used[plane])
             self._tell_cuts(plane, shares)
 
-    def _follow_use(self) -> None:
+    def follow_use(self) -> None:
         """Divide again where what is installed has left a part that it had made larger, or become more than it."""
         if any(shares.outdated(self._shards.usage(plane)) for plane, shares in self.shares.items()):
             self.share()
@@ -188,7 +188,7 @@ class Convergence:
                 await self.look_after_guests()
             self._wake.clear()
             self._end_moves()
-            self._follow_use()
+            self.follow_use()
             await self.converge(lambda _: None)
 
     def _end_moves(self) -> None:

@@ -87,16 +87,19 @@ class SliceUsage:
         return f"quota {name} of {limit}"
 
     @property
+    def _routes(self) -> int:
+        """Routes that are paid for: a neighbor's own comes with it."""
+        return max(self.learned, self.ipv4_routes + self.ipv6_routes - self.neighbors)
+
+    @property
     def memory(self) -> int:
         """Octets of the controller that all this takes."""
-        routes = max(self.learned, self.ipv4_routes + self.ipv6_routes)
         sets = self.kept_sets * SET_OCTETS + self.kept_members * MEMBER_OCTETS
-        return routes * ROUTE_OCTETS + sets + self.neighbors * NEIGHBOR_OCTETS
+        return self._routes * ROUTE_OCTETS + sets + self.neighbors * NEIGHBOR_OCTETS
 
     def routes_affordable(self) -> int:
         """Return how many more routes the memory quota has room for."""
-        routes = max(self.learned, self.ipv4_routes + self.ipv6_routes) - self.learned
-        return routes + max(0, self.quota.memory - self.memory) // ROUTE_OCTETS
+        return self._routes - self.learned + max(0, self.quota.memory - self.memory) // ROUTE_OCTETS
 
     def refuses_set(self, members: int, fresh: bool) -> str:
         """Return the quota that has no room for one more nexthop set of so many members, "" where all have."""
