@@ -1,7 +1,7 @@
 """What an operator is shown: what is declared, joined with what runs and with what guests say of themselves."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 
 from controller.errors import Conflict, NoSuch
 from controller.guests.base import GuestStatus
@@ -12,7 +12,7 @@ from controller.protocols import DeclaredPort, DiagnosticsPort
 from controller.spec.changes import show_vlans
 from controller.spec.planes import reached_at
 from controller.spec.reservations import Shares, interfaces_on
-from controller.views import CapturedFrame, InterfaceView, PlaneView, RouterView
+from controller.views import CapturedFrame, InterfaceView, PlaneView, RouterView, TableView
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,12 @@ class OperatorViews:
         """Show all planes, those that are detached too."""
         views = {view.name: view for view in self.running.plane_views()}
         return [
-            replace(views.get(name) or self._unused_plane(plane), kind=plane.kind.value, reached_at=reached_at(plane))
+            replace(
+                views.get(name) or self._unused_plane(plane),
+                kind=plane.kind.value,
+                reached_at=reached_at(plane),
+                tables=_tables(plane, views.get(name)),
+            )
             for name, plane in sorted(self._declared.state.planes.items())
         ]
 
@@ -161,6 +166,16 @@ class OperatorViews:
         if interface is not None and all(one.name != interface for one in router.interfaces):
             raise NoSuch("interface", f"{router.full_name} {interface}", "see vrctl get interfaces")
         return self.running.capture(router.vrf_id, interface)
+
+
+def _tables(plane: PlaneConfig, view: PlaneView | None) -> dict[str, TableView]:
+    """Return how full the route tables are, of the size that is given; with a fallback it is known already."""
+    tables = {} if view is None else view.tables
+    given = {} if plane.fallback is not None else asdict(plane.capacity)
+    return {
+        name: replace(one, capacity=given[name], source="given") if given.get(name) else one
+        for name, one in tables.items()
+    }
 
 
 def quota_view(quota: Quota) -> dict[str, int | None]:

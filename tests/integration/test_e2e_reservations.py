@@ -70,7 +70,7 @@ def test_a_quota_that_does_not_fit_is_refused_in_one_line(running: World) -> Non
     rig, before = running.rig, slices(running)
     line = rig.complaint("apply", "-f", "-", text=declare(running, "blue", ipv4_routes=200))
     assert "slice blue@s1: table ipv4_route of plane s1 has room for 400, and quotas ipv4_routes" in line
-    assert "come to 516 (red@s1 300, blue@s1 216)" in line
+    assert "come to 516 (blue@s1 216, red@s1 300)" in line
     assert line.endswith("lower one, leave it out for an equal part, or say overcommit: true")
     assert slices(running) == before
 
@@ -79,7 +79,7 @@ def test_what_leaves_the_table_goes_to_the_others(running: World) -> None:
     rig = running.rig
     declare(running, "blue")
     running.bird.withdraw("many")
-    rig.up("red/r1", routes=OWN_ROUTES)
+    rig.up("red/r1", routes=OWN_ROUTES + 1)
     until("equal parts", lambda: slices(running)["blue@s1"]["reserved"]["ipv4_routes"] == ROOM // 2)
 
 
