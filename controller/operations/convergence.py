@@ -9,7 +9,7 @@ What cannot be confirmed now, because a plane is not reachable, is tried again u
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -134,10 +134,12 @@ class Convergence:
             self._store.commit(state, self.ids, (), ())
             self.state = state
         used = self.used()
-        memory = reservations.share_memory(self.state, self.memory, used).reserved if self.memory else {}
+        memory = reservations.Division({})
+        if self.memory:
+            memory = reservations.share_memory(self.state, self.memory, used)
         self.shares = {plane: reservations.share(self.state, plane, used[plane]) for plane in self.state.planes}
         for plane, shares in self.shares.items():
-            self._limit(plane, shares, memory, used[plane])
+            self._limit(plane, shares, memory)
             self._tell_cuts(plane, shares)
 
     def follow_use(self) -> None:
@@ -145,19 +147,14 @@ class Convergence:
         if any(shares.outdated(self._shards.usage(plane)) for plane, shares in self.shares.items()):
             self.share()
 
-    def _limit(
-        self,
-        plane: str,
-        shares: reservations.Shares,
-        memory: Mapping[reservations.Key, int],
-        used: reservations.Usage,
-    ) -> None:
+    def _limit(self, plane: str, shares: reservations.Shares, memory: reservations.Division) -> None:
         for tenant, quota in shares.limits.items():
-            if (tenant, plane) in memory:
-                reserved = shares.reserved[tenant]["memory"] = memory[tenant, plane]
+            key = tenant, plane
+            if key in memory.reserved:
+                reserved = shares.reserved[tenant]["memory"] = memory.reserved[key]
                 shares.limits[tenant] = replace(quota, memory=min(quota.memory, reserved))
-                if used.get(tenant, {}).get("memory", 0) >= reserved:
-                    shares.held.add((tenant, "memory"))
+                if key in memory.held:
+                    shares.held[tenant, "memory"] = memory.held[key]
         pooled = {key[0] for key, part in reservations.slices_of(self.state, plane) if part.overcommit}
         self._shards.limit(plane, shares, pooled)
 

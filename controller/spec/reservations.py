@@ -61,24 +61,39 @@ class Division:
     """How a table is divided."""
 
     reserved: dict[Key, int]  # sums up to the room at most, but for what was installed before
-    pool: int = 0  # of what is reserved, what the slices that overcommit share
+    pool: int = 0  # what the slices that overcommit share: their parts, or what they have installed
     short: int = 0  # entries that were asked for and do not exist
+    held: dict[Key, int] = field(default_factory=dict)  # of parts that what is installed makes larger: without it
 
 
 def divide(room: int, claims: Sequence[Claim]) -> Division:
-    """Divide a table. Every slice gets what it has installed, at least; ``short`` tells what is missing."""
+    """Divide a table. Every slice gets what it has installed, at least, and those that overcommit together.
+
+    ``short`` tells what is missing.
+    """
     firm = [claim for claim in claims if claim.firm]
-    loose = [claim for claim in claims if not claim.firm]
+    unsaid = [claim for claim in claims if claim.quota is None and not claim.overcommits]
+    overcommitting = [claim for claim in claims if claim.overcommits]
+    borrowed = sum(claim.used for claim in overcommitting)
     asked = {claim.key: max(claim.quota or 0, claim.used) for claim in firm}
-    held = sum(claim.used for claim in loose)
-    short = max(0, sum(asked.values()) + held - room)
-    parts = asked if not short else _level(room - held, firm)
-    parts = parts | _level(room - sum(parts.values()), loose)
-    return Division(parts, sum(parts[claim.key] for claim in loose if claim.overcommits), short)
+    held = {claim.key: claim.quota or 0 for claim in firm if claim.used > (claim.quota or 0)}
+    others = borrowed + sum(claim.used for claim in unsaid)
+    short = max(0, sum(asked.values()) + others - room)
+    if short:
+        asked, _ = _level(room - others, firm)
+    left = room - sum(asked.values())
+    parts, level = _level(left, [*unsaid, *(Claim(one.key, one.quota) for one in overcommitting)])
+    pool = sum(parts[claim.key] for claim in overcommitting)
+    if borrowed > pool:
+        pool = borrowed
+        again, level = _level(left - pool, unsaid)
+        parts |= again
+    held |= {claim.key: level for claim in unsaid if claim.used > level}
+    return Division(asked | parts, pool, short, held)
 
 
-def _level(room: int, claims: Sequence[Claim]) -> dict[Key, int]:
-    """Give all claims the same, but none less than it has installed nor more than it asks for."""
+def _level(room: int, claims: Sequence[Claim]) -> tuple[dict[Key, int], int]:
+    """Give all claims the same, but none less than it has installed nor more than it asks for; that is the level."""
     most = {claim.key: max(room if claim.quota is None else claim.quota, claim.used) for claim in claims}
     turns = sorted([(claim.used, 1) for claim in claims] + [(most[claim.key], -1) for claim in claims])
     level, growing, left = 0, 0, room - sum(claim.used for claim in claims)
@@ -89,7 +104,7 @@ def _level(room: int, claims: Sequence[Claim]) -> dict[Key, int]:
         level, growing = at, growing + change
     if growing and left > 0:
         level += left // growing
-    return {claim.key: max(min(level, most[claim.key]), claim.used) for claim in claims}
+    return {claim.key: max(min(level, most[claim.key]), claim.used) for claim in claims}, level
 
 
 @dataclass(slots=True)
@@ -101,15 +116,18 @@ class Shares:
     pool: dict[str, int] = field(default_factory=dict)  # by quota
     sizes: dict[str, int] = field(default_factory=dict)  # by quota
     short: dict[str, int] = field(default_factory=dict)  # by quota
-    held: set[tuple[str, str]] = field(default_factory=set)  # tenants and quotas: as much as is installed
+    held: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By tenant and quota, of parts that what is installed makes larger: what they would be without it."""
 
     def outdated(self, used: Usage) -> bool:
-        """Tell whether what is installed has left a part, or become more than it."""
+        """Tell whether an eighth at least of what made a part larger has left the plane.
+
+        So a slice that gives back one entry after the other has the others follow some hundred times at most.
+        """
         return any(
-            has.get(name, 0) != room if (tenant, name) in self.held else has.get(name, 0) > room
-            for tenant, reserved in self.reserved.items()
-            for has in (used.get(tenant, {}),)
-            for name, room in reserved.items()
+            used.get(tenant, {}).get(name, 0) <= room - max(1, (room - without) // 8)
+            for (tenant, name), without in self.held.items()
+            for room in (self.reserved[tenant][name],)
         )
 
 
@@ -151,8 +169,8 @@ def share(state: State, plane: str, used: Usage) -> Shares:
             tenant, reserved = key[0], division.reserved[key]
             shares.reserved[tenant][name] = reserved
             limits[tenant][name] = _limit(part, name, reserved, division.pool)
-            if used.get(tenant, {}).get(name, 0) >= reserved:
-                shares.held.add((tenant, name))
+            if key in division.held and name != "interfaces":
+                shares.held[tenant, name] = division.held[key]
     for tenant, figures in limits.items():
         shares.limits[tenant] = replace(shares.limits[tenant], **figures)
     return shares

@@ -1,6 +1,8 @@
 """However slices come, go, grow and change their quotas: a table is never given twice, and nobody's part is less
 than it has installed or asked for."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,15 +24,38 @@ def checked(room: int, found: Division, of: list[Claim]) -> None:
     assert sum(found.reserved.values()) <= max(room, held)
     for claim in of:
         part = found.reserved[claim.key]
+        if claim.overcommits:
+            continue
         assert part >= claim.used
         if claim.firm and not found.short:
             assert part == max(claim.quota or 0, claim.used)
         if claim.quota is not None:
             assert part <= max(claim.quota, claim.used)
-    unsaid = [found.reserved[claim.key] for claim in of if claim.quota is None and not claim.used]
+    pooled = [claim for claim in of if claim.overcommits]
+    assert found.pool >= sum(claim.used for claim in pooled)
+    unsaid = [
+        found.reserved[claim.key] for claim in of if claim.quota is None and not (claim.used or claim.overcommits)
+    ]
     assert max(unsaid, default=0) == min(unsaid, default=0)
     if unsaid and held <= room and not found.short:  # nothing that could be given is kept back
-        assert room - sum(found.reserved.values()) < len(of)
+        kept = sum(found.reserved[claim.key] for claim in of if not claim.overcommits)
+        assert 0 <= room - kept - found.pool < len(of)
+
+
+@given(st.integers(0, MOST), st.lists(claims, max_size=6, unique_by=lambda claim: claim.key))
+def test_who_overcommits_takes_nothing_of_who_does_not(room: int, of: list[Claim]) -> None:
+    """Whatever they have installed within their pool, all other parts stay as they are."""
+    idle = [replace(claim, used=0) if claim.overcommits else claim for claim in of]
+    before = divide(room, idle)
+    left = before.pool
+    busy = []
+    for claim in idle:
+        used = left if claim.overcommits else claim.used
+        left -= used if claim.overcommits else 0
+        busy.append(replace(claim, used=used))
+    after = divide(room, busy)
+    if not before.short:
+        assert (after.reserved, after.pool, after.short) == (before.reserved, before.pool, 0)
 
 
 @given(st.integers(0, MOST), st.lists(claims, max_size=6, unique_by=lambda claim: claim.key))

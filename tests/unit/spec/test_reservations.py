@@ -42,6 +42,12 @@ def test_slices_that_overcommit_share_the_parts_that_they_would_have() -> None:
     assert found.reserved == {A: 900, B: 100}
 
 
+def test_what_one_borrows_of_the_pool_is_not_taken_from_those_that_do_not_overcommit() -> None:
+    borrowing = [Claim(B, 900, used=600, overcommits=True), Claim(C, 900, overcommits=True)]
+    found = divide(900, [Claim(A, None), *borrowing])
+    assert (found.reserved[A], found.pool) == (300, 600)
+
+
 TEXT = """\
 version: 1
 planes: [{name: s1, kind: fake, capacity: {ipv4_route: 100000}}]
