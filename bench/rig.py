@@ -119,7 +119,7 @@ class Rig:
 
     def declare(self, tenants: list[dict[str, Any]]) -> None:
         """Apply the plane and the tenants; returns when their guests have read their texts."""
-        document = {"version": 1, "planes": self.network.planes.declared()}
+        document = {"version": 1, "planes": [_roomy(plane) for plane in self.network.planes.declared()]}
         path = WORK / "bench.yaml"
         path.write_text(json.dumps(document | {"tenants": tenants}))  # JSON is YAML
         self.controller.vrctl("apply", "-f", str(path))
@@ -168,6 +168,13 @@ class Rig:
         if done.returncode:
             raise NetworkError(f"vrctl verify {router}: {(done.stdout + done.stderr).strip()}")
         return done.stdout.strip()
+
+
+def _roomy(plane: dict[str, Any]) -> dict[str, Any]:
+    """Return a plane that quotas beyond a million routes fit in: so many Open vSwitch says, whatever it can do."""
+    if plane["kind"] != "openflow" or "fallback" in plane:
+        return plane
+    return plane | {"capacity": {"ipv4_route": 4_000_000, "ipv6_route": 4_000_000}}
 
 
 def tenant(name: str, ports: list[str], *routers: dict[str, Any], **quota: int) -> dict[str, Any]:

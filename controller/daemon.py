@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import re
 import signal
 import ssl
 import sys
@@ -80,6 +81,13 @@ def parse_interval(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
 
 
+def parse_octets(text: str) -> int:
+    """Return what 512M or 4G means, in octets; ArgumentTypeError where it is no such size."""
+    if not re.fullmatch(r"[1-9][0-9]{0,6}[MG]", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 512M or 4G")
+    return int(text[:-1]) << (30 if text.endswith("G") else 20)
+
+
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """Return the command line's options."""
     parser = argparse.ArgumentParser(prog="vr-controller", description="The controller of Splitplane.")
@@ -97,6 +105,10 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--audit-interval", type=parse_interval, default=AUDIT_INTERVAL_S, metavar="SECONDS", help=audit)
     image = "directory of the image of guests in virtual machines (default: %(default)s)"
     add("--guest-image", type=Path, default=DEFAULT_IMAGE, metavar="DIRECTORY", help=image)
+    memory = "what all slices may make the controller keep, such as 4G (default: half of the memory there is)"
+    add(
+        "--memory", type=parse_octets, default=int(budget.of_process().memory_bytes) // 2, metavar="SIZE", help=memory
+    )
     add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     options = parser.parse_args(argv)
     try:
@@ -182,7 +194,7 @@ class Daemon:
         self.fleet = fleet = self._make_fleet(options)
         named = listen.secure and options.openflow_ca is None
         plane_factory = PlaneFactory(self.listener, named=named, p4runtime_tls=device_tls(self.pki, planes, options))
-        self.convergence = Convergence(self.store, self.shards, plane_factory, fleet, self.events)
+        self.convergence = Convergence(self.store, self.shards, plane_factory, fleet, self.events, options.memory)
         views = OperatorViews(self.convergence, Diagnostics(self.shards), fleet)
         self.certificates = Certificates(self.pki, planes, self.convergence, fleet, self.events)
         audit = AuditLog(state / "audit", self.events)

@@ -41,7 +41,7 @@ class FallbackConfig:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How many routes a hardware plane has room for, of all routers together; 0: as many as it takes."""
+    """How many routes a plane has room for, of all routers together; 0: as many as the plane says."""
 
     ipv4_route: int = 0
     ipv6_route: int = 0
@@ -61,6 +61,10 @@ class PlaneConfig:
     capacity: Capacity = Capacity()
 
 
+MAX_MEMORY = 1 << 40
+"""Octets: more than any controller has, where no budget divides what it has."""
+
+
 @dataclass(frozen=True, slots=True)
 class Quota:
     """Hard limits of one slice, shared by the tenant's routers on that plane; punts are per router and class."""
@@ -73,10 +77,18 @@ class Quota:
     punts_per_s: tuple[int, int, int, int] = (1000, 4000, 200, 200)  # by PuntClass
     hardware_ipv4_routes: int | None = None  # entries in the hardware of a plane with a fallback; None: no bound
     hardware_ipv6_routes: int | None = None
+    sets: int = 65_536  # nexthop sets that VRCs name
+    members: int = 524_288  # of these sets
+    interfaces: int = 16_384
+    memory: int = MAX_MEMORY  # octets of the controller
 
     def hardware_routes(self, family: int) -> int | None:
         """Return the bound on entries in hardware of one family, None where there is none."""
         return self.hardware_ipv4_routes if family == 4 else self.hardware_ipv6_routes
+
+
+SHARED_QUOTAS = ("ipv4_routes", "ipv6_routes", "nexthops", "groups", "interfaces", "memory")
+"""The quotas that are reserved from something all slices share, and of which one gets a part that says none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +98,8 @@ class SliceConfig:
     plane: str
     ports: tuple[tuple[str, frozenset[int]], ...]
     quota: Quota = field(default_factory=Quota)
+    said: frozenset[str] = frozenset()  # the quotas that the operator gave; of the others a slice gets a part
+    overcommit: bool = False  # its quotas are limits, nothing of them is reserved
 
     def holds(self, port: str, vlan: int) -> bool:
         """Tell whether the tenant may attach an interface to this port and VLAN."""

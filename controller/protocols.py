@@ -1,11 +1,12 @@
 """What the operator's side needs of the rest of the controller, as Protocols that tests fill with fakes."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import Protocol
 
 from controller.model import PlaneConfig, RouterConfig
 from controller.planes.base import Plane
+from controller.spec.reservations import Shares
 from controller.spec.state import State, Tombstone
 from controller.views import (
     CapturedFrame,
@@ -26,6 +27,9 @@ from controller.views import (
 class ShardsPort(Protocol):
     """What runs: planes, and the routers on them."""
 
+    on_adopted: Callable[[], None]
+    """Called whenever it became known what a plane has, before anything is written to it."""
+
     async def add_plane(self, plane: Plane) -> None:
         """Begin to use a plane."""
 
@@ -41,6 +45,15 @@ class ShardsPort(Protocol):
 
     async def converged(self, vrf_id: int) -> None:
         """Wait until the plane confirmed everything desired."""
+
+    def usage(self, plane: str) -> Mapping[str, Mapping[str, int]]:
+        """Count what each tenant uses of a plane, by the keys of its quota."""
+
+    def table_sizes(self) -> Mapping[str, Mapping[str, int]]:
+        """Return what planes said of the sizes of their tables, by plane and table."""
+
+    def limit(self, plane: str, shares: Shares, pooled: Set[str]) -> None:
+        """Say what tenants may have of a plane from now on; those in ``pooled`` share the pool."""
 
     def at_rest(self, vrf_id: int) -> bool:
         """Whether a router's routes are where they are placed, as far as its plane can say."""
@@ -95,6 +108,10 @@ class DeclaredPort(Protocol):
     @property
     def state(self) -> State:
         """The declared state."""
+
+    @property
+    def shares(self) -> Mapping[str, Shares]:
+        """How the tables of planes are divided among slices, by plane."""
 
     @property
     def tombstones(self) -> Mapping[int, Tombstone]:

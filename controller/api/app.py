@@ -15,7 +15,7 @@ from starlette.background import BackgroundTask
 import wire
 from controller.api import errors, streams
 from controller.audit.log import MAX_ROWS, Filter
-from controller.diagnostics.operator_views import OperatorViews, TenantView
+from controller.diagnostics.operator_views import OperatorViews, SliceView, TenantView
 from controller.errors import NoSuch, SpecError, SplitplaneError
 from controller.model import RouterConfig
 from controller.operations import backups
@@ -322,6 +322,12 @@ async def document_schema() -> dict[str, Any]:
 async def tenants(views: Views) -> list[TenantView]:
     """List tenants."""
     return views.tenant_views()
+
+
+@api.get("/slices")
+async def slices(views: Views) -> list[SliceView]:
+    """List slices with what is reserved for them and used."""
+    return views.slice_views()
 
 
 @api.get("/planes")

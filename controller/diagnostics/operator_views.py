@@ -1,27 +1,32 @@
 """What an operator is shown: what is declared, joined with what runs and with what guests say of themselves."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 
 from controller.errors import Conflict, NoSuch
 from controller.guests.base import GuestStatus
 from controller.guests.fleet import GuestFleet
 from controller.guests.suites import unforwarded
-from controller.model import PlaneConfig, Quota, RouterConfig, TenantConfig, names_of
+from controller.model import PlaneConfig, Quota, RouterConfig, SliceConfig, TenantConfig, names_of
 from controller.protocols import DeclaredPort, DiagnosticsPort
 from controller.spec.changes import show_vlans
 from controller.spec.planes import reached_at
-from controller.views import CapturedFrame, InterfaceView, PlaneView, RouterView
+from controller.spec.reservations import Shares, interfaces_on
+from controller.views import CapturedFrame, InterfaceView, PlaneView, RouterView, TableView
 
 
 @dataclass(frozen=True, slots=True)
 class SliceView:
     """A tenant's share of one plane."""
 
+    slice: str  # "red@s1"
     plane: str
     ports: dict[str, str]  # port → "untagged 100 200-210"
-    quota: dict[str, int | None]  # None: no bound
-    used: dict[str, int]  # of these, what all routers of the slice have together
+    overcommit: bool
+    said: list[str]  # the quotas that are given; of the others it gets a part
+    quota: dict[str, int | None]  # as they hold now; None: no bound
+    reserved: dict[str, int]  # of tables whose size is known: no other slice gets this
+    used: dict[str, int]  # what all routers of the slice have together
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +57,30 @@ class OperatorViews:
             raise NoSuch("router", name, "see vrctl get routers")
         return found[0]
 
+    def slice_views(self) -> list[SliceView]:
+        """Show all slices."""
+        return [view for tenant in self.tenant_views() for view in tenant.slices]
+
+    def _slice_view(self, tenant: str, part: SliceConfig) -> SliceView:
+        shares = self._declared.shares.get(part.plane, Shares({}, {}))
+        interfaces = interfaces_on(self._declared.state, part.plane).get(tenant, 0)
+        return SliceView(
+            f"{tenant}@{part.plane}",
+            part.plane,
+            {port: show_vlans(vlans) for port, vlans in part.ports},
+            part.overcommit,
+            sorted(part.said),
+            quota_view(shares.limits.get(tenant, part.quota)),
+            shares.reserved.get(tenant, {}),
+            self.running.slice_usage(tenant, part.plane) | {"interfaces": interfaces},
+        )
+
     def tenant_views(self) -> list[TenantView]:
         """Show all tenants."""
         return [self._tenant_view(tenant) for _, tenant in sorted(self._declared.state.tenants.items())]
 
     def _tenant_view(self, tenant: TenantConfig) -> TenantView:
-        slices = [
-            SliceView(
-                part.plane,
-                {port: show_vlans(vlans) for port, vlans in part.ports},
-                quota_view(part.quota),
-                self.running.slice_usage(tenant.name, part.plane),
-            )
-            for part in tenant.slices
-        ]
+        slices = [self._slice_view(tenant.name, part) for part in tenant.slices]
         routers = [one.name for one in self._declared.state.routers.values() if one.tenant == tenant.name]
         return TenantView(tenant.name, slices, sorted(routers))
 
@@ -117,7 +132,12 @@ class OperatorViews:
         """Show all planes, those that are detached too."""
         views = {view.name: view for view in self.running.plane_views()}
         return [
-            replace(views.get(name) or self._unused_plane(plane), kind=plane.kind.value, reached_at=reached_at(plane))
+            replace(
+                views.get(name) or self._unused_plane(plane),
+                kind=plane.kind.value,
+                reached_at=reached_at(plane),
+                tables=_tables(plane, views.get(name)),
+            )
             for name, plane in sorted(self._declared.state.planes.items())
         ]
 
@@ -148,9 +168,18 @@ class OperatorViews:
         return self.running.capture(router.vrf_id, interface)
 
 
+def _tables(plane: PlaneConfig, view: PlaneView | None) -> dict[str, TableView]:
+    """Return how full the route tables are, of the size that is given; with a fallback it is known already."""
+    tables = {} if view is None else view.tables
+    given = {} if plane.fallback is not None else asdict(plane.capacity)
+    return {
+        name: replace(one, capacity=given[name], source="given") if given.get(name) else one
+        for name, one in tables.items()
+    }
+
+
 def quota_view(quota: Quota) -> dict[str, int | None]:
     """Return a quota as plain numbers."""
-    names = "ipv4_routes ipv6_routes neighbors nexthops groups hardware_ipv4_routes hardware_ipv6_routes"
-    limits = {name: getattr(quota, name) for name in names.split()}
+    limits = {each.name: getattr(quota, each.name) for each in fields(quota) if each.name != "punts_per_s"}
     classes = ("control", "local", "glean", "exception")
     return limits | {f"punts_{name}_per_s": rate for name, rate in zip(classes, quota.punts_per_s, strict=True)}

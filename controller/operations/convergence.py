@@ -18,6 +18,7 @@ from controller.events.log import EventLog
 from controller.guests.fleet import GuestFleet
 from controller.model import PlaneConfig, RouterConfig
 from controller.protocols import PlaneFactory, ShardsPort
+from controller.spec import reservations
 from controller.spec.state import Attachment, Hold, Ids, State, Tombstone
 from controller.store.base import Store
 
@@ -77,8 +78,15 @@ class Convergence:
     """Owns the declared state in memory, and what of it was handed to the shards and to the guests."""
 
     def __init__(
-        self, store: Store, shards: ShardsPort, planes: PlaneFactory, guests: GuestFleet, events: EventLog
+        self,
+        store: Store,
+        shards: ShardsPort,
+        planes: PlaneFactory,
+        guests: GuestFleet,
+        events: EventLog,
+        memory: int = 0,
     ) -> None:
+        """``memory`` is what all slices may make the controller keep, in octets; 0: as much as they like."""
         self._store, self._shards, self._planes = store, shards, planes
         self._guests, self._events = guests, events
         snapshot = store.load()
@@ -88,6 +96,10 @@ class Convergence:
         self._in_use: dict[str, tuple[PlaneConfig, PlaneConfig | None]] = {}  # planes handed to the shards, fallbacks
         self._put: dict[int, RouterConfig] = {}  # routers handed to the shards, by vrf_id
         self._unconfirmed: set[int] = set()  # routers whose holds only a converged plane releases
+        self.memory = memory
+        self.shares: dict[str, reservations.Shares] = {}  # by plane
+        self._cut: dict[tuple[str, str], int] = {}  # entries short, by plane and quota, as told
+        shards.on_adopted = self.share
         self._turn = asyncio.Lock()
         self._wake = asyncio.Event()
 
@@ -105,6 +117,56 @@ class Convergence:
         self.state, self.ids = state, ids
         self._holds.update(holds)
         self.tombstones.update({tombstone.router.vrf_id: tombstone for tombstone in tombstones})
+        self.share()
+
+    # Shares
+
+    def used(self) -> dict[str, reservations.Usage]:
+        """Return what tenants use of each plane."""
+        return {plane: self._shards.usage(plane) for plane in self.state.planes}
+
+    def share(self) -> None:
+        """Divide what slices share and tell the shards, in one step, so that nobody has two shares at a time."""
+        said = self._shards.table_sizes()
+        if any(self.state.sizes.get(name) != sizes for name, sizes in said.items() if name in self.state.planes):
+            known = {name: sizes for name, sizes in {**self.state.sizes, **said}.items() if name in self.state.planes}
+            state = replace(self.state, sizes=known)
+            self._store.commit(state, self.ids, (), ())
+            self.state = state
+        used = self.used()
+        memory = reservations.Division({})
+        if self.memory:
+            memory = reservations.share_memory(self.state, self.memory, used)
+        self.shares = {plane: reservations.share(self.state, plane, used[plane]) for plane in self.state.planes}
+        for plane, shares in self.shares.items():
+            self._limit(plane, shares, memory)
+            self._tell_cuts(plane, shares)
+
+    def follow_use(self) -> None:
+        """Divide again where what is installed has left a part that it had made larger, or become more than it."""
+        if any(shares.outdated(self._shards.usage(plane)) for plane, shares in self.shares.items()):
+            self.share()
+
+    def _limit(self, plane: str, shares: reservations.Shares, memory: reservations.Division) -> None:
+        for tenant, quota in shares.limits.items():
+            key = tenant, plane
+            if key in memory.reserved:
+                reserved = shares.reserved[tenant]["memory"] = memory.reserved[key]
+                shares.limits[tenant] = replace(quota, memory=min(quota.memory, reserved))
+                if key in memory.held:
+                    shares.held[tenant, "memory"] = memory.held[key]
+        pooled = {key[0] for key, part in reservations.slices_of(self.state, plane) if part.overcommit}
+        self._shards.limit(plane, shares, pooled)
+
+    def _tell_cuts(self, plane: str, shares: reservations.Shares) -> None:
+        """Say once of a table that it turned out to be smaller than what was reserved from it."""
+        for name, short in shares.short.items():
+            if short > self._cut.get((plane, name), 0):
+                text = f"{shares.sizes[name]:,} entries, {short:,} less than quotas {name}: the largest are cut"
+                self._events.emit("warning", "quotas-cut", plane, f"table {reservations.TABLES[name]} has {text}")
+            self._cut[plane, name] = short
+        for told in [told for told in self._cut if told[0] == plane and told[1] not in shares.short]:
+            del self._cut[told]
 
     async def start(self) -> None:
         """Hand everything stored to the shards, before any plane can connect: what is not declared then is swept."""
@@ -122,6 +184,7 @@ class Convergence:
                 await self.look_after_guests()
             self._wake.clear()
             self._end_moves()
+            self.follow_use()
             await self.converge(lambda _: None)
 
     def _end_moves(self) -> None:
@@ -184,6 +247,7 @@ class Convergence:
                 await self._shards.add_plane(self._planes(*plane))
                 self._in_use[name] = plane
                 await self._put_routers_of(name)
+                self.share()
 
     async def _put_routers_of(self, plane: str) -> None:
         """Tell the shards of every router of a new plane, the deleted ones too, before its switch can connect."""

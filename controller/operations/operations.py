@@ -21,8 +21,9 @@ from controller.operations.certificates import Certificates, Trusted
 from controller.operations.convergence import Convergence, Report
 from controller.pki.certificates import CertificateState
 from controller.pki.planes import IssuedFiles
+from controller.spec import reservations
 from controller.spec.changes import Change, changes
-from controller.spec.check import check
+from controller.spec.check import check, line_of
 from controller.spec.document import PlaneOptions
 from controller.spec.merge import Where, merge
 from controller.spec.parse import Parsed, parse
@@ -103,11 +104,18 @@ class Operations:
     def _plan(self, parsed: Parsed, files: Mapping[str, str]) -> Plan:
         before, ids = self.state, self._convergence.ids.copy()
         after, where = merge(parsed, before, ids, files)
-        check(after, where)
+        self._check(after, where)
         if len(after.routers) > len(before.routers):  # what is there already is never refused
             self._room.require(len(after.routers) + len(self._convergence.tombstones))
         named = frozenset(f"{tenant.name}/{one.name}" for tenant, _ in parsed.tenants() for one in tenant.routers)
         return Plan(before, after, ids, changes(before, after), named)
+
+    def _check(self, after: State, where: Where) -> None:
+        """Raise SpecError for the first thing that cannot be, or that there is no room for."""
+        check(after, where)
+        convergence = self._convergence
+        for key, problem in reservations.problems(self.state, after, convergence.used(), convergence.memory):
+            raise SpecError(where.source, line_of(key, where), problem)
 
     async def apply(
         self, text: str, source: str, files: Mapping[str, str], report: Report, planned: Callable[[], None]
@@ -213,7 +221,7 @@ class Operations:
                 raise SpecError("attach", None, problem)
             planes = {**self.state.planes, name: plane_config(section)}
             after = replace(self.state, planes=planes, detached=self.state.detached - {name})
-            check(after, Where("attach"))
+            self._check(after, Where("attach"))
             return self._plan_state(after)
 
         return await self._change(self._request("attach", name), plan)

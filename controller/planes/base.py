@@ -92,6 +92,9 @@ DROP_OF_CODE = {code: reason for reason, code in DROP_CODE.items()}
 
 ROUTE_TABLE_NAME = {4: "ipv4_route", 6: "ipv6_route"}
 
+SIZED_TABLES = (*ROUTE_TABLE_NAME.values(), "nexthop", "nexthop_group", "interface_classifier")
+"""The tables of which slices reserve entries."""
+
 
 class Capability(StrEnum):
     """What a plane can do beyond the tables; a plane lists what it has."""
@@ -401,7 +404,7 @@ class Plane(Protocol):
 
     @property
     def table_sizes(self) -> dict[str, int]:
-        """How many entries its route tables have room for, as far as it says; known once it is connected."""
+        """How many entries `SIZED_TABLES` have room for, as far as it says; known once it is connected."""
 
     @property
     def ports(self) -> dict[int, PortState]:

@@ -13,7 +13,7 @@ from controller.routing.own_prefixes import OwnPrefixes
 from controller.routing.prefixes import PrefixTable
 from controller.routing.resolve import Interface, Resolution
 from controller.routing.rib import NexthopSet, Rib
-from controller.routing.usage import SliceUsage
+from controller.routing.usage import ROUTE_OCTETS, SliceUsage
 from wire import MAX_ROUTES_PER_MESSAGE
 
 SPARE_ROUTES = 10_000
@@ -32,7 +32,7 @@ class FibState:
         self.in_flight = 0
         self.settled = False  # resynced since the controller started, or the hold time has passed
         self.removing = False
-        self._rib = Rib()
+        self._rib = Rib(usage)
         self._prefixes = PrefixTable(config.vrf_id, usage)
         self._resolution = Resolution(config.vrf_id, objects, usage)
         self._own = OwnPrefixes(self._resolution)  # which come before routes
@@ -145,6 +145,9 @@ class FibState:
         reason = reason or next(iter(self._resolution.over_quota.values()), "")
         for table in self.tables:
             reason = reason or next(iter(table.refused.values()), "")
+        reason = reason or next(iter(self._rib.unkept_sets.values()), "")
+        if not reason and any(self._rib.unkept.values()):
+            reason = f"quota memory of {self.usage.quota.memory} octets"
         if not reason and self._resolution.neighbors.refused:
             reason = f"quota neighbors of {self.config.quota.neighbors}"
         return reason
@@ -203,10 +206,12 @@ class FibState:
 
     @property
     def room_again(self) -> bool:
-        """Whether all spare room is free again in every family of which routes were not kept."""
+        """Whether there is room again for all that was not kept: nexthop sets, or routes of every such family."""
         rib = self._rib
+        if rib.room_for_sets:
+            return True
         lost = [family for family, count in rib.unkept.items() if count]
-        return bool(lost) and all(rib.counts[family] + SPARE_ROUTES <= self._most_routes(family) for family in lost)
+        return bool(lost) and all(self._has_spare_room(family) for family in lost)
 
     @property
     def overrun(self) -> bool:
@@ -214,5 +219,11 @@ class FibState:
         return self._prefixes.pending > len(self._rib.routes) + len(self._prefixes.installed) + LOST_AHEAD
 
     def _most_routes(self, family: int) -> int:
-        quota = self.config.quota
-        return (quota.ipv4_routes if family == 4 else quota.ipv6_routes) + SPARE_ROUTES
+        quota = self.usage.quota
+        most = (quota.ipv4_routes if family == 4 else quota.ipv6_routes) + SPARE_ROUTES
+        return min(most, self._rib.counts[family] + self.usage.routes_affordable())
+
+    def _has_spare_room(self, family: int) -> bool:
+        """Whether all spare room is free again; of a small memory quota, a tenth of it."""
+        affordable = self.usage.quota.memory // ROUTE_OCTETS // 10
+        return self._rib.counts[family] + min(SPARE_ROUTES, affordable) <= self._most_routes(family)

@@ -89,27 +89,31 @@ class PrefixTable:
     ) -> tuple[list[RouteUpdates], RouteTicket]:
         """Take at most ``limit`` prefixes off the queue; returns the updates that give them what is desired now.
 
-        A new prefix that the slice's quota has no room for is refused, unless it is ``exempt``.
+        A new prefix that the slice's quota has no room for is refused, unless it is ``exempt`` and has the room that
+        is reserved beside the quota for as many as the slice may have neighbors.
         """
         ipv4, ipv6 = RouteUpdates(self._vrf_id, 4), RouteUpdates(self._vrf_id, 6)
-        usage, quota = self._usage, self._usage.quota
+        usage, beside = self._usage, {5: 0, 17: 0}
         queue, ticket = self._queue, RouteTicket()
         keys = list(islice(queue, limit))
 
         def admit(key: bytes) -> bool:
-            return exempt(key) or self._refuse(key)
+            if not exempt(key) or beside[len(key)] >= usage.room_beside(f"ipv{family_of(key)}_routes"):
+                return self._refuse(key)
+            beside[len(key)] += 1
+            return True
 
         more4, more6 = _routes.take(
             keys,
             (desired.own, desired.routes, desired.decide),
             (self.installed, self._references, self.refused, ticket.released),
-            (quota.ipv4_routes - usage.ipv4_routes, quota.ipv6_routes - usage.ipv6_routes, admit),
+            (usage.room("ipv4_routes"), usage.room("ipv6_routes"), admit),
             _OPS,
             (ipv4.ops, ipv4.keys, ipv4.actions),
             (ipv6.ops, ipv6.keys, ipv6.actions),
         )
-        usage.ipv4_routes += more4
-        usage.ipv6_routes += more6
+        usage.add("ipv4_routes", more4)
+        usage.add("ipv6_routes", more6)
         if len(keys) == len(queue):
             queue.clear()
         else:
@@ -204,13 +208,8 @@ class PrefixTable:
     # Inside
 
     def _refuse(self, key: bytes) -> bool:
-        family, quota = family_of(key), self._usage.quota
-        limit = quota.ipv4_routes if family == 4 else quota.ipv6_routes
-        self.refused[key] = f"quota ipv{family}_routes of {limit}"
+        self.refused[key] = self._usage.full(f"ipv{family_of(key)}_routes")
         return False
 
     def _count(self, key: bytes, count: int) -> None:
-        if len(key) == 5:
-            self._usage.ipv4_routes += count
-        else:
-            self._usage.ipv6_routes += count
+        self._usage.add("ipv4_routes" if len(key) == 5 else "ipv6_routes", count)

@@ -117,12 +117,12 @@ class Resolution:
             self._resolve_special(one)
             return
         wanted = {(m.interface_id, m.gateway) for m in one.members} - self.nexthops.keys()
-        quota, usage = self.usage.quota, self.usage
-        if usage.nexthops + len(wanted) > quota.nexthops:
-            self.over_quota[one] = f"quota nexthops of {quota.nexthops}"
+        usage = self.usage
+        if len(wanted) > max(0, usage.room("nexthops")):
+            self.over_quota[one] = usage.full("nexthops")
             return
-        if len(one.members) > 1 and usage.groups >= quota.groups:
-            self.over_quota[one] = f"quota groups of {quota.groups}"
+        if len(one.members) > 1 and usage.room("groups") <= 0:
+            self.over_quota[one] = usage.full("groups")
             return
         for member in one.members:
             self.nexthop(member.interface_id, member.gateway).sets.add(one)
@@ -181,7 +181,7 @@ class Resolution:
                 self.nexthop_entries.installed[object_id] = adopted
             known = self.nexthops[key] = NexthopObject(object_id, interface_id, gateway, state)
             self._by_id[object_id] = known
-            self.usage.nexthops += 1
+            self.usage.add("nexthops", 1)
             self.nexthop_entries.want(object_id, Nexthop(object_id, interface_id, mac, state))
         return known
 
@@ -189,13 +189,13 @@ class Resolution:
         """Delete a nexthop that nothing uses."""
         del self.nexthops[known.interface_id, known.gateway]
         del self._by_id[known.id]
-        self.usage.nexthops -= 1
+        self.usage.add("nexthops", -1)
         self.nexthop_entries.want(known.id, None)
 
     def drop_group(self, group: GroupObject) -> None:
         """Delete a group that nothing uses."""
         del self.groups[group.id]
-        self.usage.groups -= 1
+        self.usage.add("groups", -1)
         self.group_entries.want(group.id, None)
 
     def refresh(self, touched: Iterable[NexthopObject], now: float) -> tuple[list[NexthopSet], list[NexthopSet]]:
@@ -303,7 +303,7 @@ class Resolution:
             self.group_entries.installed[group.id] = adopted
         self.groups[group.id] = group
         self.owned[one] = [group]
-        self.usage.groups += 1
+        self.usage.add("groups", 1)
 
     def _set_group_content(self, group: GroupObject, content: GroupContent) -> None:
         group.content = content

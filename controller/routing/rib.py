@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from controller.errors import SessionRefused
+from controller.model import Quota
 from controller.routing import _routes
+from controller.routing.usage import SliceUsage
 
 MAX_SETS = 65_536
 """Most nexthop sets one VRC may name at a time."""
@@ -59,9 +61,14 @@ class NexthopSet:
 
 
 class Rib:
-    """Learned routes by prefix key, and the sets they use."""
+    """Learned routes by prefix key, and the sets they use; what they take is counted in the slice's usage.
 
-    def __init__(self) -> None:
+    A set that a quota has no room for is named all the same, so that the VRC's session goes on: it means
+    `unkept_set`, and routes that use it are learned and not installed.
+    """
+
+    def __init__(self, usage: SliceUsage | None = None) -> None:
+        self._usage = usage or SliceUsage(Quota())
         self.routes: dict[bytes, NexthopSet] = {}
         self.counts = {4: 0, 6: 0}
         self.stale: set[bytes] = set()
@@ -69,6 +76,10 @@ class Rib:
         self.unkept = {4: 0, 6: 0}  # routes that there was no room for since the resync began
         self._interned: dict[tuple[SetKind, tuple[Member, ...]], NexthopSet] = {}
         self._members = 0  # of all sets
+        self.unkept_set = NexthopSet(SetKind.UNREACHABLE, ())  # never resolved
+        self.unkept_sets: dict[int, str] = {}  # the quota that had no room, by the VRC's id
+        self._named_then = 0  # sets, when the latest had no room
+        self._quota_then = self._usage.quota
 
     @property
     def crowded(self) -> bool:
@@ -83,7 +94,7 @@ class Rib:
     def begin_resync(self) -> None:
         """Mark every route; what is not repeated until `sweep` goes then. Ids of sets start afresh."""
         self.stale = set(self.routes)
-        self.names.clear()
+        self.release(list(self.names))
         self.unkept = {4: 0, 6: 0}
 
     def define(self, set_id: int, kind: SetKind, members: Iterable[Member]) -> NexthopSet | None:
@@ -96,23 +107,48 @@ class Rib:
         content = (kind, tuple(sorted(members)))
         known = self._interned.get(content)
         named = self.names.get(set_id)
+        if set_id in self.unkept_sets:
+            return None
         if named is not None and named is not known:
             raise SessionRefused(f"nexthop set {set_id} was defined before with other members")
         if named is None and len(self.names) >= MAX_SETS:
             raise SessionRefused(f"more than {MAX_SETS} nexthop sets")
+        if named is None and (reason := self._usage.refuses_set(len(content[1]), known is None)):
+            self.names[set_id], self.unkept_sets[set_id] = self.unkept_set, reason
+            self._named_then, self._quota_then = len(self.names) - len(self.unkept_sets), self._usage.quota
+            return None
         if known is not None:
-            self.names[set_id] = known
+            self._name(set_id, known)
             return None
         if self.crowded:
             raise SessionRefused(f"more than {MAX_KEPT_SETS} nexthop sets or {MAX_KEPT_MEMBERS} members of them")
         self._members += len(content[1])
-        fresh = self.names[set_id] = self._interned[content] = NexthopSet(*content)
+        self._usage.kept_sets += 1
+        self._usage.kept_members += len(content[1])
+        fresh = self._interned[content] = NexthopSet(*content)
+        self._name(set_id, fresh)
         return fresh
+
+    def _name(self, set_id: int, one: NexthopSet) -> None:
+        if set_id not in self.names:
+            self.names[set_id] = one
+            self._usage.sets += 1
+            self._usage.members += len(one.members)
+
+    @property
+    def room_for_sets(self) -> bool:
+        """Whether what kept sets out may be over: a larger quota, or as many of its own that went."""
+        quota, then = self._usage.quota, self._quota_then
+        larger = any(getattr(quota, name) > getattr(then, name) for name in ("sets", "members", "memory"))
+        return bool(self.unkept_sets) and (larger or len(self.names) <= self._named_then)
 
     def release(self, set_ids: Iterable[int]) -> None:
         """Forget names; a set goes with its last route."""
         for set_id in set_ids:
-            self.names.pop(set_id, None)
+            one = self.names.pop(set_id, None)
+            if self.unkept_sets.pop(set_id, None) is None and one is not None:
+                self._usage.sets -= 1
+                self._usage.members -= len(one.members)
 
     def admit(self, family: int, keys: list[bytes], set_ids: "array[int]", most: int) -> list[int]:
         """Return the positions of a Routes message that there is room for, with at most ``most`` routes of a family.
@@ -141,6 +177,7 @@ class Rib:
         except KeyError as unknown:
             raise SessionRefused(_undefined(unknown.args[0])) from None
         self.counts[family] += more
+        self._usage.learned += more
         if self.stale:
             self.stale.difference_update(keys)
         return changed
@@ -151,13 +188,14 @@ class Rib:
         for key in gone:
             self.routes.pop(key).routes -= 1
             self.counts[4 if len(key) == 5 else 6] -= 1
+        self._usage.learned -= len(gone)
         self.stale = set()
         return gone
 
     def clear(self) -> list[bytes]:
         """Withdraw everything; returns the keys."""
         self.stale = set(self.routes)
-        self.names.clear()
+        self.release(list(self.names))
         return self.sweep()
 
     def collect(self) -> list[NexthopSet]:
@@ -167,6 +205,8 @@ class Rib:
         for one in unused:
             del self._interned[one.kind, one.members]
             self._members -= len(one.members)
+            self._usage.kept_members -= len(one.members)
+        self._usage.kept_sets -= len(unused)
         return unused
 
 

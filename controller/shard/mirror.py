@@ -64,6 +64,9 @@ class MirrorListener(Protocol):
     def ahead(self) -> bool:
         """Whether routes can be written though the plane is not connected."""
 
+    def adopted(self) -> None:
+        """It is known what the plane has; nothing was written since."""
+
     def confirmed(self, vrf_id: int) -> None:
         """The plane has confirmed a write of a router, or what it holds of it is known."""
 
@@ -347,6 +350,7 @@ class PlaneMirror:
             self.wake(fib)
         await self._delete_unknown(read)
         self.adopted = True
+        self._listener.adopted()
         self._silent_until = min(self._silent_until, self._clock() + SILENCE_LASTS_S)
         self.ready.set()
         routes = sum(map(len, read.routes.values()))

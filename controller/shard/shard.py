@@ -7,42 +7,57 @@
 Nothing here is proportional to the routers of other planes, nor to those of this one that have nothing to do: an
 index tells whose interface a punted frame came in by, a router that has work says so, and who waits for a time is in
 a timer wheel. Shards share no state but what they are given: the event log, the turns of the event loop and, where
-their planes are OpenFlow datapaths, the listener.
+their planes are OpenFlow datapaths, the listener. Who divides tables among tenants is told when a plane was adopted.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Set
 
 from controller.errors import NoSuch
 from controller.events.log import EventLog
 from controller.fallback.plane import FallbackPair
-from controller.model import RouterConfig
+from controller.model import Quota, RouterConfig
 from controller.planes.base import Clock, Plane, PuntReason
 from controller.routing.fib import Fib
 from controller.routing.rib import NexthopSet
-from controller.routing.usage import SliceUsage
+from controller.routing.usage import TABLE_QUOTAS, Pool, SliceUsage
 from controller.shard.loop_share import LoopShare
 from controller.shard.mirror import PlaneMirror
 from controller.shard.neighbor_responder import answer
 from controller.shard.router import VirtualRouter
 from controller.shard.timer_wheel import TimerWheel
+from controller.spec.reservations import Shares
 from controller.supervisor import Supervisor
 
 SNAPSHOT_TIMEOUT_S = 60.0
 TICK_S = 1.0
 
 
+def nobody_asks() -> None:
+    """Divide nothing: there is nobody to do so."""
+
+
 class Shard:
     """Serves a plane. Implements `MirrorListener` and `RouterHost`."""
 
-    def __init__(self, plane: Plane, events: EventLog, clock: Clock, loop_share: LoopShare, audit_s: float) -> None:
-        self.plane = plane
+    def __init__(
+        self,
+        plane: Plane,
+        events: EventLog,
+        clock: Clock,
+        loop_share: LoopShare,
+        audit_s: float,
+        adopted: Callable[[], None] = nobody_asks,
+    ) -> None:
+        self.plane, self._adopted = plane, adopted
         self.pair = plane if isinstance(plane, FallbackPair) else None
         self.mirror = PlaneMirror(plane, events, clock, self, loop_share, audit_s)
         self.routers: dict[int, VirtualRouter] = {}
         self._events, self._clock, self._loop_share = events, clock, loop_share
         self._supervisor = Supervisor(events)
         self._usages: dict[str, SliceUsage] = {}  # by tenant
+        self._shares = Shares({}, {})  # of tenants that have none, their routers' quotas hold
+        self._pool, self._pooled = Pool({}), frozenset[str]()
         self._interfaces: dict[int, VirtualRouter] = {}  # by id of a router interface
         self._ids: dict[int, list[int]] = {}  # of these, by vrf_id
         self._timers: TimerWheel[int] = TimerWheel()
@@ -96,6 +111,7 @@ class Shard:
         router.fib.remove()
         self.attend(router)
         await self.mirror.until(lambda: self.mirror.adopted and router.fib.clean)
+        router.fib.collect()  # what it took is its slice's again
         self.mirror.discard(vrf_id)
         self._timers.discard(vrf_id)
         self._forget_interfaces(vrf_id)
@@ -117,6 +133,41 @@ class Shard:
         """Return what a tenant's routers use of this plane, None where none ever did."""
         return self._usages.get(tenant)
 
+    @property
+    def usage(self) -> dict[str, dict[str, int]]:
+        """What tenants use of this plane, by the keys of their quotas."""
+        return {tenant: usage.counts() for tenant, usage in self._usages.items()}
+
+    @property
+    def table_sizes(self) -> dict[str, dict[str, int]]:
+        """What the plane, and the one behind it, said of the sizes of tables, by their names."""
+        planes = (self.plane,) if self.pair is None else (self.pair.hardware, self.pair.software)
+        return {plane.name: dict(plane.table_sizes) for plane in planes}
+
+    def limit(self, shares: Shares, pooled: Set[str]) -> None:
+        """Say what tenants may have from now on, all at once; those in ``pooled`` share the pool."""
+        limits, pool = shares.limits, shares.pool
+        grown = {tenant for tenant, usage in self._usages.items() if _exceeds(limits.get(tenant), usage.quota)}
+        if pool != self._pool.sizes:
+            grown |= pooled
+        neighbors = sum(limits[tenant].neighbors for tenant in pooled)
+        beside = {name: min(neighbors, room // 4) for name, room in pool.items() if name.endswith("_routes")}
+        self._shares, self._pool, self._pooled = shares, Pool(pool, beside), frozenset(pooled)
+        for tenant, usage in self._usages.items():
+            self._limit(tenant, usage, usage.quota)
+        for router in self.routers.values():
+            if router.config.tenant in grown and router.fib.refusing:
+                router.fib.retry_refused()
+                self.attend(router)
+
+    def _limit(self, tenant: str, usage: SliceUsage, otherwise: Quota) -> None:
+        usage.quota = self._shares.limits.get(tenant, otherwise)
+        usage.reserved = self._shares.reserved.get(tenant, {})
+        if tenant not in self._pooled:
+            usage.pool = None
+        elif usage.pool is not self._pool:
+            usage.join(self._pool)
+
     def _serve(self, router: VirtualRouter) -> None:
         self.routers[router.config.vrf_id] = router
         self._place(router.config)
@@ -129,7 +180,7 @@ class Shard:
 
     def _usage(self, config: RouterConfig) -> SliceUsage:
         usage = self._usages.setdefault(config.tenant, SliceUsage(config.quota))
-        usage.quota = config.quota
+        self._limit(config.tenant, usage, config.quota)
         return usage
 
     def _place(self, config: RouterConfig) -> None:
@@ -191,6 +242,10 @@ class Shard:
     def ahead(self) -> bool:
         """Whether routes can be written though the plane is not connected: only its fallback is away."""
         return self.pair is not None and self.pair.ahead
+
+    def adopted(self) -> None:
+        """It is known what the plane has."""
+        self._adopted()
 
     def confirmed(self, vrf_id: int) -> None:
         """The plane has confirmed something of a router."""
@@ -275,6 +330,11 @@ class Shard:
                 return await answered
         except TimeoutError:
             raise NoSuch("snapshot of", router.config.full_name, "the VRC did not answer in time") from None
+
+
+def _exceeds(one: Quota | None, other: Quota) -> bool:
+    names = (*TABLE_QUOTAS, "neighbors")
+    return one is not None and any(getattr(one, name) > getattr(other, name) for name in names)
 
 
 def _attachments(config: RouterConfig) -> set[tuple[int, str, int]]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable, Mapping, Set
 
 from controller.errors import NoSuch, PlaneUnreachable
 from controller.events.log import EventLog
@@ -10,7 +11,8 @@ from controller.planes.base import Clock, Plane
 from controller.shard.loop_share import LoopShare
 from controller.shard.mirror import AUDIT_INTERVAL_S
 from controller.shard.router import VirtualRouter
-from controller.shard.shard import TICK_S, Shard
+from controller.shard.shard import TICK_S, Shard, nobody_asks
+from controller.spec.reservations import Shares
 
 
 class Shards:
@@ -20,11 +22,12 @@ class Shards:
         self.routers: dict[int, VirtualRouter] = {}
         self.by_plane: dict[str, Shard] = {}
         self.loop_share = LoopShare()
+        self.on_adopted: Callable[[], None] = nobody_asks  # called whenever it became known what a plane has
         self._events, self._clock, self._audit_s = events, clock, audit_s
 
     async def add_plane(self, plane: Plane) -> None:
         """Begin to serve a plane. Conflict where another plane uses the same switch."""
-        shard = Shard(plane, self._events, self._clock, self.loop_share, self._audit_s)
+        shard = Shard(plane, self._events, self._clock, self.loop_share, self._audit_s, self.on_adopted)
         await shard.start()
         self.by_plane[plane.name] = shard
         for router in self.routers.values():
@@ -83,6 +86,22 @@ class Shards:
     async def converged(self, vrf_id: int) -> None:
         """Wait until everything learned is confirmed. PlaneUnreachable where the plane is away."""
         await self.of_router(vrf_id).converged(vrf_id)
+
+    def usage(self, plane: str) -> Mapping[str, Mapping[str, int]]:
+        """Count what each tenant uses of a plane, by the keys of its quota; nothing of one that is not in use."""
+        shard = self.by_plane.get(plane)
+        return {} if shard is None else shard.usage
+
+    def table_sizes(self) -> Mapping[str, Mapping[str, int]]:
+        """Return what planes said of the sizes of their tables; nothing of one that has not said any."""
+        found = (shard.table_sizes for shard in self.by_plane.values())
+        return {name: sizes for each in found for name, sizes in each.items() if sizes}
+
+    def limit(self, plane: str, shares: Shares, pooled: Set[str]) -> None:
+        """Say what tenants may have of a plane from now on, as `Shard.limit`; nothing where it is not in use."""
+        shard = self.by_plane.get(plane)
+        if shard is not None:
+            shard.limit(shares, pooled)
 
     def at_rest(self, vrf_id: int) -> bool:
         """Whether a router's routes are where they are placed, as far as its plane can say."""

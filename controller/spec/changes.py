@@ -5,7 +5,16 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import TypeVar
 
-from controller.model import FallbackConfig, InterfaceConfig, PlaneConfig, PlanePort, RouterConfig, SliceConfig, Suite
+from controller.model import (
+    SHARED_QUOTAS,
+    FallbackConfig,
+    InterfaceConfig,
+    PlaneConfig,
+    PlanePort,
+    RouterConfig,
+    SliceConfig,
+    Suite,
+)
 from controller.spec.state import State
 
 _TEXTS = {
@@ -118,7 +127,18 @@ def _slice_details(before: SliceConfig, after: SliceConfig) -> list[str]:
         was, becomes = show_vlans(old.get(port, frozenset())), show_vlans(new.get(port, frozenset()))
         if was != becomes:
             found.append(f"port {port}: {was or 'none'} → {becomes or 'none'}")
-    return found + [f"quota {line}" for line in _fields(before.quota, after.quota)]
+    if before.overcommit != after.overcommit:
+        found.append("overcommits" if after.overcommit else "no longer overcommits")
+    for each in fields(before.quota):
+        was, becomes = _show_quota(before, each.name), _show_quota(after, each.name)
+        if was != becomes:
+            found.append(f"quota {each.name} {was} → {becomes}")
+    return found
+
+
+def _show_quota(part: SliceConfig, name: str) -> str:
+    value = getattr(part.quota, name)
+    return "an equal part" if name in SHARED_QUOTAS and name not in part.said else _show(value)
 
 
 def _fields(before: object, after: object, *skip: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
-from controller.model import UNTAGGED, GuestConfig, GuestKind, PlaneKind, RouteSource, Suite
+from controller.model import SHARED_QUOTAS, UNTAGGED, GuestConfig, GuestKind, PlaneKind, RouteSource, Suite
 
 MAX_VLAN = 4094
 MAX_DATAPATH_ID = (1 << 64) - 1
@@ -184,7 +184,7 @@ class FallbackSection(Section):
 
 
 class CapacitySection(Section):
-    """How many routes a plane with a fallback is given at most; as many as it takes where left out."""
+    """How many routes a plane has room for; as many as it says where left out."""
 
     ipv4_route: int | None = Field(default=None, ge=1, le=16_000_000)
     ipv6_route: int | None = Field(default=None, ge=1, le=16_000_000)
@@ -230,13 +230,19 @@ class PuntRates(Section):
 
 
 class QuotaSection(Section):
-    """Hard limits of one slice."""
+    """Hard limits of one slice, reserved for it; an equal part of what is unreserved where left out."""
 
-    ipv4_routes: int = Field(default=1_000_000, ge=0, le=16_000_000)
-    ipv6_routes: int = Field(default=500_000, ge=0, le=16_000_000)
+    ipv4_routes: int | None = Field(default=None, ge=0, le=16_000_000)
+    ipv6_routes: int | None = Field(default=None, ge=0, le=16_000_000)
     neighbors: int = Field(default=1024, ge=1, le=65_536)
-    nexthops: int = Field(default=4096, ge=1, le=1_000_000)
-    groups: int = Field(default=1024, ge=0, le=1_000_000)
+    nexthops: int | None = Field(default=None, ge=1, le=1_000_000)
+    groups: int | None = Field(default=None, ge=0, le=1_000_000)
+    sets: int = Field(default=65_536, ge=1, le=1_000_000, description="nexthop sets that VRCs name")
+    members: int = Field(default=524_288, ge=1, le=16_000_000, description="of these sets")
+    interfaces: int | None = Field(default=None, ge=0, le=65_536)
+    memory: int | None = Field(
+        default=None, ge=65_536, le=1 << 40, description="octets of the controller, of its --memory"
+    )
     hardware_ipv4_routes: int | None = Field(
         default=None,
         ge=0,
@@ -255,6 +261,14 @@ class SliceSection(Section):
         default_factory=dict, description="port → VLAN ids, ranges such as 200-210, or 'untagged'"
     )
     quota: QuotaSection = QuotaSection()
+    overcommit: bool = Field(
+        default=False, description="its quotas are limits of what it shares with others that say so, not reserved"
+    )
+
+    @property
+    def said(self) -> frozenset[str]:
+        """The quotas that are given and would otherwise be a part of what is unreserved."""
+        return frozenset(name for name in SHARED_QUOTAS if getattr(self.quota, name) is not None)
 
 
 class GuestSection(Section):

@@ -64,7 +64,8 @@ class _Merge:
             name: replace(router, quota=quotas.get((router.tenant, router.plane), router.quota))
             for name, router in self.routers.items()
         }
-        return State(self.planes, self.tenants, routers, frozenset(self.links), frozenset(self.detached))
+        sizes = self.old.sizes
+        return State(self.planes, self.tenants, routers, frozenset(self.links), frozenset(self.detached), sizes)
 
     def _plane(self, plane: PlaneSection, place: Place) -> None:
         self.name(("plane", plane.name), place.line(), f"plane {plane.name}")
@@ -224,15 +225,16 @@ def slice_config(section: SliceSection) -> SliceConfig:
         section.plane,
         ports,
         Quota(
-            limits.ipv4_routes,
-            limits.ipv6_routes,
-            limits.neighbors,
-            limits.nexthops,
-            limits.groups,
-            (rates.control, rates.local, rates.glean, rates.exception),
-            limits.hardware_ipv4_routes,
-            limits.hardware_ipv6_routes,
+            neighbors=limits.neighbors,
+            sets=limits.sets,
+            members=limits.members,
+            punts_per_s=(rates.control, rates.local, rates.glean, rates.exception),
+            hardware_ipv4_routes=limits.hardware_ipv4_routes,
+            hardware_ipv6_routes=limits.hardware_ipv6_routes,
+            **{name: getattr(limits, name) for name in section.said},
         ),
+        section.said,
+        section.overcommit,
     )
 
 

@@ -41,8 +41,6 @@ def problems(section: PlaneSection) -> Iterator[Problem]:
     for key, words in _NEEDED[kind].items():
         if not getattr(section, key):
             yield (), f"plane {name} of kind {kind} needs {words}"
-    if section.capacity is not None and section.fallback is None:
-        yield ("capacity",), f"plane {name} has a capacity but no fallback for what is beyond it; add fallback:"
     numbers: dict[int, str] = {}
     devices: dict[str, str] = {}
     for port in _ports(section):
@@ -87,6 +85,7 @@ def with_options(known: PlaneConfig | None, name: str, options: PlaneOptions) ->
     kept = _keys_of(known) if known is not None and known.kind.value == kind else {}
     if known is not None and known.fallback is not None:
         kept["fallback"] = FallbackSection(**asdict(known.fallback))
+    if known is not None and known.capacity != Capacity():
         kept["capacity"] = CapacitySection(**{table: room for table, room in asdict(known.capacity).items() if room})
     given = {key: value for key, value in options if value is not None and key != "kind"}
     return PlaneSection(name=name, kind=kind, **kept | given)

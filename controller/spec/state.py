@@ -48,6 +48,8 @@ class State:
     routers: Mapping[str, RouterConfig] = field(default_factory=dict)
     links: frozenset[LinkConfig] = frozenset()
     detached: frozenset[str] = frozenset()  # planes declared but not used for now
+    sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict, compare=False)
+    """What planes said of the sizes of their tables, by plane and table, when they were connected last."""
 
     def slice_of(self, tenant: str, plane: str) -> SliceConfig | None:
         """Return the tenant's slice of a plane, if it has one."""

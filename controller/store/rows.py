@@ -1,6 +1,7 @@
 """Rows of the store to objects of the model and back."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -26,18 +27,19 @@ from controller.spec.state import LinkConfig, LinkEnd
 Row = tuple[Any, ...]
 
 
-def plane_row(plane: PlaneConfig, attached: bool) -> Row:
+def plane_row(plane: PlaneConfig, attached: bool, sizes: Mapping[str, int]) -> Row:
     """Return the row of a plane; its ids are text because SQLite's integers are signed."""
     ports = json.dumps([[port.name, port.number, port.device] for port in plane.ports])
     ids = f"{plane.datapath_id:#x}", f"{plane.device_id:#x}"
     fallback = json.dumps(None if plane.fallback is None else asdict(plane.fallback))
     capacity = json.dumps(asdict(plane.capacity))
-    return plane.name, plane.kind.value, ids[0], int(attached), plane.address, ids[1], ports, fallback, capacity
+    where = plane.address, ids[1], ports
+    return plane.name, plane.kind.value, ids[0], int(attached), *where, fallback, capacity, json.dumps(dict(sizes))
 
 
-def plane_of(row: Row) -> tuple[PlaneConfig, bool]:
-    """Return a plane and whether it is attached."""
-    name, kind, datapath_id, attached, address, device_id, ports, fallback, capacity = row
+def plane_of(row: Row) -> tuple[PlaneConfig, bool, dict[str, int]]:
+    """Return a plane, whether it is attached, and what it said of the sizes of its tables."""
+    name, kind, datapath_id, attached, address, device_id, ports, fallback, capacity, sizes = row
     found = json.loads(fallback)
     plane = PlaneConfig(
         name,
@@ -49,21 +51,29 @@ def plane_of(row: Row) -> tuple[PlaneConfig, bool]:
         None if found is None else FallbackConfig(**found),
         Capacity(**json.loads(capacity)),
     )
-    return plane, bool(attached)
+    return plane, bool(attached), json.loads(sizes)
 
 
 def slice_row(tenant: str, part: SliceConfig) -> Row:
     """Return the row of a slice."""
     ports = json.dumps([[port, sorted(vlans)] for port, vlans in part.ports])
-    return tenant, part.plane, ports, json.dumps(asdict(part.quota))
+    return (
+        tenant,
+        part.plane,
+        ports,
+        json.dumps(asdict(part.quota)),
+        json.dumps(sorted(part.said)),
+        int(part.overcommit),
+    )
 
 
 def slice_of(row: Row) -> tuple[str, SliceConfig]:
     """Return a slice and its tenant."""
-    tenant, plane, ports, quota = row
+    tenant, plane, ports, quota, said, overcommit = row
     limits = json.loads(quota)
     limits["punts_per_s"] = tuple(limits["punts_per_s"])
-    return tenant, SliceConfig(plane, tuple((port, frozenset(v)) for port, v in json.loads(ports)), Quota(**limits))
+    held = tuple((port, frozenset(vlans)) for port, vlans in json.loads(ports))
+    return tenant, SliceConfig(plane, held, Quota(**limits), frozenset(json.loads(said)), bool(overcommit))
 
 
 def router_row(router: RouterConfig) -> Row:

@@ -14,7 +14,7 @@ from controller.spec.state import Attachment, Hold, Ids, State, Tombstone
 from controller.store import rows
 from controller.store.base import Certificate, PlaneCertificate, Snapshot
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 FILE = "state.sqlite"
 
 _SCHEMA = """
@@ -83,6 +83,18 @@ ALTER TABLE tombstones ADD COLUMN came_from TEXT NOT NULL DEFAULT '';
 CREATE TABLE plane_certificates(number INTEGER PRIMARY KEY, serial TEXT NOT NULL UNIQUE, plane TEXT NOT NULL,
     pem BLOB NOT NULL, directory TEXT NOT NULL, revoked INTEGER NOT NULL) STRICT;
 CREATE INDEX certificates_of_router ON certificates(vrf_id);
+""",
+    # quotas that are reserved: nobody can tell from what was given what was the default until then, which two slices
+    # could not have had; it becomes a part, and that is never less than what is installed
+    7: """
+ALTER TABLE planes ADD COLUMN sizes TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE slices ADD COLUMN said TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE slices ADD COLUMN overcommit INTEGER NOT NULL DEFAULT 0;
+UPDATE slices SET said = (
+    SELECT json_group_array(name) FROM (
+        SELECT 'ipv4_routes' AS name, 1000000 AS usual UNION SELECT 'ipv6_routes', 500000
+        UNION SELECT 'nexthops', 4096 UNION SELECT 'groups', 1024
+    ) WHERE json_extract(quota, '$.' || name) <> usual);
 """,
 }
 """What brings a store from one version to the next."""
@@ -268,7 +280,8 @@ def _execute(db: sqlite3.Connection, statements: str) -> None:
 
 def read_snapshot(db: sqlite3.Connection) -> Snapshot:
     """Read everything a store holds but certificates."""
-    planes = [rows.plane_of(row) for row in db.execute("SELECT * FROM planes")]
+    found = [rows.plane_of(row) for row in db.execute("SELECT * FROM planes")]
+    planes = [(plane, attached) for plane, attached, _ in found]
     slices = [rows.slice_of(row) for row in db.execute("SELECT * FROM slices ORDER BY tenant, plane")]
     tenants = {
         name: TenantConfig(name, tuple(part for tenant, part in slices if tenant == name))
@@ -289,6 +302,7 @@ def read_snapshot(db: sqlite3.Connection) -> Snapshot:
         routers,
         frozenset(map(rows.link_of, db.execute("SELECT * FROM links"))),
         frozenset(plane.name for plane, attached in planes if not attached),
+        {plane.name: sizes for plane, _, sizes in found if sizes},
     )
     holds = tuple(Hold(Attachment(*row[:3]), row[3], row[4]) for row in db.execute("SELECT * FROM holds"))
     tombstones = tuple(
@@ -316,16 +330,19 @@ def write_state(db: sqlite3.Connection, before: State, after: State) -> None:
     for router in changed:
         interfaces = [rows.interface_row(router, at, interface) for at, interface in enumerate(router.interfaces)]
         db.executemany("INSERT INTO interfaces VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", interfaces)
-    if (before.planes, before.detached) != (after.planes, after.detached):
+    if (before.planes, before.detached, before.sizes) != (after.planes, after.detached, after.sizes):
         db.execute("DELETE FROM planes")
-        planes = [rows.plane_row(plane, name not in after.detached) for name, plane in after.planes.items()]
-        db.executemany("INSERT INTO planes VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)", planes)
+        planes = [
+            rows.plane_row(plane, name not in after.detached, after.sizes.get(name, {}))
+            for name, plane in after.planes.items()
+        ]
+        db.executemany("INSERT INTO planes VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", planes)
     if before.tenants != after.tenants:
         db.execute("DELETE FROM slices")
         db.execute("DELETE FROM tenants")
         db.executemany("INSERT INTO tenants VALUES(?)", [(name,) for name in after.tenants])
         slices = [rows.slice_row(tenant.name, part) for tenant in after.tenants.values() for part in tenant.slices]
-        db.executemany("INSERT INTO slices VALUES(?, ?, ?, ?)", slices)
+        db.executemany("INSERT INTO slices VALUES(?, ?, ?, ?, ?, ?)", slices)
     if before.links != after.links:
         db.execute("DELETE FROM links")
         db.executemany("INSERT INTO links VALUES(?, ?, ?, ?, ?, ?, ?)", map(rows.link_row, sorted(after.links)))

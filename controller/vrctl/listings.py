@@ -11,11 +11,14 @@ from controller.vrctl.client import path_of
 from controller.vrctl.output import Format
 from controller.vrctl.shell import FAILED, INTERRUPTED, Output, Router, app, client, complete_router, router_path
 
+_MIB = 1 << 20
+
 
 class Kind(StrEnum):
     """What `get` lists."""
 
     TENANTS = "tenants"
+    SLICES = "slices"
     ROUTERS = "routers"
     PLANES = "planes"
     INTERFACES = "interfaces"
@@ -35,6 +38,7 @@ _COLUMNS = {
     Kind.INTERFACES: "router name port vlan mac mtu addresses up port_up",
     Kind.TENANTS: "name slices routers",
     Kind.CERTIFICATES: "owner state valid_until names serial directory",
+    Kind.SLICES: "slice ipv4_routes ipv6_routes neighbors nexthops groups sets members interfaces memory rule",
 }
 
 
@@ -48,6 +52,16 @@ def tenant_row(view: dict[str, Any]) -> dict[str, Any]:
                 items.append(f"{name} {part['used'].get(name, 0)}/{part['quota'][name]}")
         slices.append(f"{part['plane']}: " + "; ".join(items))
     return view | {"slices": slices}
+
+
+def slice_row(view: dict[str, Any]) -> dict[str, Any]:
+    """Write of each quota what is used of what is reserved, or of the limit where nothing is to be reserved from."""
+    row = {"slice": view["slice"], "rule": "overcommit" if view["overcommit"] else "reserved"}
+    for name in ("ipv4_routes", "ipv6_routes", "neighbors", "nexthops", "groups", "sets", "members", "interfaces"):
+        row[name] = f"{view['used'].get(name, 0)}/{view['reserved'].get(name, view['quota'][name])}"
+    room = view["reserved"].get("memory")
+    used = view["used"].get("memory", 0) / _MIB
+    return row | {"memory": f"{used:.1f}" + ("" if room is None else f"/{room / _MIB:.1f}") + " MiB"}
 
 
 def plane_row(view: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +92,7 @@ def router_row(view: dict[str, Any]) -> dict[str, Any]:
     return view if move is None else view | {"placement": f"→ {move['to']} {move['done']:,}/{move['total']:,}"}
 
 
-_ROWS = {Kind.TENANTS: tenant_row, Kind.PLANES: plane_row, Kind.ROUTERS: router_row}
+_ROWS = {Kind.TENANTS: tenant_row, Kind.SLICES: slice_row, Kind.PLANES: plane_row, Kind.ROUTERS: router_row}
 
 
 @app.command()
@@ -87,7 +101,7 @@ def get(
     watch: Annotated[bool, typer.Option("-w", "--watch", help="go on with what changes; Ctrl-C ends it")] = False,
     form: Output = Format.TABLE,
 ) -> None:
-    """List tenants, routers, planes, interfaces, or certificates (but those of routers, which last 90 days).
+    """List tenants, slices, routers, planes, interfaces, or certificates (but those of routers, which last 90 days).
 
     With --watch, a terminal shows the list as it is now; a pipe or a file gets a line for each row that changes.
     """

@@ -2,7 +2,7 @@
 where they are told to."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Set
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
@@ -11,6 +11,7 @@ from controller.errors import GuestError, NoSuch, PlaneUnreachable
 from controller.guests.base import GuestSpec, GuestStatus
 from controller.model import RouterConfig
 from controller.planes.base import Plane
+from controller.spec.reservations import Shares
 from controller.views import (
     CapturedFrame,
     CounterView,
@@ -49,6 +50,11 @@ class FakeCore:
         self.frames: list[CapturedFrame] = []
         self.paired: set[str] = set()  # planes that have a fallback
         self.reason = ""  # of placement
+        self.on_adopted: Callable[[], None] = lambda: None
+        self.used: dict[str, dict[str, dict[str, int]]] = {}  # by plane, tenant and quota
+        self.sizes: dict[str, dict[str, int]] = {}  # by plane and table
+        self.shares: dict[str, Shares] = {}  # by plane
+        self.pooled: dict[str, set[str]] = {}
         self.moves: list[MoveView | None] = []  # what routers on such planes say next; then none is under way
 
     async def add_plane(self, plane: Plane) -> None:
@@ -81,6 +87,18 @@ class FakeCore:
     async def converged(self, vrf_id: int) -> None:
         """Return at once where the plane is reachable."""
         self._confirm(self._router(vrf_id).plane)
+
+    def usage(self, plane: str) -> Mapping[str, Mapping[str, int]]:
+        """Say what ``used`` says."""
+        return self.used.get(plane, {})
+
+    def table_sizes(self) -> Mapping[str, Mapping[str, int]]:
+        """Say what ``sizes`` says."""
+        return self.sizes
+
+    def limit(self, plane: str, shares: Shares, pooled: Set[str]) -> None:
+        """Remember the limits."""
+        self.shares[plane], self.pooled[plane] = shares, set(pooled)
 
     def at_rest(self, vrf_id: int) -> bool:
         """Tell whether no move is under way on a plane that is reachable."""

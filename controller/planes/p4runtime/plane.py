@@ -12,7 +12,7 @@ from controller.errors import PlaneUnreachable
 from controller.model import PlaneConfig
 from controller.planes.base import (
     PUNT_OF_CODE,
-    ROUTE_TABLE_NAME,
+    SIZED_TABLES,
     Capability,
     Counters,
     Installed,
@@ -75,7 +75,7 @@ class P4RuntimePlane:
         self.connected = False
         self._sampler: Sampler | None = None
         self.ports: dict[int, PortState] = {}
-        self.table_sizes = {name: schema.table(name).size for name in ROUTE_TABLE_NAME.values()}
+        self.table_sizes = {name: schema.table(name).size for name in SIZED_TABLES}
         self.channel: Channel | None = None
         self.packet_outs_dropped = 0
         self.stray_packet_ins = 0  # without what our pipeline says of them

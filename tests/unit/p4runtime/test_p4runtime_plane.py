@@ -42,7 +42,8 @@ async def test_a_connection_brings_the_pipeline_and_the_ports(edge: Edge) -> Non
     assert edge.device.pipeline is not None
     assert edge.device.pipeline.cookie.cookie == golden_pipeline().cookie
     assert edge.device.pushes == 1
-    assert edge.plane.table_sizes == {"ipv4_route": 1_048_576, "ipv6_route": 262_144}
+    objects = {"nexthop": 65_536, "nexthop_group": 16_384, "interface_classifier": 16_384}
+    assert edge.plane.table_sizes == {"ipv4_route": 1_048_576, "ipv6_route": 262_144} | objects
     assert edge.plane.ports == {1: PortState(1, "p1", True), 2: PortState(2, "p2", True)} == edge.heard.ports
     assert len(edge.device.rows("reason")) == len(DropReason)
     assert await edge.plane.read() == Installed()

@@ -62,11 +62,6 @@ def test_a_plane_names_its_fallback() -> None:
             "plane f1 is the fallback of s1; give a slice of that plane",
         ),
         ("{p1: [untagged]}", "{s1-f1: [100], p1: [untagged]}", "port s1-f1 of plane s1 is its fallback link"),
-        (
-            "    fallback: {plane: f1, port: s1-f1, peer_port: f1-s1}\n",
-            "",
-            "5: plane s1 has a capacity but no fallback",
-        ),
         ("ipv4_route: 1000", "ipv4_route: 0", "greater than or equal to 1"),
         ("placement: hardware", "placement: both", "'auto', 'hardware' or 'software'"),
         (

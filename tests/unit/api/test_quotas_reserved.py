@@ -1,0 +1,83 @@
+"""Quotas are reserved when they are applied, divided again when a plane says its sizes, and shown."""
+
+import pytest
+from operator_world import Controller
+
+from controller.errors import SpecError
+
+PLANE = "version: 1\nplanes: [{name: s1, kind: fake}]\ntenants:\n"
+SIZES = {"ipv4_route": 1000, "ipv6_route": 1000, "nexthop": 100, "nexthop_group": 50, "interface_classifier": 20}
+
+
+def tenant(name: str, port: str, more: str = "") -> str:
+    return f"  - {{name: {name}, slices: [{{plane: s1, ports: {{{port}: [untagged]}}{more}}}]}}\n"
+
+
+async def test_what_does_not_fit_is_refused_and_nothing_changes(controller: Controller) -> None:
+    controller.core.sizes["s1"] = SIZES
+    await controller.apply(PLANE + tenant("red", "p1", ", quota: {ipv4_routes: 700, neighbors: 10}"))
+    blue = PLANE + tenant("blue", "p2", ", quota: {ipv4_routes: 400, neighbors: 10}")
+    with pytest.raises(SpecError) as refused:
+        await controller.apply(blue)
+    line = (
+        "t.yaml:4: slice blue@s1: table ipv4_route of plane s1 has room for 1,000, and quotas ipv4_routes with what "
+    )
+    assert str(refused.value).startswith(line)
+    assert "come to 1,120 (blue@s1 410, red@s1 710); lower one" in str(refused.value)
+    assert set(controller.operations.state.tenants) == {"red"}
+    await controller.apply(blue.replace("neighbors: 10}", "neighbors: 10}, overcommit: true"))
+    assert controller.core.pooled["s1"] == {"blue"}
+    assert controller.core.shares["s1"].pool["ipv4_routes"] == 290
+
+
+async def test_what_a_plane_said_is_remembered_while_it_is_away(controller: Controller) -> None:
+    controller.core.sizes["s1"] = SIZES
+    await controller.apply(PLANE + tenant("red", "p1", ", quota: {groups: 40}"))
+    controller.core.sizes.clear()
+    with pytest.raises(SpecError, match="table nexthop_group of plane s1 has room for 50"):
+        await controller.apply(PLANE + tenant("blue", "p2", ", quota: {groups: 11}"))
+    assert controller.store.load().state.sizes == {"s1": SIZES}
+
+
+async def test_a_plane_that_turns_out_to_be_smaller_cuts_the_largest_and_says_so_once(controller: Controller) -> None:
+    """Its size was not known when the quotas were applied."""
+    await controller.apply(PLANE + tenant("red", "p1", ", quota: {groups: 90}") + tenant("blue", "p2"))
+    assert controller.core.shares["s1"].limits["red"].groups == 90
+    controller.core.sizes["s1"] = SIZES
+    controller.core.used["s1"] = {"blue": {"groups": 20}}
+    for _ in range(2):
+        controller.core.on_adopted()
+    assert controller.core.shares["s1"].limits["red"].groups == 30
+    assert controller.core.shares["s1"].limits["blue"].groups == 20
+    told = [event.text for event in controller.events.recent() if event.kind == "quotas-cut"]
+    assert told == ["table nexthop_group has 50 entries, 60 less than quotas groups: the largest are cut"]
+    await controller.apply(PLANE + tenant("green", "p3"))  # which made nothing worse
+
+
+async def test_a_part_that_use_made_larger_shrinks_with_it(controller: Controller) -> None:
+    controller.core.sizes["s1"] = SIZES
+    controller.core.used["s1"] = {"red": {"nexthops": 80}}
+    await controller.apply(PLANE + tenant("red", "p1") + tenant("blue", "p2"))
+    shares = controller.core.shares
+    assert [shares["s1"].limits[name].nexthops for name in ("red", "blue")] == [80, 20]
+    controller.core.used["s1"] = {"red": {"nexthops": 10}}
+    controller.convergence.follow_use()
+    assert [shares["s1"].limits[name].nexthops for name in ("red", "blue")] == [50, 50]
+
+
+async def test_parts_are_no_change_of_the_document(controller: Controller) -> None:
+    controller.core.sizes["s1"] = SIZES
+    await controller.apply(PLANE + tenant("red", "p1"))
+    outcome = await controller.apply(PLANE + tenant("red", "p1") + tenant("blue", "p2"))
+    assert [change.name for change in outcome.changes] == ["blue", "blue@s1"]
+    outcome = await controller.apply(PLANE + tenant("red", "p1", ", quota: {groups: 7}, overcommit: true"))
+    assert outcome.changes[0].details == ["overcommits", "quota groups an equal part → 7"]
+
+
+async def test_slices_are_shown_with_what_is_reserved_and_used(controller: Controller) -> None:
+    controller.core.sizes["s1"] = SIZES
+    await controller.apply(PLANE + tenant("red", "p1", ", quota: {ipv4_routes: 600, neighbors: 10}"))
+    (view,) = controller.views.slice_views()
+    assert (view.slice, view.said, view.overcommit) == ("red@s1", ["ipv4_routes"], False)
+    assert (view.quota["ipv4_routes"], view.reserved["ipv4_routes"]) == (600, 610)
+    assert (view.quota["groups"], view.reserved["interfaces"], view.used["interfaces"]) == (50, 20, 0)
