@@ -103,7 +103,7 @@ uint64_t integer_of(const toml::node& node, std::string_view key, uint64_t least
 
 std::vector<std::string> addresses_of(const toml::node& node) {
     const toml::array* array = node.as_array();
-    if (array == nullptr) throw ConfigError("`listen` takes a list: listen = [\"127.0.0.1:9559\"]");
+    if (array == nullptr) throw ConfigError("`listen` takes a list: listen = [\"192.0.2.1:9559\"]");
     std::vector<std::string> addresses;
     for (const toml::node& each : *array) addresses.push_back(address_of(text_of(each, "listen")));
     return addresses;
@@ -124,6 +124,7 @@ void read_tls(const Reader& reader, const toml::table& table, TlsFiles& tls) {
         {"cert", [&](const toml::node& node) { tls.cert = text_of(node, "cert"); }},
         {"key", [&](const toml::node& node) { tls.key = text_of(node, "key"); }},
         {"ca", [&](const toml::node& node) { tls.ca = text_of(node, "ca"); }},
+        {"client", [&](const toml::node& node) { tls.client = client_of(text_of(node, "client")); }},
     });
 }
 
@@ -205,8 +206,16 @@ void check_config(const Config& config) {
         }
     }
     const TlsFiles& tls = config.tls;
-    if (tls.wanted() && (tls.cert.empty() || tls.key.empty())) {
-        throw ConfigError("TLS needs both a certificate and its key: set cert and key (--tls-cert, --tls-key)");
+    if (tls.wanted() && !tls.complete()) {
+        throw ConfigError("TLS needs a certificate, its key and the authority of the controllers: set cert, key and ca "
+                          "(--tls-cert, --tls-key, --tls-ca)");
+    }
+    for (const std::string& address : config.listen) {
+        if (!address.starts_with("unix:") && !tls.wanted()) {
+            throw ConfigError("cannot listen on " + address + " without TLS, because whoever reaches it would own the "
+                              "plane: set cert, key and ca (--tls-cert, --tls-key, --tls-ca), or use unix:" +
+                              config.p4runtime_socket().string() + ", which is always there");
+        }
     }
     for (const std::string& file : {tls.cert, tls.key, tls.ca}) {
         if (!file.empty() && access(file.c_str(), R_OK) != 0) {
@@ -243,6 +252,16 @@ std::string address_of(std::string_view text) {
         throw ConfigError(ticked(text) + " is no address; write HOST:PORT, [IPV6]:PORT or unix:PATH");
     }
     number_of(text.substr(colon + 1), "the port of " + ticked(text), 1, 65535);
+    return std::string(text);
+}
+
+std::string client_of(std::string_view text) {
+    const auto plain = [](char octet) {
+        return std::isalnum(static_cast<unsigned char>(octet)) || octet == '-' || octet == '_' || octet == '.';
+    };
+    if (text.empty() || text.size() > 253 || !std::ranges::all_of(text, plain)) {
+        throw ConfigError(ticked(text) + " is no DNS name of a certificate, such as vr-controller");
+    }
     return std::string(text);
 }
 

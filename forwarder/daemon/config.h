@@ -3,10 +3,10 @@
 // What vr-forwarder is told: a TOML file, and the command line, whose words count more.
 //
 //     device_id = 1                        [ports]            [tls]
-//     listen = ["127.0.0.1:9559"]          1 = "eth1"         cert = "/etc/vr-forwarder/cert.pem"
+//     listen = ["192.0.2.1:9559"]          1 = "eth1"         cert = "/etc/vr-forwarder/cert.pem"
 //     metrics = "127.0.0.1:9560"           2 = "eth2"         key = "/etc/vr-forwarder/key.pem"
 //     state = "/run/vr-forwarder"                             ca = "/etc/vr-forwarder/ca.pem"
-//     log_level = "info"                   [capacity]
+//     log_level = "info"                   [capacity]         client = "vr-controller"
 //     detach_on_exit = false               words = 16777216
 //                                          [samples]
 //                                          one_in = 100
@@ -32,17 +32,20 @@ class ConfigError : public std::runtime_error {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-// PEM files. With `ca`, clients have to show a certificate that this authority has signed.
+// PEM files, for TCP. Clients have to show a certificate that the authority `ca` has signed for the DNS name `client`:
+// the same authority signs those of switches and of routers' guests, who are no controllers.
 struct TlsFiles {
     std::string cert;
     std::string key;
     std::string ca;
+    std::string client = "vr-controller";
+    bool complete() const { return !cert.empty() && !key.empty() && !ca.empty(); }
     bool wanted() const { return !cert.empty() || !key.empty() || !ca.empty(); }
 };
 
 struct Config {
     uint64_t device_id = 1;
-    std::vector<std::string> listen{"127.0.0.1:9559"};  // "HOST:PORT" or "unix:PATH"
+    std::vector<std::string> listen;  // beside p4runtime_socket(): "HOST:PORT", which needs TLS, or "unix:PATH"
     std::string metrics;                                 // the same; empty: only on the control socket
     std::filesystem::path state = "/run/vr-forwarder";  // journal and control sockets; survives the process
     std::string instance = "vr-forwarder";              // folder of bpffs for what is pinned
@@ -62,12 +65,13 @@ struct Config {
 void read_config(const std::filesystem::path& path, Config& config);
 void read_config_text(std::string_view text, const std::string& name, Config& config);
 
-// What only the whole tells: ConfigError where two ports are one interface, where TLS lacks a file, ….
+// What only the whole tells: ConfigError where two ports are one interface, where TCP lacks TLS, ….
 void check_config(const Config& config);
 
 // One value each, as file and command line write it. ConfigError says what is wrong with it and what would be right.
 Port port_of(std::string_view number, std::string_view interface);
 std::string address_of(std::string_view text);
+std::string client_of(std::string_view text);  // DNS name of a certificate
 LogLevel log_level_of(std::string_view text);
 std::string instance_of(std::string_view text);
 uint64_t number_of(std::string_view text, std::string_view what, uint64_t least, uint64_t most);

@@ -53,6 +53,11 @@ detach_on_exit = true
 [ports]
 10 = "eth1"
 2 = "eth2"
+[tls]
+cert = "/dev/null"
+key = "/dev/zero"
+ca = "/dev/full"
+client = "controller.example"
 [samples]
 one_in = 20
 per_s = 50
@@ -81,13 +86,18 @@ router_interfaces = 1
     EXPECT_EQ(config.limits.of(Table::kRouterInterface), 1u);
     EXPECT_EQ(config.limits.of(Table::kRouterInterfaceEgress), 1u);
     EXPECT_EQ(config.limits.of(Table::kNexthopGroup), 16384u) << "what is not named is as large as can be";
+    EXPECT_EQ(config.tls.cert, "/dev/null");
+    EXPECT_EQ(config.tls.key, "/dev/zero");
+    EXPECT_EQ(config.tls.ca, "/dev/full");
+    EXPECT_EQ(config.tls.client, "controller.example");
     EXPECT_EQ(config.samples.one_in, 20u);
     EXPECT_EQ(config.samples.per_s, 50u);
 }
 
 TEST(Config, AnEmptyFileIsTheDefaults) {
     const Config config = read("");
-    EXPECT_EQ(config.listen, std::vector<std::string>{"127.0.0.1:9559"});
+    EXPECT_TRUE(config.listen.empty()) << "there is the socket in the state directory";
+    EXPECT_EQ(config.tls.client, "vr-controller");
     EXPECT_TRUE(config.ports.empty());
     EXPECT_FALSE(config.detach_on_exit);
 }
@@ -109,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, WrongConfig,
     testing::Values(
         Wrong{"device_id = 1\nprots = 3\n", "f.toml:2: unknown key `prots`; there are capacity, detach_on_exit"},
-        Wrong{"[tls]\nkeys = \"x\"\n", "f.toml:2: unknown key `keys` in [tls]; there are ca, cert, key"},
+        Wrong{"[tls]\nkeys = \"x\"\n", "f.toml:2: unknown key `keys` in [tls]; there are ca, cert, client, key"},
         Wrong{"[ports]\n\n512 = \"eth1\"\n", "f.toml:3: a port's number is a number from 1 to 511, not `512`"},
         Wrong{"[ports]\n0 = \"eth1\"\n", "f.toml:2: a port's number is a number from 1 to 511, not `0`"},
         Wrong{"[ports]\neth1 = \"eth1\"\n", "not `eth1`"},
@@ -135,8 +145,16 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"[capacity]\nroutes = 1\n",
               "f.toml:2: unknown key `routes` in [capacity]; there are groups, members, nexthops, policers, "
               "router_interfaces, words"},
-        Wrong{"[tls]\ncert = \"/nonexistent\"\n", "TLS needs both a certificate and its key"},
-        Wrong{"[tls]\ncert = \"/nonexistent\"\nkey = \"/nonexistent\"\n", "cannot read the TLS file /nonexistent"},
+        Wrong{"[tls]\ncert = \"/nonexistent\"\n", "TLS needs a certificate, its key and the authority"},
+        Wrong{"[tls]\ncert = \"/nonexistent\"\nkey = \"/nonexistent\"\n", "set cert, key and ca (--tls-cert, "},
+        Wrong{"[tls]\ncert = \"/nonexistent\"\nkey = \"/nonexistent\"\nca = \"/nonexistent\"\n",
+              "cannot read the TLS file /nonexistent"},
+        Wrong{"[tls]\nclient = \"a b\"\n", "f.toml:2: `a b` is no DNS name of a certificate"},
+        Wrong{"listen = [\"127.0.0.1:9559\"]\n",
+              "cannot listen on 127.0.0.1:9559 without TLS, because whoever reaches it would own the plane: set cert, "
+              "key and ca (--tls-cert, --tls-key, --tls-ca), or use unix:/run/vr-forwarder/p4rt.sock, which is always "
+              "there"},
+        Wrong{"listen = [\"unix:/run/x.sock\", \"[::1]:9559\"]\n", "cannot listen on [::1]:9559 without TLS"},
         Wrong{"[ports\n", "f.toml:1: not TOML: "},
         Wrong{"device_id = 1\ndevice_id = 2\n", "f.toml:2: not TOML: "}));
 
@@ -189,7 +207,7 @@ TEST(Options, HelpNamesCommandsAndOptions) {
     }
     for (const char* word :
          {"run", "status", "dump", "detach", "check", "--config", "--port", "--device-id", "--listen", "--tls-cert",
-          "--tls-key", "--tls-ca", "--metrics", "--state", "--instance", "--capacity", "--samples", "--log-level",
+          "--tls-key", "--tls-ca", "--tls-client", "--metrics", "--state", "--instance", "--capacity", "--samples", "--log-level",
           "--detach-on-exit", "--json", "--version", "-h,--help"}) {
         EXPECT_TRUE(first.contains(word)) << word;
     }

@@ -11,11 +11,11 @@
 #include <csignal>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 
 #include "daemon/log.h"
 #include "daemon/metrics.h"
 #include "daemon/notify.h"
+#include "daemon/tls.h"
 
 namespace splitplane {
 
@@ -37,28 +37,6 @@ Descriptor locked_state(const Config& config) {
                           "; stop it, or choose another --state");
     }
     return lock;
-}
-
-std::string content_of(const std::string& path) {
-    std::ifstream file(path);
-    std::stringstream content;
-    content << file.rdbuf();
-    if (!file) throw ConfigError("cannot read the TLS file " + path);
-    return content.str();
-}
-
-std::shared_ptr<grpc::ServerCredentials> credentials(const TlsFiles& tls) {
-    if (!tls.wanted()) return grpc::InsecureServerCredentials();
-    const auto asked = tls.ca.empty() ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
-                                      : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY;
-    grpc::SslServerCredentialsOptions options(asked);
-    options.pem_key_cert_pairs.push_back({content_of(tls.key), content_of(tls.cert)});
-    if (!tls.ca.empty()) options.pem_root_certs = content_of(tls.ca);
-    return grpc::SslServerCredentials(options);
-}
-
-bool is_loopback(const std::string& address) {
-    return address.starts_with("127.") || address.starts_with("localhost:") || address.starts_with("[::1]:");
 }
 
 XdpOptions engine_options(const Config& config) {
@@ -91,12 +69,6 @@ ServerOptions server_options(const Config& config) {
     options.device_id = config.device_id;
     options.log = [](const std::string& line) { log(LogLevel::kInfo, line); };
     return options;
-}
-
-std::vector<std::string> statistics_addresses(const Config& config) {
-    std::vector<std::string> addresses{"unix:" + config.control_socket().string()};
-    if (!config.metrics.empty()) addresses.push_back(config.metrics);
-    return addresses;
 }
 
 // google.rpc.Code by its name in OpenMetrics.
@@ -149,13 +121,17 @@ Daemon::Daemon(const Config& config)
     for (const Listener& listener : all) listening_.push_back(listener.address);
     server_.start(all);
     engine_.activate(config_.ports);
-    statistics_ = std::make_unique<HttpServer>(statistics_addresses(config_),
-                                               [this](std::string_view path) { return answer(path); });
+    const auto answers = [this](std::string_view path) { return answer(path); };
+    control_ = std::make_unique<HttpServer>(std::vector{"unix:" + config_.control_socket().string()}, answers);
+    if (!config_.metrics.empty()) {
+        metrics_ = std::make_unique<HttpServer>(std::vector{config_.metrics}, answers);
+    }
     log_start();
 }
 
 Daemon::~Daemon() {
-    statistics_.reset();
+    metrics_.reset();
+    control_.reset();
     engine_.stop();  // its punts go to the server
     server_.stop();
 }
@@ -166,10 +142,7 @@ std::vector<Listener> Daemon::listeners() const {
     for (const std::string& address : config_.listen) {
         if (address == own) continue;
         const bool local = address.starts_with("unix:");
-        if (!local && !config_.tls.wanted() && !is_loopback(address)) {
-            log(LogLevel::kWarning, "listening on " + address + " without TLS: whoever reaches it can take control");
-        }
-        all.push_back({address, local ? grpc::InsecureServerCredentials() : credentials(config_.tls)});
+        all.push_back({address, local ? grpc::InsecureServerCredentials() : tls_credentials(config_.tls)});
     }
     return all;
 }
@@ -215,6 +188,8 @@ Report Daemon::report() {
                              std::to_string(seen.election.low);
     }
     report.server = counts_of(seen);
+    report.server.push_back({"metrics_refused", "Connections to the metrics refused, because too many were open.", "",
+                             "", metrics_ ? metrics_->refused() : 0});
     report.trie_octets = seen.routes.trie_total;
     report.trie_octets_used = seen.routes.trie_used;
     report.journal_octets = seen.journal.octets;

@@ -55,7 +55,9 @@ class Daemon {
     Grace grace_;
     Tables tables_;
     P4RuntimeServer server_;
-    std::unique_ptr<HttpServer> statistics_;
+    // Each with a thread and connections of its own: who floods the metrics does not keep `status` from its answer.
+    std::unique_ptr<HttpServer> control_;
+    std::unique_ptr<HttpServer> metrics_;
 };
 
 // Run until SIGTERM or SIGINT.

@@ -61,7 +61,7 @@ std::vector<Setting> settings(Config& config) {
          [&config](const std::string& value) {
              config.device_id = number_of(value, "--device-id", 1, UINT64_MAX);
          }},
-        {"--listen", "ADDRESS", "where controllers connect: HOST:PORT or unix:PATH; repeatable (127.0.0.1:9559)",
+        {"--listen", "ADDRESS", "where controllers connect beside STATE/p4rt.sock: HOST:PORT, which\nneeds TLS, or unix:PATH; repeatable",
          [&config, first = true](const std::string& value) mutable {
              if (std::exchange(first, false)) config.listen.clear();
              config.listen.push_back(address_of(value));
@@ -71,6 +71,8 @@ std::vector<Setting> settings(Config& config) {
         {"--tls-key", "FILE", "its key; PEM", [&config](const std::string& value) { config.tls.key = value; }},
         {"--tls-ca", "FILE", "controllers have to show a certificate signed by this authority",
          [&config](const std::string& value) { config.tls.ca = value; }},
+        {"--tls-client", "NAME", "DNS name of the controllers' certificates (vr-controller)",
+         [&config](const std::string& value) { config.tls.client = client_of(value); }},
         {"--metrics", "ADDRESS", "where OpenMetrics are served over HTTP: HOST:PORT or unix:PATH (nowhere)",
          [&config](const std::string& value) { config.metrics = address_of(value); }},
         {"--state", "DIR", "journal and control sockets (/run/vr-forwarder)",

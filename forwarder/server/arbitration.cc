@@ -2,11 +2,45 @@
 #include "server/arbitration.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace splitplane {
 
-Arbitration::Arbitration(uint64_t device_id, size_t max_streams, std::optional<ElectionId> highest)
-    : device_id_(device_id), max_streams_(max_streams), highest_(highest) {}
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kAhead = std::chrono::hours(24);  // clocks of hosts may differ so much
+// A clock that shows less is wrong (a host that has none, before it has asked for the time), and nothing is known of
+// now: then ids up to the year 2100 have to pass, because those of a controller whose clock is right do.
+constexpr milliseconds kRightSince{1'767'225'600'000};  // 2026
+constexpr milliseconds kLastWithoutClock{4'102'444'800'000};
+
+}  // namespace
+
+std::string text_of(const ElectionId& election_id) {
+    return std::to_string(election_id.high) + "." + std::to_string(election_id.low);
+}
+
+Arbitration::Arbitration(uint64_t device_id, size_t max_streams, std::optional<ElectionId> highest, Clock clock)
+    : device_id_(device_id), max_streams_(max_streams), clock_(std::move(clock)) {
+    if (highest && locks_out(*highest).empty()) {
+        highest_ = highest;
+    }
+}
+
+std::string Arbitration::locks_out(const ElectionId& election_id) const {
+    const auto now = std::chrono::duration_cast<milliseconds>(clock_().time_since_epoch());
+    const milliseconds last = now < kRightSince ? kLastWithoutClock : now + kAhead;
+    // What is in force already locks nobody out any more, also where the clock was set back since.
+    const uint64_t known = highest_ ? highest_->high : 0;
+    if (election_id.high <= std::max(static_cast<uint64_t>(last.count()), known)) {
+        return {};
+    }
+    return "election id " + text_of(election_id) + " would lock others out: its upper half is a time in milliseconds "
+           "since 1970, and may be a day ahead of this host's clock, which shows " + std::to_string(now.count()) +
+           "; use a smaller one, or set the clocks";
+}
 
 Result Arbitration::check(Stream stream, bool known, const p4::v1::MasterArbitrationUpdate& message,
                           const Controller& election_id) const {
@@ -24,8 +58,10 @@ Result Arbitration::check(Stream stream, bool known, const p4::v1::MasterArbitra
                     return one.first != stream && one.second == election_id;
                 });
     if (used) {
-        return {Code::kInvalidArgument, "election id " + std::to_string(election_id->high) + "." +
-                                            std::to_string(election_id->low) + " is another controller's"};
+        return {Code::kInvalidArgument, "election id " + text_of(*election_id) + " is another controller's"};
+    }
+    if (std::string problem = election_id ? locks_out(*election_id) : std::string(); !problem.empty()) {
+        return {Code::kInvalidArgument, problem};
     }
     if (!known && controllers_.size() >= max_streams_) {
         return {Code::kResourceExhausted, "there are " + std::to_string(max_streams_) + " controllers already"};

@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Who of several controllers is primary: P4Runtime 1.4, section 5. Pure: it returns what is to be said to whom.
+//
+// The highest election id is kept for good, so one that is too high would lock out every controller that comes later.
+// Hence a rule: the upper half of an election id is a time in milliseconds since 1970, as of vr-controller, or a smaller
+// number; one of more than a day ahead of this host's clock is refused, and one that was remembered is forgotten.
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "p4/v1/p4runtime.pb.h"
@@ -20,8 +27,13 @@ class Arbitration {
         p4::v1::MasterArbitrationUpdate update;
     };
 
-    // `highest` is the largest election id that any primary ever had; all zero: there was none.
-    Arbitration(uint64_t device_id, size_t max_streams, std::optional<ElectionId> highest);
+    // Returns the time; tests set it.
+    using Clock = std::function<std::chrono::system_clock::time_point()>;
+
+    // `highest` is the largest election id that any primary ever had, none: there was none. One that the rule refuses
+    // counts as none.
+    Arbitration(uint64_t device_id, size_t max_streams, std::optional<ElectionId> highest,
+                Clock clock = std::chrono::system_clock::now);
 
     // A message of a stream. An error ends the stream with it.
     Result update(Stream stream, const p4::v1::MasterArbitrationUpdate& message, std::vector<Notice>& notices);
@@ -38,6 +50,8 @@ class Arbitration {
 
     Result check(Stream stream, bool known, const p4::v1::MasterArbitrationUpdate& message,
                  const Controller& election_id) const;
+    // Empty, or why this election id would lock others out.
+    std::string locks_out(const ElectionId& election_id) const;
     Notice notice(Stream stream) const;
     void tell_all(std::vector<Notice>& notices) const;
 
@@ -45,8 +59,12 @@ class Arbitration {
     size_t max_streams_;
     std::map<Stream, Controller> controllers_;
     std::optional<Stream> primary_;
+    Clock clock_;
     std::optional<ElectionId> highest_;
 };
+
+// "HIGH.LOW".
+std::string text_of(const ElectionId& election_id);
 
 // Whether a request names no role but the default one.
 inline bool default_role(const std::string& role, uint64_t role_id) {

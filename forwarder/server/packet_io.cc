@@ -83,9 +83,7 @@ grpc::Status Service::arbitrate(Arbitration::Stream id, const p4::v1::MasterArbi
         tables_.commit();
     }
     if (arbitration_.primary() != before) {
-        log(arbitration_.primary() ? "a controller is primary, election id " +
-                                         std::to_string(arbitration_.highest()->high) + "." +
-                                         std::to_string(arbitration_.highest()->low)
+        log(arbitration_.primary() ? "a controller is primary, election id " + text_of(*arbitration_.highest())
                                    : "the primary controller has stepped back");
     }
     tell(notices);

@@ -2,6 +2,10 @@
 #include "server/server.h"
 
 #include <grpcpp/grpcpp.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
 
 #include "server/service.h"
 
@@ -81,6 +85,11 @@ std::vector<int> P4RuntimeServer::Impl::start(const std::vector<Listener>& liste
                               "; is another program there, or is the address wrong?");
         }
         ports[position] = unix_socket ? 0 : ports[position];
+        if (unix_socket && chmod(listeners[position].address.c_str() + 5, 0600) != 0) {
+            server_.reset();
+            throw ServerError("cannot keep others away from " + listeners[position].address + ": " +
+                              std::strerror(errno));
+        }
     }
     return ports;
 }

@@ -4,7 +4,7 @@
 //
 //     Tables tables(engine.arrays(), grace, state / "journal");     // replays what the process before had in force
 //     P4RuntimeServer server(tables, engine, {.device_id = 1});     // sets the engine's punt sink
-//     server.start({{"127.0.0.1:9559", credentials}, {"unix:/run/…/p4rt.sock", grpc::InsecureServerCredentials()}});
+//     server.start({{"192.0.2.1:9559", credentials}, {"unix:/run/…/p4rt.sock", grpc::InsecureServerCredentials()}});
 //     engine.activate(ports);
 //     …
 //     server.stop();
@@ -89,7 +89,8 @@ class P4RuntimeServer {
     P4RuntimeServer(const P4RuntimeServer&) = delete;
     P4RuntimeServer& operator=(const P4RuntimeServer&) = delete;
 
-    // Listen; ServerError names the address that cannot be had. Returns the ports, 0 for a Unix socket.
+    // Listen; ServerError names the address that cannot be had. Returns the ports, 0 for a Unix socket, which only its
+    // owner may use.
     std::vector<int> start(const std::vector<Listener>& listeners);
     // End all streams and requests; returns when the last has gone. The destructor does it too.
     void stop();

@@ -45,7 +45,14 @@ Service::Service(Tables& tables, Engine& engine, const ServerOptions& options)
     : tables_(tables),
       engine_(engine),
       options_(options),
-      arbitration_(options.device_id, options.max_streams, seen(tables.election())) {}
+      arbitration_(options.device_id, options.max_streams, seen(tables.election())) {
+    if (const auto before = seen(tables.election()); before != arbitration_.highest()) {
+        const auto lock = tables.lock();
+        tables.set_election({});
+        tables.commit();
+        log("the election id " + text_of(*before) + " of the journal would lock every controller out: forgotten");
+    }
+}
 
 void Service::log(const std::string& line) const {
     if (options_.log) {

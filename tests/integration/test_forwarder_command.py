@@ -1,8 +1,10 @@
 """What an operator of vr-forwarder sees: status, dump, metrics, and one line where something is wrong."""
 
+import contextlib
 import os
 import shutil
 import socket
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -19,6 +21,7 @@ from lab.private.forwarder import PrivateForwarder
 pytestmark = pytest.mark.root
 
 ROOT = Path(__file__).parents[2]
+EMPTY = "/dev/null"
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +170,30 @@ async def test_metrics_follow_the_packets() -> None:
         assert len(types) == len(set(types)), "each family once"
 
 
+def test_a_flood_of_the_metrics_does_not_blind_status(tmp_path: Path) -> None:
+    metrics = tmp_path / "metrics.sock"
+    with PrivateForwarder(options=("--metrics", f"unix:{metrics}")) as forwarder, contextlib.ExitStack() as stack:
+        refused = 0
+        while not refused:
+            one = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            one.connect(str(metrics))
+            one.settimeout(0.05)
+            with contextlib.suppress(TimeoutError):
+                refused = one.recv(100).startswith(b"HTTP/1.0 503")
+        done = forwarder.run("status")
+        assert (done.returncode, done.stderr) == (0, "")
+        _, body = http(forwarder.state / "control.sock", "/metrics")
+        (counted,) = [line for line in body.splitlines() if "metrics_refused_total" in line and line[0] != "#"]
+        assert int(counted.split()[1]) >= 1
+
+
+def test_nobody_but_its_user_reaches_the_plane(forwarder: PrivateForwarder) -> None:
+    assert stat.S_IMODE(forwarder.state.stat().st_mode) == 0o700
+    for name in ("p4rt.sock", "control.sock"):
+        assert stat.S_IMODE((forwarder.state / name).stat().st_mode) == 0o600
+    assert forwarder.show("status")["listening"] == [f"unix:{forwarder.state}/p4rt.sock"]
+
+
 @pytest.fixture
 def instance() -> Iterator[str]:
     """Of a process that ends at once: what it pins to be found by the next one is nobody's."""
@@ -181,7 +208,12 @@ def instance() -> Iterator[str]:
         (("--port", "1=nosuch0"), "nosuch0"),
         (("--config", "/nonexistent.toml"), "cannot read the configuration /nonexistent.toml"),
         (("--listen", "9559"), "write HOST:PORT, [IPV6]:PORT or unix:PATH"),
-        (("--tls-cert", "/nonexistent"), "TLS needs both a certificate and its key"),
+        (("--tls-cert", "/nonexistent"), "TLS needs a certificate, its key and the authority of the controllers"),
+        (("--listen", "127.0.0.1:9559"), "cannot listen on 127.0.0.1:9559 without TLS, because whoever reaches it"),
+        (
+            ("--listen", "127.0.0.1:9559", "--tls-cert", EMPTY, "--tls-key", EMPTY, "--tls-ca", EMPTY),
+            f"the TLS file {EMPTY} has no line `-----BEGIN CERTIFICATE-----`; it has to be PEM",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line(words: tuple[str, ...], said: str, tmp_path: Path, instance: str) -> None:

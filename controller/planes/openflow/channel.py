@@ -16,6 +16,11 @@ _MAX_UNSENT_OCTETS = 16 << 20  # beyond what drained writers leave: a peer that 
 _PACKET_OUT_UNSENT_OCTETS = 1 << 20
 _MAX_LISTINGS = 64
 _LAST_XID = 0xFFFFFFF0
+_SLICE_S, _SLICE_MESSAGES = 0.002, 32  # of the event loop, between two looks at the clock
+
+# Of a peer that has not said who it is. A switch may punt meanwhile: such messages are dropped unread.
+_UNIDENTIFIED_MESSAGES, _UNIDENTIFIED_OCTETS = 1 << 14, 4 << 20
+_UNIDENTIFIED_ANSWERS = 8  # messages that are answered or logged: echo requests, errors
 
 PartReader = Callable[[bytes], None]
 
@@ -69,6 +74,7 @@ class Channel:
         self._hello: asyncio.Future[None] = self._loop.create_future()
         self._closed: str | None = None
         self.features: Features | None = None
+        self._early_messages = self._early_octets = self._early_answers = 0  # before there were features
         self.stray_errors = 0  # errors about nothing that is watched
         self._packet_in_seen: Callable[[codec.PacketIn], None] = lambda packet: None
         self._port_seen: Callable[[bytes], None] = lambda body: None
@@ -133,13 +139,23 @@ class Channel:
             self._heard_s = self._loop.time()
             buffer += octets
             at, total = 0, len(buffer)
+            count, slice_s = 0, self._loop.time()
             while total - at >= 8:
+                count += 1
+                if count % _SLICE_MESSAGES == 0 and self._loop.time() - slice_s > _SLICE_S:
+                    await asyncio.sleep(0)
+                    slice_s = self._loop.time()
+                    if self._closed is not None:
+                        return
                 version, kind, length, xid = struct.unpack_from("!BBHI", buffer, at)
                 if length < 8 or (version != codec.VERSION and kind not in (Type.HELLO, Type.ERROR)):
                     raise MalformedMessage(f"version {version}, type {kind}, length {length}")
                 if total - at < length:
                     break
-                self._dispatch(version, kind, xid, bytes(buffer[at + 8 : at + length]))
+                if self.features is not None or self._is_early(kind, length):
+                    self._dispatch(version, kind, xid, bytes(buffer[at + 8 : at + length]))
+                if self._closed is not None:
+                    return
                 at += length
             del buffer[:at]
 
@@ -249,6 +265,18 @@ class Channel:
             self._watches.remove(watch)
 
     # -- receiving ---------------------------------------------------------------------------------------------------
+    def _is_early(self, kind: int, length: int) -> bool:
+        """Whether a message is looked at before its sender has said who it is; too many end the connection."""
+        self._early_messages += 1
+        self._early_octets += length
+        self._early_answers += kind in (Type.ECHO_REQUEST, Type.ERROR)
+        many = self._early_messages > _UNIDENTIFIED_MESSAGES or self._early_octets > _UNIDENTIFIED_OCTETS
+        if many or self._early_answers > _UNIDENTIFIED_ANSWERS:
+            self.close("it says too much before it says who it is")
+            self._writer.transport.abort()
+            return False
+        return kind not in (Type.PACKET_IN, Type.PORT_STATUS, Type.MULTIPART_REPLY)
+
     def _dispatch(self, version: int, kind: int, xid: int, body: bytes) -> None:
         match kind:
             case Type.PACKET_IN:
@@ -315,7 +343,7 @@ class Channel:
                 await self._hello
                 self.features = messages.decode_features(await self.request(Type.FEATURES_REQUEST))
         except TimeoutError:
-            self.close(f"no OpenFlow greeting within {timeout_s:g} s")
+            self.close(f"no OpenFlow greeting within {timeout_s:.2g} s")
         except (MalformedMessage, RequestRefused) as error:
             self.close(f"greeting refused: {error}")
         if self.features is None:

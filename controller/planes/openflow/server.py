@@ -1,18 +1,31 @@
-"""The listener that all OpenFlow planes share: a switch says which it is by its datapath id."""
+"""The listener that all OpenFlow planes share: a switch says which it is by its datapath id.
+
+A datapath id is no secret. With TLS a plane's switch has to show a certificate of the plane's name. Without, what can
+be told is looked at: a peer on this host has to be a process of root or of the controller's user, and where somebody
+else took the place of a switch that was away, it is given back once the switch returns from the address that it is
+known by.
+"""
 
 import asyncio
+import contextlib
+import ipaddress
 import logging
+import os
 import socket
 import ssl
+from collections.abc import Iterator
 from typing import Protocol
 
 from controller.errors import Conflict
 from controller.planes.openflow.channel import Channel, ChannelClosed
+from controller.planes.openflow.claims import Claim, SilentPeers
+from controller.planes.openflow.peer_user import PeerGone, peer_uid
 
 log = logging.getLogger(__name__)
 
-_GREETING_S = 10.0
-_MAX_GREETING = 64  # connections that have not said yet who they are
+GREETING_S = 2.0
+"""From the connection's begin, TLS included, until a peer has said who it is."""
+
 _PROBE_S = 3.0
 
 
@@ -51,7 +64,8 @@ class OpenFlowListener:
         self._planes: dict[int, Attachable] = {}
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
-        self._greeting = 0
+        self._silent = SilentPeers()
+        self._claims: dict[int, Claim] = {}  # by datapath id
         self.refused: dict[str, int] = {}  # connections turned away, by reason
 
     @property
@@ -71,6 +85,7 @@ class OpenFlowListener:
     def unregister(self, plane: Attachable) -> None:
         """Turn the switch of a plane away from now on."""
         self._planes.pop(plane.datapath_id, None)
+        self._claims.pop(plane.datapath_id, None)
 
     async def start(self) -> None:
         """Begin to accept; OSError where the address cannot be used."""
@@ -93,47 +108,85 @@ class OpenFlowListener:
             return
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
-        if not await self._secure(writer):
-            return
-        channel = Channel(reader, writer, self._echo_interval_s, self._dead_after_s)
-        ended = asyncio.create_task(channel.run(), name=f"openflow {channel.peer}")
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + GREETING_S
+        with self._silence(writer) as address:
+            if not self._is_trusted(writer) or not await self._secure(writer, until_s):
+                return
+            channel = Channel(reader, writer, self._echo_interval_s, self._dead_after_s)
+            ended = asyncio.create_task(channel.run(), name=f"openflow {channel.peer}")
+            try:
+                plane = await self._identify(channel, until_s)
+            except BaseException:
+                _end(channel, ended)
+                raise
+        claim: Claim | None = None
         try:
-            plane = await self._identify(channel)
-            if plane is not None:
+            if plane is not None and (claim := await self._admit(plane, channel, address)) is not None:
                 await plane.serve(channel, ended)
         except ChannelClosed as error:
             log.warning("openflow %s: %s", channel.peer, error)
         finally:
-            channel.close("closed by this side")
-            ended.cancel()
+            if claim is not None:
+                claim.settle(loop.time())
+            _end(channel, ended)
 
-    async def _secure(self, writer: asyncio.StreamWriter) -> bool:
-        """Whether a new connection may speak; where not, the reason is logged and counted."""
+    @contextlib.contextmanager
+    def _silence(self, writer: asyncio.StreamWriter) -> Iterator[str]:
+        """Count a peer as silent meanwhile, and give its address."""
         peer = writer.get_extra_info("peername")
-        if self._greeting >= _MAX_GREETING:
-            self._count(str(peer), "too_many_greetings", "too many connections have not said who they are")
-            writer.close()
-            return False
+        address = _network(peer[0]) if isinstance(peer, tuple) and len(peer) > 1 else ""
+
+        def make_way() -> None:
+            self._count(str(peer), "silent", "it has not said who it is, and others want to")
+            writer.transport.abort()
+
+        key = self._silent.enter(address, make_way)
+        try:
+            yield address
+        finally:
+            self._silent.leave(address, key)
+
+    def _is_trusted(self, writer: asyncio.StreamWriter) -> bool:
+        """Whether a peer without a certificate may speak; where not, the reason is logged and counted."""
+        theirs = writer.get_extra_info("peername")
+        if self._ssl is not None:
+            return True
+        try:
+            uid = peer_uid(writer.get_extra_info("socket"))
+        except PeerGone:
+            self._count(str(theirs), "gone", "it has closed the connection")
+        except OSError as error:
+            self._count(str(theirs), "unknown_user", f"the kernel does not tell whose it is: {error.strerror}")
+        else:
+            if uid in (None, 0, os.geteuid()):
+                return True
+            self._count(
+                str(theirs), "untrusted_user", f"a process of user {uid} of this host; switches here are root's"
+            )
+        writer.transport.abort()
+        return False
+
+    async def _secure(self, writer: asyncio.StreamWriter, until_s: float) -> bool:
+        """Agree on TLS, where it is spoken; where that fails, the reason is logged and counted."""
         if self._ssl is None:
             return True
-        self._greeting += 1
         try:
-            await writer.start_tls(self._ssl, ssl_handshake_timeout=_GREETING_S)
-        except (ssl.SSLError, OSError) as error:
-            self._count(str(peer), "tls", f"TLS handshake failed: {error}")
+            async with asyncio.timeout_at(until_s):
+                await writer.start_tls(self._ssl, ssl_handshake_timeout=GREETING_S)
+        except (ssl.SSLError, OSError, TimeoutError) as error:
+            reason = str(error) or f"not done within {GREETING_S:g} s"
+            self._count(str(writer.get_extra_info("peername")), "tls", f"TLS handshake failed: {reason}")
             writer.transport.abort()
             return False
-        finally:
-            self._greeting -= 1
         return True
 
-    async def _identify(self, channel: Channel) -> Attachable | None:
+    async def _identify(self, channel: Channel, until_s: float) -> Attachable | None:
         """Return the plane a new connection belongs to; for none, the reason is logged and counted."""
-        self._greeting += 1
         try:
-            features = await channel.greet(_GREETING_S)
-        finally:
-            self._greeting -= 1
+            features = await channel.greet(until_s - asyncio.get_running_loop().time())
+        except ChannelClosed as error:
+            return self._refuse(channel, "greeting", str(error))
         plane = self._planes.get(features.datapath_id)
         if plane is None:
             return self._refuse(channel, "unknown_datapath", f"datapath id {features.datapath_id:016x} is no plane's")
@@ -141,14 +194,22 @@ class OpenFlowListener:
             return self._refuse(
                 channel, "wrong_certificate", f"plane {plane.name} needs a certificate of {plane.certificate_name}"
             )
+        return plane
+
+    async def _admit(self, plane: Attachable, channel: Channel, address: str) -> Claim | None:
+        """Let a plane's new connection take its place; None where it may not: the reason is logged and counted."""
+        loop = asyncio.get_running_loop()
+        claim = self._claims.setdefault(plane.datapath_id, Claim(address))
         present = plane.channel
         if present is not None and present.closed is None:
-            if await present.answers(_PROBE_S):
-                return self._refuse(
-                    channel, "already_connected", f"plane {plane.name} is connected from {present.peer}"
-                )
+            if claim.comes_back(address, loop.time()):
+                self._count(present.peer, "displaced", f"the switch of plane {plane.name} is back at {channel.peer}")
+            elif await present.answers(_PROBE_S):
+                self._refuse(channel, "already_connected", f"plane {plane.name} is connected from {present.peer}")
+                return None
             present.close("replaced by a new connection")
-        return plane
+        claim.serve(address, loop.time())
+        return claim
 
     def _count(self, peer: str, reason: str, text: str) -> None:
         self.refused[reason] = self.refused.get(reason, 0) + 1
@@ -158,6 +219,17 @@ class OpenFlowListener:
         self._count(channel.peer, reason, text)
         channel.close(text)
         return None
+
+
+def _end(channel: Channel, ended: "asyncio.Task[str]") -> None:
+    channel.close("closed by this side")
+    ended.cancel()
+
+
+def _network(host: str) -> str:
+    """Return what stands for one peer's address: of IPv6 the /64, of which a host may have any."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else host
 
 
 def _names(certificate: dict[str, object] | None) -> set[str]:

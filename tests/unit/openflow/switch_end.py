@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 
 from os_ken.ofproto import ofproto_v1_3 as of13
 
-from controller.planes.openflow import codec
+from controller.planes.openflow import codec, messages
 from controller.planes.openflow.channel import Channel
 from controller.planes.openflow.codec import Type, message
 
@@ -78,12 +78,14 @@ class SwitchEnd:
 
 @contextlib.asynccontextmanager
 async def connected(
-    echo_s: float = 60.0, dead_s: float = 60.0, stalled_s: float = 60.0
+    echo_s: float = 60.0, dead_s: float = 60.0, stalled_s: float = 60.0, identified: bool = True
 ) -> AsyncIterator[tuple[Channel, SwitchEnd]]:
-    """Yield a running channel and the switch at its other end, greeting done on the switch's side."""
+    """Yield a running channel and the switch at its other end, which is known already where it is ``identified``."""
     ours, theirs = socket.socketpair()
     channel = Channel(*await asyncio.open_connection(sock=ours), echo_s, dead_s, stalled_s)
     switch = SwitchEnd(*await asyncio.open_connection(sock=theirs))
+    if identified:
+        channel.features = messages.decode_features(switch.features)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(channel.run())
         serving = tasks.create_task(switch.run())

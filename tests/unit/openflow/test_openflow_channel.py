@@ -26,28 +26,28 @@ def hello(version: int, *versions: int) -> bytes:
 
 @pytest.mark.parametrize("greeting", [hello(4), hello(6), hello(6, 1, 4, 6)])
 async def test_a_greeting_leads_to_features(greeting: bytes) -> None:
-    async with connected() as (channel, switch):
+    async with connected(identified=False) as (channel, switch):
         switch.send(greeting)
         assert (await channel.greet(5)).datapath_id == DATAPATH_ID
 
 
 @pytest.mark.parametrize("greeting", [hello(1), hello(3), hello(6, 1, 6)])
 async def test_a_switch_without_1_3_is_told_so(greeting: bytes) -> None:
-    async with connected() as (channel, switch):
+    async with connected(identified=False) as (channel, switch):
         switch.send(greeting)
         with pytest.raises(ChannelClosed, match=r"does not speak OpenFlow 1\.3"):
             await channel.greet(5)
 
 
 async def test_a_switch_that_says_nothing_is_not_waited_for() -> None:
-    async with connected() as (channel, switch):
+    async with connected(identified=False) as (channel, switch):
         switch.silent = True
         with pytest.raises(ChannelClosed, match=r"no OpenFlow greeting within 0\.02 s"):
             await channel.greet(0.02)
 
 
 async def test_features_of_the_wrong_length_end_the_connection() -> None:
-    async with connected() as (channel, switch):
+    async with connected(identified=False) as (channel, switch):
         switch.features = b"\0" * 20
         switch.send(hello(4))
         with pytest.raises(ChannelClosed, match="features reply has the wrong length"):

@@ -1,6 +1,7 @@
 """With TLS the device has to show a certificate of the plane's name, and sees the controller's."""
 
 import datetime
+from collections.abc import Sequence
 from pathlib import Path
 
 import grpc
@@ -19,8 +20,9 @@ from tests.unit.p4runtime.server import device
 Pair = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
 
 
-def issue(name: str, issuer: Pair | None = None) -> Pair:
-    """A certificate for a DNS name and its key, signed by ``issuer`` or, as a CA, by itself."""
+def issue(name: str, issuer: Pair | None = None, usages: Sequence[x509.ObjectIdentifier] = ()) -> Pair:
+    """A certificate for a DNS name and its key, signed by ``issuer`` or, as a CA, by itself; without ``usages`` for
+    all of them."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.datetime.now(datetime.UTC)
@@ -35,6 +37,8 @@ def issue(name: str, issuer: Pair | None = None) -> Pair:
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
         .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
     )
+    if usages:
+        builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
     return builder.sign(issuer[1] if issuer else key, hashes.SHA256()), key
 
 

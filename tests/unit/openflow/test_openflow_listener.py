@@ -1,0 +1,236 @@
+"""The listener: who may be a switch, how long that may take, and what a peer can make it do meanwhile."""
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from switch_end import DATAPATH_ID, SwitchEnd, connected
+
+from controller.planes.openflow import OpenFlowListener
+from controller.planes.openflow import channel as channel_module
+from controller.planes.openflow import server as server_module
+from controller.planes.openflow.channel import Channel, ChannelClosed
+from controller.planes.openflow.claims import SETTLED_S, SILENT_OF_ALL, SILENT_OF_ONE, Claim, SilentPeers
+from controller.planes.openflow.codec import Type, message
+from controller.planes.openflow.peer_user import PeerGone, peer_uid
+
+HELLO = message(Type.HELLO, 1)
+
+
+class Plane:
+    """Implements what a listener needs of a plane."""
+
+    name, datapath_id, certificate_name = "edge", DATAPATH_ID, None
+
+    def __init__(self) -> None:
+        self.channel: Channel | None = None
+
+    async def serve(self, channel: Channel, ended: "asyncio.Task[str]") -> None:
+        self.channel = channel
+        await ended
+
+
+class Bed:
+    """A listener with one plane, and whoever connects."""
+
+    def __init__(self) -> None:
+        self.plane, self.listener = Plane(), OpenFlowListener(port=0)
+        self.listener.register(self.plane)
+        self._ends: list[asyncio.StreamWriter] = []
+        self._serving: list[asyncio.Task[None]] = []
+
+    async def peer(self, host: str = "127.0.0.1") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect from an address and say nothing."""
+        pair = await asyncio.open_connection("127.0.0.1", self.listener.port, local_addr=(host, 0))
+        self._ends.append(pair[1])
+        return pair
+
+    async def switch(self, host: str = "127.0.0.1") -> SwitchEnd:
+        """Connect as the plane's switch."""
+        switch = SwitchEnd(*await self.peer(host))
+        switch.send(HELLO)
+        self._serving.append(asyncio.create_task(switch.run()))
+        return switch
+
+    def served_from(self, host: str) -> bool:
+        channel = self.plane.channel
+        return channel is not None and channel.closed is None and channel.peer.startswith(f"{host}:")
+
+    async def close(self) -> None:
+        for writer in self._ends:
+            writer.close()
+        await self.listener.close()
+        await asyncio.gather(*self._serving)
+
+
+@asynccontextmanager
+async def bed() -> AsyncIterator[Bed]:
+    made = Bed()
+    await made.listener.start()
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+async def test_silent_peers_of_one_address_keep_no_switch_of_it_out() -> None:
+    async with bed() as made:
+        for _ in range(SILENT_OF_ALL):
+            await made.peer()
+        await made.switch()
+        await until(lambda: made.served_from("127.0.0.1"))
+        assert made.listener.refused["silent"] >= SILENT_OF_ALL - SILENT_OF_ONE
+
+
+async def test_a_peer_that_does_not_say_who_it_is_is_closed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert server_module.GREETING_S == 2.0
+    monkeypatch.setattr(server_module, "GREETING_S", 0.05)
+    async with bed() as made:
+        reader, writer = await made.peer()
+        writer.write(HELLO)
+        async with asyncio.timeout(30):
+            while await reader.read(1000):
+                pass
+        await until(lambda: made.listener.refused.get("greeting") == 1)
+
+
+async def test_who_keeps_talking_without_saying_who_it_is_is_cut_off() -> None:
+    async with bed() as made:
+        reader, writer = await made.peer()
+        writer.write(HELLO + message(Type.ECHO_REQUEST, 7) * 5000)
+        async with asyncio.timeout(1.5):  # before the greeting's own end
+            try:
+                answers = await reader.read(1 << 20)
+                while piece := await reader.read(1 << 20):
+                    answers += piece
+            except ConnectionResetError:
+                pass
+        await until(lambda: made.listener.refused.get("greeting") == 1)
+
+
+async def test_what_a_switch_punts_before_it_is_known_is_dropped_unread() -> None:
+    async with connected(identified=False) as (channel, switch):
+        switch.send(message(Type.PACKET_IN, 0) * 1000 + HELLO)  # no body: it is malformed
+        assert (await channel.greet(5)).datapath_id == DATAPATH_ID
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [
+        message(Type.PACKET_IN, 0) * 20_000,
+        message(Type.PACKET_IN, 0, bytes(60_000)) * 80,
+        message(Type.ECHO_REQUEST, 0) * 9,
+        message(Type.ERROR, 0, struct.pack("!HH", 1, 1)) * 9,
+    ],
+    ids=["messages", "octets", "echoes", "errors"],
+)
+async def test_what_is_read_before_that_is_bounded(flood: bytes) -> None:
+    async with connected(identified=False) as (channel, switch):
+        switch.silent = True
+        switch.send(flood)
+        with pytest.raises(ChannelClosed, match="it says too much before it says who it is"):
+            await channel.greet(30)
+
+
+async def test_a_full_buffer_of_echo_requests_leaves_others_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel_module, "_SLICE_S", 0.0)
+    async with connected() as (channel, switch):
+        turns, over = 0, False
+
+        async def count() -> None:
+            nonlocal turns
+            while not over:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        switch.send(message(Type.ECHO_REQUEST, 7) * 8192)
+        await switch.until(Type.ECHO_REPLY, 1)
+        begun = turns
+        await switch.until(Type.ECHO_REPLY, 8192)
+        over = True
+        await counting
+        assert turns >= 8192 // 32 // 2, begun
+        assert await channel.answers(30)
+
+
+async def test_a_switch_gets_its_place_back_from_who_took_it_meanwhile() -> None:
+    async with bed() as made:
+        first = await made.switch("127.0.0.1")
+        await until(lambda: made.served_from("127.0.0.1"))
+        first.writer.close()
+        await until(lambda: made.plane.channel is not None and made.plane.channel.closed)
+        await made.switch("127.0.0.2")
+        await until(lambda: made.served_from("127.0.0.2"))
+        await made.switch("127.0.0.3")
+        await until(lambda: made.listener.refused.get("already_connected") == 1)
+        await made.switch("127.0.0.1")
+        await until(lambda: made.served_from("127.0.0.1"))
+        assert made.listener.refused["displaced"] == 1
+
+
+def test_a_switch_that_moved_is_known_by_its_new_address_after_a_while() -> None:
+    claim = Claim("a")
+    claim.serve("b", 100.0)
+    assert claim.comes_back("a", 100.0 + SETTLED_S - 1)
+    assert not claim.comes_back("c", 100.0 + SETTLED_S - 1)
+    assert not claim.comes_back("a", 100.0 + SETTLED_S)
+    assert claim.known_at == "b"
+    assert not claim.comes_back("b", 100.0 + SETTLED_S)
+
+
+def test_the_address_with_most_makes_way_for_others() -> None:
+    peers, ended = SilentPeers(), list[str]()
+    early = peers.enter("early", lambda: ended.append("early"))
+    for number in range(SILENT_OF_ALL - 1):
+        address = f"crowd-{number // SILENT_OF_ONE}"
+        peers.enter(address, lambda address=address: ended.append(address))
+    assert (len(peers), ended) == (SILENT_OF_ALL, [])
+    for _ in range(3):
+        peers.enter("late", lambda: ended.append("late"))
+    assert len(peers) == SILENT_OF_ALL
+    assert sorted(ended) == ["crowd-0", "crowd-1", "crowd-2"]
+    peers.leave("early", early)
+    peers.leave("early", early)
+    assert len(peers) == SILENT_OF_ALL - 1
+
+
+def test_the_user_of_a_peer_of_this_host_is_told() -> None:
+    for host, family in (("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)):
+        with socket.create_server((host, 0), family=family) as listener:
+            theirs = socket.create_connection(listener.getsockname()[:2])
+            ours, _ = listener.accept()
+            with ours:
+                assert peer_uid(ours) == peer_uid(theirs) == os.geteuid()
+                theirs.close()
+                assert ours.recv(1) == b""
+                with pytest.raises(PeerGone):
+                    peer_uid(ours)
+
+
+class Elsewhere:
+    """A connection with another host."""
+
+    def getsockname(self) -> tuple[str, int]:
+        return "192.0.2.1", 6653
+
+    def getpeername(self) -> tuple[str, int]:
+        return "192.0.2.2", 40000
+
+    def getsockopt(self, level: int, name: int, size: int) -> bytes:
+        with socket.socket() as any_one:
+            return any_one.getsockopt(level, name, size)
+
+
+def test_of_another_host_no_user_is_told() -> None:
+    assert peer_uid(Elsewhere()) is None
