@@ -60,6 +60,9 @@ class UnderAttack:
         self._modest = ModestRouters(rig, options.routers)
         rig.network.wire(rig.network.host("x", "10.9.0.2/24"), "eth0", rig.network[PLANE], "x")
         self._events = 0
+        self._left_out = dict(LEFT_OUT)
+        if not isinstance(rig.network[PLANE], DeviceSwitch):
+            self._left_out["election-ids"] = "the switch does not speak P4Runtime"
 
     def run(self) -> dict[str, Any]:
         """Bring everything up, attack, and return what it cost the modest ones."""
@@ -75,14 +78,14 @@ class UnderAttack:
         found: list[dict[str, Any]] = []
         try:
             for name in self._options.attacks:
-                if name in LEFT_OUT:
-                    say(f"{name}: left out: {LEFT_OUT[name]}")
+                if why := self._left_out.get(name):
+                    say(f"{name}: left out: {why}")
                 else:
                     self._attacked(name, found)
         except NetworkError as problem:
             if not found:
                 raise
-            names = [name for name in self._options.attacks if name not in LEFT_OUT]
+            names = [name for name in self._options.attacks if name not in self._left_out]
             left = ", ".join(names[len(found) :]) or "none"
             say(f"not as before the attack {found[-1]['name']}: {problem}; attacks left out: {left}")
         return {"attacks": found}

@@ -5,19 +5,23 @@ input: octets of the connection; and, read as the parts of multipart replies, ea
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 from controller.planes.base import RouteCounts
 from controller.planes.openflow import codec, messages
 from controller.planes.openflow.channel import Channel, ChannelClosed
-from controller.planes.openflow.codec import MalformedMessage, Type
+from controller.planes.openflow.codec import MalformedMessage, Multipart, Type
 from controller.planes.openflow.pipeline import static_flows
+from controller.planes.openflow.plane import OpenFlowPlane
 from controller.planes.openflow.readback import Readback, count
 from controller.planes.openflow.routes import RouteCounter, RouteReader
+from controller.planes.openflow.server import OpenFlowListener
 
 INSTRUMENTED = ("controller.planes.openflow",)
 _LIMIT_S = 10
+_TURNS = 6  # of the loop after each message: who waited for it asks the next thing
 
 
 class _Transport:
@@ -56,22 +60,34 @@ def try_one(octets: bytes) -> None:
 
 async def _connection(octets: bytes) -> None:
     reader = asyncio.StreamReader()
-    reader.feed_data(octets)
-    reader.feed_eof()
     channel = Channel(reader, _Writer(), 60, 60)  # type: ignore[arg-type]
-    channel.listen(lambda packet: None, lambda body: messages.decode_port_status(body))
-    greeting = asyncio.create_task(channel.greet(_LIMIT_S))
-    asked = [
-        channel.ask(lambda xid, kind=kind: codec.message(kind, xid))
-        for kind in (Type.BARRIER_REQUEST, Type.MULTIPART_REQUEST)
-    ]  # type: ignore[misc]
+    ended = asyncio.create_task(channel.run())
+    served = asyncio.create_task(_serve(channel, ended))
+    for message in _split(octets):
+        reader.feed_data(message)
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+    reader.feed_eof()
     async with asyncio.timeout(_LIMIT_S):
-        await channel.run()
-        with suppress(ChannelClosed):
-            await greeting
-    for one in asked:
-        if one.done() and not one.cancelled():
-            one.exception()
+        await served
+        await ended
+
+
+async def _serve(channel: Channel, ended: "asyncio.Task[str]") -> None:
+    """Do with a connection what the listener does."""
+    plane = OpenFlowPlane("s1", 1, OpenFlowListener("127.0.0.1", 0))
+    with suppress(ChannelClosed):
+        await channel.greet(_LIMIT_S)
+        await plane.serve(channel, ended)
+
+
+def _split(octets: bytes) -> Iterator[bytes]:
+    """Cut at the ends of messages, so that each answers what was asked after the one before."""
+    at = 0
+    while at < len(octets):
+        size = max(8, int.from_bytes(octets[at + 2 : at + 4], "big"))
+        yield octets[at : at + size]
+        at += size
 
 
 def _read_back(body: bytes) -> None:
@@ -112,19 +128,28 @@ _loop = asyncio.new_event_loop()
 def seeds() -> list[bytes]:
     """A greeting with an echo, a packet-in and an error; flows and groups of ours."""
     hello = codec.message(Type.HELLO, 1)
-    features = codec.message(Type.FEATURES_REPLY, 4, bytes(24))
+    features = codec.message(Type.FEATURES_REPLY, 2, (1).to_bytes(8, "big") + bytes(16))
+    roles = b"".join(codec.message(Type.ROLE_REPLY, xid, bytes(16)) for xid in (5, 6))
+    ports = codec.message(Type.MULTIPART_REPLY, 7, Multipart.PORT_DESC.to_bytes(2, "big") + bytes(6) + bytes(64))
+    refused = b"".join(codec.message(Type.ERROR, xid, b"\0\1\0\5" + bytes(8)) for xid in (8, 9))
+    lists = b"".join(codec.message(Type.MULTIPART_REPLY, xid, b"\0\1" + bytes(6)) for xid in range(10, 20))
+    set_up = hello + features + roles + ports + refused + lists
     echo, error = codec.message(Type.ECHO_REQUEST, 9, b"x"), codec.message(Type.ERROR, 3, b"\0\1\0\5" + bytes(8))
     packet_in = codec.message(Type.PACKET_IN, 0, bytes(16) + b"\0\1\0\4" + bytes(6) + bytes(60))
     port = codec.message(Type.PORT_STATUS, 0, bytes(8) + bytes(64))
     part = codec.message(Type.MULTIPART_REPLY, 5, bytes(8))
     flows = [codec.flow_mod(codec.Command.ADD, flow, 1)[8:] for flow in list(static_flows())[:4]]
     stats = [_as_statistics(flow) for flow in list(static_flows())[:6]]
-    group = codec.Group(1, codec.GroupType.INDIRECT, ()) if hasattr(codec.GroupType, "INDIRECT") else None
-    described = [] if group is None else [b"\0" + _described(group)]
+    bucket = codec.Bucket(codec.output(1))
+    groups = [
+        codec.Group(1, codec.GroupType.INDIRECT, (bucket,)),
+        codec.Group(2, codec.GroupType.SELECT, (bucket,) * 2),
+    ]
     return [
+        set_up,
         hello + features + echo + error + packet_in + port + part,
         *(b"\0" + one for one in stats),
-        *described,
+        *(b"\0" + _described(group) for group in groups),
         *(b"\0" + one for one in flows),
     ]
 
