@@ -1,6 +1,7 @@
 """What a hostile router, switch or client does, one attack at a time; a program of its own.
 
-attacks.py NAME FILE SECONDS: the file is JSON, `Target`. Prints one JSON object: what became of it.
+attacks.py NAME FILE SECONDS: the file is JSON, `Target`. Prints one JSON object: what became of it. The time begins
+once what the attack needs to be there is there.
 
 Those of a router speak gRPC with its certificate on its own socket, as root of its guest can. All run at nice 19, so
 that others wait for what they make the controller and the switch do, and not for the CPU that they take themselves.
@@ -35,9 +36,13 @@ _ACCEPTED_S = 60.0
 _PAUSE_S = 0.1
 _CONNECTED, _FORWARD, _BLACKHOLE = pb.NexthopSet.CONNECTED, pb.NexthopSet.FORWARD, pb.NexthopSet.BLACKHOLE
 _GATEWAYS = 200
+_ASKED = {"api.sock": b"/v1/routers", "control.sock": b"/metrics"}
 
 Bodies = Iterator[dict[str, Any]]
 """What a VRC says after Hello."""
+_PREPARED: dict[str, Any] = {}
+"""Is no message: the attack itself begins here."""
+MOST_PREPARING_S = 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,8 @@ def _sets(sets: Iterator[Any], each: int = 8000) -> Bodies:
 def redefinitions(interface: int) -> Bodies:
     """Sets of eight members until no more are taken, then a known one again and again."""
     yield from _sets(_set(n, _CONNECTED, interface, range(n % 100, n % 100 + 8)) for n in range(1, 65_505))
-    again = pb.NexthopSets(sets=[_set(1, _CONNECTED, interface, range(8))] * 100)
+    yield _PREPARED
+    again = pb.NexthopSets(sets=[_set(1, _CONNECTED, interface, range(1, 9))] * 100)
     while True:
         yield {"nexthop_sets": again}
 
@@ -131,6 +137,7 @@ def interface_states(interface: int) -> Bodies:
     """The state of one interface, as often as fits into a message."""
     states = [pb.InterfaceState(id=interface, up=bool(n & 1)) for n in range(174_000)]
     message = pb.InterfaceStates(states=states)
+    yield _PREPARED
     while True:
         yield {"interfaces": message}
 
@@ -160,12 +167,15 @@ def endless_resync(interface: int) -> Bodies:
 class HostileRouter:
     """Sessions with a router's own certificate, one after the other, until a moment."""
 
-    def __init__(self, target: Target, until: float) -> None:
-        self._target, self._until = target, until
+    def __init__(self, target: Target, seconds: float) -> None:
+        self._target, self._seconds = target, seconds
+        self._until = time.monotonic() + seconds
         self.messages, self.ends = 0, Counter[str]()
 
     def run(self, say: Callable[[int], Bodies]) -> dict[str, Any]:
         """Say it, anew where the controller ends the session; returns how often and why it did."""
+        if say in _PREPARING:
+            self._until += MOST_PREPARING_S
         while time.monotonic() < self._until:
             with suppress(grpc.FutureTimeoutError), self._channel() as link:
                 grpc.channel_ready_future(link).result(max(0.1, self._until - time.monotonic()))
@@ -210,22 +220,15 @@ class HostileRouter:
         declared: queue.Queue[int] = queue.Queue(1)
         over = threading.Event()
 
-        def requests() -> Iterator[bytes]:
-            yield self._hello()
-            try:
-                interface = declared.get(timeout=_ACCEPTED_S)
-            except queue.Empty:
-                return
-            for sequence, body in enumerate(say(interface), 2):
-                if over.is_set() or time.monotonic() > self._until:
-                    break
-                self.messages += 1
-                yield pb.VrcMessage(sequence=sequence, **body).SerializeToString()
-            over.wait(max(0.0, self._until - time.monotonic()))
+        call = link.stream_stream(_CONTROL)(self._requests(say, declared, over))
 
-        call = link.stream_stream(_CONTROL)(requests())
-        end = threading.Timer(self._until - time.monotonic(), call.cancel)
-        end.start()
+        def end() -> None:
+            while not over.wait(0.1):
+                if time.monotonic() > self._until:
+                    call.cancel()
+                    return
+
+        threading.Thread(target=end, daemon=True).start()
         try:
             for number, octets in enumerate(call):
                 if number == 0:
@@ -237,7 +240,25 @@ class HostileRouter:
                 self.ends[str(error.details())[:120]] += 1
         finally:
             over.set()
-            end.cancel()
+
+    def _requests(
+        self, say: Callable[[int], Bodies], declared: "queue.Queue[int]", over: threading.Event
+    ) -> Iterator[bytes]:
+        yield self._hello()
+        try:
+            interface = declared.get(timeout=_ACCEPTED_S)
+        except queue.Empty:
+            return
+        sequence = 1
+        for body in say(interface):
+            if over.is_set() or time.monotonic() > self._until:
+                break
+            if body is _PREPARED:
+                self._until = min(self._until, time.monotonic() + self._seconds)
+                continue
+            self.messages, sequence = self.messages + 1, sequence + 1
+            yield pb.VrcMessage(sequence=sequence, **body).SerializeToString()
+        over.wait(max(0.0, self._until - time.monotonic()))
 
 
 # ── what others do ──
@@ -330,7 +351,7 @@ def http_floods(target: Target, until: float) -> dict[str, Any]:
                     if keep:
                         silent.append(client)
                         continue
-                    client.send(b"GET /v1/version HTTP/1.1\r\nHost: x\r\n\r\n")
+                    client.send(b"GET %b HTTP/1.1\r\nHost: x\r\n\r\n" % _ASKED[Path(path).name])
                     asked[f"{Path(path).name}: {client.recv(64).split(b' ')[1:2]}"] += 1
                     client.close()
     return dict(asked)
@@ -362,15 +383,16 @@ OF_ROUTERS: dict[str, Callable[[int], Bodies]] = {
     "endless-resync": endless_resync,
 }
 OF_OTHERS: dict[str, Callable[[Target, float], dict[str, Any]]] = {
-    "reconnect-storm": lambda target, until: HostileRouter(target, until).storm(),
+    "reconnect-storm": lambda target, until: HostileRouter(target, until - time.monotonic()).storm(),
     "silent-openflow": silent_openflow,
     "echoing-openflow": echoing_openflow,
     "election-ids": election_ids,
     "http-floods": http_floods,
     "disk-filling": disk_filling,
 }
-PREPARING = {"many-groups": many_groups}
+BEFORE = {"many-groups": many_groups}
 """What comes before an attack."""
+_PREPARING = (redefinitions, interface_states)
 
 
 def main() -> None:
@@ -381,7 +403,7 @@ def main() -> None:
     if name in OF_OTHERS:
         seen = OF_OTHERS[name](target, until)
     else:
-        seen = HostileRouter(target, until).run((OF_ROUTERS | PREPARING)[name])
+        seen = HostileRouter(target, float(seconds)).run((OF_ROUTERS | BEFORE)[name])
     print(json.dumps(seen), flush=True)
 
 

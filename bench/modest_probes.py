@@ -6,7 +6,7 @@ modest_probes.py FILE: until SIGTERM, then prints one JSON object. The file has 
 
     eth0 ──► router ──► eth1     1,000 packets/s to prefixes that stay; the kernel counts what comes
                                  200 packets/s to CHANGING, which BIRD announces and withdraws, once a second
-    eth0 ◄─► router              an ARP request 50 times a second at most
+    eth0 ◄─► router              an ARP request five times a second at most
 
 A change has taken effect with the first of its packets that comes, or the last. One process for all hosts, at
 real-time priority: it measures the routers and not how busy the machine is with itself.
@@ -38,7 +38,7 @@ FEED = "changing"
 """BIRD's protocol that has the latter."""
 
 _TICK_S = 0.001
-_CHANGING_TICKS, _ARP_TICKS, _CHANGE_TICKS = 5, 20, 1000
+_CHANGING_TICKS, _ARP_TICKS, _CHANGE_TICKS = 5, 200, 1000
 _LATE_TICKS = 20  # what could not be sent for longer is not sent at all
 _GONE_PACKETS = 10  # that were sent and did not come: the route is gone
 _GONE_S = 0.1
@@ -218,7 +218,7 @@ class Probes:
             host.send()
             if tick % _CHANGING_TICKS == number % _CHANGING_TICKS:
                 host.send_changing()
-            if tick % _ARP_TICKS == number % _ARP_TICKS:
+            if tick % _ARP_TICKS == number * _ARP_TICKS // len(self._hosts):
                 host.ask()
             if tick % _CHANGE_TICKS == number * _CHANGE_TICKS // len(self._hosts):
                 host.change()

@@ -5,7 +5,6 @@ host: eth0 ── near [ m1/r FRR: OSPF, BGP ] far ── eth1      one BIRD in 
 """
 
 import json
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -44,10 +43,8 @@ protocol ospf v2 near {{{{
     area 0 {{{{ interface "eth0" {{{{ hello 1; dead 4; }}}}; }}}};
 }}}}
 """
-_LOST = {
-    "bgp": re.compile(r"far: (?:BGP session closed|State changed to stop)"),
-    "ospf": re.compile(r"near: Neighbor \S+ on eth0 changed state from Full to "),
-}
+_CAME_UP = {"bgp": "far: BGP session established\n", "ospf": " to Full\n"}
+"""What BIRD logs of a session that comes up, by kind."""
 
 
 class ModestRouters:
@@ -65,7 +62,7 @@ class ModestRouters:
 
     def tenants(self) -> list[dict[str, Any]]:
         """Return a tenant for each, for `Rig.apply`."""
-        frr = bgp_config([FAR_HOST], bird.AS_NUMBER, f" timers bgp 3 9") + _OSPF + _AREA + _REST  # noqa: F541
+        frr = bgp_config([FAR_HOST], bird.AS_NUMBER, " timers bgp 3 9") + _OSPF + _AREA + _REST
         return [tenant(name, [f"{name}-n", f"{name}-f"], self._router(name, frr)) for name in self._hosts]
 
     @staticmethod
@@ -90,10 +87,7 @@ class ModestRouters:
         HOSTS.write_text(json.dumps(hosts))
 
     def _sessions_up(self) -> bool:
-        return all(
-            daemon.established() == 1 and "Full/" in daemon.ask("show", "ospf", "neighbors", "near")
-            for daemon in self._birds.values()
-        )
+        return all(_up(daemon) == {"bgp": 1, "ospf": 1} for daemon in self._birds.values())
 
     def wait_restored(self, timeout_s: float) -> None:
         """Wait until every session is up and every router at rest. NetworkError where it is not to be."""
@@ -106,10 +100,14 @@ class ModestRouters:
         return len(views) == len(names) and all(view["state"] == "up" and not view["pending"] for view in views)
 
     def sessions_lost(self) -> Counter[str]:
-        """Return how many sessions have been lost so far, as their other ends log it: BGP, OSPF, and VRCs'."""
+        """Return how many BGP and OSPF sessions were lost so far: those that came up and are not there any more."""
         lost: Counter[str] = Counter()
         for daemon in self._birds.values():
-            text = daemon.log.read_text()
-            for kind, pattern in _LOST.items():
-                lost[kind] += len(pattern.findall(text))
+            up, text = _up(daemon), daemon.log.read_text()
+            lost.update({kind: text.count(words) - up[kind] for kind, words in _CAME_UP.items()})
         return lost
+
+
+def _up(daemon: BirdDaemon) -> dict[str, int]:
+    """Return how many sessions of a neighbor are up now, by kind."""
+    return {"bgp": daemon.established(), "ospf": daemon.ask("show", "ospf", "neighbors", "near").count("Full/")}

@@ -6,7 +6,7 @@ from pathlib import PurePath
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-FOLDERS = ("integration", "daemons", "native", "conformance", "property", "contract", "unit")
+FOLDERS = ("integration", "daemons", "native", "conformance", "fuzz", "property", "contract", "unit")
 """The longest files first; the short ones keep all workers busy to the end."""
 
 EMULATED = ("test_kvm_", "test_machine_", "test_topology_machines")

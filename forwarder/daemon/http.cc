@@ -123,6 +123,23 @@ HttpResponse plain(int status, const std::string& text) { return {status, "text/
 
 }  // namespace
 
+std::string http_response(std::string_view request, const HttpAnswer& answer) {
+    const std::string_view line = request.substr(0, request.find_first_of("\r\n"));
+    const size_t first = line.find(' '), second = line.find(' ', first + 1);
+    if (first == std::string_view::npos || second == std::string_view::npos) {
+        return encoded(plain(400, "not HTTP"), true);
+    }
+    const std::string_view method = line.substr(0, first);
+    std::string_view path = line.substr(first + 1, second - first - 1);
+    path = path.substr(0, path.find('?'));
+    if (method != "GET" && method != "HEAD") return encoded(plain(405, "only GET is served"), true);
+    try {
+        return encoded(answer(path), method == "GET");
+    } catch (const std::exception& error) {
+        return encoded(plain(500, error.what()), true);
+    }
+}
+
 class HttpServer::Loop {
   public:
     Loop(const std::vector<std::string>& addresses, HttpAnswer answer)
@@ -203,28 +220,11 @@ class HttpServer::Loop {
         const bool complete =
             one.input.find("\r\n\r\n") != std::string::npos || one.input.find("\n\n") != std::string::npos;
         if (complete) {
-            one.output = respond(one.input);
+            one.output = http_response(one.input, answer_);
         } else if (one.input.size() > kMostRequestOctets) {
             one.output = encoded(plain(400, "the request is too long"), true);
         }
         return true;
-    }
-
-    std::string respond(std::string_view request) const {
-        const std::string_view line = request.substr(0, request.find_first_of("\r\n"));
-        const size_t first = line.find(' '), second = line.find(' ', first + 1);
-        if (first == std::string_view::npos || second == std::string_view::npos) {
-            return encoded(plain(400, "not HTTP"), true);
-        }
-        const std::string_view method = line.substr(0, first);
-        std::string_view path = line.substr(first + 1, second - first - 1);
-        path = path.substr(0, path.find('?'));
-        if (method != "GET" && method != "HEAD") return encoded(plain(405, "only GET is served"), true);
-        try {
-            return encoded(answer_(path), method == "GET");
-        } catch (const std::exception& error) {
-            return encoded(plain(500, error.what()), true);
-        }
     }
 
     HttpAnswer answer_;

@@ -25,6 +25,9 @@ struct HttpResponse {
 // Answers a path ("/metrics"). Called from the server's thread; may throw, which is answered with 500.
 using HttpAnswer = std::function<HttpResponse(std::string_view path)>;
 
+// What answers a whole request, whatever it is: 400 where it is no HTTP, 405 where it is no GET. Never throws.
+std::string http_response(std::string_view request, const HttpAnswer& answer);
+
 // An address that cannot be had, in one line.
 class HttpError : public std::runtime_error {
   public:
