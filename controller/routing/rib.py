@@ -21,6 +21,9 @@ MAX_MEMBERS = 256
 MAX_KEPT_SETS, MAX_KEPT_MEMBERS = 2 * MAX_SETS, 8 * MAX_SETS
 """Most sets, and most members of all of them, that are kept; those that the VRC has let go stay until `collect`."""
 
+COLLECT_AT_ONCE = 4096
+"""Members, and so many sets at most, that one `collect` passes over: some milliseconds."""
+
 
 class SetKind(IntEnum):
     """What the routes of a set do (the numbers of wire's NexthopSet.Kind)."""
@@ -44,15 +47,17 @@ class NexthopSet:
     """The nexthops that routes share, and how the FIB resolved them.
 
     `action` is the route action of contract terms; 0 while the set's routes are not to be installed.
-    `shares` is set once routes of this set were left on an older object that forwards equally.
+    `names` counts the VRC's ids for it. `shares` is set once routes of this set were left on an older object that
+    forwards equally.
     """
 
-    __slots__ = ("action", "content", "kind", "members", "routes", "shares")
+    __slots__ = ("action", "content", "kind", "members", "names", "routes", "shares")
 
     def __init__(self, kind: SetKind, members: tuple[Member, ...]) -> None:
         self.kind = kind
         self.members = members
         self.routes = 0
+        self.names = 0
         self.action = 0
         self.content: tuple[object, ...] = ()
         self.shares = False
@@ -69,6 +74,7 @@ class Rib:
         self.unkept = {4: 0, 6: 0}  # routes that there was no room for since the resync began
         self._interned: dict[tuple[SetKind, tuple[Member, ...]], NexthopSet] = {}
         self._members = 0  # of all sets
+        self._loose: dict[NexthopSet, None] = {}  # that lost a route or a name: all that `collect` looks at
 
     @property
     def crowded(self) -> bool:
@@ -80,10 +86,15 @@ class Rib:
         """All sets that a route or the VRC's session refers to."""
         return self._interned.values()
 
+    @property
+    def loose(self) -> bool:
+        """Whether there is anything for `collect` to look at."""
+        return bool(self._loose)
+
     def begin_resync(self) -> None:
         """Mark every route; what is not repeated until `sweep` goes then. Ids of sets start afresh."""
         self.stale = set(self.routes)
-        self.names.clear()
+        self._clear_names()
         self.unkept = {4: 0, 6: 0}
 
     def define(self, set_id: int, kind: SetKind, members: Iterable[Member]) -> NexthopSet | None:
@@ -101,18 +112,23 @@ class Rib:
         if named is None and len(self.names) >= MAX_SETS:
             raise SessionRefused(f"more than {MAX_SETS} nexthop sets")
         if known is not None:
+            known.names += named is None
             self.names[set_id] = known
             return None
         if self.crowded:
             raise SessionRefused(f"more than {MAX_KEPT_SETS} nexthop sets or {MAX_KEPT_MEMBERS} members of them")
         self._members += len(content[1])
         fresh = self.names[set_id] = self._interned[content] = NexthopSet(*content)
+        fresh.names = 1
         return fresh
 
     def release(self, set_ids: Iterable[int]) -> None:
         """Forget names; a set goes with its last route."""
         for set_id in set_ids:
-            self.names.pop(set_id, None)
+            one = self.names.pop(set_id, None)
+            if one is not None:
+                one.names -= 1
+                self._loose[one] = None
 
     def admit(self, family: int, keys: list[bytes], set_ids: "array[int]", most: int) -> list[int]:
         """Return the positions of a Routes message that there is room for, with at most ``most`` routes of a family.
@@ -137,10 +153,13 @@ class Rib:
         SessionRefused where a set id is not defined: nothing of the message is applied.
         """
         try:
-            changed, more = _routes.replace(keys, set_ids, self.names, self.routes)
+            changed, more, left = _routes.replace(keys, set_ids, self.names, self.routes)
         except KeyError as unknown:
             raise SessionRefused(_undefined(unknown.args[0])) from None
         self.counts[family] += more
+        for one in left:
+            if not one.routes:
+                self._loose[one] = None
         if self.stale:
             self.stale.difference_update(keys)
         return changed
@@ -149,7 +168,10 @@ class Rib:
         """Withdraw what is still marked; returns those keys."""
         gone = list(self.stale)
         for key in gone:
-            self.routes.pop(key).routes -= 1
+            one = self.routes.pop(key)
+            one.routes -= 1
+            if not one.routes:
+                self._loose[one] = None
             self.counts[4 if len(key) == 5 else 6] -= 1
         self.stale = set()
         return gone
@@ -157,17 +179,31 @@ class Rib:
     def clear(self) -> list[bytes]:
         """Withdraw everything; returns the keys."""
         self.stale = set(self.routes)
-        self.names.clear()
+        self._clear_names()
         return self.sweep()
 
     def collect(self) -> list[NexthopSet]:
-        """Drop sets that neither a route nor a name uses, and return them."""
-        named = set(map(id, self.names.values()))
-        unused = [s for s in self._interned.values() if not s.routes and id(s) not in named]
-        for one in unused:
-            del self._interned[one.kind, one.members]
-            self._members -= len(one.members)
+        """Drop sets that neither a route nor a name uses any more, and return them.
+
+        It looks at those alone that have lost one since it last did, and at `COLLECT_AT_ONCE`: each of them was paid
+        for by the message that took it away, and the rest waits for the next call (`loose`).
+        """
+        unused, passed = [], 0
+        while self._loose and passed < COLLECT_AT_ONCE:
+            one, _ = self._loose.popitem()
+            passed += 1
+            if not one.routes and not one.names:
+                passed += len(one.members)
+                del self._interned[one.kind, one.members]
+                self._members -= len(one.members)
+                unused.append(one)
         return unused
+
+    def _clear_names(self) -> None:
+        for one in self.names.values():
+            one.names = 0
+            self._loose[one] = None
+        self.names.clear()
 
 
 def _undefined(set_id: int) -> str:

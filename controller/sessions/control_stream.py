@@ -6,7 +6,7 @@ long, and a router that is far ahead of its plane is not read from.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sized
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -17,7 +17,14 @@ from controller.events.untrusted_text import printable
 from controller.model import RouterConfig
 from controller.shard.loop_share import LoopShare
 from controller.shard.router import VirtualRouter
-from wire import MAX_MESSAGE_BYTES, MAX_ROUTES_PER_MESSAGE, PROTOCOL_VERSION, splitplane_pb2
+from wire import (
+    MAX_ITEMS_PER_MESSAGE,
+    MAX_MEMBERS_PER_MESSAGE,
+    MAX_MESSAGE_BYTES,
+    MAX_ROUTES_PER_MESSAGE,
+    PROTOCOL_VERSION,
+    splitplane_pb2,
+)
 from wire.columns import KEY_STRIDE, unpack_ids, unpack_prefixes
 
 LONG_MESSAGE_S, LONGEST_PAUSE_S = 0.02, 1.0
@@ -142,12 +149,19 @@ class ControlSession:
         self._events.report("info", "vrc-connected", name, f"source {hello.source[:16]}")
 
     def _on_interfaces(self, interfaces: Any) -> None:
+        _require_few(interfaces.states, "interface states")
         self._router.interface_states((one.id, one.up, one.addresses) for one in interfaces.states)
 
     def _on_neighbors(self, neighbors: Any) -> None:
+        _require_few(neighbors.neighbors, "neighbors")
         self._router.neighbors((one.interface_id, one.address, one.mac, one.failed) for one in neighbors.neighbors)
 
     def _on_nexthop_sets(self, sets: Any) -> None:
+        _require_few(sets.sets, "nexthop sets")
+        _require_few(sets.released, "released nexthop sets")
+        members = sum(len(one.members) for one in sets.sets)
+        if members > MAX_MEMBERS_PER_MESSAGE:
+            raise SessionRefused(f"{members} members in one message; at most {MAX_MEMBERS_PER_MESSAGE} are taken")
         for one in sets.sets:
             self._router.define_set(one.id, one.kind, [(m.interface_id, m.gateway, m.weight) for m in one.members])
         self._router.release(sets.released)
@@ -181,6 +195,11 @@ def decode(kind: Any, octets: bytes) -> Any:
         return kind.FromString(octets)
     except DecodeError:
         raise SessionRefused(f"{len(octets)} octets that are no {kind.DESCRIPTOR.name}") from None
+
+
+def _require_few(items: Sized, what: str) -> None:
+    if len(items) > MAX_ITEMS_PER_MESSAGE:
+        raise SessionRefused(f"{len(items)} {what} in one message; at most {MAX_ITEMS_PER_MESSAGE} are taken")
 
 
 async def _give_way(began: float) -> None:

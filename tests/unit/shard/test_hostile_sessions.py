@@ -140,6 +140,22 @@ async def test_refused_packets_are_counted_by_reason_and_told_of_within_bounds(s
     assert told[-1].startswith("frame_size")
 
 
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"interfaces": pb.InterfaceStates(states=[pb.InterfaceState(id=1)] * 4097)}, "4097 interface states"),
+        ({"neighbors": pb.Neighbors(neighbors=[pb.Neighbor(interface_id=1)] * 4097)}, "4097 neighbors"),
+        ({"nexthop_sets": pb.NexthopSets(sets=[pb.NexthopSet(id=1)] * 4097)}, "4097 nexthop sets"),
+        ({"nexthop_sets": pb.NexthopSets(released=[1] * 4097)}, "4097 released nexthop sets"),
+        ({"nexthop_sets": pb.NexthopSets(sets=[pb.NexthopSet(members=[pb.Member()] * 257)] * 64)}, "16448 members"),
+    ],
+)
+async def test_a_message_has_a_bound_on_each_kind_of_item(service, red, body, reason):
+    await red.begin()
+    await red.say(**body)
+    assert (await red.refusal()).startswith(f"{reason} in one message; at most ")
+
+
 # -- memory ----------------------------------------------------------------------------------------------------------
 
 
