@@ -229,11 +229,14 @@ class Operations:
                 text = f"{change.verb}d" if not change.details else f"{change.verb}d: {'; '.join(change.details)}"
                 self.events.emit("info", f"{change.kind}-{change.verb}d", change.name, text)
             planned()
-            unfinished = await self._convergence.converge(report)
-            failed = [line for router, line in unfinished.failed.items() if ready.concerns(router)]
-            others = [line for router, line in unfinished.failed.items() if not ready.concerns(router)]
-            waiting = unfinished.waiting + self._unconnected(ready) + others
-        loads = await self._first_loads(ready, unfinished.failed)
+            programmed = await self._convergence.program(report)
+            waiting = programmed.waiting + self._unconnected(ready)
+        # A guest may not answer for minutes: other changes do not wait for it.
+        ailing = await self._convergence.run_guests(programmed, ready.concerns)
+        lines = {name: f"{name}: {line.removeprefix(f'{name}: ')}" for name, line in ailing.items()}
+        failed = [line for router, line in lines.items() if ready.concerns(router)]
+        waiting += [line for router, line in lines.items() if not ready.concerns(router)]
+        loads = await self._first_loads(ready, ailing)
         failed += [f"{name}: {load.failed}" for name, load in loads.items() if load.failed]
         waiting += [f"{name}: {load.waiting}" for name, load in loads.items() if load.waiting]
         return Outcome(ready.changes, waiting, failed, remarks)

@@ -219,6 +219,7 @@ class FakeGuests:
         self.running_specs: dict[int, GuestSpec] = {}
         self.starts: list[str] = []
         self.failing: dict[str, str] = {}
+        self.silent: dict[str, asyncio.Event] = {}  # by router: it answers once that is set
         self.troubles: dict[str, str] = {}
         self.states: dict[str, list[dict[str, str]]] = {}  # by router, one for each question; the last stays
         self.words = ""
@@ -229,6 +230,8 @@ class FakeGuests:
         if (reason := self.failing.get(spec.router)) is not None:
             raise GuestError(reason)
         self.starts.append(spec.router)
+        if (answer := self.silent.get(spec.router)) is not None:
+            await answer.wait()
         self.running_specs[spec.vrf_id] = spec
 
     async def stop(self, spec: GuestSpec) -> None:
