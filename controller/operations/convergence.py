@@ -7,8 +7,8 @@ A port and VLAN that an interface gave up is held: no other interface gets it be
 one is gone. Holds and deleted routers are stored, so that this is also true across a restart of the controller.
 What cannot be confirmed now, because a plane is not reachable, is tried again until it is.
 
-Planes are brought there in turns (`program`). Guests follow each in a task of its own (`run_guests`), outside of them: a
-guest may take minutes for an answer, and is waited for by those alone who changed it.
+Planes are brought there in turns (`program`). Guests follow each in a task of its own (`run_guests`), outside of
+them: a guest may take minutes for an answer, and is waited for by those alone who changed it.
 """
 
 import asyncio
@@ -131,9 +131,10 @@ class Convergence:
                 programmed = await self.program(lambda _: None)
                 self._follow(programmed.steps)
         finally:
-            for task in self._following.values():
+            following, self._following = list(self._following.values()), {}
+            for task in following:
                 task.cancel()
-            await asyncio.gather(*self._following.values(), return_exceptions=True)
+            await asyncio.gather(*following, return_exceptions=True)
 
     def _end_moves(self) -> None:
         """Forget where routers came from that are there."""

@@ -1,11 +1,10 @@
 """One VRC's Control stream: what it says is checked, applied and acknowledged, what it is told goes out.
 
-A message costs the others no more than its share of the event loop: one that took long is followed by a pause as
-long, and a router that is far ahead of its plane is not read from.
+A message costs the others no more than its router's share of the event loop (shard/loop_share.py), and a router that
+is far ahead of its plane is not read from.
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Coroutine, Sized
 from typing import Any
 
@@ -26,9 +25,6 @@ from wire import (
     splitplane_pb2,
 )
 from wire.columns import KEY_STRIDE, unpack_ids, unpack_prefixes
-
-LONG_MESSAGE_S, LONGEST_PAUSE_S = 0.02, 1.0
-"""A message that took longer is followed by a pause as long, up to the latter."""
 
 LAST_WORDS_S = 1.0
 """How long a VRC that does not read may hold up the end of its session."""
@@ -94,26 +90,33 @@ class ControlSession:
 
     async def read(self, requests: AsyncIterator[bytes]) -> None:
         """Apply what the VRC says. SessionRefused where it is not its to say."""
+        account = self._loop_share.account(self._router.config)
         async for octets in requests:
             if self._closing is not None:
                 continue  # what another session says now is what counts
-            await self._loop_share.turn()
-            began = time.perf_counter()
-            message = decode(splitplane_pb2.VrcMessage, octets)
-            if message.sequence != self._sequence + 1:
-                raise SessionRefused(f"message {message.sequence} after {self._sequence}")
-            self._sequence = message.sequence
-            body = message.WhichOneof("body")
-            if (self._sequence == 1) != (body == "hello"):
-                raise SessionRefused(f"message {self._sequence} is a {body}; Hello comes first, and once")
-            if body is None:
-                raise SessionRefused(f"message {self._sequence} has no known body")
+            await self._loop_share.turn(account)
+            with self._loop_share.slice(account, f"a message of {len(octets)} octets"):
+                body, message = self._read(octets)
+                if body != "hello":
+                    self._apply(body, message)
             if body == "hello":
                 await self._router.plane_known()
-                began = time.perf_counter()
-            self._apply(body, message)
-            await _give_way(began)
+                with self._loop_share.slice(account, "the begin of a resync"):
+                    self._apply(body, message)
             await self._router.caught_up()
+
+    def _read(self, octets: bytes) -> tuple[str, Any]:
+        """Return a message and what it is; SessionRefused where it is out of order, or nothing that is known."""
+        message = decode(splitplane_pb2.VrcMessage, octets)
+        if message.sequence != self._sequence + 1:
+            raise SessionRefused(f"message {message.sequence} after {self._sequence}")
+        self._sequence = message.sequence
+        body = message.WhichOneof("body")
+        if (self._sequence == 1) != (body == "hello"):
+            raise SessionRefused(f"message {self._sequence} is a {body}; Hello comes first, and once")
+        if body is None:
+            raise SessionRefused(f"message {self._sequence} has no known body")
+        return body, message
 
     def _apply(self, body: str, message: Any) -> None:
         try:
@@ -200,13 +203,6 @@ def decode(kind: Any, octets: bytes) -> Any:
 def _require_few(items: Sized, what: str) -> None:
     if len(items) > MAX_ITEMS_PER_MESSAGE:
         raise SessionRefused(f"{len(items)} {what} in one message; at most {MAX_ITEMS_PER_MESSAGE} are taken")
-
-
-async def _give_way(began: float) -> None:
-    """After a message that took long, leave the event loop to others for as long."""
-    took = time.perf_counter() - began
-    if took > LONG_MESSAGE_S:
-        await asyncio.sleep(min(took, LONGEST_PAUSE_S))
 
 
 async def whole(write: Coroutine[Any, Any, None]) -> None:

@@ -182,15 +182,18 @@ class SessionServer:
 
     async def _take_packets(self, router: VirtualRouter, requests: AsyncIterator[bytes]) -> None:
         name = router.config.full_name
+        share = self._shards.loop_share
+        account = share.account(router.config)
         async for octets in requests:
-            message = decode(splitplane_pb2.PacketOuts, octets)
-            if len(message.packets) > MAX_FRAMES_PER_MESSAGE:
-                raise SessionRefused(f"{len(message.packets)} frames in one message of the Packets stream")
-            for packet in message.packets:
-                reason = self._shards.packet_out(router, packet.interface_id, packet.frame)
-                if reason is not None:
-                    text = f"{reason} on interface {packet.interface_id}, {len(packet.frame)} octets"
-                    self._events.report("error", "packet-out-refused", name, text, share=f"packet-out {reason}")
+            with share.slice(account, f"frames of {len(octets)} octets"):
+                message = decode(splitplane_pb2.PacketOuts, octets)
+                if len(message.packets) > MAX_FRAMES_PER_MESSAGE:
+                    raise SessionRefused(f"{len(message.packets)} frames in one message of the Packets stream")
+                for packet in message.packets:
+                    reason = self._shards.packet_out(router, packet.interface_id, packet.frame)
+                    if reason is not None:
+                        text = f"{reason} on interface {packet.interface_id}, {len(packet.frame)} octets"
+                        self._events.report("error", "packet-out-refused", name, text, share=f"packet-out {reason}")
 
     async def _relay(self, router: VirtualRouter, context: Any) -> None:
         while True:

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from itertools import islice
 from math import inf
 from typing import Protocol
@@ -94,6 +95,7 @@ class PlaneMirror:
         self._events = events
         self._clock = clock
         self._listener, self._loop_share = listener, loop_share
+        self.account = loop_share.writer(plane.name)
         self._audit_s = audit_s
         self._busy: dict[int, Fib] = {}  # that may have work, in the order of their turns
         self._by_port: dict[str, set[int]] = {}  # port → vrf_ids
@@ -216,7 +218,7 @@ class PlaneMirror:
             while self._writes and (len(self._writes) >= WRITES_IN_FLIGHT or self._writes[0].done()):
                 await self._writes.popleft()
             if self._busy:
-                await self._loop_share.turn()
+                await self._loop_share.turn(self.account)
                 self._send()
                 await asyncio.sleep(0)
             elif self._writes:
@@ -251,7 +253,8 @@ class PlaneMirror:
         while turn and room > 0:
             share = max(1, room // len(turn))
             for fib in turn:
-                tickets.append((fib, fib.take(batch, min(share, room), ahead)))
+                with self._slice(fib, "what it has to write"):
+                    tickets.append((fib, fib.take(batch, min(share, room), ahead)))
             room = BATCH_ROUTES - sum(map(len, batch.routes))
             turn = [fib for fib in turn if fib.pending]
         for fib in served:  # whoever has more is the last of the next turn
@@ -272,13 +275,17 @@ class PlaneMirror:
         for fib, ticket in tickets:
             vrf_id = fib.config.vrf_id
             mine = [one for one in refused if one.vrf_id == vrf_id or fib.owns(one)] if refused else []
-            fib.confirm(ticket, mine)
+            with self._slice(fib, "what its plane has confirmed"):
+                fib.confirm(ticket, mine)
             self._wake_served(fib)
         for one in refused[:8]:
             self._report(one)
         for vrf_id in {fib.config.vrf_id for fib, _ in tickets}:
             self._listener.confirmed(vrf_id)
         self._advance()
+
+    def _slice(self, fib: Fib, what: str) -> AbstractContextManager[None]:
+        return self._loop_share.slice(self._loop_share.account(fib.config), what)
 
     def _wake_served(self, fib: Fib) -> None:
         if self.fibs.get(fib.config.vrf_id) is fib:  # it may have been removed meanwhile

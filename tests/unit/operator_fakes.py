@@ -168,7 +168,10 @@ class FakeCore:
         return LoadView(
             [PlaneLoad(name, now, packets, packets // 10, tables, 5 * self.looks) for name in self.planes],
             [
-                RouterLoad(router.full_name, router.plane, now, packets, packets // 10, self.rows, 5 * self.looks)
+                RouterLoad(
+                    *(router.full_name, router.plane, now, packets, packets // 10),
+                    *(self.rows, 5 * self.looks, 0.01 * now),
+                )
                 for router in self.routers.values()
             ],
         )
