@@ -131,6 +131,7 @@ class RouterLoad:
     link_packets: int | None  # of these, what the fallback plane received; None where there is none
     entries: int  # of its routes on the plane, with a fallback: in hardware
     changes: int  # of these entries, since the controller started
+    loop_s: float  # of the controller's event loop that it has taken: messages, what is written, punts
 
 
 @dataclass(frozen=True, slots=True)

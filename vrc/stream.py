@@ -17,7 +17,7 @@ from vrc.neighbors import Neighbors, Report
 from vrc.packets import PacketRelay
 from vrc.routes.nexthops import NexthopSets
 from vrc.routes.table import Columns, RouteTable
-from wire import MAX_ROUTES_PER_MESSAGE
+from wire import MAX_ITEMS_PER_MESSAGE, MAX_ROUTES_PER_MESSAGE
 from wire import splitplane_pb2 as pb
 from wire.columns import pack_ids, pack_prefixes
 
@@ -185,7 +185,9 @@ class ControlStream:
         self._statuses = statuses
         if changed:
             states = [pb.InterfaceState(id=s.id, up=s.up, addresses=s.addresses) for s in changed]
-            await self.write(interfaces=pb.InterfaceStates(states=states))
+            for start in range(0, len(states), MAX_ITEMS_PER_MESSAGE):
+                part = states[start : start + MAX_ITEMS_PER_MESSAGE]
+                await self.write(interfaces=pb.InterfaceStates(states=part))
         return bool(changed)
 
     async def _send_neighbors(self) -> bool:

@@ -9,6 +9,12 @@ MAX_MESSAGE_BYTES = 1 << 20
 MAX_ROUTES_PER_MESSAGE = 4096
 """Most routes in one Routes message: 4096 IPv6 prefixes and their set ids are 84 KiB."""
 
+MAX_ITEMS_PER_MESSAGE = 4096
+"""Most interface states, neighbors, nexthop sets or released ids in one message."""
+
+MAX_MEMBERS_PER_MESSAGE = 1 << 14
+"""Most members of all nexthop sets in one message."""
+
 MAX_ADDRESSES = 256
 """Most own addresses reported with one interface."""
 

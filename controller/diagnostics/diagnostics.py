@@ -121,7 +121,7 @@ class Diagnostics:
     async def load(self) -> LoadView:
         """Count what has passed through all planes and routers."""
         tables = {view.name: view.tables for view in self.plane_views()}
-        return await load_view(self._shards.by_plane, tables, self._clock)
+        return await load_view(self._shards.by_plane, tables, self._shards.loop_share, self._clock)
 
     async def trace(self, vrf_id: int, destination: str, interface: str | None = None) -> list[TraceStep]:
         """Follow a packet through the tables as the plane holds them."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from controller.errors import PlaneUnreachable
 from controller.planes.base import Clock, Counters
+from controller.shard.loop_share import LoopShare
 from controller.shard.router import VirtualRouter
 from controller.shard.shard import Shard
 from controller.views import LoadView, PlaneLoad, RouterLoad, TableView
@@ -14,7 +15,10 @@ _Read = tuple[Counters, Counters | None]
 
 
 async def load_view(
-    shards: Mapping[str, Shard], tables: Mapping[str, Mapping[str, TableView]], clock: Clock
+    shards: Mapping[str, Shard],
+    tables: Mapping[str, Mapping[str, TableView]],
+    loop_share: LoopShare,
+    clock: Clock,
 ) -> LoadView:
     """Read the counters of all planes; one that is away counts nothing, one that is removed meanwhile is left out.
 
@@ -26,7 +30,10 @@ async def load_view(
     for (name, shard), (time, read) in zip(all_of_them.items(), reads, strict=True):
         if name not in shards:
             continue
-        mine = [_router_load(router, shard, time, read) for router in shard.routers.values()]
+        mine = [
+            _router_load(router, shard, time, read, loop_share.account(router.config).spent_s)
+            for router in shard.routers.values()
+        ]
         rows += mine
         written = sum(shard.mirror.changes.values())
         packets, link_packets = _total(row.packets for row in mine), _total(row.link_packets for row in mine)
@@ -49,7 +56,7 @@ async def _read(shard: Shard, clock: Clock) -> tuple[float, _Read | None]:
     return clock(), read
 
 
-def _router_load(router: VirtualRouter, shard: Shard, time: float, read: _Read | None) -> RouterLoad:
+def _router_load(router: VirtualRouter, shard: Shard, time: float, read: _Read | None, loop_s: float) -> RouterLoad:
     config = router.config
     ids = [interface.id for interface in config.interfaces]
     packets = link_packets = None
@@ -61,7 +68,7 @@ def _router_load(router: VirtualRouter, shard: Shard, time: float, read: _Read |
     else:
         writes = shard.pair.routes.writes
         entries, changes = writes.count(config.vrf_id), writes.changes[config.vrf_id]
-    return RouterLoad(config.full_name, config.plane, time, packets, link_packets, entries, changes)
+    return RouterLoad(config.full_name, config.plane, time, packets, link_packets, entries, changes, loop_s)
 
 
 def _received(counters: Counters, ids: Iterable[int]) -> int:

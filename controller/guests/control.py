@@ -25,6 +25,36 @@ MAX_REPLY_BYTES = 1 << 20
 MAX_ERROR = 1000
 """Characters of a guest's refusal that are shown."""
 
+STRAY_AT_ONCE, STRAY_PER_S = 1 << 20, 1 << 18
+"""Octets that nobody asked for that are read of a guest at once, and each second from then on."""
+
+STRAY_LINE = 256
+"""What a line counts at least, however short: the loop spends microseconds on it."""
+
+
+@dataclass(slots=True)
+class Strays:
+    """What one guest says that nobody asked for: replies to clients that did not wait, blank lines.
+
+    It is read, so that the answer behind it is found, but no faster than `STRAY_PER_S`.
+    """
+
+    octets: int = 0  # of lines, `STRAY_LINE` each at least
+    held: int = 0  # how often it was not read for a while
+    _debt: float = 0.0  # of these octets, what the time since has not paid for
+    _counted_s: float = 0.0
+
+    async def skip(self, line: bytes) -> None:
+        """Count a line; returns when the next one may be read."""
+        cost, now = max(len(line), STRAY_LINE), asyncio.get_running_loop().time()
+        self.octets += cost
+        self._debt = max(0.0, self._debt - (now - self._counted_s) * STRAY_PER_S) + cost
+        self._counted_s = now
+        over = self._debt - STRAY_AT_ONCE
+        if over > 0:
+            self.held += 1
+        await asyncio.sleep(max(0.0, over / STRAY_PER_S))  # also 0 lets others run: a full buffer never does
+
 
 class Refusal(GuestError):
     """The guest's supervisor answered, and what it answered is no."""
@@ -42,6 +72,7 @@ class Conversation:
     _reader: asyncio.StreamReader
     _writer: asyncio.StreamWriter
     _shared: bool
+    _strays: Strays
     asked: str = "machine"  # the last operation
     machine: dict[str, Any] = field(default_factory=dict)  # what a machine's first process said of it at first
     asked_at_s: float = 0.0  # our clock when it was asked for that
@@ -54,7 +85,7 @@ class Conversation:
         text = json.dumps(request | {"id": wanted} if self._shared else request)
         self._writer.write((f"\n{text}\n" if self._shared else f"{text}\n").encode())
         await self._writer.drain()
-        reply = await _reply(self._reader, wanted)
+        reply = await _reply(self._reader, wanted, self._strays)
         if not reply["ok"]:
             prefix = f"{suite_of(request.get('config', {}))} " if request["op"] == "reload" else ""
             raise Refusal(f"{self._router}: {prefix}{printable(str(reply['error']), MAX_ERROR)}")
@@ -69,25 +100,26 @@ class Conversation:
             await self._writer.drain()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SETTLE_S):
-                    self.machine = await _reply(self._reader, wanted)
+                    self.machine = await _reply(self._reader, wanted, self._strays)
                     self.answered_at_s = time.time()
                     return
 
 
 @contextlib.asynccontextmanager
 async def conversation(
-    directory: Path, router: str, limit_s: float, *, shared: bool = False
+    directory: Path, router: str, limit_s: float, *, shared: bool = False, strays: Strays | None = None
 ) -> AsyncIterator[Conversation]:
     """Speak with a guest; GuestError where it does not answer, everything together, within ``limit_s``.
 
-    ``shared``: the socket is a machine's channel, on which others may have spoken before.
+    ``shared``: the socket is a machine's channel, on which others may have spoken before. ``strays`` counts what it
+    says besides.
     """
     told: Conversation | None = None
     try:
         async with asyncio.timeout(limit_s):
             with short_path(directory, SOCKET) as path:
                 reader, writer = await asyncio.open_unix_connection(path, limit=MAX_REPLY_BYTES)
-            told = Conversation(router, reader, writer, shared)
+            told = Conversation(router, reader, writer, shared, strays or Strays())
             try:
                 if shared:
                     await told.settle()
@@ -117,14 +149,14 @@ async def ask(
         return await told.ask(request)
 
 
-async def _reply(reader: asyncio.StreamReader, wanted: str | None) -> dict[str, Any]:
+async def _reply(reader: asyncio.StreamReader, wanted: str | None, strays: Strays) -> dict[str, Any]:
     while True:
         line = await reader.readline()
-        if wanted and line == b"\n":
-            continue
-        reply: dict[str, Any] = dict(json.loads(line))
-        if reply.get("id") == wanted:
-            return reply
+        if not wanted or line != b"\n":
+            reply: dict[str, Any] = dict(json.loads(line))
+            if reply.get("id") == wanted:
+                return reply
+        await strays.skip(line)
 
 
 class Reloads:

@@ -93,6 +93,8 @@ class GuestFleet:
         self._pki, self._sessions, self._events = pki, sessions, events
         self._guests: defaultdict[int, _Known] = defaultdict(_Known)  # by vrf_id
         self._gate, self._asking = asyncio.Semaphore(STARTS_AT_ONCE), asyncio.Semaphore(STARTS_AT_ONCE)
+        # One that runs is asked to change, and may not answer: it holds up its own tenant's alone.
+        self._gates: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(STARTS_AT_ONCE))
 
     @property
     def failing(self) -> bool:
@@ -196,8 +198,8 @@ class GuestFleet:
 
     async def ensure(self, router: RouterConfig) -> None:
         """Start, adopt or change a guest; GuestError where it cannot run."""
-        async with self._gate:
-            spec = self.spec(router)
+        spec = self.spec(router)
+        async with self._gates[router.tenant] if self._running(spec) else self._gate:
             try:
                 self._wait_after_death(spec)
                 await self.admit([router])
@@ -216,6 +218,10 @@ class GuestFleet:
             if known.failure:
                 known.failure = ""
                 self._events.emit("info", "guest-started", router.full_name, "the guest runs again")
+
+    def _running(self, spec: GuestSpec) -> bool:
+        driver = self._drivers.get(spec.guest.kind)
+        return driver is not None and bool(driver.running(spec))
 
     def _note_failure(self, router: RouterConfig, text: str) -> None:
         text = text.removeprefix(f"{router.full_name}: ")  # whoever shows it names the router

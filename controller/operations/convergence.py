@@ -6,6 +6,9 @@
 A port and VLAN that an interface gave up is held: no other interface gets it before the plane confirmed that the old
 one is gone. Holds and deleted routers are stored, so that this is also true across a restart of the controller.
 What cannot be confirmed now, because a plane is not reachable, is tried again until it is.
+
+Planes are brought there in turns (`program`). Guests follow each in a task of its own (`run_guests`), outside of
+them: a guest may take minutes for an answer, and is waited for by those alone who changed it.
 """
 
 import asyncio
@@ -101,6 +104,8 @@ class Convergence:
         self._cut: dict[tuple[str, str], int] = {}  # entries short, by plane and quota, as told
         shards.on_adopted = self.share
         self._turn = asyncio.Lock()
+        self._following: dict[int, asyncio.Task[None]] = {}  # guests that are being changed, by vrf_id
+        self._identifying = asyncio.Lock()
         self._wake = asyncio.Event()
 
     @property
@@ -177,15 +182,23 @@ class Convergence:
 
     async def run(self) -> None:
         """Finish what is unfinished and watch the guests, until cancelled."""
-        while True:
-            try:
-                await asyncio.wait_for(self._wake.wait(), RETRY_S)
-            except TimeoutError:
-                await self.look_after_guests()
-            self._wake.clear()
-            self._end_moves()
-            self.follow_use()
-            await self.converge(lambda _: None)
+        try:
+            while True:
+                try:
+                    await asyncio.wait_for(self._wake.wait(), RETRY_S)
+                except TimeoutError:
+                    await self.look_after_guests()
+                self._wake.clear()
+                self._end_moves()
+                self.follow_use()
+                programmed = await self.program(lambda _: None)
+                await self._follow(programmed.steps)
+                self._settle()
+        finally:
+            following, self._following = list(self._following.values()), {}
+            for task in following:
+                task.cancel()
+            await asyncio.gather(*following, return_exceptions=True)
 
     def _end_moves(self) -> None:
         """Forget where routers came from that are there."""
@@ -205,6 +218,11 @@ class Convergence:
 
     async def converge(self, report: Report) -> Unfinished:
         """Bring planes and guests to the declared state as far as that is possible now."""
+        programmed = await self.program(report)
+        return Unfinished(programmed.waiting, await self.run_guests(programmed))
+
+    async def program(self, report: Report) -> "Programmed":
+        """Bring planes to the declared state as far as that is possible now, and remove guests of deleted routers."""
         async with self._turn:
             steps = _Steps(self._work(), report)
             waiting: list[str] = []
@@ -221,7 +239,7 @@ class Convergence:
                 elif self._put.get(router.vrf_id) != allowed:
                     steps.next(f"program {router.full_name}")
                     waiting += await self._put_router(router, allowed)
-            return Unfinished(waiting, await self._run_guests(steps))
+            return Programmed(waiting, steps)
 
     def _work(self) -> int:
         routers = self.state.routers.values()
@@ -341,6 +359,9 @@ class Convergence:
         """Remove a deleted router from its plane and its guest; it is forgotten when both are confirmed clean."""
         steps.next(f"remove {tombstone.router.full_name}")
         router, vrf_id = tombstone.router, tombstone.router.vrf_id
+        if (following := self._following.pop(vrf_id, None)) is not None:
+            following.cancel()
+            await asyncio.wait([following])
         waiting = []
         if not tombstone.guest_clean:
             with suppress(GuestError):  # what stays of its socket is told below
@@ -386,22 +407,55 @@ class Convergence:
 
     # Guests
 
-    async def _run_guests(self, steps: "_Steps") -> dict[str, str]:
-        changed = [router for router in self.state.routers.values() if not self._guests.current(router)]
-        await self._guests.identify(changed)
-        results = await asyncio.gather(*(self._run_guest(router, steps) for router in changed))
+    async def run_guests(
+        self, programmed: "Programmed", concerns: Callable[[str], bool] = lambda _: True
+    ) -> dict[str, str]:
+        """Bring guests to the declared state; return by router why one does not run as declared.
+
+        Those alone are waited for of routers that ``concerns`` tells; of others it is what is known already.
+        """
+        under_way = {vrf_id for vrf_id, task in self._following.items() if not task.done()}
+        changed = await self._follow(programmed.steps)
+        mine = [router for router in changed if concerns(router.full_name)]
+        await self._followed(mine)
+        former = [one for one in mine if one.vrf_id in under_way and not self._guests.current(one)]
+        if former:  # what was under way may have been a former declaration
+            await self._follow(programmed.steps)
+            await self._followed(former)
+        failures = {router.full_name: self._guests.failure(router) for router in changed}
+        return {name: line for name, line in failures.items() if line}
+
+    async def _followed(self, routers: list[RouterConfig]) -> None:
+        tasks = [self._following[router.vrf_id] for router in routers if router.vrf_id in self._following]
+        if tasks:
+            await asyncio.wait(tasks)
+        self._settle()
+
+    def _settle(self) -> None:
         with suppress(StoreError):  # the former certificates are good until then
             self._guests.settle()
-        return {router.full_name: line for router, line in zip(changed, results, strict=True) if line}
 
-    async def _run_guest(self, router: RouterConfig, steps: "_Steps") -> str:
+    async def _follow(self, steps: "_Steps") -> list[RouterConfig]:
+        """Start to bring guests there, each but once at a time; returns the routers whose guests are not yet."""
+        changed = [router for router in self.state.routers.values() if not self._guests.current(router)]
+        async with self._identifying:
+            await self._guests.identify(changed)
+        for vrf_id, task in list(self._following.items()):
+            if task.done():
+                del self._following[vrf_id]
+                task.result()  # raises what nobody foresaw
+        for router in changed:
+            if router.vrf_id not in self._following:
+                task = asyncio.create_task(self._run_guest(router, steps), name=f"guest of {router.full_name}")
+                self._following[router.vrf_id] = task
+        return changed
+
+    async def _run_guest(self, router: RouterConfig, steps: "_Steps") -> None:
         try:
-            await self._guests.ensure(router)
-        except SplitplaneError as problem:
-            return f"{router.full_name}: {str(problem).removeprefix(f'{router.full_name}: ')}"
+            with suppress(SplitplaneError):  # which the fleet knows as its failure
+                await self._guests.ensure(router)
         finally:
             steps.next(f"start the guest of {router.full_name}")
-        return ""
 
 
 def _unconfirmed(router: RouterConfig, what: str) -> str:
@@ -410,6 +464,14 @@ def _unconfirmed(router: RouterConfig, what: str) -> str:
 
 def _at(router: RouterConfig, port: str, vlan: int) -> Attachment:
     return Attachment(router.plane, port, vlan)
+
+
+@dataclass(frozen=True, slots=True)
+class Programmed:
+    """One line for everything that waits for a plane, and how far whoever watches has been told."""
+
+    waiting: list[str]
+    steps: "_Steps"
 
 
 class _Steps:

@@ -286,11 +286,14 @@ class Operations:
                 await self.audit.end(change_id, audit.FAILED, recorded.why_refused(problem))
                 raise
             planned()
-            unfinished = await self._convergence.converge(report)
-            failed = [line for router, line in unfinished.failed.items() if ready.concerns(router)]
-            others = [line for router, line in unfinished.failed.items() if not ready.concerns(router)]
-            waiting = unfinished.waiting + self._unconnected(ready) + others
-        loads = await self._first_loads(ready, unfinished.failed)
+            programmed = await self._convergence.program(report)
+            waiting = programmed.waiting + self._unconnected(ready)
+        # A guest may not answer for minutes: other changes do not wait for it.
+        ailing = await self._convergence.run_guests(programmed, ready.concerns)
+        lines = {name: f"{name}: {line.removeprefix(f'{name}: ')}" for name, line in ailing.items()}
+        failed = [line for router, line in lines.items() if ready.concerns(router)]
+        waiting += [line for router, line in lines.items() if not ready.concerns(router)]
+        loads = await self._first_loads(ready, ailing)
         failed += [f"{name}: {load.failed}" for name, load in loads.items() if load.failed]
         waiting += [f"{name}: {load.waiting}" for name, load in loads.items() if load.waiting]
         outcome = audit.FAILED if failed else audit.DONE if ready.changes else audit.UNCHANGED

@@ -50,15 +50,22 @@ static PyObject **find_sets(const Py_buffer *ids, PyObject *names)
     return sets;
 }
 
-/* Give a prefix a set, or none (NULL). Returns 1 where that changed something, 0, or -1 with an exception set. */
-static int replace_one(PyObject *routes, PyObject *key, PyObject *set, struct run *run, long *count)
+/* Append a set to a list that does not end with it; false with an exception set. */
+static bool append_run(PyObject *sets, PyObject *set)
+{
+    Py_ssize_t size = PyList_GET_SIZE(sets);
+    return (size && PyList_GET_ITEM(sets, size - 1) == set) || !PyList_Append(sets, set);
+}
+
+/* Give a prefix a set, or none (NULL); the set that it had is appended to `left`. Returns 1 where that changed something, 0, or -1 with an exception set. */
+static int replace_one(PyObject *routes, PyObject *key, PyObject *set, struct run *run, long *count, PyObject *left)
 {
     PyObject *old = PyDict_GetItemWithError(routes, key);
     if (!old && PyErr_Occurred())
         return -1;
     if (old == set)
         return 0;
-    if (old && !count_routes(run, old, -1))
+    if (old && (!count_routes(run, old, -1) || !append_run(left, old)))
         return -1;
     if (!set) {
         --*count;
@@ -72,10 +79,10 @@ static int replace_one(PyObject *routes, PyObject *key, PyObject *set, struct ru
 }
 
 PyDoc_STRVAR(replace_doc,
-             "replace(keys, ids, names, routes) -> (list[bytes], int)\n\n"
+             "replace(keys, ids, names, routes) -> (list[bytes], int, list[NexthopSet])\n\n"
              "Give each key of `routes` the set that its id names (32-bit numbers), withdraw it where that is 0. "
-             "Returns the keys that changed, and how many more routes there are. KeyError where an id has no name: "
-             "nothing is changed.");
+             "Returns the keys that changed, how many more routes there are, and the sets that lost some. KeyError where "
+             "an id has no name: nothing is changed.");
 
 static PyObject *replace(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
@@ -84,17 +91,17 @@ static PyObject *replace(PyObject *Py_UNUSED(module), PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "O!y*O!O!", &PyList_Type, &keys, &ids, &PyDict_Type, &names, &PyDict_Type,
                           &routes))
         return NULL;
-    PyObject **sets = NULL, *changed = NULL;
+    PyObject **sets = NULL, *changed = NULL, *left = NULL;
     struct run run = {0};
     long count = 0;
     Py_ssize_t size = PyList_GET_SIZE(keys);
     if (ids.len != size * (Py_ssize_t)sizeof(uint32_t))
         PyErr_Format(PyExc_ValueError, "%zd keys with %zd octets of ids", size, ids.len);
-    else if ((sets = find_sets(&ids, names)))
+    else if ((sets = find_sets(&ids, names)) && (left = PyList_New(0)))
         changed = PyList_New(0);
     for (Py_ssize_t i = 0; changed && i < size; i++) {
         PyObject *key = PyList_GET_ITEM(keys, i);
-        int replaced = replace_one(routes, key, sets[i], &run, &count);
+        int replaced = replace_one(routes, key, sets[i], &run, &count, left);
         if (replaced < 0 || (replaced && PyList_Append(changed, key)))
             Py_CLEAR(changed);
     }
@@ -102,7 +109,10 @@ static PyObject *replace(PyObject *Py_UNUSED(module), PyObject *arguments)
     PyBuffer_Release(&ids);
     if (!end_run(&run))
         Py_CLEAR(changed);
-    return changed ? Py_BuildValue("Nl", changed, count) : NULL;
+    if (changed)
+        return Py_BuildValue("NlN", changed, count, left);
+    Py_XDECREF(left);
+    return NULL;
 }
 
 /* The FIB's queue into columns */

@@ -8,7 +8,7 @@ _Columns = tuple[list[Op], list[bytes], list[int]]
 
 def replace(
     keys: list[bytes], ids: array[int], names: dict[int, NexthopSet], routes: dict[bytes, NexthopSet]
-) -> tuple[list[bytes], int]: ...
+) -> tuple[list[bytes], int, list[NexthopSet]]: ...
 def take(
     keys: list[bytes],
     desired: tuple[dict[bytes, int], dict[bytes, NexthopSet], Callable[[bytes], int | None]],

@@ -30,7 +30,6 @@ from controller.planes.base import (
     RouteKind,
     RouterInterface,
     WriteBatch,
-    route_action,
 )
 from controller.routing.entries import Taken
 from controller.routing.fib_state import FibState
@@ -38,7 +37,6 @@ from controller.routing.neighbors import NeighborKey
 from controller.routing.objects import PlaneObjects
 from controller.routing.prefixes import Desired, RouteTicket
 from controller.routing.resolve import (
-    GroupObject,
     Interface,
     NexthopObject,
 )
@@ -73,9 +71,9 @@ class Fib(FibState):
         declared = {one.id: one for one in config.interfaces}
         gone = [interface_id for interface_id in known if interface_id not in declared]
         for interface_id in gone:
-            addresses = known.pop(interface_id).addresses
+            gone_addresses = self._resolution.set_addresses(known.pop(interface_id), frozenset())
             self._forget_neighbors(interface_id)
-            for address in addresses:
+            for address in gone_addresses:
                 self._refresh_own(address)
         for one in config.interfaces:
             if one.id in known:
@@ -114,13 +112,15 @@ class Fib(FibState):
 
         All at once, because following an interface may take a pass over every route.
         """
+        changed = []
         for interface_id, (up, addresses) in states.items():
             interface = self._resolution.interfaces[interface_id]
+            if interface.guest_up is not up:
+                changed.append(interface_id)
             interface.guest_up = up
-            before, interface.addresses = interface.addresses, addresses
-            for address in before ^ addresses:
+            for address in self._resolution.set_addresses(interface, addresses):
                 self._refresh_own(address)
-        self._interfaces_changed(states, now)
+        self._interfaces_changed(changed, now)
 
     def set_neighbors(self, states: Mapping[NeighborKey, tuple[bytes, bool]], now: float) -> int:
         """Take states of neighbors by interface and address: MAC, and whether it failed; neither unsets it.
@@ -140,6 +140,8 @@ class Fib(FibState):
         if retry:
             self._refresh_nexthops(retry, now)
         self._enqueue_sets(resolution.settle(now))
+        if self.untidy:
+            self.collect()
 
     # What the VRC learned
 
@@ -309,6 +311,7 @@ class Fib(FibState):
     def _adopt_routes(self, installed: dict[bytes, int]) -> None:
         """Queue every prefix that differs; what was not learned yet stays until the router has settled."""
         self._prefixes.adopt(installed)
+        self._resolution.loosen_all()
         keys = self._rib.routes.keys() | self._own.keys()
         if self.settled or self.removing:
             keys |= installed.keys()
@@ -353,24 +356,17 @@ class Fib(FibState):
         return one.table == "nexthop_group" and one.key in resolution.group_entries.desired
 
     def collect(self) -> None:
-        """Delete sets, groups and nexthops that nothing uses. Only while idle: a reference may be in flight."""
-        resolution = self._resolution
+        """Delete sets, groups and nexthops that nothing uses any more, some at a time (`untidy`: there are more).
+
+        Only while idle: a reference may be in flight.
+        """
+        resolution, let_go = self._resolution, self._prefixes.let_go
         for one in self._rib.collect():
-            for group in resolution.detach(one):
-                self._find_owner(group)
-        uses = self._prefixes.uses
-        in_groups: set[int] = set()
-        for group in list(resolution.groups.values()):
-            if group.owner is None and not uses(route_action(RouteKind.GROUP, group.id)):
-                resolution.drop_group(group)
-            else:
-                in_groups.update(nexthop_id for nexthop_id, _ in group.content)
-        neighbors = resolution.neighbors.states
-        for known in list(resolution.nexthops.values()):
-            if known.sets or known.id in in_groups or (known.interface_id, known.gateway) in neighbors:
-                continue
-            if not uses(route_action(RouteKind.NEXTHOP, known.id)):
-                resolution.drop_nexthop(known)
+            resolution.detach(one)
+        if let_go:
+            resolution.loosen(let_go)
+            let_go.clear()
+        resolution.collect(self._prefixes.uses)
 
     # Inside
 
@@ -382,7 +378,7 @@ class Fib(FibState):
             return False
         group = self._resolution.groups.get(have & 0xFFFFFF) if have >> 28 == RouteKind.GROUP else None
         if group is not None:
-            group.shared = True
+            self._resolution.note_sharer(group, one)
         one.shares = True
         return True
 
@@ -410,25 +406,14 @@ class Fib(FibState):
         if wanted:
             self._enqueue([key for key, one in self._rib.routes.items() if one in wanted])
 
-    def _find_owner(self, group: GroupObject) -> None:
-        action = route_action(RouteKind.GROUP, group.id)
-        if not self._prefixes.uses(action):
-            return
-        routes = self._rib.routes
-        for key, have in self._prefixes.installed.items():
-            if have == action and (one := routes.get(key)) is not None and one.content == group.content:
-                self._resolution.give(group, one)
-                break
-        self._enqueue_strays()
-
     def _interfaces_changed(self, changed: Iterable[int], now: float) -> None:
         resolution = self._resolution
-        touched = []
-        for interface_id in changed:
+        touched, ids = [], tuple(changed)
+        for interface_id in ids:
             resolution.interface_entries.want(interface_id, self._interface_entry(interface_id))
             touched += resolution.on_interface(interface_id)
         self._refresh(touched, now)
-        self._enqueue_sets(resolution.refresh_connected(self._rib.sets))
+        self._enqueue_sets(resolution.refresh_connected(ids))
 
     def _interface_entry(self, interface_id: int) -> RouterInterface | None:
         interface = self._resolution.interfaces.get(interface_id)
@@ -448,13 +433,15 @@ class Fib(FibState):
         )
 
     def _forget_neighbors(self, interface_id: int) -> None:
-        for _, address in self._resolution.neighbors.forget_interface(interface_id):
-            self._refresh_own(address)
+        self._neighbors_changed(self._resolution.neighbors.forget_interface(interface_id), 0.0)
 
     def _neighbors_changed(self, changed: Iterable[NeighborKey], now: float) -> None:
         keys = tuple(changed)
-        for _, address in keys:
-            self._refresh_own(address)
+        nexthops, loose = self._resolution.nexthops, self._resolution.loose_nexthops
+        for key in keys:
+            self._refresh_own(key[1])
+            if (known := nexthops.get(key)) is not None:
+                loose[known.id] = None
         self._refresh_nexthops(keys, now)
 
     def _refresh_nexthops(self, keys: Iterable[NeighborKey], now: float) -> None:

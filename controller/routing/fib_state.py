@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from math import inf
 from typing import Any
 
 from controller.model import RouterConfig
@@ -196,7 +197,12 @@ class FibState:
     @property
     def next_due(self) -> float:
         """When a timed state ends next; inf where there is none."""
-        return min(self._resolution.neighbors.next_due, self._resolution.next_due)
+        return min(self._resolution.neighbors.next_due, self._resolution.next_due, 0.0 if self.untidy else inf)
+
+    @property
+    def untidy(self) -> bool:
+        """Whether sets, groups or nexthops may be unused that can be deleted now."""
+        return (self._rib.loose or self._resolution.loose or bool(self._prefixes.let_go)) and self.idle
 
     @property
     def refusing(self) -> bool:

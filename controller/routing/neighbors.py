@@ -36,6 +36,7 @@ class NeighborTable:
     def __init__(self, usage: SliceUsage) -> None:
         self.states: dict[NeighborKey, NeighborState] = {}
         self.refused = 0
+        self.by_address: dict[bytes, dict[int, None]] = {}  # ids of the interfaces on which there is one
         self._usage = usage
         self._failed: dict[NeighborKey, float] = {}  # until when, in this order
         self._stale: dict[NeighborKey, None] = {}
@@ -50,7 +51,7 @@ class NeighborTable:
     def set(self, told: Mapping[NeighborKey, tuple[bytes, bool]], now: float) -> tuple[dict[NeighborKey, None], int]:
         """Take MACs, and whether resolution failed; neither unsets a neighbor.
 
-        Returns the keys that may have changed, stale ones that made room among them, and how many were refused.
+        Returns the keys that have changed, stale ones that made room among them, and how many were refused.
         """
         changed: dict[NeighborKey, None] = {}
         refused = 0
@@ -58,8 +59,11 @@ class NeighborTable:
             self._stale.pop(key, None)
             if not mac and not failed:
                 self._forget(key)
-            elif key in self.states or self._make_room(changed):
+            elif (known := self.states.get(key)) is not None or self._make_room(changed):
+                if known is not None and mac and known.mac == mac:  # as it was
+                    continue
                 self._failed.pop(key, None)
+                self.by_address.setdefault(key[1], {})[key[0]] = None
                 self.states[key] = NeighborState(mac, 0.0 if mac else now + FAILED_DROP_S)
                 if not mac:
                     self._failed[key] = now + FAILED_DROP_S
@@ -117,3 +121,7 @@ class NeighborTable:
         self._failed.pop(key, None)
         if self.states.pop(key, None) is not None:
             self._usage.neighbors -= 1
+            here = self.by_address[key[1]]
+            del here[key[0]]
+            if not here:
+                del self.by_address[key[1]]

@@ -39,7 +39,8 @@ class PlaneObjects:
         self._used: set[int] = set()
         self.unclaimed_nexthops: dict[int, Nexthop] = {}
         self.unclaimed_groups: dict[int, NexthopGroup] = {}
-        self._neighbors: dict[int, bytes] = {}  # address whose own route uses an adopted nexthop
+        self._groups: dict[GroupContent, list[int]] = {}  # ids of what was unclaimed at first, by content
+        self._nexthops: dict[tuple[int, bytes, NexthopState], dict[bytes | None, list[int]]] = {}  # … and neighbor
 
     def adopt(self, installed: Installed, known: Iterable[int]) -> None:
         """Take over a read-back: ids in ``known`` belong to routers already, the rest waits to be claimed."""
@@ -47,11 +48,17 @@ class PlaneObjects:
         self.unclaimed_nexthops = {i: n for i, n in installed.nexthops.items() if i not in self._used}
         self.unclaimed_groups = {i: g for i, g in installed.groups.items() if i not in self._used}
         self._used.update(self.unclaimed_nexthops, self.unclaimed_groups)
-        self._neighbors = {}
+        neighbors: dict[int, bytes] = {}  # address whose own route uses a nexthop
         for routes in installed.routes.values():
             for key, action in routes.items():
                 if key[-1] == (len(key) - 1) * 8 and action_kind(action) is RouteKind.NEXTHOP:
-                    self._neighbors[action_value(action)] = key[:-1]
+                    neighbors[action_value(action)] = key[:-1]
+        self._groups, self._nexthops = {}, {}
+        for group in self.unclaimed_groups.values():
+            self._groups.setdefault(group_content(group), []).append(group.id)
+        for one in self.unclaimed_nexthops.values():
+            alike = self._nexthops.setdefault((one.router_interface_id, one.mac, one.state), {})
+            alike.setdefault(neighbors.get(one.id), []).append(one.id)
 
     def issue(self) -> int:
         """Return an unused id, going round the whole range before one comes back."""
@@ -71,16 +78,21 @@ class PlaneObjects:
     def claim_nexthop(self, interface_id: int, gateway: bytes, mac: bytes, state: NexthopState) -> Nexthop | None:
         """Take over an adopted nexthop of that content, if there is one: best one that is the gateway's already,
         and rather nobody's than another neighbor's."""
-        content = interface_id, mac, state
-        found = [n.id for n in self.unclaimed_nexthops.values() if (n.router_interface_id, n.mac, n.state) == content]
-        if not found:
-            return None
-        ranks = {gateway: 0, None: 1}
-        return self.unclaimed_nexthops.pop(min(found, key=lambda i: ranks.get(self._neighbors.get(i), 2)))
+        alike = self._nexthops.get((interface_id, mac, state), {})
+        while alike:
+            owner = next((one for one in (gateway, None) if one in alike), next(iter(alike)))
+            found = self.unclaimed_nexthops.pop(alike[owner].pop(), None)
+            if not alike[owner]:
+                del alike[owner]
+            if found is not None:  # else it was deleted meanwhile
+                return found
+        return None
 
     def claim_group(self, content: GroupContent) -> NexthopGroup | None:
         """Take over an adopted group of that content, if there is one."""
-        for object_id, group in self.unclaimed_groups.items():
-            if group_content(group) == content:
-                return self.unclaimed_groups.pop(object_id)
+        alike = self._groups.get(content)
+        while alike:
+            group = self.unclaimed_groups.pop(alike.pop(), None)
+            if group is not None:  # else it was deleted meanwhile
+                return group
         return None

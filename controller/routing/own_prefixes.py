@@ -25,13 +25,10 @@ class OwnPrefixes(dict[bytes, int]):
         key = address + bytes((_HOST_BITS[len(address)],))
         resolution = self._resolution
         action: int | None = None
-        if any(address in interface.addresses for interface in resolution.interfaces.values()):
+        if address in resolution.local:
             action = LOCAL
-        elif not _link_local(address):
-            for interface_id in resolution.interfaces:
-                if (interface_id, address) in resolution.neighbors.states:
-                    action = route_action(RouteKind.NEXTHOP, resolution.nexthop(interface_id, address).id)
-                    break
+        elif not _link_local(address) and (found := resolution.neighbors.by_address.get(address)):
+            action = route_action(RouteKind.NEXTHOP, resolution.nexthop(next(iter(found)), address).id)
         if action is None:
             self.pop(key, None)
         else:

@@ -53,7 +53,8 @@ class PrefixTable:
         self._taken = 0
         self._confirmed = 0
         self._barrier = 0.0
-        self._references: dict[int, int] = {}
+        self._references: dict[int, int] = {}  # of actions that some prefix has, or may still have on the plane
+        self.let_go: dict[int, None] = {}  # actions that lost their last reference; whoever looks at them empties it
 
     # The queue
 
@@ -129,8 +130,12 @@ class PrefixTable:
     def confirm(self, ticket: RouteTicket) -> None:
         """The plane has confirmed what was taken."""
         self._confirmed = max(self._confirmed, ticket.taken)
+        references = self._references
         for action in ticket.released:
-            self._references[action] -= 1
+            if (left := references[action] - 1) > 0:
+                references[action] = left
+            else:
+                self._let_go(action)
 
     def abandon(self) -> None:
         """What was sent may not have arrived: nothing is confirmed any more until `adopt`."""
@@ -183,6 +188,8 @@ class PrefixTable:
         have = self.installed.pop(key, None)
         if have is not None:
             self._references[have] -= 1
+            if self._references[have] <= 0:
+                self._let_go(have)
             self._count(key, -1)
         if action is not None:
             self.installed[key] = action
@@ -199,13 +206,17 @@ class PrefixTable:
 
     def uses(self, action: int) -> bool:
         """Tell whether a prefix has this action, or may still have it on the plane."""
-        return bool(self._references.get(action))
+        return action in self._references
 
     def actions_in_use(self) -> set[int]:
         """Return all actions for which `uses` holds."""
-        return {action for action, count in self._references.items() if count}
+        return set(self._references)
 
     # Inside
+
+    def _let_go(self, action: int) -> None:
+        del self._references[action]
+        self.let_go[action] = None
 
     def _refuse(self, key: bytes) -> bool:
         self.refused[key] = self._usage.full(f"ipv{family_of(key)}_routes")

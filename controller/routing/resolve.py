@@ -9,7 +9,7 @@ however many prefixes use them. Members that cannot forward are left out of a gr
 one of them, so that the packet is gleaned (or dropped, where resolution has failed or the link is down).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from ipaddress import ip_interface
 from math import inf
@@ -30,7 +30,7 @@ from controller.planes.base import (
 from controller.routing.entries import EntryTable
 from controller.routing.neighbors import NeighborTable
 from controller.routing.objects import GroupContent, PlaneObjects
-from controller.routing.rib import NexthopSet, SetKind
+from controller.routing.rib import COLLECT_AT_ONCE, NexthopSet, SetKind
 from controller.routing.usage import SliceUsage
 from controller.routing.weights import fit_weights
 
@@ -76,15 +76,19 @@ class NexthopObject:
 
 
 class GroupObject:
-    """A group on the plane. It follows the content of its owner; `shared` once other sets' routes use it."""
+    """A group on the plane. It follows the content of its owner; `shared` once other sets' routes use it.
 
-    __slots__ = ("content", "id", "owner", "shared")
+    `sharer` is the set whose routes were last found to use it so, and takes it over from an owner that goes.
+    """
+
+    __slots__ = ("content", "id", "owner", "shared", "sharer")
 
     def __init__(self, object_id: int, content: GroupContent, owner: NexthopSet | None) -> None:
         self.id = object_id
         self.content = content
         self.owner = owner
         self.shared = False
+        self.sharer: NexthopSet | None = None
 
 
 @dataclass(slots=True)
@@ -95,6 +99,7 @@ class Resolution:
     objects: PlaneObjects
     usage: SliceUsage
     interfaces: dict[int, Interface] = field(default_factory=dict)
+    local: dict[bytes, int] = field(default_factory=dict)  # on how many interfaces an own address is
     neighbors: NeighborTable = field(init=False)
     nexthops: dict[tuple[int, bytes], NexthopObject] = field(default_factory=dict)
     groups: dict[int, GroupObject] = field(default_factory=dict)
@@ -103,11 +108,28 @@ class Resolution:
     nexthop_entries: EntryTable[Nexthop] = field(default_factory=lambda: EntryTable("nexthop"))
     group_entries: EntryTable[NexthopGroup] = field(default_factory=lambda: EntryTable("nexthop_group"))
     over_quota: dict[NexthopSet, str] = field(default_factory=dict)
+    loose_groups: dict[int, None] = field(default_factory=dict)  # by id: that lost their owner or last route
+    loose_nexthops: dict[int, None] = field(default_factory=dict)  # … their last set, group, neighbor or route
     _by_id: dict[int, NexthopObject] = field(default_factory=dict)
+    _by_interface: dict[int, dict[int, NexthopObject]] = field(default_factory=dict)
+    _in_groups: dict[int, int] = field(default_factory=dict)  # how many groups have a nexthop, by id
+    _orphans: dict[GroupContent, dict[int, GroupObject]] = field(default_factory=dict)  # groups without an owner
+    _connected: dict[int, dict[NexthopSet, None]] = field(default_factory=dict)  # sets of that kind, by interface
     _dead: dict[NexthopSet, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.neighbors = NeighborTable(self.usage)
+
+    def set_addresses(self, interface: Interface, addresses: frozenset[bytes]) -> frozenset[bytes]:
+        """Take an interface's own addresses; returns those that it has more or no more."""
+        before, interface.addresses = interface.addresses, addresses
+        for address in addresses - before:
+            self.local[address] = self.local.get(address, 0) + 1
+        for address in before - addresses:
+            self.local[address] -= 1
+            if not self.local[address]:
+                del self.local[address]
+        return before ^ addresses
 
     # Sets
 
@@ -115,6 +137,8 @@ class Resolution:
         """Resolve a new set."""
         if one.kind is not SetKind.FORWARD:
             self._resolve_special(one)
+            for member in one.members:
+                self._connected.setdefault(member.interface_id, {})[one] = None
             return
         wanted = {(m.interface_id, m.gateway) for m in one.members} - self.nexthops.keys()
         usage = self.usage
@@ -130,18 +154,81 @@ class Resolution:
         if self._is_dead(one):
             one.action = 0
 
-    def detach(self, one: NexthopSet) -> list[GroupObject]:
-        """Forget a set that has no routes; returns its groups, which installed routes may still use."""
+    def detach(self, one: NexthopSet) -> None:
+        """Forget a set that has no routes; its groups, which installed routes may still use, go to others of the same
+        content, or wait for one (`collect`)."""
         self.over_quota.pop(one, None)
         self._dead.pop(one, None)
+        if one.kind is SetKind.CONNECTED:
+            for member in one.members:
+                sets = self._connected.get(member.interface_id, {})
+                sets.pop(one, None)
+                if not sets:
+                    self._connected.pop(member.interface_id, None)
+            return
         for member in one.members:
             known = self.nexthops.get((member.interface_id, member.gateway))
             if known is not None:
                 known.sets.discard(one)
-        groups = self.owned.pop(one, [])
-        for group in groups:
+                if not known.sets:
+                    self.loose_nexthops[known.id] = None
+        for group in self.owned.pop(one, ()):
             group.owner = None
-        return groups
+            sharer = group.sharer
+            if sharer is not None and sharer is not one and sharer.routes and sharer.content == group.content:
+                self.give(group, sharer)
+            else:
+                group.sharer = None
+                self._orphans.setdefault(group.content, {})[group.id] = group
+                self.loose_groups[group.id] = None
+
+    def note_sharer(self, group: GroupObject, one: NexthopSet) -> None:
+        """Routes of a set are left on a group of its content that is not its own."""
+        group.shared, group.sharer = True, one
+        one.shares = True
+        if group.owner is None:
+            self._end_orphan(group)
+            self.give(group, one)
+
+    def collect(self, uses: Callable[[int], bool]) -> None:
+        """Delete groups and nexthops that nothing uses any more; ``uses`` tells of an action whether a route does.
+
+        Only what has lost something since the last time is looked at, and no more than `COLLECT_AT_ONCE`.
+        """
+        passed = 0
+        while self.loose_groups and passed < COLLECT_AT_ONCE:
+            group = self.groups.get(self.loose_groups.popitem()[0])
+            passed += 1
+            if group is not None and group.owner is None and not uses(route_action(RouteKind.GROUP, group.id)):
+                passed += len(group.content)
+                self.drop_group(group)
+        while self.loose_nexthops and passed < COLLECT_AT_ONCE:
+            known = self._by_id.get(self.loose_nexthops.popitem()[0])
+            passed += 1
+            if known is None or known.sets or known.id in self._in_groups:
+                continue
+            if (known.interface_id, known.gateway) in self.neighbors.states:
+                continue
+            if not uses(route_action(RouteKind.NEXTHOP, known.id)):
+                self.drop_nexthop(known)
+
+    def loosen(self, actions: Iterable[int]) -> None:
+        """Look at these nexthops and groups in the next `collect`: no route uses them any more."""
+        for action in actions:
+            if action >> 28 == RouteKind.GROUP:
+                self.loose_groups[action & 0xFFFFFF] = None
+            elif action >> 28 == RouteKind.NEXTHOP:
+                self.loose_nexthops[action & 0xFFFFFF] = None
+
+    def loosen_all(self) -> None:
+        """Look at all of them: what routes use was read anew."""
+        self.loose_groups = dict.fromkeys(self.groups)
+        self.loose_nexthops = dict.fromkeys(self._by_id)
+
+    @property
+    def loose(self) -> bool:
+        """Whether there is anything for `collect` to look at."""
+        return bool(self.loose_groups or self.loose_nexthops)
 
     def retry_over_quota(self) -> list[NexthopSet]:
         """Resolve sets that a quota kept out, where there is room now; returns those that got in."""
@@ -181,6 +268,7 @@ class Resolution:
                 self.nexthop_entries.installed[object_id] = adopted
             known = self.nexthops[key] = NexthopObject(object_id, interface_id, gateway, state)
             self._by_id[object_id] = known
+            self._by_interface.setdefault(interface_id, {})[object_id] = known
             self.usage.add("nexthops", 1)
             self.nexthop_entries.want(object_id, Nexthop(object_id, interface_id, mac, state))
         return known
@@ -189,12 +277,18 @@ class Resolution:
         """Delete a nexthop that nothing uses."""
         del self.nexthops[known.interface_id, known.gateway]
         del self._by_id[known.id]
+        here = self._by_interface[known.interface_id]
+        del here[known.id]
+        if not here:
+            del self._by_interface[known.interface_id]
         self.usage.add("nexthops", -1)
         self.nexthop_entries.want(known.id, None)
 
     def drop_group(self, group: GroupObject) -> None:
         """Delete a group that nothing uses."""
         del self.groups[group.id]
+        self._end_orphan(group)
+        self._count_members(group.content, -1)
         self.usage.add("groups", -1)
         self.group_entries.want(group.id, None)
 
@@ -212,6 +306,9 @@ class Resolution:
         changed, revived = [], []
         for one in sets:
             content, action = one.content, one.action
+            if self._orphans:
+                for group in list(self._orphans.pop(content, {}).values()):  # type: ignore[arg-type]
+                    self.give(group, one)
             self._resolve(one)
             if not self._is_dead(one):
                 self._dead.pop(one, None)
@@ -227,17 +324,17 @@ class Resolution:
 
     def on_interface(self, interface_id: int) -> list[NexthopObject]:
         """Return the nexthops that leave by an interface."""
-        return [n for n in self.nexthops.values() if n.interface_id == interface_id]
+        return list(self._by_interface.get(interface_id, {}).values())
 
-    def refresh_connected(self, sets: Iterable[NexthopSet]) -> list[NexthopSet]:
-        """Resolve connected and special sets again; returns those that changed."""
+    def refresh_connected(self, interface_ids: Iterable[int]) -> list[NexthopSet]:
+        """Resolve connected sets over these interfaces again; returns those that changed."""
+        sets = {one: None for interface_id in interface_ids for one in self._connected.get(interface_id, ())}
         changed = []
         for one in sets:
-            if one.kind is SetKind.CONNECTED:
-                before = one.action
-                self._resolve_special(one)
-                if one.action != before:
-                    changed.append(one)
+            before = one.action
+            self._resolve_special(one)
+            if one.action != before:
+                changed.append(one)
         return changed
 
     @property
@@ -305,7 +402,25 @@ class Resolution:
         self.owned[one] = [group]
         self.usage.add("groups", 1)
 
+    def _end_orphan(self, group: GroupObject) -> None:
+        alike = self._orphans.get(group.content)
+        if alike is not None and alike.pop(group.id, None) is not None and not alike:
+            del self._orphans[group.content]
+
+    def _count_members(self, content: GroupContent, count: int) -> None:
+        in_groups = self._in_groups
+        for nexthop_id, _ in content:
+            left = in_groups.get(nexthop_id, 0) + count
+            if left:
+                in_groups[nexthop_id] = left
+            else:
+                del in_groups[nexthop_id]
+                self.loose_nexthops[nexthop_id] = None
+
     def _set_group_content(self, group: GroupObject, content: GroupContent) -> None:
+        if group.content != content:
+            self._count_members(content, 1)
+            self._count_members(group.content, -1)
         group.content = content
         members = tuple(
             GroupMember(nid, weight, self._port_of(self._by_id[nid].interface_id)) for nid, weight in content

@@ -23,6 +23,9 @@ MAX_MEMBERS = 256
 MAX_KEPT_SETS, MAX_KEPT_MEMBERS = 2 * MAX_SETS, 8 * MAX_SETS
 """Most sets, and most members of all of them, that are kept; those that the VRC has let go stay until `collect`."""
 
+COLLECT_AT_ONCE = 4096
+"""Members, and so many sets at most, that one `collect` passes over: some milliseconds."""
+
 
 class SetKind(IntEnum):
     """What the routes of a set do (the numbers of wire's NexthopSet.Kind)."""
@@ -46,15 +49,17 @@ class NexthopSet:
     """The nexthops that routes share, and how the FIB resolved them.
 
     `action` is the route action of contract terms; 0 while the set's routes are not to be installed.
-    `shares` is set once routes of this set were left on an older object that forwards equally.
+    `names` counts the VRC's ids for it. `shares` is set once routes of this set were left on an older object that
+    forwards equally.
     """
 
-    __slots__ = ("action", "content", "kind", "members", "routes", "shares")
+    __slots__ = ("action", "content", "kind", "members", "names", "routes", "shares")
 
     def __init__(self, kind: SetKind, members: tuple[Member, ...]) -> None:
         self.kind = kind
         self.members = members
         self.routes = 0
+        self.names = 0
         self.action = 0
         self.content: tuple[object, ...] = ()
         self.shares = False
@@ -77,9 +82,11 @@ class Rib:
         self._interned: dict[tuple[SetKind, tuple[Member, ...]], NexthopSet] = {}
         self._members = 0  # of all sets
         self.unkept_set = NexthopSet(SetKind.UNREACHABLE, ())  # never resolved
+        self.unkept_set.names = 1  # never collected
         self.unkept_sets: dict[int, str] = {}  # the quota that had no room, by the VRC's id
         self._named_then = 0  # sets, when the latest had no room
         self._quota_then = self._usage.quota
+        self._loose: dict[NexthopSet, None] = {}  # that lost a route or a name: all that `collect` looks at
 
     @property
     def crowded(self) -> bool:
@@ -90,6 +97,11 @@ class Rib:
     def sets(self) -> Iterable[NexthopSet]:
         """All sets that a route or the VRC's session refers to."""
         return self._interned.values()
+
+    @property
+    def loose(self) -> bool:
+        """Whether there is anything for `collect` to look at."""
+        return bool(self._loose)
 
     def begin_resync(self) -> None:
         """Mark every route; what is not repeated until `sweep` goes then. Ids of sets start afresh."""
@@ -132,6 +144,7 @@ class Rib:
     def _name(self, set_id: int, one: NexthopSet) -> None:
         if set_id not in self.names:
             self.names[set_id] = one
+            one.names += 1
             self._usage.sets += 1
             self._usage.members += len(one.members)
 
@@ -149,6 +162,8 @@ class Rib:
             if self.unkept_sets.pop(set_id, None) is None and one is not None:
                 self._usage.sets -= 1
                 self._usage.members -= len(one.members)
+                one.names -= 1
+                self._loose[one] = None
 
     def admit(self, family: int, keys: list[bytes], set_ids: "array[int]", most: int) -> list[int]:
         """Return the positions of a Routes message that there is room for, with at most ``most`` routes of a family.
@@ -173,11 +188,14 @@ class Rib:
         SessionRefused where a set id is not defined: nothing of the message is applied.
         """
         try:
-            changed, more = _routes.replace(keys, set_ids, self.names, self.routes)
+            changed, more, left = _routes.replace(keys, set_ids, self.names, self.routes)
         except KeyError as unknown:
             raise SessionRefused(_undefined(unknown.args[0])) from None
         self.counts[family] += more
         self._usage.learned += more
+        for one in left:
+            if not one.routes:
+                self._loose[one] = None
         if self.stale:
             self.stale.difference_update(keys)
         return changed
@@ -186,7 +204,10 @@ class Rib:
         """Withdraw what is still marked; returns those keys."""
         gone = list(self.stale)
         for key in gone:
-            self.routes.pop(key).routes -= 1
+            one = self.routes.pop(key)
+            one.routes -= 1
+            if not one.routes:
+                self._loose[one] = None
             self.counts[4 if len(key) == 5 else 6] -= 1
         self._usage.learned -= len(gone)
         self.stale = set()
@@ -199,14 +220,22 @@ class Rib:
         return self.sweep()
 
     def collect(self) -> list[NexthopSet]:
-        """Drop sets that neither a route nor a name uses, and return them."""
-        named = set(map(id, self.names.values()))
-        unused = [s for s in self._interned.values() if not s.routes and id(s) not in named]
-        for one in unused:
-            del self._interned[one.kind, one.members]
-            self._members -= len(one.members)
-            self._usage.kept_members -= len(one.members)
-        self._usage.kept_sets -= len(unused)
+        """Drop sets that neither a route nor a name uses any more, and return them.
+
+        It looks at those alone that have lost one since it last did, and at `COLLECT_AT_ONCE`: each of them was paid
+        for by the message that took it away, and the rest waits for the next call (`loose`).
+        """
+        unused, passed = [], 0
+        while self._loose and passed < COLLECT_AT_ONCE:
+            one, _ = self._loose.popitem()
+            passed += 1
+            if not one.routes and not one.names:
+                passed += len(one.members)
+                del self._interned[one.kind, one.members]
+                self._members -= len(one.members)
+                self._usage.kept_sets -= 1
+                self._usage.kept_members -= len(one.members)
+                unused.append(one)
         return unused
 
 

@@ -1,12 +1,11 @@
 """One VRC's Control stream: what it says is checked, applied and acknowledged, what it is told goes out.
 
-A message costs the others no more than its share of the event loop: one that took long is followed by a pause as
-long, and a router that is far ahead of its plane is not read from.
+A message costs the others no more than its router's share of the event loop (shard/loop_share.py), and a router that
+is far ahead of its plane is not read from.
 """
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sized
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -17,11 +16,15 @@ from controller.events.untrusted_text import printable
 from controller.model import RouterConfig
 from controller.shard.loop_share import LoopShare
 from controller.shard.router import VirtualRouter
-from wire import MAX_MESSAGE_BYTES, MAX_ROUTES_PER_MESSAGE, PROTOCOL_VERSION, splitplane_pb2
+from wire import (
+    MAX_ITEMS_PER_MESSAGE,
+    MAX_MEMBERS_PER_MESSAGE,
+    MAX_MESSAGE_BYTES,
+    MAX_ROUTES_PER_MESSAGE,
+    PROTOCOL_VERSION,
+    splitplane_pb2,
+)
 from wire.columns import KEY_STRIDE, unpack_ids, unpack_prefixes
-
-LONG_MESSAGE_S, LONGEST_PAUSE_S = 0.02, 1.0
-"""A message that took longer is followed by a pause as long, up to the latter."""
 
 LAST_WORDS_S = 1.0
 """How long a VRC that does not read may hold up the end of its session."""
@@ -87,26 +90,33 @@ class ControlSession:
 
     async def read(self, requests: AsyncIterator[bytes]) -> None:
         """Apply what the VRC says. SessionRefused where it is not its to say."""
+        account = self._loop_share.account(self._router.config)
         async for octets in requests:
             if self._closing is not None:
                 continue  # what another session says now is what counts
-            await self._loop_share.turn()
-            began = time.perf_counter()
-            message = decode(splitplane_pb2.VrcMessage, octets)
-            if message.sequence != self._sequence + 1:
-                raise SessionRefused(f"message {message.sequence} after {self._sequence}")
-            self._sequence = message.sequence
-            body = message.WhichOneof("body")
-            if (self._sequence == 1) != (body == "hello"):
-                raise SessionRefused(f"message {self._sequence} is a {body}; Hello comes first, and once")
-            if body is None:
-                raise SessionRefused(f"message {self._sequence} has no known body")
+            await self._loop_share.turn(account)
+            with self._loop_share.slice(account, f"a message of {len(octets)} octets"):
+                body, message = self._read(octets)
+                if body != "hello":
+                    self._apply(body, message)
             if body == "hello":
                 await self._router.plane_known()
-                began = time.perf_counter()
-            self._apply(body, message)
-            await give_way(began)
+                with self._loop_share.slice(account, "the begin of a resync"):
+                    self._apply(body, message)
             await self._router.caught_up()
+
+    def _read(self, octets: bytes) -> tuple[str, Any]:
+        """Return a message and what it is; SessionRefused where it is out of order, or nothing that is known."""
+        message = decode(splitplane_pb2.VrcMessage, octets)
+        if message.sequence != self._sequence + 1:
+            raise SessionRefused(f"message {message.sequence} after {self._sequence}")
+        self._sequence = message.sequence
+        body = message.WhichOneof("body")
+        if (self._sequence == 1) != (body == "hello"):
+            raise SessionRefused(f"message {self._sequence} is a {body}; Hello comes first, and once")
+        if body is None:
+            raise SessionRefused(f"message {self._sequence} has no known body")
+        return body, message
 
     def _apply(self, body: str, message: Any) -> None:
         try:
@@ -142,12 +152,19 @@ class ControlSession:
         self._events.report("info", "vrc-connected", name, f"source {hello.source[:16]}")
 
     def _on_interfaces(self, interfaces: Any) -> None:
+        _require_few(interfaces.states, "interface states")
         self._router.interface_states((one.id, one.up, one.addresses) for one in interfaces.states)
 
     def _on_neighbors(self, neighbors: Any) -> None:
+        _require_few(neighbors.neighbors, "neighbors")
         self._router.neighbors((one.interface_id, one.address, one.mac, one.failed) for one in neighbors.neighbors)
 
     def _on_nexthop_sets(self, sets: Any) -> None:
+        _require_few(sets.sets, "nexthop sets")
+        _require_few(sets.released, "released nexthop sets")
+        members = sum(len(one.members) for one in sets.sets)
+        if members > MAX_MEMBERS_PER_MESSAGE:
+            raise SessionRefused(f"{members} members in one message; at most {MAX_MEMBERS_PER_MESSAGE} are taken")
         for one in sets.sets:
             self._router.define_set(one.id, one.kind, [(m.interface_id, m.gateway, m.weight) for m in one.members])
         self._router.release(sets.released)
@@ -183,11 +200,9 @@ def decode(kind: Any, octets: bytes) -> Any:
         raise SessionRefused(f"{len(octets)} octets that are no {kind.DESCRIPTOR.name}") from None
 
 
-async def give_way(began: float) -> None:
-    """After a message that took long, leave the event loop to others for as long."""
-    took = time.perf_counter() - began
-    if took > LONG_MESSAGE_S:
-        await asyncio.sleep(min(took, LONGEST_PAUSE_S))
+def _require_few(items: Sized, what: str) -> None:
+    if len(items) > MAX_ITEMS_PER_MESSAGE:
+        raise SessionRefused(f"{len(items)} {what} in one message; at most {MAX_ITEMS_PER_MESSAGE} are taken")
 
 
 async def whole(write: Coroutine[Any, Any, None]) -> None:

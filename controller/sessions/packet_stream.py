@@ -2,17 +2,16 @@
 
 A message is decoded only where it is no more than so many frames of a bounded length: protobuf takes a quarter of a
 second for the half a million empty ones that fit in 1 MiB. All streams together have the event loop for one turn at a
-time, which is not that of the Control streams: a frame does not wait behind route work. A message that took long is
-followed by a pause as long.
+time, which is not that of the Control streams: a frame does not wait behind route work. What frames cost is charged
+to their router in both.
 """
 
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 from controller.errors import SessionRefused
 from controller.events.log import EventLog
-from controller.sessions.control_stream import decode, give_way
+from controller.sessions.control_stream import decode
 from controller.shard.loop_share import LoopShare
 from controller.shard.router import VirtualRouter
 from controller.shard.shards import Shards
@@ -27,17 +26,18 @@ MAX_ENCODED_BYTES = MAX_FRAME_BYTES + 32
 async def take_packets(
     router: VirtualRouter, requests: AsyncIterator[bytes], shards: Shards, events: EventLog, share: LoopShare
 ) -> None:
-    """Send the frames of a stream to the plane. SessionRefused where a message is none."""
-    name = router.config.full_name
+    """Send the frames of a stream to the plane, in the turns of ``share``. SessionRefused where a message is none."""
+    name, route_share = router.config.full_name, shards.loop_share
+    account, of_routes = share.account(router.config), route_share.account(router.config)
     async for octets in requests:
-        await share.turn()
-        began = time.perf_counter()
-        for packet in decode_frames(octets).packets:
-            reason = shards.packet_out(router, packet.interface_id, packet.frame)
-            if reason is not None:
-                text = f"{reason} on interface {packet.interface_id}, {len(packet.frame)} octets"
-                events.report("error", "packet-out-refused", name, text, share=f"packet-out {reason}")
-        await give_way(began)
+        await share.turn(account)
+        what = f"frames of {len(octets)} octets"
+        with share.slice(account, what), route_share.slice(of_routes, what):
+            for packet in decode_frames(octets).packets:
+                reason = shards.packet_out(router, packet.interface_id, packet.frame)
+                if reason is not None:
+                    text = f"{reason} on interface {packet.interface_id}, {len(packet.frame)} octets"
+                    events.report("error", "packet-out-refused", name, text, share=f"packet-out {reason}")
 
 
 def decode_frames(octets: bytes) -> Any:

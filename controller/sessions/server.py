@@ -127,6 +127,7 @@ class SessionServer:
         """Remove a router's socket and cut its sessions."""
         self._streams.pop(vrf_id, None)
         self._users.pop(vrf_id, None)
+        self._packet_share.forget(vrf_id)
         revoked = self._admitted.pop(vrf_id, None)
         if revoked is not None:
             revoked.set()

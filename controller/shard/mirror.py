@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from itertools import islice
 from math import inf
 from typing import Protocol
@@ -101,6 +102,7 @@ class PlaneMirror:
         self._events = events
         self._clock = clock
         self._listener, self._loop_share = listener, loop_share
+        self.account = loop_share.writer(plane.name)
         self._audit_s = audit_s
         self._busy: dict[int, Fib] = {}  # that may have work, in the order of their turns
         self._debts: Counter[int] = Counter()  # what routers took of batches beyond their shares, by vrf_id
@@ -225,7 +227,7 @@ class PlaneMirror:
             while self._writes and (len(self._writes) >= WRITES_IN_FLIGHT or self._writes[0].done()):
                 await self._writes.popleft()
             if self._busy:
-                await self._loop_share.turn()
+                await self._loop_share.turn(self.account)
                 self._send()
                 await asyncio.sleep(0)
             elif self._writes:
@@ -266,7 +268,8 @@ class PlaneMirror:
                 if limit <= 0:
                     continue
                 pending = fib.pending
-                ticket = fib.take(batch, limit, ahead)
+                with self._slice(fib, "what it has to write"):
+                    ticket = fib.take(batch, limit, ahead)
                 tickets.append((fib, ticket))
                 self._debts[fib.config.vrf_id] += max(0, ticket.cost - limit)
                 room -= ticket.cost
@@ -300,13 +303,17 @@ class PlaneMirror:
         for fib, ticket in tickets:
             vrf_id = fib.config.vrf_id
             mine = [one for one in refused if one.vrf_id == vrf_id or fib.owns(one)] if refused else []
-            fib.confirm(ticket, mine)
+            with self._slice(fib, "what its plane has confirmed"):
+                fib.confirm(ticket, mine)
             self._wake_served(fib)
         for one in refused[:8]:
             self._report(one)
         for vrf_id in {fib.config.vrf_id for fib, _ in tickets}:
             self._listener.confirmed(vrf_id)
         self._advance()
+
+    def _slice(self, fib: Fib, what: str) -> AbstractContextManager[None]:
+        return self._loop_share.slice(self._loop_share.account(fib.config), what)
 
     def _wake_served(self, fib: Fib) -> None:
         if self.fibs.get(fib.config.vrf_id) is fib:  # it may have been removed meanwhile

@@ -273,11 +273,12 @@ class Shard:
         router = self._interfaces.get(router_interface_id)
         if router is None:
             return
-        answered = self._answer(router, router_interface_id, frame)
-        if router.vrc is not None:
-            router.punts.deliver(router_interface_id, reason, frame)
-        elif not answered:
-            router.punts.counters["drop_no_session"] += 1
+        with self._loop_share.slice(self._loop_share.account(router.config), "a punted packet"):
+            answered = self._answer(router, router_interface_id, frame)
+            if router.vrc is not None:
+                router.punts.deliver(router_interface_id, reason, frame)
+            elif not answered:
+                router.punts.counters["drop_no_session"] += 1
 
     def _answer(self, router: VirtualRouter, interface_id: int, frame: bytes) -> bool:
         """Answer for a guest that cannot, while what it learned is still forwarded."""
@@ -298,11 +299,12 @@ class Shard:
     async def tick(self) -> None:
         """Let time pass for the routers that wait for it; call it every `TICK_S`."""
         for vrf_id in self._timers.pop_due(self._clock()):
-            await self._loop_share.turn()
+            await self._loop_share.turn(self.mirror.account)  # all of them wait for each of them here
             router = self.routers.get(vrf_id)
             if router is not None:
-                self._timers.hasten(vrf_id, router.tick())
-                self.follow(router)
+                with self._loop_share.slice(self._loop_share.account(router.config), "what was due"):
+                    self._timers.hasten(vrf_id, router.tick())
+                    self.follow(router)
         await self.mirror.delete_unclaimed()
         self.mirror.wake()
 

@@ -8,7 +8,7 @@ from controller.errors import NoSuch, PlaneUnreachable
 from controller.events.log import EventLog
 from controller.model import RouterConfig
 from controller.planes.base import Clock, Plane
-from controller.shard.loop_share import LoopShare
+from controller.shard.loop_share import LONG_SLICE_S, LoopShare
 from controller.shard.mirror import AUDIT_INTERVAL_S
 from controller.shard.router import VirtualRouter
 from controller.shard.shard import TICK_S, Shard, nobody_asks
@@ -21,7 +21,7 @@ class Shards:
     def __init__(self, events: EventLog, clock: Clock = time.monotonic, audit_s: float = AUDIT_INTERVAL_S) -> None:
         self.routers: dict[int, VirtualRouter] = {}
         self.by_plane: dict[str, Shard] = {}
-        self.loop_share = LoopShare()
+        self.loop_share = LoopShare(self._tell_long)
         self.on_adopted: Callable[[], None] = nobody_asks  # called whenever it became known what a plane has
         self._events, self._clock, self._audit_s = events, clock, audit_s
 
@@ -41,6 +41,7 @@ class Shards:
         del self.by_plane[name]
         for vrf_id in [vrf_id for vrf_id, router in shard.routers.items() if router.fib.removing]:
             del self.routers[vrf_id]
+            self.loop_share.forget(vrf_id)
 
     async def close(self) -> None:
         """Stop serving; planes go on forwarding."""
@@ -82,6 +83,7 @@ class Shards:
         """
         await self.of_router(vrf_id).remove_router(vrf_id)
         self.routers.pop(vrf_id, None)
+        self.loop_share.forget(vrf_id)
 
     async def converged(self, vrf_id: int) -> None:
         """Wait until everything learned is confirmed. PlaneUnreachable where the plane is away."""
@@ -117,6 +119,10 @@ class Shards:
         if reason is not None:
             router.punts.counters[f"refused_{reason}"] += 1
         return reason
+
+    def _tell_long(self, router: str, took_s: float, what: str) -> None:
+        text = f"{what} took {took_s * 1e3:.0f} ms of the event loop, meant is {LONG_SLICE_S * 1e3:.0f} at most"
+        self._events.report("warning", "loop-held", router, text)
 
     def router(self, vrf_id: int) -> VirtualRouter:
         """Return a router; NoSuch where it was never put."""

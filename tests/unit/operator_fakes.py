@@ -186,7 +186,10 @@ class FakeCore:
         return LoadView(
             [PlaneLoad(name, now, packets, packets // 10, tables, 5 * self.looks) for name in self.planes],
             [
-                RouterLoad(router.full_name, router.plane, now, packets, packets // 10, self.rows, 5 * self.looks)
+                RouterLoad(
+                    *(router.full_name, router.plane, now, packets, packets // 10),
+                    *(self.rows, 5 * self.looks, 0.01 * now),
+                )
                 for router in self.routers.values()
             ],
         )
@@ -238,6 +241,7 @@ class FakeGuests:
         self.running_specs: dict[int, GuestSpec] = {}
         self.starts: list[str] = []
         self.failing: dict[str, str] = {}
+        self.silent: dict[str, asyncio.Event] = {}  # by router: it answers once that is set
         self.troubles: dict[str, str] = {}
         self.states: dict[str, list[dict[str, str]]] = {}  # by router, one for each question; the last stays
         self.words = ""
@@ -248,6 +252,8 @@ class FakeGuests:
         if (reason := self.failing.get(spec.router)) is not None:
             raise GuestError(reason)
         self.starts.append(spec.router)
+        if (answer := self.silent.get(spec.router)) is not None:
+            await answer.wait()
         self.running_specs[spec.vrf_id] = spec
 
     async def stop(self, spec: GuestSpec) -> None:

@@ -99,6 +99,8 @@ class _Contact:
     refused: int = 0  # connections turned away, as last seen
     stepped_s: float = 0.0  # by how much its clock was put forward, where the operator is still to be told
     trouble: str | None = None  # None: not looked yet
+    strays: control.Strays = field(default_factory=control.Strays)
+    held: int = 0  # of these, how often reading was held, as last seen
 
 
 class QemuDriver:
@@ -167,7 +169,8 @@ class QemuDriver:
         contact, told = self._contacts[spec.directory], self._told(spec)
         state = ""
         try:
-            async with control.conversation(spec.directory, spec.router, STATUS_LIMIT_S, shared=True) as talk:
+            limit_s, strays = STATUS_LIMIT_S, contact.strays
+            async with control.conversation(spec.directory, spec.router, limit_s, shared=True, strays=strays) as talk:
                 contact.answered = pid
                 machine = talk.machine
                 state = machine_state(machine, spec.guest.memory_mib)
@@ -228,6 +231,10 @@ class QemuDriver:
         stepped_s, contact.stepped_s = contact.stepped_s, 0.0
         if stepped_s:
             found.append(f"its clock was {abs(stepped_s):.1f} s {'behind' if stepped_s > 0 else 'ahead'} and was set")
+        if contact.strays.held > contact.held:
+            told = f"{contact.strays.octets} octets so far, at most {control.STRAY_PER_S} of them are read a second"
+            found.append(f"it says what nobody asked for on its control channel: {told}")
+        contact.held = contact.strays.held
         refused, known = _refusals(spec.directory), contact.refused
         contact.refused = refused
         if refused > known:

@@ -11,7 +11,7 @@ Load = dict[str, Any]
 _LEAST_NAME = 6
 _GAP = 2
 _PLANES = ("plane", "packets_per_s", "in_hardware", "ipv4_table", "ipv6_table", "changes_per_s")
-_ROUTERS = ("router", "plane", "packets_per_s", "in_hardware", "entries", "changes_per_s")
+_ROUTERS = ("router", "plane", "packets_per_s", "in_hardware", "entries", "changes_per_s", "loop_ms_per_s")
 
 
 def rates(before: Load, after: Load) -> dict[str, Any]:
@@ -36,6 +36,7 @@ def rates(before: Load, after: Load) -> dict[str, Any]:
             "plane": one["plane"],
             **_rates(known.get(one["router"], {}), one),
             "entries": one["entries"],
+            "loop_ms_per_s": _loop_ms(known.get(one["router"], {}), one),
         }
         for one in after["routers"]
     ]
@@ -56,6 +57,12 @@ def _rates(before: Load, after: Load) -> dict[str, float | None]:
         "in_hardware": share,
         "changes_per_s": None if changes is None or seconds <= 0 else changes / seconds,
     }
+
+
+def _loop_ms(before: Load, after: Load) -> float | None:
+    seconds = after["time"] - before.get("time", after["time"])
+    spent_s = after["loop_s"] - before.get("loop_s", after["loop_s"])
+    return None if seconds <= 0 or spent_s < 0 else 1e3 * spent_s / seconds
 
 
 def _grown(before: Load, after: Load, key: str) -> int | None:
@@ -89,7 +96,8 @@ def _plane_cells(row: dict[str, Any]) -> list[str]:
 def _router_cells(row: dict[str, Any]) -> list[str]:
     names = [row["router"], row["plane"]]
     share, changes = _share(row["in_hardware"]), _number(row["changes_per_s"])
-    return [*names, _number(row["packets_per_s"]), share, str(row["entries"]), changes]
+    loop = "" if row["loop_ms_per_s"] is None else f"{row['loop_ms_per_s']:.1f}"
+    return [*names, _number(row["packets_per_s"]), share, str(row["entries"]), changes, loop]
 
 
 def _number(rate: float | None) -> str:

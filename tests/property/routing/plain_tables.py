@@ -10,7 +10,7 @@ from controller.routing.rib import Rib
 def plain_replace(rib: Rib, family: int, keys: list[bytes], set_ids: list[int]) -> list[bytes]:
     """Apply one Routes message; KeyError, and nothing applied, where a set id is not defined."""
     sets = [rib.names[set_id] if set_id else None for set_id in set_ids]
-    changed = []
+    changed, left = [], []
     for key, new in zip(keys, sets, strict=True):
         old = rib.routes.get(key)
         if old is new:
@@ -19,11 +19,13 @@ def plain_replace(rib: Rib, family: int, keys: list[bytes], set_ids: list[int]) 
         rib.counts[family] += (new is not None) - (old is not None)
         if old is not None:
             old.routes -= 1
+            left.append(old)
             del rib.routes[key]
         if new is not None:
             new.routes += 1
             rib.routes[key] = new
     rib.stale.difference_update(keys)
+    rib._loose.update(dict.fromkeys(one for one in left if not one.routes))
     return changed
 
 
@@ -50,7 +52,8 @@ def plain_take(
             ticket.released.append(have)
         table.find(key, want)
         if have is not None:  # its reference stays until the plane has confirmed the update
-            table._references[have] += 1
+            table._references[have] = table._references.get(have, 0) + 1
+            table.let_go.pop(have, None)
         column = columns[len(key)]
         column.ops.append(Op.DELETE if want is None else Op.INSERT if have is None else Op.MODIFY)
         column.keys.append(key)

@@ -1,6 +1,7 @@
 """Whatever happens in whatever order: once idle, the plane holds exactly what is desired, and desired is right."""
 
 import asyncio
+from collections import Counter
 from itertools import product
 
 from hypothesis import HealthCheck, given, settings
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from worlds import World, gateway, mac, router_config
 
 from controller.diagnostics.verify import compare, damage, desired_table, installed_table, learned_table
-from controller.planes.base import NexthopState, RouteKind, action_kind, action_value
+from controller.planes.base import NexthopState, RouteKind, action_kind, action_value, route_action
 from controller.routing.rib import SetKind
 from wire.columns import prefix_key as key
 
@@ -45,6 +46,7 @@ async def play(world: World, script: list[tuple]) -> dict[str, int]:
     world.router().fib.retry_refused()
     await world.settle()
     agree(world)
+    tidy(world)
     for number in (1, 2, 3):
         await one_step(world, ("port", number, True), truth)
         await one_step(world, ("neighbor", number, "up"), truth)
@@ -76,8 +78,10 @@ async def one_step(world: World, step: tuple, truth: dict[str, int]) -> None:  #
             world.learn({prefix: set_id for prefix, set_id in truth.items() if set_id})
             router.resync_end(True)
         case ("collect",):
+            router.release(set(router.fib.named_sets) - {1, 2})
             if router.fib.idle:
                 router.fib.collect()
+            define_sets(world)
         case ("later",):
             world.clock.now += 5
             router.tick()
@@ -114,6 +118,27 @@ def agree(world: World) -> None:
     differing, total = compare(learned, desired_table(fib), installed_table(fib, entries))
     assert not total, differing
     assert not damage(fib, entries)
+
+
+def tidy(world: World) -> None:
+    """What a pass over everything would find unused has been found already."""
+    fib = world.router().fib
+    while fib.untidy:
+        fib.collect()
+    resolution, uses = fib._resolution, fib._prefixes.uses
+    assert not [one for one in fib._rib.sets if not one.routes and one not in fib._rib.names.values()]
+    groups = resolution.groups.values()
+    assert not [one for one in groups if one.owner is None and not uses(route_action(RouteKind.GROUP, one.id))]
+    in_groups = Counter(nexthop_id for group in groups for nexthop_id, _ in group.content)
+    assert resolution._in_groups == in_groups
+    for known in resolution.nexthops.values():
+        neighbor = (known.interface_id, known.gateway) in resolution.neighbors.states
+        route = uses(route_action(RouteKind.NEXTHOP, known.id))
+        assert known.sets or known.id in in_groups or neighbor or route
+    for one, owned in resolution.owned.items():
+        assert all(group.owner is one for group in owned)
+    orphans = {i for alike in resolution._orphans.values() for i in alike}
+    assert orphans == {group.id for group in groups if group.owner is None}
 
 
 def check(world: World, truth: dict[str, int]) -> None:

@@ -54,6 +54,7 @@ def test_messages_into_the_rib(script: list[tuple[int, list[tuple[bytes, int]]]]
         assert {k: s.members for k, s in ours.routes.items()} == {k: s.members for k, s in plain.routes.items()}
         assert [s.routes for s in ours.sets] == [s.routes for s in plain.sets]
         assert (ours.counts, ours.stale) == (plain.counts, plain.stale)
+        assert [s.members for s in ours._loose] == [s.members for s in plain._loose]
 
 
 class Side:

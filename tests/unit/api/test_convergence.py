@@ -312,6 +312,58 @@ async def test_a_guest_that_fails_is_no_failure_of_what_concerns_another_router(
     assert (await controller.apply(HEAD + RED)).failed == ["red/r1: frr.conf line 3: unknown command"]
 
 
+async def test_a_guest_that_does_not_answer_holds_up_no_change_but_its_own(controller: Controller) -> None:
+    await controller.apply(HEAD + RED)
+    controller.guests.silent["red/r1"] = answer = asyncio.Event()
+    changed = RED.replace("plane: s1, interfaces", 'plane: s1, frr: "hostname x", interfaces')
+    waiting = asyncio.create_task(controller.apply(HEAD + changed))
+    while len(controller.guests.starts) < 2:  # noqa: ASYNC110 - the fake tells nobody
+        await asyncio.sleep(0)
+    running = asyncio.create_task(controller.convergence.run())
+    async with asyncio.timeout(30):
+        outcome = await controller.apply(HEAD + BLUE)
+        assert outcome.failed == []
+        assert controller.guests.starts == ["red/r1", "red/r1", "blue/r1"]
+        await controller.operations.delete_tenant("blue")
+    assert not waiting.done()
+    answer.set()
+    assert (await asyncio.wait_for(waiting, 30)).failed == []
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_guest_that_does_not_answer_is_removed_all_the_same(controller: Controller) -> None:
+    controller.guests.silent["red/r1"] = asyncio.Event()
+    waiting = asyncio.create_task(controller.apply(HEAD + RED))
+    while not controller.guests.starts:  # noqa: ASYNC110 - the fake tells nobody
+        await asyncio.sleep(0)
+    async with asyncio.timeout(30):
+        await controller.operations.delete_router("red/r1")
+        assert controller.store.load().tombstones == ()
+        await waiting
+
+
+async def test_silent_guests_of_one_tenant_hold_up_no_other(controller: Controller) -> None:
+    names = [f"r{number}" for number in range(fleet.STARTS_AT_ONCE)]
+    silent = "".join(f"{{name: s{name}, plane: s1}}, " for name in names)
+    many = RED.replace("    routers: [", f"    routers: [{silent}")
+    await controller.apply(HEAD + many)
+    controller.guests.silent = {f"red/s{name}": asyncio.Event() for name in names}
+    changed = many.replace("plane: s1}, ", 'plane: s1, frr: "hostname x"}, ')
+    before = len(controller.guests.starts)
+    waiting = asyncio.create_task(controller.apply(HEAD + changed))
+    while len(controller.guests.starts) < before + len(names):  # noqa: ASYNC110 - the fake tells nobody
+        await asyncio.sleep(0)
+    async with asyncio.timeout(30):
+        await controller.apply(HEAD + BLUE)
+        await controller.apply(
+            HEAD + BLUE.replace("plane: s1, interfaces", 'plane: s1, frr: "hostname y", interfaces')
+        )
+    for answer in controller.guests.silent.values():
+        answer.set()
+    await asyncio.wait_for(waiting, 30)
+
+
 async def test_a_guest_that_died_is_started_again(controller: Controller) -> None:
     await controller.apply(HEAD + RED)
     controller.guests.running_specs.clear()

@@ -345,6 +345,70 @@ async def test_replies_nobody_asked_for_do_not_hold_up_the_controller(tmp_path: 
         await control.ask(tmp_path, "red/r1", {"op": "machine"}, 0.1, shared=True)
 
 
+class Newlines:
+    """A machine's end of a channel that says newlines for as long as anybody reads."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path, self.read = directory / "control.sock", 0
+        self._ended = threading.Event()
+
+    def __enter__(self) -> "Newlines":
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(self._path))
+        self._listener.listen(4)
+        self._thread = threading.Thread(target=self._say)
+        self._thread.start()
+        return self
+
+    def _say(self) -> None:
+        with contextlib.suppress(OSError), self._listener.accept()[0] as client:
+            client.settimeout(0.05)
+            while not self._ended.is_set():
+                with contextlib.suppress(TimeoutError):
+                    self.read += client.send(b"\n" * 4096)
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._listener.close()
+        self._thread.join()
+
+
+async def test_blank_lines_let_others_run_and_are_read_slowly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def turns() -> None:
+        nonlocal count
+        while True:
+            count += 1
+            await asyncio.sleep(0)
+
+    count, strays = 0, control.Strays()
+    monkeypatch.setattr(control, "STRAY_AT_ONCE", 100 * control.STRAY_LINE)
+    monkeypatch.setattr(control, "STRAY_PER_S", control.STRAY_LINE)
+    other = asyncio.create_task(turns())
+    with Newlines(tmp_path), pytest.raises(Silence):
+        async with control.conversation(tmp_path, "red/r1", 0.3, shared=True, strays=strays):
+            pass
+    other.cancel()
+    lines = strays.octets // control.STRAY_LINE
+    assert count > lines
+    assert 100 <= lines < 110
+    assert strays.held
+
+
+async def test_a_machine_that_says_what_nobody_asked_for_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "STRAY_AT_ONCE", 10 * control.STRAY_LINE)
+    monkeypatch.setattr(qemu, "STATUS_LIMIT_S", 0.1)
+    pidfile.write(tmp_path, os.getpid())
+    spec = GuestSpec(1, "red/r1", RouteSource.FPM, Routing(text="!"), 30, tmp_path, tmp_path, tmp_path)
+    driver = QemuDriver(tmp_path, AcceleratorProbe(tmp_path))
+    with Newlines(tmp_path):
+        found = await driver.look_after(spec)
+    assert [line for line in found if line.startswith("it says what nobody asked for on its control channel: ")]
+
+
 async def test_a_refusal_is_short_and_printable(tmp_path: Path) -> None:
     def answer(request: dict[str, Any]) -> list[bytes]:
         if request["op"] == "machine":

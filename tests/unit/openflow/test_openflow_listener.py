@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager
 import pytest
 from switch_end import DATAPATH_ID, SwitchEnd, connected
 
-from controller.planes.openflow import OpenFlowListener
 from controller.planes.openflow import channel as channel_module
 from controller.planes.openflow import server as server_module
 from controller.planes.openflow.channel import Channel, ChannelClosed
 from controller.planes.openflow.claims import SETTLED_S, SILENT_OF_ALL, SILENT_OF_ONE, Claim, SilentPeers
 from controller.planes.openflow.codec import Type, message
 from controller.planes.openflow.peer_user import PeerGone, peer_uid
+from controller.planes.openflow.server import OpenFlowListener
 
 HELLO = message(Type.HELLO, 1)
 

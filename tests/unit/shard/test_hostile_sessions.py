@@ -13,8 +13,8 @@ from controller.events.token_bucket import TokenBucket
 from controller.model import Quota
 from controller.routing import fib, fib_state, rib
 from controller.routing.rib import SetKind
-from controller.sessions import control_stream
 from controller.sessions import server as sessions
+from controller.shard import loop_share
 from wire import MAX_MESSAGE_BYTES
 from wire import splitplane_pb2 as pb
 
@@ -138,6 +138,22 @@ async def test_refused_packets_are_counted_by_reason_and_told_of_within_bounds(s
     told = refusals(world, "packet-out-refused")
     assert len(told) == REPORTS_AT_ONCE + 1
     assert told[-1].startswith("frame_size")
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"interfaces": pb.InterfaceStates(states=[pb.InterfaceState(id=1)] * 4097)}, "4097 interface states"),
+        ({"neighbors": pb.Neighbors(neighbors=[pb.Neighbor(interface_id=1)] * 4097)}, "4097 neighbors"),
+        ({"nexthop_sets": pb.NexthopSets(sets=[pb.NexthopSet(id=1)] * 4097)}, "4097 nexthop sets"),
+        ({"nexthop_sets": pb.NexthopSets(released=[1] * 4097)}, "4097 released nexthop sets"),
+        ({"nexthop_sets": pb.NexthopSets(sets=[pb.NexthopSet(members=[pb.Member()] * 257)] * 64)}, "16448 members"),
+    ],
+)
+async def test_a_message_has_a_bound_on_each_kind_of_item(service, red, body, reason):
+    await red.begin()
+    await red.say(**body)
+    assert (await red.refusal()).startswith(f"{reason} in one message; at most ")
 
 
 # -- memory ----------------------------------------------------------------------------------------------------------
@@ -296,14 +312,13 @@ async def test_interfaces_and_neighbors_of_a_message_are_followed_in_one_pass(se
     assert len(passes) == 2
 
 
-async def test_a_message_that_took_long_is_followed_by_a_pause_as_long(monkeypatch):
-    slept = []
-
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-
-    monkeypatch.setattr(control_stream.asyncio, "sleep", sleep)
-    monkeypatch.setattr(control_stream.time, "perf_counter", lambda: 100.0)
-    for took_s in (0.001, 0.3, 60.0):
-        await control_stream.give_way(100.0 - took_s)
-    assert slept == [pytest.approx(0.3), control_stream.LONGEST_PAUSE_S]
+async def test_a_message_that_took_long_is_an_event_that_names_its_router(service, red, monkeypatch):
+    monkeypatch.setattr(loop_share, "LONG_SLICE_S", 0.0)
+    world, _, _ = service
+    await red.begin()
+    await red.say(nexthop_sets=pb.NexthopSets(released=[7]))
+    told = " ms of the event loop, meant is 20 at most"
+    await world.until(lambda: any(text.endswith(told) for text in refusals(world, "loop-held")))
+    subjects = {event.subject for event in world.events.recent() if event.kind == "loop-held"}
+    assert subjects == {"red/r1"}
+    assert world.shards.loop_share.account(world.router().config).spent_s > 0.0

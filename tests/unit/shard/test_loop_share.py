@@ -3,9 +3,10 @@
 import asyncio
 
 import pytest
+from worlds import router_config
 
 from controller.shard import loop_share
-from controller.shard.loop_share import TURN_S, LoopShare
+from controller.shard.loop_share import LONG_SLICE_S, LONGEST_REST_S, TURN_S, LoopAccount, LoopShare
 
 WORK_S = TURN_S / 5
 
@@ -17,6 +18,9 @@ class Clock:
         self.now_s = 0.0
 
     def perf_counter(self) -> float:
+        return self.now_s
+
+    def thread_time(self) -> float:
         return self.now_s
 
     def busy(self, seconds: float) -> None:
@@ -32,9 +36,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 async def test_many_at_once_take_turns_in_order(clock: Clock) -> None:
     share, order, longest = LoopShare(), [], 0.0
+    account = share.account(router_config())
 
     async def one(number: int) -> None:
-        await share.turn()
+        await share.turn(account)
         clock.busy(WORK_S)
         order.append(number)
 
@@ -50,17 +55,19 @@ async def test_many_at_once_take_turns_in_order(clock: Clock) -> None:
 
 async def test_who_is_alone_does_not_wait() -> None:
     share = LoopShare()
+    account = share.account(router_config())
     for _ in range(1000):
         before = asyncio.all_tasks()
-        await share.turn()
+        await share.turn(account)
         assert asyncio.all_tasks() == before
 
 
 async def test_who_gives_up_waiting_holds_up_nobody(clock: Clock) -> None:
     share, done = LoopShare(), []
+    account = share.account(router_config())
 
     async def one(number: int) -> None:
-        await share.turn()
+        await share.turn(account)
         clock.busy(2 * TURN_S)
         done.append(number)
 
@@ -70,3 +77,69 @@ async def test_who_gives_up_waiting_holds_up_nobody(clock: Clock) -> None:
     tasks[4].cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert done == [0, 1, 3, 5]
+
+
+async def compete(clock: Clock, share: LoopShare, work_s: dict[LoopAccount, float], until_s: float) -> None:
+    """Let each account have a piece of work ready all the time, each piece so long, until the clock says so."""
+
+    async def one(account: LoopAccount) -> None:
+        while clock.now_s < until_s:
+            await share.turn(account)
+            with share.slice(account, "work"):
+                clock.busy(work_s[account])
+
+    await asyncio.gather(*(one(account) for account in work_s))
+
+
+async def test_time_is_divided_by_tenants_then_by_routers(clock: Clock) -> None:
+    share = LoopShare()
+    red = [share.account(router_config(number, tenant="red")) for number in range(1, 9)]
+    blue = share.account(router_config(9, tenant="blue"))
+    work_s = dict.fromkeys(red, WORK_S) | {red[0]: 15 * WORK_S, blue: WORK_S / 4}
+    await compete(clock, share, work_s, 20.0)
+    assert blue.spent_s == pytest.approx(10.0, rel=0.1)
+    assert sum(one.spent_s for one in red) == pytest.approx(10.0, rel=0.1)
+    assert [one.spent_s for one in red] == [pytest.approx(10.0 / 8, rel=0.15)] * 8
+
+
+async def test_a_long_piece_of_work_is_told_and_its_tenant_rests_as_long(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock.busy(seconds)
+
+    told, slept = [], []
+    monkeypatch.setattr(loop_share.asyncio, "sleep", sleep)
+    share = LoopShare(lambda *long: told.append(long))
+    one, brother = (share.account(router_config(number)) for number in (1, 2))
+    other = share.account(router_config(3, tenant="blue"))
+    for took_s in (LONG_SLICE_S, 0.3, 60.0):
+        with share.slice(one, "routes of 7 octets"):
+            clock.busy(took_s)
+        await share.turn(other)
+        await share.turn(brother)
+    assert told == [
+        ("red/r1", pytest.approx(took_s), "routes of 7 octets") for took_s in (0.3, 60.0)
+    ]  # whose router it was
+    assert slept == [pytest.approx(0.3), pytest.approx(LONGEST_REST_S)]
+
+
+async def test_nobody_pays_for_what_he_had_while_nobody_waited(clock: Clock) -> None:
+    share = LoopShare()
+    old, new = share.account(router_config(1)), share.account(router_config(2, tenant="blue"))
+    await compete(clock, share, {old: WORK_S}, 10.0)
+    await compete(clock, share, {old: WORK_S, new: WORK_S}, 12.0)
+    assert (old.spent_s, new.spent_s) == (pytest.approx(11.0, rel=0.05), pytest.approx(1.0, rel=0.05))
+
+
+def test_the_account_of_a_router_that_was_removed_is_closed() -> None:
+    share = LoopShare()
+    for number in (1, 2):
+        share.account(router_config(number))
+    share.forget(1)
+    assert list(share._tenants) == ["red"]
+    share.forget(2)
+    share.forget(2)
+    assert not share._tenants
+    assert not share._accounts

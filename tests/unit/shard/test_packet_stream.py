@@ -25,12 +25,15 @@ class Clock:
     def perf_counter(self) -> float:
         return self.now_s
 
+    thread_time = perf_counter
+
 
 class Work:
     """Takes a millisecond for each frame, in the place of the shards."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self.frames = clock, 0
+        self.loop_share = LoopShare()
 
     def packet_out(self, *_: object) -> None:
         self._clock.now_s += TURN_S / 5

@@ -35,7 +35,7 @@ def load(time: float, *routers: tuple[str, int | None, int | None, int]) -> dict
     """Routers by name, packets, packets on the link, and changes; the plane has the sum of the first of them."""
     rows = [
         {"router": name, "plane": "s1", "time": time, "packets": packets, "link_packets": link, "entries": 7}
-        | {"changes": changes}
+        | {"changes": changes, "loop_s": time / 100}
         for name, packets, link, changes in routers
     ]
     plane = {"name": "s1", "time": time, "tables": TABLES, "changes": 10 * time}
@@ -53,6 +53,7 @@ def test_rates_are_by_second_and_the_busiest_come_first() -> None:
         ("red/r1", 100.0, 0.75),
     ]
     assert [row["changes_per_s"] for row in found["routers"]] == [4.0, 0.0]
+    assert [row["loop_ms_per_s"] for row in found["routers"]] == [pytest.approx(10.0)] * 2
     assert (found["planes"][0]["packets_per_s"], found["planes"][0]["changes_per_s"]) == (100.0, 10.0)
 
 
@@ -82,7 +83,7 @@ def test_a_router_that_has_just_come_has_no_rates_yet() -> None:
 def test_long_names_and_large_numbers_fit_a_line() -> None:
     long = "a" * 31
     tables = {name: {"used": 16_000_000, "capacity": 16_000_000, "source": ""} for name in TABLES}
-    rate = {"packets_per_s": 123_456_789.4, "in_hardware": 1.0, "changes_per_s": 99_999.0}
+    rate = {"packets_per_s": 123_456_789.4, "in_hardware": 1.0, "changes_per_s": 99_999.0, "loop_ms_per_s": 999.9}
     found = {
         "planes": [{"plane": long, "tables": tables} | rate],
         "routers": [{"router": f"{long}/{long}", "plane": long, "entries": 16_000_000} | rate],
@@ -90,7 +91,7 @@ def test_long_names_and_large_numbers_fit_a_line() -> None:
     shown = lines(found, 80)
     assert max(map(len, shown)) <= 80
     assert shown[1].split() == ["aaaaaa…", "123456789", "100.0", "%", *["16000000/16000000"] * 2, "99999"]
-    assert shown[4].split()[2:] == ["123456789", "100.0", "%", "16000000", "99999"]
+    assert shown[4].split()[2:] == ["123456789", "100.0", "%", "16000000", "99999", "999.9"]
     assert {len(line) for line in lines(found, 200) if line} <= {len(line) for line in lines(found, 300) if line}
 
 
@@ -120,8 +121,8 @@ async def test_one_round_for_scripts(
         ["PLANE", "PACKETS/S", "IN", "HARDWARE", "IPV4", "TABLE", "IPV6", "TABLE", "CHANGES/S"],
         ["s1", "1000", "90.0", "%", "3/1000", "0", "5"],
         [],
-        ["ROUTER", "PLANE", "PACKETS/S", "IN", "HARDWARE", "ENTRIES", "CHANGES/S"],
-        ["red/r1", "s1", "1000", "90.0", "%", "3", "5"],
+        ["ROUTER", "PLANE", "PACKETS/S", "IN", "HARDWARE", "ENTRIES", "CHANGES/S", "LOOP", "MS/S"],
+        ["red/r1", "s1", "1000", "90.0", "%", "3", "5", "10.0"],
         [],
     ]
     found = json.loads((await vrctl("top", "--once", "-o", "json"))[1])
