@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from controller.planes.openflow import OpenFlowListener
+from controller.planes.openflow.server import OpenFlowListener
 
 pytestmark = pytest.mark.root
 
