@@ -58,7 +58,7 @@ def test_nor_where_all_it_has_are_files() -> None:
 
 
 def test_keys_size_signals_and_status_pass() -> None:
-    shell = "trap 'echo caught' INT; stty size; read word; echo got:$word; sleep 60; stty size; exit 7"
+    shell = "trap 'echo caught' INT; stty size; read word; echo got:$word; read word; stty size; exit 7"
     with operator(["/bin/sh", "-c", shell]) as one:
         one.sees(b"24 80")
         one.type(b"hello\r")
@@ -66,6 +66,7 @@ def test_keys_size_signals_and_status_pass() -> None:
         one.resize(30, 100)
         one.type(b"\x03")
         one.sees(b"caught")
+        one.type(b"\r")
         one.sees(b"30 100")
         one.sees(b"status 7")
         assert one.ends() == 0
