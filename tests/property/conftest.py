@@ -11,5 +11,5 @@ settings.register_profile("quick", settings.get_profile("full"), max_examples=25
 """For `make check`."""
 settings.load_profile("full")  # unless --hypothesis-profile names another one, which comes later
 
-for folder in ("fallback", "guests", "shard", "vrc"):
+for folder in ("", "fallback", "guests", "vrc"):
     sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / folder))

@@ -1,4 +1,7 @@
-"""Fixtures of the operator's side: a controller on fakes, its API on a real Unix socket, and vrctl against it."""
+"""Fixtures of several packages: shards over fake planes, and the operator's side.
+
+The latter are a controller on fakes, its API on a real Unix socket, and vrctl against it.
+"""
 
 import asyncio
 import contextlib
@@ -16,6 +19,7 @@ import pytest
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from operator_world import Controller
+    from worlds import WorldFactory
 
 
 def pytest_collection() -> None:
@@ -60,6 +64,24 @@ def _closed_databases(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for connection in opened:
         with contextlib.suppress(sqlite3.ProgrammingError):  # another thread's own, which has closed it
             connection.close()
+
+
+@pytest.fixture
+async def make_world() -> "AsyncIterator[WorldFactory]":
+    """Makes shards over a fake plane, with these routers."""
+    from worlds import World
+
+    made: list[World] = []
+
+    async def make(*configs, plane=None) -> World:
+        world = World(plane)
+        made.append(world)
+        await world.start(*configs)
+        return world
+
+    yield make
+    for world in made:
+        await world.close()
 
 
 @pytest.fixture

@@ -4,27 +4,12 @@ from collections.abc import AsyncIterator
 import pytest
 from peers import Peer
 from stores import store_in
-from worlds import World, WorldFactory, router_config
+from worlds import World, router_config
 
 from controller.pki.authority import PKI
 from controller.planes.fake import FakePlane
 from controller.sessions import server as sessions
 from controller.sessions.server import SessionServer
-
-
-@pytest.fixture
-async def make_world() -> AsyncIterator[WorldFactory]:
-    made: list[World] = []
-
-    async def make(*configs, plane=None) -> World:
-        world = World(plane)
-        made.append(world)
-        await world.start(*configs)
-        return world
-
-    yield make
-    for world in made:
-        await world.close()
 
 
 @pytest.fixture
