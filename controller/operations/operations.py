@@ -287,9 +287,9 @@ class Operations:
                 raise
             planned()
             programmed = await self._convergence.program(report)
-            waiting = programmed.waiting + self._unconnected(ready)
         # A guest may not answer for minutes: other changes do not wait for it.
         ailing = await self._convergence.run_guests(programmed, ready.concerns)
+        waiting = programmed.waiting + self._unconnected(ready)  # planes may have connected meanwhile
         lines = {name: f"{name}: {line.removeprefix(f'{name}: ')}" for name, line in ailing.items()}
         failed = [line for router, line in lines.items() if ready.concerns(router)]
         waiting += [line for router, line in lines.items() if not ready.concerns(router)]

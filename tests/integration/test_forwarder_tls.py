@@ -37,15 +37,21 @@ def files(directory: Path, name: str, pair: Pair, authority: Pair) -> TlsFiles:
     return found
 
 
-@pytest.fixture
-def namespaces() -> Iterator[tuple[str, str]]:
-    """The forwarder's and the controller's, with a cable between them."""
+@contextlib.contextmanager
+def cabled() -> Iterator[tuple[str, str]]:
+    """Make namespaces for the forwarder and for the controller, with a cable between them."""
     with namespace() as here, namespace() as there:
         sh("ip", "-n", here, "link", "add", "v0", "type", "veth", "peer", "name", "v0", "netns", there)
         for name, address in ((here, _HERE), (there, _THERE)):
             sh("ip", "-n", name, "address", "add", f"{address}/24", "dev", "v0")
             sh("ip", "-n", name, "link", "set", "v0", "up")
         yield here, there
+
+
+@pytest.fixture
+def namespaces() -> Iterator[tuple[str, str]]:
+    with cabled() as names:
+        yield names
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from openflow_net import BRIDGE, Net, openflow_net
-from test_forwarder_tls import news, serving
+from test_forwarder_tls import cabled, news, serving
 
 from controller.model import Quota, RouterConfig
 from controller.pki.authority import PKI, system_clock
@@ -78,11 +78,10 @@ async def test_vr_forwarder_is_a_server_with_it_and_no_tenants_key_opens_it(tmp_
     stolen = world.pki.identity(7)
     trusted = world.planes.trusted("edge")
     files = TlsFiles(*(folder / f"{name}.pem" for name in ("ca", "cert", "key")))
-    with serving(tmp_path, files) as address:
-        assert (await news(address, TlsFiles(trusted, *world.pki.own_files()))).connects == 1
-        heard = await news(address, TlsFiles(folder / "ca.pem", stolen / "cert.pem", stolen / "key.pem"))
-        assert not heard.connects
+    with cabled() as (here, there), serving(here, tmp_path, files) as address:
+        assert news(there, address, TlsFiles(trusted, *world.pki.own_files())) == "connected"
+        tenant = TlsFiles(folder / "ca.pem", stolen / "cert.pem", stolen / "key.pem")
+        assert "not reachable" in news(there, address, tenant)
         world.planes.revoke("edge")
         world.planes.issue("edge")
-        heard = await news(address, TlsFiles(trusted, *world.pki.own_files()))
-        assert not heard.connects
+        assert "not reachable" in news(there, address, TlsFiles(trusted, *world.pki.own_files()))
