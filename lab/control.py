@@ -19,6 +19,8 @@ STATE = Path("/run/splitplane-state")
 SOCKET = RUN / "api.sock"
 LOG = Path("/run/vr-controller.log")
 _VRCTL_LIMIT_S = 60.0
+_APPLY_LIMIT_S = 180.0
+"""Apply waits until a machine has booted (60 s at most) and its daemons have read their text (75 s)."""
 IMAGE = Path(__file__).parents[1] / "build/guest"  # scripts/setup guest
 
 
@@ -89,7 +91,8 @@ class Controller:
     def _vrctl(*arguments: str) -> "subprocess.CompletedProcess[str]":
         command = [str(_BIN / "vrctl"), "--socket", str(SOCKET), *arguments]
         environment = os.environ | {"COLUMNS": "110"}  # its tables, where it sees no terminal
-        return ran(command, _VRCTL_LIMIT_S, logs=[LOG], environment=environment)
+        limit_s = _APPLY_LIMIT_S if arguments[0] == "apply" else _VRCTL_LIMIT_S
+        return ran(command, limit_s, logs=[LOG], environment=environment)
 
 
 def guest_logs(routers: Collection[str], state: Path = STATE) -> list[Path]:
