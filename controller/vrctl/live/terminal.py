@@ -17,11 +17,11 @@ import signal
 import subprocess
 import sys
 import termios
-import tty
 from collections.abc import Iterator, Sequence
 from types import FrameType
 
 from controller.events.terminal_filter import TerminalFilter, shown_lines
+from controller.guests.machine.console import raw_terminal
 from controller.vrctl import output
 
 _PIECE_BYTES = 1 << 16
@@ -54,7 +54,7 @@ def run_apart(command: Sequence[str]) -> int:
             finally:
                 os.close(slave)
             group.append(process.pid)
-            with process, _raw_keys():
+            with process, raw_terminal():
                 _carry(process, master, screen, shown)
                 status = _status(process.wait())
     finally:
@@ -148,20 +148,6 @@ def _copy_size(terminal: int, other: int) -> None:
     with contextlib.suppress(OSError):
         size = fcntl.ioctl(terminal, termios.TIOCGWINSZ, bytes(8))
         fcntl.ioctl(other, termios.TIOCSWINSZ, size)
-
-
-@contextlib.contextmanager
-def _raw_keys() -> Iterator[None]:
-    """Hand on every key as it is typed, where standard input is a terminal; what draws lines is the other one's."""
-    if not os.isatty(0):
-        yield
-        return
-    before = termios.tcgetattr(0)
-    tty.setraw(0)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(0, termios.TCSADRAIN, before)
 
 
 @contextlib.contextmanager

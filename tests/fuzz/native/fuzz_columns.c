@@ -1,33 +1,6 @@
 /* The loop in C over a column of prefixes (wire/_columns.c), held against a plain one; see fuzz_loops.c. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#include <stdint.h>
-#include <stdlib.h>
-
-PyMODINIT_FUNC PyInit__columns(void);
-
-static PyObject *module;
-
-static void require(int holds, const char *what)
-{
-    if (holds)
-        return;
-    if (PyErr_Occurred())
-        PyErr_Print();
-    fprintf(stderr, "broken: %s\n", what);
-    abort();
-}
-
-int LLVMFuzzerInitialize(int *argc, char ***argv)
-{
-    (void)argc, (void)argv;
-    require(PyImport_AppendInittab("_columns", PyInit__columns) == 0, "room for the module");
-    Py_InitializeEx(0);
-    module = PyImport_ImportModule("_columns");
-    require(module != NULL, "the module");
-    return 0;
-}
+#define MODULE _columns
+#include "interpreter.h"
 
 /* Bit by bit: whether no bit beyond the length is set, and the length is one. */
 static int is_prefix(const uint8_t *key, size_t address)

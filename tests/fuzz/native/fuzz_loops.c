@@ -1,35 +1,8 @@
 /* The loops in C over what zebra and the kernel say (vrc/netlink/_loops.c), in an interpreter of their own.
  *
  * With PYTHONMALLOC=malloc a buffer is as long as its input, so that AddressSanitizer sees every octet too far. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#include <stdint.h>
-#include <stdlib.h>
-
-PyMODINIT_FUNC PyInit__loops(void);
-
-static PyObject *module;
-
-static void require(int holds, const char *what)
-{
-    if (holds)
-        return;
-    if (PyErr_Occurred())
-        PyErr_Print();
-    fprintf(stderr, "broken: %s\n", what);
-    abort();
-}
-
-int LLVMFuzzerInitialize(int *argc, char ***argv)
-{
-    (void)argc, (void)argv;
-    require(PyImport_AppendInittab("_loops", PyInit__loops) == 0, "room for the module");
-    Py_InitializeEx(0);
-    module = PyImport_ImportModule("_loops");
-    require(module != NULL, "the module");
-    return 0;
-}
+#define MODULE _loops
+#include "interpreter.h"
 
 /* What a loop returns is where it stopped: not before where it began, and not after the end, but for what aligns the
  * last message. */

@@ -1,11 +1,11 @@
 """The authority: certificates say which router they are for, and end with it."""
 
-import ssl
 from pathlib import Path
 
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
+from handshakes import client, identity, server, shake
 
 from controller.errors import StoreError
 from controller.model import Quota, RouterConfig
@@ -50,25 +50,8 @@ async def test_a_routers_certificate_names_it(tmp_path: Path, store: SqliteStore
 async def test_the_server_can_be_verified_by_its_name(tmp_path: Path, store: SqliteStore) -> None:
     pki = PKI(tmp_path, store)
     directory = await issued(pki)
-    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    server.load_cert_chain(pki.directory / "server.pem", pki.directory / "server.key")
-    server.verify_mode = ssl.CERT_REQUIRED
-    server.load_verify_locations(cadata=pki.server_credentials()[2].decode())
-    client.load_cert_chain(directory / "cert.pem", directory / "key.pem")
-    client.load_verify_locations(directory / "ca.pem")
-    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
-    one = client.wrap_bio(down, up, server_hostname="vr-controller")
-    other = server.wrap_bio(up, down, server_side=True)
-    done: set[ssl.SSLObject] = set()
-    for _ in range(6):
-        for side in (one, other):
-            try:
-                side.do_handshake()
-                done.add(side)
-            except ssl.SSLWantReadError:
-                continue
-    assert done == {one, other}
-    assert ("subject", ((("commonName", "red/r1"),),)) in (other.getpeercert() or {}).items()
+    shown = shake(server(*pki.server_credentials()), client(*identity(directory)))
+    assert ("subject", ((("commonName", "red/r1"),),)) in shown.items()
 
 
 async def test_private_files_are_private(tmp_path: Path, store: SqliteStore) -> None:
