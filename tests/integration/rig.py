@@ -18,7 +18,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +25,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+import forks
 from rig_switches import OPENFLOW, PLANE, OvsSwitch, RigSwitch
 
 from controller.vrctl.cli import app as vrctl
@@ -40,7 +40,6 @@ ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
 COMMAND_S = 240.0
 """For one vrctl: verify compares 100,000 routes, and repeats that while they change."""
-_BIN = Path(sys.executable).parent
 _ONE_AT_A_TIME = threading.Lock()  # there is one standard output, and one socket that vrctl asks
 _ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "110"}
 
@@ -64,7 +63,7 @@ class Rig(Private):
     def __init__(self, *options: str, switch: Callable[[], RigSwitch] = OvsSwitch) -> None:
         self._options, self._make_switch = options, switch
         self._stack = contextlib.ExitStack()
-        self._controller: subprocess.Popen[bytes] | None = None
+        self._controller: forks.Forked | None = None
 
     def bring_up(self) -> None:
         """Start the switch and the controller, and let them find each other."""
@@ -92,18 +91,13 @@ class Rig(Private):
     def start_controller(self) -> None:
         """Start vr-controller and wait until it serves its API."""
         self.run.mkdir(exist_ok=True)
-        enter = ("nsenter", "--target", str(self.first), "--net", "--pid", "--mount", "--")
         places = ("--state", str(self.state), "--run", str(self.run), "--openflow", OPENFLOW)
-        with self.log.open("ab") as log:
-            self._controller = subprocess.Popen(
-                (*enter, _BIN / "vr-controller", *places, *self._options),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=_ENVIRONMENT,
-                start_new_session=True,
-            )
-        self._stack.callback(_end, self._controller)
+        inside = [Path(f"/proc/{self.first}/ns/{kind}") for kind in ("net", "pid", "mnt")]
+        with open(os.devnull, "rb") as nothing, self.log.open("ab") as log:
+            streams = nothing.fileno(), log.fileno(), log.fileno()
+            self._controller = forks.start("vr-controller", (*places, *self._options), _ENVIRONMENT, streams, inside)
+        self._stack.callback(self._controller.wait)
+        self._stack.callback(self._controller.kill)
         until("the controller's API", self._serves)
 
     def _serves(self) -> bool:
@@ -119,13 +113,12 @@ class Rig(Private):
     def controller_pid(self) -> int:
         """The daemon's own process."""
         assert self._controller is not None
-        (pid, *_) = Path(f"/proc/{self._controller.pid}/task/{self._controller.pid}/children").read_text().split()
-        return int(pid)
+        return self._controller.pid
 
     def kill_controller(self) -> None:
         """End the daemon as a power cut would."""
         assert self._controller is not None
-        os.kill(self.controller_pid, signal.SIGKILL)
+        self._controller.kill()
         self._controller.wait()
 
     def power_cut(self) -> None:
@@ -155,13 +148,13 @@ class Rig(Private):
 
     # -- the operator ------------------------------------------------------------------------------------------------
     def vrctl(self, *arguments: str, text: str | None = None) -> "subprocess.CompletedProcess[str]":
-        """Run vrctl as an operator would."""
-        pipes = {"input": text, "capture_output": True, "text": True}
-        return subprocess.run(self.command(*arguments), check=False, timeout=COMMAND_S, env=_ENVIRONMENT, **pipes)
+        """Run vrctl as an operator would, but forked rather than started."""
+        _, *words = self.command(*arguments)
+        return forks.run("vrctl", *words, environment=_ENVIRONMENT, text=text, timeout_s=COMMAND_S)
 
     def command(self, *arguments: str) -> tuple[str, ...]:
         """Return vrctl's command line, to be run in `environment`."""
-        return str(_BIN / "vrctl"), "--socket", str(self.run / "api.sock"), *arguments
+        return str(forks.BIN / "vrctl"), "--socket", str(self.run / "api.sock"), *arguments
 
     @property
     def environment(self) -> dict[str, str]:
@@ -184,7 +177,7 @@ class Rig(Private):
     def show(self, *arguments: str) -> Any:
         """Return what a command of vrctl says, as values.
 
-        In this process: tests ask again and again, and to start vrctl takes 0.18 s of CPU.
+        In this process: tests ask again and again, and even a fork takes 0.04 s of CPU.
         """
         said = io.StringIO()
         with _ONE_AT_A_TIME, contextlib.redirect_stdout(said):
