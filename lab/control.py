@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -47,14 +48,14 @@ class Controller:
                 start_new_session=True,
             )
         deadline = time.monotonic() + timeout_s
-        while self._vrctl("get", "planes").returncode:
+        while not _listens() or self._vrctl("get", "planes").returncode:
             if self._process.poll() is not None:
                 text = f"vr-controller ended with status {self._process.returncode}: {last_words(LOG)}"
                 raise NetworkError(text, LOG)
             if time.monotonic() > deadline:
                 text = f"vr-controller does not answer after {timeout_s:.0f} s: {last_words(LOG)}"
                 raise NetworkError(text, LOG)
-            time.sleep(0.2)
+            time.sleep(0.05)
 
     def kill(self) -> None:
         """End the daemon as a power cut would: SIGKILL."""
@@ -93,6 +94,12 @@ class Controller:
         environment = os.environ | {"COLUMNS": "110"}  # its tables, where it sees no terminal
         limit_s = _APPLY_LIMIT_S if arguments[0] == "apply" else _VRCTL_LIMIT_S
         return ran(command, limit_s, logs=[LOG], environment=environment)
+
+
+def _listens() -> bool:
+    """Tell whether somebody listens at the API's socket: to ask by vrctl again and again would delay its start."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        return not asking.connect_ex(str(SOCKET))
 
 
 def guest_logs(routers: Collection[str], state: Path = STATE) -> list[Path]:

@@ -23,6 +23,7 @@ from rig_switches import Bmv2Switch, ForwarderSwitch, OvsSwitch, RigSwitch
 
 from controller.guests.suites import frr
 from lab import frr as lab_frr
+from lab.bird import BirdDaemon
 from lab.namespaces import Host, sh
 from lab.private.forwarder import NATIVE_MTU
 from lab.processes import descendants
@@ -39,7 +40,6 @@ _SET_UP = "; ".join(
         "echo; exec sleep infinity",
     )
 )
-_BIRDC = "/run/frr/bird.ctl"
 LOOPBACKS = {4: ("192.0.2.1", "192.0.2.2"), 6: ("2001:db8:ff::1", "2001:db8:ff::2")}
 BURST = 50
 _LAST_LINES = 30
@@ -57,24 +57,33 @@ class Neighbor:
         (self._pid,) = descendants(keeper.pid)
         for address in (f"192.0.2.{number}/32", f"2001:db8:ff::{number}/128"):
             host.ip("address", "add", address, "dev", "lo")
-        self._is_bird = text.startswith("router id")
-        (self._start_bird if self._is_bird else self._start_frr)(text)
+        self._bird: BirdDaemon | None = None
+        if text.startswith("router id"):
+            self._bird = BirdDaemon(rig.directory / f"bird-{host.link}", host.link, self._enter)
+            self._bird.launch([text])
+        else:
+            lab_frr.start(self._root, lambda argv, _logs: self.run(*argv), text, frr.daemons_for(text))
 
     @property
     def _root(self) -> Path:
         return Path(f"/proc/{self._pid}/root")
 
+    @property
+    def _enter(self) -> tuple[str, ...]:
+        return "nsenter", "--target", str(self._pid), "--net", "--mount", "--pid", "--"
+
     def run(self, *command: str) -> str:
         """Run a command beside the daemons; returns what it prints."""
-        enter = ("nsenter", "--target", str(self._pid), "--net", "--mount", "--pid", "--")
-        done = subprocess.run((*enter, *command), capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+        done = subprocess.run(
+            (*self._enter, *command), capture_output=True, text=True, timeout=DEADLINE_S, check=False
+        )
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done.stdout
 
     def show(self, command: str) -> str:
         """Return what ``show …`` of vtysh or birdc prints."""
-        if self._is_bird:
-            return self.run("birdc", "-s", _BIRDC, "show", *command.split())
+        if self._bird is not None:
+            return self._bird.ask("show", *command.split())
         return self.run("vtysh", "-c", f"show {command}")
 
     def sees(self, command: str, *words: str, times: int = 1) -> None:
@@ -97,13 +106,6 @@ class Neighbor:
     def go_on(self) -> None:
         """Undo `stop`."""
         self.run("sh", "-c", "kill -CONT $(cat /run/frr/*.pid)")
-
-    def _start_bird(self, text: str) -> None:
-        (self._root / "etc/frr/bird.conf").write_text(text)
-        self.run("sh", "-c", f"bird -c /etc/frr/bird.conf -s {_BIRDC} >/run/frr/bird.out 2>&1")
-
-    def _start_frr(self, text: str) -> None:
-        lab_frr.start(self._root, lambda argv, _logs: self.run(*argv), text, frr.daemons_for(text))
 
 
 @dataclass

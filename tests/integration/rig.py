@@ -200,11 +200,12 @@ class Rig(Private):
 
         def arrived() -> bool:
             try:
-                seen.update({name: self.router(name) for name in names})
+                views = {view["router"]: view for view in self.api.get("routers")}  # one question for all of them
             except (Unreachable, Refused):
                 return False
+            seen.update({name: views.get(name, {}) for name in names})
             return all(
-                view["state"] == "up" and not view["pending"] and routes in (None, view["ipv4_routes"])
+                view.get("state") == "up" and not view["pending"] and routes in (None, view["ipv4_routes"])
                 for view in seen.values()
             )
 
