@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from controller.vrctl.client import Client, Refused, Unreachable
 from lab.commands import NetworkError, ended, last_lines, ran
 from lab.network import CONTROLLER
 
@@ -83,6 +84,13 @@ class Controller:
             return json.loads(done.stdout)
         except json.JSONDecodeError:
             raise NetworkError(_complaint(done, arguments)) from None
+
+    def routers(self) -> dict[str, dict[str, Any]]:
+        """Return what `vrctl get routers` says, by router; without vrctl, which waits would start again and again."""
+        try:
+            return {view["router"]: view for view in Client(SOCKET).get("routers")}
+        except (Unreachable, Refused) as problem:
+            raise NetworkError(f"routers: {problem}", LOG) from None
 
     def exec(self, router: str, *argv: str) -> str:
         """Return what a command prints inside a router's guest."""

@@ -103,7 +103,7 @@ class Lab:
 
     def unsettled(self) -> list[str]:
         """Return the routers that are not up with every route learned and confirmed, and why."""
-        views = {view["router"]: view for view in self.controller.show("get", "routers")}
+        views = self.controller.routers()
         found = []
         for router in self.topology.routers:
             view = views.get(router)

@@ -12,6 +12,12 @@ FOLDERS = ("integration", "daemons", "native", "conformance", "fuzz", "property"
 EMULATED = ("test_kvm_", "test_machine_", "test_topology_machines")
 """How files begin that emulate virtual machines, for minutes and with a core each."""
 
+LONGEST = ("test_topology_run", "test_e2e_kill", "test_isis", "test_bfd", "test_e2e_route_source")
+"""How files begin that take a minute and more: begun late, one of them alone would be waited for at the end."""
+
+KINDS = ("fake", "ovs", "openflow", "bmv2", "forwarder", "forwarder_generic", "openflow+forwarder", "bmv2+forwarder")
+"""What tests that are for several kinds of planes call them in their parameters."""
+
 
 def emulates(file: str) -> bool:
     """Tell whether a file of tests, relative to the project's folder, emulates virtual machines."""
@@ -33,23 +39,38 @@ def _interrupt(*_: object) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with machines, then go by folder; one that FOLDERS does not name comes first."""
 
-    def place(item: pytest.Item) -> tuple[bool, int]:
+    def place(item: pytest.Item) -> tuple[bool, bool, int]:
         file = item.nodeid.split("::")[0]
-        folder = PurePath(file).parts[1]
-        return not emulates(file), FOLDERS.index(folder) if folder in FOLDERS else -1
+        folder, name = PurePath(file).parts[1], PurePath(file).name
+        at = FOLDERS.index(folder) if folder in FOLDERS else -1
+        return not emulates(file), not name.startswith(LONGEST), at
 
     items.sort(key=place)
 
 
-class OneMachineAtATime(LoadFileScheduling):
-    """Gives files to workers; those that emulate machines all to one, or there would be no core for anything else."""
+def unit(test: str) -> str:
+    """Return what a test, by its node id, goes to a worker with: what it shares something with that is brought up.
+
+    That is its file, but of tests for several kinds of planes only those for the same kind, as each kind has its own;
+    in conformance all files share the plane of a kind. Machines go to one worker, or there would be no core for
+    anything else.
+    """
+    file, _, name = test.partition("::")
+    if emulates(file):
+        return "machines"
+    parameters = name.partition("[")[2].rstrip("]").split("-")
+    kind = next((one for one in parameters if one in KINDS), "")
+    return f"{PurePath(file).parent if kind and PurePath(file).parts[1] == 'conformance' else file} {kind}"
+
+
+class Units(LoadFileScheduling):
+    """Gives units of tests to workers."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
-        return "machines" if emulates(file) else file
+        return unit(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)  # nobody has this hook where xdist is turned off
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling | None:
     """Schedule so where files are what is given to workers."""
-    return OneMachineAtATime(config, log) if config.getvalue("dist") == "loadfile" else None
+    return Units(config, log) if config.getvalue("dist") == "loadfile" else None

@@ -4,16 +4,23 @@ red/r1 (machine)                          blue/r1 (namespaces)
   left  10.1.0.1/24 ── red.left             left  10.1.0.1/24 ── blue.left
   right 10.2.0.1/24 ── red.right, FAR       right 10.2.0.1/24 ── blue.right, FAR
   feed  10.3.0.1/24 ── feeder (BIRD)
+
+What its root can reach over its only link is the session of its router, and QEMU's own answers. That is tried from
+the first process's namespace, where that link is; the tenant's daemons do not even see it.
 """
 
 import contextlib
+import json
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
-from e2e_world import BGP, FAR, OWN_ROUTES, STATIC, World, world
+from e2e_world import BGP, FAR, NEAR_FEED, OWN_ROUTES, STATIC, World, world
+from machine_root import run, run_program
 from machines import BOOT_S, IMAGE, control_groups, machines_of, needs_image
 from rig import Rig, document, unbroken, until
 from terminals import Operator
@@ -24,6 +31,18 @@ pytestmark = pytest.mark.root
 
 HOLD_S = 120
 ROUTES = OWN_ROUTES + 1  # the feeder's is the last
+OUTSIDE = ("10.1.0.1", "10.1.0.2", "10.2.0.2", "10.3.0.2", FAR, NEAR_FEED, "127.0.0.1", "169.254.169.254")
+EMULATED = {
+    "arp": ["arp 10.0.2.100", "arp 10.0.2.2", "arp 10.0.2.3"],
+    "arp as another": ["arp 10.0.2.100", "arp 10.0.2.2", "arp 10.0.2.3"],
+    "ping": ["icmp 0 10.0.2.2", "icmp 0 10.0.2.3"],
+    "dhcp": ["udp 10.0.2.2:67"],
+    "tftp": ["tftp 5 10.0.2.2"],  # an error: there is nothing to be had
+    "ncsi": ["ethertype 88f8"],
+    # Every connection that is not to the session is reset, to whatever address.
+    **{name: ["tcp reset"] for name in ("dns", "smb", "tcp", "tcp near", "tcp outside")},
+}
+"""What QEMU's user network answers by itself, with ``restrict=on``; all else is silence."""
 
 
 @dataclass
@@ -161,6 +180,33 @@ def test_the_console_is_a_terminal_and_its_log_can_be_read(machines: Machines) -
     assert rig.complaint("console", "blue/r1") == (
         "vrctl: blue/r1: a guest in a namespace has no console; try vrctl exec blue/r1 -- bash"
     )
+
+
+def own_addresses() -> list[str]:
+    """The addresses of the host that runs this test."""
+    links = json.loads(subprocess.run(["ip", "-j", "-4", "address"], capture_output=True, check=True).stdout)
+    return [one["local"] for link in links for one in link["addr_info"]]
+
+
+def test_nothing_answers_but_the_emulated_stack(machines: Machines) -> None:
+    machine = machines.rig.state / "guests" / "1"
+    found = run_program(machine, "reach_guest.py", *OUTSIDE, *own_addresses())
+    assert len(found) > len(EMULATED)
+    assert {name: answers for name, answers in found.items() if answers} == EMULATED
+
+
+def test_the_machine_has_one_link_and_qemu_none(machines: Machines) -> None:
+    machine = machines.rig.state / "guests" / "1"
+    links = json.loads(run(machine, "ip", "-j", "-4", "address"))
+    assert {link["ifname"]: [one["local"] for one in link["addr_info"]] for link in links} == {
+        "lo": ["127.0.0.1"],
+        "eth0": ["10.0.2.15"],
+    }
+    routes = json.loads(run(machine, "ip", "-j", "route"))
+    assert [route["dst"] for route in routes] == ["10.0.2.0/24"]
+    lines = Path(f"/proc/{machines.qemu}/net/dev").read_text().splitlines()[2:]
+    assert [line.split(":")[0].strip() for line in lines] == ["lo"]
+    assert Path(f"/proc/{machines.qemu}/net/route").read_text().count("\n") == 1  # the heading
 
 
 def test_a_changed_configuration_is_loaded_without_a_restart(machines: Machines) -> None:

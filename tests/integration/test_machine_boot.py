@@ -2,12 +2,14 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from machine_bed import DEADLINE_S, IDENTITY, MachineBed, guest_config, machine_bed, seed_of, static_config
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module")]
 
 CLIENT_HELLO = (0x16, 0x01)  # RFC 8446: a handshake record, and the message in it
 
@@ -16,82 +18,82 @@ def is_client_hello(octets: bytes) -> bool:
     return (octets[0], octets[5]) == CLIENT_HELLO
 
 
-async def test_a_machine_runs_a_guest_as_the_namespace_driver_does() -> None:
-    async with machine_bed() as bed:
-        await bed.boot(bed.good_seed(), 256)
-        async with asyncio.timeout(DEADLINE_S):
-            assert is_client_hello(await bed.hello.get())
-        await bed.up()
-        routes = await bed.run("vtysh", "-c", "show ip route static")
-        assert "10.5.0.0/24" in routes["stdout"]
-
-        # The link to the host is not in the guest, and leads to one address only.
-        assert (await bed.run("ls", "/sys/class/net"))["stdout"].split() == ["lo"]
-        outside = await bed.run("sh", "-c", "ip route; ip -6 route show dev eth0", where="machine")
-        assert outside["stdout"].split()[:3] == ["10.0.2.0/24", "dev", "eth0"]
-        assert len(outside["stdout"].splitlines()) == 1
-
-        # Time, names, entropy, and who may read the key.
-        assert abs(int((await bed.run("date", "+%s"))["stdout"]) - time.time()) < 60
-        assert (await bed.run("hostname"))["stdout"] == "r1\n"
-        assert (await bed.run("hostname", where="machine"))["stdout"] == "m1\n"
-        modes = await bed.run("stat", "-c", "%a %u", "/run/splitplane/identity/key.pem")
-        assert modes["stdout"] == f"400 {guest_config()['vrc']['uid']}\n"
-        written = await bed.run("sh", "-c", "echo x > /usr/x")
-        assert "Read-only file system" in written["stderr"]
-
-        # Whoever connects anew is answered, also after a line that was left half said.
-        bed._writer.write(b'{"op": "stat')
-        for _ in range(3):
-            await bed.connect()
-            assert (await bed.ask("version"))["version"] == 1
-
-        # A changed configuration, as the driver sends it.
-        config = guest_config("hostname r1\nrouter bgp 65001\n!\nip route 10.6.0.0/24 Null0\n")
-        assert (await bed.ask("reload", config=config))["ok"]
-        assert "10.6.0.0/24" in (await bed.run("vtysh", "-c", "show ip route static"))["stdout"]
-
-        # A guest whose first process dies is started again, with that configuration.
-        first = (await bed.run("cat", "/run/guest/guest.pid", where="machine"))["stdout"].split()[0]
-        await bed.run("kill", "-9", first, where="machine")
-        async with asyncio.timeout(DEADLINE_S):
-            while not (told := await bed.ask("machine"))["restarts"] or told["supervisor"] != "up":  # noqa: ASYNC110
-                await asyncio.sleep(0.2)
-        await bed.up()
-        assert "10.6.0.0/24" in (await bed.run("vtysh", "-c", "show ip route static"))["stdout"]
-
-        assert (await bed.ask("poweroff"))["ok"]
-        assert await bed.gone() == 0
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bed() -> AsyncIterator[MachineBed]:
+    """A machine with a guest, the smallest in which FRR is to run; the last test that has it turns it off."""
+    async with machine_bed() as made:
+        await made.boot(made.good_seed(), 192)
+        await made.up()
+        yield made
 
 
-async def test_a_new_certificate_is_used_and_the_guest_stays() -> None:
-    async with machine_bed() as bed:
-        await bed.boot(bed.good_seed(), 256)
-        await bed.up()
-        before = await bed.run("pgrep", "-f", "vrc.agent")
-        pem = {name.partition(".")[0]: (bed.base / "identity" / name).read_text() for name in IDENTITY}
-        pem["cert"] = "# new\n" + pem["cert"]
-        assert (await bed.ask("identity", **pem))["ok"]
-        async with asyncio.timeout(DEADLINE_S):
-            while (await bed.run("pgrep", "-f", "vrc.agent"))["stdout"] in ("", before["stdout"]):  # noqa: ASYNC110
-                await asyncio.sleep(0.2)
-        assert (await bed.run("head", "-1", "/run/splitplane/identity/cert.pem"))["stdout"] == "# new\n"
-        assert (await bed.ask("machine"))["restarts"] == 0
-        zebra = await bed.run("vtysh", "-c", "show ip route static")
-        assert "10.5.0.0/24" in zebra["stdout"]
+async def test_a_new_certificate_is_used_and_the_guest_stays(bed: MachineBed) -> None:
+    before = await bed.run("pgrep", "-f", "vrc.agent")
+    pem = {name.partition(".")[0]: (bed.base / "identity" / name).read_text() for name in IDENTITY}
+    pem["cert"] = "# new\n" + pem["cert"]
+    assert (await bed.ask("identity", **pem))["ok"]
+    async with asyncio.timeout(DEADLINE_S):
+        while (await bed.run("pgrep", "-f", "vrc.agent"))["stdout"] in ("", before["stdout"]):  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
+    assert (await bed.run("head", "-1", "/run/splitplane/identity/cert.pem"))["stdout"] == "# new\n"
+    assert (await bed.ask("machine"))["restarts"] == 0
+    zebra = await bed.run("vtysh", "-c", "show ip route static")
+    assert "10.5.0.0/24" in zebra["stdout"]
 
 
-async def test_want_of_memory_is_named() -> None:
-    async with machine_bed() as bed:
-        await bed.boot(bed.good_seed(), 192)
-        await bed.up()
-        greedy = await bed.run("python3", "-c", "x = [bytearray(1 << 20) for _ in range(400)]", limit_s=120)
-        assert greedy["status"] == -9
-        assert (await bed.ask("machine"))["oom_kills"] >= 1
-        async with asyncio.timeout(DEADLINE_S):
-            while "vr-machine: out of memory: " not in bed.console:  # noqa: ASYNC110
-                await asyncio.sleep(0.2)
-        assert (await bed.ask("machine"))["supervisor"] == "up"
+async def test_want_of_memory_is_named(bed: MachineBed) -> None:
+    greedy = await bed.run("python3", "-c", "x = [bytearray(1 << 20) for _ in range(400)]", limit_s=120)
+    assert greedy["status"] == -9
+    assert (await bed.ask("machine"))["oom_kills"] >= 1
+    async with asyncio.timeout(DEADLINE_S):
+        while "vr-machine: out of memory: " not in bed.console:  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
+    assert (await bed.ask("machine"))["supervisor"] == "up"
+
+
+async def test_a_machine_runs_a_guest_as_the_namespace_driver_does(bed: MachineBed) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        assert is_client_hello(await bed.hello.get())
+    routes = await bed.run("vtysh", "-c", "show ip route static")
+    assert "10.5.0.0/24" in routes["stdout"]
+
+    # The link to the host is not in the guest, and leads to one address only.
+    assert (await bed.run("ls", "/sys/class/net"))["stdout"].split() == ["lo"]
+    outside = await bed.run("sh", "-c", "ip route; ip -6 route show dev eth0", where="machine")
+    assert outside["stdout"].split()[:3] == ["10.0.2.0/24", "dev", "eth0"]
+    assert len(outside["stdout"].splitlines()) == 1
+
+    # Time, names, entropy, and who may read the key.
+    assert abs(int((await bed.run("date", "+%s"))["stdout"]) - time.time()) < 60
+    assert (await bed.run("hostname"))["stdout"] == "r1\n"
+    assert (await bed.run("hostname", where="machine"))["stdout"] == "m1\n"
+    modes = await bed.run("stat", "-c", "%a %u", "/run/splitplane/identity/key.pem")
+    assert modes["stdout"] == f"400 {guest_config()['vrc']['uid']}\n"
+    written = await bed.run("sh", "-c", "echo x > /usr/x")
+    assert "Read-only file system" in written["stderr"]
+
+    # Whoever connects anew is answered, also after a line that was left half said.
+    bed._writer.write(b'{"op": "stat')
+    for _ in range(3):
+        await bed.connect()
+        assert (await bed.ask("version"))["version"] == 1
+
+    # A changed configuration, as the driver sends it.
+    config = guest_config("hostname r1\nrouter bgp 65001\n!\nip route 10.6.0.0/24 Null0\n")
+    assert (await bed.ask("reload", config=config))["ok"]
+    assert "10.6.0.0/24" in (await bed.run("vtysh", "-c", "show ip route static"))["stdout"]
+
+    # A guest whose first process dies is started again, with that configuration.
+    first = (await bed.run("cat", "/run/guest/guest.pid", where="machine"))["stdout"].split()[0]
+    await bed.run("kill", "-9", first, where="machine")
+    async with asyncio.timeout(DEADLINE_S):
+        while not (told := await bed.ask("machine"))["restarts"] or told["supervisor"] != "up":  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
+    await bed.up()
+    assert "10.6.0.0/24" in (await bed.run("vtysh", "-c", "show ip route static"))["stdout"]
+
+    assert (await bed.ask("poweroff"))["ok"]
+    assert await bed.gone() == 0
 
 
 async def test_a_seed_that_cannot_be_used_is_named_and_the_machine_can_be_asked() -> None:
