@@ -90,6 +90,12 @@ class _Server:
                 command, pass_fds=(theirs.fileno(),), env=environment, start_new_session=True, **streams
             )
 
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        self._socket.close()
+        self._process.wait()
+
     def fork(self, request: dict[str, Any], descriptors: Sequence[int]) -> Forked:
         ours, theirs = os.pipe()
         try:
