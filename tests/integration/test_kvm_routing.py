@@ -2,7 +2,8 @@
 
     left 10.1.0.2 ── r1 (machine) 10.0.0.1 ══ 10.0.0.2 r2 (machine) ── right 10.2.0.2, FAR
 
-OSPF tells r1 of 10.2.0.0/24; BGP tells it of FAR's prefix, and r2 of 10.1.0.0/24, with graceful restart.
+OSPF tells r1 of 10.2.0.0/24; BGP tells it of FAR's prefix, and r2 of 10.1.0.0/24, with graceful restart. r2 is what
+is killed, so r1 waits for its connection: FRR may drop what it keeps when both connect at once (docs/frr.md).
 """
 
 import json
@@ -26,8 +27,6 @@ HOLD_S = 120
 ROUTERS = ("red/r1", "red/r2")
 LINK = ("red-12", "red-21")
 PINGS = 200
-GIVEN_UP_MS = 5000.0
-"""Longer than a neighbor is dropped that did not answer, as a machine on a busy host may not (docs/guests.md)."""
 _FRR = """interface {ends}
  ip ospf area 0
  ip ospf network point-to-point
@@ -45,10 +44,11 @@ router bgp 6500{own}
  bgp graceful-restart preserve-fw-state
  neighbor 10.0.0.{other} remote-as 6500{other}
  neighbor 10.0.0.{other} timers connect 1
- address-family ipv4 unicast
+{passive} address-family ipv4 unicast
   redistribute {source}
 """
 STATIC = "ip route 192.0.2.0/24 10.2.0.2\n"
+PASSIVE = " neighbor 10.0.0.2 passive\n"
 
 
 @dataclass
@@ -84,9 +84,9 @@ class Pair:
         return forwarded_datagrams(self.tells(router, "sh", "-c", "cat /proc/net/snmp /proc/net/snmp6"))
 
 
-def _router(number: int, lan: Host, source: str, more: str = "") -> dict[str, object]:
+def _router(number: int, lan: Host, source: str, more: str = "", passive: str = "") -> dict[str, object]:
     other = 3 - number
-    text = _FRR.format(own=number, other=other, ends=f"r{other}", lan=lan.link, source=source)
+    text = _FRR.format(own=number, other=other, ends=f"r{other}", lan=lan.link, source=source, passive=passive)
     ends = {"name": f"r{other}", "addresses": [f"10.0.0.{number}/30"]}
     return {
         "name": f"r{number}",
@@ -106,7 +106,7 @@ def pair() -> Iterator[Pair]:
         for port, peer in (LINK, reversed(LINK)):
             patch = ("type=patch", f"options:peer={peer}")
             rig.ovs.vsctl("add-port", BRIDGE, port, "--", "set", "interface", port, *patch)
-        routers = _router(1, left, "connected"), _router(2, right, "static", STATIC)
+        routers = _router(1, left, "connected", passive=PASSIVE), _router(2, right, "static", STATIC)
         red = tenant("red", {host.link: ["untagged"] for host in (left, right)}, *routers)
         ends = [{"router": f"r{n}", "interface": f"r{3 - n}", "port": port} for n, port in enumerate(LINK, 1)]
         rig.apply(red | {"links": [{"ends": ends}]})
@@ -159,6 +159,6 @@ def test_a_killed_qemu_comes_back_and_forwarding_goes_on(pair: Pair) -> None:
     until("routes again", pair.converged, BOOT_S, every_s=1)
     until("nothing is stale", lambda: not any(route["stale"] for route in rig.show("routes", "red/r2")), HOLD_S)
     seen = traffic.stop()
-    assert seen.outage_ms < GIVEN_UP_MS, f"{seen}\n{_history(pair)}"
+    assert not seen.lost, f"{seen}\n{_history(pair)}"
     assert machine_of(rig.state, "red/r2") not in (0, before)
     rig.verified()
