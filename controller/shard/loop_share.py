@@ -2,34 +2,44 @@
 
 asyncio runs everything that is ready before it looks at its sockets again: ten thousand routers that each have a
 message of a tenth of a millisecond would hold them up for a second. Who asks for its turn here waits once this turn
-has lasted for `TURN_S`; those who wait have one each of the next ones.
+has lasted for `TURN_S`; those who wait have the next ones, as many in each as it has time for.
 
     tenant red  ─► r1 r2 …  ─┐
-    tenant blue ─► r1       ─┼─► deficit round robin over tenants, then over a tenant's routers ─► the next turn
+    tenant blue ─► r1       ─┼─► fair queueing of tenants, then of a tenant's routers ─► this turn, or the next one
     plane s1    ─► its writer┘
 
-What a piece of work costs is known afterwards (`slice`): it is taken off the deficit of its router and of its tenant,
-and who has none left is passed over until the rounds have given it back. Where nobody waits, nobody pays for what was
-before. Time is the thread's own CPU time: a host that is busy with something else is no router's fault.
+What a piece of work costs is known afterwards (`slice`) and counts when the next one is chosen (`fair_queue.py`). So
+that several pieces fit into a turn, whoever is chosen runs at once, inside the turn, up to where it waits again: a
+future would wake it in a turn of its own. A router that asks for one thing at a time has asked for the next one by
+then; where it takes a turn of the loop to do so, as messages of gRPC do, the others are held back for that long once
+they are ahead of it. Where nobody waits, nobody pays for what was before. What lasts for a millisecond or more counts
+as the thread's own CPU time: a host that is busy with something else is no router's fault.
 """
 
 import asyncio
 import time
-from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Generator
+from contextvars import Context
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from math import inf
+from typing import Any
 
 from controller.model import RouterConfig
+from controller.shard.fair_queue import FairQueue
 
 TURN_S = 0.005
 """How long a turn of the loop lasts before others than those under way have to wait for the next one."""
 
-QUANTUM_S = 0.001
-"""What each round of the round robin gives to a tenant, and to a router."""
+AHEAD_S = 0.001
+"""How far one may get ahead, in a turn, of another that was served in it and may come back in the next."""
 
 LONG_SLICE_S, LONGEST_REST_S = 0.02, 1.0
 """A piece of work that took longer is told, and followed by a rest of its tenant as long, up to the latter."""
+
+CPU_READ_S = 0.001
+"""How old the last reading of the CPU time may be, and how long a piece of work lasts that is measured by it: a
+reading is a system call, ten times as dear as one of the clock."""
 
 TellLong = Callable[[str, float, str], None]
 """Takes the router whose piece of work was too long, its seconds, and what it was."""
@@ -40,11 +50,12 @@ class _Tenant:
     """What divides the loop: a tenant, or the writer of a plane."""
 
     name: str
-    deficit_s: float = QUANTUM_S
-    rests_until_s: float = 0.0
     accounts: int = 0
-    waiting: "OrderedDict[LoopAccount, deque[asyncio.Future[None]]]" = field(default_factory=OrderedDict)
-    served: "LoopAccount | None" = None
+    rests_until_s: float = 0.0
+    start_s: float = 0.0
+    queued: bool = False
+    left_in: int = 0
+    routers: "FairQueue[LoopAccount]" = field(default_factory=FairQueue)  # that have somebody waiting
 
 
 @dataclass(slots=True, eq=False)
@@ -53,50 +64,63 @@ class LoopAccount:
 
     name: str
     tenant: _Tenant
+    returns: bool = True  # whether the others wait a moment for it to come back
     spent_s: float = 0.0
-    deficit_s: float = QUANTUM_S
+    start_s: float = 0.0
+    queued: bool = False
+    left_in: int = 0
+    waiting: "deque[_Waiter]" = field(default_factory=deque)
 
 
-class _Waiting:
-    """Who waits for a turn."""
+class _Waiter:
+    """A task that waits for a turn, which begins in the call of `run`.
 
-    def __init__(self) -> None:
-        self._tenants: OrderedDict[_Tenant, None] = OrderedDict()  # that have somebody waiting, in the order of turns
-        self._served: _Tenant | None = None  # who had the last turn, and has the next one if there is something left
-        self._count = 0
+    It is what a task may await (`asyncio.isfuture`), with the difference that a future would have the task called in
+    the next turn of the loop.
+    """
 
-    def __len__(self) -> int:
-        return self._count
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._asyncio_future_blocking = False
+        self._resume: Callable[[Any], object] | None = None
+        self._context: Context | None = None
+        self.given_up = False
 
-    def append(self, account: LoopAccount, waiter: "asyncio.Future[None]") -> None:
-        """Let one wait behind those of its router."""
-        tenant = account.tenant
-        if account not in tenant.waiting:
-            tenant.waiting[account] = deque()
-            if account is tenant.served and account.deficit_s > 0:
-                tenant.waiting.move_to_end(account, last=False)
-        tenant.waiting[account].append(waiter)
-        if tenant not in self._tenants:
-            self._tenants[tenant] = None
-            if tenant is self._served and tenant.deficit_s > 0:
-                self._tenants.move_to_end(tenant, last=False)
-        self._count += 1
+    def __await__(self) -> Generator[Any, None, None]:
+        self._asyncio_future_blocking = True
+        yield self
 
-    def pop(self) -> "asyncio.Future[None]":
-        """Return whose turn it is, by deficit round robin."""
-        self._served = tenant = _next(self._tenants, self._served)
-        tenant.served = account = _next(tenant.waiting, tenant.served)
-        waiter = tenant.waiting[account].popleft()
-        self._forget(account)
-        return waiter
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the loop in which it waits."""
+        return self._loop
 
-    def _forget(self, account: LoopAccount) -> None:
-        self._count -= 1
-        waiting = account.tenant.waiting
-        if not waiting[account]:
-            del waiting[account]
-        if not waiting:
-            del self._tenants[account.tenant]
+    def add_done_callback(self, resume: Callable[[Any], object], *, context: Context | None = None) -> None:
+        """Take what goes on with the task."""
+        self._resume, self._context = resume, context
+
+    def result(self) -> None:
+        """Tell the task to go on, or that it was cancelled."""
+        if self.given_up:
+            raise asyncio.CancelledError
+
+    def cancel(self, msg: object = None) -> bool:
+        """Wait no more: the task is cancelled."""
+        resume, self._resume = self._resume, None
+        if resume is None:
+            return False
+        self.given_up = True
+        self._loop.call_soon(resume, self, context=self._context)
+        return True
+
+    def run(self) -> None:
+        """Go on with the task, up to where it waits for something else."""
+        resume, self._resume = self._resume, None
+        if resume is None:
+            return
+        if self._context is None:
+            resume(self)
+        else:
+            self._context.run(resume, self)
 
 
 class LoopShare:
@@ -106,7 +130,9 @@ class LoopShare:
         self._tell_long = tell_long
         self._accounts: dict[int, LoopAccount] = {}  # by vrf_id
         self._tenants: dict[str, _Tenant] = {}
-        self._waiting = _Waiting()
+        self._waiting: FairQueue[_Tenant] = FairQueue()  # that have somebody waiting
+        self._turn = 0
+        self.cpu_s, self.cpu_read_s = 0.0, -inf  # the thread's CPU time, and when it was read last
         self._began: float | None = None  # of this turn of the loop; None: nobody has asked in it yet
 
     # Accounts
@@ -122,15 +148,13 @@ class LoopShare:
 
     def writer(self, plane: str) -> LoopAccount:
         """Return an account for what is done for all routers of a plane; it stands beside the tenants."""
-        return LoopAccount(f"plane {plane}", _Tenant(f"plane {plane}"))
+        return LoopAccount(f"plane {plane}", _Tenant(f"plane {plane}"), returns=False)
 
     def forget(self, vrf_id: int) -> None:
         """Close a router's account."""
         known = self._accounts.pop(vrf_id, None)
         if known is not None:
             known.tenant.accounts -= 1
-            if known.tenant.served is known:
-                known.tenant.served = None  # or the two would be a cycle (controller/garbage.py)
             if not known.tenant.accounts:
                 del self._tenants[known.tenant.name]
 
@@ -141,10 +165,9 @@ class LoopShare:
     def charge(self, account: LoopAccount, took_s: float, what: str) -> None:
         """Charge CPU time to an account; `slice` measures it."""
         account.spent_s += took_s
-        contended = bool(self._waiting)
-        for one in (account, account.tenant):
-            left_s = one.deficit_s if contended else QUANTUM_S
-            one.deficit_s = max(left_s - took_s, -LONGEST_REST_S)
+        if self._waiting:  # else nobody has a claim on it
+            account.tenant.routers.charge(account, took_s)
+            self._waiting.charge(account.tenant, took_s)
         if took_s > LONG_SLICE_S:
             account.tenant.rests_until_s = time.perf_counter() + min(took_s, LONGEST_REST_S)
             self._tell_long(account.name, took_s, what)
@@ -163,8 +186,9 @@ class LoopShare:
 
     async def _wait(self, account: LoopAccount) -> None:
         while True:
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiting.append(account, waiter)
+            waiter = _Waiter(asyncio.get_running_loop())
+            account.waiting.append(waiter)
+            self._push(account)
             await waiter
             rest_s = account.tenant.rests_until_s - time.perf_counter()
             if rest_s <= 0:
@@ -173,17 +197,51 @@ class LoopShare:
 
     def _begin(self) -> None:
         self._began = time.perf_counter()
+        self._turn += 1
         asyncio.get_running_loop().call_soon(self._next)
 
     def _next(self) -> None:
-        """Begin another turn of the loop, with one of those who wait: who comes then depends on what it costs."""
-        while self._waiting:
-            waiter = self._waiting.pop()
-            if not waiter.done():  # nobody has given it up
-                waiter.set_result(None)
-                self._begin()  # after it: what it does is done and charged when the next one is chosen
-                return
-        self._began = None
+        """Begin another turn of the loop, with those who wait: who comes next depends on what the last ones cost."""
+        if not self._waiting:
+            self._began = None
+            return
+        began_s = self._began = time.perf_counter()
+        try:
+            while self._waiting:
+                self._serve()
+                if time.perf_counter() - began_s > TURN_S or self._is_unfair():
+                    break
+        finally:
+            self._turn += 1
+            asyncio.get_running_loop().call_soon(self._next)  # after those that this turn has let go on
+
+    def _serve(self) -> None:
+        tenant = self._waiting.pop()
+        account = tenant.routers.pop()
+        waiter = account.waiting.popleft()
+        if account.waiting:
+            tenant.routers.push(account, self._turn)
+        if tenant.routers:
+            self._waiting.push(tenant, self._turn)
+        waiter.run()
+        if account.returns and not waiter.given_up:
+            if not account.queued:
+                tenant.routers.leave(account, self._turn)
+            if not tenant.queued:
+                self._waiting.leave(tenant, self._turn)
+
+    def _is_unfair(self) -> bool:
+        """Whether to serve who comes next, in this turn, would be unfair to one that is about to come back."""
+        if not self._waiting:
+            return False
+        tenant = self._waiting.first()
+        return self._waiting.is_ahead(tenant, self._turn, AHEAD_S) or tenant.routers.is_ahead(
+            tenant.routers.first(), self._turn, AHEAD_S
+        )
+
+    def _push(self, account: LoopAccount) -> None:
+        account.tenant.routers.push(account, self._turn)
+        self._waiting.push(account.tenant, self._turn)
 
 
 class _Slice:
@@ -195,23 +253,16 @@ class _Slice:
         self._share, self._account, self._what = share, account, what
 
     def __enter__(self) -> None:
-        self._began_s = time.thread_time()
+        self._began_s = began_s = time.perf_counter()
+        share = self._share
+        if began_s - share.cpu_read_s > CPU_READ_S:
+            share.cpu_s, share.cpu_read_s = time.thread_time(), began_s
 
     def __exit__(self, *_: object) -> None:
-        self._share.charge(self._account, time.thread_time() - self._began_s, self._what)
-
-
-S = TypeVar("S", _Tenant, LoopAccount)
-
-
-def _next(ring: "OrderedDict[S, Any]", served: S | None) -> S:
-    """Return whose turn it is in a ring of which nobody is idle: it stays the first for what it has left."""
-    if served is not None and served in ring and served.deficit_s <= 0:
-        ring.move_to_end(served)
-    while True:
-        one = next(iter(ring))
-        if one.deficit_s <= 0:
-            one.deficit_s += QUANTUM_S
-        if one.deficit_s > 0 or len(ring) == 1:
-            return one
-        ring.move_to_end(one)
+        now_s, share = time.perf_counter(), self._share
+        took_s = now_s - self._began_s
+        if took_s > CPU_READ_S:
+            cpu_s = time.thread_time()
+            took_s = min(took_s, cpu_s - share.cpu_s)
+            share.cpu_s, share.cpu_read_s = cpu_s, now_s
+        share.charge(self._account, took_s, self._what)

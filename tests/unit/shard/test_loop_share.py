@@ -1,6 +1,7 @@
 """A turn of the event loop stays short, whatever many have to do at once."""
 
 import asyncio
+import itertools
 
 import pytest
 from worlds import router_config
@@ -100,6 +101,59 @@ async def test_time_is_divided_by_tenants_then_by_routers(clock: Clock) -> None:
     assert blue.spent_s == pytest.approx(10.0, rel=0.1)
     assert sum(one.spent_s for one in red) == pytest.approx(10.0, rel=0.1)
     assert [one.spent_s for one in red] == [pytest.approx(10.0 / 8, rel=0.15)] * 8
+
+
+async def test_who_needs_a_turn_of_the_loop_to_ask_again_has_its_share(clock: Clock) -> None:
+    share = LoopShare()
+    red = [share.account(router_config(number, tenant="red")) for number in range(1, 9)]
+    blue = share.account(router_config(9, tenant="blue"))
+
+    async def ask_from_elsewhere() -> None:
+        while clock.now_s < 20.0:
+            await asyncio.sleep(0)  # as gRPC's next message
+            await share.turn(blue)
+            with share.slice(blue, "work"):
+                clock.busy(WORK_S / 4)
+
+    asking = asyncio.create_task(ask_from_elsewhere())
+    await compete(clock, share, dict.fromkeys(red, WORK_S), 20.0)
+    await asking
+    assert blue.spent_s == pytest.approx(10.0, rel=0.1)
+    assert [one.spent_s for one in red] == [pytest.approx(10.0 / 8, rel=0.15)] * 8
+
+
+async def test_those_who_wait_share_the_turns_of_the_loop(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, share = [], LoopShare()
+    begin = share._next
+    monkeypatch.setattr(share, "_next", lambda: (begun.append(clock.now_s), begin()))
+    accounts = [share.account(router_config(number)) for number in range(1, 101)]
+    await compete(clock, share, dict.fromkeys(accounts, WORK_S), 10.0)
+    assert len(begun) < 1.5 * 10.0 / TURN_S
+    longest = max(later - earlier for earlier, later in itertools.pairwise(begun))
+    assert longest < TURN_S + 2 * WORK_S
+
+
+async def test_who_comes_anew_waits_for_no_round_of_the_others(clock: Clock) -> None:
+    share, waited = LoopShare(), []
+    greedy = [share.account(router_config(number, tenant=f"t{number}")) for number in range(1, 101)]
+    modest = share.account(router_config(101, tenant="modest"))
+
+    async def now_and_then() -> None:
+        while clock.now_s < 5.0:
+            until_s = clock.now_s + 0.5
+            while clock.now_s < until_s:  # noqa: ASYNC110 - others move this clock
+                await asyncio.sleep(0)
+            began_s = clock.now_s
+            await share.turn(modest)
+            waited.append(clock.now_s - began_s)
+            with share.slice(modest, "work"):
+                clock.busy(WORK_S)
+            assert waited[-1] <= TURN_S
+
+    asking = asyncio.create_task(now_and_then())
+    await compete(clock, share, dict.fromkeys(greedy, WORK_S), 5.0)
+    await asking
+    assert len(waited) > 5
 
 
 async def test_a_long_piece_of_work_is_told_and_its_tenant_rests_as_long(
