@@ -127,7 +127,7 @@ def route_views(fib: Fib) -> Iterator[RouteView]:
                 prefix=prefix_text(key),
                 kind=SetKind(one.kind).name.lower(),
                 nexthops=[_learned_member(fib, member) for member in one.members],
-                stale=key in fib.stale,
+                stale=fib.is_stale(key),
                 installed=action is not None and fib.desired(key) == action,
             )
 

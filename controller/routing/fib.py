@@ -8,6 +8,9 @@ A change only queues its prefix. `take` looks up what is desired *now*, so a pre
 written once, and one that came back is not written at all. The queue is first in, first out: the VRC's message is
 confirmed when everything queued before its acknowledgement mark has been written or found equal.
 
+What reaches many prefixes at once, an interface that comes back or the end of a resync, takes a pass over the tables
+(`table_pass.py`), of which `advance` does a slice; until it is done the router is `unfinished`.
+
 A prefix whose set changes to another of the *same content* stays where it is: after a link failure the group has one
 member left, zebra re-points every prefix to that one nexthop, and none of it reaches the plane.
 
@@ -36,11 +39,9 @@ from controller.routing.fib_state import FibState
 from controller.routing.neighbors import NeighborKey
 from controller.routing.objects import PlaneObjects
 from controller.routing.prefixes import Desired, RouteTicket
-from controller.routing.resolve import (
-    Interface,
-    NexthopObject,
-)
+from controller.routing.resolve import Interface, NexthopObject
 from controller.routing.rib import Member, NexthopSet, SetKind
+from controller.routing.table_pass import INSTALLED_COST, LEARNED_COST, SLICE_COST, STALE_COST, KeyScan, PassRequest
 from controller.routing.usage import SliceUsage
 
 _FIRST_OBJECT_ACTION = RouteKind.NEXTHOP << 28
@@ -86,11 +87,11 @@ class Fib(FibState):
     def remove(self) -> None:
         """Want nothing any more; `idle` and empty tables tell when the plane is clean."""
         self.removing = True
-        self._rib.clear()
+        self._rib.begin_resync()
         self._own.clear()
         for interface_id in self._resolution.interfaces:
             self._forget_neighbors(interface_id)
-        self._enqueue(self._prefixes.installed)
+        self._ask(PassRequest(stale=True, unlearned=True))
         for table in (self._resolution.interface_entries, self.policers):
             for entry_id in list(table.desired):
                 table.want(entry_id, None)
@@ -108,10 +109,7 @@ class Fib(FibState):
         self._interfaces_changed(changed, now)
 
     def set_interfaces(self, states: Mapping[int, tuple[bool, frozenset[bytes]]], now: float) -> None:
-        """Take the guest's states of interfaces by id: up, and own addresses (4 or 16 octets).
-
-        All at once, because following an interface may take a pass over every route.
-        """
+        """Take the guest's states of interfaces by id: up, and own addresses (4 or 16 octets)."""
         changed = []
         for interface_id, (up, addresses) in states.items():
             interface = self._resolution.interfaces[interface_id]
@@ -125,7 +123,7 @@ class Fib(FibState):
     def set_neighbors(self, states: Mapping[NeighborKey, tuple[bytes, bool]], now: float) -> int:
         """Take states of neighbors by interface and address: MAC, and whether it failed; neither unsets it.
 
-        Returns how many the quota has no room for. All at once, as `set_interfaces`.
+        Returns how many the quota has no room for.
         """
         changed, refused = self._resolution.neighbors.set(states, now)
         self._neighbors_changed(changed, now)
@@ -147,8 +145,11 @@ class Fib(FibState):
 
     def begin_resync(self) -> None:
         """Mark routes and neighbors; what is not repeated goes with `sweep`."""
+        for request in (self._pass, self._next_pass):
+            request.stale = False  # what a sweep has not reached yet is stale again
         self._rib.begin_resync()
         self._resolution.neighbors.begin_resync()
+        self._go_on()
 
     def learn(self, family: int, keys: list[bytes], set_ids: Iterable[int]) -> int:
         """Apply one Routes message, except new routes far beyond the quota; returns how many these are.
@@ -177,22 +178,18 @@ class Fib(FibState):
         if self.idle:
             self.collect()
 
-    def sweep(self, now: float) -> int:
+    def sweep(self, now: float) -> None:
         """End a resync: stale routes and neighbors go, and so does what was adopted but never learned.
 
-        Returns the number of stale routes.
+        Once that is done, `swept` says how many routes were stale.
         """
-        gone = self._rib.sweep()
-        self._enqueue(gone)
         self.settled = True
-        routes, own = self._rib.routes, self._own
-        self._enqueue([key for key in self._prefixes.installed if key not in routes and key not in own])
         for interface in self._resolution.interfaces.values():
             if interface.guest_up is None:
                 interface.guest_up = False
         self._neighbors_changed(self._resolution.neighbors.sweep(self._is_gateway, now), now)
         self._interfaces_changed(list(self._resolution.interfaces), 0.0)
-        return len(gone)
+        self._ask(PassRequest(stale=True, unlearned=True))
 
     # Desired → updates
 
@@ -275,7 +272,8 @@ class Fib(FibState):
     def retry_refused(self) -> None:
         """Try again what the plane or a quota refused."""
         self._prefixes.retry()
-        self._enqueue_sets(self._resolution.retry_over_quota())
+        self._resolution.retry_over_quota()
+        self._go_on()
         for table in self.tables:
             table.retry()
 
@@ -388,23 +386,83 @@ class Fib(FibState):
         Their objects are written again; routes only where they are left on an object that no longer does what their
         set says, or where their set can be installed again.
         """
-        sets, revived = self._resolution.refresh(touched, now)
-        self._enqueue_sets(revived)
-        owned = self._resolution.owned
-        if any(one.shares or any(group.shared for group in owned.get(one, ())) for one in sets):
-            self._enqueue_strays()
-
-    def _enqueue_strays(self) -> None:
-        routes = self._rib.routes
-        desired = self.desired
-        self._enqueue(
-            [key for key, have in self._prefixes.installed.items() if key in routes and desired(key) != have]
-        )
+        self._resolution.touch(touched, now)
+        self._go_on()
 
     def _enqueue_sets(self, sets: Iterable[NexthopSet]) -> None:
-        wanted = set(sets)
-        if wanted:
-            self._enqueue([key for key, one in self._rib.routes.items() if one in wanted])
+        if wanted := set(sets):
+            self._ask(PassRequest(sets=wanted))
+
+    # What takes a pass over its tables, in slices
+
+    def advance(self) -> None:
+        """Do a slice of what is `unfinished`."""
+        cost = SLICE_COST
+        while cost > 0 and self._resolution.outdated:
+            cost, changed, rewritten = self._resolution.refresh(cost)
+            self._next_pass.sets.update(rewritten)
+            self._next_pass.stray |= any(map(self._has_strays, changed))
+        cost, let_in = self._resolution.attach_waiting(cost)
+        self._next_pass.sets.update(let_in)
+        cost = self._rib.forget_left(cost)
+        while cost > 0 and (self._pass or self._next_pass):
+            if not self._pass:
+                self._pass, self._next_pass = self._next_pass, PassRequest()
+                self._scan = KeyScan()
+            cost = self._pass_on(cost)
+        self._note_finished()
+
+    def _pass_on(self, cost: int) -> int:
+        request, rib, prefixes = self._pass, self._rib, self._prefixes
+        if request.of_learned:
+            each = STALE_COST if request.stale else LEARNED_COST
+            count = cost // each + 1
+            keys = self._scan.next(rib.routes, rib.moved, count)
+            routes, wanted = rib.routes, request.sets
+            if wanted:
+                self._enqueue([key for key in keys if routes[key] in wanted])
+            if request.stale:
+                gone = rib.withdraw(keys)
+                self._enqueue(gone)
+                self.swept += len(gone)
+            if len(keys) < count:
+                if request.stale:
+                    rib.end_resync()
+                request.sets, request.stale = set(), False
+                self._scan = KeyScan()
+            return cost - each * len(keys)
+        count = cost // INSTALLED_COST + 1
+        keys = self._scan.next(prefixes.installed, prefixes.moved, count)
+        self._enqueue(filter(self._is_astray if request.stray else self._is_unlearned, keys))
+        if request.stray and request.unlearned:
+            self._enqueue(filter(self._is_unlearned, keys))
+        if len(keys) < count:
+            request.stray = request.unlearned = False
+        return cost - INSTALLED_COST * len(keys)
+
+    def _is_unlearned(self, key: bytes) -> bool:
+        return key not in self._rib.routes and key not in self._own
+
+    def _is_astray(self, key: bytes) -> bool:
+        return key in self._rib.routes and self.desired(key) != self._prefixes.installed[key]
+
+    def _has_strays(self, one: NexthopSet) -> bool:
+        return one.shares or any(group.shared for group in self._resolution.owned.get(one, ()))
+
+    def _ask(self, request: PassRequest) -> None:
+        """Have a pass look for something more."""
+        following = self._next_pass
+        following.sets |= request.sets
+        following.stale |= request.stale
+        following.unlearned |= request.unlearned
+        following.stray |= request.stray
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Do a first slice at once: what is little is done with the change, and the rest waits for `advance`."""
+        if not self.unfinished:
+            self.advance()
+        self._note_asked()
 
     def _interfaces_changed(self, changed: Iterable[int], now: float) -> None:
         resolution = self._resolution
@@ -412,8 +470,8 @@ class Fib(FibState):
         for interface_id in ids:
             resolution.interface_entries.want(interface_id, self._interface_entry(interface_id))
             touched += resolution.on_interface(interface_id)
+        resolution.touch_connected(ids)
         self._refresh(touched, now)
-        self._enqueue_sets(resolution.refresh_connected(ids))
 
     def _interface_entry(self, interface_id: int) -> RouterInterface | None:
         interface = self._resolution.interfaces.get(interface_id)

@@ -1,7 +1,7 @@
 """What one router has and wants on its plane, and the questions that others ask of it."""
 
+from collections import deque
 from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 from math import inf
 from typing import Any
 
@@ -14,6 +14,7 @@ from controller.routing.own_prefixes import OwnPrefixes
 from controller.routing.prefixes import PrefixTable
 from controller.routing.resolve import Interface, Resolution
 from controller.routing.rib import NexthopSet, Rib
+from controller.routing.table_pass import KeyScan, PassRequest
 from controller.routing.usage import ROUTE_OCTETS, SliceUsage
 from wire import MAX_ROUTES_PER_MESSAGE
 
@@ -33,6 +34,12 @@ class FibState:
         self.in_flight = 0
         self.settled = False  # resynced since the controller started, or the hold time has passed
         self.removing = False
+        self.unfinished = False  # there is something for `Fib.advance` to do
+        self.swept = 0  # stale routes that a resync has withdrawn; whoever tells of them sets it to 0
+        self._pass, self._next_pass, self._scan = PassRequest(), PassRequest(), KeyScan()
+        self._asked = 0  # how often something was left unfinished
+        self._finished: deque[tuple[int, int]] = deque()  # how much of that was done, and how much queued then
+        self._finished_for = 0  # how much of it is done and confirmed
         self._rib = Rib(usage)
         self._prefixes = PrefixTable(config.vrf_id, usage)
         self._resolution = Resolution(config.vrf_id, objects, usage)
@@ -50,10 +57,9 @@ class FibState:
         """How many routes the RIB has, by family."""
         return self._rib.counts
 
-    @property
-    def stale(self) -> AbstractSet[bytes]:
-        """Those of them that the VRC has not repeated yet."""
-        return self._rib.stale
+    def is_stale(self, key: bytes) -> bool:
+        """Tell whether a route is one that the VRC has not repeated yet."""
+        return self._rib.is_stale(key)
 
     @property
     def named_sets(self) -> Mapping[int, NexthopSet]:
@@ -165,13 +171,29 @@ class FibState:
         """Prefixes that wait for their turn or for the plane's confirmation."""
         return self._prefixes.unconfirmed
 
-    def mark(self) -> int:
-        """Return the acknowledgement mark of everything queued so far."""
-        return self._prefixes.mark()
+    def mark(self) -> tuple[int, int]:
+        """Return the acknowledgement mark of everything queued so far, and of what is still to be looked at."""
+        return self._asked, self._prefixes.mark()
 
-    def reached(self, mark: int) -> bool:
-        """Tell whether everything queued before ``mark`` is confirmed."""
-        return self._prefixes.reached(mark)
+    def reached(self, mark: tuple[int, int]) -> bool:
+        """Tell whether everything queued before ``mark``, or because of what came before it, is confirmed."""
+        asked, queued = mark
+        prefixes, finished = self._prefixes, self._finished
+        while finished and prefixes.reached(finished[0][1]):
+            self._finished_for = finished.popleft()[0]
+        return asked <= self._finished_for and prefixes.reached(queued)
+
+    def _note_asked(self) -> None:
+        """Let what is marked from now on wait for what is unfinished."""
+        if self.unfinished:
+            self._asked += 1
+
+    def _note_finished(self) -> None:
+        resolution, rib = self._resolution, self._rib
+        left = resolution.outdated or resolution.waits or rib.has_left or self._pass or self._next_pass
+        if self.unfinished and not left:
+            self._finished.append((self._asked, self._prefixes.mark()))
+        self.unfinished = bool(left)
 
     @property
     def busy(self) -> bool:
@@ -187,7 +209,7 @@ class FibState:
     @property
     def idle(self) -> bool:
         """Whether everything desired is written and confirmed."""
-        return not self.busy and self.in_flight == 0
+        return not self.busy and self.in_flight == 0 and not self.unfinished
 
     @property
     def clean(self) -> bool:

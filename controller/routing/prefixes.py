@@ -45,6 +45,7 @@ class PrefixTable:
     def __init__(self, vrf_id: int, usage: SliceUsage) -> None:
         self.installed: dict[bytes, int] = {}
         self.refused: dict[bytes, str] = {}
+        self.moved = 0  # keys of `installed` put in and taken out so far, or more
         self._written: set[bytes] | None = None  # while an audit reads: keys sent meanwhile
         self._vrf_id = vrf_id
         self._usage = usage
@@ -121,6 +122,7 @@ class PrefixTable:
             for key in keys:
                 del queue[key]
         self._taken += len(keys)
+        self.moved += len(keys)
         ticket.taken = self._taken
         updates = [column for column in (ipv4, ipv6) if column.keys]
         if self._written is not None:
@@ -185,6 +187,7 @@ class PrefixTable:
 
     def find(self, key: bytes, action: int | None) -> None:
         """Take over what the plane holds for one prefix."""
+        self.moved += 1
         have = self.installed.pop(key, None)
         if have is not None:
             self._references[have] -= 1

@@ -37,6 +37,9 @@ from controller.routing.weights import fit_weights
 DEAD_SETTLE_S = 2.0
 """How long routes over a dead link wait for the daemons to move them before they are taken out one by one."""
 
+NEXTHOP_COST, SET_COST, MEMBER_COST = 25, 100, 15
+"""What it costs to look at a nexthop, a set and a member of it again, in tenths of a microsecond."""
+
 _NO_MAC = bytes(6)
 
 
@@ -116,6 +119,9 @@ class Resolution:
     _orphans: dict[GroupContent, dict[int, GroupObject]] = field(default_factory=dict)  # groups without an owner
     _connected: dict[int, dict[NexthopSet, None]] = field(default_factory=dict)  # sets of that kind, by interface
     _dead: dict[NexthopSet, float] = field(default_factory=dict)
+    _waiting: list[NexthopSet] = field(default_factory=list)  # of those that are over a quota
+    _touched: dict[int, float] = field(default_factory=dict)  # nexthops by id, and the time when that was
+    _outdated: dict[NexthopSet, float] = field(default_factory=dict)  # sets to be resolved again, and the same
 
     def __post_init__(self) -> None:
         self.neighbors = NeighborTable(self.usage)
@@ -159,6 +165,7 @@ class Resolution:
         content, or wait for one (`collect`)."""
         self.over_quota.pop(one, None)
         self._dead.pop(one, None)
+        self._outdated.pop(one, None)
         if one.kind is SetKind.CONNECTED:
             for member in one.members:
                 sets = self._connected.get(member.interface_id, {})
@@ -230,13 +237,29 @@ class Resolution:
         """Whether there is anything for `collect` to look at."""
         return bool(self.loose_groups or self.loose_nexthops)
 
-    def retry_over_quota(self) -> list[NexthopSet]:
-        """Resolve sets that a quota kept out, where there is room now; returns those that got in."""
-        waiting = list(self.over_quota)
-        self.over_quota.clear()
-        for one in waiting:
-            self.attach(one)
-        return [one for one in waiting if one not in self.over_quota]
+    def retry_over_quota(self) -> None:
+        """Have `attach_waiting` resolve sets that a quota kept out."""
+        self._waiting = list(self.over_quota)
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is anything for `attach_waiting`."""
+        return bool(self._waiting)
+
+    def attach_waiting(self, cost: int) -> tuple[int, list[NexthopSet]]:
+        """Resolve sets that wait for that, where there is room now, as far as that costs no more.
+
+        Returns the cost that is not used up, and those that got in.
+        """
+        let_in = []
+        while self._waiting and cost > 0:
+            one = self._waiting.pop()
+            cost -= SET_COST + MEMBER_COST * len(one.members)
+            if self.over_quota.pop(one, None) is not None:
+                self.attach(one)
+                if one not in self.over_quota:
+                    let_in.append(one)
+        return cost, let_in
 
     def give(self, group: GroupObject, owner: NexthopSet) -> None:
         """Let a group that lost its owner follow another set."""
@@ -292,50 +315,73 @@ class Resolution:
         self.usage.add("groups", -1)
         self.group_entries.want(group.id, None)
 
-    def refresh(self, touched: Iterable[NexthopObject], now: float) -> tuple[list[NexthopSet], list[NexthopSet]]:
-        """Re-read interface and neighbor state of nexthops.
+    def touch(self, nexthops: Iterable[NexthopObject], now: float) -> None:
+        """Have `refresh` follow nexthops whose interface or neighbor has changed."""
+        for known in nexthops:
+            self._touched.setdefault(known.id, now)
 
-        Returns the sets whose content changed, and those whose routes are to be installed now but were not before.
+    def touch_connected(self, interface_ids: Iterable[int]) -> None:
+        """Have `refresh` resolve connected sets over these interfaces again."""
+        for interface_id in interface_ids:
+            self._outdated |= dict.fromkeys(self._connected.get(interface_id, ()), 0.0)
+
+    @property
+    def outdated(self) -> bool:
+        """Whether there is anything for `refresh`."""
+        return bool(self._touched or self._outdated)
+
+    def refresh(self, cost: int) -> tuple[int, list[NexthopSet], list[NexthopSet]]:
+        """Follow what was touched, as far as that costs no more, in tenths of a microsecond.
+
+        Returns the cost that is not used up, the sets whose content changed, and those whose routes are to be written
+        again: they are to be installed now and were not before, or do something else.
         """
-        sets: dict[NexthopSet, None] = {}
-        for known in touched:
-            state, mac = self._neighbor_of(known.interface_id, known.gateway)
-            self.nexthop_entries.want(known.id, Nexthop(known.id, known.interface_id, mac, state))
-            known.state = state
-            sets.update(dict.fromkeys(known.sets))
-        changed, revived = [], []
-        for one in sets:
+        changed: list[NexthopSet] = []
+        rewritten: list[NexthopSet] = []
+        while self._touched and cost > 0:
+            nexthop_id, now = self._touched.popitem()
+            known = self._by_id.get(nexthop_id)
+            if known is not None:
+                state, mac = self._neighbor_of(known.interface_id, known.gateway)
+                self.nexthop_entries.want(known.id, Nexthop(known.id, known.interface_id, mac, state))
+                known.state = state
+                self._outdated.update(dict.fromkeys(known.sets.difference(self._outdated), now))
+                cost -= NEXTHOP_COST + len(known.sets)
+        while self._outdated and not self._touched and cost > 0:
+            one, now = self._outdated.popitem()
+            if one.kind is not SetKind.FORWARD:
+                cost -= NEXTHOP_COST
+                before = one.action
+                self._resolve_special(one)
+                if one.action != before:
+                    rewritten.append(one)
+                continue
+            cost -= SET_COST + MEMBER_COST * len(one.members)
             content, action = one.content, one.action
-            if self._orphans:
-                for group in list(self._orphans.pop(content, {}).values()):  # type: ignore[arg-type]
-                    self.give(group, one)
-            self._resolve(one)
-            if not self._is_dead(one):
-                self._dead.pop(one, None)
-                if not action:
-                    revived.append(one)
-            elif action:
-                self._dead.setdefault(one, now + DEAD_SETTLE_S)
-            else:
-                one.action = 0
+            self._follow(one, now)
+            if one.action and not action:
+                rewritten.append(one)
             if one.content != content:
                 changed.append(one)
-        return changed, revived
+        return cost, changed, rewritten
+
+    def _follow(self, one: NexthopSet, now: float) -> None:
+        """Resolve a set again."""
+        action = one.action
+        if self._orphans:
+            for group in list(self._orphans.pop(one.content, {}).values()):  # type: ignore[arg-type]
+                self.give(group, one)
+        self._resolve(one)
+        if not self._is_dead(one):
+            self._dead.pop(one, None)
+        elif action:
+            self._dead.setdefault(one, now + DEAD_SETTLE_S)
+        else:
+            one.action = 0
 
     def on_interface(self, interface_id: int) -> list[NexthopObject]:
         """Return the nexthops that leave by an interface."""
         return list(self._by_interface.get(interface_id, {}).values())
-
-    def refresh_connected(self, interface_ids: Iterable[int]) -> list[NexthopSet]:
-        """Resolve connected sets over these interfaces again; returns those that changed."""
-        sets = {one: None for interface_id in interface_ids for one in self._connected.get(interface_id, ())}
-        changed = []
-        for one in sets:
-            before = one.action
-            self._resolve_special(one)
-            if one.action != before:
-                changed.append(one)
-        return changed
 
     @property
     def next_due(self) -> float:

@@ -12,6 +12,7 @@ from enum import IntEnum
 from controller.errors import SessionRefused
 from controller.model import Quota
 from controller.routing import _routes
+from controller.routing.repeated_keys import RepeatedKeys
 from controller.routing.usage import SliceUsage
 
 MAX_SETS = 65_536
@@ -25,6 +26,9 @@ MAX_KEPT_SETS, MAX_KEPT_MEMBERS = 2 * MAX_SETS, 8 * MAX_SETS
 
 COLLECT_AT_ONCE = 4096
 """Members, and so many sets at most, that one `collect` passes over: some milliseconds."""
+
+_FORGET_COST = 4
+"""What it costs to forget a name, or a key that was repeated, in tenths of a microsecond."""
 
 
 class SetKind(IntEnum):
@@ -76,7 +80,7 @@ class Rib:
         self._usage = usage or SliceUsage(Quota())
         self.routes: dict[bytes, NexthopSet] = {}
         self.counts = {4: 0, 6: 0}
-        self.stale: set[bytes] = set()
+        self.moved = 0  # keys put in and taken out so far, or more
         self.names: dict[int, NexthopSet] = {}  # by the VRC's id
         self.unkept = {4: 0, 6: 0}  # routes that there was no room for since the resync began
         self._interned: dict[tuple[SetKind, tuple[Member, ...]], NexthopSet] = {}
@@ -87,6 +91,9 @@ class Rib:
         self._named_then = 0  # sets, when the latest had no room
         self._quota_then = self._usage.quota
         self._loose: dict[NexthopSet, None] = {}  # that lost a route or a name: all that `collect` looks at
+        self._repeated: RepeatedKeys | None = None  # in the resync under way; all other routes are stale
+        self._named = [0, 0]  # sets that have a name, and their members
+        self._left: list[RepeatedKeys | dict[int, NexthopSet]] = []  # of earlier resyncs and sessions
 
     @property
     def crowded(self) -> bool:
@@ -104,10 +111,51 @@ class Rib:
         return bool(self._loose)
 
     def begin_resync(self) -> None:
-        """Mark every route; what is not repeated until `sweep` goes then. Ids of sets start afresh."""
-        self.stale = set(self.routes)
-        self.release(list(self.names))
+        """Make every route stale that is not repeated from now on. Ids of sets start afresh."""
+        self.end_resync()
+        if self.routes:
+            self._repeated = RepeatedKeys(len(self.routes))
+        self._left.append(self.names)
+        self.names, self.unkept_sets = {}, {}
+        self._usage.sets -= self._named[0]
+        self._usage.members -= self._named[1]
+        self._named = [0, 0]
         self.unkept = {4: 0, 6: 0}
+
+    def end_resync(self) -> None:
+        """Make no route stale any more."""
+        if self._repeated is not None:
+            self._left.append(self._repeated)
+            self._repeated = None
+
+    def is_stale(self, key: bytes) -> bool:
+        """Tell whether a route was not repeated yet in the resync under way."""
+        return self._repeated is not None and key in self.routes and key not in self._repeated
+
+    @property
+    def has_left(self) -> bool:
+        """Whether there is anything for `forget_left`."""
+        return bool(self._left)
+
+    def forget_left(self, cost: int) -> int:
+        """Forget some of what is left of earlier sessions; returns the cost that is not used up."""
+        while self._left and cost > 0:
+            last = self._left[-1]
+            if isinstance(last, RepeatedKeys):
+                forgotten = last.shrink()
+            else:
+                forgotten = min(len(last), cost // _FORGET_COST + 1)
+                self._unname(last.popitem()[1] for _ in range(forgotten))
+            cost -= forgotten * _FORGET_COST
+            if not forgotten:
+                self._left.pop()
+        return cost
+
+    def _unname(self, sets: Iterable[NexthopSet]) -> None:
+        for one in sets:
+            if one is not self.unkept_set:
+                one.names -= 1
+                self._loose[one] = None
 
     def define(self, set_id: int, kind: SetKind, members: Iterable[Member]) -> NexthopSet | None:
         """Name a set; returns it where its content is new, so that it can be resolved.
@@ -145,8 +193,13 @@ class Rib:
         if set_id not in self.names:
             self.names[set_id] = one
             one.names += 1
-            self._usage.sets += 1
-            self._usage.members += len(one.members)
+            self._count_named(1, len(one.members))
+
+    def _count_named(self, sets: int, members: int) -> None:
+        self._named[0] += sets
+        self._named[1] += members
+        self._usage.sets += sets
+        self._usage.members += members
 
     @property
     def room_for_sets(self) -> bool:
@@ -160,10 +213,8 @@ class Rib:
         for set_id in set_ids:
             one = self.names.pop(set_id, None)
             if self.unkept_sets.pop(set_id, None) is None and one is not None:
-                self._usage.sets -= 1
-                self._usage.members -= len(one.members)
-                one.names -= 1
-                self._loose[one] = None
+                self._count_named(-1, -len(one.members))
+                self._unname((one,))
 
     def admit(self, family: int, keys: list[bytes], set_ids: "array[int]", most: int) -> list[int]:
         """Return the positions of a Routes message that there is room for, with at most ``most`` routes of a family.
@@ -196,13 +247,14 @@ class Rib:
         for one in left:
             if not one.routes:
                 self._loose[one] = None
-        if self.stale:
-            self.stale.difference_update(keys)
+        self.moved += len(changed)
+        if self._repeated is not None:
+            self._repeated.add(keys)
         return changed
 
-    def sweep(self) -> list[bytes]:
-        """Withdraw what is still marked; returns those keys."""
-        gone = list(self.stale)
+    def withdraw(self, keys: Iterable[bytes]) -> list[bytes]:
+        """Withdraw those of these routes that are stale; returns their keys."""
+        gone = [key for key in keys if self.is_stale(key)]
         for key in gone:
             one = self.routes.pop(key)
             one.routes -= 1
@@ -210,14 +262,8 @@ class Rib:
                 self._loose[one] = None
             self.counts[4 if len(key) == 5 else 6] -= 1
         self._usage.learned -= len(gone)
-        self.stale = set()
+        self.moved += len(gone)
         return gone
-
-    def clear(self) -> list[bytes]:
-        """Withdraw everything; returns the keys."""
-        self.stale = set(self.routes)
-        self.release(list(self.names))
-        return self.sweep()
 
     def collect(self) -> list[NexthopSet]:
         """Drop sets that neither a route nor a name uses any more, and return them.

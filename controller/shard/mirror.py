@@ -37,6 +37,7 @@ from controller.planes.base import (
 from controller.routing.fib import Fib, Ticket
 from controller.routing.objects import PlaneObjects
 from controller.shard.loop_share import LoopShare
+from controller.shard.table_passes import TablePasses
 from controller.shard.unclaimed import UnclaimedObjects
 from wire.columns import prefix_text
 
@@ -103,6 +104,7 @@ class PlaneMirror:
         self._clock = clock
         self._listener, self._loop_share = listener, loop_share
         self.account = loop_share.writer(plane.name)
+        self._passes = TablePasses(events, loop_share, self._passed, lambda: self._progress.wait())
         self._audit_s = audit_s
         self._busy: dict[int, Fib] = {}  # that may have work, in the order of their turns
         self._debts: Counter[int] = Counter()  # what routers took of batches beyond their shares, by vrf_id
@@ -163,7 +165,9 @@ class PlaneMirror:
 
     def discard(self, vrf_id: int) -> None:
         """Stop serving a router, leaving whatever is installed."""
-        self.fibs.pop(vrf_id, None)
+        fib = self.fibs.pop(vrf_id, None)
+        if fib is not None:
+            self._passes.discard(fib)
         self._busy.pop(vrf_id, None)
         self._debts.pop(vrf_id, None)
         self._index_ports(vrf_id, set())
@@ -190,6 +194,9 @@ class PlaneMirror:
 
     def wake(self, *fibs: Fib) -> None:
         """Look for work of these."""
+        for fib in fibs:
+            if fib.unfinished:
+                self._passes.start(fib)
         self._busy.update((fib.config.vrf_id, fib) for fib in fibs if fib.busy)
         self._wake.set()
 
@@ -314,6 +321,17 @@ class PlaneMirror:
 
     def _slice(self, fib: Fib, what: str) -> AbstractContextManager[None]:
         return self._loop_share.slice(self._loop_share.account(fib.config), what)
+
+    def _passed(self, fib: Fib) -> None:
+        """A router has done a slice of what takes a pass over its tables."""
+        self._wake_served(fib)
+        if not fib.unfinished:
+            self._listener.confirmed(fib.config.vrf_id)
+            self._advance()
+
+    async def close(self) -> None:
+        """Leave what is unfinished."""
+        await self._passes.close()
 
     def _wake_served(self, fib: Fib) -> None:
         if self.fibs.get(fib.config.vrf_id) is fib:  # it may have been removed meanwhile

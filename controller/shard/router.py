@@ -84,7 +84,7 @@ class VirtualRouter:
         self.snapshots: dict[int, Callable[[dict[bytes, NexthopSet] | None, str], None]] = {}
         self._events = events
         self._clock = clock
-        self._acks: deque[tuple[int, int]] = deque()
+        self._acks: deque[tuple[int, tuple[int, int]]] = deque()
         self._progress = asyncio.Event()
         self._resynced = False
         self._addressed: set[int] = set()  # interfaces whose addresses this session has told to be there
@@ -362,10 +362,16 @@ class VirtualRouter:
             return
         if self.vrc is None:
             self.fib.begin_resync()
-        swept = self.fib.sweep(self._clock())
-        if swept:
-            self._events.report("info", "swept", self.config.full_name, f"{swept} stale routes")
+        self.fib.sweep(self._clock())
+        self.tell_swept()
         self.host.attend(self)
+
+    def tell_swept(self) -> None:
+        """Tell how many stale routes a resync has left, once all are withdrawn."""
+        swept = self.fib.swept
+        if swept and not self.fib.unfinished:
+            self.fib.swept = 0
+            self._events.report("info", "swept", self.config.full_name, f"{swept} stale routes")
 
     def _fail_snapshots(self, reason: str) -> None:
         waiting, self.snapshots = self.snapshots, {}

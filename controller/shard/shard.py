@@ -74,6 +74,7 @@ class Shard:
     async def close(self) -> None:
         """Stop serving; the plane goes on forwarding."""
         await self._supervisor.close()
+        await self.mirror.close()
         await self.plane.close()
 
     # Routers
@@ -252,6 +253,7 @@ class Shard:
         router = self.routers.get(vrf_id)
         if router is not None:
             router.confirmed()
+            router.tell_swept()
             self.follow(router)
             self._timers.hasten(vrf_id, self._clock())
 

@@ -24,7 +24,8 @@ def plain_replace(rib: Rib, family: int, keys: list[bytes], set_ids: list[int]) 
         if new is not None:
             new.routes += 1
             rib.routes[key] = new
-    rib.stale.difference_update(keys)
+    if rib._repeated is not None:
+        rib._repeated.add(keys)
     rib._loose.update(dict.fromkeys(one for one in left if not one.routes))
     return changed
 

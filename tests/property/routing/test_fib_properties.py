@@ -4,12 +4,14 @@ import asyncio
 from collections import Counter
 from itertools import product
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from worlds import World, gateway, mac, router_config
 
 from controller.diagnostics.verify import compare, damage, desired_table, installed_table, learned_table
 from controller.planes.base import NexthopState, RouteKind, action_kind, action_value, route_action
+from controller.routing import fib
 from controller.routing.rib import SetKind
 from wire.columns import prefix_key as key
 
@@ -101,6 +103,18 @@ async def one_step(world: World, step: tuple, truth: dict[str, int]) -> None:  #
 )
 @given(steps)
 def test_idle_means_equal(script):
+    run(script)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps)
+def test_idle_means_equal_where_every_pass_takes_many_slices(script):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(fib, "SLICE_COST", 1)
+        run(script)
+
+
+def run(script):
     async def scenario() -> None:
         world = World()
         try:

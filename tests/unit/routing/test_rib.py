@@ -80,7 +80,8 @@ def test_a_set_is_kept_while_a_route_or_a_name_uses_it() -> None:
     assert rib.collect() == []
     rib.release([2])
     assert [one.members for one in rib.collect()] == [B]
-    rib.clear()
+    rib.begin_resync()
+    rib.withdraw(list(rib.routes))
     assert [one.members for one in rib.collect()] == [A]
 
 
@@ -90,10 +91,11 @@ def test_what_is_not_repeated_is_withdrawn_and_uncounted() -> None:
     rib.begin_resync()
     rib.define(7, SetKind.FORWARD, A)
     rib.replace(4, V4[:1], array("I", [7]))
-    assert sorted(rib.sweep()) == sorted(V4[1:3] + V6[:2])
+    assert sorted(rib.withdraw(list(rib.routes))) == sorted(V4[1:3] + V6[:2])
     assert rib.counts == {4: 1, 6: 0}
     assert [one.routes for one in rib.sets] == [1, 0]
-    assert rib.sweep() == []
+    rib.end_resync()
+    assert rib.withdraw(list(rib.routes)) == []
 
 
 def test_a_resync_forgets_names_and_what_was_not_kept() -> None:
@@ -103,12 +105,6 @@ def test_a_resync_forgets_names_and_what_was_not_kept() -> None:
     assert (rib.names, rib.unkept) == ({}, {4: 0, 6: 0})
     with pytest.raises(SessionRefused, match="routes use nexthop set 1, which is not defined"):
         rib.replace(4, V4, array("I", [1] * 4))
-
-
-def test_clear_withdraws_all() -> None:
-    rib = learned(1, 2)
-    assert sorted(rib.clear()) == V4[:2]
-    assert (rib.routes, rib.names, rib.counts) == ({}, {}, {4: 0, 6: 0})
 
 
 def test_new_routes_are_admitted_up_to_the_most_and_all_else_always() -> None:

@@ -1,19 +1,24 @@
 """What a message costs a router's tables depends on its size, not on what they hold."""
 
+import asyncio
 import contextlib
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from worlds import World, gateway, mac, router_config
+from worlds import FakeVrc, World, gateway, mac, router_config
 
 from controller.model import Quota
 from controller.planes.base import GroupMember, Installed, Nexthop, NexthopGroup, NexthopState
-from controller.routing import rib
+from controller.routing import fib, rib
 from controller.routing.objects import PlaneObjects
+from controller.routing.resolve import DEAD_SETTLE_S
 from controller.routing.rib import SetKind
+from controller.shard import table_passes
+from wire.columns import prefix_text
 
 FEW, MANY = 100, 1000
 QUOTA = Quota(nexthops=100_000, groups=100_000)
@@ -179,3 +184,154 @@ async def test_many_released_sets_are_looked_at_in_shares(
         left, before = len(list(router.fib._rib.sets)), left
         assert before - left <= FEW
     assert not left
+
+
+async def begin_a_resync(world: World, size: int) -> Callable[[], object]:
+    connected(world.router(), size)
+    learn_many(world, size)
+    return lambda: world.router().open(FakeVrc())
+
+
+async def end_a_resync(world: World, size: int) -> Callable[[], object]:
+    learn_many(world, size)
+    await world.settle()
+    world.connect()
+    return lambda: world.router().resync_end(True)
+
+
+async def bring_an_interface_back(world: World, size: int) -> Callable[[], object]:
+    learn_many(world, size)
+    await world.settle()
+    world.plane.set_port(1, "p1", False)
+    world.clock.now += DEAD_SETTLE_S
+    world.router().tick()
+    await world.settle()
+    assert not installed_prefixes(world)
+    return lambda: world.plane.set_port(1, "p1", True)
+
+
+async def lose_a_neighbor_of_many_sets(world: World, size: int) -> Callable[[], object]:
+    router = world.router()
+    for set_id in range(1, size + 1):
+        members = [(1, gateway(1), 1), (2, (11 << 24 | set_id).to_bytes(4, "big"), 1)]
+        router.define_set(set_id, SetKind.FORWARD, members)
+    return lambda: router.neighbors([(1, gateway(1), b"", True)])
+
+
+async def try_again_what_a_quota_kept_out(world: World, size: int) -> Callable[[], object]:
+    router = world.router()
+    router.fib.usage.quota = replace(QUOTA, nexthops=10)
+    for set_id in range(1, size + 1):
+        router.define_set(set_id, SetKind.FORWARD, [(1, (11 << 24 | set_id).to_bytes(4, "big"), 1)])
+    return router.fib.retry_refused
+
+
+async def remove_the_router(world: World, size: int) -> Callable[[], object]:
+    learn_many(world, size)
+    await world.settle()
+    return world.router().fib.remove
+
+
+def learn_many(world: World, size: int) -> None:
+    world.router().define_set(100_000, SetKind.FORWARD, [(1, gateway(1), 1)])
+    world.learn({f"20.{i >> 8}.{i & 255}.0/24": 100_000 for i in range(size)})
+
+
+def installed_prefixes(world: World) -> set[str]:
+    return {prefix_text(key) for key in world.installed() if key[-1] != 32}
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        begin_a_resync,
+        end_a_resync,
+        bring_an_interface_back,
+        lose_a_neighbor_of_many_sets,
+        try_again_what_a_quota_kept_out,
+        remove_the_router,
+    ],
+)
+async def test_what_takes_a_pass_over_the_tables_is_done_in_slices(
+    make_world: Callable[..., Awaitable[World]],
+    monkeypatch: pytest.MonkeyPatch,
+    prepare: Callable[[World, int], Awaitable[Callable[[], object]]],
+) -> None:
+    costs = []
+    for size in (FEW, MANY):
+        world = await make_world(router_config(1, quota=QUOTA))
+        world.connect()
+        act = await prepare(world, size)
+        await world.settle()
+        monkeypatch.setattr(fib, "SLICE_COST", FEW, raising=False)
+        router, slices = world.router(), []
+        with counted() as lines:
+            act()
+        slices.append(lines.count)
+        while router.fib.unfinished:
+            with counted() as lines:
+                router.fib.advance()
+            slices.append(lines.count)
+        monkeypatch.undo()
+        costs.append((max(slices), len(slices)))
+    (few, _), (many, slices_of_many) = costs
+    assert many <= few + 20, costs
+    assert slices_of_many > 5
+
+
+async def test_a_message_is_acknowledged_once_the_pass_that_it_began_is_done(
+    make_world: Callable[..., Awaitable[World]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await make_world(router_config(1, quota=QUOTA))
+    world.connect()
+    learn_many(world, MANY)
+    await world.settle()
+    vrc = world.connect()
+    monkeypatch.setattr(fib, "SLICE_COST", FEW)
+    world.router().resync_end(True)
+    world.router().processed(7)
+    while world.router().fib.unfinished:
+        assert vrc.acknowledged < 7
+        await asyncio.sleep(0)
+    await world.settle()
+    assert vrc.acknowledged == 7
+    assert not installed_prefixes(world)
+    assert [event.text for event in world.events.recent() if event.kind == "swept"] == [f"{MANY} stale routes"]
+
+
+async def test_what_is_learned_while_stale_routes_are_swept_stays(
+    make_world: Callable[..., Awaitable[World]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await make_world(router_config(1, quota=QUOTA))
+    world.connect()
+    learn_many(world, MANY)
+    await world.settle()
+    world.connect()
+    world.router().define_set(1, SetKind.FORWARD, [(2, gateway(2), 1)])
+    monkeypatch.setattr(fib, "SLICE_COST", FEW)
+    world.router().resync_end(True)
+    late = {f"20.{i >> 8}.{i & 255}.0/24": 1 for i in range(0, MANY, 7)}
+    world.learn(late)
+    world.learn({"30.0.0.0/8": 1})
+    await world.settle()
+    assert installed_prefixes(world) == {"30.0.0.0/8", *late}
+
+
+async def test_a_pass_waits_where_many_prefixes_wait_for_the_plane(
+    make_world: Callable[..., Awaitable[World]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await make_world(router_config(1, quota=QUOTA))
+    world.connect()
+    learn_many(world, MANY)
+    await world.settle()
+    world.connect()
+    monkeypatch.setattr(fib, "SLICE_COST", FEW)
+    monkeypatch.setattr(table_passes, "MOST_PENDING", FEW)
+    world.plane.disconnect()
+    world.router().resync_end(True)
+    for _ in range(MANY):
+        await asyncio.sleep(0)
+    assert FEW <= world.router().fib.pending <= 2 * FEW
+    world.plane.connect()
+    await world.settle()
+    assert not installed_prefixes(world)
