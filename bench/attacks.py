@@ -85,7 +85,7 @@ def _routes(first: int, count: int, ids: Callable[[int], int]) -> Bodies:
         yield {"routes": pb.Routes(family=4, prefixes=prefixes, sets=pack_ids([ids(n) for n in numbers]))}
 
 
-def _sets(sets: Iterator[Any], each: int = 8000) -> Bodies:
+def _sets(sets: Iterator[Any], each: int = 2000) -> Bodies:
     while found := list(itertools.islice(sets, each)):
         yield {"nexthop_sets": pb.NexthopSets(sets=found)}
 

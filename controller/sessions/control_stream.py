@@ -5,8 +5,8 @@ is far ahead of its plane is not read from.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sized
-from typing import Any
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sized
+from typing import Any, Literal
 
 from google.protobuf.message import DecodeError
 
@@ -25,6 +25,10 @@ from wire import (
     splitplane_pb2,
 )
 from wire.columns import KEY_STRIDE, unpack_ids, unpack_prefixes
+
+SETS_COST, SET_COST = 1000, 4
+"""What one piece of work takes of the nexthop sets of a message, in members: some milliseconds; and what a set costs
+beside its members."""
 
 LAST_WORDS_S = 1.0
 """How long a VRC that does not read may hold up the end of its session."""
@@ -95,14 +99,17 @@ class ControlSession:
             if self._closing is not None:
                 continue  # what another session says now is what counts
             await self._loop_share.turn(account)
-            with self._loop_share.slice(account, f"a message of {len(octets)} octets"):
+            what = f"a message of {len(octets)} octets"
+            with self._loop_share.slice(account, what):
                 body, message = self._read(octets)
-                if body != "hello":
-                    self._apply(body, message)
+                parts = self._apply(body, message)
+                done = body != "hello" and next(parts, True)
             if body == "hello":
                 await self._router.plane_known()
-                with self._loop_share.slice(account, "the begin of a resync"):
-                    self._apply(body, message)
+            while not done:
+                await self._loop_share.turn(account)
+                with self._loop_share.slice(account, what):
+                    done = next(parts, True)
             await self._router.caught_up()
 
     def _read(self, octets: bytes) -> tuple[str, Any]:
@@ -118,9 +125,12 @@ class ControlSession:
             raise SessionRefused(f"message {self._sequence} has no known body")
         return body, message
 
-    def _apply(self, body: str, message: Any) -> None:
+    def _apply(self, body: str, message: Any) -> Iterator[Literal[False]]:
+        """Apply a message in parts, each a piece of work of its own: only the parts before the last yield."""
         try:
-            getattr(self, f"_on_{body}")(getattr(message, body))
+            parts = getattr(self, f"_on_{body}")(getattr(message, body))
+            if parts is not None:
+                yield from parts
         except ValueError as problem:
             raise SessionRefused(str(problem)) from None
         self._router.processed(self._sequence)
@@ -155,17 +165,23 @@ class ControlSession:
         _require_few(interfaces.states, "interface states")
         self._router.interface_states((one.id, one.up, one.addresses) for one in interfaces.states)
 
-    def _on_neighbors(self, neighbors: Any) -> None:
+    def _on_neighbors(self, neighbors: Any) -> Iterator[Literal[False]]:
         _require_few(neighbors.neighbors, "neighbors")
-        self._router.neighbors((one.interface_id, one.address, one.mac, one.failed) for one in neighbors.neighbors)
+        told = ((one.interface_id, one.address, one.mac, one.failed) for one in neighbors.neighbors)
+        return self._router.take_neighbors(told)
 
-    def _on_nexthop_sets(self, sets: Any) -> None:
+    def _on_nexthop_sets(self, sets: Any) -> Iterator[Literal[False]]:
         _require_few(sets.sets, "nexthop sets")
         _require_few(sets.released, "released nexthop sets")
         members = sum(len(one.members) for one in sets.sets)
         if members > MAX_MEMBERS_PER_MESSAGE:
             raise SessionRefused(f"{members} members in one message; at most {MAX_MEMBERS_PER_MESSAGE} are taken")
+        cost = 0
         for one in sets.sets:
+            if cost > SETS_COST:
+                yield False
+                cost = 0
+            cost += SET_COST + len(one.members)
             self._router.define_set(one.id, one.kind, [(m.interface_id, m.gateway, m.weight) for m in one.members])
         self._router.release(sets.released)
 

@@ -10,9 +10,9 @@ Nothing here knows gRPC: a session calls in with plain values and is called back
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from math import inf
-from typing import Protocol
+from typing import Literal, Protocol
 
 from controller.errors import SessionRefused
 from controller.events.log import EventLog
@@ -26,6 +26,9 @@ from wire import MAX_ADDRESSES
 
 REFUSED_RETRY_S = 30.0
 """How often what the plane or a quota refused is tried again."""
+
+NEIGHBORS_AT_ONCE = 512
+"""Neighbors of a message that one piece of work takes."""
 
 SILENCE_S = 1.0
 """How often a router looks whether silence of its neighbors means something again."""
@@ -257,9 +260,15 @@ class VirtualRouter:
         self._addressed.update(i for i, (_, there) in known.items() if interfaces[i].own_addresses <= there)
 
     def neighbors(self, states: Iterable[tuple[int, bytes, bytes, bool]]) -> None:
+        """Take neighbors as `take_neighbors`, all at once."""
+        for _ in self.take_neighbors(states):
+            pass
+
+    def take_neighbors(self, states: Iterable[tuple[int, bytes, bytes, bool]]) -> Iterator[Literal[False]]:
         """Neighbors of the guest's kernel: interface, address, MAC, failed; of several of one the last counts.
 
-        SessionRefused, with nothing done, where one is malformed or on a foreign interface.
+        In parts that each take some milliseconds, of which those before the last yield. SessionRefused, with nothing
+        done, where one is malformed or on a foreign interface.
         """
         known: dict[tuple[int, bytes], tuple[bytes, bool]] = {}
         for interface_id, address, mac, failed in states:
@@ -272,10 +281,15 @@ class VirtualRouter:
             gone = {key for key, (mac, _) in known.items() if not mac}
             self._unanswered.update(dict.fromkeys(gone & self.fib.neighbors.keys()))
             known = {key: state for key, state in known.items() if key not in gone}
-        for key in known:
-            self._unanswered.pop(key, None)
-        if refused := self.fib.set_neighbors(known, self._clock()):
-            self.punts.counters["neighbors_over_quota"] += refused
+        left = list(known)
+        while left:
+            part, left = left[:NEIGHBORS_AT_ONCE], left[NEIGHBORS_AT_ONCE:]
+            for key in part:
+                self._unanswered.pop(key, None)
+            if refused := self.fib.set_neighbors({key: known[key] for key in part}, self._clock()):
+                self.punts.counters["neighbors_over_quota"] += refused
+            if left:
+                yield False
 
     def define_set(self, set_id: int, kind: int, members: Sequence[tuple[int, bytes, int]]) -> None:
         """Name a nexthop set. SessionRefused where it names a foreign interface or is malformed."""
