@@ -17,6 +17,7 @@ from controller.fallback.recovery import lost_entries, take_in
 from controller.planes.base import (
     ROUTE_TABLE_NAME,
     Clock,
+    EncodingTime,
     Installed,
     Nexthop,
     NexthopGroup,
@@ -110,6 +111,7 @@ class PairWriter:
             installed.fit("nexthop", batch.nexthops),
             installed.fit("nexthop_group", batch.groups),
             batch.routes,
+            batch.encoding,
         )
         for one in await self._software.write(mine) if mine else ():
             installed.refused(one)
@@ -120,7 +122,7 @@ class PairWriter:
         """Give the hardware its part of a batch that the software has taken, except what was refused before; or, not
         ``told`` of it, will be given."""
         without = {(one.table, one.key) for one in refused}
-        opening, closing = WriteBatch(), WriteBatch()
+        opening, closing = WriteBatch(encoding=batch.encoding), WriteBatch(encoding=batch.encoding)
         for part, deletes in ((opening, False), (closing, True)):
             part.policers = _chosen(batch.policers, deletes, without, "policer")
             part.nexthops = _chosen(batch.nexthops, deletes, without, "nexthop")
@@ -140,7 +142,7 @@ class PairWriter:
                 table = ROUTE_TABLE_NAME[columns.family]
                 self._routes.tables.change(columns, {key for name, key in without if name == table}, ahead=not told)
         self._routes.adoption.release_users(closing)
-        await self.drain()
+        await self.drain(batch.encoding)
         found += await self.to_hardware(closing)
         found += self._routes.tables.failed()
         for gone in _chosen(batch.router_interfaces, True, without, "router_interface"):
@@ -160,6 +162,7 @@ class PairWriter:
             installed.fit("router_interface", interfaces),
             installed.fit("nexthop", batch.nexthops),
             installed.fit("nexthop_group", batch.groups),
+            encoding=batch.encoding,
         )
         refused = await self._hardware.write(mine) if mine else []
         self._groups.follow(batch.groups)
@@ -206,12 +209,13 @@ class PairWriter:
             self._retry_at = inf
             await self.to_hardware(self._kept_out.once_more())
 
-    async def drain(self) -> None:
+    async def drain(self, encoding: EncodingTime | None = None) -> None:
         """Write the stages of routes that wait, until the hardware holds what is placed there."""
+        encoding = encoding or EncodingTime()
         async with self._draining:
             await self.once_more()
             while stage := self._routes.next_stage():
-                refused = await self._hardware.write(WriteBatch(routes=stage))
+                refused = await self._hardware.write(WriteBatch(routes=stage, encoding=encoding))
                 for one in refused:
                     self._count(one)
                 self._routes.confirm(stage, refused)

@@ -23,6 +23,7 @@ an egress entry. A MODIFY that takes the link away takes the way out after the r
 fallback plane and back are not awaited: rewrite the routes and let the link drain before removing it.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
@@ -259,6 +260,30 @@ class RouteUpdates:
         return len(self.keys)
 
 
+SHARED = 0
+"""Instead of a vrf_id: entries of several routers, encoded together."""
+
+
+class EncodingTime:
+    """The CPU time that a back end takes to encode updates, in seconds, by vrf_id or `SHARED`."""
+
+    def __init__(self) -> None:
+        self.spent_s: dict[int, float] = {}
+        self._vrf_id, self._began_s = SHARED, 0.0
+
+    def of(self, vrf_id: int) -> "EncodingTime":
+        """Return what measures, as a context in which nothing is awaited, the time for a router."""
+        self._vrf_id = vrf_id
+        return self
+
+    def __enter__(self) -> None:
+        self._began_s = time.thread_time()
+
+    def __exit__(self, *_: object) -> None:
+        took_s = time.thread_time() - self._began_s
+        self.spent_s[self._vrf_id] = self.spent_s.get(self._vrf_id, 0.0) + took_s
+
+
 @dataclass(slots=True)
 class WriteBatch:
     """Updates that one `Plane.write` sends and confirms, in the order drawn above."""
@@ -268,6 +293,7 @@ class WriteBatch:
     nexthops: list[Update[Nexthop]] = field(default_factory=list)
     groups: list[Update[NexthopGroup]] = field(default_factory=list)
     routes: list[RouteUpdates] = field(default_factory=list)
+    encoding: EncodingTime = field(default_factory=EncodingTime, compare=False, repr=False)
 
     def __bool__(self) -> bool:
         return bool(self.policers or self.router_interfaces or self.nexthops or self.groups or self.routes)

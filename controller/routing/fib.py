@@ -23,17 +23,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller.model import RouterConfig
-from controller.planes.base import (
-    LOCAL,
-    UNKNOWN_ACTION,
-    Installed,
-    Op,
-    Policer,
-    Refused,
-    RouteKind,
-    RouterInterface,
-    WriteBatch,
-)
+from controller.planes import base
+from controller.planes.base import LOCAL, Installed, Op, Policer, Refused, RouteKind, RouterInterface, WriteBatch
 from controller.routing.entries import Taken
 from controller.routing.fib_state import FibState
 from controller.routing.neighbors import NeighborKey
@@ -54,6 +45,7 @@ class Ticket:
     routes: RouteTicket = field(default_factory=RouteTicket)
     freed: list[int] = field(default_factory=list)  # object ids deleted
     cost: int = 0  # of the updates, in routes
+    entries: int = 0  # of these, of others than routes
 
 
 class Fib(FibState):
@@ -225,6 +217,7 @@ class Fib(FibState):
             whole = policers.whole and interfaces.whole
         if whole and left > 0:
             whole, left = self._take_objects(batch, left, ticket)
+        ticket.entries = limit - left
         desired = Desired(self._own, self._rib.routes, self.desired)  # kept, it would be a cycle
         most = max(left, 0) if whole else 0
         routes, ticket.routes = self._prefixes.take(most, desired, self._own.is_local)
@@ -519,7 +512,7 @@ class Fib(FibState):
         reason = f"{plane}: {one.table} is full" if one.full else f"{plane} refused {one.table}: {one.reason}"
         if isinstance(one.key, bytes):
             # What a refused change or deletion leaves differs, as unknown, from all that may be desired.
-            self._prefixes.refuse(one.key, reason, None if one.op is Op.INSERT else UNKNOWN_ACTION)
+            self._prefixes.refuse(one.key, reason, None if one.op is Op.INSERT else base.UNKNOWN_ACTION)
             return
         for table in self.tables:
             if table.table == one.table:

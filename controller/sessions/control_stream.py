@@ -26,7 +26,7 @@ from wire import (
 )
 from wire.columns import KEY_STRIDE, unpack_ids, unpack_prefixes
 
-SETS_COST, SET_COST = 1000, 4
+SETS_COST, SET_COST = 400, 4
 """What one piece of work takes of the nexthop sets of a message, in members: some milliseconds; and what a set costs
 beside its members."""
 

@@ -28,7 +28,7 @@ from typing import Any
 from controller.model import RouterConfig
 from controller.shard.fair_queue import FairQueue
 
-TURN_S = 0.005
+TURN_S = 0.002
 """How long a turn of the loop lasts before others than those under way have to wait for the next one."""
 
 AHEAD_S = 0.001

@@ -23,6 +23,7 @@ from typing import Protocol
 from controller.errors import PlaneUnreachable
 from controller.events.log import EventLog
 from controller.planes.base import (
+    SHARED,
     Clock,
     Installed,
     Op,
@@ -305,6 +306,7 @@ class PlaneMirror:
                 fib.abandon()
                 self._wake_served(fib)
             raise
+        self._charge_encoding(batch, tickets)
         for columns in batch.routes:
             self.changes[columns.vrf_id] += len(columns)
         for fib, ticket in tickets:
@@ -318,6 +320,18 @@ class PlaneMirror:
         for vrf_id in {fib.config.vrf_id for fib, _ in tickets}:
             self._listener.confirmed(vrf_id)
         self._advance()
+
+    def _charge_encoding(self, batch: WriteBatch, tickets: list[tuple[Fib, Ticket]]) -> None:
+        """Charge what the plane's back end took to encode a batch: routes to their router, the rest by what each has
+        of it."""
+        spent_s = batch.encoding.spent_s
+        shared_s, entries = spent_s.pop(SHARED, 0.0), sum(ticket.entries for _, ticket in tickets)
+        for fib, ticket in tickets:
+            took_s = spent_s.pop(fib.config.vrf_id, 0.0)
+            if ticket.entries:
+                took_s += shared_s * ticket.entries / entries
+            if took_s:
+                self._loop_share.charge(self._loop_share.account(fib.config), took_s, "updates encoded for its plane")
 
     def _slice(self, fib: Fib, what: str) -> AbstractContextManager[None]:
         return self._loop_share.slice(self._loop_share.account(fib.config), what)

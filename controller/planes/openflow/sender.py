@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from controller.planes.base import Op, Refused, RouteUpdates, WriteBatch
+from controller.planes.base import SHARED, EncodingTime, Op, Refused, RouteUpdates, WriteBatch
 from controller.planes.openflow import codec, stages
 from controller.planes.openflow import program as prog
 from controller.planes.openflow.channel import Channel, Watch
@@ -62,6 +62,7 @@ class _Writing(Refusals):
 
     entries: list[_EntryChunk] = field(default_factory=list)
     routes: list[_RouteChunk] = field(default_factory=list)
+    encoding: EncodingTime = field(default_factory=EncodingTime)
 
     def confirmations(self) -> "list[asyncio.Future[bytes]]":
         return [*(chunk.confirmed for chunk in self.entries), *(chunk.confirmed for chunk in self.routes)]
@@ -80,7 +81,7 @@ class Sender:
     async def write(self, batch: WriteBatch) -> list[Refused]:
         """Send a batch and return what was refused when the rest is confirmed; ChannelClosed where the connection
         ends first."""
-        writing = _Writing()
+        writing = _Writing(encoding=batch.encoding)
         try:
             async with self.turn:
                 last = Stage()
@@ -149,13 +150,19 @@ class Sender:
 
     # -- sending -----------------------------------------------------------------------------------------------------
     async def _send_entries(self, writing: _Writing, sequence: Iterable[Stage]) -> None:
-        for stage in sequence:
+        stages_left = iter(sequence)
+        while True:
+            with writing.encoding.of(SHARED):
+                stage = next(stages_left, None)
+            if stage is None:
+                return
             for start in range(0, len(stage.encoders), _MESSAGES_PER_CHUNK):
                 encoders = stage.encoders[start : start + _MESSAGES_PER_CHUNK]
                 update_keys = stage.update_keys[start : start + _MESSAGES_PER_CHUNK]
 
                 def encode(watch: Watch, encoders: list[Encoder] = encoders) -> bytes:
-                    return b"".join(encoder(watch.first + n) for n, encoder in enumerate(encoders))
+                    with writing.encoding.of(SHARED):
+                        return b"".join(encoder(watch.first + n) for n, encoder in enumerate(encoders))
 
                 writing.entries.append(_EntryChunk(update_keys, *await self._send(len(encoders), encode)))
                 await self._channel.drain()
@@ -190,7 +197,8 @@ class Sender:
         encoder = self._encoders.get(where)
         if encoder is None:
             encoder = self._encoders[where] = RouteEncoder(*where)
-        octets, unknown = encoder.encode(updates, positions, first, bundled)
+        with writing.encoding.of(updates.vrf_id):
+            octets, unknown = encoder.encode(updates, positions, first, bundled)
         for position in unknown:
             writing.refuse(route_key(updates, position), "this plane does not offer such a route action")
         return octets

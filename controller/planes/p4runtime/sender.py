@@ -14,12 +14,12 @@ better (it has a route that is inserted, lacks one that is modified), the update
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from finsy.proto import p4r, rpc_code
 
 from controller.planes import base
-from controller.planes.base import Op, Refused, RouteKind, RouteUpdates, WriteBatch
+from controller.planes.base import SHARED, EncodingTime, Op, Refused, RouteKind, RouteUpdates, WriteBatch
 from controller.planes.p4runtime.channel import Channel, Problem
 from controller.planes.p4runtime.messages import request_head, update_of
 from controller.planes.p4runtime.program import NOBODY, Program
@@ -42,8 +42,11 @@ _GONE_ALREADY = (Op.DELETE, rpc_code.NOT_FOUND)
 _OBJECT_OF_KIND = {RouteKind.NEXTHOP: "nexthop", RouteKind.GROUP: "nexthop_group"}
 
 
+@dataclass(slots=True)
 class _Writing(Refusals):
     """One call of write under way."""
+
+    encoding: EncodingTime = field(default_factory=EncodingTime)
 
     def refuse_for(self, update_key: UpdateKey | RouteUpdateKey, problem: Problem) -> None:
         self.refuse(update_key, problem.text, problem.code == rpc_code.RESOURCE_EXHAUSTED)
@@ -79,7 +82,7 @@ class Sender:
     async def write(self, batch: WriteBatch) -> list[Refused]:
         """Send a batch and return what was refused when the rest is confirmed; ChannelClosed where the connection
         ends first."""
-        writing = _Writing()
+        writing = _Writing(encoding=batch.encoding)
         sending: list[asyncio.Task[None]] = []
         async with self.turn:
             stages = Stages(self._program, self._inventory, batch, writing.refuse)
@@ -92,7 +95,7 @@ class Sender:
                 await self._send_stages(writing, stages.departures())
                 self._forget_actions()
             if writing.refused:
-                await self._send_remains(stages.remains(writing.has_refused))
+                await self._send_remains(writing, stages.remains(writing.has_refused))
         await asyncio.gather(*sending)
         return list(writing.refused.values())
 
@@ -109,7 +112,12 @@ class Sender:
 
     # -- entries -----------------------------------------------------------------------------------------------------
     async def _send_stages(self, writing: _Writing, stages: Iterable[Stage]) -> None:
-        for stage in stages:
+        left = iter(stages)
+        while True:
+            with writing.encoding.of(SHARED):
+                stage = next(left, None)
+            if stage is None:
+                return
             await self._send_stage(writing, stage)
 
     async def _send_stage(self, writing: _Writing, stage: Stage) -> None:
@@ -118,19 +126,19 @@ class Sender:
         """
         steps = [step for step in stage if not writing.has_refused(step.update_key)]
         turned: Stage = []
-        for step, problem in await self._ask_all(steps):
+        for step, problem in await self._ask_all(writing, steps):
             other = None if problem is None else _OTHER_OP.get((step.op, problem.code))
             if other is None:
                 self._settle(writing, step, problem)
             else:
                 turned.append(step.turned(other))
-        for step, problem in await self._ask_all(turned):
+        for step, problem in await self._ask_all(writing, turned):
             self._settle(writing, step, problem)
 
-    async def _send_remains(self, stages: Iterable[Stage]) -> None:
+    async def _send_remains(self, writing: _Writing, stages: Iterable[Stage]) -> None:
         """Delete rows of entries that are refused already; one that stays is found by the next read-back."""
         for stage in stages:
-            for step, problem in await self._ask_all(stage):
+            for step, problem in await self._ask_all(writing, stage):
                 if problem is None or (step.op, problem.code) == _GONE_ALREADY:
                     self._inventory.remove(step.row.key)
 
@@ -142,9 +150,10 @@ class Sender:
         else:
             self._inventory.put(step.row, step.owner)
 
-    async def _ask_all(self, steps: Stage) -> list[tuple[Step, Problem | None]]:
+    async def _ask_all(self, writing: _Writing, steps: Stage) -> list[tuple[Step, Problem | None]]:
         """Send steps in as many requests as they need, all at once, and return each with what the device says."""
-        requests = list(self._requests(steps))
+        with writing.encoding.of(SHARED):
+            requests = list(self._requests(steps))
         answers = await asyncio.gather(*(self._ask(octets, len(some)) for some, octets in requests))
         return [
             (step, problems.get(position))
@@ -232,7 +241,8 @@ class Sender:
         encoder = self._encoders.get(where)
         if encoder is None:
             encoder = self._encoders[where] = RouteEncoder(self._program.schema, *where, self._objection)
-        octets, left_out = encoder.encode(updates.ops, updates.keys, updates.actions)
+        with writing.encoding.of(updates.vrf_id):
+            octets, left_out = encoder.encode(updates.ops, updates.keys, updates.actions)
         if not left_out:
             return updates, octets
         for position, reason in left_out.items():

@@ -178,3 +178,12 @@ async def test_only_so_much_is_under_way() -> None:
         for kind, xid, body in list(switch.received):
             switch.answer(kind, xid, body)
         assert await asyncio.gather(*writes) == [[]] * 8
+
+
+async def test_the_time_of_encoding_is_noted_for_whose_entries_they_are() -> None:
+    async with sending() as (sender, _):
+        batch = everything(Op.INSERT)
+        batch.routes.append(RouteUpdates(2, 6, [Op.INSERT], [bytes(17)], [base.LOCAL]))
+        await sender.write(batch)
+        assert set(batch.encoding.spent_s) == {base.SHARED, 1, 2}
+        assert min(batch.encoding.spent_s.values()) > 0.0

@@ -13,6 +13,7 @@ from controller.planes.base import (
     FALLBACK,
     GLEAN,
     LOCAL,
+    SHARED,
     FallbackLink,
     GroupMember,
     Nexthop,
@@ -391,3 +392,11 @@ async def test_the_planes_own_rows_are_put_back_at_each_reading(edge: Edge) -> N
     assert len(edge.device.rows("reason")) == own
     assert not found.policers
     assert not found.damaged
+
+
+async def test_the_time_of_encoding_is_noted_for_whose_entries_they_are(edge: Edge) -> None:
+    batch = everything(Op.INSERT)
+    batch.routes.append(RouteUpdates(8, 6, [Op.INSERT], [bytes(17)], [LOCAL]))
+    await edge.plane.write(batch)
+    assert set(batch.encoding.spent_s) == {SHARED, 7, 8}
+    assert min(batch.encoding.spent_s.values()) > 0.0

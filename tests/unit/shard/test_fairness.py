@@ -1,10 +1,24 @@
 """One router's full table does not hold up another's single change."""
 
-from worlds import gateway, mac, router_config
+from collections import Counter
 
-from controller.planes.base import Installed, Op, RouteKind, WriteBatch, action_kind, action_value
+import pytest
+from worlds import World, gateway, mac, router_config
+
+from controller.planes.base import (
+    SHARED,
+    Installed,
+    Op,
+    Refused,
+    RouteKind,
+    WriteBatch,
+    action_kind,
+    action_value,
+)
+from controller.planes.fake import FakePlane
 from controller.routing.rib import MAX_MEMBERS, SetKind
 from controller.shard import mirror
+from controller.shard.loop_share import LoopShare
 from controller.shard.mirror import BATCH_ROUTES, WRITES_IN_FLIGHT
 from wire.columns import prefix_key as key
 
@@ -170,3 +184,42 @@ async def test_what_is_found_equal_is_looked_at_in_parts(make_world, monkeypatch
     assert (before - fib.pending, bool(batch)) == (2000, False)
     await world.settle(1)
     assert fib.pending == 0
+
+
+class DearPlane(FakePlane):
+    """Takes a second for each route that it encodes, and for each update of other tables."""
+
+    async def write(self, batch: WriteBatch) -> list[Refused]:
+        for columns in batch.routes:
+            spent = batch.encoding.spent_s
+            spent[columns.vrf_id] = spent.get(columns.vrf_id, 0.0) + len(columns)
+        others = len(batch.policers) + len(batch.router_interfaces) + len(batch.nexthops) + len(batch.groups)
+        batch.encoding.spent_s[SHARED] = float(others)
+        return await super().write(batch)
+
+
+async def test_what_is_encoded_for_a_plane_is_charged_to_whose_it_is(monkeypatch) -> None:
+    world = World(DearPlane("s1"))
+    charged: Counter[str] = Counter()
+    monkeypatch.setattr(
+        LoopShare,
+        "charge",
+        lambda _share, account, took_s, what: charged.update({account.name: took_s if "encoded" in what else 0.0}),
+    )
+    try:
+        await world.start(router_config(1, (1,)), router_config(2, (2,)))
+        for vrf_id in (1, 2):
+            world.connect(vrf_id)
+            world.router(vrf_id).define_set(1, SetKind.BLACKHOLE, [])
+            await world.settle(vrf_id)
+        before = Counter(charged)
+        for vrf_id, routes in ((1, 30), (2, 10)):
+            world.learn({f"20.{number}.0.0/16": 1 for number in range(routes)}, vrf_id)
+        await world.settle(1)
+        await world.settle(2)
+        assert charged["red/r1"] - before["red/r1"] == 30.0
+        assert charged["red/r2"] - before["red/r2"] == 10.0
+        assert before["red/r1"] == pytest.approx(before["red/r2"], abs=1.0)
+        assert before["red/r1"] > 3.0
+    finally:
+        await world.close()
