@@ -14,6 +14,7 @@ new one: a disk that is full at any moment leaves everybody with a certificate t
 import asyncio
 import secrets
 import shutil
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -52,6 +53,9 @@ RENEW_BEFORE = timedelta(days=30)
 
 BATCH = 64
 """Certificates of routers that one transaction of the store holds."""
+
+PAUSE_S = 0.0005
+"""After each router: a thread that never pauses makes the event loop wait 5 ms for the interpreter at each turn."""
 
 OUTDATED = -1
 """No generation of authorities."""
@@ -197,7 +201,8 @@ class PKI:
         """Have a certificate for each router that is good for long enough; those that are stay.
 
         An old one is not revoked: `keep` does that, when the guest has the new one. The work is done in another
-        thread, but for one transaction for each `BATCH`. Nothing is synced to the disk: what is lost is made again.
+        thread, which pauses after each router, and the transactions, of `BATCH` certificates, wait for no disk: what
+        is lost is made again.
         """
         found: dict[int, Identity] = {}
         trouble = ""
@@ -243,6 +248,7 @@ class PKI:
             for router in routers:
                 if (one := self._write(router, known)) is not None:
                     written.append(one)
+                time.sleep(PAUSE_S)
         except OSError:
             self._discard(written)
             raise
@@ -278,6 +284,7 @@ class PKI:
         found = {}
         generation, ca_pem, signer = self.generation, self.ca_pem, self.routers.current
         for router in routers:
+            time.sleep(PAUSE_S)
             vrf_id = router.vrf_id
             if (certificate := self._read(vrf_id, known)) is not None:
                 current = signer.signed(certificate) and self._trusts(vrf_id, ca_pem)

@@ -1,6 +1,8 @@
 """The authority: certificates say which router they are for, and end with it."""
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cryptography import x509
@@ -9,6 +11,7 @@ from handshakes import client, identity, server, shake
 
 from controller.errors import StoreError
 from controller.model import Quota, RouterConfig
+from controller.pki import authority
 from controller.pki.authority import PKI
 from controller.store.sqlite import SqliteStore
 
@@ -94,3 +97,16 @@ def test_a_damaged_authority_is_one_line(tmp_path: Path, store: SqliteStore) -> 
     (tmp_path / "pki" / "ca.key").write_text("nonsense")
     with pytest.raises(StoreError, match="is damaged"):
         PKI(tmp_path, store)
+
+
+async def test_while_many_are_issued_the_event_loop_has_the_interpreter_after_each(
+    tmp_path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(authority, "time", SimpleNamespace(sleep=lambda _: done.append("pause")))
+    new_key = authority.new_key
+    monkeypatch.setattr(authority, "new_key", lambda: (done.append("key"), new_key())[1])
+    pki = PKI(tmp_path, store)
+    done.clear()
+    await pki.issue([replace(ROUTER, vrf_id=number) for number in range(1, 4)])
+    assert done == ["key", "pause"] * 3 + ["pause"] * 3  # the latter where they are read back

@@ -133,6 +133,20 @@ def test_a_certificate_is_valid_until_revoked(tmp_path: Path) -> None:
     assert store.find_certificate("bb") is None
 
 
+def test_certificates_that_were_issued_wait_for_no_disk_and_all_else_does(tmp_path: Path) -> None:
+    store, said = SqliteStore(tmp_path), []
+    store._db.set_trace_callback(said.append)
+    store.add_certificates([Certificate("aa", 1)])
+    inserted = next(number for number, text in enumerate(said) if text.startswith("INSERT"))
+    before, after = said[:inserted], said[inserted:]
+    assert [text for text in before if text.startswith("PRAGMA synchronous")] == ["PRAGMA synchronous = NORMAL"]
+    assert after.index("COMMIT") < after.index("PRAGMA synchronous = FULL")
+    assert store._db.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert store._db.execute("PRAGMA wal_autocheckpoint").fetchone() == (1000,)
+    store.close()
+    assert SqliteStore(tmp_path).find_certificate("aa") == Certificate("aa", 1)
+
+
 def test_a_broken_file_is_one_line(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"no database at all, but long enough to look like one" * 40)
     with pytest.raises(StoreError, match="file is not a database"):
