@@ -12,6 +12,7 @@ from controller.planes.base import (
     Refused,
     RouteCounts,
     RouterInterface,
+    RoutesInto,
     Sampler,
     WriteBatch,
 )
@@ -40,7 +41,7 @@ class NullPlane:
         """Disconnect."""
         self.connected = False
 
-    async def read(self) -> Installed:
+    async def read(self, only: int | None = None, into: RoutesInto | None = None) -> Installed:
         """Return nothing."""
         return Installed()
 

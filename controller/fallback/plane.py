@@ -39,6 +39,7 @@ from controller.planes.base import (
     Refused,
     RouteCounts,
     RouterInterface,
+    RoutesInto,
     Sampler,
     WriteBatch,
 )
@@ -158,9 +159,9 @@ class FallbackPair:
         await self.hardware.close()
         await self.software.close()
 
-    async def read(self, only: int | None = None) -> Installed:
+    async def read(self, only: int | None = None, into: RoutesInto | None = None) -> Installed:
         """Read both back. What one of them lacks, or has otherwise than the other, is damaged. All routes are read
-        whatever ``only`` is: the hardware's table is one of all routers."""
+        whatever is asked for: the hardware's table is one of all routers."""
         async with self._reading:  # one that adopts writes, too
             self._require()
             writes, outages = self.routes.writes, self._outages

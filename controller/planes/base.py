@@ -343,8 +343,14 @@ class _Dropped(dict[bytes, int]):
         """Drop it."""
 
 
-def routes_to_read(only: int | None) -> dict[int, dict[bytes, int]]:
-    """Return where a reader puts the routes of all routers, or of one."""
+RoutesInto = dict[int, dict[bytes, int]]
+"""Takes routes as they are read, by vrf_id (with `setdefault`) and key."""
+
+
+def routes_to_read(only: int | None, into: RoutesInto | None = None) -> RoutesInto:
+    """Return where a reader puts the routes: ``into``, or a dict for those of all routers or of one."""
+    if into is not None:
+        return into
     return {} if only is None else RoutesOfOne(only)
 
 
@@ -446,8 +452,9 @@ class Plane(Protocol):
     async def close(self) -> None:
         """Close the channel and leave everything installed as it is."""
 
-    async def read(self, only: int | None = None) -> Installed:
-        """Read back what is installed, of the routes ``only`` those of one router where that is not None.
+    async def read(self, only: int | None = None, into: RoutesInto | None = None) -> Installed:
+        """Read back what is installed, of the routes ``only`` those of one router where that is not None. They are
+        put ``into`` that one by one, where the plane does not have to know all of them itself.
 
         PlaneUnreachable where the channel is down or goes down; ``connected`` is then False already.
         """

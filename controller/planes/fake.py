@@ -22,10 +22,12 @@ from controller.planes.base import (
     RouteCounts,
     RouteKind,
     RouterInterface,
+    RoutesInto,
     Sampler,
     WriteBatch,
     action_kind,
     action_value,
+    routes_to_read,
 )
 from controller.planes.fake_path import FakePath
 from controller.planes.packet import Frame, IpPacket, with_tag
@@ -140,16 +142,21 @@ class FakePlane:
         if port in self.ports and self.ports[port].up:
             self.cables(port, frame)
 
-    async def read(self, only: int | None = None) -> Installed:
+    async def read(self, only: int | None = None, into: RoutesInto | None = None) -> Installed:
         """Return a copy of the entries."""
         self._require_channel()
         held = self.entries
+        read = routes_to_read(only, into)
+        for vrf_id, routes in held.routes.items():
+            there = read.setdefault(vrf_id, {})
+            for key, action in routes.items():
+                there[key] = action
         return Installed(
             dict(held.policers),
             dict(held.router_interfaces),
             dict(held.nexthops),
             dict(held.groups),
-            {vrf_id: dict(routes) for vrf_id, routes in held.routes.items() if only in (None, vrf_id)},
+            read,
             set(held.damaged),
             held.foreign,
         )

@@ -40,6 +40,7 @@ class EntryTable(Generic[E]):
         self.desired: dict[int, E] = {}
         self.installed: dict[int, E] = {}
         self.refused: dict[int, str] = {}
+        self.writes = 0  # updates taken so far
         self._marked: dict[int, None] = {}
         self._rewrite: set[int] = set()
         self._uncertain: dict[int, E] = {}  # refused, and perhaps there in part: at a fallback, but not in hardware
@@ -120,6 +121,7 @@ class EntryTable(Generic[E]):
         for entry_id in looked_at:
             del self._marked[entry_id]
         self._rewrite.difference_update(looked_at)
+        self.writes += len(taken.updates)
         return taken
 
     def refuse(self, entry_id: int, op: Op, reason: str) -> None:

@@ -313,15 +313,20 @@ class Fib(FibState):
         """Compare a read-back with what was sent, except keys ``written`` meanwhile; queue and count repairs."""
         if self.removing:
             return 0
-        idle = self.idle
-        found = read.routes.get(self.config.vrf_id, {})
-        wrong = self._prefixes.differing(found, written)
-        for key in wrong:
-            self._prefixes.find(key, found.get(key))
-        self._enqueue(wrong)
-        return len(wrong) + (self._repair_entries(read) if idle else 0)
+        repaired, found = self.repair_entries(read), read.routes.get(self.config.vrf_id, {})
+        return repaired + self.repair_routes({k: found.get(k) for k in self._prefixes.differing(found, written)})
 
-    def _repair_entries(self, read: Installed) -> int:
+    def repair_routes(self, found: Mapping[bytes, int | None]) -> int:
+        """Take over what a plane has otherwise than it is installed; queue and count repairs."""
+        for key, action in found.items():
+            self._prefixes.find(key, action)
+        self._enqueue(found)
+        return len(found)
+
+    def repair_entries(self, read: Installed) -> int:
+        """Compare a read-back of the small tables, unless they were written to since `begin_audit`, as `repair`."""
+        if self.removing or self._entry_writes() != self._audited_writes:
+            return 0
         damaged = {name: {i for of, i in read.damaged if of == name} for name, _ in read.damaged}
         found: dict[str, dict[int, Any]] = {
             "router_interface": read.router_interfaces,
@@ -330,14 +335,6 @@ class Fib(FibState):
             "policer": read.policers,
         }
         return sum(table.repair(found[table.table], damaged.get(table.table, set())) for table in self.tables)
-
-    def begin_audit(self) -> set[bytes]:
-        """Return a set that every key which is sent from now on, until `end_audit`, is added to."""
-        return self._prefixes.begin_audit()
-
-    def end_audit(self) -> None:
-        """Note no more what is sent: the plane has been read."""
-        self._prefixes.end_audit()
 
     def owns(self, one: Refused) -> bool:
         """Tell whether a refused nexthop or group is this router's."""

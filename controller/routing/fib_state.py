@@ -1,7 +1,7 @@
 """What one router has and wants on its plane, and the questions that others ask of it."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any
 
@@ -37,6 +37,7 @@ class FibState:
         self.unfinished = False  # there is something for `Fib.advance` to do
         self.swept = 0  # stale routes that a resync has withdrawn; whoever tells of them sets it to 0
         self._pass, self._next_pass, self._scan = PassRequest(), PassRequest(), KeyScan()
+        self._audited_writes = 0  # updates of the small tables taken when an audit began
         self._asked = 0  # how often something was left unfinished
         self._finished: deque[tuple[int, int]] = deque()  # how much of that was done, and how much queued then
         self._finished_for = 0  # how much of it is done and confirmed
@@ -80,6 +81,12 @@ class FibState:
     def refused_routes(self) -> Mapping[bytes, str]:
         """The prefixes that the plane or a quota refused, and why."""
         return self._prefixes.refused
+
+    def find_installed(self, scan: KeyScan, wanted: Callable[[bytes], bool], count: int) -> tuple[list[bytes], bool]:
+        """Return those that are ``wanted`` of the next prefixes of a scan over what is installed, and whether these
+        were the last."""
+        keys = scan.next(self._prefixes.installed, self._prefixes.moved, count)
+        return list(filter(wanted, keys)), len(keys) < count
 
     def actions_in_use(self) -> set[int]:
         """Return the actions that a prefix has, or may still have on the plane."""
@@ -158,6 +165,23 @@ class FibState:
         if not reason and self._resolution.neighbors.refused:
             reason = f"quota neighbors of {self.config.quota.neighbors}"
         return reason
+
+    # Audits
+
+    def begin_audit(self) -> set[bytes]:
+        """Return a set that every key which is sent from now on, until `end_audit`, is added to.
+
+        Whatever was sent before has to be confirmed before the plane is read.
+        """
+        self._audited_writes = self._entry_writes()
+        return self._prefixes.begin_audit()
+
+    def _entry_writes(self) -> int:
+        return sum(table.writes for table in self.tables)
+
+    def end_audit(self) -> None:
+        """Note no more what is sent: the plane has been read."""
+        self._prefixes.end_audit()
 
     # Its work
 

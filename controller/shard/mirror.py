@@ -14,7 +14,7 @@ share of a batch, in turn. A router without work costs nothing: who changes a FI
 import asyncio
 import contextlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractContextManager
 from itertools import islice
 from math import inf
@@ -37,7 +37,9 @@ from controller.planes.base import (
 )
 from controller.routing.fib import Fib, Ticket
 from controller.routing.objects import PlaneObjects
+from controller.routing.table_pass import KeyScan
 from controller.shard.loop_share import LoopShare
+from controller.shard.route_audit import AuditedRoutes, RouteAudit
 from controller.shard.table_passes import TablePasses
 from controller.shard.unclaimed import UnclaimedObjects
 from wire.columns import prefix_text
@@ -55,6 +57,9 @@ WRITES_IN_FLIGHT = 2
 """One batch is encoded while the plane works on the one before."""
 
 AUDIT_INTERVAL_S = 300.0
+
+AUDITED_AT_ONCE = 4096
+"""Prefixes that an audit looks at in one turn, where some were not read."""
 
 SILENCE_LASTS_S = 10.0
 """How long after a plane was away its neighbors' silence means nothing: a guest's kernel tries again every 5 s."""
@@ -116,6 +121,7 @@ class PlaneMirror:
         self._silent_until = -inf
         self._going_ahead = False
         self._writes: deque[asyncio.Task[None]] = deque()
+        self._reading = asyncio.Lock()
 
     # Listening to the plane
 
@@ -431,31 +437,65 @@ class PlaneMirror:
     async def read_back(self, only: int | None = None) -> tuple[Installed, dict[int, set[bytes]]]:
         """Read the plane while writing goes on, of the routes ``only`` one router's where that is not None; also
         returns the keys written meanwhile, by vrf_id."""
-        written = {vrf_id: fib.begin_audit() for vrf_id, fib in self.fibs.items()}
-        try:
+        async with self._watched() as written:
             return await self.plane.read(only), written
-        finally:
-            for fib in self.fibs.values():
-                fib.end_audit()
 
     async def audit(self, only: int | None = None) -> dict[int, int]:
-        """Read back and repair what differs from what was written, of one router or of all; returns counts."""
-        read, written = await self.read_back(only)
-        repairs = {}
-        self.foreign = read.foreign
-        for vrf_id, fib in list(self.fibs.items()):
-            if only not in (None, vrf_id):
-                continue
-            count = fib.repair(read, written.get(vrf_id, set()))
-            self.wake(fib)
-            if count:
-                repairs[vrf_id] = count
-                self._events.emit(
-                    "warning", "repaired", fib.config.full_name, f"{count} entries differed on the plane"
-                )
+        """Read back and repair what differs from what was written, of one router or of all; returns counts.
+
+        Of all, the routes are compared as they are read, and those that were not read are looked for in slices.
+        """
+        repairs: dict[int, int] = {}
+        async with self._watched() as written:
+            fibs = {vrf_id: fib for vrf_id, fib in self.fibs.items() if only in (None, vrf_id)}
+            audited = {i: AuditedRoutes(fib.installed_routes, written[i]) for i, fib in fibs.items()}
+            into = RouteAudit(audited) if only is None else None
+            read = await self.plane.read(only, into)
+            self.foreign = read.foreign
+            streamed = read.routes is into
+            for vrf_id, fib in fibs.items():
+                if self.fibs.get(vrf_id) is fib:
+                    repairs[vrf_id] = fib.repair_entries(read) if streamed else fib.repair(read, written[vrf_id])
+                    self.wake(fib)
+            for vrf_id, fib in fibs.items() if streamed else ():
+                repairs[vrf_id] = repairs.get(vrf_id, 0) + await self._repair_routes(fib, audited[vrf_id])
+        for vrf_id, count in repairs.items():
+            if count and vrf_id in self.fibs:
+                name = self.fibs[vrf_id].config.full_name
+                self._events.emit("warning", "repaired", name, f"{count} entries differed on the plane")
         await self.delete_unclaimed()
         self.wake()
-        return repairs
+        return {vrf_id: count for vrf_id, count in repairs.items() if count}
+
+    async def _repair_routes(self, fib: Fib, audited: AuditedRoutes) -> int:
+        """Repair the routes of one router that were read otherwise than they are installed, or not at all."""
+        account, repaired, scan, whole = self._loop_share.account(fib.config), 0, KeyScan(), audited.whole
+        with self._slice(fib, "an audit of its routes"):
+            if self.fibs.get(fib.config.vrf_id) is fib:
+                repaired = fib.repair_routes(audited.found)
+        while not whole and self.fibs.get(fib.config.vrf_id) is fib:
+            await self._loop_share.turn(account)
+            with self._slice(fib, "an audit of its routes"):
+                missing, whole = fib.find_installed(scan, audited.is_missing, AUDITED_AT_ONCE)
+                repaired += fib.repair_routes(dict.fromkeys(missing))
+        self._wake_served(fib)
+        return repaired
+
+    @contextlib.asynccontextmanager
+    async def _watched(self) -> AsyncIterator[dict[int, set[bytes]]]:
+        """Note the keys that are written from now on, by vrf_id, once all that was written before is confirmed.
+
+        One at a time: each would take what another has under way for damage.
+        """
+        async with self._reading:
+            written = {vrf_id: fib.begin_audit() for vrf_id, fib in self.fibs.items()}
+            try:
+                if self._writes:
+                    await asyncio.wait(list(self._writes))
+                yield written
+            finally:
+                for fib in self.fibs.values():
+                    fib.end_audit()
 
 
 def delete_routes(vrf_id: int, family: int, keys: list[bytes]) -> RouteUpdates:

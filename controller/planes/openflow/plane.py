@@ -17,8 +17,10 @@ from controller.planes.base import (
     Refused,
     RouteCounts,
     RouterInterface,
+    RoutesInto,
     Sampler,
     WriteBatch,
+    routes_to_read,
 )
 from controller.planes.openflow import codec, messages
 from controller.planes.openflow import program as prog
@@ -156,10 +158,10 @@ class OpenFlowPlane:
             self._listener.packet_in(self, packet.metadata & 0xFFFFFFFF, reason, packet.frame)
 
     # -- what the switch is asked ------------------------------------------------------------------------------------
-    async def read(self, only: int | None = None) -> Installed:
+    async def read(self, only: int | None = None, into: RoutesInto | None = None) -> Installed:
         """Read back what is installed, and put the pipeline's own flows right where somebody changed them."""
         with self._reachable() as (channel, sender):
-            readback = Readback(only)
+            readback = Readback(routes_to_read(only, into))
             async with sender.turn:
                 await readback.read_small(channel)
                 sender.inventory = readback.inventory()

@@ -16,7 +16,7 @@ from controller.planes.base import (
     PuntClass,
     PuntReason,
     RouteCounts,
-    routes_to_read,
+    RoutesInto,
 )
 from controller.planes.openflow import codec, messages
 from controller.planes.openflow import program as prog
@@ -60,11 +60,11 @@ class Inventory:
 class Readback:
     """One reading of a switch: first the small tables, groups and meters, then, if wanted, the routes."""
 
-    def __init__(self, only: int | None = None) -> None:
+    def __init__(self, routes: RoutesInto | None = None) -> None:
         self.flows: list[FlowStatistics] = []
         self.groups: list[Group] = []
         self.meters: dict[int, tuple[int, int]] = {}
-        self._routes = routes_to_read(only)
+        self._routes = {} if routes is None else routes
         self._readers = {family: RouteReader(family, self._routes) for family in prog.ROUTE_TABLE}
 
     async def read_small(self, channel: Channel) -> None:

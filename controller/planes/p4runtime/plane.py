@@ -21,6 +21,7 @@ from controller.planes.base import (
     Refused,
     RouteCounts,
     RouterInterface,
+    RoutesInto,
     Sampler,
     WriteBatch,
     routes_to_read,
@@ -252,7 +253,7 @@ class P4RuntimePlane:
             self._sampler(samples)
 
     # -- what the device is asked ------------------------------------------------------------------------------------
-    async def read(self, only: int | None = None) -> Installed:
+    async def read(self, only: int | None = None, into: RoutesInto | None = None) -> Installed:
         """Read back what is installed, and put the plane's own rows right."""
         with self._reachable() as (channel, sender):
             readback = Readback(self._program)
@@ -261,7 +262,7 @@ class P4RuntimePlane:
                 sender.inventory = readback.inventory
                 await self._keep_own_rows(channel, sender)
                 installed = await readback.installed()
-                installed.routes = routes_to_read(only)
+                installed.routes = routes_to_read(only, into)
             await readback.read_routes(channel, installed)
             return installed
 

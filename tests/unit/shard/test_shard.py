@@ -121,8 +121,8 @@ async def test_what_is_asked_of_one_router_copies_no_others_routes(make_world, m
     world = await rested(make_world)
     asked, read = [], world.plane.read
 
-    async def noted(only=None):
-        found = await read(only)
+    async def noted(only=None, into=None):
+        found = await read(only, into)
         asked.append({vrf_id for vrf_id, routes in found.routes.items() if routes})
         return found
 

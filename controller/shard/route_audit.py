@@ -1,0 +1,71 @@
+"""Compares the routes that a plane is read to hold with those installed, one by one as they come: no copy is made.
+
+    plane ─► key, action ─► as installed: a bit is set by the key's hash
+                         └► otherwise: kept as found
+    installed ─► a key whose bit is not set was not read
+
+A key whose bit another one has set is taken for read, one in sixteen at most; it is found by the next audit, which
+takes other bits of the hash.
+"""
+
+import random
+from collections.abc import Mapping, Set
+
+_BITS_A_KEY = 16
+
+
+class AuditedRoutes(dict[bytes, int]):
+    """Takes what is read of one router, and stays empty. ``written`` are the keys that are written meanwhile: nobody
+    knows what the plane had of them."""
+
+    def __init__(self, installed: Mapping[bytes, int], written: Set[bytes]) -> None:
+        super().__init__()
+        bits = 3 + max(0, (_BITS_A_KEY * len(installed)).bit_length() - 3)
+        self._installed, self._written = installed, written
+        self._mask, self._shift = (1 << bits) - 1, random.randrange(32)
+        self._bits = bytearray(1 << bits - 3)
+        self._found: dict[bytes, int] = {}
+        self._alike = 0
+
+    def __setitem__(self, key: bytes, action: int) -> None:
+        """Compare what is read."""
+        if key in self._written:
+            return
+        if self._installed.get(key) == action:
+            self._alike += 1
+            bit = hash(key) >> self._shift & self._mask
+            self._bits[bit >> 3] |= 1 << (bit & 7)
+        else:
+            self._found[key] = action
+
+    @property
+    def found(self) -> dict[bytes, int]:
+        """What the plane has otherwise than it is installed."""
+        return {key: action for key, action in self._found.items() if key not in self._written}
+
+    @property
+    def whole(self) -> bool:
+        """Whether all that is installed was read, as their numbers tell; False where they cannot."""
+        return not self._written and self._alike == len(self._installed)
+
+    def is_missing(self, key: bytes) -> bool:
+        """Tell whether a prefix that is installed was not read."""
+        bit = hash(key) >> self._shift & self._mask
+        return not self._bits[bit >> 3] >> (bit & 7) & 1 and key not in self._written and key not in self._found
+
+
+class RouteAudit(dict[int, dict[bytes, int]]):
+    """Routes by vrf_id, as a reader fills them in; of routers that are not audited nothing is kept."""
+
+    def __init__(self, audited: Mapping[int, AuditedRoutes]) -> None:
+        super().__init__()
+        self._audited, self._others = audited, AuditedRoutes({}, _Everything())
+
+    def setdefault(self, vrf_id: int, default: dict[bytes, int]) -> dict[bytes, int]:
+        """Return what takes the routes of a router."""
+        return self._audited.get(vrf_id, self._others)
+
+
+class _Everything(frozenset[bytes]):
+    def __contains__(self, key: object) -> bool:
+        return True

@@ -1,0 +1,125 @@
+"""An audit compares what it reads as it comes, and takes nothing that is under way for damage."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from worlds import World, gateway, mac, router_config
+
+from controller.planes.base import LOCAL, Installed
+from controller.routing.rib import SetKind
+from controller.shard import mirror
+from controller.shard.mirror import PlaneMirror
+from controller.shard.route_audit import AuditedRoutes
+from wire.columns import prefix_key as key
+
+COUNT = 300
+ROUTES = {f"20.{i >> 8}.{i & 255}.0/24": 1 for i in range(COUNT)}
+MakeWorld = Callable[..., Awaitable[World]]
+
+
+@pytest.fixture
+async def world(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(mirror, "AUDITED_AT_ONCE", 10)
+    world = await make_world(router_config())
+    world.connect()
+    world.router().define_set(1, SetKind.FORWARD, [(1, gateway(1), 1)])
+    world.router().define_set(2, SetKind.FORWARD, [(2, gateway(2), 1)])
+    world.learn(ROUTES)
+    await world.settle()
+    return world
+
+
+def audited(world: World) -> PlaneMirror:
+    return world.shards.by_plane["s1"].mirror
+
+
+class SlowRead:
+    """Has a plane answer once it is told to, with what it held when it was asked."""
+
+    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._read, self.asked, self.go_on, self.found = world.plane.read, 0, asyncio.Event(), []
+        monkeypatch.setattr(world.plane, "read", self)
+
+    async def __call__(self, only: int | None = None, into: Any = None) -> Installed:
+        self.asked += 1
+        found = await self._read(only, into)
+        self.found.append(found)
+        await self.go_on.wait()
+        return found
+
+
+async def test_an_audit_of_all_copies_no_routes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = SlowRead(world, monkeypatch)
+    slow.go_on.set()
+    assert await audited(world).audit() == {}
+    (found,) = slow.found
+    assert not any(found.routes.values())
+
+
+async def test_what_an_audit_finds_is_repaired_in_slices(world: World) -> None:
+    wanted, there = dict(world.installed()), world.installed()
+    for number in range(0, COUNT, 3):
+        del there[key(f"20.{number >> 8}.{number & 255}.0/24")]
+    there[key("20.0.1.0/24")] = LOCAL
+    there[key("30.0.0.0/8")] = LOCAL
+    repaired = 0
+    for _ in range(20):  # a bit that two prefixes share hides one of them from one audit, hardly from all
+        repaired += sum((await audited(world).audit()).values())
+        await world.settle()
+    assert repaired == COUNT // 3 + 2
+    assert world.installed() == wanted
+
+
+async def test_what_changes_while_an_audit_reads_is_no_damage(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = SlowRead(world, monkeypatch)
+    audit = asyncio.create_task(audited(world).audit())
+    await world.until(lambda: slow.asked)
+    world.learn({text: number % 3 for number, text in enumerate(ROUTES)})  # withdrawn, as it was, other
+    world.router().neighbors([(2, gateway(2), mac(99), False)])
+    await world.settle()
+    wanted, changes = dict(world.installed()), world.route_writes()
+    slow.go_on.set()
+    assert await audit == {}
+    await world.settle()
+    assert (world.installed(), world.route_writes()) == (wanted, changes)
+
+
+async def test_what_is_under_way_when_an_audit_begins_is_no_damage(world: World) -> None:
+    world.plane.gate.clear()
+    there = dict(world.installed())
+    world.learn(dict.fromkeys(ROUTES, 2))
+    await world.until(lambda: not world.router().fib.busy)
+    now = dict(world.installed())
+    world.plane.entries.routes[1] = there  # it has not arrived
+    audit = asyncio.create_task(audited(world).audit())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    world.plane.entries.routes[1] = now
+    world.plane.gate.set()
+    assert await audit == {}
+
+
+async def test_audits_and_comparisons_wait_for_each_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = SlowRead(world, monkeypatch)
+    first = asyncio.create_task(audited(world).read_back(1))
+    await world.until(lambda: slow.asked)
+    second = asyncio.create_task(audited(world).audit())
+    world.learn(dict.fromkeys(ROUTES, 2))
+    await world.settle()
+    assert slow.asked == 1
+    slow.go_on.set()
+    _, written = await first
+    assert written[1] >= set(map(key, ROUTES))
+    assert await second == {}
+
+
+def test_numbers_tell_whether_all_was_read() -> None:
+    installed = {bytes((20, number, 0, 0, 16)): number for number in range(100)}
+    read = AuditedRoutes(installed, set())
+    for one, action in installed.items():
+        assert not read.whole
+        read[one] = action
+    assert read.whole
+    assert not [one for one in installed if read.is_missing(one)]
