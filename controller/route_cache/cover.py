@@ -36,7 +36,8 @@ MAX_WRITES = MAX_PARTS + 1
 
 
 class Room:
-    """The entries that may be in use: of a plane, or of a slice inside the room ``around`` it.
+    """The entries that may be in use: of a plane, of all slices without a quota, or of a slice; ``around`` it is that
+    in which it is.
 
     Inside one change, what is deleted frees no room: deletes come last. Nor does what has left and is still there.
     """
@@ -73,6 +74,21 @@ class Room:
         if self._reserve is not None:
             return self._reserve
         return max(4 if self._around is None else 0, self.capacity // 200)
+
+    @property
+    def chain(self) -> "tuple[Room, ...]":
+        """This one, what is around it, and so on to the plane's."""
+        return (self,) if self._around is None else (self, *self._around.chain)
+
+    def move(self, around: "Room") -> None:
+        """Be inside another room of the same plane."""
+        if self._around is around or self._around is None:
+            return
+        for rooms, sign in ((self._around.chain, -1), (around.chain, 1)):
+            for room in rooms:
+                room.used += sign * self.used
+                room._leaving += sign * self._leaving
+        self._around = around
 
     def begin(self) -> None:
         """Begin a change: what was deleted before is free."""

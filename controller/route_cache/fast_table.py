@@ -59,6 +59,7 @@ class FastTable:
         """``reserve`` entries are kept free for what changes of routes need at once, and for what is under way."""
         self._family = family
         self._room = Room(capacity, reserve)
+        self._unreserved = Room(UNLIMITED, around=self._room)  # what slices have together that have no quota
         self._slices: dict[str, Room] = {}
         self._leaving: dict[int, int] = {}  # by router, those that are gone too
         self._popularity = Popularity()
@@ -101,20 +102,23 @@ class FastTable:
         return changes
 
     def limit(self, slice_name: str, quota: int | None) -> None:
-        """Give all routers of a slice together ``quota`` entries, None for as many as the plane has.
+        """Reserve ``quota`` entries for all routers of a slice together, None for what is left of the plane.
 
         rebalance() takes out what is too much. The default entries of routers count, but have room in any case.
         """
         room = self._slice(slice_name)
         room.capacity = UNLIMITED if quota is None else quota
+        room.move(self._unreserved if quota is None else self._room)
         for router in self._routers.values():
             router.incomplete = router.incomplete or router.table.room is room
+        self._follow_reserved()
 
     def resize(self, capacity: int) -> None:
         """Change the capacity; rebalance() takes out what is too much."""
         self._room.capacity = capacity
         for router in self._routers.values():
             router.incomplete = True
+        self._follow_reserved()
 
     def leaving(self, vrf_id: int, slice_name: str, entries: int) -> None:
         """Say how many entries of a router the plane still has though they have left: their room is not free yet."""
@@ -174,7 +178,7 @@ class FastTable:
                 continue
             entries = [one for one in (key, *cover) if one not in table.hardware]
             new = sum(one not in there for one in entries)
-            if (not new or table.has_room(new)) and len(entries) + max(room.excess, self._room.excess) <= 0:
+            if (not new or table.has_room(new)) and len(entries) + max(one.excess for one in room.chain) <= 0:
                 table.enter(key, cover)
                 room.add(0, new - len(entries))
         return self._settle(vrf_id, router)
@@ -191,6 +195,7 @@ class FastTable:
         router.incomplete = True
         if full:
             self._room.capacity = min(self._room.capacity, self._room.used)
+            self._follow_reserved()
         if key in router.pinned and full:
             router.waiting.add(key)
         return self._settle(vrf_id, router)
@@ -287,7 +292,7 @@ class FastTable:
     def goal(self, vrf_id: int) -> int:
         """Return how many entries a router has where everything is in hardware that has room."""
         table = self._routers[vrf_id].table
-        return min(_whole(table), _left_to(table, self._room), _left_to(table, table.room))
+        return min(_whole(table), *(_left_to(table, room) for room in table.room.chain))
 
     def vacant(self, vrf_id: int, key: bytes) -> bool:
         """Tell whether no prefix of the full table is at, around or inside one."""
@@ -302,13 +307,23 @@ class FastTable:
     def short_of(self, vrf_id: int) -> str:
         """Return what keeps prefixes of a router out of hardware: "room", "quota", "refused", or nothing."""
         table = self._routers[vrf_id].table
-        room, quota = _left_to(table, self._room), _left_to(table, table.room)
+        quota, *outer = (_left_to(table, room) for room in table.room.chain)
+        room = min(outer)
         if _whole(table) > min(room, quota):
-            return "quota" if quota < room else "room"
+            return "quota" if quota <= room else "room"
         return "refused" if table.refused else ""
 
     def _slice(self, name: str) -> Room:
-        return self._slices.setdefault(name, Room(UNLIMITED, around=self._room))
+        return self._slices.setdefault(name, Room(UNLIMITED, around=self._unreserved))
+
+    def _follow_reserved(self) -> None:
+        """Leave to the slices without a quota what is not reserved for others."""
+        quotas = [room.capacity for room in self._slices.values() if room.capacity < UNLIMITED]
+        left = max(0, self._room.capacity - sum(quotas)) if quotas else UNLIMITED
+        if left != self._unreserved.capacity:
+            self._unreserved.capacity = left
+            for router in self._routers.values():
+                router.incomplete = router.incomplete or self._unreserved in router.table.room.chain
 
     def _settle(self, vrf_id: int, router: Router) -> Changes:
         """Take the writes of a call, and let meters follow their prefixes."""

@@ -79,7 +79,8 @@ class Round:
         self._routers, self._room, self._budget = routers, room, budget
         self._members: dict[Room, list[int]] = {room: list(routers)}  # by slice, too
         for vrf_id, router in routers.items():
-            self._members.setdefault(router.table.room, []).append(vrf_id)
+            for inner in reversed(router.table.room.chain[:-1]):  # before what is inside it
+                self._members.setdefault(inner, []).append(vrf_id)
         margin = state.confidence.margin
         self._soft = popularity.estimates(now, margin)
         self._hard = {
@@ -105,8 +106,8 @@ class Round:
         return self._budget - self._room.writes
 
     def _excess(self, router: Router) -> int:
-        """Return how many entries are too many for a router to get more: of the plane or of its slice."""
-        return max(self._room.excess, router.table.room.excess)
+        """Return how many entries are too many for a router to get more, in any room that it is in."""
+        return max(room.excess for room in router.table.room.chain)
 
     def _enter_waiting(self, router: Router) -> None:
         for key in list(router.waiting):
@@ -158,7 +159,7 @@ class Round:
     def _fill(self) -> None:
         fitting = self._fitting()
         for router in self._routers.values():
-            fits = {self._room, router.table.room} <= fitting
+            fits = fitting.issuperset(router.table.room.chain)
             if router.placement is Placement.SOFTWARE or (router.placement is Placement.AUTO and not fits):
                 router.backlog.clear()
                 router.fitted = False
@@ -169,8 +170,7 @@ class Round:
                 router.incomplete = True
             router.fitted = fits
             if router.incomplete and all(
-                -room.excess > (0 if room in fitting else room.reserve // 2)
-                for room in (self._room, router.table.room)
+                -room.excess > (0 if room in fitting else room.reserve // 2) for room in router.table.room.chain
             ):
                 router.backlog = sorted(filter(router.missing, router.table.full.actions), key=_length)
                 router.incomplete = False
@@ -184,12 +184,11 @@ class Round:
         """Return the rooms that take all routes of all routers in them that want any in hardware."""
         fitting = set()
         wanted = dict.fromkeys(self._members, 0)
+        for router in self._routers.values():
+            wanted[router.table.room] += 0 if router.placement is Placement.SOFTWARE else len(router.table.full) + 1
         for room in reversed(self._members):
-            if room is not self._room:
-                for vrf_id in self._members[room]:
-                    router = self._routers[vrf_id]
-                    wanted[room] += 0 if router.placement is Placement.SOFTWARE else len(router.table.full) + 1
-                wanted[self._room] += min(wanted[room], room.capacity)
+            for around in room.chain[1:2]:
+                wanted[around] += min(wanted[room], room.capacity)
             if wanted[room] + room.reserve <= room.capacity:
                 fitting.add(room)
         return fitting
@@ -228,7 +227,7 @@ class Round:
             soft, recent = router.soft, router.recent
             recent.update(keys.get(vrf_id, ()))
             if router.placement is not Placement.SOFTWARE:
-                floor = max(self._floor(self._room), self._floor(router.table.room))
+                floor = max(map(self._floor, router.table.room.chain))
                 for rate, key in self._soft.above(((key, soft[key]) for key in recent if key in soft), floor):
                     yield rate, vrf_id, key
             recent.clear()
@@ -248,14 +247,14 @@ class Round:
         brings = self._soft.of(meter) / meter.entries
         if not brings and (need > 1 or not meter.slow):
             return True  # one sample is not worth a cover; or it was that of a part which has entered
-        if brings <= max(self._floor(self._room), self._floor(table.room)):
+        if brings <= max(map(self._floor, table.room.chain)):
             return True
-        for room in (table.room, self._room):
+        for room in table.room.chain:
             while room.excess + need > 0:
                 if self._left <= need or not self._evict(brings, room):
                     return self._left > need
         if table.room.spare < need:
-            for room in (table.room, self._room):
+            for room in table.room.chain:
                 room.awaited += need
             return False
         if self._enter(router, key):
@@ -267,11 +266,14 @@ class Round:
 
     def _begin_trial(self, vrf_id: int, router: Router, key: bytes) -> None:
         """Put what has entered on trial, where only a short mean spoke for it."""
-        meter, room = router.soft[key], router.table.room
-        rooms = (self._room, room) if room.capacity < UNLIMITED else (self._room,)
-        needed = max(map(self._least, rooms)) * _HYSTERESIS * meter.entries
+        meter = router.soft[key]
+        needed = max(map(self._least, self._limiting(router))) * _HYSTERESIS * meter.entries
         if self._soft.slow(meter) <= needed < self._soft.of(meter):
             self._rebalance.confidence.begin(vrf_id, key, self._now, needed)
+
+    def _limiting(self, router: Router) -> list[Room]:
+        """Return the rooms in which a router's entries may have to leave for others."""
+        return [room for room in router.table.room.chain if room is self._room or room.capacity < UNLIMITED]
 
     def _floor(self, room: Room) -> float:
         """Return what a candidate has to bring more than: nothing while there is room."""
@@ -316,8 +318,7 @@ class Round:
 
     def _note(self, vrf_id: int, router: Router, keys: Iterable[bytes]) -> None:
         hard, pinned = router.hard, router.pinned
-        rooms = [self._room] + ([router.table.room] if router.table.room.capacity < UNLIMITED else [])
-        heaps = [self._rebalance.victims.setdefault(room, Victims()) for room in rooms]
+        heaps = [self._rebalance.victims.setdefault(room, Victims()) for room in self._limiting(router)]
         meters = ((key, hard[key]) for key in keys if key in hard and key[-1] and key not in pinned)
         for rate, key in self._hard[vrf_id].above(meters, -1.0):
             for heap in heaps:

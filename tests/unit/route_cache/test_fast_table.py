@@ -401,3 +401,33 @@ def test_what_is_dropped_as_a_candidate_is_counted_no_more(monkeypatch: pytest.M
         fast.rebalance(now, 1000)
         fast.change(VRF, flat(50))
     assert fast.untracked == 0
+
+
+def test_what_a_slice_reserves_is_kept_from_those_without_a_quota() -> None:
+    fast, keys, clock = FastTable(4, 100, reserve=0), list(flat(90)), count()
+    for vrf_id, name in ((VRF, "red"), (2, "blue"), (3, "green")):
+        fast.add(vrf_id, name)
+        fast.change(vrf_id, flat(90))
+
+    def uses() -> tuple[int, int]:
+        for now in islice(clock, 20):
+            for vrf_id, packets in ((VRF, 1), (2, 100), (3, 100)):  # each prefix of red brings least
+                held = fast.entries(vrf_id)
+                fast.count(now, vrf_id, {key: 10 * packets for key in keys if key in held})
+                fast.sample(now, vrf_id, [key for key in keys if key not in held for _ in range(packets)], 10)
+            fast.rebalance(now, 400)
+        return fast.used_by("red"), fast.used_by("blue") + fast.used_by("green")
+
+    assert uses() == (1, 99)
+    fast.limit("red", 40)
+    assert uses() == (40, 60)
+    assert fast.short_of(2) == "room"
+    assert fast.short_of(VRF) == "quota"
+    fast.limit("blue", 50)
+    assert uses() == (40, 60)
+    assert fast.used_by("blue") == 50
+    fast.resize(120)
+    assert uses() == (40, 80)
+    fast.limit("red", None)
+    fast.limit("blue", None)
+    assert uses() == (1, 119)
