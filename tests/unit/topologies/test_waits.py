@@ -24,7 +24,7 @@ def view(router: str, state: str = "up", reason: str = "") -> dict[str, object]:
 
 
 class Told(control.Controller):
-    """Answers `vrctl get routers` and the like with what it was given."""
+    """Answers questions with what it was given."""
 
     def __init__(self, **answers: object) -> None:
         super().__init__()
@@ -33,6 +33,10 @@ class Told(control.Controller):
     def show(self, *arguments: str) -> object:
         """Return what was given for the last word."""
         return self.answers[arguments[1] if arguments[0] == "get" else arguments[0]]
+
+    def routers(self) -> dict[str, dict[str, object]]:
+        """Return the routers that were given."""
+        return {one["router"]: one for one in self.answers["routers"]}
 
 
 @pytest.fixture
