@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from vrc.guest.reactor import Reactor
-from vrc.guest.suites.source_watch import AGAIN_S, SHOWN_S, SILENT_S, SourceWatch, fpm_is_missing
+from vrc.guest.suites.source_watch import AGAIN_S, SILENT_S, UNTOLD_S, SourceWatch, fpm_is_missing
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 LISTENS = "   0: 0100007F:0A3C 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 21 1\n"
@@ -35,22 +35,33 @@ def test_zebra_is_told_to_connect_after_ten_seconds_and_then_every_thirty() -> N
     watch = SourceWatch(Reactor(), lambda _: None, lambda: told.append(now))
     for now in (100.0, 100.0 + SILENT_S - 1):
         watch.see(True, now)
-        assert not watch.silent
+        assert not watch.tell()
     for now in (100.0 + SILENT_S, 105.0 + SILENT_S, 100.0 + SILENT_S + AGAIN_S):
         watch.see(True, now)
-        assert watch.silent
+        assert watch.tell()
     assert told == [100.0 + SILENT_S, 100.0 + SILENT_S + AGAIN_S]
     watch.see(False, now)
-    assert not watch.silent
+    assert not watch.tell()
     watch.see(True, now + 1)
-    assert not watch.silent  # counted from nothing again
+    assert not watch.tell()  # counted from nothing again
 
 
-def test_a_short_silence_is_shown_until_somebody_has_asked() -> None:
+def silence() -> SourceWatch:
     watch = SourceWatch(Reactor(), lambda _: None, lambda: None)
     for now in (100.0, 100.0 + SILENT_S):
         watch.see(True, now)
-    watch.see(False, 101.0 + SILENT_S)
-    assert watch.silent
-    watch.see(False, 100.0 + SILENT_S + SHOWN_S)
-    assert not watch.silent
+    return watch
+
+
+def test_a_short_silence_is_kept_until_somebody_has_asked() -> None:
+    watch = silence()
+    watch.see(False, 99.0 + SILENT_S + UNTOLD_S)
+    assert watch.tell()
+    watch.see(False, 99.0 + SILENT_S + UNTOLD_S)
+    assert not watch.tell()
+
+
+def test_a_silence_that_nobody_has_asked_about_is_forgotten_in_the_end() -> None:
+    watch = silence()
+    watch.see(False, 100.0 + SILENT_S + UNTOLD_S)
+    assert not watch.tell()

@@ -70,9 +70,10 @@ class BirdDaemon:
 
     @property
     def states(self) -> dict[str, str]:
-        """State of BIRD, and ``kernel`` where it does not write its routes there."""
+        """State of BIRD, and ``kernel`` where it does not write its routes there, or did not and nobody has asked
+        since."""
         states = {"bird": self._bird.state}
-        if self._watch.silent:
+        if self._watch.tell():
             states["kernel"] = f"failed: BIRD writes no routes {self._why_silent}"
         return states
 

@@ -144,9 +144,10 @@ class FrrDaemons:
 
     @property
     def states(self) -> dict[str, str]:
-        """State by daemon, ``config`` where FRR refused a line, and ``fpm`` where zebra sends no routes."""
+        """State by daemon, ``config`` where FRR refused a line, and ``fpm`` where zebra sends no routes, or did
+        not and nobody has asked since."""
         states = {name: daemon.state for name, daemon in self._daemons.items()}
-        failed = {"config": self.config_error, "fpm": _SILENT if self._fpm.silent else ""}
+        failed = {"config": self.config_error, "fpm": _SILENT if self._fpm.tell() else ""}
         return states | {name: f"failed: {why}" for name, why in failed.items() if why}
 
     def start(self) -> None:

@@ -13,8 +13,9 @@ LOOK_S = 2.0
 SILENT_S = 10.0
 """How long a silence may last: zebra connects three seconds after it is told to, and tries again as often."""
 AGAIN_S = 30.0
-SHOWN_S = 12.0
-"""A silence is shown for so long at least: the controller asks every ten seconds."""
+UNTOLD_S = 60.0
+"""A silence that has ended is kept for so long at most for the controller to hear of it. It asks every ten seconds,
+and in an emulated machine on a busy host the answer may take as long again."""
 
 _PORT = f":{2620:04X}"
 _ESTABLISHED, _LISTEN = "01", "0A"
@@ -28,12 +29,17 @@ class SourceWatch:
     ``bring_back`` has the daemon send them again."""
 
     def __init__(self, reactor: Reactor, look: Callable[[Tell], None], bring_back: Callable[[], None]) -> None:
-        self.silent = False
+        self._silent = self._told = False
         self._reactor, self._look_at, self._bring_back = reactor, look, bring_back
         self._since_s: float | None = None  # since when they are missing
-        self._shown_until_s = 0.0
+        self._kept_until_s = 0.0
         self._not_before_s = 0.0  # when they may be brought back again
         self._look()
+
+    def tell(self) -> bool:
+        """Return whether it was silent when it was seen last, or had been and nobody was told."""
+        self._told = self._silent
+        return self._silent
 
     def _look(self) -> None:
         self._reactor.call_later(LOOK_S, self._look)
@@ -43,14 +49,15 @@ class SourceWatch:
         """Take in whether routes are missing at a time of the monotonic clock."""
         if not missing:
             self._since_s = None
-            self.silent = self.silent and now_s < self._shown_until_s
+            self._silent = self._silent and not self._told and now_s < self._kept_until_s
             return
         if self._since_s is None:
             self._since_s = now_s
         if now_s - self._since_s < SILENT_S:
             return
-        if not self.silent:
-            self.silent, self._shown_until_s = True, now_s + SHOWN_S
+        if not self._silent:
+            self._silent, self._told = True, False
+        self._kept_until_s = now_s + UNTOLD_S
         if now_s >= self._not_before_s:
             self._not_before_s = now_s + AGAIN_S
             self._bring_back()
