@@ -52,12 +52,12 @@ def unit(test: str) -> str:
     """Return what a test, by its node id, goes to a worker with: what it shares something with that is brought up.
 
     That is its file, but of tests for several kinds of planes only those for the same kind, as each kind has its own;
-    in conformance all files share the plane of a kind. Machines go to two workers: with more there would be no core
-    for anything else, and with one all others would have to wait for it.
+    in conformance all files share the plane of a kind. Machines go to one worker: two at once are so slow on
+    two cores that their tests miss deadlines.
     """
     file, _, name = test.partition("::")
     if emulates(file):
-        return "machines of routers" if PurePath(file).name.startswith(EMULATED[0]) else "machines"
+        return "machines"
     parameters = name.partition("[")[2].rstrip("]").split("-")
     kind = next((one for one in parameters if one in KINDS), "")
     return f"{PurePath(file).parent if kind and PurePath(file).parts[1] == 'conformance' else file} {kind}"
