@@ -1,5 +1,6 @@
 """Switches with certificates that the controller issued: they follow a rotation, and are refused once revoked."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,15 +21,22 @@ class World:
     """The certificates of one controller."""
 
     def __init__(self, state: Path) -> None:
-        store = SqliteStore(state)
-        self.pki = PKI(state, store)
-        self.planes = PlaneCertificates(self.pki, store, system_clock)
+        self.store = SqliteStore(state)
+        self.pki = PKI(state, self.store)
+        self.planes = PlaneCertificates(self.pki, self.store, system_clock)
 
     def folder(self, directory: Path, plane: str) -> Path:
         """Issue a certificate and write it as vrctl does."""
         directory.mkdir()
         write(directory, self.planes.issue(plane, (), str(directory)))
         return directory
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    found = World(tmp_path / "state-of-controller")
+    yield found
+    found.store.close()
 
 
 def write(folder: Path, files: IssuedFiles) -> None:
@@ -49,8 +57,7 @@ async def again(net: Net) -> None:
     await net.heard.until(lambda: not net.plane.connected)
 
 
-async def test_open_vswitch_follows_a_rotation_and_is_refused_once_revoked(tmp_path: Path) -> None:
-    world = World(tmp_path / "state")
+async def test_open_vswitch_follows_a_rotation_and_is_refused_once_revoked(world: World, tmp_path: Path) -> None:
     folder = world.folder(tmp_path / "etc", "switch-1")
     context = SwitchContext(world.pki, world.planes, system_clock).context
     async with openflow_net(tls=context, certificate_name="switch-1", connect=False) as net:
@@ -70,8 +77,7 @@ async def test_open_vswitch_follows_a_rotation_and_is_refused_once_revoked(tmp_p
         assert not net.plane.connected
 
 
-async def test_vr_forwarder_is_a_server_with_it_and_no_tenants_key_opens_it(tmp_path: Path) -> None:
-    world = World(tmp_path / "state-of-controller")
+async def test_vr_forwarder_is_a_server_with_it_and_no_tenants_key_opens_it(world: World, tmp_path: Path) -> None:
     folder = world.folder(tmp_path / "etc", "edge")
     router = RouterConfig(7, "red", "r1", "edge", Quota(), ())
     assert (await world.pki.issue([router])).trouble == ""
