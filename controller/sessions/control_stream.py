@@ -168,7 +168,7 @@ class ControlSession:
     def _on_neighbors(self, neighbors: Any) -> Iterator[Literal[False]]:
         _require_few(neighbors.neighbors, "neighbors")
         told = ((one.interface_id, one.address, one.mac, one.failed) for one in neighbors.neighbors)
-        return self._router.take_neighbors(told)
+        return self._router.neighbors(told)
 
     def _on_nexthop_sets(self, sets: Any) -> Iterator[Literal[False]]:
         _require_few(sets.sets, "nexthop sets")

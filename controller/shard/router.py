@@ -259,12 +259,7 @@ class VirtualRouter:
         interfaces = self.fib.interfaces
         self._addressed.update(i for i, (_, there) in known.items() if interfaces[i].own_addresses <= there)
 
-    def neighbors(self, states: Iterable[tuple[int, bytes, bytes, bool]]) -> None:
-        """Take neighbors as `take_neighbors`, all at once."""
-        for _ in self.take_neighbors(states):
-            pass
-
-    def take_neighbors(self, states: Iterable[tuple[int, bytes, bytes, bool]]) -> Iterator[Literal[False]]:
+    def neighbors(self, states: Iterable[tuple[int, bytes, bytes, bool]]) -> Iterator[Literal[False]]:
         """Neighbors of the guest's kernel: interface, address, MAC, failed; of several of one the last counts.
 
         In parts that each take some milliseconds, of which those before the last yield. SessionRefused, with nothing
@@ -281,15 +276,15 @@ class VirtualRouter:
             gone = {key for key, (mac, _) in known.items() if not mac}
             self._unanswered.update(dict.fromkeys(gone & self.fib.neighbors.keys()))
             known = {key: state for key, state in known.items() if key not in gone}
-        left = list(known)
-        while left:
-            part, left = left[:NEIGHBORS_AT_ONCE], left[NEIGHBORS_AT_ONCE:]
+        keys = list(known)
+        for start in range(0, len(keys), NEIGHBORS_AT_ONCE):
+            if start:
+                yield False
+            part = keys[start : start + NEIGHBORS_AT_ONCE]
             for key in part:
                 self._unanswered.pop(key, None)
             if refused := self.fib.set_neighbors({key: known[key] for key in part}, self._clock()):
                 self.punts.counters["neighbors_over_quota"] += refused
-            if left:
-                yield False
 
     def define_set(self, set_id: int, kind: int, members: Sequence[tuple[int, bytes, int]]) -> None:
         """Name a nexthop set. SessionRefused where it names a foreign interface or is malformed."""

@@ -23,7 +23,12 @@ exit
 async def test_a_virtual_router() -> None:
     with single(FRR, virtual_macs=[MAC]) as net:
         until("master", lambda: "Master" in net.guest("vtysh", "-c", "show vrrp summary"))
-        until("its address", lambda: f"{VIRTUAL}/32" in net.rig.ok("fib", ROUTER))
+        try:
+            until("its address", lambda: f"{VIRTUAL}/32" in net.rig.ok("fib", ROUTER))
+        except AssertionError as late:
+            guest = net.guest("ip", "address"), net.guest("vtysh", "-c", "show vrrp")
+            said = str(late), net.rig.ok("fib", ROUTER), *guest, net.rig.ok("logs", ROUTER)[-4000:]
+            raise AssertionError("\n".join(said)) from None
         until("the route", lambda: "192.0.2.0/24" in net.rig.ok("fib", ROUTER))
         assert await net.left.ping(VIRTUAL, 3) == 3
         assert MAC in net.left.ip("neigh", "show", VIRTUAL)

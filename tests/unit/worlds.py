@@ -110,7 +110,7 @@ class World:
         for one in router.config.interfaces:
             router.interface_states([(one.id, True, [bytes((10, 0, one.id, 1))])])
             if neighbors:
-                router.neighbors([(one.id, gateway(one.id), mac(100 + one.id), False)])
+                list(router.neighbors([(one.id, gateway(one.id), mac(100 + one.id), False)]))
         return vrc
 
     def learn(self, routes: dict[str, int], vrf_id: int = 1) -> int:

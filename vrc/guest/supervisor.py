@@ -174,7 +174,7 @@ class Supervisor:
             op = request["op"]
             if op == "status":
                 restarts = self._vrc.restarts + self._suite.restarts
-                daemons = {"vrc": self._vrc.state} | self._interfaces.states | self._suite.states
+                daemons = {"vrc": self._vrc.state} | self._interfaces.states | self._suite.tell_states()
                 self._reply(client, "", daemons=daemons, restarts=restarts, confinement=self._confinement)
             elif op == "reload":
                 self._reload(client, GuestConfig.parse(request["config"]))

@@ -150,12 +150,7 @@ class Sender:
 
     # -- sending -----------------------------------------------------------------------------------------------------
     async def _send_entries(self, writing: _Writing, sequence: Iterable[Stage]) -> None:
-        stages_left = iter(sequence)
-        while True:
-            with writing.encoding.of(SHARED):
-                stage = next(stages_left, None)
-            if stage is None:
-                return
+        for stage in writing.encoding.making(sequence):
             for start in range(0, len(stage.encoders), _MESSAGES_PER_CHUNK):
                 encoders = stage.encoders[start : start + _MESSAGES_PER_CHUNK]
                 update_keys = stage.update_keys[start : start + _MESSAGES_PER_CHUNK]

@@ -112,12 +112,7 @@ class Sender:
 
     # -- entries -----------------------------------------------------------------------------------------------------
     async def _send_stages(self, writing: _Writing, stages: Iterable[Stage]) -> None:
-        left = iter(stages)
-        while True:
-            with writing.encoding.of(SHARED):
-                stage = next(left, None)
-            if stage is None:
-                return
+        for stage in writing.encoding.making(stages):
             await self._send_stage(writing, stage)
 
     async def _send_stage(self, writing: _Writing, stage: Stage) -> None:

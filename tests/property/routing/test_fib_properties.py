@@ -66,7 +66,7 @@ async def one_step(world: World, step: tuple, truth: dict[str, int]) -> None:  #
             world.plane.set_port(number, f"p{number}", up)
         case "neighbor", number, state:
             address = mac({"up": 100, "moved": 200}.get(state, 0) + number) if state in ("up", "moved") else b""
-            router.neighbors([(number, gateway(number), address, state == "failed")])
+            list(router.neighbors([(number, gateway(number), address, state == "failed")]))
         case ("reconnect",):
             world.plane.disconnect()
             world.plane.connect()

@@ -199,7 +199,7 @@ async def test_a_group_with_a_nexthop_that_the_hardware_does_not_change_is_used_
     assert {prefix_key("20.0.0.0/8"), prefix_key("20.1.0.0/16")} <= world.forwarding()
     refusing = True
     world.hardware.fault = lambda table, key, op: "no" if refusing and (table, op) == ("nexthop", Op.MODIFY) else None
-    world.router().neighbors([(2, gateway(2), mac(202), False)])
+    list(world.router().neighbors([(2, gateway(2), mac(202), False)]))
     await world.settle()
     await world.pair.work()
     assert not {prefix_key("20.0.0.0/8"), prefix_key("20.1.0.0/16")} & world.forwarding()

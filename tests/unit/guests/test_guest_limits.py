@@ -146,11 +146,11 @@ def test_a_vtysh_that_hangs_is_shown_and_the_text_is_loaded_again(programs: Prog
     suite = programs.suite
     suite._advance()
     programs.until(lambda: bool(suite.config_error))
-    assert suite.states == {"zebra": "starting", "config": "failed: vtysh did not end within 0.2 s"}
+    assert suite.tell_states() == {"zebra": "starting", "config": "failed: vtysh did not end within 0.2 s"}
     programs.write("vtysh", "exit 0")
     programs.limit(600)
     programs.until(lambda: not suite.config_error)
-    assert suite.states == {"zebra": "up"}
+    assert suite.tell_states() == {"zebra": "up"}
 
 
 @needs_root
@@ -160,7 +160,7 @@ def test_a_reload_that_hangs_is_refused_and_leaves_the_former_text(programs: Pro
     programs.folder.chmod(0o777)
     suite = programs.suite
     suite._advance()
-    programs.until(lambda: suite.states == {"zebra": "up"})
+    programs.until(lambda: suite.tell_states() == {"zebra": "up"})
     programs.limit(0.2)
     suite.change({**SECTION, "text": "new\n"}, programs.replies.append)
     programs.until(lambda: bool(programs.replies))
@@ -199,7 +199,7 @@ def test_an_ip_that_hangs_is_killed_and_told(
     routes._command = ["/bin/sleep", "600"]
     routes.change(section, replies.append)
     run_until(family.reactor, lambda: bool(replies))
-    assert routes.states == {"ip": "failed: ip did not end within 0.1 s"}
+    assert routes.tell_states() == {"ip": "failed: ip did not end within 0.1 s"}
     routes.stop()
     routes._links.close()
 

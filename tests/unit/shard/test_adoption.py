@@ -76,11 +76,11 @@ async def test_equal_nexthops_are_claimed_by_whose_they_were(make_world):
         world.connect(neighbors=False)
         router = world.router()
         if gateway_first:
-            router.neighbors([(1, gateway(1), mac(101), False)])
-        router.neighbors([(1, LINK_LOCAL, mac(101), False)])
+            list(router.neighbors([(1, gateway(1), mac(101), False)]))
+        list(router.neighbors([(1, LINK_LOCAL, mac(101), False)]))
         router.define_set(1, SetKind.FORWARD, [(1, LINK_LOCAL, 1)])
         world.learn({"2001:db8::/32": 1, "20.1.0.0/16": 1})
-        router.neighbors([(1, gateway(1), mac(101), False)])
+        list(router.neighbors([(1, gateway(1), mac(101), False)]))
         router.resync_end(True)
 
     first = await make_world(router_config())
@@ -284,7 +284,7 @@ async def test_clean_up_is_bounded_by_batch_and_by_turn(make_world, monkeypatch)
     for vrf_id in (1, 2):
         first.connect(vrf_id)
         addresses = [bytes((10, 0, vrf_id, number)) for number in range(10, 40)]
-        first.router(vrf_id).neighbors([(vrf_id, address, mac(address[3]), False) for address in addresses])
+        list(first.router(vrf_id).neighbors([(vrf_id, address, mac(address[3]), False) for address in addresses]))
         members = [(vrf_id, address, 1) for address in addresses[:15]]
         first.router(vrf_id).define_set(1, SetKind.FORWARD, members)
         first.learn({"20.1.0.0/16": 1}, vrf_id)

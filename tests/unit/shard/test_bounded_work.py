@@ -23,6 +23,17 @@ from wire.columns import prefix_text
 FEW, MANY = 100, 1000
 QUOTA = Quota(nexthops=100_000, groups=100_000)
 
+MakeWorld = Callable[..., Awaitable[World]]
+Prepare = Callable[[World, int], Awaitable[Callable[[], object]]]
+
+
+async def fresh(make_world: MakeWorld) -> World:
+    """Return a world whose one router has a session and rests."""
+    world = await make_world(router_config(1, quota=QUOTA))
+    world.connect()
+    await world.settle()
+    return world
+
 
 class Lines:
     """Counts the lines of `controller.routing` that run; a comprehension's line counts in each round."""
@@ -96,7 +107,7 @@ async def repeat_a_neighbor(world: World, size: int) -> Callable[[], object]:
         members = [(1, gateway(1), 1), (2, (11 << 24 | set_id).to_bytes(4, "big"), 1)]
         router.define_set(set_id, SetKind.FORWARD, members)
     await world.settle()
-    return lambda: router.neighbors([(1, gateway(1), mac(101), False)])
+    return lambda: list(router.neighbors([(1, gateway(1), mac(101), False)]))
 
 
 @pytest.mark.parametrize(
@@ -111,16 +122,12 @@ async def repeat_a_neighbor(world: World, size: int) -> Callable[[], object]:
     ],
 )
 async def test_a_message_costs_the_same_however_much_there_is(
-    make_world: Callable[..., Awaitable[World]],
-    monkeypatch: pytest.MonkeyPatch,
-    prepare: Callable[[World, int], Awaitable[Callable[[], object]]],
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, prepare: Prepare
 ) -> None:
     costs = []
     for size in (FEW, MANY):
         monkeypatch.setattr(rib, "MAX_KEPT_SETS", size)  # crowded, where the work needs that
-        world = await make_world(router_config(1, quota=QUOTA))
-        world.connect()
-        await world.settle()
+        world = await fresh(make_world)
         say = await prepare(world, size)
         await world.settle()
         while world.router().fib.next_due == 0.0:
@@ -131,13 +138,10 @@ async def test_a_message_costs_the_same_however_much_there_is(
     assert costs[1] <= costs[0] + 10, costs
 
 
-async def test_one_confirmed_route_costs_the_same_however_many_sets_there_are(
-    make_world: Callable[..., Awaitable[World]],
-) -> None:
+async def test_one_confirmed_route_costs_the_same_however_many_sets_there_are(make_world: MakeWorld) -> None:
     costs = []
     for size in (FEW, MANY):
-        world = await make_world(router_config(1, quota=QUOTA))
-        world.connect()
+        world = await fresh(make_world)
         connected(world.router(), size)
         world.learn({"20.0.0.0/8": 1})
         await world.settle()
@@ -168,12 +172,10 @@ def test_a_look_up_of_what_is_unclaimed_costs_the_same_however_much_that_is() ->
 
 
 async def test_many_released_sets_are_looked_at_in_shares(
-    make_world: Callable[..., Awaitable[World]], monkeypatch: pytest.MonkeyPatch
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rib, "COLLECT_AT_ONCE", FEW)
-    world = await make_world(router_config(1, quota=QUOTA))
-    world.connect()
-    await world.settle()
+    world = await fresh(make_world)
     router = world.router()
     connected(router, MANY)
     router.release(range(1, MANY + 1))
@@ -215,7 +217,7 @@ async def lose_a_neighbor_of_many_sets(world: World, size: int) -> Callable[[], 
     for set_id in range(1, size + 1):
         members = [(1, gateway(1), 1), (2, (11 << 24 | set_id).to_bytes(4, "big"), 1)]
         router.define_set(set_id, SetKind.FORWARD, members)
-    return lambda: router.neighbors([(1, gateway(1), b"", True)])
+    return lambda: list(router.neighbors([(1, gateway(1), b"", True)]))
 
 
 async def try_again_what_a_quota_kept_out(world: World, size: int) -> Callable[[], object]:
@@ -253,14 +255,11 @@ def installed_prefixes(world: World) -> set[str]:
     ],
 )
 async def test_what_takes_a_pass_over_the_tables_is_done_in_slices(
-    make_world: Callable[..., Awaitable[World]],
-    monkeypatch: pytest.MonkeyPatch,
-    prepare: Callable[[World, int], Awaitable[Callable[[], object]]],
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, prepare: Prepare
 ) -> None:
     costs = []
     for size in (FEW, MANY):
-        world = await make_world(router_config(1, quota=QUOTA))
-        world.connect()
+        world = await fresh(make_world)
         act = await prepare(world, size)
         await world.settle()
         monkeypatch.setattr(fib, "SLICE_COST", FEW, raising=False)
@@ -280,10 +279,9 @@ async def test_what_takes_a_pass_over_the_tables_is_done_in_slices(
 
 
 async def test_a_message_is_acknowledged_once_the_pass_that_it_began_is_done(
-    make_world: Callable[..., Awaitable[World]], monkeypatch: pytest.MonkeyPatch
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = await make_world(router_config(1, quota=QUOTA))
-    world.connect()
+    world = await fresh(make_world)
     learn_many(world, MANY)
     await world.settle()
     vrc = world.connect()
@@ -300,10 +298,9 @@ async def test_a_message_is_acknowledged_once_the_pass_that_it_began_is_done(
 
 
 async def test_what_is_learned_while_stale_routes_are_swept_stays(
-    make_world: Callable[..., Awaitable[World]], monkeypatch: pytest.MonkeyPatch
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = await make_world(router_config(1, quota=QUOTA))
-    world.connect()
+    world = await fresh(make_world)
     learn_many(world, MANY)
     await world.settle()
     world.connect()
@@ -318,10 +315,9 @@ async def test_what_is_learned_while_stale_routes_are_swept_stays(
 
 
 async def test_a_pass_waits_where_many_prefixes_wait_for_the_plane(
-    make_world: Callable[..., Awaitable[World]], monkeypatch: pytest.MonkeyPatch
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = await make_world(router_config(1, quota=QUOTA))
-    world.connect()
+    world = await fresh(make_world)
     learn_many(world, MANY)
     await world.settle()
     world.connect()

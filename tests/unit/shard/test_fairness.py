@@ -88,7 +88,7 @@ async def with_groups(make_world):
     world = await two_routers(make_world)
     one = world.router(1)
     addresses = [bytes((10, 0, 1, number)) for number in range(10, 10 + MEMBERS + 1)]
-    one.neighbors([(1, address, mac(200 + address[3]), False) for address in addresses])
+    list(one.neighbors([(1, address, mac(200 + address[3]), False) for address in addresses]))
     for number in range(GROUPS):
         members = [(1, address, 1 + (number >> bit & 1)) for bit, address in enumerate(addresses)]
         one.define_set(10 + number, SetKind.FORWARD, members)
@@ -106,7 +106,7 @@ async def test_small_tables_are_bounded_by_batch_too(make_world):
     bounded(world)
     assert len(world.plane.entries.groups) == GROUPS
     world.forget_writes()
-    one.neighbors([(1, addresses[0], b"", True)])
+    list(one.neighbors([(1, addresses[0], b"", True)]))
     one.processed(1000)
     await world.settle(1)
     assert sum(len(batch.groups) for batch in world.plane.writes) == GROUPS
@@ -118,7 +118,7 @@ async def test_a_neighbor_that_flaps_under_many_groups_holds_up_no_other(make_wo
     world, one, addresses = await with_groups(make_world)
     world.forget_writes()
     world.plane.gate.clear()
-    one.neighbors([(1, addresses[0], b"", True)])
+    list(one.neighbors([(1, addresses[0], b"", True)]))
     one.processed(1000)
     await world.until(lambda: len(world.plane.writes) == WRITES_IN_FLIGHT)
     world.learn({"40.0.0.0/8": 1}, 2)
@@ -132,9 +132,9 @@ async def test_a_neighbor_that_flaps_under_many_groups_holds_up_no_other(make_wo
 async def test_groups_and_routes_of_two_routers_share_alike(make_world):
     world, one, addresses = await with_groups(make_world)
     world.forget_writes()
-    one.neighbors([(1, address, mac(300 + address[3]), False) for address in addresses[:2]])
+    list(one.neighbors([(1, address, mac(300 + address[3]), False) for address in addresses[:2]]))
     for address in addresses[:2]:
-        one.neighbors([(1, address, b"", True)])
+        list(one.neighbors([(1, address, b"", True)]))
     one.processed(1000)
     world.learn(many(6 * BATCH_ROUTES), 2)
     await world.settle(2)

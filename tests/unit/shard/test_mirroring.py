@@ -136,11 +136,11 @@ async def test_unresolved_member_is_left_out_and_none_gleans(make_world):
     world, _ = await ready(make_world)
     router = world.router()
     world.learn({"20.2.0.0/16": 2})
-    router.neighbors([(1, gateway(1), b"", False)])
+    list(router.neighbors([(1, gateway(1), b"", False)]))
     await world.settle()
     group = world.plane.entries.groups[value(world.installed()[key("20.2.0.0/16")])]
     assert len(group.members) == 1
-    router.neighbors([(2, gateway(2), b"", False)])
+    list(router.neighbors([(2, gateway(2), b"", False)]))
     await world.settle()
     group = world.plane.entries.groups[value(world.installed()[key("20.2.0.0/16")])]
     assert [world.plane.entries.nexthops[m.nexthop_id].state for m in group.members] == [NexthopState.GLEAN]
@@ -150,7 +150,7 @@ async def test_failed_neighbor_drops_for_a_bounded_time(make_world):
     world, _ = await ready(make_world)
     router = world.router()
     world.learn({"20.1.0.0/16": 1})
-    router.neighbors([(1, gateway(1), b"", True)])
+    list(router.neighbors([(1, gateway(1), b"", True)]))
     await world.settle()
     nexthop = value(world.installed()[key("20.1.0.0/16")])
     assert world.plane.entries.nexthops[nexthop].state is NexthopState.DROP
@@ -167,17 +167,17 @@ async def test_silence_while_the_plane_was_away_fails_no_neighbor(make_world):
     await world.settle()
     world.plane.disconnect("cut")
     for number in (1, 2, 99):
-        router.neighbors([(1 if number == 99 else number, gateway(number), b"", True)])
+        list(router.neighbors([(1 if number == 99 else number, gateway(number), b"", True)]))
     world.plane.connect()
     await world.settle()
-    router.neighbors([(2, gateway(2), b"", True)])
+    list(router.neighbors([(2, gateway(2), b"", True)]))
 
     def states() -> list[NexthopState]:
         nexthops = {one.router_interface_id: one.state for one in world.plane.entries.nexthops.values()}
         return [nexthops[1], nexthops[2]]
 
     assert states() == [NexthopState.FORWARD, NexthopState.FORWARD]
-    router.neighbors([(1, gateway(1), mac(101), False)])
+    list(router.neighbors([(1, gateway(1), mac(101), False)]))
     world.clock.now += SILENCE_LASTS_S
     router.tick()
     await world.settle()

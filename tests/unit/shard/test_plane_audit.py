@@ -77,7 +77,7 @@ async def test_what_changes_while_an_audit_reads_is_no_damage(world: World, monk
     audit = asyncio.create_task(audited(world).audit())
     await world.until(lambda: slow.asked)
     world.learn({text: number % 3 for number, text in enumerate(ROUTES)})  # withdrawn, as it was, other
-    world.router().neighbors([(2, gateway(2), mac(99), False)])
+    list(world.router().neighbors([(2, gateway(2), mac(99), False)]))
     await world.settle()
     wanted, changes = dict(world.installed()), world.route_writes()
     slow.go_on.set()

@@ -16,7 +16,7 @@ def reconnect(router, *numbers: int) -> None:
     router.open(FakeVrc())
     router.interface_states([(1, True, [bytes((10, 0, 1, 1))])])
     for number in numbers:
-        router.neighbors([(1, gateway(number), mac(number), False)])
+        list(router.neighbors([(1, gateway(number), mac(number), False)]))
     router.resync_end(True)
 
 
@@ -28,7 +28,7 @@ async def test_one_that_is_not_repeated_goes_with_the_resync(make_world):
     world = await make_world(router_config(1, (1,)))
     world.connect()
     router = world.router()
-    router.neighbors([(1, bytes((10, 0, 1, 9)), mac(9), False)])
+    list(router.neighbors([(1, bytes((10, 0, 1, 9)), mac(9), False)]))
     router.resync_end(True)
     await world.settle()
     assert HOST in world.installed()
@@ -43,13 +43,13 @@ async def test_those_of_before_make_room_for_those_that_are_told_now(make_world)
     world = await make_world(router_config(1, (1,), quota=Quota(neighbors=2)))
     world.connect(neighbors=False)
     router = world.router()
-    router.neighbors([(1, gateway(number), mac(number), False) for number in (7, 8)])
+    list(router.neighbors([(1, gateway(number), mac(number), False) for number in (7, 8)]))
     router.resync_end(True)
     reconnect(router, 1, 2)
     await world.settle()
     assert neighbors(router) == {gateway(1), gateway(2)}
     assert router.state == ("up", "")
-    router.neighbors([(1, gateway(3), mac(3), False)])
+    list(router.neighbors([(1, gateway(3), mac(3), False)]))
     assert router.state == ("degraded", "quota neighbors of 2")
 
 

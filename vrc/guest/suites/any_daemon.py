@@ -75,9 +75,8 @@ class AnyDaemon:
         self._changing = False
         self._stopping = False
 
-    @property
-    def states(self) -> dict[str, str]:
-        """State by program."""
+    def tell_states(self) -> dict[str, str]:
+        """Return the state by program."""
         return {name: kept.state for name, kept in self._kept.items()}
 
     @property

@@ -27,9 +27,8 @@ def start_limit_of(section: Section) -> float:
 class Suite(Protocol):
     """Runs what makes the routes: FRR's daemons, BIRD, ``ip`` for static routes alone, or other programs."""
 
-    @property
-    def states(self) -> dict[str, str]:
-        """State by daemon: ``up``, ``starting`` or ``failed: …``."""
+    def tell_states(self) -> dict[str, str]:
+        """Return the state by daemon, for the controller, which has asked: ``up``, ``starting`` or ``failed: …``."""
 
     @property
     def restarts(self) -> int:

@@ -68,10 +68,9 @@ class BirdDaemon:
         self._inotify = watch_directory(RUN)
         self._reactor.add_reader(self._inotify, self._directory_changed)
 
-    @property
-    def states(self) -> dict[str, str]:
-        """State of BIRD, and ``kernel`` where it does not write its routes there, or did not and nobody has asked
-        since."""
+    def tell_states(self) -> dict[str, str]:
+        """Return the state of BIRD, and ``kernel`` where it does not write its routes there, or did not and nobody
+        has asked since."""
         states = {"bird": self._bird.state}
         if self._watch.tell():
             states["kernel"] = f"failed: BIRD writes no routes {self._why_silent}"

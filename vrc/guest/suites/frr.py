@@ -142,10 +142,9 @@ class FrrDaemons:
         """What FRR refused of the text, in one line; empty where it took all of it."""
         return next(iter(self._refused.values()), "")
 
-    @property
-    def states(self) -> dict[str, str]:
-        """State by daemon, ``config`` where FRR refused a line, and ``fpm`` where zebra sends no routes, or did
-        not and nobody has asked since."""
+    def tell_states(self) -> dict[str, str]:
+        """Return the state by daemon, ``config`` where FRR refused a line, and ``fpm`` where zebra sends no routes,
+        or did not and nobody has asked since."""
         states = {name: daemon.state for name, daemon in self._daemons.items()}
         failed = {"config": self.config_error, "fpm": _SILENT if self._fpm.tell() else ""}
         return states | {name: f"failed: {why}" for name, why in failed.items() if why}

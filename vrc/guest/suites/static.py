@@ -63,9 +63,8 @@ class StaticRoutes:
         self._started = time.monotonic()
         self._links = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE)
 
-    @property
-    def states(self) -> dict[str, str]:
-        """State of the routes: the first that the kernel does not take."""
+    def tell_states(self) -> dict[str, str]:
+        """Return the state of the routes: the first that the kernel does not take."""
         if not self._refused:
             return {"ip": "up" if self._wrote else "starting"}
         if time.monotonic() - self._started < SETTLED_S:
