@@ -15,9 +15,9 @@ check:
 	@$(PY) -m pytest -q -n 2 --hypothesis-profile=quick -m "not root" tests/unit tests/property tests/contract
 
 # In the units and the order of tests/conftest.py. Four at a time: most of them wait for daemons rather than compute.
-# TESTS names some of them.
+# TESTS names some of them, and then only what these need is set up.
 test:
-	@scripts/setup tests
+	@scripts/setup tests $(TESTS)
 	@$(PY) -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(if $(TESTS),$(TESTS),tests)
 
 # The XDP program by each clang that Debian has, on each kernel there is here.
