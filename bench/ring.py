@@ -119,14 +119,14 @@ class Ring(ABC):
     def stop(self) -> None:
         """End the daemons, where they would disturb the other ring."""
 
-    def sessions_lost(self) -> list[int]:
-        """Return how often each router's BFD sessions went down so far; NetworkError where one is missing."""
+    def sessions_lost(self) -> list[dict[str, int]]:
+        """Return how often BFD sessions went down so far, by router and peer; NetworkError where one is missing."""
         lost = []
         for router in ROUTERS:
             peers = json.loads(self.vtysh(router, "show bfd peers counters json"))
             if len(peers) != BFD_PEERS:
                 raise NetworkError(f"router {router} has {len(peers)} BFD sessions instead of {BFD_PEERS}")
-            lost.append(sum(int(peer["session-down"]) for peer in peers))
+            lost.append({peer["peer"]: int(peer["session-down"]) for peer in peers})
         return lost
 
     def _connect(self, ends: Mapping[tuple[int, str], tuple[Node, str]]) -> None:

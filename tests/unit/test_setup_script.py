@@ -81,3 +81,20 @@ def test_whoever_holds_the_lock_is_named_and_not_waited_for_for_ever(tmp_path: P
     what = f"process {holder.pid} has held {lock} for more than 1 s; see what it does, or end it"
     assert done.stderr == f"setup: {what}\n"
     assert bash(tmp_path, f"{says}{function('lock')}lock {lock} 1; cat {lock}").stdout.strip().isdecimal()
+
+
+@pytest.mark.parametrize(
+    ("named", "runs"),
+    [
+        ("", True),
+        ("tests", True),
+        ("tests/fuzz/", True),
+        ("tests/unit tests/fuzz/test_fuzz.py", True),
+        ("'tests/fuzz/test_fuzz.py::test_nothing_breaks[packet]'", True),
+        ("tests/unit tests/fuzz/test_fuzz", False),
+        ("tests/native tests/integration", False),
+    ],
+)
+def test_what_no_named_test_runs_is_left_out(tmp_path: Path, named: str, runs: bool) -> None:
+    program = f"wanted_tests=({named})\n{function('runs')}runs tests/fuzz/test_fuzz.py"
+    assert bash(tmp_path, program).returncode == (0 if runs else 1)
