@@ -2,6 +2,7 @@
 
 VrcError                        one line for the log: names the thing and the remedy
 ├── BadIdentity                 certificate, key or CA cannot be read
+├── FramesLost                  the connection of frames ended, and the session with it
 ├── MalformedNetlink            bytes that are no rtnetlink message
 │   └── MalformedFrame          bytes that are no FPM frame: the connection is lost with them
 ├── KernelRefused               the kernel answered a netlink request with an errno
@@ -22,6 +23,10 @@ class BadIdentity(VrcError):
     def __init__(self, path: str, problem: str) -> None:
         self.path, self.problem = path, problem
         super().__init__(f"identity {path}: {problem}; the controller issues it when the router is created")
+
+
+class FramesLost(VrcError):
+    """The connection of frames ended."""
 
 
 class MalformedNetlink(VrcError):

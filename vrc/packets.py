@@ -1,19 +1,20 @@
-"""Relays frames between TAPs and the Packets stream: bounded queues, every loss counted by name."""
+"""Relays frames between TAPs and the controller: a bounded queue, every loss counted by name."""
 
 import asyncio
 import errno
 import os
 from collections import Counter, deque
-from collections.abc import AsyncIterable, Awaitable, Callable
 from dataclasses import dataclass
 
-from wire import MAX_FRAME_BYTES, MAX_FRAMES_PER_MESSAGE
-from wire import splitplane_pb2 as pb
+from wire import MAX_FRAME_BYTES
+from wire.frames import MAGIC, BadFrame, FrameReader, pack_frame
 
 QUEUE_FRAMES = 512
 """Most frames that wait for the session."""
 
-_FRAMES_PER_TURN = 64
+FRAMES_PER_TURN = 64
+"""Most frames that are taken from a TAP, or sent, at once."""
+
 _MIN_FRAME_BYTES = 14
 # What a TAP answers, by errno; all else is `refused`.
 _LOST = {errno.EIO: "interface_down", errno.EAGAIN: "tap_full", errno.EBADF: "interface_gone"}
@@ -35,8 +36,7 @@ class PacketRelay:
         self._by_id: dict[int, int] = {}
         self._by_fd: dict[int, _Attached] = {}
         self._queue: deque[tuple[int, bytes]] = deque()
-        self._waiting = asyncio.Event()
-        self._open = False
+        self._link: FrameLink | None = None
 
     def attach(self, fd: int, interface_id: int) -> None:
         """Relay a TAP's frames from now on (again, where only the id changed)."""
@@ -63,19 +63,20 @@ class PacketRelay:
             self.detach(fd)
 
     def _readable(self, tap: _Attached) -> None:
-        for _ in range(_FRAMES_PER_TURN):
+        for _ in range(FRAMES_PER_TURN):
             try:
                 frame = os.read(tap.fd, MAX_FRAME_BYTES + 1)
             except BlockingIOError:
-                return
+                break
             except OSError:  # the TAP was deleted under us: the declaration makes it again
                 self.lost["interface_gone"] += 1
                 self.detach(tap.fd)
-                return
+                break
             self._outbound(tap.interface_id, frame)
+        self.flush()
 
     def _outbound(self, interface_id: int, frame: bytes) -> None:
-        if not self._open:
+        if self._link is None:
             self.lost["no_session"] += 1
         elif not _MIN_FRAME_BYTES <= len(frame) <= MAX_FRAME_BYTES:
             self.lost["frame_size"] += 1
@@ -84,34 +85,25 @@ class PacketRelay:
                 self._queue.popleft()
                 self.lost["queue_full"] += 1
             self._queue.append((interface_id, frame))
-            self._waiting.set()
 
-    async def send(self, write: Callable[[pb.PacketOuts], Awaitable[None]]) -> None:
-        """Send what TAPs say by ``write`` until cancelled; before and after it frames are lost as `no_session`.
+    def connect(self, link: "FrameLink") -> None:
+        """Send what TAPs say from now on; before and after a session frames are lost as `no_session`."""
+        self._link = link
 
-        What waits goes in one message, because a message costs far more than a frame.
-        """
-        self._open, queue, writing = True, self._queue, 0
-        try:
-            while True:
-                await self._waiting.wait()
-                self._waiting.clear()
-                while queue:
-                    writing = min(len(queue), MAX_FRAMES_PER_MESSAGE)
-                    frames = [queue.popleft() for _ in range(writing)]
-                    await write(pb.PacketOuts(packets=[pb.PacketOut(interface_id=i, frame=f) for i, f in frames]))
-                    self.sent += writing
-                    writing = 0
-        finally:
-            self._open = False
-            self.lost["no_session"] += len(queue) + writing
-            queue.clear()
+    def disconnect(self, unsent: int) -> None:
+        """Send no more; so many of the frames that were sent have not arrived."""
+        self._link = None
+        self.sent -= unsent
+        self.lost["no_session"] += len(self._queue) + unsent
+        self._queue.clear()
 
-    async def receive(self, stream: AsyncIterable[pb.PacketIns]) -> None:
-        """Write every frame of a stream to its TAP until the stream ends."""
-        async for message in stream:
-            for packet in message.packets:
-                self.inbound(packet.interface_id, packet.frame)
+    def flush(self) -> None:
+        """Send what waits, for as long as it is taken: several at once, because a write costs more than a frame."""
+        queue = self._queue
+        while queue and (link := self._link) is not None and link.writable:
+            frames = [queue.popleft() for _ in range(min(len(queue), FRAMES_PER_TURN))]
+            self.sent += len(frames)
+            link.write(frames)
 
     def inbound(self, interface_id: int, frame: bytes) -> None:
         """Write one frame to the TAP of an interface; what cannot be written is counted."""
@@ -126,3 +118,67 @@ class PacketRelay:
                 self.received += 1
             except OSError as error:
                 self.lost[_LOST.get(error.errno or 0, "refused")] += 1
+
+
+class FrameLink(asyncio.Protocol):
+    """The connection of a session's frames (wire/frames.py), which its ``ticket`` opens."""
+
+    def __init__(self, relay: PacketRelay, ticket: bytes) -> None:
+        self.writable = True
+        self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Why it ended, once it has."""
+        self._relay, self._ticket = relay, ticket
+        self._reader = FrameReader()
+        self._transport: asyncio.Transport | None = None
+        self._writing = 0  # frames of the write under way
+
+    def close(self) -> None:
+        """End it."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def write(self, frames: list[tuple[int, bytes]]) -> None:
+        """Send a few frames, each with its router interface."""
+        if self._transport is not None:
+            self._writing = len(frames)
+            self._transport.write(b"".join([pack_frame(*one) for one in frames]))
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Present the ticket, and send what TAPs say."""
+        assert isinstance(transport, asyncio.Transport)
+        transport.set_write_buffer_limits(0)  # what waits does so in the relay's queue
+        transport.write(MAGIC + self._ticket)
+        self._transport = transport
+        self._relay.connect(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Send no more."""
+        self._transport = None
+        self._relay.disconnect(0 if self.writable else self._writing)
+        self._end(str(error or "the controller ended the connection of frames"))
+
+    def pause_writing(self) -> None:
+        """Have frames wait."""
+        self.writable = False
+
+    def resume_writing(self) -> None:
+        """Send what waits."""
+        self.writable = True
+        self._relay.flush()
+
+    def data_received(self, data: bytes) -> None:
+        """Write what has come to its TAPs."""
+        self._reader.feed(data)
+        try:
+            while frames := self._reader.frames(FRAMES_PER_TURN):
+                for interface_id, _, frame in frames:
+                    self._relay.inbound(interface_id, frame)
+        except BadFrame as problem:
+            self._end(f"the controller says {problem}")
+            self.close()
+
+    def _end(self, reason: str) -> None:
+        if not self.lost.done():
+            self.lost.set_result(reason)

@@ -1,4 +1,4 @@
-"""The session with the controller: one Control and one Packets stream over mTLS, for ever tried again."""
+"""The session with the controller: a Control stream over mTLS and a connection of frames, for ever tried again."""
 
 import asyncio
 import logging
@@ -10,7 +10,8 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from vrc.errors import BadIdentity
+from vrc.errors import BadIdentity, FramesLost
+from vrc.packets import FrameLink
 from vrc.stream import ControlStream, Known, SessionOwner
 from wire import MAX_MESSAGE_BYTES, PROTOCOL_VERSION
 from wire import splitplane_pb2 as pb
@@ -80,7 +81,7 @@ class Session:
                 reason = "the controller ended the stream"
             except grpc.aio.AioRpcError as error:
                 reason = f"{error.code().name}: {error.details()}"
-            except (BadIdentity, grpc.aio.UsageError, asyncio.InvalidStateError) as error:
+            except (BadIdentity, FramesLost, grpc.aio.UsageError, asyncio.InvalidStateError) as error:
                 reason = str(error)  # of the latter two: the stream ended under a write
             log.log(logging.DEBUG if reason == last_reason else logging.WARNING, "no session: %s", reason)
             last_reason = reason
@@ -104,15 +105,24 @@ class Session:
         async with grpc.aio.secure_channel(self._target, credentials, options=options) as channel:
             stub = pb_grpc.VrcSessionStub(channel)  # type: ignore[no-untyped-call]
             stream = ControlStream(stub.Control(), self._known, self._owner, self._wake, self.connected)
-            packets = stub.Packets()
             hello = pb.Hello(
                 protocol=PROTOCOL_VERSION, router=self._router, instance=self._instance, source=self._source
             )
             await stream.write(hello=hello)
-            relay = self._known.relay
-            await _first_of(
-                stream.receive(), stream.apply(), stream.send(), relay.send(packets.write), relay.receive(packets)
-            )
+            await _first_of(stream.receive(), stream.apply(), stream.send(), self._frames(stream))
+
+    async def _frames(self, stream: ControlStream) -> None:
+        """Relay frames once there is a ticket; FramesLost when that ends."""
+        ticket = await stream.ticket
+        link = FrameLink(self._known.relay, ticket)
+        try:
+            await asyncio.get_running_loop().create_unix_connection(lambda: link, self._target.removeprefix("unix:"))
+            reason = await link.lost
+        except OSError as error:
+            reason = error.strerror or str(error)
+        finally:
+            link.close()
+        raise FramesLost(reason)
 
 
 async def _first_of(*works: Awaitable[None]) -> None:

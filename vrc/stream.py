@@ -87,6 +87,8 @@ class ControlStream:
         self._sequence = 0
         self._lock = asyncio.Lock()  # a definition and its use are written together
         self._unacknowledged: deque[int] = deque()
+        self.ticket: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        """What opens the connection of frames, once it is known."""
         self._declarations: deque[pb.Declaration] = deque(maxlen=1)
         self._declared = asyncio.Event()
         self._late_ports: dict[int, bool] = {}  # said after a declaration that is not applied yet
@@ -117,6 +119,8 @@ class ControlStream:
             self._wake.set()
         elif kind == "declaration":
             self._declarations.append(message.declaration)
+            if not self.ticket.done():
+                self.ticket.set_result(message.declaration.frame_ticket)
             self._late_ports.clear()
             self._declared.set()
         elif kind == "port_states":

@@ -1,6 +1,6 @@
-"""The contract between a VRC and the controller: protobuf messages and the codec of their columns."""
+"""The contract between a VRC and the controller: protobuf messages, the codec of their columns, and frames."""
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """Sent in Hello; a controller refuses another version by name."""
 
 MAX_MESSAGE_BYTES = 1 << 20
@@ -20,6 +20,3 @@ MAX_ADDRESSES = 256
 
 MAX_FRAME_BYTES = 9216 + 18
 """Largest Ethernet frame relayed, with a VLAN tag."""
-
-MAX_FRAMES_PER_MESSAGE = 64
-"""Most frames in one message of the Packets stream: 64 of the largest are 578 KiB."""

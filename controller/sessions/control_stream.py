@@ -5,7 +5,8 @@ is far ahead of its plane is not read from.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sized
+import secrets
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sized
 from typing import Any, Literal
 
 from google.protobuf.message import DecodeError
@@ -25,6 +26,7 @@ from wire import (
     splitplane_pb2,
 )
 from wire.columns import KEY_STRIDE, unpack_ids, unpack_prefixes
+from wire.frames import TICKET_BYTES
 
 SETS_COST, SET_COST = 400, 4
 """What one piece of work takes of the nexthop sets of a message, in members: some milliseconds; and what a set costs
@@ -35,9 +37,21 @@ LAST_WORDS_S = 1.0
 
 
 class ControlSession:
-    """One VRC's Control stream. Implements `VrcPort`; what is to be sent is kept as the latest of each kind."""
+    """One VRC's Control stream. Implements `VrcPort`; what is to be sent is kept as the latest of each kind.
 
-    def __init__(self, router: VirtualRouter, context: Any, events: EventLog, loop_share: LoopShare) -> None:
+    ``began`` is called when the VRC has said Hello.
+    """
+
+    def __init__(
+        self,
+        router: VirtualRouter,
+        context: Any,
+        events: EventLog,
+        loop_share: LoopShare,
+        began: Callable[["ControlSession"], None] = lambda _: None,
+    ) -> None:
+        self.ticket = secrets.token_bytes(TICKET_BYTES)
+        self._began = began
         self._router = router
         self._context = context
         self._events, self._loop_share = events, loop_share
@@ -66,6 +80,7 @@ class ControlSession:
             ],
             neighbor_limit=config.quota.neighbors,
             hold_time_s=config.hold_time_s,
+            frame_ticket=self.ticket,
         )
         self._send("declaration", splitplane_pb2.ControllerMessage(declaration=declaration))
 
@@ -159,6 +174,7 @@ class ControlSession:
         if hello.router != name:
             raise SessionRefused(f"Hello of router {hello.router[:64]!r} with the certificate of {name}")
         self._router.open(self)
+        self._began(self)
         self._events.report("info", "vrc-connected", name, f"source {hello.source[:16]}")
 
     def _on_interfaces(self, interfaces: Any) -> None:

@@ -8,11 +8,15 @@ message is not applied.
 
 A guest may be hostile. Connections beyond a few are closed; streams beyond a rate are refused; a refused stream stays
 open for a second, and a connection may have only a few. What its messages may cost is bounded by control_stream.py.
+
+Frames have a connection of their own over the same socket, which a ticket of the session opens and which ends with it
+(frame_connection.py): a router has one, the latest.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine
+import secrets
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,8 +26,8 @@ from controller.errors import SessionRefused
 from controller.events.log import EventLog
 from controller.events.token_bucket import TokenBucket
 from controller.events.untrusted_text import printable
-from controller.sessions.control_stream import LAST_WORDS_S, ControlSession, whole
-from controller.sessions.packet_stream import take_packets
+from controller.sessions.control_stream import LAST_WORDS_S, ControlSession
+from controller.sessions.frame_connection import FrameConnection
 from controller.sessions.sockets import CONNECTIONS, SessionSockets
 from controller.shard.loop_share import LoopShare
 from controller.shard.router import VirtualRouter
@@ -31,7 +35,7 @@ from controller.shard.shards import Shards
 from wire import MAX_MESSAGE_BYTES, splitplane_pb2
 
 STREAMS_AT_ONCE, STREAMS_PER_S = 20, 1.0
-"""Streams that a router may open; a session is two."""
+"""Streams and connections of frames that a router may open; a session is one of each."""
 
 REFUSAL_PAUSE_S = 1.0
 """How long a refused stream stays open: as long as it does, it is one of the few that a connection may have."""
@@ -65,11 +69,13 @@ class SessionServer:
         self._events = events
         self._server: grpc.aio.Server | None = None
         self._shown = (b"", b"", b"")  # key, certificate, authorities
-        self._packet_share = LoopShare()  # not that of route work
+        self._frame_share = LoopShare()  # not that of route work
+        self._sessions: dict[int, ControlSession] = {}  # that have said Hello, the latest of each router
+        self._frames: dict[int, FrameConnection] = {}  # whose ticket is that of the session
         self._admitted: dict[int, asyncio.Event] = {}  # set: revoked
         self._users: dict[int, int] = {}  # whose a router's socket is
         self._streams: dict[int, TokenBucket] = {}  # that a router may still open
-        self._sockets = SessionSockets(directory, self._socket, self._note_refused_connection)
+        self._sockets = SessionSockets(directory, self._socket, self._new_frames, self._note_refused_connection)
 
     async def start(self) -> None:
         """Listen, for all admitted routers."""
@@ -127,7 +133,7 @@ class SessionServer:
         """Remove a router's socket and cut its sessions."""
         self._streams.pop(vrf_id, None)
         self._users.pop(vrf_id, None)
-        self._packet_share.forget(vrf_id)
+        self._frame_share.forget(vrf_id)
         revoked = self._admitted.pop(vrf_id, None)
         if revoked is not None:
             revoked.set()
@@ -150,7 +156,7 @@ class SessionServer:
     async def control(self, requests: AsyncIterator[bytes], context: Any) -> None:
         """Serve a Control stream."""
         router = await self._identify(context)
-        session = ControlSession(router, context, self._events, self._shards.loop_share)
+        session = ControlSession(router, context, self._events, self._shards.loop_share, self._began(router))
         try:
             self._admit_stream(router)
             await self._serve(router, session.read(requests), session.write())
@@ -162,21 +168,12 @@ class SessionServer:
             await self._refuse(router, context, refused, refusal)
         finally:
             router.lost(session)
-
-    async def packets(self, requests: AsyncIterator[bytes], context: Any) -> None:
-        """Serve a Packets stream."""
-        router = await self._identify(context)
-        try:
-            self._admit_stream(router)
-            frames = take_packets(router, requests, self._shards, self._events, self._packet_share)
-            await self._serve(router, frames, self._relay(router, context))
-        except SessionRefused as refused:
-            await self._refuse(router, context, refused)
+            self._ended(router.config.vrf_id, session)
 
     async def unknown(self, _requests: AsyncIterator[bytes], context: Any) -> None:
         """Refuse a stream of any other name."""
         router = await self._identify(context)
-        await self._refuse(router, context, SessionRefused("a stream that is neither Control nor Packets"))
+        await self._refuse(router, context, SessionRefused("a stream that is not Control"))
 
     async def _refuse(self, router: VirtualRouter, context: Any, refused: SessionRefused, *words: Any) -> None:
         """End a stream with an error, after some last words and a pause."""
@@ -204,15 +201,6 @@ class SessionServer:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _relay(self, router: VirtualRouter, context: Any) -> None:
-        while True:
-            packets = [
-                splitplane_pb2.PacketIn(interface_id=interface_id, punt_reason=int(reason), frame=frame)
-                for interface_id, reason, frame in await router.punts.take()
-            ]
-            await whole(context.write(splitplane_pb2.PacketIns(packets=packets)))
-            await asyncio.sleep(0)
 
     async def _identify(self, context: Any) -> VirtualRouter:
         names = context.auth_context().get("x509_subject_alternative_name", [])
@@ -246,6 +234,51 @@ class SessionServer:
         await asyncio.sleep(REFUSAL_PAUSE_S)
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, "this certificate is of another router")
 
+    # Frames
+
+    def _began(self, router: VirtualRouter) -> Callable[[ControlSession], None]:
+        def began(session: ControlSession) -> None:
+            self._cut_frames(router.config.vrf_id)
+            self._sessions[router.config.vrf_id] = session
+
+        return began
+
+    def _ended(self, vrf_id: int, session: ControlSession) -> None:
+        if self._sessions.get(vrf_id) is session:
+            del self._sessions[vrf_id]
+            self._cut_frames(vrf_id)
+
+    def _cut_frames(self, vrf_id: int) -> None:
+        if (connection := self._frames.pop(vrf_id, None)) is not None:
+            connection.cut()
+
+    def _new_frames(self, vrf_id: int, gone: Callable[[], object]) -> FrameConnection:
+        def ended(connection: FrameConnection) -> None:
+            if self._frames.get(vrf_id) is connection:
+                del self._frames[vrf_id]
+            gone()
+
+        return FrameConnection(vrf_id, self, self._shards, self._events, self._frame_share, ended)
+
+    def present(self, connection: FrameConnection, ticket: bytes) -> VirtualRouter:
+        """Take frames from a connection that has the ticket of its socket's session, and from the one before no more;
+        SessionRefused where it is another's."""
+        vrf_id = connection.vrf_id
+        session, router = self._sessions.get(vrf_id), self._shards.routers.get(vrf_id)
+        if session is None or router is None or not secrets.compare_digest(ticket, session.ticket):
+            raise SessionRefused("a connection of frames without the ticket of its session")
+        self._admit_stream(router)
+        self._cut_frames(vrf_id)
+        self._frames[vrf_id] = connection
+        return router
+
+    def refuse(self, connection: FrameConnection, refused: SessionRefused) -> None:
+        """Cut a connection after a pause, in which it is one of the few that its router may have."""
+        if (router := self._shards.routers.get(connection.vrf_id)) is not None:
+            router.punts.counters["streams_refused"] += 1
+            self._events.report("error", "session-refused", router.config.full_name, printable(str(refused)))
+        asyncio.get_running_loop().call_later(REFUSAL_PAUSE_S, connection.cut)
+
     def _admit_stream(self, router: VirtualRouter) -> None:
         """SessionRefused where a router opens a stream too soon after too many others."""
         if not self._streams[router.config.vrf_id].take():
@@ -260,7 +293,7 @@ class _Methods(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # is no gener
     """The methods of the service, on octets, and one for every other name."""
 
     def __init__(self, server: SessionServer) -> None:
-        self._known = {f"/{_SERVICE}/Control": server.control, f"/{_SERVICE}/Packets": server.packets}
+        self._known = {f"/{_SERVICE}/Control": server.control}
         self._unknown = server.unknown
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:

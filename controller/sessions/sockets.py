@@ -1,10 +1,12 @@
 """The session sockets of routers: one for each, over which a few connections at once reach the session service.
 
-    guest ─► sessions/N/session.sock ─► here ─► sessions/session.sock ─► gRPC
+    guest ─► sessions/N/session.sock ─► here ─┬─► sessions/session.sock ─► gRPC
+                                              └─► frames
 
 gRPC takes as many connections as come, and cannot tell whose they are before a handshake. So each router has a socket
 of its own here, which counts: one connection too many is closed. They are looked at one after the other, with a pause
-in between; more of them wait in the kernel's queue, which is short.
+in between; more of them wait in the kernel's queue, which is short. The first octet tells what a connection is for;
+one that says nothing is closed.
 
 A socket is its guest's alone (mode 0600, in a directory that no other user may enter). Our end of a connection to the
 service has an abstract name, which gRPC tells as the peer: it says whose socket the connection came by.
@@ -16,10 +18,16 @@ import os
 import secrets
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from wire.frames import MAGIC
+
 CONNECTIONS = 4
-"""A router's, at once; its VRC has one."""
+"""A router's, at once; its VRC has two."""
+
+SILENT_S = 5.0
+"""How long a connection may say nothing at first."""
 
 LOOK_EVERY_S = 0.05
 """Between two connections of a router that are looked at."""
@@ -28,14 +36,28 @@ _BACKLOG = 16
 _HELD_BYTES = 64 << 10  # of one direction, for who reads slowly
 
 
+class FrameProtocol(asyncio.Protocol):
+    """What takes a connection of frames."""
+
+    def cut(self) -> None:
+        """End it at once."""
+
+
 class SessionSockets:
     """Listens for the guests of routers in a directory for each, and joins them to the service at ``service``.
 
+    ``frames`` makes what takes a connection of frames, of a router and of what is called when it has ended.
     ``refused`` is told the router of every connection that is closed as one too many.
     """
 
-    def __init__(self, directory: Path, service: Path, refused: Callable[[int], None]) -> None:
-        self._directory, self._service, self._refused = directory, service, refused
+    def __init__(
+        self,
+        directory: Path,
+        service: Path,
+        frames: Callable[[int, Callable[[], object]], FrameProtocol],
+        refused: Callable[[int], None],
+    ) -> None:
+        self._directory, self._service, self._frames, self._refused = directory, service, frames, refused
         self._listeners: dict[int, _Listener] = {}
         self._name = f"splitplane-session-{secrets.token_hex(8)}"
         self._numbers = itertools.count(1)
@@ -67,7 +89,9 @@ class SessionSockets:
         if (before := self._listeners.get(vrf_id)) is not None:
             before.close()
         name = lambda: f"{self._name}-{vrf_id}-{next(self._numbers)}"  # noqa: E731
-        self._listeners[vrf_id] = _Listener(listener, self._service, name, lambda: self._refused(vrf_id))
+        self._listeners[vrf_id] = _Listener(
+            listener, self._service, name, partial(self._frames, vrf_id), partial(self._refused, vrf_id)
+        )
 
     def close(self, vrf_id: int) -> None:
         """Remove a router's socket, and cut its connections."""
@@ -95,11 +119,17 @@ class _Listener:
     """One router's socket and the connections over it."""
 
     def __init__(
-        self, listener: socket.socket, service: Path, name: Callable[[], str], refused: Callable[[], None]
+        self,
+        listener: socket.socket,
+        service: Path,
+        name: Callable[[], str],
+        frames: Callable[[Callable[[], object]], FrameProtocol],
+        refused: Callable[[], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._socket, self._service, self._name, self._refused = listener, service, name, refused
-        self._joins: dict[_Joint, asyncio.Task[None]] = {}
+        self._socket, self._service, self._name = listener, service, name
+        self._frames, self._refused = frames, refused
+        self._open: dict[_Arrival | _Joint | FrameProtocol, asyncio.Task[None]] = {}
         self._pause: asyncio.TimerHandle | None = None
         self._listen()
 
@@ -108,9 +138,9 @@ class _Listener:
             self._pause.cancel()
         self._loop.remove_reader(self._socket.fileno())
         self._socket.close()
-        for joint, task in list(self._joins.items()):
+        for connection, task in list(self._open.items()):
             task.cancel()
-            joint.cut()
+            connection.cut()
 
     def _listen(self) -> None:
         self._pause = None
@@ -123,13 +153,54 @@ class _Listener:
             guest, _ = self._socket.accept()
         except OSError:
             return
-        if len(self._joins) >= CONNECTIONS:
+        if len(self._open) >= CONNECTIONS:
             guest.close()
             self._refused()
             return
         guest.setblocking(False)
-        joint = _Joint(lambda: self._joins.pop(joint, None))
-        self._joins[joint] = self._loop.create_task(joint.join(guest, self._service, self._name()))
+        arrival = _Arrival()
+        self._open[arrival] = self._loop.create_task(self._serve(arrival, guest))
+
+    async def _serve(self, arrival: "_Arrival", guest: socket.socket) -> None:
+        """Have whoever the first octet is for take the place of ``arrival``."""
+        try:
+            first = await _first_octet(guest)
+        except BaseException:
+            del self._open[arrival]
+            guest.close()
+            raise
+        task = self._open.pop(arrival)
+        if first is None:
+            guest.close()
+        elif first == MAGIC[:1]:
+            connection = self._frames(lambda: self._open.pop(connection, None))
+            self._open[connection] = task
+            await self._loop.connect_accepted_socket(lambda: connection, guest)
+        else:
+            joint = _Joint(lambda: self._open.pop(joint, None))
+            self._open[joint] = task
+            await joint.join(guest, self._service, self._name())
+
+
+class _Arrival:
+    """A connection of which nobody knows yet what it is for."""
+
+    def cut(self) -> None:
+        """Its task is cancelled, and closes it."""
+
+
+async def _first_octet(guest: socket.socket) -> bytes | None:
+    """Wait for what a connection says first, and leave it to be read; None where it says nothing, or too late."""
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(guest.fileno(), readable.set)
+    try:
+        async with asyncio.timeout(SILENT_S):
+            await readable.wait()
+        return guest.recv(1, socket.MSG_PEEK) or None
+    except (OSError, TimeoutError):
+        return None
+    finally:
+        loop.remove_reader(guest.fileno())
 
 
 class _Joint:

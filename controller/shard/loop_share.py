@@ -183,10 +183,19 @@ class LoopShare:
         rest_s = account.tenant.rests_until_s - time.perf_counter()
         if rest_s > 0:
             await asyncio.sleep(rest_s)
+        if not self._has_time():
+            await self._wait(account)
+
+    def turn_now(self, account: LoopAccount) -> bool:
+        """Take a turn if it need not be waited for; tells whether it was taken."""
+        return account.tenant.rests_until_s <= time.perf_counter() and self._has_time()
+
+    def _has_time(self) -> bool:
+        """Whether this turn of the loop has time left that nobody waits for; begins one where none is."""
         if self._began is None:
             self._begin()
-        elif self._waiting or time.perf_counter() - self._began > TURN_S:
-            await self._wait(account)
+            return True
+        return not self._waiting and time.perf_counter() - self._began <= TURN_S
 
     async def _wait(self, account: LoopAccount) -> None:
         while True:

@@ -1,14 +1,15 @@
 """The punt relay: punted frames to the guests, frames of the guests to the plane, never behind route work.
 
-Each router has a bounded queue per punt class, taken in the order control, local, glean, exception. Writers take at
-most `TURN_FRAMES` in a turn and then let the next router's writer run, which serves routers round robin whatever each
-of them has queued. What does not fit is dropped and counted by class; what a guest may not send, by reason.
+What a guest can take goes to it at once. Where it reads too slowly, frames wait in a bounded queue per punt class and
+go out in the order control, local, glean, exception. What does not fit is dropped and counted by class; what a guest
+may not send, by reason.
 """
 
 import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Protocol
 
 from controller.events.token_bucket import TokenBucket
 from controller.model import InterfaceConfig
@@ -17,6 +18,8 @@ from controller.views import CapturedFrame
 
 QUEUE_FRAMES = {PuntClass.CONTROL: 256, PuntClass.LOCAL: 512, PuntClass.GLEAN: 64, PuntClass.EXCEPTION: 64}
 TURN_FRAMES = 16
+"""Most frames that are handed to a guest, or taken from one, at once."""
+
 PACKET_OUT_PER_S = 20_000
 """Most frames per second a guest may send; as many again in a burst."""
 
@@ -33,13 +36,24 @@ _CLASS_OF = {reason: PUNT_CLASS[reason] for reason in PuntReason}
 Punt = tuple[int, PuntReason, bytes]
 
 
+class FrameOutlet(Protocol):
+    """A guest that takes frames."""
+
+    @property
+    def writable(self) -> bool:
+        """Whether it takes more now; where it does again, it calls `RouterPunts.flush`."""
+
+    def write(self, punts: list[Punt]) -> None:
+        """Take a few frames."""
+
+
 class RouterPunts:
     """Both directions of one router's packets."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.counters: Counter[str] = Counter()
         self._queues: dict[PuntClass, deque[Punt]] = {one: deque() for one in PuntClass}
-        self._filled = asyncio.Event()
+        self._outlet: FrameOutlet | None = None
         self._clock = clock
         self._former: dict[int, tuple[frozenset[bytes], float]] = {}  # MACs an interface had, and until when they do
         self._sending = TokenBucket(PACKET_OUT_PER_S, PACKET_OUT_PER_S, clock)
@@ -48,7 +62,7 @@ class RouterPunts:
     # Plane → guest
 
     def deliver(self, interface_id: int, reason: PuntReason, frame: bytes) -> None:
-        """Queue a punted frame for the guest."""
+        """Hand a punted frame to the guest, or keep it until it takes one."""
         if self._captures:
             self._capture(interface_id, True, frame)
         punt_class = _CLASS_OF[reason]
@@ -57,20 +71,30 @@ class RouterPunts:
             self.counters[f"drop_queue_full_{punt_class.name.lower()}"] += 1
             return
         queue.append((interface_id, reason, frame))
-        self._filled.set()
+        self.flush()
 
-    async def take(self) -> list[Punt]:
-        """Wait for frames; returns at most `TURN_FRAMES`, most urgent class first."""
-        while True:
-            taken: list[Punt] = []
-            for queue in self._queues.values():
-                while queue and len(taken) < TURN_FRAMES:
-                    taken.append(queue.popleft())
-            if taken:
-                self.counters["to_guest"] += len(taken)
-                return taken
-            self._filled.clear()
-            await self._filled.wait()
+    def connect(self, outlet: FrameOutlet) -> None:
+        """Hand frames to a guest from now on, those that wait first; it takes the place of the one before."""
+        self._outlet = outlet
+        self.flush()
+
+    def disconnect(self, outlet: FrameOutlet) -> None:
+        """Keep frames from now on, unless another guest has taken its place."""
+        if self._outlet is outlet:
+            self._outlet = None
+
+    def flush(self) -> None:
+        """Hand on what waits, most urgent class first, for as long as it is taken."""
+        while (outlet := self._outlet) is not None and outlet.writable and (punts := self._most_urgent()):
+            self.counters["to_guest"] += len(punts)
+            outlet.write(punts)
+
+    def _most_urgent(self) -> list[Punt]:
+        taken: list[Punt] = []
+        for queue in self._queues.values():
+            while queue and len(taken) < TURN_FRAMES:
+                taken.append(queue.popleft())
+        return taken
 
     def clear(self) -> None:
         """Drop what waits: its guest has gone."""

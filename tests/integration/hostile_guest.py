@@ -18,15 +18,16 @@ from pathlib import Path
 
 import grpc
 
-from wire import MAX_FRAMES_PER_MESSAGE, MAX_MESSAGE_BYTES, MAX_ROUTES_PER_MESSAGE, PROTOCOL_VERSION
+from wire import MAX_FRAME_BYTES, MAX_MESSAGE_BYTES, MAX_ROUTES_PER_MESSAGE, PROTOCOL_VERSION
 from wire import splitplane_pb2 as pb
+from wire.frames import MAGIC, TICKET_BYTES, pack_frame
 
 TARGET = ("10.0.2.100", 6654)
 IDENTITY = "/run/seed/identity"
 SERVICE = "/splitplane.v1.VrcSession"
 BLACKHOLE = pb.NexthopSet.BLACKHOLE
 CONNECTED = pb.NexthopSet.CONNECTED
-STREAMS = 4  # that a connection may have
+FLOOD_FRAMES = 64  # sent at once
 CONNECTIONS, WAITED_FOR = 100, 50
 SESSIONS_S, ROUTES_S, FINISH_S = 45.0, 60.0, 30.0
 
@@ -50,7 +51,7 @@ class Stream:
     """One stream of octets: what is put is sent, what comes back is kept, and how it ended."""
 
     def __init__(self, link, method="Control"):
-        self._outbound, self._ended, self._finished = [], threading.Event(), threading.Event()
+        self._outbound, self._ended = [], threading.Event()
         self._ready = threading.Condition()
         self.received, self.end = [], ""
         self.sent = 0
@@ -62,8 +63,6 @@ class Stream:
             with self._ready:
                 self._ready.wait_for(lambda: self._outbound or self._ended.is_set(), 0.2)
                 if not self._outbound:
-                    if self._finished.is_set():
-                        return
                     continue
                 octets = self._outbound.pop(0)
                 self._ready.notify_all()
@@ -88,10 +87,6 @@ class Stream:
             self._ready.notify_all()
         return not self._ended.is_set()
 
-    def finish(self):
-        """Say that nothing more comes: the controller ends a Packets stream once it has read all of it."""
-        self._finished.set()
-
     def ends(self, limit_s=15):
         """Wait for its end; returns why it ended."""
         return self.end if self._ended.wait(limit_s) else "still open"
@@ -109,7 +104,8 @@ class Session:
         while not self.stream.received and not self.stream.end:
             time.sleep(0.01)
         assert self.stream.received, self.stream.end
-        self.declared = pb.ControllerMessage.FromString(self.stream.received[0]).declaration.interfaces
+        declaration = pb.ControllerMessage.FromString(self.stream.received[0]).declaration
+        self.declared, self.ticket = declaration.interfaces, declaration.frame_ticket
 
     def say(self, **body):
         return self.stream.put(pb.VrcMessage(sequence=next(self._sequence), **body).SerializeToString())
@@ -119,9 +115,36 @@ def frame(source, kind=b"\x08\x00", size=60):
     return b"\xff" * 6 + source + kind + bytes(size - 14)
 
 
-def packets(*frames):
-    outs = [pb.PacketOut(interface_id=interface, frame=octets) for interface, octets in frames]
-    return pb.PacketOuts(packets=outs).SerializeToString()
+class Frames:
+    """A connection of frames, with whatever ticket."""
+
+    def __init__(self, ticket):
+        self._socket = socket.create_connection(TARGET, FINISH_S)
+        self.put(MAGIC + ticket)
+
+    def put(self, octets):
+        """Send octets; False where the connection has ended."""
+        try:
+            self._socket.sendall(octets)
+        except OSError:
+            return False
+        return True
+
+    def finish(self):
+        """Say that nothing more comes: the controller ends the connection once it has read all of it."""
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def ends(self, limit_s=15):
+        """Wait for its end; returns whether it came."""
+        self._socket.settimeout(limit_s)
+        try:
+            while self._socket.recv(1 << 16):
+                pass
+        except TimeoutError:
+            return "still open"
+        except OSError:
+            pass
+        return "ended"
 
 
 # -- attacks ---------------------------------------------------------------------------------------------------------
@@ -166,16 +189,13 @@ def malformed(router):
             stream.put(hello)
             stream.put(message.SerializeToString())
             ends[name] = stream.ends()
-        for name, octets in {
-            "octets that are no packets": b"\xff" * 64,
-            "too many packets": packets(*[(1, b"")] * (MAX_FRAMES_PER_MESSAGE + 1)),
-        }.items():
-            stream = Stream(link, "Packets")
-            stream.put(octets)
-            ends[name] = stream.ends()
         stream = Stream(link, "Anything")
         stream.put(b"")
         ends["another method"] = stream.ends()
+        ends["another's ticket"] = Frames(bytes(TICKET_BYTES)).ends()
+        frames = Frames(Session(link, router).ticket)
+        frames.put(pack_frame(1, bytes(MAX_FRAME_BYTES + 1)))
+        ends["a frame that is too long"] = frames.ends()
     return ends
 
 
@@ -191,30 +211,27 @@ def spoof(router, victim_mac, each="50"):
             "foreign_interface": (1 << 20, frame(own.mac)),
             "frame_size": (own.id, frame(own.mac, size=own.mtu + 15)),
         }
-        sent, stream = Counter(), Stream(link, "Packets")
+        sent, frames = Counter(), Frames(session.ticket)
         for reason, forgery in forged.items():
             for _ in range(int(each)):
-                stream.put(packets(forgery))
+                frames.put(pack_frame(*forgery))
                 sent[reason.strip()] += 1
-        time.sleep(1)  # for the last one to arrive
-        return {"sent": sent, "ended": stream.end}
+        frames.finish()
+        return {"sent": sent, "ended": frames.ends(FINISH_S)}
 
 
 def flood(router, seconds="8"):
-    """As many packet-outs as go, by several streams at once: broadcasts out of our own port."""
+    """As many packet-outs as go: broadcasts out of our own port."""
     with channel() as link:
         session = Session(link, router)
         own = session.declared[0]
-        octets = packets(*[(own.id, frame(own.mac, b"\x88\xb5"))] * MAX_FRAMES_PER_MESSAGE)
-        streams = [Stream(link, "Packets") for _ in range(STREAMS - 1)]
+        octets = pack_frame(own.id, frame(own.mac, b"\x88\xb5")) * FLOOD_FRAMES
+        frames, sent = Frames(session.ticket), 0
         until = time.monotonic() + float(seconds)
-        while time.monotonic() < until:
-            for stream in streams:
-                stream.put(octets)
-        for stream in streams:
-            stream.finish()
-        ends = [stream.ends(FINISH_S) for stream in streams]
-        return {"frames": sum(stream.sent for stream in streams) * MAX_FRAMES_PER_MESSAGE, "ends": ends}
+        while time.monotonic() < until and frames.put(octets):
+            sent += FLOOD_FRAMES
+        frames.finish()
+        return {"frames": sent, "ended": frames.ends(FINISH_S)}
 
 
 def sessions(router, count="1000"):

@@ -5,6 +5,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -28,6 +29,11 @@ def directory() -> Iterator[Path]:
         yield Path(name)
 
 
+def unused(*_: object) -> NoReturn:
+    """Of a socket that nobody speaks to."""
+    raise AssertionError
+
+
 async def connects(uid: int, path: Path) -> bool:
     """Whether a user gets through to a socket."""
     user = ("setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups")
@@ -40,7 +46,7 @@ async def connects(uid: int, path: Path) -> bool:
 
 
 async def test_only_the_guest_s_own_user_connects(directory: Path) -> None:
-    sockets = SessionSockets(directory, directory / "session.sock", lambda vrf_id: None)
+    sockets = SessionSockets(directory, directory / "session.sock", unused, unused)
     try:
         for user, other in ((vrc_uid(1), vrc_uid(2)), (machine_uid(1), vrc_uid(1))):
             sockets.open(1, user)

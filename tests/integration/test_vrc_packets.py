@@ -5,7 +5,7 @@ import contextlib
 import pytest
 from vrc_guest import Controller, guest, interface
 
-from wire import splitplane_pb2 as pb
+from wire.frames import Frame
 
 pytestmark = pytest.mark.root
 
@@ -19,8 +19,9 @@ def arp(operation: int, target_mac: bytes = bytes(6)) -> bytes:
     return destination + HOST_MAC + b"\x08\x06" + head + HOST_MAC + HOST + target_mac + GUEST
 
 
-def is_arp(packet: pb.PacketOut, operation: int) -> bool:
-    return packet.frame[12:14] == b"\x08\x06" and packet.frame[21] == operation and packet.frame[38:42] == HOST
+def is_arp(frame: Frame, operation: int) -> bool:
+    octets = frame[2]
+    return octets[12:14] == b"\x08\x06" and octets[21] == operation and octets[38:42] == HOST
 
 
 async def answered(controller: Controller) -> None:
@@ -28,7 +29,7 @@ async def answered(controller: Controller) -> None:
     for _ in range(60):
         await controller.send_frame(1, arp(1))
         with contextlib.suppress(AssertionError):
-            return await controller.until(lambda: any(is_arp(packet, 2) for packet in controller.frames), 1)
+            return await controller.until(lambda: any(is_arp(frame, 2) for frame in controller.frames), 1)
     raise AssertionError("no answer to ARP")
 
 
@@ -39,9 +40,9 @@ async def test_arp_both_ways() -> None:
         await controller.until(lambda: any(state.up for state in controller.interfaces.values()))
 
         await answered(controller)
-        reply = next(packet for packet in controller.frames if is_arp(packet, 2))
-        assert reply.interface_id == 1
-        assert reply.frame[:12] == HOST_MAC + GUEST_MAC
+        interface_id, _, reply = next(frame for frame in controller.frames if is_arp(frame, 2))
+        assert interface_id == 1
+        assert reply[:12] == HOST_MAC + GUEST_MAC
         # What asked is a neighbor now, reported, and the kernel is told to keep it probed.
         await controller.until(lambda: (1, "10.1.0.2") in controller.neighbors)
         assert controller.neighbors[1, "10.1.0.2"].mac == HOST_MAC
@@ -49,7 +50,7 @@ async def test_arp_both_ways() -> None:
 
         # Nothing answers any more: probes go out without any traffic, and the failure is reported.
         controller.frames.clear()
-        await controller.until(lambda: any(is_arp(packet, 1) for packet in controller.frames))
+        await controller.until(lambda: any(is_arp(frame, 1) for frame in controller.frames))
         await controller.until(lambda: controller.neighbors[1, "10.1.0.2"].failed)
         # A host that is gone is not probed for ever.
         await g.until("sh", "-c", "ip neigh show 10.1.0.2 | grep -v managed", has="FAILED")

@@ -28,7 +28,7 @@ async def patch(one: Controller, other: Controller) -> None:
     async def carry(source: Controller, sink: Controller) -> None:
         while True:
             await source.until(lambda: bool(source.frames), 60)
-            await sink.send_frame(1, source.frames.popleft().frame)
+            await sink.send_frame(1, source.frames.popleft()[2])
 
     await asyncio.gather(carry(one, other), carry(other, one))
 

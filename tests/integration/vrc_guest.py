@@ -21,9 +21,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from controller.sessions.sockets import FrameProtocol, SessionSockets
 from wire import splitplane_pb2 as pb
 from wire import splitplane_pb2_grpc as pb_grpc
 from wire.columns import prefix_text, unpack_ids, unpack_prefixes
+from wire.frames import MAGIC, TICKET_BYTES, Frame, FrameReader, pack_frame
 
 ROUTER = "red/r1"
 DEADLINE_S = 60.0
@@ -74,6 +76,38 @@ def make_identities(directory: Path) -> None:
         (directory / f"{prefix}key.pem").write_bytes(secret)
 
 
+class GuestFrames(FrameProtocol):
+    """The connection of a guest's frames, with whatever ticket."""
+
+    def __init__(self, heard: Callable[[list[Frame]], None], gone: Callable[[], object]) -> None:
+        self._heard, self._gone = heard, gone
+        self._reader, self._begun = FrameReader(), False
+        self._transport: asyncio.Transport | None = None
+
+    def cut(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def send(self, interface_id: int, frame: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(pack_frame(interface_id, frame, 1))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._heard([])
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        self._begun = self._begun or self._reader.octets(len(MAGIC) + TICKET_BYTES) is not None
+        if self._begun and (frames := self._reader.frames(1000)):
+            self._heard(frames)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self._transport = None
+        self._gone()
+
+
 class Controller(pb_grpc.VrcSessionServicer):
     """The controller's side of a session, which only remembers."""
 
@@ -96,12 +130,13 @@ class Controller(pb_grpc.VrcSessionServicer):
         self.notices: list[str] = []
         self.snapshots: dict[int, dict[str, Ways]] = {}
         self.snapshot_ends: dict[int, str] = {}
-        self.frames: deque[pb.PacketOut] = deque(maxlen=2000)
+        self.frames: deque[Frame] = deque(maxlen=2000)
         self._changed = asyncio.Condition()
         self._writing = asyncio.Lock()
         self._control: grpc.aio.ServicerContext | None = None
-        self._packets: grpc.aio.ServicerContext | None = None
+        self._frames: GuestFrames | None = None
         self._server: grpc.aio.Server | None = None
+        self._sockets: SessionSockets | None = None
 
     async def start(self, directory: Path) -> str:
         """Listen; returns the gRPC target."""
@@ -111,12 +146,24 @@ class Controller(pb_grpc.VrcSessionServicer):
         )
         self._server = grpc.aio.server()
         pb_grpc.add_VrcSessionServicer_to_server(self, self._server)
-        target = f"unix:{directory}/session.sock"
-        self._server.add_secure_port(target, credentials)
+        self._server.add_secure_port(f"unix:{directory}/grpc.sock", credentials)
         await self._server.start()
-        return target
+        (directory / "1").mkdir(exist_ok=True)
+        self._sockets = SessionSockets(directory, directory / "grpc.sock", self._take_frames, lambda _: None)
+        self._sockets.open(1, os.geteuid())
+        return f"unix:{directory}/1/session.sock"
+
+    def _take_frames(self, _vrf_id: int, gone: Callable[[], object]) -> FrameProtocol:
+        self._frames = GuestFrames(self._heard_frames, gone)
+        return self._frames
+
+    def _heard_frames(self, frames: list[Frame]) -> None:
+        self.frames += frames
+        self._hearing = asyncio.ensure_future(self._heard())
 
     async def stop(self) -> None:
+        if self._sockets is not None:
+            self._sockets.close_all()
         if self._server is not None:
             await self._server.stop(None)
 
@@ -130,16 +177,10 @@ class Controller(pb_grpc.VrcSessionServicer):
             self.route_messages += body == "routes"
             self._take(body, getattr(message, body))
             if body == "hello":
+                self.declaration.frame_ticket = bytes(TICKET_BYTES)
                 await self.send(declaration=self.declaration)
             if self.acknowledge:
                 await self.send(ack=pb.Ack(sequence=message.sequence))
-            await self._heard()
-
-    async def Packets(self, requests: AsyncIterator[pb.PacketOuts], context: grpc.aio.ServicerContext) -> None:
-        self._packets = context
-        await self._heard()
-        async for message in requests:
-            self.frames += message.packets
             await self._heard()
 
     async def _heard(self) -> None:
@@ -200,9 +241,9 @@ class Controller(pb_grpc.VrcSessionServicer):
             await self._control.write(pb.ControllerMessage(**body))
 
     async def send_frame(self, interface_id: int, frame: bytes) -> None:
-        await self.until(lambda: self._packets is not None)
-        packet = pb.PacketIn(interface_id=interface_id, punt_reason=1, frame=frame)
-        await self._packets.write(pb.PacketIns(packets=[packet]))
+        await self.until(lambda: self._frames is not None)
+        assert self._frames is not None
+        self._frames.send(interface_id, frame)
 
     async def until(self, condition: Callable[[], bool], timeout_s: float = DEADLINE_S) -> None:
         """Wait until the VRC has said enough for a condition to hold."""

@@ -2,7 +2,7 @@ import os
 from collections.abc import AsyncIterator
 
 import pytest
-from peers import Peer
+from peers import Frames, Peer
 from stores import store_in
 from worlds import World, router_config
 
@@ -25,6 +25,7 @@ async def service(make_world, tmp_path, monkeypatch) -> AsyncIterator[tuple[Worl
         server.admit(config.vrf_id, os.geteuid())
     await server.start()
     yield world, server, pki
+    await Frames.close_all()
     await server.close()
     store.close()
 

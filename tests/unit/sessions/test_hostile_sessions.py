@@ -25,9 +25,8 @@ from wire import splitplane_pb2 as pb
     ("method", "octets", "reason"),
     [
         ("Control", b"\xff\xff\xff\xff", "4 octets that are no VrcMessage"),
-        ("Packets", b"\xff\xff", "2 octets that are no PacketOuts"),
         ("Control", bytes(MAX_MESSAGE_BYTES + 1), f"a message of {MAX_MESSAGE_BYTES + 1} octets"),
-        ("Fly", b"", "a stream that is neither Control nor Packets"),
+        ("Fly", b"", "a stream that is not Control"),
     ],
 )
 async def test_what_is_no_message_is_refused_by_name(service, red, method, octets, reason):
@@ -126,12 +125,11 @@ async def test_refused_packets_are_counted_by_reason_and_told_of_within_bounds(s
     world, _, _ = service
     await red.begin()
     await world.settle()
-    forged = pb.PacketOut(interface_id=1, frame=bytes(6) + mac(3) + b"\x08\x00" + bytes(46))
-    short = pb.PacketOut(interface_id=1, frame=b"short")
-    packets = red.stub.Packets()
+    forged = bytes(6) + mac(3) + b"\x08\x00" + bytes(46)
+    frames = await red.frames()
     for _ in range(10):
-        await packets.write(pb.PacketOuts(packets=[forged] * 60))
-    await packets.write(pb.PacketOuts(packets=[short]))
+        await frames.send(*[(1, forged)] * 60)
+    await frames.send((1, b"short"))
     counters = world.router().punts.counters
     await world.until(lambda: counters["refused_frame_size"] == 1)
     assert counters["refused_foreign_mac"] == 600

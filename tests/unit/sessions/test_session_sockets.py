@@ -9,16 +9,41 @@ from pathlib import Path
 import pytest
 
 from controller.sessions import sockets as session_sockets
-from controller.sessions.sockets import CONNECTIONS, SessionSockets
+from controller.sessions.sockets import CONNECTIONS, FrameProtocol, SessionSockets
+from wire.frames import MAGIC
+
+
+class Frames(FrameProtocol):
+    """Keeps what comes."""
+
+    def __init__(self, kept: dict[int, bytes], vrf_id: int, gone: Callable[[], object]) -> None:
+        self._kept, self._vrf_id, self._gone = kept, vrf_id, gone
+        self._transport: asyncio.BaseTransport | None = None
+
+    def cut(self) -> None:
+        assert isinstance(self._transport, asyncio.Transport)
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._kept[self._vrf_id] = self._kept.get(self._vrf_id, b"") + data
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self._gone()
 
 
 class Bed:
     """Sockets in front of a service that answers with what it is told, in capitals."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory, self.refused = directory, list[int]()
+        self.directory, self.refused, self.frames_of = directory, list[int](), dict[int, bytes]()
         self.served = self.serving = 0
-        self.sockets = SessionSockets(directory, directory / "session.sock", self.refused.append)
+        self.sockets = SessionSockets(directory, directory / "session.sock", self.frames, self.refused.append)
+
+    def frames(self, vrf_id: int, gone: Callable[[], object]) -> FrameProtocol:
+        return Frames(self.frames_of, vrf_id, gone)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.served += 1
@@ -68,6 +93,8 @@ async def test_octets_pass_both_ways_and_who_reads_slowly_stops_who_writes(bed: 
 
 async def test_one_too_many_is_closed_and_told_and_an_ended_one_makes_room(bed: Bed) -> None:
     held = [await bed.connect(1) for _ in range(CONNECTIONS)]
+    for _, writer in held:
+        writer.write(b"x")
     await until(lambda: bed.served == CONNECTIONS)
     for expected in (1, 2):
         reader, writer = await bed.connect(1)
@@ -78,7 +105,7 @@ async def test_one_too_many_is_closed_and_told_and_an_ended_one_makes_room(bed: 
     its.write(b"x")
     assert await other.readexactly(1) == b"X"
     held[0][1].close()
-    await until(lambda: len(bed.sockets._listeners[1]._joins) < CONNECTIONS)
+    await until(lambda: len(bed.sockets._listeners[1]._open) < CONNECTIONS)
     again, its_again = await bed.connect(1)
     its_again.write(b"y")
     assert await again.readexactly(1) == b"Y"
@@ -103,15 +130,40 @@ async def test_without_a_service_a_connection_is_closed_and_not_told(tmp_path: P
     (tmp_path / "1").mkdir()
     bed.sockets.open(1, os.geteuid())
     reader, writer = await bed.connect(1)
-    assert await reader.read() == b""
+    writer.write(b"x")
+    with contextlib.suppress(ConnectionError):  # where it was not read
+        assert await reader.read() == b""
     writer.close()
     bed.sockets.close_all()
     assert bed.refused == []
 
 
+async def test_the_first_octet_tells_frames_from_all_else(bed: Bed) -> None:
+    _, writer = await bed.connect(2)
+    writer.write(MAGIC + b"rest")
+    await until(lambda: bed.frames_of.get(2) == MAGIC + b"rest")
+    assert not bed.served
+    bed.sockets.close(2)
+    await until(lambda: not bed.sockets._listeners.get(2))
+    writer.close()
+
+
+async def test_who_says_nothing_gives_its_place_up(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_sockets, "SILENT_S", 0.01)
+    held = [await bed.connect(1) for _ in range(CONNECTIONS)]
+    for reader, writer in held:
+        assert await reader.read() == b""
+        writer.close()
+    reader, writer = await bed.connect(1)
+    writer.write(b"x")
+    assert await reader.readexactly(1) == b"X"
+    writer.close()
+    assert not bed.refused
+
+
 async def test_the_socket_of_an_earlier_controller_is_replaced(bed: Bed) -> None:
     bed.sockets.close_all()
-    later = SessionSockets(bed.directory, bed.directory / "session.sock", bed.refused.append)
+    later = SessionSockets(bed.directory, bed.directory / "session.sock", bed.frames, bed.refused.append)
     later.open(1, os.geteuid())
     reader, writer = await bed.connect(1)
     writer.write(b"x")

@@ -13,8 +13,7 @@ from controller.pki.authority import PKI
 from controller.planes.base import PuntReason
 from controller.sessions.control_stream import whole
 from controller.sessions.server import SessionServer
-from controller.shard.punt_relay import TURN_FRAMES
-from wire import MAX_FRAMES_PER_MESSAGE, MAX_MESSAGE_BYTES, PROTOCOL_VERSION
+from wire import MAX_MESSAGE_BYTES, PROTOCOL_VERSION
 from wire import splitplane_pb2 as pb
 from wire.columns import pack_ids, prefix_key
 
@@ -223,25 +222,12 @@ async def test_forged_packet_out(service, red, interface_id, frame, reason):
     world, _, _ = service
     await red.begin()
     await world.settle()
-    packets = red.stub.Packets()
-    forged, honest = pb.PacketOut(interface_id=interface_id, frame=frame), pb.PacketOut(interface_id=1, frame=FRAME)
-    await packets.write(pb.PacketOuts(packets=[forged, honest]))
+    frames = await red.frames()
+    await frames.send((interface_id, frame), (1, FRAME))
     await world.until(lambda: world.plane.packets_out)
     assert [sent for _, sent in world.plane.packets_out] == [FRAME]
     assert world.router().punts.counters[f"refused_{reason}"] == 1
     assert any(reason in text for text in refusals(world, "packet-out-refused"))
-
-
-async def test_too_many_frames_in_a_message(service, red):
-    world, _, _ = service
-    await red.begin()
-    await world.settle()
-    packets = red.stub.Packets()
-    await packets.write(pb.PacketOuts(packets=[pb.PacketOut()] * (MAX_FRAMES_PER_MESSAGE + 1)))
-    with pytest.raises(grpc.aio.AioRpcError, match=f"more than {MAX_FRAMES_PER_MESSAGE} frames in one message"):
-        await packets.read()
-    assert refusals(world)
-    assert not world.plane.packets_out
 
 
 async def test_a_write_under_way_is_not_cancelled():
@@ -282,18 +268,15 @@ async def test_a_write_that_never_ends_is_given_up(monkeypatch):
     assert given_up.is_set()
 
 
-async def test_punts_that_wait_share_messages(service, red):
+async def test_punts_wait_for_the_connection_of_frames(service, red):
     world, _, _ = service
     await red.begin()
     frames = [bytes([number]) * 60 for number in range(40)]
     for frame in frames:
         world.plane.punt(1, PuntReason.CONTROL, frame)
-    packets = red.stub.Packets()
-    taken: list[list[bytes]] = []
-    while sum(map(len, taken)) < len(frames):
-        taken.append([packet.frame for packet in (await packets.read()).packets])
-    assert [frame for message in taken for frame in message] == frames
-    assert [len(message) for message in taken] == [TURN_FRAMES, TURN_FRAMES, 40 - 2 * TURN_FRAMES]
+    assert world.router().punts.counters["to_guest"] == 0
+    connection = await red.frames()
+    assert [frame for _, _, frame in await connection.read(len(frames))] == frames
 
 
 async def test_punts_reach_their_router_alone(service, red):
@@ -301,12 +284,11 @@ async def test_punts_reach_their_router_alone(service, red):
     blue = Peer(server, pki.identity(2), 2)
     await red.begin()
     await blue.begin("blue/r2")
-    to_red, to_blue = red.stub.Packets(), blue.stub.Packets()
+    to_red, to_blue = await red.frames(), await blue.frames()
     world.plane.punt(1, PuntReason.CONTROL, b"for red")
     world.plane.punt(3, PuntReason.LOCAL, b"for blue")
-    (packet,) = (await to_red.read()).packets
-    assert (packet.interface_id, packet.punt_reason, packet.frame) == (1, PuntReason.CONTROL, b"for red")
-    assert [packet.frame for packet in (await to_blue.read()).packets] == [b"for blue"]
+    assert await to_red.read() == [(1, PuntReason.CONTROL, b"for red")]
+    assert await to_blue.read() == [(3, PuntReason.LOCAL, b"for blue")]
     assert world.router(1).punts.counters["to_guest"] == 1
     await blue.channel.close()
 

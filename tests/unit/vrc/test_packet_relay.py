@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from vrc.packets import QUEUE_FRAMES, PacketRelay
-from wire import MAX_FRAME_BYTES, MAX_FRAMES_PER_MESSAGE
-from wire import splitplane_pb2 as pb
+from vrc.packets import FRAMES_PER_TURN, QUEUE_FRAMES, FrameLink, PacketRelay
+from wire import MAX_FRAME_BYTES
+from wire.frames import MAGIC, pack_frame
 
 FRAME = bytes(range(60))
 
@@ -35,41 +35,46 @@ async def turns(count: int = 20) -> None:
         await asyncio.sleep(0)
 
 
+class Link(FrameLink):
+    """What a session sends, by write; it takes no more while it is ``stuck``."""
+
+    def __init__(self, relay: PacketRelay) -> None:
+        super().__init__(relay, b"")
+        self.writes: list[list[tuple[int, bytes]]] = []
+        self.stuck = False
+
+    def write(self, frames: list[tuple[int, bytes]]) -> None:
+        self.writes.append(frames)
+        self.writable = not self.stuck
+
+    @property
+    def frames(self) -> list[tuple[int, bytes]]:
+        return [frame for frames in self.writes for frame in frames]
+
+
 async def test_frames_out(relay: PacketRelay, tap: tuple[socket.socket, socket.socket]) -> None:
-    sent: list[pb.PacketOut] = []
-
-    async def write(message: pb.PacketOuts) -> None:
-        sent.extend(message.packets)
-
     tap[0].send(FRAME)
     await turns()
     assert relay.lost["no_session"] == 1
-    task = asyncio.ensure_future(relay.send(write))
-    await turns()
+    link = Link(relay)
+    relay.connect(link)
     for frame in (FRAME, b"short", bytes(MAX_FRAME_BYTES + 1), FRAME):
         tap[0].send(frame)
     await turns()
-    assert [(packet.interface_id, packet.frame) for packet in sent] == [(101, FRAME)] * 2
+    assert link.frames == [(101, FRAME)] * 2
     assert (relay.sent, relay.lost["frame_size"]) == (2, 2)
     relay.attach(tap[1].fileno(), 107)
     tap[0].send(FRAME)
     await turns()
-    assert sent[-1].interface_id == 107
-    task.cancel()
+    assert link.frames[-1] == (107, FRAME)
 
 
 async def test_a_session_that_is_stuck_costs_the_oldest_frames(
     relay: PacketRelay, tap: tuple[socket.socket, socket.socket]
 ) -> None:
-    stuck = asyncio.Event()
-    messages: list[list[int]] = []
-
-    async def write(message: pb.PacketOuts) -> None:
-        await stuck.wait()
-        messages.append([int.from_bytes(packet.frame[:2], "big") for packet in message.packets])
-
-    task = asyncio.ensure_future(relay.send(write))
-    await turns()
+    link = Link(relay)
+    link.stuck = True
+    relay.connect(link)
     tap[0].send(bytes(2) + FRAME)
     await turns()
     for number in range(1, QUEUE_FRAMES + 11):
@@ -81,42 +86,61 @@ async def test_a_session_that_is_stuck_costs_the_oldest_frames(
                 await turns(1)
     await turns()
     assert relay.lost["queue_full"] == 10
-    stuck.set()
-    await turns()
-    assert messages[0] == [0]  # nothing waited for it to fill, and it was already being written
-    assert [number for message in messages[1:] for number in message] == list(range(11, QUEUE_FRAMES + 11))
-    assert [len(message) for message in messages[1:]] == [MAX_FRAMES_PER_MESSAGE] * (
-        QUEUE_FRAMES // MAX_FRAMES_PER_MESSAGE
-    )
-    task.cancel()
+    link.stuck = False
+    link.resume_writing()
+    numbers = [[int.from_bytes(frame[:2], "big") for _, frame in frames] for frames in link.writes]
+    assert numbers[0] == [0]  # nothing waited for it to fill, and it was already being written
+    assert [number for write in numbers[1:] for number in write] == list(range(11, QUEUE_FRAMES + 11))
+    assert [len(write) for write in numbers[1:]] == [FRAMES_PER_TURN] * (QUEUE_FRAMES // FRAMES_PER_TURN)
+
+
+@pytest.fixture
+async def linked(relay: PacketRelay) -> AsyncIterator[tuple[FrameLink, socket.socket]]:
+    """A link, and the controller's end of its connection."""
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with there:
+        there.setblocking(False)
+        link = FrameLink(relay, b"ticket")
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: link, here)
+        assert there.recv(100) == MAGIC + b"ticket"
+        yield link, there
+        link.close()
+        await link.lost
 
 
 async def test_what_was_being_written_when_the_session_ended_is_counted(
-    relay: PacketRelay, tap: tuple[socket.socket, socket.socket]
+    relay: PacketRelay, linked: tuple[FrameLink, socket.socket]
 ) -> None:
-    async def write(message: pb.PacketOuts) -> None:
-        await asyncio.Event().wait()
+    link, there = linked
+    accepted = 0
+    while link.writable:
+        accepted = relay.sent
+        relay._outbound(101, bytes(9000))
+        relay.flush()
+    relay._outbound(101, FRAME)
+    relay.flush()  # waits
+    there.close()
+    await link.lost
+    assert (relay.sent, relay.lost["no_session"]) == (accepted, 2)
 
-    task = asyncio.ensure_future(relay.send(write))
-    await turns()
-    for _ in range(3):
-        tap[0].send(FRAME)
-    await turns()
-    task.cancel()
-    await turns()
-    assert (relay.sent, relay.lost["no_session"]) == (0, 3)
 
-
-async def test_frames_in(relay: PacketRelay, tap: tuple[socket.socket, socket.socket]) -> None:
-    async def stream() -> AsyncIterator[pb.PacketIns]:
-        foreign = pb.PacketIn(interface_id=999, frame=FRAME)
-        yield pb.PacketIns(packets=[pb.PacketIn(interface_id=101, frame=FRAME), foreign])
-        yield pb.PacketIns(packets=[pb.PacketIn(interface_id=101, frame=b"x")])
-
-    await relay.receive(stream())
+async def test_frames_in(
+    relay: PacketRelay, tap: tuple[socket.socket, socket.socket], linked: tuple[FrameLink, socket.socket]
+) -> None:
+    _, there = linked
+    octets = pack_frame(101, FRAME) + pack_frame(999, FRAME) + pack_frame(101, b"x")
+    for start in range(0, len(octets), 7):  # cut anywhere
+        there.send(octets[start : start + 7])
+        await turns(3)
     assert tap[0].recv(100) == FRAME
     assert relay.received == 1
     assert dict(relay.lost) == {"unknown_interface": 1, "frame_size": 1}
+
+
+async def test_a_controller_that_says_what_is_no_frame_is_left(linked: tuple[FrameLink, socket.socket]) -> None:
+    link, there = linked
+    there.send(pack_frame(101, bytes(MAX_FRAME_BYTES + 1)))
+    assert await link.lost == f"the controller says a frame of {MAX_FRAME_BYTES + 1} octets; at most 9234 are taken"
 
 
 async def test_a_tap_that_cannot_take_it(relay: PacketRelay, tap: tuple[socket.socket, socket.socket]) -> None:
