@@ -1,13 +1,15 @@
-"""A hostile tenant with root in its own machine: others do not notice, memory stays bounded, refusals are told.
+"""A hostile tenant with root in its own guest: others do not notice, memory stays bounded, refusals are told.
 
-    red/r1 (machine)   hostile_guest.py, with the router's own certificate
-    blue/r1            forwards traffic of which no packet may be lost, and changes a route again and again meanwhile
+    red/r1    hostile_root.py, with the router's own certificate
+    blue/r1   forwards traffic of which no packet may be lost, and changes a route again and again meanwhile
 
 What each attack cost blue is printed (pytest -s); what is asserted is that nothing was lost, and generous bounds.
 """
 
+import json
 import statistics
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,8 +19,6 @@ from typing import Any
 
 import pytest
 from e2e_world import FAR, OWN_ROUTES, World, world
-from machine_root import run_program
-from machines import BOOT_S, IMAGE, machine_of, needs_image
 from rig import Rig, unbroken, until
 
 from controller.routing.fib_state import SPARE_ROUTES
@@ -33,6 +33,7 @@ MOST = 0.9
 """Of what an attacker sent has to be counted: the last of it was under way when its connection ended."""
 GROWTH_MIB = 96
 """The controller may grow by this much: the spare routes and the nexthop sets of one router, and a few messages."""
+TREE = Path(__file__).parents[2]
 CHANGED = "198.18.0.0/24 10.2.0.2"
 BLUE_ROUTES = 3
 
@@ -66,7 +67,7 @@ class Blue:
 
 @dataclass
 class Hostile:
-    """A world in which red's machine is in hostile hands."""
+    """A world in which red's guest is in hostile hands."""
 
     world: World
     blue: Blue
@@ -99,11 +100,13 @@ class Hostile:
 
     def attack(self, name: str, *arguments: str) -> Any:
         """Run an attack to its end while blue lives on; returns what the attacker saw."""
-        machine, results = self.rig.state / "guests" / "1", []
+        program, results = (Path(__file__).parent / "hostile_root.py").read_text(), list[Any]()
+        python = ("env", f"PYTHONPATH={TREE}", "GRPC_VERBOSITY=NONE", sys.executable, "-")
         memory = Memory(self.rig.controller_pid)
 
         def run() -> None:
-            results.append(run_program(machine, "hostile_guest.py", name, "red/r1", *arguments))
+            said = self.rig.ok("exec", "red/r1", "--", *python, name, "red/r1", *arguments, text=program)
+            results.append(json.loads(said.splitlines()[-1]))
 
         attacker = threading.Thread(target=run)
         took_s = []
@@ -141,9 +144,7 @@ class Memory:
 
 @pytest.fixture(scope="module")
 def hostile() -> Iterator[Hostile]:
-    needs_image()
-    guest = {"kind": "kvm", "memory": "384M"}  # what is tried is not to be ended for want of memory
-    with world("--guest-image", str(IMAGE), hold_time_s=HOLD_S, red_guest=guest, limit_s=BOOT_S) as found:
+    with world(hold_time_s=HOLD_S) as found:
         red = found.declared["red"]
         red["slices"][0]["quota"] = QUOTA
         found.rig.apply(red)
@@ -195,8 +196,7 @@ def test_a_flood_of_packet_outs_is_limited_and_counted(hostile: Hostile) -> None
     flood = hostile.attack("flood")
     assert flood["ended"] == "ended"  # all that was sent has been read
     hostile.counts(before, flood["frames"], "from_guest", "refused_packet_out_rate", "drop_plane_congested")
-    if increase(hostile, before, "refused_packet_out_rate"):  # a slow machine does not come that far
-        hostile.told("packet-out-refused red/r1", "packet_out_rate")
+    hostile.told("packet-out-refused red/r1", "packet_out_rate")
 
 
 def test_routes_far_beyond_the_quota_are_not_kept(hostile: Hostile) -> None:
@@ -211,7 +211,8 @@ def test_routes_far_beyond_the_quota_are_not_kept(hostile: Hostile) -> None:
 
 def test_what_costs_much_to_follow_does_not_hold_up_others(hostile: Hostile) -> None:
     result = hostile.attack("churn")
-    assert result["rounds"] or result["ended"]
+    assert result["rounds"] > 1
+    assert not result["ended"]
 
 
 def test_what_is_no_message_ends_its_stream_by_name(hostile: Hostile) -> None:
@@ -235,15 +236,14 @@ def test_what_is_no_message_ends_its_stream_by_name(hostile: Hostile) -> None:
 def test_a_thousand_sessions_are_four_connections_and_a_few_streams(hostile: Hostile) -> None:
     before = hostile.counted
     hostile.attack("sessions")
-    hostile.told("guest-trouble red/r1", "connections beyond 4 at once")
+    hostile.told("session-refused red/r1", "more than 4 connections at once")
     hostile.counts(before, 1, "streams_refused")
     hostile.told("session-refused red/r1", "streams at once, then")
 
 
 def test_afterwards_everything_is_as_before(hostile: Hostile) -> None:
     rig = hostile.rig
-    assert machine_of(rig.state, "red/r1")
-    rig.up("red/r1", routes=OWN_ROUTES + 1, limit_s=2 * BOOT_S)
+    rig.up("red/r1", routes=OWN_ROUTES + 1)
     rig.verified()
     told = [line for line in rig.ok("events").splitlines() if "red/r1" in line]
     assert len(told) < 300

@@ -1,6 +1,6 @@
-"""What a hostile tenant with root runs inside its own virtual machine, with nothing but what the image has.
+"""What a hostile tenant with root runs inside its own guest.
 
-    python3 - ATTACK ROUTER [ARGUMENT] < hostile_guest.py        what became of it: JSON on the last line
+    python3 - ATTACK ROUTER [ARGUMENT] < hostile_root.py        what became of it: JSON on the last line
 
 It speaks gRPC with the certificate of its router, and says whatever it wants. The honest VRC is stopped meanwhile.
 """
@@ -18,18 +18,24 @@ from pathlib import Path
 
 import grpc
 
-from wire import MAX_FRAME_BYTES, MAX_MESSAGE_BYTES, MAX_ROUTES_PER_MESSAGE, PROTOCOL_VERSION
+from wire import (
+    MAX_FRAME_BYTES,
+    MAX_ITEMS_PER_MESSAGE,
+    MAX_MESSAGE_BYTES,
+    MAX_ROUTES_PER_MESSAGE,
+    PROTOCOL_VERSION,
+)
 from wire import splitplane_pb2 as pb
 from wire.frames import MAGIC, TICKET_BYTES, pack_frame
 
-TARGET = ("10.0.2.100", 6654)
-IDENTITY = "/run/seed/identity"
+SOCKET = "/run/splitplane/session/session.sock"
+IDENTITY = "/run/splitplane/identity"
 SERVICE = "/splitplane.v1.VrcSession"
 BLACKHOLE = pb.NexthopSet.BLACKHOLE
 CONNECTED = pb.NexthopSet.CONNECTED
 FLOOD_FRAMES = 64  # sent at once
 CONNECTIONS, WAITED_FOR = 100, 50
-SESSIONS_S, ROUTES_S, FINISH_S = 45.0, 60.0, 30.0
+SESSIONS_S, ROUTES_S, FINISH_S = 15.0, 6.0, 30.0
 
 
 def channel():
@@ -42,7 +48,7 @@ def channel():
         ("grpc.enable_http_proxy", 0),
         ("grpc.max_reconnect_backoff_ms", 500),
     ]
-    link = grpc.secure_channel("{}:{}".format(*TARGET), grpc.ssl_channel_credentials(*parts), options)
+    link = grpc.secure_channel(f"unix:{SOCKET}", grpc.ssl_channel_credentials(*parts), options)
     grpc.channel_ready_future(link).result(60)
     return link
 
@@ -119,7 +125,9 @@ class Frames:
     """A connection of frames, with whatever ticket."""
 
     def __init__(self, ticket):
-        self._socket = socket.create_connection(TARGET, FINISH_S)
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(FINISH_S)
+        self._socket.connect(SOCKET)
         self.put(MAGIC + ticket)
 
     def put(self, octets):
@@ -220,7 +228,7 @@ def spoof(router, victim_mac, each="50"):
         return {"sent": sent, "ended": frames.ends(FINISH_S)}
 
 
-def flood(router, seconds="8"):
+def flood(router, seconds="3"):
     """As many packet-outs as go: broadcasts out of our own port."""
     with channel() as link:
         session = Session(link, router)
@@ -238,9 +246,9 @@ def sessions(router, count="1000"):
     """A thousand sessions: connections at once, then streams one after the other, most of them cut at once."""
     taken = []
     for _ in range(CONNECTIONS):
-        one = socket.socket()
+        one = socket.socket(socket.AF_UNIX)
         one.setblocking(False)
-        one.connect_ex(TARGET)
+        one.connect_ex(SOCKET)
         taken.append(one)
     time.sleep(3)
     for one in taken:
@@ -282,15 +290,16 @@ def routes(router, count="10000000", limit_s=str(ROUTES_S)):
         return {"announced": announced, "ended": session.stream.end, "seconds": round(seconds, 1)}
 
 
-def churn(router, seconds="8"):
+def churn(router, seconds="3"):
     """Messages that cost much to follow: interfaces and neighbors that come and go, sets made and let go."""
     with channel() as link:
         session, rounds = Session(link, router), 0
         own, address = session.declared[0], bytes((10, 1, 0, 1))
-        states = [pb.InterfaceState(id=own.id, up=bool(i & 1), addresses=[address]) for i in range(20_000)]
-        hosts = [bytes((10, 1, 2 + (i >> 8), i & 255)) for i in range(20_000)]
+        each = range(MAX_ITEMS_PER_MESSAGE)
+        states = [pb.InterfaceState(id=own.id, up=bool(i & 1), addresses=[address]) for i in each]
+        hosts = [bytes((10, 1, 2 + (i >> 8), i & 255)) for i in each]
         come, go = ([pb.Neighbor(interface_id=own.id, address=h, mac=mac) for h in hosts] for mac in (own.mac, b""))
-        began = time.monotonic()  # an emulated machine may take as long to make these
+        began = time.monotonic()
         while time.monotonic() < began + float(seconds):
             base = 1 + 600 * rounds
             sets = [
