@@ -138,6 +138,9 @@ class FrameConnection(FrameProtocol):
                 frames = self._frames()
         except SessionRefused as refused:
             self._refuse(refused)
+        except BaseException:
+            self.cut()  # nobody would read from it again
+            raise
         self._turn = None
         if self._transport is not None and not self._refused:
             self._transport.resume_reading()
