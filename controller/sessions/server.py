@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -156,7 +157,8 @@ class SessionServer:
     async def control(self, requests: AsyncIterator[bytes], context: Any) -> None:
         """Serve a Control stream."""
         router = await self._identify(context)
-        session = ControlSession(router, context, self._events, self._shards.loop_share, self._began(router))
+        began = partial(self._began, router.config.vrf_id)
+        session = ControlSession(router, context, self._events, self._shards.loop_share, began)
         try:
             self._admit_stream(router)
             await self._serve(router, session.read(requests), session.write())
@@ -236,12 +238,9 @@ class SessionServer:
 
     # Frames
 
-    def _began(self, router: VirtualRouter) -> Callable[[ControlSession], None]:
-        def began(session: ControlSession) -> None:
-            self._cut_frames(router.config.vrf_id)
-            self._sessions[router.config.vrf_id] = session
-
-        return began
+    def _began(self, vrf_id: int, session: ControlSession) -> None:
+        self._cut_frames(vrf_id)
+        self._sessions[vrf_id] = session
 
     def _ended(self, vrf_id: int, session: ControlSession) -> None:
         if self._sessions.get(vrf_id) is session:
