@@ -90,7 +90,7 @@ std::string shown(const Name& field, const std::string& value) {
 using Values = std::vector<std::pair<std::string, std::string>>;
 
 // One entry in words.
-struct Row {
+struct EntryText {
     std::string table;
     Values match;
     std::vector<std::pair<std::string, Values>> actions;  // several of a one-shot group, each with its weight
@@ -106,9 +106,9 @@ std::pair<std::string, Values> action_of(const Schema& schema, const p4::v1::Act
     return {schema.name(action.action_id()), values};
 }
 
-Row row_of(const Schema& schema, const TableEntry& entry) {
-    Row row;
-    row.table = schema.name(entry.table_id());
+EntryText text_of(const Schema& schema, const TableEntry& entry) {
+    EntryText text;
+    text.table = schema.name(entry.table_id());
     for (const auto& match : entry.match()) {
         const Name name = schema.field(entry.table_id(), match.field_id());
         std::string value;
@@ -117,23 +117,23 @@ Row row_of(const Schema& schema, const TableEntry& entry) {
         if (match.has_ternary()) {
             value = shown(name, match.ternary().value()) + "&" + shown(name, match.ternary().mask());
         }
-        row.match.emplace_back(name.text, value);
+        text.match.emplace_back(name.text, value);
     }
-    if (entry.priority() != 0) row.match.emplace_back("priority", std::to_string(entry.priority()));
+    if (entry.priority() != 0) text.match.emplace_back("priority", std::to_string(entry.priority()));
     const auto& action = entry.action();
-    if (action.has_action()) row.actions.push_back(action_of(schema, action.action()));
+    if (action.has_action()) text.actions.push_back(action_of(schema, action.action()));
     for (const auto& one : action.action_profile_action_set().action_profile_actions()) {
-        row.actions.push_back(action_of(schema, one.action()));
-        row.actions.back().second.emplace_back("weight", std::to_string(one.weight()));
+        text.actions.push_back(action_of(schema, one.action()));
+        text.actions.back().second.emplace_back("weight", std::to_string(one.weight()));
     }
     if (action.action_profile_group_id() != 0) {
-        row.actions.push_back({"group", {{"id", std::to_string(action.action_profile_group_id())}}});
+        text.actions.push_back({"group", {{"id", std::to_string(action.action_profile_group_id())}}});
     }
     if (entry.has_counter_data()) {
-        row.counted = {{"packets", std::to_string(entry.counter_data().packet_count())},
+        text.counted = {{"packets", std::to_string(entry.counter_data().packet_count())},
                        {"octets", std::to_string(entry.counter_data().byte_count())}};
     }
-    return row;
+    return text;
 }
 
 std::string words(const Values& values) {
@@ -142,14 +142,14 @@ std::string words(const Values& values) {
     return text;
 }
 
-std::string line_of(const Row& row) {
-    std::string text = row.table + words(row.match);
+std::string line_of(const EntryText& entry) {
+    std::string text = entry.table + words(entry.match);
     const char* separator = " -> ";
-    for (const auto& [name, values] : row.actions) {
+    for (const auto& [name, values] : entry.actions) {
         text += separator + name + words(values);
         separator = " | ";
     }
-    return row.counted.empty() ? text : text + " ;" + words(row.counted);
+    return entry.counted.empty() ? text : text + " ;" + words(entry.counted);
 }
 
 Json json_of(const Values& values) {
@@ -158,16 +158,16 @@ Json json_of(const Values& values) {
     return object;
 }
 
-Json json_of(const Row& row) {
+Json json_of(const EntryText& entry) {
     Json actions = Json::array();
-    for (const auto& [name, values] : row.actions) {
+    for (const auto& [name, values] : entry.actions) {
         actions.push_back(Json{{"name", name}, {"parameters", json_of(values)}});
     }
     return {
-        {"table", row.table},
-        {"match", json_of(row.match)},
+        {"table", entry.table},
+        {"match", json_of(entry.match)},
         {"actions", std::move(actions)},
-        {"counter", row.counted.empty() ? Json() : json_of(row.counted)},
+        {"counter", entry.counted.empty() ? Json() : json_of(entry.counted)},
     };
 }
 
@@ -236,12 +236,12 @@ void dump(const std::string& address, uint64_t device_id, const std::string& tab
     for (const auto& [name, id] : schema.tables()) {
         if (!table.empty() && name != table) continue;
         client.read(id, schema.counted(id), [&](const TableEntry& entry) {
-            const Row row = row_of(schema, entry);
+            const EntryText text = text_of(schema, entry);
             if (json) {
-                output << separator << "\n" << json_text(json_of(row), -1);
+                output << separator << "\n" << json_text(json_of(text), -1);
                 separator = ",";
             } else {
-                output << line_of(row) << "\n";
+                output << line_of(text) << "\n";
             }
         });
     }

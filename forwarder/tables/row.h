@@ -128,6 +128,11 @@ struct Extras {
     }
 };
 
+// A key or a parameter that is the id of something: all ids have 32 bits.
+inline uint32_t id_of(uint64_t value) {
+    return static_cast<uint32_t>(value);
+}
+
 struct Row {
     Action action = Action::kNone;
     std::array<uint64_t, 3> params{};

@@ -10,10 +10,6 @@ namespace {
 constexpr uint64_t kNsPerS = 1'000'000'000;
 constexpr uint32_t kLeastBurst = 10, kBurstPart = 10;  // of samples: a tenth of a second, ten packets at least
 
-uint32_t id_of(uint64_t value) {
-    return static_cast<uint32_t>(value);
-}
-
 uint32_t classifier_index(Key key) {
     return sp_classifier_index(id_of(key.first), id_of(key.second));
 }

@@ -9,10 +9,6 @@ namespace splitplane {
 
 namespace {
 
-uint32_t id_of(uint64_t value) {
-    return static_cast<uint32_t>(value);
-}
-
 uint32_t units(uint32_t weight) {
     return (weight + kGroupMembersInUnit - 1) / kGroupMembersInUnit;
 }

@@ -9,7 +9,6 @@
 namespace splitplane::test {
 namespace {
 
-constexpr uint64_t kMillisecond = 1'000'000;
 constexpr uint32_t kUntagged = 0x0a020009, kTagged = 0x0a030009;  // by kUp, by kUpVlan
 
 struct Samples : ::testing::Test, World {

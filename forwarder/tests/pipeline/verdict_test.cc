@@ -9,8 +9,6 @@
 namespace splitplane::test {
 namespace {
 
-constexpr uint64_t kMillisecond = 1'000'000;
-
 struct Verdicts : ::testing::Test, World {
     // A punt `local` at a time.
     bool passes(uint64_t now_ns) const {

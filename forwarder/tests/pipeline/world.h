@@ -18,6 +18,7 @@ constexpr uint32_t kVrf = 1;
 constexpr uint32_t kLan = 1, kLanVlan = 2, kUp = 3, kUpVlan = 4;  // interface slots; ids are 100 more
 constexpr uint32_t kLanPort = 1, kUpPort = 2;
 constexpr uint32_t kVlan = 100, kUpTag = 200;
+constexpr uint64_t kMillisecond = 1'000'000;  // nanoseconds
 constexpr uint32_t kToUp = 1, kToUpVlan = 2;  // nexthop slots
 
 struct NoReaders : GracePeriods {
