@@ -48,3 +48,12 @@ def age_s(pid: int) -> float:
         return max(0.0, float(Path("/proc/uptime").read_text().split()[0]) - started_s)
     except (OSError, ValueError, IndexError):
         return 0.0
+
+
+def cpu_s(pid: int) -> float:
+    """Return how much time of cores a process has had, in seconds; 0 where there is none."""
+    try:
+        user, system = _stat(pid)[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return 0.0

@@ -14,7 +14,7 @@ CONTROL_PORT, TERMINAL_PORT = "splitplane.control", "splitplane.terminal"
 MACHINE_UID_BASE = 0x71000000
 """QEMU of router N runs as user and group MACHINE_UID_BASE + N; see VRC_UID_BASE."""
 
-_TRANSLATED_MIB = 64  # of translated code that an emulated machine keeps
+_TRANSLATED_MIB = 128  # of translated code that an emulated machine keeps: with 64 a boot translates much of it twice
 
 _SANDBOX = "on,obsolete=deny,elevateprivileges=allow,resourcecontrol=deny"
 """QEMU's system call filter. It may start processes, the relays, and so call setsid(2), which everything but
@@ -45,7 +45,8 @@ def accelerator_options(accelerator: Accelerator) -> list[str]:
     """Return the options that choose how instructions are run."""
     if accelerator is Accelerator.KVM:
         return ["-accel", "kvm", "-cpu", "host"]
-    return ["-accel", f"tcg,tb-size={_TRANSLATED_MIB}", "-cpu", "max"]
+    # A fifth level of page tables would be walked in software, and maps nothing that the fourth does not.
+    return ["-accel", f"tcg,tb-size={_TRANSLATED_MIB}", "-cpu", "max,la57=off"]
 
 
 def base_options(accelerator: Accelerator, sizes: Sizes) -> list[str]:
