@@ -1,6 +1,8 @@
 # Every target does its own set-up first; see scripts/setup.
 SHELL := /bin/bash
 PY := .venv/bin/python
+# Byte code is kept: without, all files of tests are compiled anew by each worker, and ours at each start.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup check test clangs demo guest p4 clean
 
@@ -14,11 +16,11 @@ check:
 	@.venv/bin/lint-imports --no-cache
 	@$(PY) -m pytest -q -n 2 --hypothesis-profile=quick -m "not root" tests/unit tests/property tests/contract
 
-# In the units and the order of tests/conftest.py. Four at a time: most of them wait for daemons rather than compute.
+# In the units and the order of tests/conftest.py. Five at a time: most of them wait for daemons rather than compute.
 # TESTS names some of them, and then only what these need is set up.
 test:
 	@scripts/setup tests $(TESTS)
-	@$(PY) -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(if $(TESTS),$(TESTS),tests)
+	@$(PY) -m pytest -n 5 --dist loadfile --no-loadscope-reorder $(if $(TESTS),$(TESTS),tests)
 
 # The XDP program by each clang that Debian has, on each kernel there is here.
 clangs:

@@ -12,7 +12,10 @@ FOLDERS = ("integration", "daemons", "native", "conformance", "fuzz", "property"
 EMULATED = ("test_kvm_", "test_machine_", "test_topology_machines")
 """How files begin that emulate virtual machines, for minutes and with a core each."""
 
-LONGEST = ("test_topology_run", "test_e2e_kill", "test_isis", "test_bfd", "test_e2e_route_source")
+LONGEST = (
+    *("test_topology_run", "test_e2e_kill", "test_isis", "test_bfd", "test_e2e_route_source"),
+    *("test_forwarder_sanitized", "test_moving_tables", "test_guest_hangs", "test_hostile_guest", "test_fuzz"),
+)
 """How files begin that take a minute and more: begun late, one of them alone would be waited for at the end."""
 
 KINDS = ("fake", "ovs", "openflow", "bmv2", "forwarder", "forwarder_generic", "openflow+forwarder", "bmv2+forwarder")

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts/fuzz"
-SECONDS = 3
+SECONDS = 2
 LIMIT_S = 500
 FUZZ: dict[str, Any] = runpy.run_path(str(SCRIPT))
 NAMES = (*FUZZ["PYTHON"], *FUZZ["NATIVE"])

@@ -203,7 +203,7 @@ Paused begin_lookup(const Arrays& arrays, Family family, Key address, uint32_t b
 TEST_P(Readers, HeldUpSeeAnAnswerOfTheirTime) {
     constexpr uint32_t kSteps = 3000, kAtOnce = 40;
     Family family = GetParam();
-    for (uint32_t seed = 0; seed < 12; ++seed) {
+    for (uint32_t seed = 0; seed < rounds(12); ++seed) {
         Story story(family, seed, kSteps, 1000, 6000);
         Arrays arrays(1 << 18);
         Held held;

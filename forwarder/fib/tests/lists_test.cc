@@ -252,7 +252,7 @@ class ListTables : public testing::TestWithParam<Family> {};
 TEST_P(ListTables, AnswerAsTheReferenceDoes) {
     Family family = GetParam();
     Shapes seen;
-    for (uint32_t seed = 0; seed < 24; ++seed) {
+    for (uint32_t seed = 0; seed < rounds(24); ++seed) {
         std::mt19937 chance(seed);
         Table table(family);
         uint32_t most = 20u << seed % 6;

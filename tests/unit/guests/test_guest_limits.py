@@ -120,9 +120,11 @@ class Programs:
         self._monkeypatch.setattr(frr, "JOB_LIMIT_S", seconds)
 
     def write(self, name: str, script: str) -> None:
-        path = self.folder / name
-        path.write_text(f"#!/bin/sh\n{script}\n")
-        path.chmod(0o755)
+        # A new file under the name: what is about to run the old one would fail on one that is being written.
+        new = self.folder / f"{name}.new"
+        new.write_text(f"#!/bin/sh\n{script}\n")
+        new.chmod(0o755)
+        new.replace(self.folder / name)
 
     def until(self, condition: Callable[[], bool]) -> None:
         run_until(self.family.reactor, condition)
