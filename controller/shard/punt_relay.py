@@ -30,6 +30,8 @@ CAPTURE_FRAMES = 4096
 """Frames a slow capture may lag behind before it misses some."""
 
 _ETHERNET_HEADER = 14
+_RESERVED_MACS = b"\x01\x80\xc2\x00\x00"
+"""IEEE 802.1Q section 8.6.3: with …:00 to …:0f bridges talk to their neighbors (STP, LACP, PAUSE), not routers."""
 _TAGS = (b"\x81\x00", b"\x88\xa8", b"\x91\x00")
 _CLASS_OF = {reason: PUNT_CLASS[reason] for reason in PuntReason}
 
@@ -123,6 +125,8 @@ class RouterPunts:
             return "foreign_mac"
         if frame[12:14] in _TAGS:
             return "foreign_vlan"
+        if frame.startswith(_RESERVED_MACS) and frame[5] <= 0x0F:
+            return "reserved_mac"
         return None if self._sending.take() else "packet_out_rate"
 
     def _had(self, interface_id: int, mac: bytes) -> bool:

@@ -176,6 +176,9 @@ def test_frames_that_are_not_its_own_are_refused_by_reason(hostile: Hostile) -> 
             listener.close()
 
 
+BRIDGES = bytes.fromhex("0180c2000000")
+
+
 def received(listener: Any) -> Iterator[bytes]:
     listener.setblocking(False)
     while True:
@@ -188,7 +191,8 @@ def received(listener: Any) -> Iterator[bytes]:
 
 
 def forged(octets: bytes, victim: bytes) -> bool:
-    return octets[6:12] == victim or octets[12:14] in (b"\x81\x00", b"\x88\xa8") or len(octets) > 1514
+    is_tagged = octets[12:14] in (b"\x81\x00", b"\x88\xa8")
+    return octets[6:12] == victim or is_tagged or octets[:6] == BRIDGES or len(octets) > 1514
 
 
 def test_a_flood_of_packet_outs_is_limited_and_counted(hostile: Hostile) -> None:

@@ -213,10 +213,12 @@ FRAME = bytes(6) + mac(1) + b"\x08\x00" + bytes(46)
         (3, FRAME, "foreign_interface"),
         (1, bytes(6) + mac(3) + b"\x08\x00" + bytes(46), "foreign_mac"),
         (1, bytes(6) + mac(1) + b"\x81\x00\x00\x64\x08\x00" + bytes(46), "foreign_vlan"),
+        (1, b"\x01\x80\xc2\x00\x00\x00" + mac(1) + b"\x00\x26" + bytes(46), "reserved_mac"),
+        (1, b"\x01\x80\xc2\x00\x00\x0f" + mac(1) + b"\x88\x09" + bytes(46), "reserved_mac"),
         (1, FRAME + bytes(1500), "frame_size"),
         (1, b"short", "frame_size"),
     ],
-    ids=["interface", "mac", "vlan", "long", "short"],
+    ids=["interface", "mac", "vlan", "first reserved", "last reserved", "long", "short"],
 )
 async def test_forged_packet_out(service, red, interface_id, frame, reason):
     world, _, _ = service
@@ -228,6 +230,19 @@ async def test_forged_packet_out(service, red, interface_id, frame, reason):
     assert [sent for _, sent in world.plane.packets_out] == [FRAME]
     assert world.router().punts.counters[f"refused_{reason}"] == 1
     assert any(reason in text for text in refusals(world, "packet-out-refused"))
+
+
+@pytest.mark.parametrize("group", ["0180c2000010", "0180c2000014", "0180c2000015", "09002b000005"])
+async def test_groups_of_routers_leave_the_guest(service, red, group):
+    """IS-IS has the middle two, ISO/IEC 10589 section 8.4.8."""
+    world, _, _ = service
+    await red.begin()
+    await world.settle()
+    frames = await red.frames()
+    hello = bytes.fromhex(group) + mac(1) + b"\x00\x26" + bytes(46)
+    await frames.send((1, hello))
+    await world.until(lambda: world.plane.packets_out)
+    assert [sent for _, sent in world.plane.packets_out] == [hello]
 
 
 async def test_a_write_under_way_is_not_cancelled():
