@@ -22,7 +22,7 @@ from controller.daemon import DEFAULT_RUN
 from controller.errors import GuestError
 from controller.guests import shutdown
 from controller.guests.base import GuestSpec, GuestStatus
-from controller.guests.machine import image, qemu
+from controller.guests.machine import image, image_digests, qemu
 from controller.guests.machine.accelerator import AcceleratorProbe
 from controller.guests.machine.command_line import Accelerator, machine_uid
 from controller.guests.machine.qemu import QemuDriver
@@ -184,23 +184,22 @@ async def ended(pid: int) -> None:
         os.close(pidfd)
 
 
-def copy_of_image(at: Bed) -> Path:
+def copy_of_image(at: Bed, name: str, content: bytes) -> Path:
+    """An image in which one file is another, and which says nothing of what its files were."""
     copy = at.state / "image"
     copy.mkdir()
     for path in IMAGE.iterdir():
-        if path.is_file() and not path.name.startswith("."):
+        if path.is_file() and not path.name.startswith(".") and path.name not in (image_digests.FILE, name):
             (copy / path.name).symlink_to(path)
+    (copy / name).write_bytes(content)
+    (copy / name).chmod(0o644)
     return copy
 
 
 async def test_a_kernel_that_qemu_does_not_take_is_one_line() -> None:
     async with bed() as at:
-        copy = copy_of_image(at)
         await at.probe.choose(image.load(IMAGE, "red/r1"))
-        (copy / "vmlinuz").unlink()
-        (copy / "vmlinuz").write_bytes(b"no kernel at all")
-        (copy / "vmlinuz").chmod(0o644)
-        driver = at.new_driver(copy)
+        driver = at.new_driver(copy_of_image(at, "vmlinuz", b"no kernel at all"))
         with pytest.raises(GuestError, match=r"^red/r1: QEMU did not start: .*kernel") as caught:
             await driver.start(at.spec)
         assert "\n" not in str(caught.value)
@@ -209,16 +208,22 @@ async def test_a_kernel_that_qemu_does_not_take_is_one_line() -> None:
 
 async def test_a_root_file_system_that_does_not_boot_is_said_as_the_kernel_says_it() -> None:
     async with bed() as at:
-        copy = copy_of_image(at)
-        (copy / "root.squashfs").unlink()
-        (copy / "root.squashfs").write_bytes(b"\0" * 4096)
-        (copy / "root.squashfs").chmod(0o644)
-        driver = at.new_driver(copy)
+        driver = at.new_driver(copy_of_image(at, "root.squashfs", b"\0" * 4096))
         await driver.start(at.spec)
         await ended(driver.running(at.spec))
         assert driver.last_words(at.spec).startswith("it powered itself off: ")
         assert driver.last_words(at.spec).endswith("/dev/vda: not a squashfs file system")
         await driver.delete(at.spec)
+
+
+async def test_an_image_that_is_not_what_it_was_starts_no_machine() -> None:
+    async with bed() as at:
+        copy = copy_of_image(at, "root.squashfs", b"\0" * 4096)
+        (copy / image_digests.FILE).symlink_to(IMAGE / image_digests.FILE)
+        driver = at.new_driver(copy)
+        with pytest.raises(GuestError, match=r"^red/r1: image file .*/root\.squashfs is not what SHA256SUMS says; make"):
+            await driver.start(at.spec)
+        assert not driver.running(at.spec)
 
 
 async def test_the_accelerator_is_tried_once_in_each_boot_of_the_host(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ from controller.guests.machine.command_line import (
     machine_uid,
 )
 from controller.guests.machine.console_log import CONSOLE_LOG, QEMU_LOG, bound_console, last_line, last_words
+from controller.guests.machine.image_digests import ImageDigests
 from controller.guests.machine.monitor import Monitor
 from controller.guests.machine.readings import (
     CLOCK_TOLD_S,
@@ -110,6 +111,7 @@ class QemuDriver:
         self._image, self._probe, self._hidden = image_directory, probe, tuple(hidden)
         self._contacts: defaultdict[Path, _Contact] = defaultdict(_Contact)  # by directory
         self._reloads = control.Reloads(shared=True)
+        self._digests = ImageDigests()
 
     async def check(self, router: RouterConfig) -> list[str]:
         """Tell before anything is stored whether a guest could start; GuestError says why not.
@@ -118,8 +120,10 @@ class QemuDriver:
         """
         guest = router.guest
         own_image = self._image_of(guest.image, guest.memory_mib, router.full_name)
+        remarks = await self._digests.check(own_image, router.full_name)
         await _check_text(router.full_name, router.routing)
-        return frr.remarks_on(own_image.frr) if router.routing.suite is Suite.FRR and own_image.frr else []
+        tried = frr.remarks_on(own_image.frr) if router.routing.suite is Suite.FRR and own_image.frr else []
+        return remarks + tried
 
     async def start(self, spec: GuestSpec) -> None:
         """Start the machine, or adopt it and apply what changed; see GuestDriver.start.
@@ -345,6 +349,7 @@ class QemuDriver:
         config: dict[str, Any],
         identity: dict[str, bytes],
     ) -> None:
+        await self._digests.check(own_image, spec.router)
         accelerator = await self._probe.choose(own_image)
         directory, sizes = spec.directory.absolute(), Sizes(wanted.memory_mib, wanted.vcpus)
         try:
