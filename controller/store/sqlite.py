@@ -135,7 +135,13 @@ class SqliteStore:
             return
         if not 0 <= version < SCHEMA_VERSION:
             self._db.close()
-            raise StoreError(f"{self._path} has schema {version}, this controller knows {SCHEMA_VERSION}; upgrade it")
+            kept = self._kept(SCHEMA_VERSION)
+            back = f", or go back to {kept.name} (docs/operations.md, Upgrade)" if kept.exists() else ""
+            raise StoreError(
+                f"{self._path} has schema {version}, this controller knows {SCHEMA_VERSION}; upgrade it{back}"
+            )
+        if version:
+            self._keep(version)
         with self._transaction() as db:
             if not version:
                 _execute(db, _SCHEMA)
@@ -144,6 +150,28 @@ class SqliteStore:
             for step in range(version or 1, SCHEMA_VERSION):
                 _execute(db, _MIGRATIONS[step])
             db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def _kept(self, version: int) -> Path:
+        return self._path.with_name(f"{FILE}.schema-{version}")
+
+    def _keep(self, version: int) -> None:
+        """Keep the store as it is beside it, before it becomes one that the version before cannot read."""
+        kept = self._kept(version)
+        new = kept.with_name(f"{kept.name}.new")
+        try:
+            new.unlink(missing_ok=True)
+            self.backup(new)
+            new.replace(kept)
+            directory = os.open(kept.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+        except (StoreError, OSError) as problem:
+            self._db.close()
+            raise StoreError(
+                f"{kept} cannot be written, and without this copy nothing is migrated: {problem}; make room for it"
+            ) from None
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:

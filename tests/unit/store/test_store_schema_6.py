@@ -1,19 +1,28 @@
 """A store as the version before reservations wrote it: all of it is there, and nothing installed is refused."""
 
+import contextlib
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from controller.errors import StoreError
 from controller.spec.reservations import share
-from controller.store.sqlite import FILE, SqliteStore
+from controller.store.sqlite import FILE, SCHEMA_VERSION, SqliteStore
 
 DUMP = Path(__file__).with_name("schema_6.sql")
 
 
+def old_dump(directory: Path) -> list[str]:
+    with contextlib.closing(sqlite3.connect(directory / FILE)) as db:
+        db.executescript(DUMP.read_text())
+        return list(db.iterdump())
+
+
 def old_store(directory: Path) -> SqliteStore:
-    db = sqlite3.connect(directory / FILE)
-    db.executescript(DUMP.read_text())
-    db.close()
+    if not (directory / FILE).exists():
+        old_dump(directory)
     return SqliteStore(directory)
 
 
@@ -65,3 +74,38 @@ def test_what_is_written_comes_back(tmp_path: Path) -> None:
     store.close()
     again = SqliteStore(tmp_path).load().state
     assert (again, again.sizes) == (state, {"s1": {"ipv4_route": 1_000_000}})
+
+
+def schema_of(path: Path) -> int:
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def test_the_store_as_it_was_is_kept_and_is_the_way_back(tmp_path: Path) -> None:
+    before = old_dump(tmp_path)
+    old_store(tmp_path).close()
+    kept = tmp_path / f"{FILE}.schema-6"
+    assert (schema_of(tmp_path / FILE), schema_of(kept), kept.stat().st_mode & 0o777) == (SCHEMA_VERSION, 6, 0o600)
+    with contextlib.closing(sqlite3.connect(kept)) as db:
+        assert list(db.iterdump()) == before
+    SqliteStore(tmp_path).close()  # nothing to migrate, nothing to keep
+    assert sorted(path.name for path in tmp_path.iterdir()) == [FILE, kept.name]
+
+
+def test_without_a_copy_nothing_is_migrated(tmp_path: Path) -> None:
+    before = old_dump(tmp_path)
+    (tmp_path / f"{FILE}.schema-6").mkdir()  # what stands in the copy's way
+    with pytest.raises(StoreError, match=r"schema-6 cannot be written, and without this copy nothing is migrated: "):
+        SqliteStore(tmp_path)
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as db:
+        assert list(db.iterdump()) == before
+    assert schema_of(tmp_path / FILE) == 6
+
+
+def test_a_newer_store_names_the_copy_that_this_version_can_read(tmp_path: Path) -> None:
+    old_store(tmp_path).close()
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as db:
+        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    (tmp_path / f"{FILE}.schema-{SCHEMA_VERSION}").touch()
+    with pytest.raises(StoreError, match=rf"upgrade it, or go back to {FILE}\.schema-{SCHEMA_VERSION} \(docs/"):
+        SqliteStore(tmp_path)
