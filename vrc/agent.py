@@ -59,7 +59,7 @@ class Agent(SessionOwner):
         self.interfaces = Interfaces()
         self.neighbors = Neighbors(self.interfaces, in_doubt=self._in_doubt)
         self.sets = NexthopSets()
-        self.table = RouteTable(self.sets, self.interfaces.usable)
+        self.table = RouteTable(self.sets, self.interfaces.usable, self.interfaces.is_dark)
         self.relay = PacketRelay()
         self.known = Known(self.interfaces, self.neighbors, self.sets, self.table, self.relay)
         self.netlink = Rtnetlink()
@@ -97,6 +97,7 @@ class Agent(SessionOwner):
 
     def _links_changed(self) -> None:
         self.table.system.drop_over(self.interfaces.is_down)
+        self.table.system.follow_links()
         self.table.follow_system()
         self.table.refresh()
         self.source.links_changed()

@@ -77,6 +77,11 @@ class Interfaces:
         link = self.links.get(ifindex)
         return link is not None and not link.admin_up
 
+    def is_dark(self, ifindex: int) -> bool:
+        """Tell whether there is such a link and it is down or has no carrier."""
+        link = self.links.get(ifindex)
+        return link is not None and not link.up
+
     def find(self, name: str) -> Link | None:
         """Return the link of a name."""
         return next((link for link in self.links.values() if link.name == name), None)

@@ -2,7 +2,8 @@
 
 FPM tells that zebra has chosen such a route for a prefix, with RTPROT_KERNEL, and not reliably more: FRR 10.3 tells
 neither the nexthop, which zebra does not install, nor that the route is gone, as zebra does not remove it. The kernel
-tells both, so it is asked for both.
+tells both, so it is asked for both. Of a link without carrier it tells neither: Linux keeps such routes (`linkdown`),
+while zebra withdraws them, and from FPM in its older versions as well. Here they are not in force.
 
     kernel ── netlink ──► SystemRoutes ──► the best of a prefix ─┐
     zebra ──── FPM: a system route ──────► RouteTable ───────────┴─► what is mirrored
@@ -38,12 +39,15 @@ def is_chosen_system(shape: bytes) -> bool:
 class SystemRoutes:
     """System routes by prefix, the one in force first. `changed` has the prefixes whose first one is another now."""
 
-    def __init__(self, sets: NexthopSets, usable: Callable[[int], int]) -> None:
+    def __init__(
+        self, sets: NexthopSets, usable: Callable[[int], int], is_dark: Callable[[int], bool] = lambda _: False
+    ) -> None:
         self.scope = NexthopScope(sets, usable, inline_first=True)
         self.changed: set[bytes] = set()
         self.ambiguous = False  # the kernel said something only a dump can explain
         self.refused = 0
         self.malformed = 0
+        self._is_dark = is_dark
         self._routes: dict[bytes, list[Binding]] = {}
         self._count = 0
 
@@ -52,8 +56,15 @@ class SystemRoutes:
 
     def find(self, key: bytes) -> Binding | None:
         """Return what is in force for a prefix, None where there is no such route."""
-        found = self._routes.get(key)
-        return found[0] if found else None
+        return next((one for one in self._routes.get(key, ()) if not self.is_dark(one)), None)
+
+    def is_dark(self, route: Binding) -> bool:
+        """Tell whether all links of a route are down or without carrier."""
+        return _is_over(route, self._is_dark)
+
+    def follow_links(self) -> None:
+        """Look anew at what is in force: carrier came or went, of which routes say nothing."""
+        self.changed.update(self._routes)
 
     def apply(self, changes: Iterable[Change]) -> None:
         """Take in what the kernel says; what is zebra's own is passed over."""
@@ -76,7 +87,7 @@ class SystemRoutes:
         """Forget the IPv4 routes all of whose links are down: the kernel removes them and does not tell."""
         for key, routes in list(self._routes.items()):
             if len(key) == 5:
-                left = [one for one in routes if not all(is_down(hop.ifindex) for hop in one.spec.hops)]
+                left = [one for one in routes if not _is_over(one, is_down)]
                 if len(left) != len(routes):
                     self._put(key, left)
 
@@ -116,3 +127,9 @@ class SystemRoutes:
             self._routes.pop(key, None)
         if former[:1] != routes[:1]:
             self.changed.add(key)
+
+
+def _is_over(route: Binding, links: Callable[[int], bool]) -> bool:
+    """Tell whether a route has ways, and all of them are over such links."""
+    hops = route.spec.hops
+    return bool(hops) and all(links(hop.ifindex) for hop in hops)

@@ -12,7 +12,7 @@ from vrc.errors import MalformedNetlink
 from vrc.netlink import _loops
 from vrc.netlink.route_messages import NLM_F_APPEND, RTM_DELNEXTHOP, RTM_NEWROUTE, Change, decode_shape
 from vrc.routes.nexthops import Binding, NexthopScope, NexthopSets
-from vrc.routes.system_routes import SystemRoutes, is_chosen_system
+from vrc.routes.system_routes import SystemRoutes, is_chosen_system, is_system
 
 MAX_ROUTES = 4_000_000
 """Most prefixes kept; more are counted as `full`."""
@@ -54,13 +54,15 @@ class RouteCounters:
 class RouteTable:
     """Routes as learned from one source, with the changes that are still to be sent."""
 
-    def __init__(self, sets: NexthopSets, usable: Callable[[int], int]) -> None:
+    def __init__(
+        self, sets: NexthopSets, usable: Callable[[int], int], is_dark: Callable[[int], bool] = lambda _: False
+    ) -> None:
         self.sets = sets
         self.counters = RouteCounters()
         self.problem = ""  # of the last malformed message
         self.ambiguous = False  # the kernel said something only a dump can explain
         self.withdrawn: set[bytes] | None = None  # what `apply` removed since the dump that `adopt` takes in began
-        self.system = SystemRoutes(sets, usable)  # of the kernel, for the prefixes that zebra left to it
+        self.system = SystemRoutes(sets, usable, is_dark)  # of the kernel, for the prefixes that zebra left to it
         self._own_scopes: list[NexthopScope] = []
         self._awaited: set[bytes] = set()  # left to the kernel, which has no route for them
         self._usable = usable
@@ -131,7 +133,7 @@ class RouteTable:
         for key in changed:
             held = self._routes.get(key)
             left_to_it = key in self._awaited if held is None else held.scope is self.system.scope
-            if left_to_it:
+            if left_to_it and held is not self.system.find(key):
                 self._leave_to_kernel(key)
 
     def _remove(self, key: bytes) -> None:
@@ -255,7 +257,8 @@ class RouteTable:
     def adopt(self, changes: Iterable[Change], scope: NexthopScope, current: NexthopScope | None) -> None:
         """Bind routes of a kernel dump to its ``scope`` where they are absent or stale, that is, of another scope
         than the ``current`` one. The dump lists the routes of a prefix by metric, so the first one counts; what it
-        lists and zebra has `withdrawn` meanwhile is gone."""
+        lists and zebra has `withdrawn` meanwhile is gone, and so is what is the kernel's own, over links without
+        carrier."""
         withdrawn = self.withdrawn or ()
         for kind, key, shape, _ in changes:
             if kind != RTM_NEWROUTE:
@@ -265,7 +268,7 @@ class RouteTable:
                 old = self._routes.get(key)
                 if old is None or old.scope not in (scope, current, self.system.scope):
                     binding = self._bind(scope, shape)
-                    if binding is not None:
+                    if binding is not None and not (is_system(shape) and self.system.is_dark(binding)):
                         self._set(key, binding)
 
     def keep_only(self, *scopes: NexthopScope | None) -> int:

@@ -1,5 +1,7 @@
 """A route table, what it is told and what it sends."""
 
+from collections.abc import Callable
+
 from netlink_bytes import route
 
 from vrc.netlink.route_messages import RTM_DELROUTE, Batch, Change, scan
@@ -10,9 +12,9 @@ UP = {2: 102, 3: 103}
 """The router's interfaces by ifindex; no other one is."""
 
 
-def empty_table() -> RouteTable:
+def empty_table(is_dark: Callable[[int], bool] = lambda _: False) -> RouteTable:
     """Return an empty table."""
-    return RouteTable(NexthopSets(), lambda ifindex: UP.get(ifindex, 0))
+    return RouteTable(NexthopSets(), lambda ifindex: UP.get(ifindex, 0), is_dark)
 
 
 def changes(*messages: bytes) -> list[Change]:

@@ -135,6 +135,64 @@ def test_ipv4_routes_of_a_link_that_goes_down_go_without_a_message() -> None:
     assert table.find(prefix_key("2001:db8:22::/64"))
 
 
+@pytest.mark.parametrize("prefix", ["10.0.22.0/24", "2001:db8:22::/64"])
+def test_routes_of_a_link_without_carrier_are_not_in_force_and_come_back_with_it(prefix: str) -> None:
+    dark: set[int] = set()
+    key = prefix_key(prefix)
+    table = empty_table(dark.__contains__)
+    kernel(table, route(prefix, on_link(3), protocol=2, kernel=True))
+    kernel(table, route("10.40.0.0/16", by_gateway("10.2.0.9", 2), protocol=3, kernel=True))
+    scope = table.open_scope()
+    table.apply(changes(chosen(prefix), chosen("10.40.0.0/16")), scope)
+    before = taken(table)
+    assert before.keys() == {key, OTHER}
+    for links, gone in (({3}, {key: 0}), ({3}, {}), (set(), {key: before[key]})):
+        dark.clear()
+        dark.update(links)
+        table.system.follow_links()
+        table.follow_system()
+        told = taken(table)
+        assert told.keys() == gone.keys()
+        assert {one: bool(found) for one, found in told.items()} == {one: bool(found) for one, found in gone.items()}
+
+
+def test_of_several_routes_of_a_prefix_the_one_whose_link_has_carrier_is_in_force() -> None:
+    dark: set[int] = set()
+    table = empty_table(dark.__contains__)
+    table.apply(changes(chosen("10.40.0.0/16")), table.open_scope())
+    for gateway, link, metric in (("10.2.0.9", 2, 50), ("10.3.0.8", 3, 100)):
+        kernel(table, route("10.40.0.0/16", by_gateway(gateway, link, metric), protocol=3, kernel=True))
+    ways = []
+    for links in (set(), {2}, set()):
+        dark.clear()
+        dark.update(links)
+        table.system.follow_links()
+        table.follow_system()
+        ways.append(table.sets.content(table.find(OTHER))[1][0][1][-1])
+    assert ways == [9, 8, 9]
+
+
+def test_a_dump_does_not_bring_back_what_has_no_carrier() -> None:
+    table = empty_table(lambda ifindex: ifindex == 3)
+    connected = route("10.0.22.0/24", on_link(3), protocol=2, kernel=True)
+    table.adopt(changes(connected), table.open_scope(), None)
+    assert table.find(CONNECTED) == 0
+    own = route("10.40.0.0/16", by_gateway("10.2.0.9", 3), protocol=11, kernel=True)
+    table.adopt(changes(own), table.open_scope(), None)
+    assert table.find(OTHER)  # zebra's own: it says what becomes of it
+
+
+def test_a_route_without_ways_stays_whatever_links_do() -> None:
+    table = empty_table(lambda _: True)
+    kernel(table, route("10.40.0.0/16", protocol=3, kernel=True, route_type=6))
+    table.apply(changes(chosen("10.40.0.0/16")), table.open_scope())
+    assert kind_of(table, OTHER) == SetKind.BLACKHOLE
+    table.system.drop_over(lambda _: True)
+    table.system.follow_links()
+    table.follow_system()
+    assert kind_of(table, OTHER) == SetKind.BLACKHOLE
+
+
 def test_they_outlive_zebra() -> None:
     table = empty_table()
     kernel(table, route("10.0.22.0/24", on_link(3), protocol=2, kernel=True))
