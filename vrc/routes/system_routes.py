@@ -37,7 +37,10 @@ def is_chosen_system(shape: bytes) -> bool:
 
 
 class SystemRoutes:
-    """System routes by prefix, the one in force first. `changed` has the prefixes whose first one is another now."""
+    """System routes by prefix, by metric: the first whose links have carrier is in force.
+
+    `changed` has the prefixes of which it may be another now.
+    """
 
     def __init__(
         self, sets: NexthopSets, usable: Callable[[int], int], is_dark: Callable[[int], bool] = lambda _: False
@@ -125,7 +128,7 @@ class SystemRoutes:
             self._routes[key] = routes
         else:
             self._routes.pop(key, None)
-        if former[:1] != routes[:1]:
+        if former != routes:
             self.changed.add(key)
 
 

@@ -172,6 +172,19 @@ def test_of_several_routes_of_a_prefix_the_one_whose_link_has_carrier_is_in_forc
     assert ways == [9, 8, 9]
 
 
+def test_a_route_that_comes_behind_one_without_carrier_is_in_force_at_once() -> None:
+    table = empty_table(lambda ifindex: ifindex == 2)
+    table.apply(changes(chosen("10.40.0.0/16")), table.open_scope())
+    kernel(table, route("10.40.0.0/16", by_gateway("10.2.0.9", 2, 50), protocol=3, kernel=True))
+    assert table.find(OTHER) == 0
+    second = route("10.40.0.0/16", by_gateway("10.3.0.8", 3, 100), protocol=3, kernel=True)
+    kernel(table, second)
+    assert table.sets.content(table.find(OTHER))[1][0][1][-1] == 8
+    gone = route("10.40.0.0/16", by_gateway("10.3.0.8", 3, 100), protocol=3, kernel=True, kind=RTM_DELROUTE)
+    kernel(table, gone)
+    assert table.find(OTHER) == 0
+
+
 def test_a_dump_does_not_bring_back_what_has_no_carrier() -> None:
     table = empty_table(lambda ifindex: ifindex == 3)
     connected = route("10.0.22.0/24", on_link(3), protocol=2, kernel=True)
