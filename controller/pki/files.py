@@ -5,6 +5,8 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from controller.store.disk import sync_directory
+
 PRIVATE = 0o600
 
 Owner = tuple[int, int]
@@ -58,15 +60,6 @@ def discard(directory: Path, names: Iterable[str]) -> None:
     for name in names:
         with contextlib.suppress(OSError):
             _beside(directory, name).unlink()
-
-
-def sync_directory(directory: Path) -> None:
-    """Wait until what was renamed in a directory is on the disk."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _beside(directory: Path, name: str) -> Path:

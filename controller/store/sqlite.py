@@ -13,6 +13,7 @@ from controller.model import Quota, RouterConfig, TenantConfig
 from controller.spec.state import Attachment, Hold, Ids, State, Tombstone
 from controller.store import rows
 from controller.store.base import Certificate, PlaneCertificate, Snapshot
+from controller.store.disk import sync_directory
 
 SCHEMA_VERSION = 8
 FILE = "state.sqlite"
@@ -160,14 +161,10 @@ class SqliteStore:
         new = kept.with_name(f"{kept.name}.new")
         try:
             new.unlink(missing_ok=True)
-            self.backup(new)
+            self._copy_to(new)
             new.replace(kept)
-            directory = os.open(kept.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
-        except (StoreError, OSError) as problem:
+            sync_directory(kept.parent)
+        except (sqlite3.Error, OSError) as problem:
             self._db.close()
             raise StoreError(
                 f"{kept} cannot be written, and without this copy nothing is migrated: {problem}; make room for it"
@@ -305,10 +302,13 @@ class SqliteStore:
     def backup(self, path: Path) -> None:
         """Write a consistent snapshot to a new file, readable by its owner only."""
         with self._errors():
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-            with contextlib.closing(sqlite3.connect(path)) as target:
-                self._db.backup(target)
-                target.execute("PRAGMA journal_mode = DELETE")
+            self._copy_to(path)
+
+    def _copy_to(self, path: Path) -> None:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        with contextlib.closing(sqlite3.connect(path)) as target:
+            self._db.backup(target)
+            target.execute("PRAGMA journal_mode = DELETE")
 
     def close(self) -> None:
         """Close the file."""
