@@ -2,6 +2,7 @@
 
     m1/r … m20/r     BGP and OSPF with external neighbors, transit, ARP, one route changed each second
     hostile/r        a router whose tenant is hostile, and clients that are: bench/attacks.py
+    machine/r        the same in a virtual machine, there for the attack of one alone
 
 Each attack is a JSON line on stderr as well, beside what the attacker saw. The last line of stdout is {"attacks":
 [{"name", "sessions_lost", "transit_lost", "route_change_worst_ms", "arp_p99_ms", "loop_stall_max_ms"}]}, all of the
@@ -9,6 +10,7 @@ modest ones.
 """
 
 import argparse
+import itertools
 import json
 import os
 import signal
@@ -16,18 +18,20 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from bench import machine_newlines
 from bench.attacks import MOST_PREPARING_S, OF_OTHERS, OF_ROUTERS, Target
 from bench.modest_routers import HOSTS, ModestRouters
 from bench.rig import PLANE, STATE, WORK, Rig, interface, report, say, tenant
 from bench.watched_controller import StallFile
+from lab import machine_root
 from lab.commands import ended, last_lines
-from lab.control import RUN, SOCKET, Controller
+from lab.control import IMAGE, RUN, SOCKET, Controller
 from lab.enclosure import run_enclosed
 from lab.network import NetworkError, checked, wait_for
 from lab.planes.catalog import DEFAULT, PLANES
@@ -36,10 +40,10 @@ from lab.processes import guest_processes
 
 NONE = "none"
 UNANSWERED_RELOAD = "unanswered-reload"
-LEFT_OUT = {"control-newlines": "only a router in a machine says anything on its control channel"}
-ATTACKS = (NONE, *OF_ROUTERS, UNANSWERED_RELOAD, *OF_OTHERS, *LEFT_OUT)
-HOSTILE = "hostile/r"
-_TEXT = "ip route 192.0.2.0/24 blackhole\n"
+CONTROL_NEWLINES = "control-newlines"
+ATTACKS = (NONE, *OF_ROUTERS, UNANSWERED_RELOAD, CONTROL_NEWLINES, *OF_OTHERS)
+HOSTILE, MACHINE = "hostile/r", "machine/r"
+_TEXT, _MORE = "ip route 192.0.2.0/24 blackhole\n", "ip route 192.0.3.0/24 blackhole\n"
 _BEFORE_S, _AFTER_S = 2.0, 1.0
 _ENDS_S, _UP_S, _RESTORED_S = 60.0, 300.0, 150.0  # the hold time of 120 s may have to pass
 _PREPARED_S = 10.0
@@ -58,9 +62,12 @@ class UnderAttack:
         watched = Controller([sys.executable, "-m", "bench.watched_controller", str(_STALLS)])
         self._rig = rig = Rig(PLANES[options.plane](), watched)
         self._modest = ModestRouters(rig, options.routers)
-        rig.network.wire(rig.network.host("x", "10.9.0.2/24"), "eth0", rig.network[PLANE], "x")
+        for name in ("x", "k"):
+            rig.network.wire(rig.network.host(name, "10.9.0.2/24"), "eth0", rig.network[PLANE], name)
         self._events = 0
-        self._left_out = dict(LEFT_OUT)
+        self._left_out: dict[str, str] = {}
+        if not (IMAGE / "image.json").exists():
+            self._left_out[CONTROL_NEWLINES] = f"{IMAGE} has no image of a machine; run: make guest"
         if not isinstance(rig.network[PLANE], DeviceSwitch):
             self._left_out["election-ids"] = "the switch does not speak P4Runtime"
 
@@ -95,10 +102,15 @@ class UnderAttack:
         own = {"name": "r", "interfaces": [interface("x", "x", "10.9.0.1/16")], "frr": text}
         return tenant("hostile", ["x"], own)
 
+    @staticmethod
+    def _hostile_machine(text: str) -> dict[str, Any]:
+        own = {"name": "r", "guest": {"kind": "kvm"}, "interfaces": [interface("k", "k", "10.9.0.1/16")], "frr": text}
+        return tenant("machine", ["k"], own)
+
     def _write_target(self) -> None:
         plane = self._rig.network[PLANE]
         device = plane.device if isinstance(plane, DeviceSwitch) else None
-        directory = self._guest_directory()
+        directory = self._guest_directory(HOSTILE)
         sockets = [str(SOCKET)]
         if (
             device is not None
@@ -120,15 +132,15 @@ class UnderAttack:
         _TARGET.write_text(json.dumps(asdict(target)))
 
     @staticmethod
-    def _guest_directory() -> Path:
+    def _guest_directory(router: str) -> Path:
         for config in STATE.glob("guests/*/guest.json"):
-            if json.loads(config.read_text())["router"] == HOSTILE:
+            if json.loads(config.read_text())["router"] == router:
                 return config.parent
-        raise NetworkError(f"{HOSTILE} has no guest")
+        raise NetworkError(f"{router} has no guest")
 
     def _attacked(self, name: str, found: list[dict[str, Any]]) -> None:
         """Attack once and add what the modest ones saw; returns when all are as before. NetworkError."""
-        with self._honest_vrc_stopped(name):
+        with self._honest_vrc_stopped(name), self._machine(name):
             if name == "claimed-groups":
                 self._leave_unclaimed_groups()
             self._vrc_sessions_lost()
@@ -161,6 +173,8 @@ class UnderAttack:
             return "nobody"
         if name == UNANSWERED_RELOAD:
             return self._unanswered_reload()
+        if name == CONTROL_NEWLINES:
+            return self._control_newlines()
         return self._run_attack(name, self._options.seconds)
 
     @staticmethod
@@ -181,10 +195,7 @@ class UnderAttack:
     def _unanswered_reload(self) -> str:
         """The first process of the hostile guest stands still while its text changes: nobody answers the reload."""
         first = self._rig.guest_pid(HOSTILE)
-        path = WORK / "reload.yaml"
-        path.write_text(
-            json.dumps({"version": 1, "tenants": [self._hostile(_TEXT + "ip route 192.0.3.0/24 blackhole\n")]})
-        )
+        path = _document(self._hostile(_TEXT + _MORE))
         vrctl = [str(Path(sys.executable).parent / "vrctl"), "--socket", str(SOCKET)]
         os.kill(first, signal.SIGSTOP)
         try:
@@ -196,6 +207,32 @@ class UnderAttack:
             os.kill(first, signal.SIGCONT)
         ended("vrctl apply", apply, 150)
         return f"answered after {self._options.seconds:g} s"
+
+    def _control_newlines(self) -> str:
+        """Root of a machine says newlines where the controller waits for answers to what an operator wants."""
+        directory, seconds = self._guest_directory(MACHINE), self._options.seconds
+        machine_root.run_program(directory, Path(machine_newlines.__file__), str(seconds))
+        until = time.monotonic() + seconds
+        texts = itertools.cycle((_TEXT + _MORE, _TEXT))
+        answers: Counter[str] = Counter()
+        while (left_s := until - time.monotonic()) > 0:
+            path = _document(self._hostile_machine(next(texts)))
+            for words in (("apply", "-f", str(path)), ("exec", MACHINE, "--", "true")):
+                answers[f"{words[0]}: {self._answered(words, left_s)}"] += 1
+        octets = int(machine_root.run(directory, "cat", str(machine_newlines.WRITTEN)))
+        if not octets:
+            raise NetworkError(f"{MACHINE} could not say a single newline")
+        return f"{octets} octets; {dict(answers)}"
+
+    @staticmethod
+    def _answered(words: Sequence[str], limit_s: float) -> str:
+        """Run vrctl; returns what became of it."""
+        vrctl = [str(Path(sys.executable).parent / "vrctl"), "--socket", str(SOCKET), *words]
+        try:
+            done = subprocess.run(vrctl, capture_output=True, check=False, timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            return "no answer until the end"
+        return "ok" if done.returncode == 0 else done.stderr.decode().strip()[-100:]
 
     def _leave_unclaimed_groups(self) -> None:
         """Have the switch hold groups of the hostile router that were read back and that nobody claims."""
@@ -220,6 +257,19 @@ class UnderAttack:
             os.kill(vrc, signal.SIGCONT)
 
     @contextmanager
+    def _machine(self, name: str) -> Iterator[None]:
+        """Have the hostile machine there for the attack that is its own: emulated, it takes a part of a core."""
+        if name != CONTROL_NEWLINES:
+            yield
+            return
+        controller = self._rig.controller
+        controller.vrctl("apply", "-f", str(_document(self._hostile_machine(_TEXT))))
+        wait_for(MACHINE, lambda: self._at_rest(MACHINE), _UP_S, 0.5)
+        self._modest.wait_restored(_RESTORED_S)
+        yield
+        controller.vrctl("delete", "tenant", "machine")
+
+    @contextmanager
     def _probing(self) -> Iterator[dict[str, Any]]:
         """Probe the modest routers inside ``with``; what they saw is in the value afterwards."""
         seen: dict[str, Any] = {}
@@ -242,11 +292,14 @@ class UnderAttack:
         """Wait until the hostile router is its own again and the modest ones are at rest."""
 
         def honest() -> bool:
-            view = self._rig.api.router(HOSTILE)
-            return view["state"] == "up" and not view["pending"] and view["ipv4_routes"] < 100
+            return self._at_rest(HOSTILE) and self._rig.api.router(HOSTILE)["ipv4_routes"] < 100
 
         wait_for(f"{HOSTILE} as before", honest, _RESTORED_S, 0.5)
         self._modest.wait_restored(_RESTORED_S)
+
+    def _at_rest(self, router: str) -> bool:
+        view = self._rig.api.router(router)
+        return view["state"] == "up" and not view["pending"]
 
     def _vrc_sessions_lost(self) -> int:
         """Return how many sessions of modest routers' VRCs were lost since the last time this was asked."""
@@ -255,6 +308,13 @@ class UnderAttack:
             self._events = events[-1]["sequence"]
         lost = Counter(event["subject"] for event in events if event["kind"] == "vrc-lost")
         return sum(count for subject, count in lost.items() if subject != HOSTILE)
+
+
+def _document(declared: dict[str, Any]) -> Path:
+    """Write a document with that tenant alone."""
+    path = WORK / "hostile.yaml"
+    path.write_text(json.dumps({"version": 1, "tenants": [declared]}))
+    return path
 
 
 def program() -> int:

@@ -20,11 +20,11 @@ from pathlib import Path
 
 import pytest
 from e2e_world import BGP, FAR, NEAR_FEED, OWN_ROUTES, STATIC, World, world
-from machine_root import run, run_program
 from machines import BOOT_S, IMAGE, control_groups, machines_of, needs_image
 from rig import Rig, document, unbroken, until
 from terminals import Operator
 
+from lab.machine_root import run, run_program
 from lab.namespaces import sh
 
 pytestmark = pytest.mark.root
@@ -190,7 +190,7 @@ def own_addresses() -> list[str]:
 
 def test_nothing_answers_but_the_emulated_stack(machines: Machines) -> None:
     machine = machines.rig.state / "guests" / "1"
-    found = run_program(machine, "reach_guest.py", *OUTSIDE, *own_addresses())
+    found = run_program(machine, Path(__file__).with_name("reach_guest.py"), *OUTSIDE, *own_addresses())
     assert len(found) > len(EMULATED)
     assert {name: answers for name, answers in found.items() if answers} == EMULATED
 

@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import machine_root
 import pytest
 from machines import BOOT_S, IMAGE, control_groups, needs_image
 
@@ -27,6 +26,7 @@ from controller.guests.machine.accelerator import AcceleratorProbe
 from controller.guests.machine.command_line import Accelerator, machine_uid
 from controller.guests.machine.qemu import QemuDriver
 from controller.model import GuestConfig, GuestKind, RouteSource, Routing
+from lab import machine_root
 
 pytestmark = pytest.mark.root
 

@@ -12,8 +12,8 @@ from typing import Any
 from controller.guests.guest_files import short_path
 from controller.guests.handshake import SOCKET
 from controller.guests.machine.exec_client import reply_to, settle
+from lab.commands import NetworkError
 
-HERE = Path(__file__).parent
 _PYTHON = ("env", "PYTHONPATH=/usr/lib/splitplane/app", "GRPC_VERBOSITY=NONE", "/usr/bin/python3", "-s", "-P", "-")
 LIMIT_S = 120.0
 
@@ -30,19 +30,21 @@ def _channel(directory: Path) -> Iterator[socket.socket]:
 def run(directory: Path, *argv: str, stdin: bytes = b"") -> str:
     """Run a command as root in the namespaces of a machine's first process; returns what it prints.
 
-    ``directory`` is the machine's own on the host. AssertionError, with what it complained of, where it fails.
+    ``directory`` is the machine's own on the host. NetworkError, with what it complained of, where it fails.
     """
     request = {"op": "exec", "id": secrets.token_hex(8), "argv": argv, "in": "machine", "limit_s": LIMIT_S}
     with _channel(directory) as channel:
         channel.settimeout(LIMIT_S + 5)
         channel.sendall(json.dumps(request | {"stdin": base64.b64encode(stdin).decode()}).encode() + b"\n")
         reply = reply_to(channel, request["id"])
-    assert reply["ok"], reply
+    if not reply["ok"]:
+        raise NetworkError(f"{argv[0]}: {reply['error']}")
     out, err = (base64.b64decode(reply[name]).decode(errors="replace") for name in ("stdout", "stderr"))
-    assert reply["status"] == 0, f"{argv[0]}: status {reply['status']} {reply.get('note', '')}: {out[-500:]}{err}"
+    if reply["status"]:
+        raise NetworkError(f"{argv[0]}: status {reply['status']} {reply.get('note', '')}: {out[-500:]}{err}")
     return out
 
 
-def run_program(directory: Path, name: str, *arguments: str) -> Any:
-    """Run a program of this directory with the image's Python; returns the JSON on its last line."""
-    return json.loads(run(directory, *_PYTHON, *arguments, stdin=(HERE / name).read_bytes()).splitlines()[-1])
+def run_program(directory: Path, program: Path, *arguments: str) -> Any:
+    """Run a Python program of this host with the image's Python; returns the JSON on its last line. NetworkError."""
+    return json.loads(run(directory, *_PYTHON, *arguments, stdin=program.read_bytes()).splitlines()[-1])
