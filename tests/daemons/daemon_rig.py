@@ -123,7 +123,12 @@ class Between:
 
     def sees(self, command: str, *words: str, times: int = 1) -> None:
         """Wait until ``show …`` of vtysh in the guest has each of these words so often."""
-        _until_shown(self.show, command, words, times)
+        _until_shown(self._shown, command, words, times)
+
+    def _shown(self, command: str) -> str:
+        """Return what vtysh prints; where its daemon is not up yet, vtysh fails (FRR 10)."""
+        done = self.rig.vrctl("exec", self.name, "--", "vtysh", "-c", f"show {command}")
+        return done.stdout + done.stderr
 
     def forwards(self, *families: int) -> None:
         """Wait until the plane has the routes to both loopbacks, and prove that it is the plane that uses them."""
