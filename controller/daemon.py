@@ -48,6 +48,7 @@ from controller.shard.plane_factory import PlaneFactory, TlsOf
 from controller.shard.shards import Shards
 from controller.store.sqlite import SqliteStore
 from controller.supervisor import Supervisor
+from wire.scheduling import share_cores
 
 DEFAULT_STATE = Path("/var/lib/splitplane")
 DEFAULT_RUN = Path("/run/splitplane")
@@ -268,8 +269,7 @@ def main() -> None:
     options = parse_arguments()
     level = getattr(logging, options.log_level.upper())
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
-    # Batch work (sched(7)): a message does not interrupt whoever makes the next one, so they come in larger pieces.
-    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    share_cores()
     bound_pauses()
     budget.raise_descriptors()
     try:

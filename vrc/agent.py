@@ -32,6 +32,7 @@ from vrc.session import Identity, Session
 from vrc.stream import Known, SessionOwner
 from vrc.taps import Taps
 from wire import splitplane_pb2 as pb
+from wire.scheduling import share_cores
 
 log = logging.getLogger("vrc")
 
@@ -287,6 +288,7 @@ async def _run(options: Options) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the VRC until SIGTERM; 1 with one line where it cannot start."""
     options, level = parse(arguments)
+    share_cores()
     logging.basicConfig(
         stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.guests import pidfile
+from wire.scheduling import work_in_batches
 
 RUNS_ALREADY = 75
 """As controller/guests/startup.py has it, which this small program does not import."""
@@ -107,6 +108,7 @@ def limit_resources() -> None:
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(kind, (limit, limit))
+    work_in_batches()
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a full log ends the log and not the machine
 
 

@@ -4,6 +4,8 @@ import pytest
 from daemon_rig import PLANES, Between, Net, both
 from rig import until
 
+from wire.scheduling import SHORT_TURN_NS, turn_ns
+
 pytestmark = [pytest.mark.root, pytest.mark.parametrize("nets", PLANES, indirect=True)]
 
 OSPF = "interface {}\n ip ospf area 0\n ip ospf network point-to-point\n ip ospf bfd\n"
@@ -62,3 +64,11 @@ def test_a_neighbor_that_falls_silent_is_missed_at_once(nets: dict[str, Between]
     net.n1.go_on()
     net.sees("bfd peers", "Status: up", times=2)
     net.forwards(4)
+
+
+def test_who_passes_on_what_bfd_says_takes_short_turns(nets: dict[str, Between]) -> None:
+    net = nets["ospf"]
+    turns = {program: turn_ns(net.rig.process(net.name, program)) for program in ("bfdd", "vrc.agent", "ospfd")}
+    usual = turns.pop("ospfd")
+    assert set(turns.values()) == ({SHORT_TURN_NS} if usual else {0})  # 0: before Linux 6.12
+    assert usual != SHORT_TURN_NS

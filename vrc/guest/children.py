@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from vrc.guest.log import GuestLog
 from vrc.guest.reactor import Reactor, Timer
+from wire.scheduling import short_turns
 
 FIRST_DELAY_S, MAX_DELAY_S = 0.1, 5.0
 FAILED_AFTER = 5
@@ -66,18 +67,19 @@ class Children:
         typed = _memory_file(child.input) if child.input else -1
         stdin = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
         try:
-            child.pid = os.posix_spawn(
-                child.argv[0],
-                child.argv,
-                child.environment,
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, typed, 0) if child.input else stdin,
-                    (os.POSIX_SPAWN_DUP2, write, 1),
-                    (os.POSIX_SPAWN_DUP2, write, 2),
-                ],
-                setsid=True,
-                setsigdef=_TO_DEFAULT,
-            )
+            with short_turns() if child.prompt else contextlib.nullcontext():
+                child.pid = os.posix_spawn(
+                    child.argv[0],
+                    child.argv,
+                    child.environment,
+                    file_actions=[
+                        (os.POSIX_SPAWN_DUP2, typed, 0) if child.input else stdin,
+                        (os.POSIX_SPAWN_DUP2, write, 1),
+                        (os.POSIX_SPAWN_DUP2, write, 2),
+                    ],
+                    setsid=True,
+                    setsigdef=_TO_DEFAULT,
+                )
         except OSError:
             os.close(read)
             raise
@@ -139,6 +141,7 @@ class Child:
         self.last_line = ""
         self.lines: list[str] | None = None  # a list here also collects what it says
         self.input = b""  # what it reads on standard input
+        self.prompt = False  # it answers in milliseconds, and so takes short turns
         self.limit_s = 0.0  # one that has not ended by then is killed with what it started; 0: it may run for ever
         self.timer: Timer | None = None  # that limit
         self.overran = ""  # what it did not do in time, where it is killed for that

@@ -20,6 +20,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from wire.scheduling import work_in_batches
+
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
 CLONE_NEWIPC = 0x08000000
@@ -294,7 +296,7 @@ def give_up_privileges() -> None:
     do so in larger pieces.
     """
     os.setpriority(os.PRIO_PROCESS, 0, max(0, os.getpriority(os.PRIO_PROCESS, 0)))
-    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    work_in_batches()
     for capability in range(64):
         if capability in _CAPABILITIES_KEPT:
             continue
