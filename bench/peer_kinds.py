@@ -23,6 +23,7 @@ from controller.planes.base import (
     Update,
     WriteBatch,
     route_action,
+    same_rate,
 )
 from controller.planes.p4runtime.plane import P4RuntimePlane
 from controller.shard.mirror import BATCH_ROUTES
@@ -43,7 +44,7 @@ from lab.wires import (
 
 ROUTE = Announcement(16 << 24, 8, 0)
 MTU = 1500
-_RATES = (1000, 1000, 1000, 1000)
+_RATE = 1000
 _CONNECT_S = 30.0
 _IN_PORT, _OUT_PORT = 1, 2
 
@@ -195,7 +196,7 @@ def _router(vrf: int, vlan: int) -> WriteBatch:
     receiving, sending = 2 * vrf - 1, 2 * vrf
     ends = (receiving, _IN_PORT, IN_MAC), (sending, _OUT_PORT, OUT_MAC)
     return WriteBatch(
-        policers=[Update(Op.INSERT, Policer(vrf, _RATES))],
+        policers=[Update(Op.INSERT, Policer(vrf, same_rate(_RATE)))],
         router_interfaces=[
             Update(Op.INSERT, RouterInterface(id, vrf, port, vlan, _octets(mac), MTU)) for id, port, mac in ends
         ],

@@ -7,10 +7,11 @@ a router on every plane, `InterfaceConfig.id` a router interface.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 UNTAGGED = 0
 MAX_ROUTERS = 8000
-"""Bound by OpenFlow meters: four per router in the upper half of Open vSwitch's 16-bit meter ids."""
+"""Bound by the tables of planes: 8,192 routers (p4src/common/ids.p4), some of which are the controller's own."""
 
 
 class PlaneKind(StrEnum):
@@ -65,6 +66,29 @@ MAX_MEMORY = 1 << 40
 """Octets: more than any controller has, where no budget divides what it has."""
 
 
+class PuntRates(NamedTuple):
+    """Packets per second that each router of a slice may punt, by punt class (`PuntClass`, in its order).
+
+    FRR lives with the defaults: BGP takes a full table, OSPF and IS-IS an exchange of databases, BFD a hundred
+    sessions at 50 ms. What any host can send has less: each packet costs the guest's and the controller's time.
+    """
+
+    bfd: int = 2000
+    routing: int = 2000
+    bgp: int = 4000
+    arp: int = 1000
+    icmp: int = 500
+    local: int = 1000
+    glean: int = 200
+    ttl: int = 200
+    mtu: int = 200
+    unreachable: int = 200
+    options: int = 200
+
+
+USUAL_PUNTS = PuntRates()
+
+
 @dataclass(frozen=True, slots=True)
 class Quota:
     """Hard limits of one slice, shared by the tenant's routers on that plane; punts are per router and class."""
@@ -74,7 +98,7 @@ class Quota:
     neighbors: int = 1024
     nexthops: int = 4096
     groups: int = 1024
-    punts_per_s: tuple[int, int, int, int] = (1000, 4000, 200, 200)  # by PuntClass
+    punts_per_s: PuntRates = USUAL_PUNTS
     hardware_ipv4_routes: int | None = None  # entries in the hardware of a plane with a fallback; None: no bound
     hardware_ipv6_routes: int | None = None
     sets: int = 65_536  # nexthop sets that VRCs name

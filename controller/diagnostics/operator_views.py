@@ -181,5 +181,4 @@ def _tables(plane: PlaneConfig, view: PlaneView | None) -> dict[str, TableView]:
 def quota_view(quota: Quota) -> dict[str, int | None]:
     """Return a quota as plain numbers."""
     limits = {each.name: getattr(quota, each.name) for each in fields(quota) if each.name != "punts_per_s"}
-    classes = ("control", "local", "glean", "exception")
-    return limits | {f"punts_{name}_per_s": rate for name, rate in zip(classes, quota.punts_per_s, strict=True)}
+    return limits | {f"punts_{name}_per_s": rate for name, rate in quota.punts_per_s._asdict().items()}

@@ -26,6 +26,7 @@ from controller.planes.base import (
     Op,
     Plane,
     Policer,
+    PuntClass,
     RouterInterface,
     Update,
     WriteBatch,
@@ -35,7 +36,7 @@ PROBE_VRF = MAX_ROUTERS + 1
 PROBE_INTERFACE = MAX_OBJECT_ID + 1
 """Ids that no router and no interface of one gets."""
 
-_RATES = (100, 1, 1, 1)
+_RATES = tuple(100 if each is PuntClass.ARP else 1 for each in PuntClass)
 _MTU = 9216
 _BROADCAST, _SOURCE = b"\xff" * 6, bytes.fromhex("025350000001")
 _ARP_PROBE = bytes.fromhex("0806 0001 0800 06 04 0001") + _SOURCE + bytes(14)  # for 0.0.0.0: nobody answers

@@ -52,24 +52,22 @@ class PuntReason(IntEnum):
 
 
 class PuntClass(IntEnum):
-    """What a punt is policed as: one policer per router and class."""
+    """What a punt is policed as, one policer per router and class; the most urgent first, in which order they wait.
 
-    CONTROL = 0
-    LOCAL = 1
-    GLEAN = 2
-    EXCEPTION = 3
+    `controller.planes.punt_class` tells which a packet has.
+    """
 
-
-PUNT_CLASS = {
-    PuntReason.CONTROL: PuntClass.CONTROL,
-    PuntReason.LOCAL: PuntClass.LOCAL,
-    PuntReason.GLEAN: PuntClass.GLEAN,
-    PuntReason.TTL_EXPIRED: PuntClass.EXCEPTION,
-    PuntReason.MTU_EXCEEDED: PuntClass.EXCEPTION,
-    PuntReason.UNREACHABLE: PuntClass.EXCEPTION,
-    PuntReason.IP_OPTIONS: PuntClass.EXCEPTION,
-    PuntReason.HOP_BY_HOP: PuntClass.EXCEPTION,
-}
+    BFD = 0
+    ROUTING = 1  # OSPF, IS-IS, RIP, Babel, EIGRP, VRRP
+    BGP = 2
+    ARP = 3  # ARP and neighbor discovery
+    ICMP = 4
+    LOCAL = 5  # whatever else is for the router itself
+    GLEAN = 6
+    TTL = 7
+    MTU = 8
+    UNREACHABLE = 9
+    OPTIONS = 10
 
 
 class DropReason(StrEnum):
@@ -227,7 +225,12 @@ class Policer:
     """The punt limits of one router, by PuntClass, in packets per second; with 0 a class is not punted at all."""
 
     vrf_id: int
-    rates: tuple[int, int, int, int]
+    rates: tuple[int, ...]
+
+
+def same_rate(rate: int) -> tuple[int, ...]:
+    """Return the rates of a policer that has the same for every class."""
+    return (rate,) * len(PuntClass)
 
 
 def burst(rate: int) -> int:

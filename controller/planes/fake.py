@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from controller.errors import PlaneUnreachable
 from controller.planes.base import (
     FALLBACK,
-    PUNT_CLASS,
     Capability,
     Clock,
     Counters,
@@ -116,7 +115,7 @@ class FakePlane:
     def punt(self, router_interface_id: int, reason: PuntReason, frame: bytes) -> None:
         """Send a packet-in."""
         assert self._listener is not None, "start comes first"
-        assert reason in PUNT_CLASS
+        assert reason in PuntReason
         self._listener.packet_in(self, router_interface_id, reason, frame)
 
     def inject(self, port: int, frame: bytes) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from controller.events.token_bucket import TokenBucket
 from controller.planes.base import (
-    PUNT_CLASS,
     Capability,
     Clock,
     Counters,
@@ -16,6 +15,7 @@ from controller.planes.base import (
     PuntClass,
     burst,
 )
+from controller.planes.punt_class import CLASSES_OF, punt_class
 from controller.planes.reference_pipeline import Dropped, Forwarded, Outcome, Punted, forward
 
 _SLOTS = 4096
@@ -88,20 +88,23 @@ class FakePath:
 
     def forget_policer(self, vrf_id: int) -> None:
         """Fill the buckets of a router whose policer was written."""
-        for punt_class in PuntClass:
-            self._buckets.pop((vrf_id, punt_class), None)
+        for one in PuntClass:
+            self._buckets.pop((vrf_id, one), None)
 
     # -- policers ----------------------------------------------------------------------------------------------------
     def _punts(self, entries: Installed, vrf_id: int, outcome: Punted, octets: int) -> bool:
-        policer, punt_class = entries.policers.get(vrf_id), PUNT_CLASS[outcome.reason]
-        rate = policer.rates[punt_class] if policer is not None else 0
-        if not rate:
+        policer = entries.policers.get(vrf_id)
+        if policer is None or not any(policer.rates[one] for one in CLASSES_OF[outcome.reason]):
             return False
         packets, before = self.counters.punts.get((vrf_id, outcome.reason), (0, 0))
         self.counters.punts[vrf_id, outcome.reason] = packets + 1, before + octets
-        bucket = self._buckets.get((vrf_id, punt_class))
+        its_class = punt_class(outcome.reason, outcome.frame)
+        rate = policer.rates[its_class]
+        if not rate:
+            return False
+        bucket = self._buckets.get((vrf_id, its_class))
         if bucket is None:
-            bucket = self._buckets[vrf_id, punt_class] = TokenBucket(rate, burst(rate), self.clock)
+            bucket = self._buckets[vrf_id, its_class] = TokenBucket(rate, burst(rate), self.clock)
         return bucket.take()
 
     # -- counters ----------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 IPV4, IPV6, VLAN = 0x0800, 0x86DD, 0x8100
 _TCP, _UDP, _SCTP = 6, 17, 132
+_ICMPV6 = 58
 _WITH_PORTS = (_TCP, _UDP, _SCTP)
 _HOP_BY_HOP = 0
 _ETHERNET_OCTETS, _TAG_OCTETS = 14, 4
@@ -111,13 +112,33 @@ class IpPacket:
         return self.family == 6 and self.protocol == _HOP_BY_HOP
 
     @property
-    def flow(self) -> bytes:
-        """The 5-tuple as octets; of a fragment, or where there are no ports, the 3-tuple and zeros."""
+    def ports(self) -> bytes:
+        """Source and destination port; zeros of a fragment, behind options, or where there are none."""
         fragment = self.family == 4 and int.from_bytes(self.octets[6:8], "big") & _MORE_FRAGMENTS_OR_OFFSET
         has_ports = self.protocol in _WITH_PORTS and not fragment and not self.has_options
         end = self.header_octets + 4
-        ports = self.octets[self.header_octets : end] if has_ports and self.length >= end else bytes(4)
-        return self.src.rjust(16, b"\0") + self.dst.rjust(16, b"\0") + bytes((self.protocol,)) + ports
+        return self.octets[self.header_octets : end] if has_ports and self.length >= end else bytes(4)
+
+    @property
+    def source_port(self) -> int:
+        """The source port, 0 where there is none."""
+        return int.from_bytes(self.ports[:2], "big")
+
+    @property
+    def destination_port(self) -> int:
+        """The destination port, 0 where there is none."""
+        return int.from_bytes(self.ports[2:], "big")
+
+    @property
+    def icmp_type(self) -> int:
+        """The type of ICMPv6, 0 of another packet."""
+        is_there = self.protocol == _ICMPV6 and self.family == 6 and self.length >= self.header_octets + 4
+        return self.octets[self.header_octets] if is_there else 0
+
+    @property
+    def flow(self) -> bytes:
+        """The 5-tuple as octets; of a fragment, or where there are no ports, the 3-tuple and zeros."""
+        return self.src.rjust(16, b"\0") + self.dst.rjust(16, b"\0") + bytes((self.protocol,)) + self.ports
 
     def one_hop_on(self) -> bytes:
         """Return the octets with the TTL one lower and the checksum adjusted, right or wrong (RFC 1624)."""

@@ -1,8 +1,8 @@
 """The punt relay: punted frames to the guests, frames of the guests to the plane, never behind route work.
 
 What a guest can take goes to it at once. Where it reads too slowly, frames wait in a bounded queue per punt class and
-go out in the order control, local, glean, exception. What does not fit is dropped and counted by class; what a guest
-may not send, by reason.
+the most urgent go out first (`PuntClass`). What does not fit is dropped and counted by class; what a guest may not
+send, by reason.
 """
 
 import asyncio
@@ -13,10 +13,16 @@ from typing import Protocol
 
 from controller.events.token_bucket import TokenBucket
 from controller.model import InterfaceConfig
-from controller.planes.base import PUNT_CLASS, PuntClass, PuntReason
+from controller.planes.base import PuntClass, PuntReason
+from controller.planes.punt_class import punt_class
 from controller.views import CapturedFrame
 
-QUEUE_FRAMES = {PuntClass.CONTROL: 256, PuntClass.LOCAL: 512, PuntClass.GLEAN: 64, PuntClass.EXCEPTION: 64}
+QUEUE_FRAMES = {PuntClass.ROUTING: 256, PuntClass.BGP: 512, PuntClass.BFD: 128, PuntClass.ARP: 128}
+"""Most frames that wait in a class's queue."""
+
+OTHER_QUEUE_FRAMES = 64
+"""The same of a class that is not named there."""
+
 TURN_FRAMES = 16
 """Most frames that are handed to a guest, or taken from one, at once."""
 
@@ -33,7 +39,6 @@ _ETHERNET_HEADER = 14
 _RESERVED_MACS = b"\x01\x80\xc2\x00\x00"
 """IEEE 802.1Q section 8.6.3: with …:00 to …:0f bridges talk to their neighbors (STP, LACP, PAUSE), not routers."""
 _TAGS = (b"\x81\x00", b"\x88\xa8", b"\x91\x00")
-_CLASS_OF = {reason: PUNT_CLASS[reason] for reason in PuntReason}
 
 Punt = tuple[int, PuntReason, bytes]
 
@@ -67,10 +72,10 @@ class RouterPunts:
         """Hand a punted frame to the guest, or keep it until it takes one."""
         if self._captures:
             self._capture(interface_id, True, frame)
-        punt_class = _CLASS_OF[reason]
-        queue = self._queues[punt_class]
-        if len(queue) >= QUEUE_FRAMES[punt_class]:
-            self.counters[f"drop_queue_full_{punt_class.name.lower()}"] += 1
+        its_class = punt_class(reason, frame)
+        queue = self._queues[its_class]
+        if len(queue) >= QUEUE_FRAMES.get(its_class, OTHER_QUEUE_FRAMES):
+            self.counters[f"drop_queue_full_{its_class.name.lower()}"] += 1
             return
         queue.append((interface_id, reason, frame))
         self.flush()

@@ -7,7 +7,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
-from controller.model import SHARED_QUOTAS, UNTAGGED, GuestConfig, GuestKind, PlaneKind, RouteSource, Suite
+from controller.model import (
+    SHARED_QUOTAS,
+    UNTAGGED,
+    USUAL_PUNTS,
+    GuestConfig,
+    GuestKind,
+    PlaneKind,
+    RouteSource,
+    Suite,
+)
 
 MAX_VLAN = 4094
 MAX_DATAPATH_ID = (1 << 64) - 1
@@ -220,13 +229,22 @@ class PlaneOptions(Section):
     ports: dict[PortName, PortNumber | PlanePortSection] | None = None
 
 
-class PuntRates(Section):
+class PuntRatesSection(Section):
     """Packets per second that each router of the slice may punt, by punt class."""
 
-    control: int = Field(default=1000, ge=1, le=1_000_000)
-    local: int = Field(default=4000, ge=1, le=1_000_000)
-    glean: int = Field(default=200, ge=1, le=1_000_000)
-    exception: int = Field(default=200, ge=1, le=1_000_000)
+    bfd: int = Field(default=USUAL_PUNTS.bfd, ge=1, le=1_000_000)
+    routing: int = Field(
+        default=USUAL_PUNTS.routing, ge=1, le=1_000_000, description="OSPF, IS-IS, RIP, Babel, EIGRP, VRRP"
+    )
+    bgp: int = Field(default=USUAL_PUNTS.bgp, ge=1, le=1_000_000)
+    arp: int = Field(default=USUAL_PUNTS.arp, ge=1, le=1_000_000, description="ARP and neighbor discovery")
+    icmp: int = Field(default=USUAL_PUNTS.icmp, ge=1, le=1_000_000, description="to the router itself")
+    local: int = Field(default=USUAL_PUNTS.local, ge=1, le=1_000_000, description="else to the router itself")
+    glean: int = Field(default=USUAL_PUNTS.glean, ge=1, le=1_000_000)
+    ttl: int = Field(default=USUAL_PUNTS.ttl, ge=1, le=1_000_000)
+    mtu: int = Field(default=USUAL_PUNTS.mtu, ge=1, le=1_000_000)
+    unreachable: int = Field(default=USUAL_PUNTS.unreachable, ge=1, le=1_000_000)
+    options: int = Field(default=USUAL_PUNTS.options, ge=1, le=1_000_000)
 
 
 class QuotaSection(Section):
@@ -250,7 +268,7 @@ class QuotaSection(Section):
         description="entries in hardware, on a plane with a fallback, which routes the rest",
     )
     hardware_ipv6_routes: int | None = Field(default=None, ge=0, le=16_000_000)
-    punts_per_s: PuntRates = PuntRates()
+    punts_per_s: PuntRatesSection = PuntRatesSection()
 
 
 class SliceSection(Section):

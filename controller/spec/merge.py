@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from controller.errors import SpecError
-from controller.model import InterfaceConfig, Placement, Quota, RouterConfig, SliceConfig, TenantConfig
+from controller.model import InterfaceConfig, Placement, PuntRates, Quota, RouterConfig, SliceConfig, TenantConfig
 from controller.spec import planes
 from controller.spec.document import (
     InterfaceSection,
@@ -220,7 +220,6 @@ def slice_config(section: SliceSection) -> SliceConfig:
         for port, items in sorted(section.ports.items())
     )
     limits = section.quota
-    rates = limits.punts_per_s
     return SliceConfig(
         section.plane,
         ports,
@@ -228,7 +227,7 @@ def slice_config(section: SliceSection) -> SliceConfig:
             neighbors=limits.neighbors,
             sets=limits.sets,
             members=limits.members,
-            punts_per_s=(rates.control, rates.local, rates.glean, rates.exception),
+            punts_per_s=PuntRates(**limits.punts_per_s.model_dump()),
             hardware_ipv4_routes=limits.hardware_ipv4_routes,
             hardware_ipv6_routes=limits.hardware_ipv6_routes,
             **{name: getattr(limits, name) for name in section.said},

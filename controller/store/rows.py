@@ -15,6 +15,7 @@ from controller.model import (
     PlaneConfig,
     PlaneKind,
     PlanePort,
+    PuntRates,
     Quota,
     RouterConfig,
     RouteSource,
@@ -71,7 +72,7 @@ def slice_of(row: Row) -> tuple[str, SliceConfig]:
     """Return a slice and its tenant."""
     tenant, plane, ports, quota, said, overcommit = row
     limits = json.loads(quota)
-    limits["punts_per_s"] = tuple(limits["punts_per_s"])
+    limits["punts_per_s"] = PuntRates(*limits["punts_per_s"])
     held = tuple((port, frozenset(vlans)) for port, vlans in json.loads(ports))
     return tenant, SliceConfig(plane, held, Quota(**limits), frozenset(json.loads(said)), bool(overcommit))
 

@@ -15,7 +15,7 @@ from controller.store import rows
 from controller.store.base import Certificate, PlaneCertificate, Snapshot
 from controller.store.disk import sync_directory
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 FILE = "state.sqlite"
 
 _SCHEMA = """
@@ -96,6 +96,15 @@ UPDATE slices SET said = (
         SELECT 'ipv4_routes' AS name, 1000000 AS usual UNION SELECT 'ipv6_routes', 500000
         UNION SELECT 'nexthops', 4096 UNION SELECT 'groups', 1024
     ) WHERE json_extract(quota, '$.' || name) <> usual);
+""",
+    # a punt class for each protocol: it has the rate of the class that its packets were in until then, control for
+    # routing and ARP, local for BFD, BGP, ICMP and what else is for the router, exception for the last four
+    8: """
+UPDATE slices SET quota = (
+    SELECT json_set(quota, '$.punts_per_s', json_array(local, control, local, control, local, local, glean,
+        exception, exception, exception, exception))
+    FROM (SELECT json_extract(quota, '$.punts_per_s[0]') AS control, json_extract(quota, '$.punts_per_s[1]') AS local,
+        json_extract(quota, '$.punts_per_s[2]') AS glean, json_extract(quota, '$.punts_per_s[3]') AS exception));
 """,
 }
 """What brings a store from one version to the next."""

@@ -65,7 +65,7 @@ per_s = 50
 words = 1000
 members = 5
 nexthops = 100
-policers = 32768
+policers = 90112
 router_interfaces = 1
 )");
     EXPECT_EQ(config.device_id, 7u);
@@ -82,7 +82,7 @@ router_interfaces = 1
     EXPECT_EQ(config.capacity.words, 1008u);  // whole units
     EXPECT_EQ(config.capacity.members, 8u);
     EXPECT_EQ(config.limits.of(Table::kNexthop), 100u);
-    EXPECT_EQ(config.limits.of(Table::kPolicer), 32768u);
+    EXPECT_EQ(config.limits.of(Table::kPolicer), 90112u);
     EXPECT_EQ(config.limits.of(Table::kRouterInterface), 1u);
     EXPECT_EQ(config.limits.of(Table::kRouterInterfaceEgress), 1u);
     EXPECT_EQ(config.limits.of(Table::kNexthopGroup), 16384u) << "what is not named is as large as can be";
@@ -220,8 +220,8 @@ TEST(Options, WhatIsWrongIsNamed) {
     EXPECT_EQ(complaint({"--port", "1=a", "--port", "1=b"}), "port 1 is named twice; give each port one interface");
     EXPECT_EQ(complaint({"--capacity", "routes=1"}),
               "`routes` is no capacity; there are groups, members, nexthops, policers, router_interfaces, words");
-    EXPECT_EQ(complaint({"--capacity", "policers=32769"}),
-              "the capacity policers is a number from 1 to 32768, not `32769`");
+    EXPECT_EQ(complaint({"--capacity", "policers=90113"}),
+              "the capacity policers is a number from 1 to 90112, not `90113`");
     EXPECT_EQ(complaint({"--capacity", "nexthops=many"}),
               "the capacity nexthops is a number from 1 to 65536, not `many`");
     EXPECT_EQ(complaint({"start"}), "`start` is not understood; see vr-forwarder --help");

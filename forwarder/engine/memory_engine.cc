@@ -29,7 +29,7 @@ MemoryEngine::MemoryEngine(const Capacity& capacity, uint32_t cpus) {
     arrays_.groups = zeroed<sp_u64>(SP_GROUPS);
     arrays_.members = zeroed<sp_u16>(capacity.members);
     arrays_.nexthops = zeroed<sp_u64>(SP_NEXTHOPS);
-    arrays_.policers = zeroed<sp_policer>(size_t{SP_VRFS} * SP_PUNT_CLASSES);
+    arrays_.policers = zeroed<sp_policer>(size_t{SP_VRFS} * SP_POLICERS_OF_VRF);
     arrays_.sampling = zeroed<sp_sampling>(1);
     arrays_.rx = zeroed<sp_counter>(size_t{cpus} * SP_INTERFACES);
     arrays_.tx = zeroed<sp_counter>(size_t{cpus} * SP_INTERFACES);

@@ -87,7 +87,7 @@ static inline const sp_u64 *sp_nexthop_at(sp_tables tables, sp_u32 slot)
 }
 static inline struct sp_policer *sp_policer_at(sp_tables tables, sp_u32 vrf, sp_u32 punt_class)
 {
-    return tables->policers + ((vrf & (SP_VRFS - 1)) * SP_PUNT_CLASSES + (punt_class & (SP_PUNT_CLASSES - 1)));
+    return tables->policers + sp_policer_index(vrf & (SP_VRFS - 1), punt_class & (SP_POLICERS_OF_VRF - 1));
 }
 static inline struct sp_sampling *sp_sampling_at(sp_tables tables) { return tables->sampling; }
 static inline struct sp_counter *sp_rx_at(sp_tables tables, sp_u32 cpu, sp_u32 slot)

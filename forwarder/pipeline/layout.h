@@ -37,7 +37,7 @@ typedef int32_t sp_i32;
 #endif
 
 /* Goes up with every change of this file: maps of another number are never taken over. */
-#define SP_LAYOUT 4
+#define SP_LAYOUT 5
 
 /* -- sizes, in entries ------------------------------------------------------------------------------------------ */
 #define SP_PORTS 512u /* bit<9> */
@@ -49,7 +49,8 @@ typedef int32_t sp_i32;
 #define SP_GROUPS 16384u
 #define SP_GROUP_WEIGHT 256u
 #define SP_GROUP_MEMBERS 262144u
-#define SP_PUNT_CLASSES 4u
+#define SP_PUNT_CLASSES 11u
+#define SP_POLICERS_OF_VRF 16u /* a power of two, one for each class and some that stay free */
 
 /* Of `words`: what is published in one piece lies in one chunk, and not in the last words of that, so that a reader who
  * has found where it begins may read so many from there. A chunk is 2 MiB; the last may be shorter. */
@@ -80,7 +81,20 @@ enum sp_reason {
     SP_DROP_MALFORMED = 0x88,
 };
 
-enum sp_punt_class { SP_CLASS_CONTROL = 0, SP_CLASS_LOCAL = 1, SP_CLASS_GLEAN = 2, SP_CLASS_EXCEPTION = 3 };
+/* -- punt classes: what a punt is policed as, the most urgent first (ids.p4) --------------------------------------- */
+enum sp_punt_class {
+    SP_CLASS_BFD = 0,
+    SP_CLASS_ROUTING = 1,
+    SP_CLASS_BGP = 2,
+    SP_CLASS_ARP = 3,
+    SP_CLASS_ICMP = 4,
+    SP_CLASS_LOCAL = 5,
+    SP_CLASS_GLEAN = 6,
+    SP_CLASS_TTL = 7,
+    SP_CLASS_MTU = 8,
+    SP_CLASS_UNREACHABLE = 9,
+    SP_CLASS_OPTIONS = 10,
+};
 
 /* Reasons side by side, for counters: 1 to 8 are punts, 9 to 17 drops; 0 is not used. */
 #define SP_REASONS 18u
@@ -188,6 +202,8 @@ struct sp_policer {
     sp_u32 present;      /* 0: a miss: everything of the class is dropped */
 };
 
+static inline sp_u32 sp_policer_index(sp_u32 vrf, sp_u32 punt_class) { return vrf * SP_POLICERS_OF_VRF + punt_class; }
+
 /* -- samples: one of so many packets that are routed, its head only, for the controller ---------------------------- */
 /* Read only for packets that leave by a router interface with SP_SAMPLED: nobody else pays for it. */
 struct sp_sampling {
@@ -228,7 +244,7 @@ struct sp_arrays {
     sp_u64 *groups;                  /* [SP_GROUPS] */
     sp_u16 *members;                 /* [member_count], a multiple of 4 */
     sp_u64 *nexthops;                /* [SP_NEXTHOPS] */
-    struct sp_policer *policers;     /* [SP_VRFS * SP_PUNT_CLASSES] */
+    struct sp_policer *policers;     /* [SP_VRFS * SP_POLICERS_OF_VRF], sp_policer_index() */
     struct sp_sampling *sampling;    /* one */
     struct sp_counter *rx;           /* [cpus][SP_INTERFACES], of classifier entries */
     struct sp_counter *tx;           /* [cpus][SP_INTERFACES], of router interfaces */

@@ -25,9 +25,22 @@
 #define SP_FIRST_ETHERTYPE 0x0600u /* below are lengths: IEEE 802.3 */
 
 #define SP_PROTOCOL_HOP_BY_HOP 0u
+#define SP_PROTOCOL_ICMP 1u
 #define SP_PROTOCOL_TCP 6u
 #define SP_PROTOCOL_UDP 17u
+#define SP_PROTOCOL_ICMPV6 58u
+#define SP_PROTOCOL_EIGRP 88u
+#define SP_PROTOCOL_OSPF 89u
+#define SP_PROTOCOL_VRRP 112u
 #define SP_PROTOCOL_SCTP 132u
+
+#define SP_PORT_BGP 179u
+#define SP_PORT_RIP 520u
+#define SP_PORT_RIPNG 521u
+#define SP_PORT_BFD 3784u
+#define SP_PORT_BFD_ECHO 3785u
+#define SP_PORT_BFD_MULTIHOP 4784u
+#define SP_PORT_BABEL 6696u
 
 struct sp_packet {
     sp_u8 *data;   /* the Ethernet header */

@@ -7,6 +7,7 @@
 
 #include "pipeline/interface_classifier.h"
 #include "pipeline/packet.h"
+#include "pipeline/punt_class.h"
 
 enum sp_action { SP_ACTION_DROP = 0, SP_ACTION_SEND = 1, SP_ACTION_PUNT = 2 };
 
@@ -22,20 +23,6 @@ struct sp_verdict {
 
 /* How often to try again where another CPU was faster; after that the packet counts as one too many. */
 #define SP_POLICER_TRIES 4
-
-static inline sp_u32 sp_punt_class(sp_u32 reason)
-{
-    switch (reason) {
-    case SP_PUNT_CONTROL:
-        return SP_CLASS_CONTROL;
-    case SP_PUNT_LOCAL:
-        return SP_CLASS_LOCAL;
-    case SP_PUNT_GLEAN:
-        return SP_CLASS_GLEAN;
-    default:
-        return SP_CLASS_EXCEPTION;
-    }
-}
 
 /* Virtual scheduling (ITU-T I.371): whether a packet conforms. */
 static inline int sp_police(struct sp_policer *policer, sp_u64 now)
@@ -84,7 +71,8 @@ static inline void sp_verdict_stage(sp_tables tables, const struct sp_packet *pa
     if (verdict->reason >= SP_FIRST_DROP) {
         return;
     }
-    if (!sp_police(sp_policer_at(tables, meta->vrf, sp_punt_class(verdict->reason)), sp_now_ns(packet))) {
+    struct sp_policer *policer = sp_policer_at(tables, meta->vrf, sp_punt_class(packet, meta, verdict->reason));
+    if (!policer || !sp_police(policer, sp_now_ns(packet))) {
         sp_count_engine(tables, meta->cpu, SP_COUNT_POLICED);
         return;
     }

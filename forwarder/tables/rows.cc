@@ -220,7 +220,7 @@ void Rows::clear(Table table, Key key) {
             break;
         case Table::kPolicer: {
             auto slot = objects_.slot(Space::kVrf, id_of(key.first));
-            auto& policer = arrays_.policers[slot * SP_PUNT_CLASSES + id_of(key.second)];
+            auto& policer = arrays_.policers[sp_policer_index(slot, id_of(key.second))];
             publish(policer.present, sp_u32{0});
             break;
         }
@@ -254,7 +254,7 @@ Result Rows::admit(uint32_t interface, uint64_t mac) {
 // Only red packets are dropped, and red is what exceeds the peak rate (RFC 2698): the committed one does not matter.
 void Rows::police(Key key, const std::optional<Meter>& meter) {
     auto slot = objects_.slot(Space::kVrf, id_of(key.first));
-    auto& policer = arrays_.policers[slot * SP_PUNT_CLASSES + id_of(key.second)];
+    auto& policer = arrays_.policers[sp_policer_index(slot, id_of(key.second))];
     if (!meter) {
         set_policer(policer, 0, 0, true);
     } else {

@@ -12,6 +12,7 @@ typedef bit<32> vrf_id_t;
 typedef bit<32> router_interface_id_t;
 typedef bit<24> object_id_t;
 typedef bit<8> reason_t;
+typedef bit<4> punt_class_t;
 
 const bit<16> ETHERTYPE_VLAN = 0x8100;
 const bit<16> ETHERTYPE_IPV4 = 0x0800;
@@ -20,9 +21,22 @@ const bit<16> ETHERTYPE_ARP = 0x0806;
 const bit<16> ETHERTYPE_LONG_LLC = 0x8870; // IEEE 802.1AC: LLC in a frame too long for a length
 
 const bit<8> PROTOCOL_HOP_BY_HOP = 0;
+const bit<8> PROTOCOL_ICMP = 1;
 const bit<8> PROTOCOL_TCP = 6;
 const bit<8> PROTOCOL_UDP = 17;
+const bit<8> PROTOCOL_ICMPV6 = 58;
+const bit<8> PROTOCOL_EIGRP = 88;
+const bit<8> PROTOCOL_OSPF = 89;
+const bit<8> PROTOCOL_VRRP = 112;
 const bit<8> PROTOCOL_SCTP = 132;
+
+const bit<16> PORT_BGP = 179;
+const bit<16> PORT_RIP = 520;
+const bit<16> PORT_RIPNG = 521;
+const bit<16> PORT_BFD = 3784;
+const bit<16> PORT_BFD_ECHO = 3785;
+const bit<16> PORT_BFD_MULTIHOP = 4784;
+const bit<16> PORT_BABEL = 6696;
 
 // To the controller: which router interface a punted frame came in by, and why it is punted. The frame follows as it
 // came in, without its tag.
@@ -96,6 +110,12 @@ header l4_ports_t {
     bit<16> dst;
 }
 
+header icmpv6_t {
+    bit<8> icmp_type;
+    bit<8> code;
+    bit<16> checksum;
+}
+
 struct headers_t {
     packet_in_t packet_in;
     packet_out_t packet_out;
@@ -104,6 +124,7 @@ struct headers_t {
     ipv4_t ipv4;
     ipv6_t ipv6;
     l4_ports_t l4_ports;
+    icmpv6_t icmpv6;
 }
 
 // What becomes of a route's packet.
@@ -132,7 +153,7 @@ struct metadata_t {
     bit<16> l3_length;              // by the packet's own word
     // What becomes of it
     reason_t reason;                // why it is punted or dropped, NO_REASON while it goes on
-    bit<2> punt_class;
+    punt_class_t punt_class;
     bit<2> color;
     path_t path;
     object_id_t nexthop_id;

@@ -20,7 +20,7 @@
 #define NEXTHOP_GROUPS 16384
 #define GROUP_WEIGHT 256
 #define GROUP_MEMBERS 262144
-#define PUNT_CLASSES 4
+#define PUNT_CLASSES 11
 #define REASONS 17
 
 // -- samples: of how many packets that are routed one is told -----------------------------------------------------------
@@ -47,10 +47,18 @@
 #define DROP_ETHERTYPE 0x87
 #define DROP_MALFORMED 0x88
 
-#define CLASS_CONTROL 0
-#define CLASS_LOCAL 1
-#define CLASS_GLEAN 2
-#define CLASS_EXCEPTION 3
+// -- punt classes: what a punt is policed as, the most urgent first (PuntClass) -------------------------------------------
+#define CLASS_BFD 0
+#define CLASS_ROUTING 1
+#define CLASS_BGP 2
+#define CLASS_ARP 3
+#define CLASS_ICMP 4
+#define CLASS_LOCAL 5
+#define CLASS_GLEAN 6
+#define CLASS_TTL 7
+#define CLASS_MTU 8
+#define CLASS_UNREACHABLE 9
+#define CLASS_OPTIONS 10
 
 // -- tables ------------------------------------------------------------------------------------------------------------
 #define INTERFACE_CLASSIFIER_TABLE 0x02000001
@@ -65,6 +73,7 @@
 #define FALLBACK_TABLE 0x0200000a
 #define REASON_TABLE 0x0200000b
 #define POLICER_TABLE 0x0200000c
+#define PUNT_CLASS_TABLE 0x0200000d
 
 // -- actions -----------------------------------------------------------------------------------------------------------
 #define SET_ROUTER_INTERFACE_ACTION 0x01000001
@@ -97,6 +106,7 @@
 #define NOT_COUNTED_ACTION 0x0100001c
 #define POLICE_ACTION 0x0100001d
 #define NO_POLICER_ACTION 0x0100001e
+#define SET_PUNT_CLASS_ACTION 0x0100001f
 
 // -- controller headers ------------------------------------------------------------------------------------------------
 #define PACKET_IN_HEADER 0x04000001

@@ -62,12 +62,18 @@ parser FrameParser(packet_in packet, out headers_t hdr, inout metadata_t meta) {
             (_, PROTOCOL_TCP): l4_ports;
             (_, PROTOCOL_UDP): l4_ports;
             (_, PROTOCOL_SCTP): l4_ports;
+            (_, PROTOCOL_ICMPV6): icmpv6;
             default: accept;
         }
     }
 
     state l4_ports {
         packet.extract(hdr.l4_ports);
+        transition accept;
+    }
+
+    state icmpv6 {
+        packet.extract(hdr.icmpv6);
         transition accept;
     }
 }
@@ -80,6 +86,7 @@ control FrameDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.ipv4);
         packet.emit(hdr.ipv6);
         packet.emit(hdr.l4_ports);
+        packet.emit(hdr.icmpv6);
     }
 }
 

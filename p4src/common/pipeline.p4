@@ -4,6 +4,7 @@
 //                                                                             │ fallback_link
 //                                                                             ▼
 //       reason, policer ◄─ whatever is punted or dropped ◄── nexthop_group ─► nexthop ─► router_interface
+//               ▲ punt_class
 //
 // Each control leaves NO_REASON for a packet that goes on. A fallback link's packets go from the classifier straight to
 // router_interface, as do the controller's own.
@@ -29,6 +30,7 @@
 #include "nexthop.p4"
 #include "router_interface.p4"
 #include "fallback.p4"
+#include "punt_class.p4"
 #include "verdict.p4"
 
 control RouterPipeline(inout headers_t hdr, inout metadata_t meta) {

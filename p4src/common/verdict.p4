@@ -3,6 +3,7 @@
 control Verdict(inout headers_t hdr, inout metadata_t meta) {
     DIRECT_COUNTER(reason_counter, REASON_COUNTER);
     DIRECT_METER(policer_meter, POLICER_METER);
+    ClassOfPunt() class_of_punt;
 
     @name(".count_reason") @id(COUNT_REASON_ACTION)
     action count_reason() {
@@ -59,15 +60,7 @@ control Verdict(inout headers_t hdr, inout metadata_t meta) {
     apply {
         reason.apply();
         if (meta.reason < FIRST_DROP) {
-            if (meta.reason == PUNT_CONTROL) {
-                meta.punt_class = CLASS_CONTROL;
-            } else if (meta.reason == PUNT_LOCAL) {
-                meta.punt_class = CLASS_LOCAL;
-            } else if (meta.reason == PUNT_GLEAN) {
-                meta.punt_class = CLASS_GLEAN;
-            } else {
-                meta.punt_class = CLASS_EXCEPTION;
-            }
+            class_of_punt.apply(hdr, meta);
             policer.apply();
             if (meta.color != RED) {
                 hdr.packet_in.setValid();

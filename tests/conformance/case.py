@@ -24,9 +24,10 @@ from controller.planes.base import (
     RouteKind,
     RouterInterface,
     route_action,
+    same_rate,
 )
 
-FAST = (100_000,) * 4
+FAST = same_rate(100_000)
 
 
 def via(nexthop: Nexthop) -> int:

@@ -36,6 +36,11 @@ def udp(src: int = 1024, dst: int = 53, payload: bytes = b"payload!") -> bytes:
     return struct.pack("!HHHH", src, dst, 8 + len(payload), 0) + payload
 
 
+def tcp(src: int = 1024, dst: int = 80) -> bytes:
+    """A segment without data; Open vSwitch sees no ports where the header's own length is not right."""
+    return struct.pack("!HHIIBBHHH", src, dst, 1, 1, 5 << 4, 0x10, 1024, 0, 0)
+
+
 def ipv4(
     dst: str,
     src: str = "10.1.0.99",

@@ -5,10 +5,11 @@ import time
 import pytest
 from case import arrives
 from entries import installed
-from frames import ARP, ROUTER_ALERT, ipv4, ipv6, mac
+from frames import ARP, ROUTER_ALERT, ipv4, ipv6, mac, tcp, udp
 from wired import WiredPlane
 
-from controller.planes.base import GLEAN, LOCAL, PUNT_CLASS, Policer, PuntReason, RouterInterface
+from controller.planes.base import GLEAN, LOCAL, Policer, PuntClass, PuntReason, RouterInterface, same_rate
+from controller.planes.punt_class import punt_class
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -19,21 +20,31 @@ MAC, BROADCAST = mac("0200000000aa"), mac("ffffffffffff")
 loud = RouterInterface(1, LOUD, 1, 0, MAC, 1500)
 quiet = RouterInterface(2, QUIET, 1, 10, MAC, 1500)
 ROUTES = {"10.9.0.1/32": LOCAL, "10.9.0.0/24": GLEAN, "2001:db8::/64": GLEAN}
-WORLD = installed([Policer(vrf, (RATE,) * 4) for vrf in (LOUD, QUIET)] + [loud, quiet], {LOUD: ROUTES, QUIET: ROUTES})
+POLICERS = [Policer(vrf, same_rate(RATE)) for vrf in (LOUD, QUIET)]
+WORLD = installed([*POLICERS, loud, quiet], {LOUD: ROUTES, QUIET: ROUTES})
 STORM = 400
 
 STORMS = {
-    "link scope": (PuntReason.CONTROL, ipv4("224.0.0.5", ttl=1, protocol=89), mac("01005e000005")),
-    "link scope, IPv6": (PuntReason.CONTROL, ipv6("ff02::5", "fe80::9", ttl=1), mac("333300000005")),
+    "OSPF": (PuntReason.CONTROL, ipv4("224.0.0.5", ttl=1, protocol=89), mac("01005e000005")),
+    "OSPFv3": (PuntReason.CONTROL, ipv6("ff02::5", "fe80::9", ttl=1, next_header=89), mac("333300000005")),
     "own addresses": (PuntReason.LOCAL, ipv4("10.9.0.1"), MAC),
+    "ping": (PuntReason.LOCAL, ipv4("10.9.0.1", protocol=1), MAC),
+    "BGP": (PuntReason.LOCAL, ipv4("10.9.0.1", protocol=6, payload=tcp(179, 40_000)), MAC),
+    "BFD": (PuntReason.LOCAL, ipv4("10.9.0.1", ttl=255, payload=udp(50_000, 3784)), MAC),
     "glean": (PuntReason.GLEAN, ipv4("10.9.0.77"), MAC),
     "glean, IPv6": (PuntReason.GLEAN, ipv6("2001:db8::77"), MAC),
     "TTL": (PuntReason.TTL_EXPIRED, ipv4("10.9.0.77", ttl=1), MAC),
     "no route": (PuntReason.UNREACHABLE, ipv4("192.0.2.1"), MAC),
     "options without a route": (PuntReason.UNREACHABLE, ipv4("192.0.2.1", options=ROUTER_ALERT), MAC),
 }
-CONTROL = (PuntReason.CONTROL, bytes(28), BROADCAST)
-OF_OTHER_CLASSES = [CONTROL, STORMS["own addresses"], STORMS["glean"], STORMS["no route"]]
+REQUEST = (PuntReason.CONTROL, bytes(28), BROADCAST)
+OF_ALL_CLASSES = [REQUEST, *(STORMS[name] for name in STORMS if "IPv6" not in name and "without" not in name)]
+
+
+def class_of(punt: tuple[PuntReason, bytes, bytes]) -> PuntClass:
+    reason, packet, to = punt
+    (frame,) = frames(loud, packet, to, 1)
+    return punt_class(reason, frame)
 
 
 def frames(at: RouterInterface, packet: bytes, to: bytes, count: int) -> list[bytes]:
@@ -47,24 +58,25 @@ async def test_a_storm_stays_its_own_matter(wired: WiredPlane, storm: tuple[Punt
     await wired.program(WORLD)
     reason, packet, to = storm
     wave = frames(loud, packet, to, STORM // 8)
-    others = [each for each in OF_OTHER_CLASSES if PUNT_CLASS[each[0]] != PUNT_CLASS[reason]]
+    others = [each for each in OF_ALL_CLASSES if class_of(each) is not class_of(storm)]
     came_up: list[tuple[int, PuntReason]] = []
     for number in range(8):
-        seen = await wired.observe(1, *wave, *frames(quiet, *CONTROL[1:], 1))
+        seen = await wired.observe(1, *wave, *frames(quiet, *REQUEST[1:], 1))
         came_up += [(interface, why) for interface, why, _ in seen.punts]
         assert seen.punted[LOUD, reason] == len(wave), "punts are counted before the policer"
         if number == 4:
             rest = [frame for each in others for frame in frames(loud, *each[1:], 1)]
             seen = await wired.observe(1, *rest)
             assert [(interface, why) for interface, why, _ in seen.punts] == sorted((1, each[0]) for each in others)
-    assert came_up.count((2, PuntReason.CONTROL)) == 8, "the other router's control traffic"
+    assert came_up.count((2, PuntReason.CONTROL)) == 8, "the other router's ARP"
     most = 2 * RATE + RATE * (time.monotonic() - began)
     assert BURST <= came_up.count((1, reason)) <= most, "policed"
 
 
 async def test_a_rate_of_zero_punts_nothing_of_its_class(wired: WiredPlane) -> None:
     wired.programmed = None
-    world = installed([Policer(LOUD, (RATE, 0, RATE, RATE)), loud], {LOUD: ROUTES})
+    rates = tuple(0 if each is PuntClass.LOCAL else RATE for each in PuntClass)
+    world = installed([Policer(LOUD, rates), loud], {LOUD: ROUTES})
     await wired.program(world)
-    seen = await wired.observe(1, *frames(loud, *STORMS["own addresses"][1:], 5), *frames(loud, *CONTROL[1:], 1))
+    seen = await wired.observe(1, *frames(loud, *STORMS["own addresses"][1:], 5), *frames(loud, *REQUEST[1:], 1))
     assert [(interface, why) for interface, why, _ in seen.punts] == [(1, PuntReason.CONTROL)]

@@ -31,6 +31,7 @@ from controller.planes.base import (
     RouterInterface,
     WriteBatch,
     route_action,
+    same_rate,
 )
 from controller.planes.reference_pipeline import Verdict, forward
 
@@ -42,7 +43,7 @@ _PASSES_S = 60.0
 
 SENTINELS = installed(
     [
-        Policer(SENTINEL_VRF, (FAST, FAST, FAST, FAST)),
+        Policer(SENTINEL_VRF, same_rate(FAST)),
         *(RouterInterface(SENTINEL_IDS + n, SENTINEL_VRF, n, SENTINEL_VLAN, _SENTINEL_MAC, 1500) for n in PORTS),
         *(Nexthop(SENTINEL_IDS + n, SENTINEL_IDS + n, _SENTINEL_MAC) for n in PORTS),
     ],

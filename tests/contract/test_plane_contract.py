@@ -76,7 +76,7 @@ def everything(ports: tuple[int, int], op: Op = Op.INSERT) -> WriteBatch:
     ]
     group = NexthopGroup(3, (GroupMember(1, 1, first), GroupMember(2, 3, second)))
     return WriteBatch(
-        policers=[Update(op, Policer(VRF, (100, 200, 300, 400)))],
+        policers=[Update(op, Policer(VRF, tuple(range(100, 1200, 100))))],
         router_interfaces=[Update(op, one) for one in interfaces],
         nexthops=[Update(op, one) for one in nexthops],
         groups=[Update(op, group)],
@@ -146,7 +146,7 @@ async def test_every_kind_is_modified_in_place(under_test: PlaneUnderTest) -> No
     interfaces = (interface, linked, moved)
     nexthop = Nexthop(1, 2, bytes((2, 0, 0, 0, 2, 2)))
     group = NexthopGroup(3, (GroupMember(2, 1, second),))
-    policer = Policer(VRF, (1, 2, 3, 4))
+    policer = Policer(VRF, tuple(range(1, 12)))
     changed = {"10.0.0.0/8": route_action(RouteKind.GROUP, 3), "10.2.0.0/16": GLEAN, "::/0": FALLBACK}
     changed |= {"10.3.0.0/16": BLACKHOLE}
     batch = WriteBatch(

@@ -22,6 +22,7 @@ from controller.planes.base import (
     Update,
     WriteBatch,
     route_action,
+    same_rate,
 )
 from controller.planes.openflow.plane import OpenFlowPlane
 from controller.planes.openflow.server import OpenFlowListener
@@ -32,7 +33,7 @@ from wire.columns import family_of, prefix_key
 BRIDGE = "br"
 DATAPATH_ID = 0x5350_0001
 VRF = 7
-RATES = (1000, 1000, 1000, 1000)
+RATES = same_rate(1000)
 DEADLINE_S = 60.0
 Entry = Policer | RouterInterface | Nexthop | NexthopGroup
 

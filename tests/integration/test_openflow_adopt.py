@@ -26,7 +26,7 @@ async def fill(net: Net) -> list[object]:
     right = net.ovs.add_host("br", "02:00:00:00:00:02", "10.0.2.2/24")
     virtual = (mac("00:00:5e:00:01:09"), mac("00:00:5e:00:01:08"))
     entries = [
-        *(Policer(VRF, RATES), Policer(VRF + 1, (5000, 0, 10, 200))),
+        *(Policer(VRF, RATES), Policer(VRF + 1, (5000, 0, 10, 200, 0, 1, 2, 3, 4, 5, 0))),
         interface(1, left, virtual_macs=virtual),
         interface(2, right, vlan=4094, mtu=9000),
         interface(3, right, enabled=False, vlan=5, vrf_id=0xFFFFFF01),

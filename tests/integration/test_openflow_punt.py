@@ -21,6 +21,7 @@ from controller.planes.base import (
     NexthopGroup,
     NexthopState,
     Policer,
+    PuntClass,
     PuntReason,
 )
 from lab.namespaces import Host
@@ -149,7 +150,8 @@ async def test_a_tagged_port_punts_and_sends_untagged_frames(bench: Bench) -> No
 
 
 async def test_punts_over_the_rate_are_dropped_for_their_class_alone(bench: Bench) -> None:
-    await bench.net.write(Policer(VRF, (1000, 10, 1000, 1000)), op=base.Op.MODIFY)
+    rates = tuple(10 if each is PuntClass.LOCAL else 1000 for each in PuntClass)
+    await bench.net.write(Policer(VRF, rates), op=base.Op.MODIFY)
     frame = bytes(TO_ROUTER / IP(src="10.0.1.2", dst="10.0.1.1"))
     heard, began = bench.net.heard, time.monotonic()
     for _ in range(100):

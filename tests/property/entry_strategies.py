@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from controller.planes.base import MAX_OBJECT_ID, GroupMember, Nexthop, NexthopGroup, NexthopState, Policer
+from controller.planes.base import MAX_OBJECT_ID, GroupMember, Nexthop, NexthopGroup, NexthopState, Policer, PuntClass
 
 macs = st.binary(min_size=6, max_size=6)
 objects = st.integers(0, MAX_OBJECT_ID)
@@ -23,4 +23,4 @@ def groups(ports: st.SearchStrategy[int]) -> st.SearchStrategy[NexthopGroup]:
 
 def policers(ids: st.SearchStrategy[int]) -> st.SearchStrategy[Policer]:
     """Of routers of these ids."""
-    return st.builds(Policer, ids, st.tuples(_rates, _rates, _rates, _rates))
+    return st.builds(Policer, ids, st.tuples(*[_rates] * len(PuntClass)))

@@ -3,7 +3,7 @@
 import ipaddress
 from collections.abc import Iterator
 
-from controller.planes.base import DROP_CODE, DropReason, PuntReason
+from controller.planes.base import DROP_CODE, DropReason, PuntClass, PuntReason
 from controller.planes.openflow import codec
 from controller.planes.openflow.codec import Flow, Oxm, flow, oxm
 from controller.planes.openflow.program import (
@@ -17,6 +17,7 @@ from controller.planes.openflow.program import (
     cookie,
     to_reason,
 )
+from controller.planes.punt_class import RULES, TCP, Rule
 
 _IPV4, _IPV6, _ARP, _LLC = (oxm(Oxm.ETH_TYPE, number) for number in (0x0800, 0x86DD, 0x0806, 0x05FF))
 _LONG_LLC = oxm(Oxm.ETH_TYPE, 0x8870)  # IEEE 802.1AC: LLC behind an EtherType, as a length above 1,500 would be one
@@ -38,7 +39,7 @@ _NO_PROTOCOL, _NO_TTL = oxm(Oxm.IP_PROTO, 0), oxm(Oxm.IP_TTL, 0)
 
 def static_flows() -> list[Flow]:
     """Return every flow of the pipeline that belongs to no router."""
-    return [*_ingress(), *_punt(), *_routes(), *_ttl(), *_egress(), *_fallback()]
+    return [*_ingress(), *_punt(), *_routes(), *_ttl(), *_egress(), *_fallback(), *_punt_class()]
 
 
 def _drop(table: Table, priority: int, reason: DropReason, *match: bytes) -> Flow:
@@ -77,7 +78,7 @@ def _punt() -> Iterator[Flow]:
     for unspecified in ("0.0.0.0/32", "::/128"):
         nowhere = (*_source(unspecified), _destination(unspecified)[1])
         yield _drop(table, 95, DropReason.MALFORMED, *nowhere, _NO_TTL, _NO_PROTOCOL)
-    control = to_reason(PuntReason.CONTROL, Table.PACKET_IN)
+    control = to_reason(PuntReason.CONTROL, Table.PUNT_CLASS)
     yield _step(table, 90, control, _ARP)
     for address in _ISIS:
         for ether_type in (_LLC, _LONG_LLC):
@@ -135,3 +136,31 @@ def _fallback() -> Iterator[Flow]:
     noted = codec.set_field(Oxm.REG0, PuntReason.UNREACHABLE)
     nowhere = codec.apply_actions(noted, codec.resubmit(Table.PACKET_IN))
     yield _step(Table.FALLBACK_LINK, 0, nowhere)
+
+
+def _punt_class() -> Iterator[Flow]:
+    """Yield what notes the class of what is for the router itself. Fragments have ports of 0 here, as Open vSwitch's
+    mode `normal` has them; it looks behind IPv4 options and extension headers all the same."""
+    for priority, rule in enumerate(reversed(RULES), 100):
+        yield _step(Table.PUNT_CLASS, priority, _noted(rule.punt_class), *_of_rule(rule))
+    for family in (_IPV4, _IPV6):
+        yield _step(Table.PUNT_CLASS, 10, _noted(PuntClass.LOCAL), family)
+    yield _step(Table.PUNT_CLASS, 10, _noted(PuntClass.ARP), _ARP)
+    yield _step(Table.PUNT_CLASS, 0, _noted(PuntClass.ROUTING))
+
+
+def _noted(punt_class: PuntClass) -> bytes:
+    return codec.apply_actions(codec.set_field(Oxm.REG3, punt_class), codec.resubmit(Table.PACKET_IN))
+
+
+def _of_rule(rule: Rule) -> Iterator[bytes]:
+    yield _IPV4 if rule.family == 4 else _IPV6
+    yield oxm(Oxm.IP_PROTO, rule.protocol)
+    if rule.source_port is not None:
+        yield oxm(Oxm.TCP_SRC, rule.source_port)
+    if rule.destination_port is not None:
+        yield oxm(Oxm.TCP_DST if rule.protocol == TCP else Oxm.UDP_DST, rule.destination_port)
+    if rule.icmp_type is not None:
+        yield oxm(Oxm.ICMPV6_TYPE, rule.icmp_type)
+    if rule.ttl is not None:
+        yield oxm(Oxm.IP_TTL, rule.ttl)

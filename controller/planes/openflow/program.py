@@ -9,10 +9,10 @@
     │ 1 l3_admit           │ router interface, MAC         reg2[0] = sent to a group address
     │                      │                               miss: drop not_for_us
     ├──────────────────────┤
-    │ 2 punt               │ link-scope classes ───────────────────────────────────┐ reg0 = CONTROL
+    │ 2 punt               │ link scope ──────────► 11 ────────────────────────────┐ reg0 = CONTROL
     │                      │ martian, multicast …          drop; reg2[1] = source  │
     ├──────────┬───────────┤                               is link-local           │
-    │ 3 ipv4_  │ 4 ipv6_   │ vrf_id, prefix                LOCAL, BLACKHOLE ───────┤ reg0 = reason
+    │ 3 ipv4_  │ 4 ipv6_   │ vrf_id, prefix                LOCAL ► 11, BLACKHOLE ──┤ reg0 = reason
     │   route  │   route   │                               action set = group,     │
     ├──────────┴───────────┤                               or reg0 = reason        │
     │ 5 ttl                │ TTL 0 or 1, reg0, reg2[1] ────────────────────────────┤ reg0 = TTL_EXPIRED …
@@ -27,14 +27,15 @@
     │   _egress            │ else rewrite, output          (TTL by way of table 9) │
     └──────────────────────┘                               ┌───────────────────────┴──┐
       9 ttl_decrement: unless reg2[3]                      │ 8 packet_in: vrf, reason │
-     10 fallback_link: router interface → VLAN, output     │ meter, to the controller │
-                       miss: packet_in, UNREACHABLE        └──────────────────────────┘
+     10 fallback_link: router interface → VLAN, output     │   and class: meter, to   │
+                       miss: packet_in, UNREACHABLE        │   the controller         │
+     11 punt_class: protocol and ports; reg3 = class ──► 8 └──────────────────────────┘
 
 Nothing of the packet but its tag is rewritten before table 7, so whatever goes up to the guest is as it came: with
 its own addresses and with a TTL that the guest's kernel, which forwards it, has still to decrement.
 
 Order of inserts: as drawn in `controller.planes.base`. Ids: groups 0x51…… and 0x52…… carry the entry's 24 bits,
-meters 0x8000 and up are issued by the plane. Flows carry a cookie:
+meters 0x1000 and up are issued by the plane. Flows carry a cookie:
 
     63      48 47  44 43  42 41 40 39          8 7      0
     │ "SP"    │ kind │ gen. │  0  │ id (32)     │ reason │   a router interface's: WAY_BACK or 0
@@ -55,12 +56,14 @@ from controller.planes.base import (
     NexthopGroup,
     NexthopState,
     Policer,
+    PuntClass,
     PuntReason,
     RouteKind,
     RouterInterface,
 )
 from controller.planes.openflow import codec
 from controller.planes.openflow.codec import Bucket, Flow, Group, GroupType, Oxm, flow, oxm
+from controller.planes.punt_class import CLASSES_OF, FOR_THE_ROUTER
 
 
 class Table(IntEnum):
@@ -77,6 +80,7 @@ class Table(IntEnum):
     PACKET_IN = 8
     TTL_DECREMENT = 9
     FALLBACK_LINK = 10
+    PUNT_CLASS = 11
 
 
 ROUTE_TABLE = {4: Table.IPV4_ROUTE, 6: Table.IPV6_ROUTE}
@@ -146,13 +150,13 @@ WAY_BACK = 1
 NEXTHOP_GROUPS = 0x51 << 24
 MEMBER_GROUPS = 0x52 << 24
 GROUP_RANGE = 0xFF << 24
-FIRST_METER = 0x8000
-MAX_POLICERS = (0x10000 - FIRST_METER) // 4  # Open vSwitch: meter ids up to 65535
+FIRST_METER = 0x1000
+MAX_POLICERS = (0x10000 - FIRST_METER) // len(PuntClass)  # Open vSwitch: meter ids up to 65535
 
 
-def meter_id(slot: int, punt_class: base.PuntClass) -> int:
+def meter_id(slot: int, punt_class: PuntClass) -> int:
     """Return the meter of one punt class of the router with this meter slot."""
-    return FIRST_METER + slot * 4 + punt_class
+    return FIRST_METER + slot * len(PuntClass) + punt_class
 
 
 # -- registers -------------------------------------------------------------------------------------------------------
@@ -177,7 +181,7 @@ ROUTE_PRIORITY = 1000  # plus the prefix length
 _TO_TTL = codec.goto(Table.TTL)
 
 _PLAIN_ACTIONS = {
-    base.LOCAL: to_reason(PuntReason.LOCAL, Table.PACKET_IN),
+    base.LOCAL: to_reason(PuntReason.LOCAL, Table.PUNT_CLASS),
     base.GLEAN: to_reason(PuntReason.GLEAN, Table.TTL),
     base.UNREACHABLE: to_reason(PuntReason.UNREACHABLE, Table.TTL),
     base.FALLBACK: to_reason(TO_FALLBACK, Table.TTL),
@@ -404,19 +408,23 @@ def find_nexthop_group(entry: Group) -> NexthopGroup | None:
 def policer_flows(policer: Policer, slot: int, generation: int) -> list[Flow]:
     """Return the punt and drop flows of one router; a class with rate 0 is not punted at all."""
     flows = []
-    for reason, punt_class in base.PUNT_CLASS.items():
-        instructions = b""
-        if policer.rates[punt_class]:
-            up = codec.apply_actions(codec.output(codec.PORT_CONTROLLER))
-            instructions = codec.meter(meter_id(slot, punt_class)) + up
-        flows.append(_packet_in_flow(policer.vrf_id, reason, generation, instructions))
+    for reason in PuntReason:
+        for punt_class in sorted(CLASSES_OF[reason]):
+            instructions = b""
+            if policer.rates[punt_class]:
+                up = codec.apply_actions(codec.output(codec.PORT_CONTROLLER))
+                instructions = codec.meter(meter_id(slot, punt_class)) + up
+            noted = (oxm(Oxm.REG3, punt_class),) if reason in FOR_THE_ROUTER else ()
+            flows.append(_packet_in_flow(policer.vrf_id, reason, generation, instructions, noted))
     for drop in (DropReason.BLACKHOLE, DropReason.NEIGHBOR_FAILED):
         flows.append(_packet_in_flow(policer.vrf_id, base.DROP_CODE[drop], generation, b""))
     return flows
 
 
-def _packet_in_flow(vrf_id: int, code: int, generation: int, instructions: bytes) -> Flow:
-    match = (_vrf(vrf_id), oxm(Oxm.REG0, code))
+def _packet_in_flow(
+    vrf_id: int, code: int, generation: int, instructions: bytes, noted: tuple[bytes, ...] = ()
+) -> Flow:
+    match = (_vrf(vrf_id), oxm(Oxm.REG0, code), *noted)
     return flow(Table.PACKET_IN, 100, cookie(Kind.POLICER, vrf_id, code, generation), match, instructions)
 
 
@@ -427,10 +435,10 @@ def find_policer(
     (-1: none of its flows names one). ``meters`` holds rate and burst by meter id."""
     flows = list(flows)
     used = {int.from_bytes(f.instructions[4:8], "big") for f in flows if f.instructions[:2] == b"\0\6"}
-    slots = {(each - FIRST_METER) // 4 for each in used if FIRST_METER <= each < 0x10000}
+    slots = {(each - FIRST_METER) // len(PuntClass) for each in used if FIRST_METER <= each < 0x10000}
     slot = min(slots, default=-1)
-    rates = tuple(meters.get(meter_id(slot, c), (0, 0))[0] if slot >= 0 else 0 for c in base.PuntClass)
-    policer = Policer(vrf_id, (rates[0], rates[1], rates[2], rates[3]))
+    rates = tuple(meters.get(meter_id(slot, c), (0, 0))[0] if slot >= 0 else 0 for c in PuntClass)
+    policer = Policer(vrf_id, rates)
     intact = _contents(policer_flows(policer, slot, 0)) == _contents(flows)
     bursts = all(meters[each][1] == base.burst(meters[each][0]) for each in used if each in meters)
     return (policer if intact and bursts else None), slot

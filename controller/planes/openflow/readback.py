@@ -9,7 +9,6 @@ from typing import TypeVar
 from controller.planes.base import (
     DROP_OF_CODE,
     MAX_OBJECT_ID,
-    PUNT_CLASS,
     Counters,
     Installed,
     InterfaceCounters,
@@ -104,12 +103,14 @@ class Readback:
     def inventory(self) -> Inventory:
         """Return what writing needs."""
         inventory = Inventory({group.id for group in self.groups}, set(self.meters))
+        taken: set[int] = set()
         for (kind, entry_id), flows in self._entries().items():
             inventory.generations[kind, entry_id] = max(prog.cookie_generation(flow.cookie) for flow in flows)
             if kind is Kind.POLICER:
                 slot = prog.find_policer(entry_id, flows, self.meters)[1]
-                if slot >= 0:
+                if slot >= 0 and slot not in taken:  # who is second there is damaged, and gets one of its own
                     inventory.slots[entry_id] = slot
+                    taken.add(slot)
         return inventory
 
     def installed(self) -> Installed:
@@ -200,8 +201,8 @@ def count(
     """Return the counters of the small tables' flows.
 
     Open vSwitch credits a packet to the flows on *both* sides of check_pkt_larger, so the flows of MTU_EXCEEDED count
-    everything forwarded. Meters act in the datapath alone: what the exception meter of a router (by meter slot) met
-    beyond its other reasons is what was really too long.
+    everything forwarded. Meters act in the datapath alone: what a router's meter of class MTU met (by meter slot) is
+    what was really too long.
     """
     counters = Counters()
     for each in flows:
@@ -220,18 +221,8 @@ def count(
         elif kind is not None and code in DROP_OF_CODE:
             _add(counters.drops, (entry_id, DROP_OF_CODE[code]), each)
     for vrf_id, slot in slots.items():
-        exact = [counters.punts.get((vrf_id, reason), (0, 0)) for reason in _EXACT_EXCEPTIONS]
-        packets, octets = metered.get(prog.meter_id(slot, PuntClass.EXCEPTION), (0, 0))
-        too_long = max(0, packets - sum(p for p, _ in exact)), max(0, octets - sum(o for _, o in exact))
-        counters.punts[vrf_id, PuntReason.MTU_EXCEEDED] = too_long
+        counters.punts[vrf_id, PuntReason.MTU_EXCEEDED] = metered.get(prog.meter_id(slot, PuntClass.MTU), (0, 0))
     return counters
-
-
-_EXACT_EXCEPTIONS = [
-    reason
-    for reason, punt_class in PUNT_CLASS.items()
-    if punt_class is PuntClass.EXCEPTION and reason is not PuntReason.MTU_EXCEEDED
-]
 
 
 def _add(totals: dict[K, tuple[int, int]], key: K, flow: FlowStatistics) -> None:

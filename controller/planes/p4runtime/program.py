@@ -1,7 +1,7 @@
 """The contract's entries as rows of the P4 tables, and back. Pure: nothing here touches a socket.
 
     entry            rows, each an entry of the table of that name in p4src                    also told by
-    policer          policer ×4 (meter) · reason: every drop, every punt of a class with a rate
+    policer          policer for each class with a rate (meter) · reason: every drop, every punt of such a class
     router interface router_interface · router_interface_egress · l3_admit for each MAC · interface_classifier
                      with a fallback link: fallback_link · interface_classifier (set_egress_router_interface)
     nexthop          nexthop
@@ -17,13 +17,11 @@ ends, when a packet meets a group all of whose ports are down. The controller ta
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import cast
 
 from finsy.proto import p4r
 
 from controller.planes.base import (
     DROP_OF_CODE,
-    PUNT_CLASS,
     FallbackLink,
     GroupMember,
     Nexthop,
@@ -36,6 +34,7 @@ from controller.planes.base import (
     burst,
 )
 from controller.planes.p4runtime.p4info import Schema, Table, canonical
+from controller.planes.punt_class import CLASSES_OF
 
 RowKey = tuple[str, tuple[int, ...]]  # table, values of its match fields
 Owner = tuple[str, int]  # an entry of the contract: ("router_interface", 7); ("policer", vrf_id)
@@ -243,7 +242,7 @@ class Program:
             return group, self.group_rows(group)
         meters = (entries.get(("policer", (entry_id, int(punt_class)))) for punt_class in PuntClass)
         rates = tuple(0 if entry is None else max(1, entry.meter_config.cir) for entry in meters)
-        policer = Policer(entry_id, cast(tuple[int, int, int, int], rates))
+        policer = Policer(entry_id, rates)
         return policer, self.policer_rows(policer)
 
     def _guess_router_interface(self, interface_id: int, entries: Mapping[RowKey, p4r.TableEntry]) -> RouterInterface:
@@ -303,8 +302,8 @@ class Program:
 
 
 def _punt_codes(rates: Iterable[int]) -> Iterator[int]:
-    by_class = dict(zip(PuntClass, rates, strict=True))
-    return (int(reason) for reason in PuntReason if by_class[PUNT_CLASS[reason]])
+    punted = {one for one, rate in zip(PuntClass, rates, strict=True) if rate}
+    return (int(reason) for reason in PuntReason if punted & CLASSES_OF[reason])
 
 
 def _content(entry: p4r.TableEntry) -> bytes:

@@ -33,6 +33,8 @@ struct sp_fixed fixed SEC(".bss");
     } name SEC(".maps")
 
 SP_ARRAY(map_classifier, SP_PORTS, SP_VLANS * sizeof(sp_u64));
+/* Only punts are policed, so the look-up costs no other packet, and all of them are too long for `fixed`. */
+SP_ARRAY(map_policers, SP_VRFS, SP_POLICERS_OF_VRF * sizeof(struct sp_policer));
 /* max_entries: Capacity */
 SP_ARRAY(map_words, 1, SP_WORDS_CHUNK * sizeof(sp_u32));
 SP_ARRAY(map_members, 1, SP_MEMBERS_OCTETS);
@@ -118,10 +120,13 @@ static inline const sp_u64 *sp_nexthop_at(sp_tables tables, sp_u32 slot)
 }
 static inline struct sp_policer *sp_policer_at(sp_tables tables, sp_u32 vrf, sp_u32 punt_class)
 {
-    sp_u64 slot = (sp_u64)vrf * SP_PUNT_CLASSES + punt_class;
+    struct sp_policer *policers = bpf_map_lookup_elem(&map_policers, &vrf);
 
-    SP_CHECKED(slot); /* kernel 6.1 forgets the bounds of the sum, but not those of this mask */
-    return fixed.policers + (slot & (SP_VRFS * SP_PUNT_CLASSES - 1));
+    if (!policers) {
+        return 0;
+    }
+    SP_FOUND(policers);
+    return policers + sp_bounded(punt_class, SP_POLICERS_OF_VRF - 1);
 }
 static inline struct sp_sampling *sp_sampling_at(sp_tables tables) { return &fixed.sampling; }
 static inline struct sp_counter *sp_rx_at(sp_tables tables, sp_u32 cpu, sp_u32 slot)

@@ -121,6 +121,7 @@ XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, con
     arrays_.classifier = static_cast<sp_u64*>(map_memory("map_classifier"));
     arrays_.words = static_cast<sp_u32*>(map_memory("map_words"));
     arrays_.members = static_cast<sp_u16*>(map_memory("map_members"));
+    arrays_.policers = static_cast<sp_policer*>(map_memory("map_policers"));
     arrays_.rx = static_cast<sp_counter*>(map_memory("map_rx"));
     arrays_.tx = static_cast<sp_counter*>(map_memory("map_tx"));
     arrays_.reasons = static_cast<sp_counter*>(map_memory("map_reasons"));
@@ -132,7 +133,6 @@ XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, con
     arrays_.vrfs = fixed_->vrfs;
     arrays_.groups = fixed_->groups;
     arrays_.nexthops = fixed_->nexthops;
-    arrays_.policers = fixed_->policers;
     arrays_.sampling = &fixed_->sampling;
     arrays_.word_count = capacity.words;
     arrays_.member_count = bpf_map__max_entries(find("map_members")) * SP_MEMBERS_TOGETHER;

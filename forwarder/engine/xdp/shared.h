@@ -23,7 +23,6 @@ struct sp_fixed {
     sp_u64 nexthops[SP_NEXTHOPS];
     struct sp_egress egresses[SP_INTERFACES];
     struct sp_interface interfaces[SP_INTERFACES];
-    struct sp_policer policers[SP_VRFS * SP_PUNT_CLASSES];
     struct sp_vrf vrfs[SP_VRFS];
     struct sp_sampling sampling;
     sp_u64 groups[SP_GROUPS];

@@ -182,7 +182,7 @@ TEST_F(Arrays, APolicerIsItsPeakRate) {
         return policer;
     };
     put(entry_of(1000, 50));
-    const sp_policer& policer = device->arrays().policers[slot(Space::kVrf, 9) * SP_PUNT_CLASSES + SP_CLASS_GLEAN];
+    const sp_policer& policer = device->arrays().policers[slot(Space::kVrf, 9) * SP_POLICERS_OF_VRF + SP_CLASS_GLEAN];
     EXPECT_EQ(policer.present, 1u);
     EXPECT_EQ(policer.interval_ns, 1'000'000u);
     EXPECT_EQ(policer.tolerance_ns, 49'000'000u);

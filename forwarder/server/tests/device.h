@@ -151,7 +151,8 @@ class WithDevice : public ::testing::Test {
 inline constexpr uint32_t kClassifierTable = 0x02000001, kAdmitTable = 0x02000002, kPuntTable = 0x02000003,
                           kIpv4Table = 0x02000004, kIpv6Table = 0x02000005, kGroupTable = 0x02000006,
                           kNexthopTable = 0x02000007, kInterfaceTable = 0x02000008, kEgressTable = 0x02000009,
-                          kFallbackTable = 0x0200000a, kReasonTable = 0x0200000b, kPolicerTable = 0x0200000c;
+                          kFallbackTable = 0x0200000a, kReasonTable = 0x0200000b, kPolicerTable = 0x0200000c,
+                          kPuntClassTable = 0x0200000d;
 inline constexpr uint32_t kSetRouterInterface = 0x01000001, kSetEgressRouterInterface = 0x01000002,
                           kUnknownInterface = 0x01000003, kAdmit = 0x01000004, kSetNexthop = 0x0100000a,
                           kSetNexthopGroup = 0x0100000b, kPuntLocal = 0x0100000c, kPuntGlean = 0x0100000d,

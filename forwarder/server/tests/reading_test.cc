@@ -55,6 +55,8 @@ TEST_F(Reading, EverythingIsReadAsItWasWritten) {
         one.clear_meter_config();  // not asked for
     }
     auto constant = primary->read_entries(kPuntTable);
+    auto classes = primary->read_entries(kPuntClassTable);
+    constant.insert(constant.end(), classes.begin(), classes.end());
     wanted.insert(wanted.end(), constant.begin(), constant.end());
     EXPECT_EQ(texts(primary->read_entries(all)), texts(wanted));
     all.mutable_meter_config();

@@ -2,6 +2,8 @@
 
 #include "tests/pipeline/random_world.h"
 
+#include <algorithm>
+
 namespace splitplane::test {
 namespace {
 
@@ -61,12 +63,24 @@ void write_nexthops(Writer& write, Draw& draw) {
     }
 }
 
+// Often with ports, or a type of ICMPv6, of which punts have a class.
+Octets payload(Draw& draw, size_t octets) {
+    Octets drawn = draw.octets(octets);
+    if (octets >= 4 && draw.chance(50)) {
+        Octets known;
+        put(known, draw.one_of<uint64_t>({179, 50'000, 135 << 8, 128 << 8}), 2);
+        put(known, draw.one_of<uint64_t>({179, 520, 521, 3784, 3785, 4784, 6696}), 2);
+        std::copy(known.begin(), known.end(), drawn.begin());
+    }
+    return drawn;
+}
+
 Octets packet4(Draw& draw) {
     Ipv4 packet{.dst = draw.chance(10) ? special4(draw) : address4(draw),
                 .src = draw.chance(7) ? special4(draw) : address4(draw)};
-    packet.ttl = draw.one_of<uint8_t>({0, 1, 2, 64, 64, 64, 255});
-    packet.protocol = draw.one_of<uint8_t>({6, 17, 132, 1, 50});
-    packet.payload = draw.octets(draw.one_of<size_t>({0, 3, 4, 26, 80, 1000}));
+    packet.ttl = draw.one_of<uint8_t>({0, 1, 2, 64, 64, 64, 254, 255});
+    packet.protocol = draw.one_of<uint8_t>({6, 17, 132, 1, 50, 89, 112});
+    packet.payload = payload(draw, draw.one_of<size_t>({0, 3, 4, 26, 80, 1000}));
     if (draw.chance(10)) packet.options = Octets(draw.one_of<size_t>({4, 40}), 1);
     if (draw.chance(10)) packet.fragment = draw.one_of<uint16_t>({0x2000, 0x1fff, 1, 0x4000});
     if (draw.chance(3)) packet.header_checksum = static_cast<int>(draw.below(65536));
@@ -80,8 +94,8 @@ Octets packet6(Draw& draw) {
     const auto [src_high, src_low] = draw.chance(7) ? special6(draw) : address6(draw);
     Ipv6 packet{.dst_high = dst_high, .dst_low = dst_low, .src_high = src_high, .src_low = src_low};
     packet.ttl = draw.one_of<uint8_t>({0, 1, 2, 64, 64, 255});
-    packet.next_header = draw.one_of<uint8_t>({6, 17, 132, 0, 58, 44});
-    packet.payload = draw.octets(draw.one_of<size_t>({0, 3, 4, 26, 1000}));
+    packet.next_header = draw.one_of<uint8_t>({6, 17, 132, 0, 58, 44, 89, 112});
+    packet.payload = payload(draw, draw.one_of<size_t>({0, 3, 4, 26, 1000}));
     if (draw.chance(3)) packet.length = draw.one_of({0, 21, 1500, 65535});
     return packet.octets();
 }
@@ -94,7 +108,9 @@ void write_random_tables(Writer& write, uint64_t seed) {
     for (uint32_t vrf = 0; vrf <= kVrfs; ++vrf) {
         write.router(vrf);
         tables.vrfs[vrf].counted = static_cast<uint32_t>(draw.bits());
-        if (draw.chance(20)) tables.policers[vrf * SP_PUNT_CLASSES + draw.below(4)].present = 0;
+        for (uint32_t each = 0; each < SP_PUNT_CLASSES; ++each) {
+            if (draw.chance(20)) tables.policers[sp_policer_index(vrf, each)].present = 0;
+        }
     }
     for (uint32_t slot = 1; slot < kInterfaces; ++slot) {
         write.interface(slot, port_of(slot), vlan_of(slot), draw.one_of<uint32_t>({68, 100, 1280, 1500, 9000}));

@@ -26,7 +26,7 @@ TEST_F(Verdicts, OnlyReasonsWithAnEntryAreCounted) {
 }
 
 TEST_F(Verdicts, NoPolicerPassesNothing) {
-    tables.policers[kVrf * SP_PUNT_CLASSES + SP_CLASS_LOCAL].present = 0;
+    tables.policers[sp_policer_index(kVrf, SP_CLASS_LOCAL)].present = 0;
     EXPECT_FALSE(passes(0));
     EXPECT_EQ(counted(SP_PUNT_LOCAL), 1u) << "counted before it is policed";
     EXPECT_EQ(tables.engine_counters[SP_COUNT_POLICED], 1u);
@@ -50,34 +50,6 @@ TEST_F(Verdicts, LongRunRateIsTheConfigured) {
     int passed = 0;
     for (uint64_t now = 0; now < 1'000 * kMillisecond; now += kMillisecond) passed += passes(now);
     EXPECT_EQ(passed, 100);
-}
-
-TEST_F(Verdicts, ClassesDoNotStarveEachOther) {
-    const std::initializer_list<std::pair<uint32_t, uint32_t>> classes = {
-        {SP_PUNT_CONTROL, SP_CLASS_CONTROL},       {SP_PUNT_LOCAL, SP_CLASS_LOCAL},
-        {SP_PUNT_GLEAN, SP_CLASS_GLEAN},           {SP_PUNT_TTL_EXPIRED, SP_CLASS_EXCEPTION},
-        {SP_PUNT_UNREACHABLE, SP_CLASS_EXCEPTION}, {SP_PUNT_IP_OPTIONS, SP_CLASS_EXCEPTION}};
-    write.route4(0x0a050000, 16, sp_leaf(SP_ROUTE_GLEAN, 0));
-    const auto packet = [](uint32_t reason) -> Ipv4 {
-        switch (reason) {
-            case SP_PUNT_CONTROL: return {.dst = 0xe0000005};
-            case SP_PUNT_LOCAL: return {.dst = 0x0a010001};
-            case SP_PUNT_GLEAN: return {.dst = 0x0a050001};
-            case SP_PUNT_TTL_EXPIRED: return {.ttl = 1};
-            case SP_PUNT_IP_OPTIONS: return {.options = {1, 1, 1, 1}};
-            default: return {.dst = 0x08080808};
-        }
-    };
-    for (const auto& [reason, punt_class] : classes) {
-        for (uint32_t each = 0; each < SP_PUNT_CLASSES; ++each) {
-            tables.policers[kVrf * SP_PUNT_CLASSES + each].present = each == punt_class;
-        }
-        for (const auto& [other, other_class] : classes) {
-            const Outcome outcome = arrives(packet(other));
-            EXPECT_EQ(outcome.reason, other);
-            EXPECT_EQ(outcome.action, other_class == punt_class ? SP_ACTION_PUNT : SP_ACTION_DROP);
-        }
-    }
 }
 
 TEST_F(Verdicts, EachCpuCountsForItself) {

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from finsy.proto import p4r
 
-from controller.planes.base import Policer, RouteCounts, RouterInterface
+from controller.planes.base import Policer, RouteCounts, RouterInterface, same_rate
 from controller.planes.p4runtime.channel import ChannelClosed, decoded
 from controller.planes.p4runtime.messages import entities_of
 from controller.planes.p4runtime.p4info import golden_pipeline
@@ -74,7 +74,7 @@ def _read(octets: bytes) -> None:
 def seeds() -> list[bytes]:
     """A few entries of each small table, an arbitration, a digest."""
     interface = RouterInterface(id=1, vrf_id=2, port=3, vlan=100, mac=b"\2" * 6, mtu=1500)
-    policer = Policer(2, (100, 100, 100, 100))
+    policer = Policer(2, same_rate(100))
     rows = [*_program.egress_rows(interface), *_program.classifier_rows(interface), *_program.policer_rows(policer)]
     rows += _program.admit_rows(interface)
     entities = [p4r.Entity(table_entry=p4r.TableEntry.FromString(row.content)) for row in rows]

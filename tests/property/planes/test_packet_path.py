@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from controller.events.token_bucket import TokenBucket
-from controller.planes.base import Capability, Installed, Policer, PuntReason, RouterInterface
+from controller.planes.base import Capability, Installed, Policer, PuntReason, RouterInterface, same_rate
 from controller.planes.fake_path import FakePath, refill
 from controller.planes.packet import Frame, IpPacket, internet_checksum, with_tag
 from controller.planes.reference_pipeline import Forwarded, Punted, forward
@@ -99,7 +99,7 @@ def test_a_bucket_lets_its_rate_pass_and_a_burst_at_once() -> None:
 
 
 def test_punts_are_counted_before_they_are_policed_and_not_at_all_at_rate_0() -> None:
-    entries = Installed(router_interfaces={1: INTERFACE}, policers={1: Policer(1, (10, 0, 10, 10))})
+    entries = Installed(router_interfaces={1: INTERFACE}, policers={1: Policer(1, same_rate(10))})
     path = FakePath(lambda: 0.0)
     arp = MAC + bytes(6) + b"\x08\x06"
     outcomes = [path.take(entries, frozenset(), {1}, 1, arp) for _ in range(15)]

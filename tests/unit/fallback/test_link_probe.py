@@ -8,7 +8,7 @@ from worlds import interface, router_config
 
 from controller.fallback.link import PROBE_VLAN, LinkVlans
 from controller.fallback.link_probe import PROBE_INTERFACE, PROBE_VRF
-from controller.planes.base import Op, Policer, PuntReason, RouterInterface, Update, WriteBatch
+from controller.planes.base import Op, Policer, PuntReason, RouterInterface, Update, WriteBatch, same_rate
 
 
 async def started(world: PairWorld) -> PairWorld:
@@ -119,7 +119,7 @@ async def test_a_plane_that_does_not_take_the_probe_is_used_all_the_same() -> No
 async def test_what_a_killed_controller_left_of_a_probe_is_no_entry_of_ours_and_goes() -> None:
     world = PairWorld(probed=True)
     for plane, port in ((world.hardware, LINK), (world.software, PEER)):
-        plane.entries.policers[PROBE_VRF] = Policer(PROBE_VRF, (1, 1, 1, 1))
+        plane.entries.policers[PROBE_VRF] = Policer(PROBE_VRF, same_rate(1))
         plane.entries.router_interfaces[PROBE_INTERFACE] = RouterInterface(
             PROBE_INTERFACE, PROBE_VRF, port, PROBE_VLAN, bytes(6), 9216
         )

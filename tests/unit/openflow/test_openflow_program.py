@@ -11,11 +11,13 @@ from controller.planes.base import (
     PuntClass,
     PuntReason,
     RouterInterface,
+    same_rate,
 )
 from controller.planes.openflow import codec, pipeline, program
 from controller.planes.openflow.codec import Command, Flow, FlowStatistics
 from controller.planes.openflow.program import Kind, Table
 from controller.planes.openflow.readback import Readback, count
+from controller.planes.punt_class import CLASSES_OF
 
 
 def flows_of(interface: RouterInterface, generation: int) -> list[Flow]:
@@ -42,7 +44,7 @@ def test_every_flow_is_openflow_to_os_ken() -> None:
     flows = [
         *pipeline.static_flows(),
         *flows_of(interface, 1),
-        *program.policer_flows(Policer(2, (1, 2, 3, 4)), 0, 0),
+        *program.policer_flows(Policer(2, tuple(range(1, 12))), 0, 0),
     ]
     for flow in flows:
         seen = parser.OFPFlowStats.parser(stats_body(flow), 0)
@@ -65,15 +67,16 @@ def test_counters_are_added_up_by_what_flows_belong_to() -> None:
     flows = [
         *pipeline.static_flows(),
         *flows_of(interface, 2),
-        *program.policer_flows(Policer(7, (1, 1, 1, 1)), 0, 1),
+        *program.policer_flows(Policer(7, same_rate(1)), 0, 1),
         codec.flow(0, 9, 0xF00, (), b""),
     ]
-    metered = {program.meter_id(1, PuntClass.EXCEPTION): (15, 300)}
+    metered = {program.meter_id(1, PuntClass.MTU): (7, 180), program.meter_id(1, PuntClass.TTL): (2, 30)}
     counters = count([FlowStatistics(flow, 2, 30) for flow in flows], {7: 1}, metered)
     seen = counters.router_interfaces
     assert [(each.rx_packets, each.tx_bytes) for each in seen.values()] == [(2, 30)]
-    exact = {(7, reason): (2, 30) for reason in PuntReason if reason is not PuntReason.MTU_EXCEEDED}
-    assert counters.punts == exact | {(7, PuntReason.MTU_EXCEEDED): (15 - 4 * 2, 300 - 4 * 30)}
+    flows_of_reason = {reason: len(CLASSES_OF[reason]) for reason in PuntReason}
+    exact = {(7, reason): (2 * flows, 30 * flows) for reason, flows in flows_of_reason.items()}
+    assert counters.punts == exact | {(7, PuntReason.MTU_EXCEEDED): (7, 180)}
     assert counters.drops[7, DropReason.BLACKHOLE] == (2, 30)
     assert counters.drops[0, DropReason.UNKNOWN_INTERFACE] == (2, 30)
     assert {vrf_id for vrf_id, _ in counters.drops} == {0, 7}

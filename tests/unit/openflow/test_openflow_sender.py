@@ -20,6 +20,7 @@ from controller.planes.base import (
     RouteUpdates,
     Update,
     WriteBatch,
+    same_rate,
 )
 from controller.planes.openflow import program
 from controller.planes.openflow.channel import ChannelClosed
@@ -44,7 +45,7 @@ def routes(*seconds: int, op: Op = Op.INSERT) -> WriteBatch:
 
 def everything(op: Op) -> WriteBatch:
     batch = routes(1, op=op)
-    batch.policers.append(Update(op, Policer(1, (9, 9, 9, 9))))
+    batch.policers.append(Update(op, Policer(1, same_rate(9))))
     batch.router_interfaces.append(Update(op, RouterInterface(1, 1, 1, 0, bytes(6), 1500, fallback=LINK)))
     batch.nexthops.append(Update(op, Nexthop(1, 1, bytes(6))))
     batch.groups.append(Update(op, NexthopGroup(1, (GroupMember(1, 1, 1),))))

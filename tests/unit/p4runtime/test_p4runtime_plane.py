@@ -22,6 +22,7 @@ from controller.planes.base import (
     RouterInterface,
     Update,
     WriteBatch,
+    same_rate,
 )
 from controller.planes.p4runtime.channel import Timing
 from controller.planes.p4runtime.p4info import golden_pipeline
@@ -371,7 +372,7 @@ async def test_a_stream_error_is_counted(edge: Edge) -> None:
 
 
 async def test_counters_are_those_of_ways_in_and_out_and_of_reasons(edge: Edge) -> None:
-    policer, nexthop = Policer(7, (1, 1, 1, 1)), Nexthop(1, 3, bytes(6))
+    policer, nexthop = Policer(7, same_rate(1)), Nexthop(1, 3, bytes(6))
     await edge.plane.write(
         WriteBatch([Update(Op.INSERT, policer)], [Update(Op.INSERT, NEAR)], [Update(Op.INSERT, nexthop)])
     )

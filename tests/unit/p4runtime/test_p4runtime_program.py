@@ -12,6 +12,7 @@ from controller.planes.base import (
     PuntReason,
     RouterInterface,
     burst,
+    same_rate,
 )
 from controller.planes.p4runtime.p4info import golden_pipeline
 from tests.unit.p4runtime.entry_rows import PROGRAM, found, rows_of
@@ -46,15 +47,16 @@ def test_rows_with_other_content_are_no_entry() -> None:
 
 
 def test_a_class_with_rate_nothing_is_neither_punted_nor_counted() -> None:
-    rows = rows_of(Policer(7, (100, 0, 5, 1000)))
+    shut = {PuntClass.GLEAN, PuntClass.BGP}
+    rows = rows_of(Policer(7, tuple(0 if each in shut else 100 for each in PuntClass)))
     classes = {key[1] for table, key in (row.key for row in rows) if table == "policer"}
     codes = {key[1] for table, key in (row.key for row in rows) if table == "reason"}
-    assert classes == {PuntClass.CONTROL, PuntClass.GLEAN, PuntClass.EXCEPTION}
-    assert codes == {reason for reason in PuntReason if reason != PuntReason.LOCAL} | set(DROP_CODE.values())
+    assert classes == set(PuntClass) - shut
+    assert codes == {reason for reason in PuntReason if reason != PuntReason.GLEAN} | set(DROP_CODE.values())
 
 
 def test_a_policer_lets_a_tenth_of_a_second_through_at_once_and_ten_packets_at_least() -> None:
-    (row, *_) = [row for row in rows_of(Policer(7, (1000, 0, 0, 0))) if row.key[0] == "policer"]
+    (row, *_) = [row for row in rows_of(Policer(7, same_rate(1000))) if row.key[0] == "policer"]
     meter = p4r.TableEntry.FromString(row.content).meter_config
     assert (meter.cir, meter.cburst, meter.pir, meter.pburst) == (1000, 100, 1000, 100)
     assert burst(5) == 10

@@ -25,6 +25,7 @@ from controller.planes.base import (
     RouteUpdates,
     Update,
     WriteBatch,
+    same_rate,
 )
 from controller.planes.p4runtime.p4info import golden_pipeline
 from controller.planes.p4runtime.sender import UPDATES_PER_REQUEST
@@ -50,7 +51,7 @@ GROUP = NexthopGroup(3, (GroupMember(1, 1, 1),))
 
 def everything(op: Op) -> WriteBatch:
     return WriteBatch(
-        policers=[Update(op, Policer(7, (1, 1, 1, 1)))],
+        policers=[Update(op, Policer(7, same_rate(1)))],
         router_interfaces=[Update(op, RED)],
         nexthops=[Update(op, NEXTHOP)],
         groups=[Update(op, GROUP)],
@@ -263,7 +264,7 @@ async def test_nothing_stays_of_a_new_policer_that_is_refused(edge: Edge) -> Non
     full = refusing("policer", rpc_code.RESOURCE_EXHAUSTED, "full", first=2)
     edge.device.refuse = lambda update: full(update) if update.type == p4r.Update.INSERT else None
     before = dict(edge.device.entries)
-    (refused,) = await edge.plane.write(WriteBatch(policers=[Update(Op.INSERT, Policer(7, (1, 1, 1, 1)))]))
+    (refused,) = await edge.plane.write(WriteBatch(policers=[Update(Op.INSERT, Policer(7, same_rate(1)))]))
     assert (refused.table, refused.key) == ("policer", 7)
     assert edge.device.entries == before
 

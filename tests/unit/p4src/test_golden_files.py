@@ -9,7 +9,7 @@ import pytest
 from finsy.proto import p4i
 from google.protobuf import text_format
 
-from controller.planes.base import PUNT_CLASS, DropReason, PuntClass, PuntReason
+from controller.planes.base import DropReason, PuntClass, PuntReason
 
 SOURCES = Path(__file__).parents[3] / "p4src"
 IDS = {
@@ -30,6 +30,10 @@ KEYS = {
     "router_interface": [("router_interface_id", EXACT)],
     "router_interface_egress": [("router_interface_id", EXACT)],
     "reason": [("vrf_id", EXACT), ("reason", EXACT)],
+    "punt_class": [
+        (name, TERNARY)
+        for name in ("reason", "ether_type", "ip_protocol", "ttl", "l4_source", "l4_destination", "icmp_type")
+    ],
     "policer": [("vrf_id", EXACT), ("punt_class", EXACT)],
 }
 
@@ -98,7 +102,7 @@ def test_reasons_have_the_codes_of_the_contract() -> None:
 
 def test_punt_classes_have_the_codes_of_the_contract() -> None:
     assert {each: IDS[f"CLASS_{each.name}"] for each in PuntClass} == {each: each.value for each in PuntClass}
-    assert IDS["PUNT_CLASSES"] == len(set(PUNT_CLASS.values()))
+    assert IDS["PUNT_CLASSES"] == len(PuntClass)
 
 
 def test_the_program_names_no_place_of_the_machine_that_compiled_it() -> None:

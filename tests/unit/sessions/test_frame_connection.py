@@ -111,7 +111,7 @@ async def test_who_reads_slowly_gets_the_most_urgent_first(service, red):
     await world.until(lambda: 1 in service[1]._frames)
     counters = world.router().punts.counters
     number = 0
-    while not counters["drop_queue_full_exception"]:
+    while not counters["drop_queue_full_ttl"]:
         world.plane.punt(1, PuntReason.TTL_EXPIRED, number.to_bytes(2, "big") + bytes(1400))
         number += 1
         assert number < 10_000
