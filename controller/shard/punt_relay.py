@@ -1,8 +1,8 @@
 """The punt relay: punted frames to the guests, frames of the guests to the plane, never behind route work.
 
 What a guest can take goes to it at once. Where it reads too slowly, frames wait in a bounded queue per punt class and
-the most urgent go out first (`PuntClass`). What does not fit is dropped and counted by class; what a guest may not
-send, by reason.
+the most urgent go out first (`PuntClass`); the interfaces of a class take turns, and of too many frames the interface
+gives way that has most. What does not fit is dropped and counted by class; what a guest may not send, by reason.
 """
 
 import asyncio
@@ -43,6 +43,48 @@ _TAGS = (b"\x81\x00", b"\x88\xa8", b"\x91\x00")
 Punt = tuple[int, PuntReason, bytes]
 
 
+class _ClassQueue:
+    """Frames of one punt class that wait, in equal shares of the interfaces that they came in by."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._waiting = 0
+        self._by_interface: dict[int, deque[Punt]] = {}  # of those that have some, whose turn is next first
+
+    def __len__(self) -> int:
+        return self._waiting
+
+    def push(self, punt: Punt) -> bool:
+        """Keep a frame; False where one is dropped for it, this or the newest of who has most."""
+        own = self._by_interface.get(punt[0])
+        full = self._waiting >= self._room
+        if full:
+            most = max(self._by_interface.values(), key=len)
+            if len(own or ()) + 1 >= len(most):
+                return False
+            most.pop()
+            self._waiting -= 1
+        if own is None:
+            own = self._by_interface[punt[0]] = deque()
+        own.append(punt)
+        self._waiting += 1
+        return not full
+
+    def pop(self) -> Punt:
+        """Take the next frame; KeyError where none waits."""
+        interface_id = next(iter(self._by_interface))
+        queue = self._by_interface.pop(interface_id)
+        if len(queue) > 1:
+            self._by_interface[interface_id] = queue
+        self._waiting -= 1
+        return queue.popleft()
+
+    def clear(self) -> None:
+        """Drop all."""
+        self._by_interface.clear()
+        self._waiting = 0
+
+
 class FrameOutlet(Protocol):
     """A guest that takes frames."""
 
@@ -59,7 +101,7 @@ class RouterPunts:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.counters: Counter[str] = Counter()
-        self._queues: dict[PuntClass, deque[Punt]] = {one: deque() for one in PuntClass}
+        self._queues = {one: _ClassQueue(QUEUE_FRAMES.get(one, OTHER_QUEUE_FRAMES)) for one in PuntClass}
         self._outlet: FrameOutlet | None = None
         self._clock = clock
         self._former: dict[int, tuple[frozenset[bytes], float]] = {}  # MACs an interface had, and until when they do
@@ -73,11 +115,8 @@ class RouterPunts:
         if self._captures:
             self._capture(interface_id, True, frame)
         its_class = punt_class(reason, frame)
-        queue = self._queues[its_class]
-        if len(queue) >= QUEUE_FRAMES.get(its_class, OTHER_QUEUE_FRAMES):
+        if not self._queues[its_class].push((interface_id, reason, frame)):
             self.counters[f"drop_queue_full_{its_class.name.lower()}"] += 1
-            return
-        queue.append((interface_id, reason, frame))
         self.flush()
 
     def connect(self, outlet: FrameOutlet) -> None:
@@ -100,7 +139,7 @@ class RouterPunts:
         taken: list[Punt] = []
         for queue in self._queues.values():
             while queue and len(taken) < TURN_FRAMES:
-                taken.append(queue.popleft())
+                taken.append(queue.pop())
         return taken
 
     def clear(self) -> None:

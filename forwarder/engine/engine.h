@@ -53,6 +53,8 @@ struct PortStatus {
 struct Punt {
     uint32_t router_interface_id;  // by which it came in
     uint8_t reason;                // sp_reason
+    uint8_t punt_class;            // sp_punt_class; of a sample 0
+    uint16_t router;               // the slot of its VRF
     std::span<const uint8_t> frame;
 };
 using PuntSink = std::function<void(const Punt&)>;

@@ -63,8 +63,9 @@ bool MemoryEngine::transmit(uint32_t port, uint16_t vlan, std::span<const uint8_
 
 std::string MemoryEngine::description() const { return "memory, without packets"; }
 
-void MemoryEngine::punt(uint32_t router_interface_id, uint8_t reason, std::span<const uint8_t> frame) {
-    if (sink_) sink_(Punt{router_interface_id, reason, frame});
+void MemoryEngine::punt(uint32_t router_interface_id, uint8_t reason, std::span<const uint8_t> frame,
+                        uint8_t punt_class, uint16_t router) {
+    if (sink_) sink_(Punt{router_interface_id, reason, punt_class, router, frame});
 }
 
 void MemoryEngine::set_up(uint32_t port, bool up) {

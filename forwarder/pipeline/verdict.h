@@ -16,6 +16,8 @@ struct sp_verdict {
     sp_u32 action;
     sp_u32 port;                /* to send it out of */
     sp_u32 reason;              /* why it is dropped or punted */
+    sp_u32 punt_class;          /* of a punt */
+    sp_u32 vrf;                 /* whose punt it is: a slot */
     sp_u32 router_interface_id; /* by which a punt or a sample came in */
     sp_u32 l2_octets;           /* of a punt, which is as it came in, and of a sample, which is as it leaves */
     sp_u32 sampled;             /* whether the head of what is sent is a sample as well */
@@ -71,12 +73,14 @@ static inline void sp_verdict_stage(sp_tables tables, const struct sp_packet *pa
     if (verdict->reason >= SP_FIRST_DROP) {
         return;
     }
-    struct sp_policer *policer = sp_policer_at(tables, meta->vrf, sp_punt_class(packet, meta, verdict->reason));
+    verdict->punt_class = sp_punt_class(packet, meta, verdict->reason);
+    struct sp_policer *policer = sp_policer_at(tables, meta->vrf, verdict->punt_class);
     if (!policer || !sp_police(policer, sp_now_ns(packet))) {
         sp_count_engine(tables, meta->cpu, SP_COUNT_POLICED);
         return;
     }
     verdict->action = SP_ACTION_PUNT;
+    verdict->vrf = meta->vrf;
     verdict->router_interface_id = sp_load_word(&sp_interface_at(tables, meta->interface)->id);
     verdict->l2_octets = meta->l2_octets;
 }

@@ -10,14 +10,14 @@ void Outbox::push(p4::v1::StreamMessageResponse message) {
     filled_.notify_one();
 }
 
-bool Outbox::push_packet(p4::v1::StreamMessageResponse message) {
+bool Outbox::push_packet(uint32_t punt_class, uint32_t router, p4::v1::StreamMessageResponse message) {
     std::lock_guard guard(mutex_);
-    if (closed_ || packets_ >= room_) {
+    if (closed_) {
         return false;
     }
-    ++packets_;
-    push(std::move(message));
-    return true;
+    const bool room = packets_.push(punt_class, router, std::move(message));
+    filled_.notify_one();
+    return room;
 }
 
 bool Outbox::push_digest(uint32_t digest_id, p4::v1::P4Data data, size_t most, std::chrono::nanoseconds wait) {
@@ -78,7 +78,7 @@ std::optional<p4::v1::StreamMessageResponse> Outbox::pop(bool& more) {
         if (filling && Clock::now() >= list_due_) {
             finish_list();
         }
-        if (!queue_.empty()) {
+        if (!queue_.empty() || !packets_.empty()) {
             break;
         }
         if (filling) {
@@ -90,13 +90,17 @@ std::optional<p4::v1::StreamMessageResponse> Outbox::pop(bool& more) {
     if (closed_) {
         return std::nullopt;
     }
-    auto message = std::move(queue_.front());
-    queue_.pop_front();
-    packets_ -= message.has_packet();
+    p4::v1::StreamMessageResponse message;
+    if (queue_.empty()) {
+        message = packets_.pop();
+    } else {
+        message = std::move(queue_.front());
+        queue_.pop_front();
+    }
     lists_ -= message.has_digest();
     errors_ -= message.has_error();
     arbitrations_ -= message.has_arbitration();
-    more = !queue_.empty();
+    more = !queue_.empty() || !packets_.empty();
     return message;
 }
 

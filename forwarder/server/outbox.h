@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What waits to be sent on one stream, bounded by kind.
+// What waits to be sent on one stream, bounded by kind. Packet-ins come after the rest, which is little.
 #pragma once
 
 #include <chrono>
@@ -10,15 +10,16 @@
 #include <optional>
 
 #include "p4/v1/p4runtime.pb.h"
+#include "server/packet_queue.h"
 
 namespace splitplane {
 
 class Outbox {
   public:
-    explicit Outbox(size_t packet_ins) : room_(packet_ins) {}
+    explicit Outbox(size_t packet_ins) : packets_(packet_ins) {}
 
-    // False, and not queued, where too many wait.
-    bool push_packet(p4::v1::StreamMessageResponse message);
+    // False where too many wait, and one of them is dropped (PacketQueue).
+    bool push_packet(uint32_t punt_class, uint32_t router, p4::v1::StreamMessageResponse message);
     // Joins a list of digests, which is sent when it is as long as it may be, or the first of it has waited long enough
     // (P4Runtime 1.4, section 9.8). False, and not sent, where too many lists wait.
     bool push_digest(uint32_t digest_id, p4::v1::P4Data data, size_t most, std::chrono::nanoseconds wait);
@@ -37,14 +38,14 @@ class Outbox {
     void push(p4::v1::StreamMessageResponse message);
     void finish_list();
 
-    const size_t room_;
     std::mutex mutex_;
     std::condition_variable filled_;
     std::deque<p4::v1::StreamMessageResponse> queue_;
+    PacketQueue packets_;
     p4::v1::DigestList list_;  // that is being filled
     Clock::time_point list_due_;
     uint64_t last_list_ = 0;
-    size_t packets_ = 0, lists_ = 0, errors_ = 0, arbitrations_ = 0;
+    size_t lists_ = 0, errors_ = 0, arbitrations_ = 0;
     bool closed_ = false;
 };
 

@@ -141,7 +141,7 @@ void Service::punt(const Punt& punt) {
     auto* reason = packet.add_metadata();
     reason->set_metadata_id(kPacketInReason);
     encode_value(punt.reason, *reason->mutable_value());
-    bool queued = outbox->push_packet(std::move(response));
+    bool queued = outbox->push_packet(punt.punt_class, punt.router, std::move(response));
     count([&](auto& statistics) { ++(queued ? statistics.packet_ins : statistics.packet_ins_queue_full); });
 }
 

@@ -43,7 +43,7 @@ struct ServerOptions {
     uint64_t device_id = 1;
     size_t max_streams = 32;           // controllers at once
     size_t max_reads = 16;             // at once, of all controllers
-    size_t queued_packet_ins = 1024;   // of the primary; what comes when so many wait is dropped
+    size_t queued_packet_ins = 1024;   // of the primary; when more wait the least urgent are dropped
     int max_request_octets = 4 << 20;
     std::function<void(const std::string&)> log = {};  // one line each, of what an operator wants to know
 };

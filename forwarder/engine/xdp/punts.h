@@ -45,6 +45,8 @@ static inline int sp_copy_untagged(struct xdp_md *context, struct sp_punt_record
         record->router_interface_id = verdict->router_interface_id;                                       \
         record->length = length;                                                                          \
         record->reason = (sp_u8)reason;                                                                   \
+        record->punt_class = (sp_u8)verdict->punt_class;                                                  \
+        record->router = (sp_u16)verdict->vrf;                                                            \
         if (sp_copy_untagged(context, record, (room), length, tag_octets) != 0) {                         \
             bpf_ringbuf_discard(record, 0);                                                               \
             return SP_COUNT_FRAGMENTED;                                                                   \

@@ -34,7 +34,9 @@ struct sp_punt_record {
     sp_u32 router_interface_id;
     sp_u32 length;
     sp_u8 reason;
-    sp_u8 reserved[7];
+    sp_u8 punt_class;
+    sp_u16 router; /* the slot of its VRF */
+    sp_u8 reserved[4];
 };
 
 /* The ring takes records of fixed sizes only: the frame's room in each of them, octets. A frame that is longer than the

@@ -261,8 +261,11 @@ int XdpEngine::take_punt(void* engine, void* record, size_t) {
     static thread_local int taken = 0;
     const auto* punt = static_cast<const sp_punt_record*>(record);
     if (self->sink_) {
-        self->sink_(
-            {punt->router_interface_id, punt->reason, {reinterpret_cast<const uint8_t*>(punt + 1), punt->length}});
+        self->sink_({punt->router_interface_id,
+                     punt->reason,
+                     punt->punt_class,
+                     punt->router,
+                     {reinterpret_cast<const uint8_t*>(punt + 1), punt->length}});
     }
     return ++taken % kPuntsAtOnce == 0 ? kEnoughPunts : 0;
 }
