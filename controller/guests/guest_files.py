@@ -3,7 +3,9 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+import shutil
+import stat
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,17 +44,39 @@ def _new(path: Path) -> Path:
 
 
 def _write_new(path: Path, content: bytes, owner: int, mode: int) -> None:
-    with open(_new(path), "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+    with contextlib.suppress(FileNotFoundError):
+        _new(path).unlink()
+    with open(_new(path), "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         os.fchown(file.fileno(), owner, owner)
         os.fchmod(file.fileno(), mode)
         file.write(content)
 
 
 def make_directory(path: Path, owner: int, group: int, mode: int) -> None:
-    """Make a directory, or bring an existing one to this owner and mode."""
+    """Make a directory, or bring an existing one to this owner and mode; OSError for a link to one."""
     path.mkdir(parents=True, exist_ok=True)
-    os.chown(path, owner, group)
-    path.chmod(mode)
+    held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        os.fchown(held, owner, group)
+        os.fchmod(held, mode)
+    finally:
+        os.close(held)
+
+
+def take_over(directory: Path, folders: Collection[str]) -> None:
+    """Remove from the directory of a guest that does not run what one of an older version may have left there.
+
+    Its root could write to it: links and what else is no plain file, which could lead whoever comes after it astray,
+    and folders other than ``folders``. Sockets stay: another controller may be starting the guest just now.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        for entry in list(os.scandir(directory)):
+            mode = entry.stat(follow_symlinks=False).st_mode
+            if stat.S_ISDIR(mode):
+                if entry.name not in folders:
+                    shutil.rmtree(entry.path)
+            elif not (stat.S_ISREG(mode) or stat.S_ISSOCK(mode)):
+                os.unlink(entry.path)
 
 
 def read_config(directory: Path) -> dict[str, Any] | None:

@@ -6,10 +6,8 @@ from typing import Any
 
 from controller.guests.base import GuestSpec
 from controller.guests.suites.choice import SUITES, suite_of
+from controller.guests.users import guest_id_base, vrc_uid
 from controller.model import GuestKind
-
-VRC_UID_BASE = 0x70000000
-"""The VRC of router N runs as user and group VRC_UID_BASE + N: a range that neither Debian nor systemd gives out."""
 
 SESSION_IN_GUEST = "/run/splitplane/session"
 IDENTITY_IN_GUEST = "/run/splitplane/identity"
@@ -25,13 +23,8 @@ _MAX_HOSTNAME = 64  # __NEW_UTS_LEN of Linux
 Command = Callable[[GuestSpec, str], Sequence[str]]
 """Makes the VRC's command from the spec and the path of the Python interpreter inside the guest."""
 
-Bind = tuple[str, str, bool]
-"""Where a directory lies, where the guest sees it, whether it may write there."""
-
-
-def vrc_uid(vrf_id: int) -> int:
-    """The user that the VRC of a router runs as."""
-    return VRC_UID_BASE + vrf_id
+Bind = tuple[str, str]
+"""Where a directory lies, and where the guest sees it, read-only."""
 
 
 def vrc_command(spec: GuestSpec, python: str) -> list[str]:
@@ -46,11 +39,9 @@ def vrc_command(spec: GuestSpec, python: str) -> list[str]:
 class Place:
     """Where a guest is to run: paths as they are there, on this host or inside a machine."""
 
-    directory: str  # the supervisor's own
+    directory: str  # vr-guest's: of its log and its control socket
     session: str  # has session.sock
     identity: str
-    etc: str
-    run: str
     code: tuple[Bind, ...]  # what the VRC needs besides, to be bind-mounted
     hidden: tuple[str, ...]  # directories that are to be empty
     app: str  # PYTHONPATH in the guest
@@ -60,7 +51,6 @@ class Place:
 def guest_config(spec: GuestSpec, place: Place, argv: Sequence[str]) -> dict[str, Any]:
     """Return guest.json for a guest; ``argv`` is its VRC's command."""
     suite, hostname = SUITES[spec.routing.suite], hostname_of(spec)
-    folders = [[place.etc, suite.ETC, False], [place.run, suite.RUN, True]]
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8"}
     environment |= {"PYTHONPATH": place.app, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     return {
@@ -68,11 +58,12 @@ def guest_config(spec: GuestSpec, place: Place, argv: Sequence[str]) -> dict[str
         "hostname": hostname,
         "directory": place.directory,
         "binds": [
-            [place.session, SESSION_IN_GUEST, False],
-            [place.identity, IDENTITY_IN_GUEST, False],
-            *(folder for folder in folders if folder[1]),
+            [place.session, SESSION_IN_GUEST],
+            [place.identity, IDENTITY_IN_GUEST],
             *map(list, place.code),
         ],
+        "folders": {"etc": suite.ETC, "run": suite.RUN},
+        "id_base": guest_id_base(spec.vrf_id),
         "hidden": list(place.hidden),
         "interfaces": [
             {
@@ -99,11 +90,14 @@ def hostname_of(spec: GuestSpec) -> str:
 def enclosure_of(config: dict[str, Any]) -> list[Any]:
     """The part of guest.json that only a restart of the whole guest changes.
 
-    A guest of a version that did not make its interfaces itself starts anew, too.
+    A guest of a version that did not make its interfaces itself starts anew, too. One of a version whose folders were
+    among its binds and whose ids were the host's runs on as it is until it ends.
     """
-    fields = [config.get(name) for name in ("router", "directory", "binds", "hidden")]
     suite = suite_of(config)
-    return [*fields, "interfaces" in config, config["vrc"]["uid"], suite, config[suite]["ids"]]
+    places = (SUITES[suite].ETC, SUITES[suite].RUN)
+    binds = [bind[:2] for bind in config.get("binds", ()) if bind[1] not in places]
+    fields = [config.get(name) for name in ("router", "directory", "hidden")]
+    return [*fields, binds, "interfaces" in config, config["vrc"]["uid"], suite, config[suite]["ids"]]
 
 
 def section_changed(former: dict[str, Any] | None, config: dict[str, Any]) -> bool:

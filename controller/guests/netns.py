@@ -6,8 +6,9 @@
         guest.lock             locked by that process as long as it lives
         control.sock           its supervisor
         guest.log, guest.log.1
-        etc/  run/             /etc/frr and /run/frr of the guest, or those of its suite
         identity/              this router's certificate, readable by its VRC alone
+
+Of this a guest sees its identity and its log, and can write nothing: what it writes elsewhere is memory of its own.
 
 A guest is no child of the controller: it is found again by guest.pid, and never by the pid alone.
 """
@@ -29,7 +30,14 @@ from typing import Any
 from controller.errors import GuestError
 from controller.guests import control, handshake, pidfile, startup
 from controller.guests.base import GuestSpec, GuestStatus, failing
-from controller.guests.guest_files import CONFIG, make_directory, read_config, replace_files, write_config
+from controller.guests.guest_files import (
+    CONFIG,
+    make_directory,
+    read_config,
+    replace_files,
+    take_over,
+    write_config,
+)
 from controller.guests.guest_json import (
     Bind,
     Command,
@@ -38,12 +46,11 @@ from controller.guests.guest_json import (
     guest_config,
     section_changed,
     vrc_command,
-    vrc_uid,
 )
 from controller.guests.nsenter import entering
 from controller.guests.shutdown import end_guest
-from controller.guests.suites.choice import SUITES, suite_of
-from controller.guests.users import SETPRIV
+from controller.guests.suites.choice import SUITES
+from controller.guests.users import SETPRIV, vrc_uid
 from controller.model import RouterConfig
 from controller.pki.authority import IDENTITY_FILES
 
@@ -55,6 +62,8 @@ _PROGRAMS = (SETPRIV, "/usr/bin/nsenter", "/usr/bin/python3")
 
 _APP_IN_GUEST = "/run/splitplane/app"
 _PREFIX_IN_GUEST = "/run/splitplane/python"
+IDENTITY = "identity"
+"""The only folder in a guest's directory."""
 
 
 async def check_guest(router: RouterConfig) -> list[str]:
@@ -94,6 +103,8 @@ class NetnsDriver:
             former = read_config(spec.directory) if running else None
             if section_changed(former, config):
                 await SUITES[spec.routing.suite].check(spec.router, spec.routing.text)
+            if not running:
+                self._take_over(spec)
             self._prepare(spec, config)
             if former == config:
                 return
@@ -102,6 +113,8 @@ class NetnsDriver:
                 return
             if running:
                 await self._stop(spec)
+                self._take_over(spec)
+                self._prepare(spec, config)
             await self._launch(spec, config)
 
     async def stop(self, spec: GuestSpec) -> None:
@@ -159,7 +172,7 @@ class NetnsDriver:
         return self._seen[spec.directory].trouble
 
     def session_uid(self, vrf_id: int) -> int:
-        """The VRC's: users of the guest are those of the host."""
+        """The VRC's, which is the same user in the guest and on the host."""
         return vrc_uid(vrf_id)
 
     def label(self, spec: GuestSpec) -> str:
@@ -196,9 +209,7 @@ class NetnsDriver:
         place = Place(
             directory=str(own),
             session=str(spec.session.absolute()),
-            identity=str(own / "identity"),
-            etc=str(own / "etc"),
-            run=str(own / "run"),
+            identity=str(own / IDENTITY),
             code=code,
             hidden=(*map(str, self._hidden), *_homes()),
             app=_APP_IN_GUEST,
@@ -206,20 +217,19 @@ class NetnsDriver:
         )
         return guest_config(spec, place, self._command(spec, python))
 
-    def _prepare(self, spec: GuestSpec, config: dict[str, Any]) -> None:
-        uid, gid = config[suite_of(config)]["ids"][:2]
-        vrc = config["vrc"]["uid"]
-        own = spec.directory
+    def _take_over(self, spec: GuestSpec) -> None:
         try:
-            for path, owner, group, mode in (
-                (own, 0, 0, 0o700),
-                (own / "etc", 0, 0, 0o755),
-                (own / "run", uid, gid, 0o755),
-                (own / "identity", vrc, vrc, 0o500),
-            ):
-                make_directory(path, owner, group, mode)
+            take_over(spec.directory, (IDENTITY,))
+        except OSError as error:
+            raise GuestError(f"{spec.router}: {error.filename}: {error.strerror}") from error
+
+    def _prepare(self, spec: GuestSpec, config: dict[str, Any]) -> None:
+        vrc, own = config["vrc"]["uid"], spec.directory
+        try:
+            make_directory(own, 0, 0, 0o700)
+            make_directory(own / IDENTITY, vrc, vrc, 0o500)
             identity = {name: (spec.identity / name).read_bytes() for name in IDENTITY_FILES}
-            replace_files(own / "identity", identity, vrc, 0o400)
+            replace_files(own / IDENTITY, identity, vrc, 0o400)
         except OSError as error:
             raise GuestError(f"{spec.router}: {error.filename}: {error.strerror}") from error
         if not spec.session.is_dir():
@@ -261,10 +271,10 @@ def _package(name: str) -> str:
 
 def _python_binds() -> tuple[tuple[Bind, ...], str]:
     """Return what the VRC needs to run whatever the permissions above the checkout, and its interpreter's path."""
-    binds: list[Bind] = [(_package(name), f"{_APP_IN_GUEST}/{name}", False) for name in ("vrc", "wire")]
+    binds: list[Bind] = [(_package(name), f"{_APP_IN_GUEST}/{name}") for name in ("vrc", "wire")]
     if sys.prefix == sys.base_prefix:
         return tuple(binds), sys.executable
-    return (*binds, (sys.prefix, _PREFIX_IN_GUEST, False)), f"{_PREFIX_IN_GUEST}/bin/python"
+    return (*binds, (sys.prefix, _PREFIX_IN_GUEST)), f"{_PREFIX_IN_GUEST}/bin/python"
 
 
 def _homes() -> list[str]:

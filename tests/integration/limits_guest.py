@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from controller.guests import limits
-from vrc.guest.enclosure import mount
+from vrc.guest.kernel import mount
 
 ROOT, DIRECTORY = Path("/tmp/cgroup"), Path("/state/guests/7")
 LIMITS = limits.Limits(memory_bytes=48 << 20, cpus=0.2, pids=8)

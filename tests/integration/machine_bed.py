@@ -19,10 +19,11 @@ from vrc_guest import make_identities
 
 from controller.guests.machine.command_line import CONTROL_PORT, PYTHON, QEMU, Accelerator, Sizes, base_options
 from controller.guests.machine.seed import SESSION
+from controller.guests.users import guest_id_base, vrc_uid
 from controller.pki.authority import IDENTITY_FILES as IDENTITY
 
 DEADLINE_S = 180.0
-VRC_UID = 0x70000001
+VRC_UID = vrc_uid(1)
 APP = "/usr/lib/splitplane/app"
 BGP = "hostname r1\nrouter bgp 65001\n neighbor 10.0.0.2 remote-as 65002\n!\nip route 10.5.0.0/24 Null0\n"
 
@@ -34,11 +35,11 @@ def guest_config(text: str = BGP) -> dict[str, Any]:
         "hostname": "r1",
         "directory": "/run/guest",
         "binds": [
-            ["/run/splitplane/session", "/run/splitplane/session", False],
-            ["/run/seed/identity", "/run/splitplane/identity", False],
-            ["/run/guest/etc", "/etc/frr", False],
-            ["/run/guest/run", "/run/frr", True],
+            ["/run/splitplane/session", "/run/splitplane/session"],
+            ["/run/seed/identity", "/run/splitplane/identity"],
         ],
+        "folders": {"etc": "/etc/frr", "run": "/run/frr"},
+        "id_base": guest_id_base(1),
         "hidden": [],
         "interfaces": [],
         "vrc": {
@@ -65,7 +66,7 @@ def static_config(*routes: str) -> dict[str, Any]:
     config = guest_config()
     del config["frr"]
     numbered = [[line, route.split()[0], route] for line, route in enumerate(routes, 1)]
-    return config | {"binds": config["binds"][:2], "ip": {"ids": [0, 0], "routes": numbered}}
+    return config | {"folders": {"etc": "", "run": ""}, "ip": {"ids": [0, 0], "routes": numbered}}
 
 
 def seed_of(files: dict[str, bytes]) -> bytes:

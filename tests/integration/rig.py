@@ -40,6 +40,9 @@ ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
 COMMAND_S = 240.0
 """For one vrctl: verify compares 100,000 routes, and repeats that while they change."""
+_BECOME = 'id=$(stat -c %u /run/splitplane/identity); exec setpriv --reuid $id --regid $id --clear-groups "$@"'
+AS_VRC = ("sh", "-c", _BECOME, "sh")
+"""What root of a guest puts before a command that is to reach the session socket, or to say what only the VRC may."""
 _ONE_AT_A_TIME = threading.Lock()  # there is one standard output, and one socket that vrctl asks
 _ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "110"}
 

@@ -89,7 +89,7 @@ async def test_what_bird_refuses_is_one_line_and_the_former_text_stays(monkeypat
 
     async with guest_bed() as bed:
         spec = bed.spec(routing=running(HEAD + ONE))
-        await bed.started(spec)
+        status = await bed.started(spec)
         bad = changed(spec, HEAD + "protocol static { ipv5; }\n")
         with pytest.raises(GuestError, match=r"^red/r1: bird line 4: syntax error, unexpected .*: protocol static"):
             await bed.driver.start(bad)
@@ -97,7 +97,7 @@ async def test_what_bird_refuses_is_one_line_and_the_former_text_stays(monkeypat
         for _ in range(2):
             with pytest.raises(GuestError, match=r"^red/r1: bird line 4: syntax error, .*: protocol static"):
                 await bed.driver.start(bad)
-        kept = (spec.directory / "etc/bird.conf").read_text()
+        kept = bed.run(status, "cat", "/etc/bird/bird.conf").stdout
         assert "10.5.0.0/24" in kept
         await has_routes(bed, spec, "10.5.0.0/24")
 

@@ -1,8 +1,8 @@
-"""Root of a guest in namespaces who opens one connection to its session socket after the other has few of them."""
+"""Who is root of a guest in namespaces and opens connections to its session socket on and on has few of them."""
 
 import pytest
 from e2e_world import OWN_ROUTES, world
-from rig import DEADLINE_S, until
+from rig import AS_VRC, DEADLINE_S, until
 
 from controller.sessions.sockets import CONNECTIONS
 
@@ -31,7 +31,7 @@ def test_root_of_a_guest_has_few_connections_and_its_router_goes_on() -> None:
     with world() as running:
         rig = running.rig
         before = rig.router("red/r1")
-        left = int(rig.ok("exec", "red/r1", "--", "python3", "-c", GREEDY, text=""))
+        left = int(rig.ok("exec", "red/r1", "--", *AS_VRC, "python3", "-c", GREEDY, text=""))
         assert left == CONNECTIONS - 2  # its VRC has the others
         assert rig.show("counters", "red/r1")["relayed"]["connections_refused"] == TRIED - left
         assert f"session-refused red/r1: more than {CONNECTIONS} connections" in rig.ok("events")

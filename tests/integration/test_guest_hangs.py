@@ -69,9 +69,9 @@ class HangingDriver(NetnsDriver):
         script.write_text(SCRIPT)
         for path in (self._flags, script):
             path.chmod(0o755)
-        self._binds = [[str(self._flags), HANG, False]]
+        self._binds = [[str(self._flags), HANG]]
         for program in programs:
-            self._binds += [[str(program), f"{REAL}/{program.name}", False], [str(script), str(program), False]]
+            self._binds += [[str(program), f"{REAL}/{program.name}"], [str(script), str(program)]]
 
     def hang(self, name: str) -> None:
         """Have a program hang at each start from now on."""

@@ -9,7 +9,6 @@ What each attack cost blue is printed (pytest -s); what is asserted is that noth
 import json
 import statistics
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from typing import Any
 
 import pytest
 from e2e_world import FAR, OWN_ROUTES, World, world
-from rig import Rig, unbroken, until
+from rig import AS_VRC, Rig, unbroken, until
 
 from controller.routing.fib_state import SPARE_ROUTES
 
@@ -33,7 +32,7 @@ MOST = 0.9
 """Of what an attacker sent has to be counted: the last of it was under way when its connection ended."""
 GROWTH_MIB = 96
 """The controller may grow by this much: the spare routes and the nexthop sets of one router, and a few messages."""
-TREE = Path(__file__).parents[2]
+APP, PYTHON = "/run/splitplane/app", "/run/splitplane/python/bin/python"  # in a guest
 CHANGED = "198.18.0.0/24 10.2.0.2"
 BLUE_ROUTES = 3
 
@@ -101,11 +100,11 @@ class Hostile:
     def attack(self, name: str, *arguments: str) -> Any:
         """Run an attack to its end while blue lives on; returns what the attacker saw."""
         program, results = (Path(__file__).parent / "hostile_root.py").read_text(), list[Any]()
-        python = ("env", f"PYTHONPATH={TREE}", "GRPC_VERBOSITY=NONE", sys.executable, "-")
+        python = ("env", f"PYTHONPATH={APP}", "GRPC_VERBOSITY=NONE", PYTHON, "-")
         memory = Memory(self.rig.controller_pid)
 
         def run() -> None:
-            said = self.rig.ok("exec", "red/r1", "--", *python, name, "red/r1", *arguments, text=program)
+            said = self.rig.ok("exec", "red/r1", "--", *AS_VRC, *python, name, "red/r1", *arguments, text=program)
             results.append(json.loads(said.splitlines()[-1]))
 
         attacker = threading.Thread(target=run)

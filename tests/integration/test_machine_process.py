@@ -23,8 +23,9 @@ from controller.guests import shutdown
 from controller.guests.base import GuestSpec, GuestStatus
 from controller.guests.machine import image, image_digests, qemu
 from controller.guests.machine.accelerator import AcceleratorProbe
-from controller.guests.machine.command_line import Accelerator, machine_uid
+from controller.guests.machine.command_line import Accelerator
 from controller.guests.machine.qemu import QemuDriver
+from controller.guests.users import machine_uid
 from controller.model import GuestConfig, GuestKind, RouteSource, Routing
 from lab import machine_root
 

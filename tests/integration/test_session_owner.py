@@ -9,8 +9,7 @@ from typing import NoReturn
 
 import pytest
 
-from controller.guests.guest_json import vrc_uid
-from controller.guests.machine.command_line import machine_uid
+from controller.guests.users import machine_uid, vrc_uid
 from controller.sessions.sockets import SessionSockets
 
 pytestmark = pytest.mark.root

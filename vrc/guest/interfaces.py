@@ -25,7 +25,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vrc.guest.enclosure import EnclosureError, other_network
+from vrc.guest.kernel import EnclosureError
+from vrc.guest.namespaces import other_network
 from vrc.guest.reactor import Reactor, Timer
 from vrc.netlink.requests import (
     IFF_UP,

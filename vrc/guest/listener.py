@@ -8,30 +8,27 @@ from collections.abc import Callable
 from vrc.guest.reactor import Reactor
 
 
+def listen(path: str, owner: int, backlog: int) -> socket.socket:
+    """Return a stream socket that listens at ``path`` for the user ``owner`` alone."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    listening.bind(path)
+    os.chmod(path, 0o600)
+    os.chown(path, owner, owner)
+    listening.listen(backlog)
+    return listening
+
+
 class Listener:
-    """Listens at ``path`` for the user ``owner``; ``take`` gets every connection, which does not block.
+    """Takes connections on a listening socket; ``take`` gets each, which does not block.
 
     Where ``take`` says False, the connection is one too many: it is closed, and counted in `refused`.
     """
 
-    def __init__(
-        self,
-        reactor: Reactor,
-        path: str,
-        kind: socket.SocketKind,
-        owner: int,
-        backlog: int,
-        take: Callable[[socket.socket], bool],
-    ) -> None:
-        self._reactor, self._take = reactor, take
+    def __init__(self, reactor: Reactor, listening: socket.socket, take: Callable[[socket.socket], bool]) -> None:
+        self._reactor, self._socket, self._take = reactor, listening, take
         self.refused = 0
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        self._socket = socket.socket(socket.AF_UNIX, kind | socket.SOCK_NONBLOCK)
-        self._socket.bind(path)
-        os.chmod(path, 0o600)
-        os.chown(path, owner, owner)
-        self._socket.listen(backlog)
         reactor.add_reader(self._socket.fileno(), self._accept)
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from vrc.guest.children import Backoff
-from vrc.guest.enclosure import EXIT_RUNS_ALREADY
+from vrc.guest.launch import EXIT_RUNS_ALREADY
 from vrc.guest.lines import TOO_LONG, LineStream
 from vrc.guest.reactor import Reactor, Timer
 from vrc.machine.control import Reply, refusal

@@ -160,17 +160,9 @@ class Machine:
         socket.sethostname(seed.hostname)
         system.bring_up_network()
         self._config = own_ids(seed.guest)
-        _, section = section_of(self._config)
-        uid, gid = section["ids"][:2]
         vrc_uid = self._config["vrc"]["uid"]
-        for path, owner, group, mode in (
-            (DIRECTORY, 0, 0, 0o700),
-            (f"{DIRECTORY}/etc", 0, 0, 0o755),
-            (f"{DIRECTORY}/run", uid, gid, 0o755),
-            (SESSION, 0, 0, 0o755),
-        ):
+        for path, mode in ((DIRECTORY, 0o700), (SESSION, 0o755)):
             os.makedirs(path, exist_ok=True)
-            os.chown(path, owner, group)
             os.chmod(path, mode)
         write_identity(IDENTITY, seed.identity, vrc_uid)
         self._write_config()

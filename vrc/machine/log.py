@@ -1,6 +1,5 @@
 """Shows on a machine's console what the guest inside logs, line by line and no faster than a console may grow."""
 
-import contextlib
 import os
 from collections.abc import Callable
 
@@ -16,14 +15,14 @@ MAX_LINE = 500
 
 
 class LogTail:
-    """Follows the file ``path``, which may be renamed and begun again, and gives its lines to ``show``.
+    """Follows the file ``path``, a guest's log (vrc/guest/log.py), and gives its lines to ``show``.
 
     Lines beyond the rate are not shown and counted: one line says how many.
     """
 
     def __init__(self, reactor: Reactor, path: str, show: Callable[[str], None]) -> None:
         self._reactor, self._path, self._show = reactor, path, show
-        self._fd, self._rest = -1, b""
+        self._fd, self._at, self._rest = -1, 0, b""
         self._allowed, self._skipped = BURST_LINES, 0
         self._look()
 
@@ -34,36 +33,36 @@ class LogTail:
             self._show(f"{self._skipped} lines were not shown; they are in {self._path}")
             self._allowed, self._skipped = self._allowed - 1, 0
         if self._fd < 0:
-            self._open()
-        self._read()
-        if self._replaced():
-            self._read()
-            self._open()
-
-    def _open(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-        self._fd = -1
-        with contextlib.suppress(OSError):
-            self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-
-    def _replaced(self) -> bool:
-        """Whether the file of that name is another one by now."""
-        if self._fd < 0:
-            return False
-        try:
-            named = os.stat(self._path)
-        except FileNotFoundError:
-            return False
-        return named.st_ino != os.fstat(self._fd).st_ino
-
-    def _read(self) -> None:
+            self._fd = _open(self._path)
         if self._fd < 0:
             return
-        *lines, self._rest = (self._rest + os.read(self._fd, MAX_LOOK_BYTES)).split(b"\n")
+        if os.fstat(self._fd).st_size < self._at:  # it was begun again
+            self._read_former()
+            self._at = 0
+        self._at += self._read(self._fd, self._at)
+
+    def _read_former(self) -> None:
+        fd = _open(f"{self._path}.1")
+        if fd >= 0:
+            self._read(fd, self._at)
+            os.close(fd)
+
+    def _read(self, fd: int, at: int) -> int:
+        """Show the lines from an offset on; return how many octets were read."""
+        data = os.pread(fd, MAX_LOOK_BYTES, at)
+        *lines, self._rest = (self._rest + data).split(b"\n")
         self._rest = self._rest[-MAX_LOOK_BYTES:]
         shown, self._allowed = lines[: self._allowed], max(0, self._allowed - len(lines))
         for line in shown:
             text = line[:MAX_LINE].decode(errors="replace")
             self._show("".join(c if c.isprintable() else "?" for c in text))
         self._skipped += len(lines) - len(shown)
+        return len(data)
+
+
+def _open(path: str) -> int:
+    """Return a descriptor of a file, -1 where there is none."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return -1

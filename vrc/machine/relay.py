@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Callable
 
-from vrc.guest.listener import Listener
+from vrc.guest.listener import Listener, listen
 from vrc.guest.reactor import Reactor
 
 MAX_JOINED = 4
@@ -28,7 +28,7 @@ class SessionRelay:
         self._reactor, self._target, self._log = reactor, target, log
         self._joined: set[_Joint] = set()
         self.failed = 0
-        self._listener = Listener(reactor, path, socket.SOCK_STREAM, owner, MAX_JOINED, self._take)
+        self._listener = Listener(reactor, listen(path, owner, MAX_JOINED), self._take)
 
     @property
     def counts(self) -> dict[str, int]:

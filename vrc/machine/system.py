@@ -9,7 +9,8 @@ import struct
 import time
 from collections.abc import Container
 
-from vrc.guest.enclosure import EnclosureError, bring_up, mount
+from vrc.guest.enclosure import bring_up
+from vrc.guest.kernel import EnclosureError, mount
 
 CONTROL_PORT = "splitplane.control"
 """The name that QEMU gives the virtio port of the control channel."""

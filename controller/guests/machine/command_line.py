@@ -11,8 +11,6 @@ from controller.guests.machine.terminal import TERMINALS
 QEMU = "/usr/bin/qemu-system-x86_64"
 PYTHON = "/usr/bin/python3"  # of the relay: a virtual environment may lie where a machine's user cannot read
 CONTROL_PORT, TERMINAL_PORT = "splitplane.control", "splitplane.terminal"
-MACHINE_UID_BASE = 0x71000000
-"""QEMU of router N runs as user and group MACHINE_UID_BASE + N; see VRC_UID_BASE."""
 
 _TRANSLATED_MIB = 128  # of translated code that an emulated machine keeps: with 64 a boot translates much of it twice
 
@@ -26,11 +24,6 @@ class Accelerator(StrEnum):
 
     KVM = "kvm"
     TCG = "tcg"
-
-
-def machine_uid(vrf_id: int) -> int:
-    """The user that the QEMU of a router runs as."""
-    return MACHINE_UID_BASE + vrf_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The image of a machine: a directory with image.json, a kernel, an initrd and a root file system.
 
-    {"format": 1, "name": "…", "kernel": "vmlinuz", "initrd": "initrd.img", "root": "root.squashfs",
+    {"format": 2, "name": "…", "kernel": "vmlinuz", "initrd": "initrd.img", "root": "root.squashfs",
      "append": "…", "minimum_memory_mib": 160, "version": 1, "frr": "10.3"}
 
 guest/build makes one; docs/guests.md says what one of a tenant's own must hold.
@@ -16,7 +16,8 @@ from typing import Any
 
 from controller.errors import GuestError
 
-FORMAT = 1
+FORMAT = 2
+"""From 2 on the guest inside has a range of ids and memory of its own for what it writes (guest.json)."""
 MANIFEST = "image.json"
 MAX_MANIFEST_BYTES = 64 << 10
 _VERSION = re.compile(r"|\d+\.\d+(\.\d+)?")

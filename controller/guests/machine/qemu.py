@@ -39,7 +39,6 @@ from controller.guests.machine.command_line import (
     Accelerator,
     Sizes,
     machine_command,
-    machine_uid,
 )
 from controller.guests.machine.console_log import CONSOLE_LOG, QEMU_LOG, bound_console, last_line, last_words
 from controller.guests.machine.image_digests import ImageDigests
@@ -59,7 +58,7 @@ from controller.guests.machine.relay import SLOTS
 from controller.guests.shutdown import end_guest, ended
 from controller.guests.suites import frr
 from controller.guests.suites.choice import SUITES
-from controller.guests.users import SETPRIV, as_user
+from controller.guests.users import SETPRIV, as_user, machine_uid
 from controller.model import RouterConfig, Routing, Suite
 
 BOOT_LIMIT_S = 60.0
@@ -78,8 +77,6 @@ _PLACE = Place(
     directory="/run/guest",
     session="/run/splitplane/session",
     identity="/run/seed/identity",
-    etc="/run/guest/etc",
-    run="/run/guest/run",
     code=(),
     hidden=("/run/seed", "/root", "/home"),
     app="/usr/lib/splitplane/app",

@@ -12,6 +12,7 @@ from typing import Any
 from controller.errors import GuestError
 from controller.guests.base import GuestSpec
 from controller.guests.suites.config_text import MAX_TEXT_BYTES
+from controller.guests.users import IDS_OF_A_GUEST
 
 ETC, RUN = "/run/command/etc", "/run/command/run"
 
@@ -53,6 +54,9 @@ def find_ids(router: str, text: str) -> list[int]:
         user = pwd.getpwnam(name)
     except KeyError:
         raise GuestError(f"{router}: command: no user {name!r} here; adduser --system --group {name}") from None
+    if max(user.pw_uid, user.pw_gid) >= IDS_OF_A_GUEST:
+        why = f"user {name!r} has the ids {user.pw_uid} and {user.pw_gid}, and a guest those below {IDS_OF_A_GUEST}"
+        raise GuestError(f"{router}: command: {why}; name another user")
     return [user.pw_uid, user.pw_gid]
 
 

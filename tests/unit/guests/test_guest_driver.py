@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from controller.errors import GuestError
-from controller.guests import control, startup
-from controller.guests import guest_json as enclosed
+from controller.guests import control, startup, users
 from controller.guests.base import GuestSpec
 from controller.guests.netns import NetnsDriver
 from controller.model import RouteSource, Routing
@@ -96,8 +95,8 @@ def test_exec_enters_the_namespaces_of_the_guest_and_keeps_the_arguments() -> No
 
 
 def test_each_vrc_has_a_user_of_its_own() -> None:
-    assert enclosed.vrc_uid(1) != enclosed.vrc_uid(2)
-    assert enclosed.vrc_uid(0) > 65535
+    assert users.vrc_uid(1) != users.vrc_uid(2)
+    assert users.vrc_uid(0) > 65535
 
 
 async def test_a_launcher_that_hangs_is_killed_with_what_it_started(

@@ -131,6 +131,23 @@ def test_the_log_is_bounded_and_keeps_one_old_file(tmp_path: Path) -> None:
     assert log.lost == 0
 
 
+def test_the_log_needs_no_right_to_its_directory_once_it_is_open(tmp_path: Path) -> None:
+    log = GuestLog(str(tmp_path / "guest.log"), limit=100)
+    tmp_path.rename(moved := tmp_path.with_name("moved"))
+    for number in range(10):
+        log.write("zebra", f"line {number}")
+    assert (moved / "guest.log").read_text().endswith("zebra: line 9\n")
+    assert "zebra: line 7\n" in (moved / "guest.log.1").read_text()
+    assert log.lost == 0
+
+
+def test_a_link_is_not_taken_for_the_log(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("precious\n")
+    (tmp_path / "guest.log").symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError, match="symbolic links"):
+        GuestLog(str(tmp_path / "guest.log"))
+
+
 def test_a_long_line_is_cut(tmp_path: Path) -> None:
     GuestLog(str(tmp_path / "guest.log")).write("bgpd", "x" * 10000)
     assert len((tmp_path / "guest.log").read_bytes()) == MAX_LINE_BYTES + 1

@@ -1,23 +1,23 @@
 """What the host hands to a machine: the seed as its reader inside takes it, QEMU's command line, the image."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from controller.errors import GuestError
 from controller.guests.base import GuestSpec
-from controller.guests.guest_json import VRC_UID_BASE
 from controller.guests.machine import image, seed
-from controller.guests.machine.command_line import Accelerator, Sizes, machine_command, machine_uid
+from controller.guests.machine.command_line import Accelerator, Sizes, machine_command
 from controller.guests.machine.seed import MAX_SEED_BYTES, make_seed
-from controller.guests.users import as_user
+from controller.guests.users import IDS_OF_A_GUEST, as_user, guest_id_base, machine_uid, vrc_uid
 from controller.model import MAX_ROUTERS, GuestConfig, GuestKind, RouteSource, Routing
 from vrc.machine.seed import parse_seed, unpack
 
 IDENTITY = {"cert.pem": b"a certificate\n", "key.pem": b"a key\n", "ca.pem": b"an authority\n"}
 CONFIG = {"router": "red/r1", "hostname": "red-r1", "frr": {"text": "router bgp 65001\n"}}
-MANIFEST = {"format": 1, "name": "small", "kernel": "vmlinuz", "initrd": "initrd.img", "root": "root.squashfs"}
+MANIFEST = {"format": 2, "name": "small", "kernel": "vmlinuz", "initrd": "initrd.img", "root": "root.squashfs"}
 MANIFEST |= {"append": "quiet", "minimum_memory_mib": 160, "version": 1}
 
 
@@ -58,7 +58,7 @@ def test_an_image_is_what_its_manifest_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"format": 2}, "image.json has format 2, this controller knows 1; make it anew"),
+        ({"format": 1}, "image.json has format 1, this controller knows 2; make it anew"),
         ({"frr": "new"}, "frr should be a version, as 10.3"),
         ({"kernel": "../vmlinuz"}, "kernel should be the name of a file beside it, not '../vmlinuz'"),
         ({"kernel": None}, "kernel should be a text; docs/guests.md lists the keys"),
@@ -119,9 +119,13 @@ def test_a_machine_has_one_link_and_nothing_that_is_not_asked_for(tmp_path: Path
     assert str(tmp_path) not in " ".join(command)  # all it opens are descriptors
 
 
-def test_qemu_runs_as_a_user_that_no_vrc_is() -> None:
-    every_vrc = range(VRC_UID_BASE, VRC_UID_BASE + MAX_ROUTERS + 1)
-    assert machine_uid(1) not in every_vrc
+def test_qemu_runs_as_a_user_that_no_vrc_and_nobody_in_a_guest_is() -> None:
+    every_vrc = range(vrc_uid(0), vrc_uid(MAX_ROUTERS) + 1)
+    every_guest = range(guest_id_base(0), guest_id_base(MAX_ROUTERS) + IDS_OF_A_GUEST)
+    every_machine = range(machine_uid(0), machine_uid(MAX_ROUTERS) + 1)
+    ranges = sorted((every_guest, every_vrc, every_machine), key=lambda one: one.start)
+    assert all(before.stop <= after.start for before, after in pairwise(ranges))
+    assert guest_id_base(2) - guest_id_base(1) == IDS_OF_A_GUEST
     assert machine_uid(1) != machine_uid(2)
     command = as_user(machine_uid(1), [108], ["qemu"])
     assert "--no-new-privs" in command

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from vrc.guest.children import Children, KeptChild
-from vrc.guest.enclosure import watch_directory
+from vrc.guest.kernel import watch_directory
 from vrc.guest.suites.base import ENVIRONMENT, Reply, Section, as_user, empty_directory, start_limit_of, write_file
 from vrc.guest.suites.bird_control import Answer, BirdCommand, Done, Each, Silence
 from vrc.guest.suites.source_watch import SourceWatch, Tell

@@ -24,7 +24,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from vrc.guest.children import Backoff, Child, Children, describe_end, late
-from vrc.guest.enclosure import FRR_STATE, watch_directory
+from vrc.guest.enclosure import FRR_STATE
+from vrc.guest.kernel import watch_directory
 from vrc.guest.reactor import Timer
 from vrc.guest.suites.base import ENVIRONMENT, Reply, Section, empty_directory, start_limit_of, write_file
 from vrc.guest.suites.frr_objections import first_error, refusals
