@@ -35,9 +35,7 @@ class MoveProgress:
         self._moves: dict[int, Move] = {}
         self._came_from: dict[int, Placement | None] = {}  # as it is stored
 
-    def place(
-        self, vrf_id: int, placement: Placement, before: Placement | None, came_from: Placement | None
-    ) -> None:
+    def place(self, vrf_id: int, placement: Placement, before: Placement | None, came_from: Placement | None) -> None:
         """A router was placed, by ``before`` elsewhere; ``came_from``: what is stored of a move."""
         self._came_from[vrf_id] = came_from
         if before not in (None, placement):

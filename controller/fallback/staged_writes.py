@@ -150,9 +150,7 @@ class StagedWrites:
         self._in_flight = {(columns.vrf_id, columns.family): frozenset(columns.keys)}
         return [columns]
 
-    def confirm(
-        self, stage: list[RouteUpdates], refused: Iterable[Refused]
-    ) -> tuple[dict[bytes, Refused], Leaving]:
+    def confirm(self, stage: list[RouteUpdates], refused: Iterable[Refused]) -> tuple[dict[bytes, Refused], Leaving]:
         """The plane has taken a stage, except what it refused and is returned; what depends on that is pending."""
         (columns,) = stage
         table = columns.vrf_id, columns.family

@@ -185,7 +185,7 @@ class NetnsDriver:
         with contextlib.suppress(OSError):
             if os.readlink(f"/proc/{pid}/ns/user") != os.readlink("/proc/self/ns/user"):
                 flags.insert(0, "--user")
-        return entering(pid, flags, argv)
+        return entering(pid, flags, _confined(argv) if _has_own_ids(pid) else argv)
 
     def console_argv(self, spec: GuestSpec) -> list[str]:
         """Refuse: there is no console."""
@@ -267,6 +267,24 @@ def _package(name: str) -> str:
     if not found or not found.submodule_search_locations:
         raise GuestError(f"the Python package {name} is not installed")
     return str(Path(found.submodule_search_locations[0]).absolute())
+
+
+def _has_own_ids(pid: int) -> bool:
+    """Whether a guest's users are not the host's; those of one that an older version started are."""
+    try:
+        inside, outside, _ = Path(f"/proc/{pid}/uid_map").read_text().split(maxsplit=2)
+    except (OSError, ValueError):
+        return False
+    return inside != outside
+
+
+def _confined(argv: list[str]) -> list[str]:
+    """Return the command that runs another one without what nobody in a guest may do (vrc/guest/privileges.py).
+
+    The program comes with it: the guest may have started long before, with another version's files or none by now.
+    """
+    program = Path(_package("vrc")) / "guest/privileges.py"
+    return ["/usr/bin/python3", "-I", "-S", "-c", program.read_text(), *argv]
 
 
 def _python_binds() -> tuple[tuple[Bind, ...], str]:

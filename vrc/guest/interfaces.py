@@ -1,7 +1,8 @@
 """Makes the guest's interfaces, each whole when it appears, and keeps them while the VRC comes and goes.
 
     start, a new declaration:   what is not there yet is made, in a network namespace of its own with name, MAC and
-                                MTU, and moved from there: daemons that copy a MAC never see another one
+                                MTU, and moved from there: daemons that copy a MAC never see another one. A thread
+                                does that which began before the guest was refused the calls for it (`Worker`)
                                 then, once the kernel knows that it has no carrier, it gets its addresses and is up
     a link of the guest goes:   if it was one of these, it is made again
     another MAC is declared:    the interface is removed, and made again with it
@@ -28,6 +29,7 @@ from typing import Any
 from vrc.guest.kernel import EnclosureError
 from vrc.guest.namespaces import other_network
 from vrc.guest.reactor import Reactor, Timer
+from vrc.guest.worker import Worker
 from vrc.netlink.requests import (
     IFF_UP,
     NLM_F_ACK,
@@ -102,7 +104,7 @@ class GuestInterfaces:
     """The interfaces of one guest. ``say`` is told, a line each, what the operator should know."""
 
     def __init__(self, reactor: Reactor, declared: Iterable[GuestInterface], say: Callable[[str], None]) -> None:
-        self._reactor, self._say = reactor, say
+        self._reactor, self._say, self._worker = reactor, say, Worker()
         self._declared = {interface.name: interface for interface in declared}
         self._held: dict[str, _Held] = {}
         self._settling: dict[str, float] = {}  # those that are down until then, of the monotonic clock, or sooner
@@ -189,7 +191,7 @@ class GuestInterfaces:
             self._retry.cancel()
             self._retry = None
         missing = [interface for name, interface in self._declared.items() if name not in self._held]
-        refused = self._make(missing) if missing else {}
+        refused = self._worker.do(lambda: self._make(missing)) if missing else {}
         for name, why in refused.items():
             if self._refused.get(name) != why:
                 self._say(f"interface {name}: {why}")

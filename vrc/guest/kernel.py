@@ -14,8 +14,7 @@ CLONE_NEWNET = 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID = 1, 2
-PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 4, 24, 38
-
+_PR_SET_DUMPABLE = 4
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _SYS_MOUNT_SETATTR = 442  # the same number on every architecture
 _IN_NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC
@@ -64,9 +63,9 @@ def setns(fd: int, kind: int) -> None:
     _check(_libc.setns(fd, kind), "setns")
 
 
-def prctl(option: int, argument: int) -> bool:
-    """prctl(2) with one argument; False where the kernel refuses."""
-    return bool(_libc.prctl(option, argument, 0, 0, 0) == 0)
+def close_to_others() -> None:
+    """Let nobody look into this process who may not look into all of the host (prctl(2), PR_SET_DUMPABLE)."""
+    _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl")
 
 
 def watch_directory(path: str) -> int:

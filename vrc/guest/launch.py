@@ -21,7 +21,7 @@ from vrc.guest.enclosure import Bind, Folders, close_in, settle_in
 from vrc.guest.kernel import CLONE_NEWPID, EnclosureError, unshare
 from vrc.guest.kernel_views import mount_kernel_views
 from vrc.guest.namespaces import GuestIds, become_root, enter_network, leave_users_and_network, map_ids
-from vrc.guest.privileges import become_batch_work, give_up_privileges
+from vrc.guest.privileges import give_up_privileges, refuse_system_calls
 
 LIMIT_S = 25.0
 """How long the guest may take to be closed in; whoever started vr-guest waits a little longer."""
@@ -84,7 +84,7 @@ def _guarded(ready: int, work: Callable[[], None]) -> None:
 
 
 def _stage(plan: Plan, ready: int) -> None:
-    become_batch_work()  # while it is allowed to
+    _become_batch_work()  # while it is allowed to
     close_in(plan.binds, plan.hidden, plan.folders, plan.ids)
     unshare(CLONE_NEWPID)
     left, prepared = os.pipe(), os.pipe()
@@ -102,6 +102,17 @@ def _stage(plan: Plan, ready: int) -> None:
         _guarded(ready, lambda: _prepare(pid, plan.ids, left[0], prepared[1]))
     os.close(prepared[1])  # where the helper fails, pid 1 sees the end of the pipe
     os.waitpid(helper, 0)
+
+
+def _become_batch_work() -> None:
+    """Be scheduled as guests are.
+
+    The controller may run at a better priority than others (docs/bench.md), which guests do not inherit. They are
+    batch work (sched(7)): one that wakes does not interrupt who runs, so daemons that hand routes on to each other
+    do so in larger pieces.
+    """
+    os.setpriority(os.PRIO_PROCESS, 0, max(0, os.getpriority(os.PRIO_PROCESS, 0)))
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _prepare(pid: int, ids: GuestIds, left: int, prepared: int) -> None:
@@ -125,6 +136,7 @@ def _be_first(plan: Plan, left: int, prepared: int, ready: int) -> None:
     settle_in(plan.hostname)
     give_up_privileges()
     first = plan.become()
+    refuse_system_calls()
     with open("/dev/null", "r+b", buffering=0) as null:
         for fd in (0, 1, 2):
             os.dup2(null.fileno(), fd)

@@ -16,9 +16,8 @@ from vrc.guest.kernel import (
     CLONE_NEWNS,
     CLONE_NEWUSER,
     CLONE_NEWUTS,
-    PR_SET_DUMPABLE,
     EnclosureError,
-    prctl,
+    close_to_others,
     setns,
     unshare,
 )
@@ -111,4 +110,4 @@ def become_root() -> None:
     os.setgroups([])
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)
-    prctl(PR_SET_DUMPABLE, 0)
+    close_to_others()

@@ -1,0 +1,74 @@
+"""Nobody in a guest makes a call of the kernel that reaches beyond it, whatever capabilities there are."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from guest_net import guest_bed, processes
+
+from vrc.guest.privileges import REFUSED, REFUSED_NEWER
+
+pytestmark = pytest.mark.root
+
+# Makes each call with arguments that cannot harm; says which one did not fail with the error that it should.
+CALLS = """
+import ctypes, errno, json, socket, sys
+libc, library = ctypes.CDLL(None, use_errno=True), ctypes.CDLL("libseccomp.so.2")
+
+def failed(number, *arguments):
+    ctypes.set_errno(0)
+    libc.syscall(number, *map(ctypes.c_long, arguments))
+    return errno.errorcode.get(ctypes.get_errno(), "none")
+
+found = {name: failed(number, *[-1] * 6) for name, number in json.loads(sys.argv[1]).items()}
+for name in sys.argv[2:]:
+    number = library.seccomp_syscall_resolve_name(name.encode())
+    if number >= 0:
+        found[name] = failed(number, *[-1] * 6)
+clone = library.seccomp_syscall_resolve_name(b"clone")
+for bit in (7, 17, 25, 26, 27, 28, 29, 30):
+    found[f"clone {bit}"] = failed(clone, 1 << bit, 0, 0, 0, 0)
+found["clone3"] = failed(435, 0, 0)
+for family in (38, 40):
+    try:
+        socket.socket(family, socket.SOCK_SEQPACKET).close()
+    except OSError as error:
+        found[f"family {family}"] = errno.errorcode[error.errno]
+print(json.dumps(found))
+"""
+
+
+async def test_calls_that_reach_beyond_a_guest_are_refused_to_its_root() -> None:
+    async with guest_bed() as bed:
+        status = await bed.started(bed.spec())
+        done = bed.run(status, "/usr/bin/python3", "-c", CALLS, json.dumps(REFUSED_NEWER), *REFUSED)
+        found = json.loads(done.stdout)
+        assert found.pop("clone3") == "ENOSYS"
+        assert {found.pop("family 38"), found.pop("family 40")} == {"EAFNOSUPPORT"}
+        assert len(found) > 40
+        assert {name: error for name, error in found.items() if error != "EPERM"} == {}
+
+
+async def test_every_process_of_a_guest_has_the_filter_and_what_an_operator_runs_there() -> None:
+    async with guest_bed() as bed:
+        status = await bed.started(bed.spec())
+        found = processes(status)
+        assert {"vr-guest", "zebra", "bgpd", "staticd", "python"} <= found.keys()
+        for name, pid in found.items():
+            assert "\nSeccomp:\t2\n" in Path(f"/proc/{pid}/status").read_text(), name
+        own = bed.run(status, "cat", "/proc/self/status").stdout
+        assert "\nSeccomp:\t2\n" in own
+        assert "\nNoNewPrivs:\t1\n" in own
+        first = Path(f"/proc/{status.pid}/status").read_text()
+        [kept] = [line for line in first.splitlines() if line.startswith("CapBnd:")]
+        assert kept in own.splitlines()
+
+
+async def test_a_command_that_is_not_there_is_told_as_a_shell_would() -> None:
+    async with guest_bed() as bed:
+        status = await bed.started(bed.spec())
+        done = bed.run(status, "no-such-command")
+        assert (done.returncode, done.stderr) == (127, "no-such-command: No such file or directory\n")
+        assert bed.run(status, "/etc/passwd").returncode == 126
+        assert os.path.exists(f"/proc/{status.pid}")
