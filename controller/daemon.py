@@ -29,6 +29,7 @@ from controller.garbage import bound_pauses
 from controller.guests import netns
 from controller.guests.base import GuestDriver
 from controller.guests.fleet import Check, GuestFleet
+from controller.guests.limits import Policy
 from controller.guests.machine.accelerator import AcceleratorProbe
 from controller.guests.machine.qemu import QemuDriver
 from controller.guests.netns import NetnsDriver
@@ -89,6 +90,17 @@ def parse_octets(text: str) -> int:
     return int(text[:-1]) << (30 if text.endswith("G") else 20)
 
 
+def parse_cpus(text: str) -> str:
+    """Return a list of this host's processors as it is; ArgumentTypeError where it is none."""
+    last = (os.cpu_count() or 1) - 1
+    for part in text.split(","):
+        first, dash, end = part.partition("-")
+        numbers = (first, end) if dash else (first,)
+        if not all(re.fullmatch("[0-9]{1,5}", one) for one in numbers) or not int(first) <= int(numbers[-1]) <= last:
+            raise argparse.ArgumentTypeError(f"{text!r} is no list such as 2-7 or 1,3 of the processors 0 to {last}")
+    return text
+
+
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """Return the command line's options."""
     parser = argparse.ArgumentParser(prog="vr-controller", description="The controller of Splitplane.")
@@ -110,6 +122,10 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add(
         "--memory", type=parse_octets, default=int(budget.of_process().memory_bytes) // 2, metavar="SIZE", help=memory
     )
+    strict = "whether guests run without control groups that this host lacks (default: %(default)s)"
+    add("--limits", default="required", choices=("required", "best-effort"), help=strict)
+    cpus = "the processors that guests run on, such as 2-7, to keep them off the forwarder's (default: all)"
+    add("--guest-cpus", type=parse_cpus, metavar="LIST", help=cpus)
     add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     options = parser.parse_args(argv)
     try:
@@ -208,8 +224,10 @@ class Daemon:
     def _make_fleet(self, options: argparse.Namespace) -> GuestFleet:
         state: Path = options.state
         hidden = (state.absolute(), options.run.absolute())
-        machines = QemuDriver(options.guest_image.absolute(), AcceleratorProbe(state), hidden)
-        drivers: dict[GuestKind, GuestDriver] = {GuestKind.NETNS: NetnsDriver(hidden), GuestKind.KVM: machines}
+        policy = Policy(options.limits == "best-effort", options.guest_cpus or "")
+        machines = QemuDriver(options.guest_image.absolute(), AcceleratorProbe(state), hidden, policy)
+        spaces = NetnsDriver(hidden, policy=policy)
+        drivers: dict[GuestKind, GuestDriver] = {GuestKind.NETNS: spaces, GuestKind.KVM: machines}
         checks: dict[GuestKind, Check] = {GuestKind.NETNS: netns.check_guest, GuestKind.KVM: machines.check}
         return GuestFleet(state, drivers, checks, self.pki, self.sessions, self.events, self._connected)
 

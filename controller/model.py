@@ -178,17 +178,17 @@ class GuestKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GuestConfig:
-    """Where a router's daemons run; the sizes and the image are of machines alone."""
+    """Where a router's daemons run; processors and the image are of machines alone."""
 
     kind: GuestKind = GuestKind.NETNS
-    memory_mib: int = 0
+    memory_mib: int = 0  # of a namespace: what its driver gives where none is said
     vcpus: int = 0
     image: str = ""  # directory of the image; the controller's own where left out
 
     def __str__(self) -> str:
         """The guest as `vrctl diff` shows it."""
         if self.kind is GuestKind.NETNS:
-            return self.kind.value
+            return f"{self.kind} {self.memory_mib}M" if self.memory_mib else self.kind.value
         image = f" {self.image}" if self.image else ""
         return f"{self.kind} {self.memory_mib}M {self.vcpus} vCPU{image}"
 

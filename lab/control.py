@@ -13,11 +13,11 @@ from typing import Any
 
 from controller.vrctl.client import Client, Refused, Unreachable
 from lab.commands import NetworkError, ended, last_lines, ran
+from lab.enclosure import STATE
 from lab.network import CONTROLLER
 
 _BIN = Path(sys.executable).parent
 RUN = Path("/run/splitplane")
-STATE = Path("/run/splitplane-state")
 SOCKET = RUN / "api.sock"
 LOG = Path("/run/vr-controller.log")
 _VRCTL_LIMIT_S = 60.0
@@ -39,6 +39,7 @@ class Controller:
         RUN.mkdir(exist_ok=True)
         STATE.mkdir(exist_ok=True)
         places = ("--state", str(STATE), "--run", str(RUN), "--openflow", CONTROLLER, "--guest-image", str(IMAGE))
+        places = (*places, "--limits", "best-effort")  # a lab is for hosts that lack control groups, too
         with LOG.open("ab") as log:
             # In a session of its own: Ctrl-C at the terminal is for us, not for the daemon.
             self._process = subprocess.Popen(

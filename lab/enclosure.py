@@ -6,6 +6,7 @@ What they write to /run and /var/tmp goes to a tmpfs of the mount namespace. PID
 by kill -9, and the kernel then ends everything else.
 """
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -15,6 +16,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from controller.guests import limits
+
+STATE = Path("/run/splitplane-state")
+"""Where the controller of an enclosure keeps its state."""
 _INSIDE = "SPLITPLANE_OUTER_PROC"
 _SET_UP_LIMIT_S = 60
 _PROGRAMS = {
@@ -108,8 +113,25 @@ def _as_first_process(program: Callable[[], int]) -> int:
         pid, status = os.wait()
         if pid == child:
             sys.stdout.flush()
+            _end_all()
+            _remove_groups()
             code = os.waitstatus_to_exitcode(status)
             os._exit(code if code >= 0 else 128 - code)  # ended by a signal: as a shell says it
+
+
+def _end_all() -> None:
+    """End whatever else is in this PID namespace, and wait for it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+
+
+def _remove_groups() -> None:
+    """Remove the control groups of guests that have ended with their controller: groups are of no namespace."""
+    for directory in STATE.glob("guests/*"):
+        limits.remove(directory)
 
 
 def _set_up(*argv: str) -> None:

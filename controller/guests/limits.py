@@ -1,6 +1,9 @@
-"""Limits on what a machine may take of the host: a control group of memory, cpu and pids, version 2 or 1.
+"""Limits on what a guest may take of the host: control groups of memory, cpu, pids and cpuset, version 2 or 1.
 
-A controller (in the kernel's sense) that the host does not offer is left out, and named, so that the status tells.
+    /sys/fs/cgroup[/CONTROLLER]/splitplane/ID-HASH        one for each guest; all weigh the same among themselves
+
+A controller (in the kernel's sense) that the host does not offer is left out and named; whether that is an error is
+for the operator to say (`Policy`). Where the host divides its disks' time by groups, each guest is one.
 """
 
 import contextlib
@@ -11,21 +14,36 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from controller.errors import GuestError
 from controller.guests.shutdown import KILL_LIMIT_S, ended
 
 ROOT = Path("/sys/fs/cgroup")
 PARENT = "splitplane"
 CONTROLLERS = ("memory", "cpu", "pids")
+"""Those that a guest cannot do without, unless the operator says so; and cpuset where its processors are chosen."""
+_CPUSET = "cpuset"
+_DISKS = {True: "io", False: "blkio"}  # its name in version 2, and in 1
 _PERIOD_US = 100_000
 
 
 @dataclass(frozen=True, slots=True)
+class Policy:
+    """What the operator says of all guests' limits."""
+
+    best_effort: bool = False  # a guest runs without the controllers that the host lacks
+    cpus: str = ""  # processors that guests run on, as 2-7 or 1,3; empty: all
+
+
+STRICT = Policy()
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
-    """What one machine may take."""
+    """What one guest may take."""
 
     memory_bytes: int
-    cpus: float
-    pids: int
+    cpus: float  # time of so many processors; 0: of all
+    pids: int  # processes and threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +66,30 @@ def _unified(root: Path) -> tuple[Path, set[str]]:
     return root, set()
 
 
-def _settings(controller: str, limits: Limits, unified: bool) -> dict[str, str]:
+def _settings(controller: str, limits: Limits, cpus: str, unified: bool) -> dict[str, str]:
     quota = str(round(limits.cpus * _PERIOD_US))
-    if controller == "memory":
-        return {"memory.max" if unified else "memory.limit_in_bytes": str(limits.memory_bytes)}
-    if controller == "pids":
-        return {"pids.max": str(limits.pids)}
-    if unified:
-        return {"cpu.max": f"{quota} {_PERIOD_US}"}
-    return {"cpu.cfs_period_us": str(_PERIOD_US), "cpu.cfs_quota_us": quota}
+    match controller:
+        case "memory":
+            return {"memory.max" if unified else "memory.limit_in_bytes": str(limits.memory_bytes)}
+        case "pids":
+            return {"pids.max": str(limits.pids)}
+        case "cpu" if unified:
+            return {"cpu.max": f"{quota if limits.cpus else 'max'} {_PERIOD_US}"}
+        case "cpu":
+            return {"cpu.cfs_period_us": str(_PERIOD_US), "cpu.cfs_quota_us": quota if limits.cpus else "-1"}
+        case "cpuset":
+            return {"cpuset.cpus": cpus}
+    return {}
 
 
-def make(directory: Path, limits: Limits, root: Path = ROOT) -> Group:
-    """Make the control groups of the machine of a directory, or bring them to these limits."""
+def make(directory: Path, limits: Limits, root: Path = ROOT, *, cpus: str = "") -> Group:
+    """Make the control groups of the guest of a directory, or bring them to these limits."""
     name = name_of(directory)
     base, offered = _unified(root)
     procs: list[str] = []
     missing: list[str] = []
-    for controller in CONTROLLERS:
+    wanted = (*CONTROLLERS, *((_CPUSET,) if cpus else ()))
+    for controller in (*wanted, *_DISKS.values()):
         unified = controller in offered
         group = (base if unified else root / controller) / PARENT / name
         try:
@@ -74,14 +98,51 @@ def make(directory: Path, limits: Limits, root: Path = ROOT) -> Group:
             elif not (root / controller / "cgroup.procs").exists():
                 raise FileNotFoundError(controller)
             group.mkdir(parents=True, exist_ok=True)
-            for file, value in _settings(controller, limits, unified).items():
+            if controller == _CPUSET and not unified:
+                _inherit_cpuset(group)
+            for file, value in _settings(controller, limits, cpus, unified).items():
                 (group / file).write_text(value)
         except OSError:
-            missing.append(controller)
+            if controller in wanted:
+                missing.append(controller)
             continue
         if str(group / "cgroup.procs") not in procs:
             procs.append(str(group / "cgroup.procs"))
+    _weigh(root)
     return Group(tuple(procs), tuple(missing))
+
+
+def _weigh(root: Path) -> None:
+    """Have each guest weigh as much as any process, where processes are in no group either.
+
+    Where a service manager has put the controller into a group, all guests together weigh as much as one service, or
+    what the operator has them weigh.
+    """
+    if _in_a_group():
+        return
+    base, offered = _unified(root)
+    parent = (base if "cpu" in offered else root / "cpu") / PARENT
+    file, each, most = ("cpu.weight", 100, 10_000) if "cpu" in offered else ("cpu.shares", 1024, 262_144)
+    with contextlib.suppress(OSError):
+        guests = parent.stat().st_nlink - 2  # a directory in it is a link to it
+        (parent / file).write_text(str(min(each * max(1, guests), most)))
+
+
+def _in_a_group(proc: Path = Path("/proc/self/cgroup")) -> bool:
+    """Whether this process shares its processor time with a group of its own (cgroups(7))."""
+    for line in proc.read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if path != "/" and (not controllers or "cpu" in controllers.split(",")):
+            return True
+    return False
+
+
+def require(group: Group, policy: Policy, router: str) -> None:
+    """GuestError where the host lacks what limits a guest, unless the operator said that it may."""
+    if group.missing and not policy.best_effort:
+        lacking = " and ".join(group.missing)
+        remedy = f"mount them below {ROOT}, or run vr-controller with --limits best-effort"
+        raise GuestError(f"{router}: no control groups of {lacking} here; {remedy}")
 
 
 def _delegate(base: Path, controller: str) -> None:
@@ -93,22 +154,58 @@ def _delegate(base: Path, controller: str) -> None:
             control.write_text(f"+{controller}")
 
 
+def _inherit_cpuset(group: Path) -> None:
+    """Give a group of version 1 what it needs before a process may enter: it begins with neither (cpuset(7))."""
+    for place in (group.parent, group):
+        for file in ("cpuset.cpus", "cpuset.mems"):
+            if not (place / file).read_text().strip():
+                (place / file).write_text((place.parent / file).read_text())
+
+
 def _groups(directory: Path, root: Path) -> Iterator[Path]:
     name = name_of(directory)
-    for place in (root, root / "unified", *(root / controller for controller in CONTROLLERS)):
+    for place in (root, root / "unified", *(root / name for name in (*CONTROLLERS, _CPUSET, _DISKS[False]))):
         yield place / PARENT / name
 
 
+def lacking(directory: Path, root: Path = ROOT, *, cpus: str = "") -> list[str]:
+    """Return the controllers that the guest of a directory is in no group of, as one that ran before has none."""
+    name = name_of(directory)
+    base, offered = _unified(root)
+    wanted = (*CONTROLLERS, *((_CPUSET,) if cpus else ()))
+    groups = {controller: (base if controller in offered else root / controller) for controller in wanted}
+    return [controller for controller, place in groups.items() if not _holds_any(place / PARENT / name)]
+
+
+def _holds_any(group: Path) -> bool:
+    try:
+        return bool((group / "cgroup.procs").read_text().strip())
+    except OSError:
+        return False
+
+
+def memory_kills(directory: Path, root: Path = ROOT) -> int:
+    """Return how many processes of a guest were killed because it used all of its memory."""
+    found = 0
+    for group in _groups(directory, root):
+        for file in ("memory.events", "memory.oom_control"):
+            with contextlib.suppress(OSError, ValueError):
+                fields = dict(line.split() for line in (group / file).read_text().splitlines())
+                found += int(fields.get("oom_kill", 0))
+    return found
+
+
 def remove(directory: Path, root: Path = ROOT) -> None:
-    """Remove the control groups of a machine that has ended; what still holds a process stays."""
+    """Remove the control groups of a guest that has ended; what still holds a process stays."""
     for group in _groups(directory, root):
         for place in (group, group.parent):  # the parent with the last of them
             with contextlib.suppress(OSError):
                 place.rmdir()
+    _weigh(root)
 
 
 async def empty(directory: Path, root: Path = ROOT) -> None:
-    """End what is left in a machine's control groups, and wait for it."""
+    """End what is left in a guest's control groups, and wait for it."""
     for group in _groups(directory, root):
         with contextlib.suppress(OSError):
             for pid in map(int, (group / "cgroup.procs").read_text().split()):

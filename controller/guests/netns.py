@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.errors import GuestError
-from controller.guests import control, handshake, pidfile, startup
+from controller.guests import control, handshake, limits, pidfile, startup
 from controller.guests.base import GuestSpec, GuestStatus, failing
 from controller.guests.guest_files import (
     CONFIG,
@@ -54,6 +54,10 @@ from controller.guests.users import SETPRIV, vrc_uid
 from controller.model import RouterConfig
 from controller.pki.authority import IDENTITY_FILES
 
+DEFAULT_MEMORY_MIB = 2048
+"""What a guest may take where `memory:` is left out: FRR with a million routes of BGP has room."""
+MAX_TASKS = 1024
+"""Processes and threads of one guest."""
 STOP_LIMIT_S = 8.0
 LOOK_LIMIT_S = 5.0
 LOOK_EVERY_S = 10.0
@@ -84,13 +88,17 @@ class _Seen:
     at_s: float = -inf
     all_up: bool = False
     trouble: str = ""
+    killed: int | None = None  # how many processes were, for want of memory; None: not looked yet
+    lacking: list[str] | None = None  # the control groups that it is in none of; None: not looked yet
 
 
 class NetnsDriver:
     """Runs guests in namespaces of this host; `hidden` are directories of the controller no guest may see."""
 
-    def __init__(self, hidden: Sequence[Path] = (), command: Command = vrc_command) -> None:
-        self._hidden, self._command = tuple(hidden), command
+    def __init__(
+        self, hidden: Sequence[Path] = (), command: Command = vrc_command, policy: limits.Policy = limits.STRICT
+    ) -> None:
+        self._hidden, self._command, self._policy = tuple(hidden), command, policy
         self._locks: dict[Path, asyncio.Lock] = {}
         self._reloads = control.Reloads()
         self._seen: defaultdict[Path, _Seen] = defaultdict(_Seen)  # by directory
@@ -106,10 +114,11 @@ class NetnsDriver:
             if not running:
                 self._take_over(spec)
             self._prepare(spec, config)
-            if former == config:
-                return
             if former is not None and enclosure_of(former) == enclosure_of(config):
-                await self._reload(spec, config)
+                if not self._lacking(spec):
+                    self._limit(spec)  # they may have changed
+                if former != config:
+                    await self._reload(spec, config)
                 return
             if running:
                 await self._stop(spec)
@@ -126,6 +135,7 @@ class NetnsDriver:
         """Stop the guest and remove its directory; its namespaces and mounts end with its last process."""
         async with self._lock(spec):
             await self._stop(spec)
+            limits.remove(spec.directory)
             with contextlib.suppress(FileNotFoundError):
                 shutil.rmtree(spec.directory)
         self._locks.pop(spec.directory, None)
@@ -144,7 +154,10 @@ class NetnsDriver:
             reply = await control.ask(spec.directory, spec.router, {"op": "status"}, limit_s)
         except GuestError as error:
             return GuestStatus(bool(pidfile.find(spec.directory)), pid, {"supervisor": f"failed: {error}"}, 0)
-        return GuestStatus(True, pid, dict(reply.get("daemons", {})), int(reply.get("restarts", 0)))
+        daemons = dict(reply.get("daemons", {}))
+        if lacking := self._lacking(spec):
+            daemons["limits"] = f"without {', '.join(lacking)}"
+        return GuestStatus(True, pid, daemons, int(reply.get("restarts", 0)))
 
     async def close(self) -> None:
         """Nothing is held of a guest in a namespace."""
@@ -154,18 +167,31 @@ class NetnsDriver:
         return pidfile.find(spec.directory)
 
     def last_words(self, spec: GuestSpec) -> str:
-        """Why a guest ended: nobody knows but its log."""
-        return ""
+        """Why a guest ended, where that was for want of memory; else nobody knows but its log."""
+        return self._want_of_memory(spec)
 
     async def look_after(self, spec: GuestSpec) -> list[str]:
-        """See now and then whether all daemons are up."""
+        """See now and then whether all daemons are up, and whether one was killed for want of memory."""
         seen, now = self._seen[spec.directory], time.monotonic()
         if self._lock(spec).locked() or now - seen.at_s < (LOOK_EVERY_S if seen.all_up else 0.0):
             return []
         daemons = (await self._status(spec, LOOK_LIMIT_S)).daemons
         before, trouble = seen.trouble, failing(spec, daemons)
+        daemons.pop("limits", None)
         seen.at_s, seen.all_up, seen.trouble = now, set(daemons.values()) == {"up"}, trouble
-        return [trouble] if trouble and trouble != before else []
+        found = [trouble] if trouble and trouble != before else []
+        if want := self._want_of_memory(spec):
+            found.append(want)
+        return found
+
+    def _want_of_memory(self, spec: GuestSpec) -> str:
+        """Say how many of its processes were killed for want of memory since this was asked last."""
+        seen, killed = self._seen[spec.directory], limits.memory_kills(spec.directory)
+        before, seen.killed = seen.killed, killed
+        if before is None or killed <= before:
+            return ""
+        remedy = f"raise memory: under guest: (now {_memory_mib(spec)}M)"
+        return f"out of memory, {killed - before} of its processes were killed; {remedy}"
 
     def trouble(self, spec: GuestSpec) -> str:
         """The daemon that does not run, as last seen."""
@@ -240,10 +266,25 @@ class NetnsDriver:
 
     # ── start and stop ──
 
+    def _limit(self, spec: GuestSpec) -> limits.Group:
+        wanted = limits.Limits(_memory_mib(spec) << 20, 0, MAX_TASKS)
+        return limits.make(spec.directory, wanted, cpus=self._policy.cpus)
+
+    def _lacking(self, spec: GuestSpec) -> list[str]:
+        seen = self._seen[spec.directory]
+        if seen.lacking is None:  # it enters them at its start or never
+            seen.lacking = limits.lacking(spec.directory, cpus=self._policy.cpus)
+        return seen.lacking
+
     async def _launch(self, spec: GuestSpec, config: dict[str, Any]) -> None:
+        group = self._limit(spec)
+        limits.require(group, self._policy, spec.router)
+        self._seen.pop(spec.directory, None)
+        self._want_of_memory(spec)  # what was before is not this one's
         write_config(spec.directory, config)
         root = Path(_package("vrc")).parent
-        command = ["vrc.guest.supervisor", "--config", CONFIG]
+        groups = (word for path in group.procs for word in ("--group", path))
+        command = ["vrc.guest.supervisor", "--config", CONFIG, *groups]
         await startup.launch(spec.directory, spec.router, "the guest", root, command)
 
     async def _reload(self, spec: GuestSpec, config: dict[str, Any]) -> None:
@@ -260,6 +301,10 @@ class NetnsDriver:
         for name in (pidfile.FILE, handshake.SOCKET):
             with contextlib.suppress(FileNotFoundError):
                 (spec.directory / name).unlink()
+
+
+def _memory_mib(spec: GuestSpec) -> int:
+    return spec.guest.memory_mib or DEFAULT_MEMORY_MIB
 
 
 def _package(name: str) -> str:

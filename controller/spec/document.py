@@ -140,7 +140,7 @@ def parse_memory(text: str) -> int:
 
 def _memory(text: str) -> str:
     if not MIN_MEMORY_MIB <= parse_memory(text) <= MAX_MEMORY_MIB:
-        raise ValueError(f"{text} is no size for a machine; memory goes from 128M to 64G")
+        raise ValueError(f"{text} is no size for a guest; memory goes from 128M to 64G")
     return text
 
 
@@ -290,11 +290,12 @@ class SliceSection(Section):
 
 
 class GuestSection(Section):
-    """Where the routing daemons of a router run. The keys after `kind` belong to `kvm`."""
+    """Where the routing daemons of a router run. The keys after `memory` belong to `kvm`."""
 
     kind: Literal["netns", "kvm"] = Field(default="netns", description="a network namespace, or a virtual machine")
     memory: Annotated[str, Field(pattern=MEMORY), AfterValidator(_memory)] | None = Field(
-        default=None, description="of the machine, 128M to 64G; 256M where left out"
+        default=None,
+        description="128M to 64G: of a machine, or what a namespace may take; 256M or 2G where left out",
     )
     vcpus: Annotated[int, Field(ge=1, le=MAX_VCPUS)] | None = Field(
         default=None, description="processors of the machine; 1 where left out"
@@ -306,15 +307,16 @@ class GuestSection(Section):
     @property
     def misplaced(self) -> list[str]:
         """The keys that are given and belong to another kind."""
-        given = [key for key in ("memory", "vcpus", "image") if getattr(self, key) is not None]
+        given = [key for key in ("vcpus", "image") if getattr(self, key) is not None]
         return given if self.kind == "netns" else []
 
     @property
     def config(self) -> GuestConfig:
         """The guest in the model's terms."""
+        memory_mib = parse_memory(self.memory) if self.memory else 0
         if self.kind == "netns":
-            return GuestConfig()
-        memory_mib = parse_memory(self.memory) if self.memory else DEFAULT_MEMORY_MIB
+            return GuestConfig(memory_mib=memory_mib)
+        memory_mib = memory_mib or DEFAULT_MEMORY_MIB
         return GuestConfig(GuestKind.KVM, memory_mib, self.vcpus or 1, self.image or "")
 
 

@@ -51,10 +51,12 @@ def try_all() -> dict[str, object]:
     """Return what became of every limit."""
     ROOT.mkdir()
     mount("none", str(ROOT), "cgroup2", 0)
-    group = limits.make(DIRECTORY, LIMITS, ROOT)
+    group = limits.make(DIRECTORY, LIMITS, ROOT, cpus="0")
     own = ROOT / limits.PARENT / limits.name_of(DIRECTORY)
     found: dict[str, object] = {"missing": group.missing, "procs": group.procs == (f"{own}/cgroup.procs",)}
+    found["processors"] = (own / "cpuset.cpus.effective").read_text().strip()
     found["greedy"] = start(GREEDY, group).wait()
+    found["killed"] = limits.memory_kills(DIRECTORY, ROOT)
     found["oom_kills"] = values(own / "memory.events")["oom_kill"]
     begun, used = time.monotonic(), values(own / "cpu.stat")["usage_usec"]
     start(BURN, group).wait()

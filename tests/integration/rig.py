@@ -28,6 +28,7 @@ from typing import Any
 import forks
 from rig_switches import OPENFLOW, PLANE, OvsSwitch, RigSwitch
 
+from controller.guests import limits
 from controller.vrctl.cli import app as vrctl
 from controller.vrctl.client import Client, Refused, Unreachable
 from lab.bird import BirdDaemon
@@ -73,6 +74,7 @@ class Rig(Private):
         self.directory = self.make_directory("sp-rig-")
         self.state, self.run = self.directory / "state", self.directory / "run"
         self.log = self.directory / "vr-controller.log"
+        self._stack.callback(self._remove_groups)
         self.switch = self._stack.enter_context(self._make_switch())
         self._start_first_process()
         self.api = Client(self.run / "api.sock")
@@ -90,6 +92,11 @@ class Rig(Private):
         first.stdout.close()
         (self.first,) = descendants(first.pid)
         self._first_parent = first
+
+    def _remove_groups(self) -> None:
+        """Groups are of no namespace: those of the guests that were killed stay."""
+        for place in self.state.glob("guests/*"):
+            limits.remove(place)
 
     def start_controller(self) -> None:
         """Start vr-controller and wait until it serves its API."""

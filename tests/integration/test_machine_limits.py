@@ -35,7 +35,9 @@ async def test_memory_processor_and_processes_are_limited_and_nothing_is_left() 
         assert done["status"] == 0, done
         found = json.loads(done["stdout"])
     assert (found["missing"], found["procs"]) == ([], True)
+    assert found["processors"] == "0"
     assert found["greedy"] == -9
+    assert found["killed"] == found["oom_kills"]
     assert found["oom_kills"] >= 1
     assert found["throttled"] > 0
     assert found["cpus"] < 2 * LIMITS.cpus

@@ -2,7 +2,10 @@
 
 Standard library only, and little of it: the process is there once for every router.
 
-    vr-guest --config DIRECTORY/guest.json     returns when the guest runs; one line on stderr where it cannot
+    vr-guest --config DIRECTORY/guest.json [--group CGROUP.PROCS]…
+
+It returns when the guest runs, or with one line on stderr why it does not. All of the guest is in these control
+groups.
 
 The controller's socket is DIRECTORY/control.sock: one JSON object a line, one reply a line.
 
@@ -20,7 +23,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -257,12 +260,20 @@ def _plan(config: GuestConfig, directory: int) -> Plan:
     )
 
 
+def _enter_groups(procs: Iterable[str]) -> None:
+    for path in procs:
+        with open(path, "w") as file:
+            file.write(str(os.getpid()))
+
+
 def main() -> int:
     """The console script ``vr-guest``."""
-    if len(sys.argv) != 3 or sys.argv[1] != "--config":
-        print("usage: vr-guest --config DIRECTORY/guest.json", file=sys.stderr)
+    options = list(zip(sys.argv[1::2], sys.argv[2::2], strict=False))
+    if len(sys.argv) % 2 == 0 or [name for name, _ in options] != ["--config", *["--group"] * (len(options) - 1)]:
+        print("usage: vr-guest --config DIRECTORY/guest.json [--group CGROUP.PROCS]…", file=sys.stderr)
         return 2
-    with open(sys.argv[2]) as file:
+    (_, path), *groups = options
+    with open(path) as file:
         config = GuestConfig.parse(json.load(file))
     directory = os.open(config.directory, os.O_RDONLY | os.O_DIRECTORY)
     # Held by pid 1 as long as it lives: there is never a second guest on one directory.
@@ -272,6 +283,11 @@ def main() -> int:
     except BlockingIOError:
         print("it runs already", file=sys.stderr)
         return EXIT_RUNS_ALREADY
+    try:
+        _enter_groups(path for _, path in groups)
+    except OSError as error:
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        return 1
     _limit_resources()
     problem = launch(_plan(config, directory))
     if problem:

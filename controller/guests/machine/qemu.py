@@ -104,8 +104,14 @@ class _Contact:
 class QemuDriver:
     """Runs guests in virtual machines; `hidden` are directories of the controller that no QEMU may see."""
 
-    def __init__(self, image_directory: Path, probe: AcceleratorProbe, hidden: Sequence[Path] = ()) -> None:
-        self._image, self._probe, self._hidden = image_directory, probe, tuple(hidden)
+    def __init__(
+        self,
+        image_directory: Path,
+        probe: AcceleratorProbe,
+        hidden: Sequence[Path] = (),
+        policy: limits.Policy = limits.STRICT,
+    ) -> None:
+        self._image, self._probe, self._hidden, self._policy = image_directory, probe, tuple(hidden), policy
         self._contacts: defaultdict[Path, _Contact] = defaultdict(_Contact)  # by directory
         self._reloads = control.Reloads(shared=True)
         self._digests = ImageDigests()
@@ -354,7 +360,8 @@ class QemuDriver:
             replace_file(directory / "seed.img", seed.make_seed(config, identity, int(time.time())), 0, 0o600)
             with contextlib.suppress(FileNotFoundError):
                 (directory / CONSOLE_LOG).replace(directory / f"{CONSOLE_LOG}.1")
-            group = limits.make(directory, limits_of(sizes))
+            group = limits.make(directory, limits_of(sizes), cpus=self._policy.cpus)
+            limits.require(group, self._policy, spec.router)
             started = replace(wanted, accelerator=accelerator.value, identity=digest(identity), missing=group.missing)
             write_machine(directory, started)
         except OSError as error:

@@ -132,8 +132,9 @@ def test_the_log_is_bounded_and_keeps_one_old_file(tmp_path: Path) -> None:
 
 
 def test_the_log_needs_no_right_to_its_directory_once_it_is_open(tmp_path: Path) -> None:
-    log = GuestLog(str(tmp_path / "guest.log"), limit=100)
-    tmp_path.rename(moved := tmp_path.with_name("moved"))
+    (tmp_path / "7").mkdir()
+    log = GuestLog(str(tmp_path / "7/guest.log"), limit=100)
+    (tmp_path / "7").rename(moved := tmp_path / "moved")
     for number in range(10):
         log.write("zebra", f"line {number}")
     assert (moved / "guest.log").read_text().endswith("zebra: line 9\n")

@@ -1,0 +1,135 @@
+"""Control groups of guests on hosts that offer them in one way or another."""
+
+import argparse
+import os
+from pathlib import Path
+
+import pytest
+
+from controller.daemon import parse_arguments, parse_cpus
+from controller.errors import GuestError
+from controller.guests import limits
+from controller.guests.limits import Group, Limits, Policy
+from controller.model import GuestConfig
+from controller.spec.document import GuestSection
+
+LIMITS = Limits(512 << 20, 0, 1024)
+GUEST = Path("/state/guests/7")
+
+
+def version_1(root: Path, *names: str) -> None:
+    for name in names:
+        (root / name).mkdir()
+        (root / name / "cgroup.procs").touch()
+
+
+def group_of(root: Path, controller: str, directory: Path = GUEST) -> Path:
+    return root / controller / "splitplane" / limits.name_of(directory)
+
+
+def test_a_namespace_has_all_processors_time_and_shares_the_disks(tmp_path: Path) -> None:
+    version_1(tmp_path, "memory", "cpu", "pids", "blkio")
+    group = limits.make(GUEST, LIMITS, tmp_path)
+    assert group.missing == ()
+    assert len(group.procs) == 4
+    assert (group_of(tmp_path, "cpu") / "cpu.cfs_quota_us").read_text() == "-1"
+
+
+def test_processors_of_version_1_are_inherited_before_they_are_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version_1(tmp_path, "memory", "cpu", "pids", "cpuset")
+    make = Path.mkdir
+
+    def made(path: Path, *given: object, **how: object) -> None:
+        make(path, *given, **how)  # type: ignore[arg-type]
+        for file in ("cpuset.cpus", "cpuset.mems"):
+            for place in (path.parent, path):  # the kernel makes both, empty
+                (place / file).touch()
+
+    monkeypatch.setattr(Path, "mkdir", made)
+    (tmp_path / "cpuset/cpuset.cpus").write_text("0-7\n")
+    (tmp_path / "cpuset/cpuset.mems").write_text("0\n")
+    assert limits.make(GUEST, LIMITS, tmp_path, cpus="2-7").missing == ()
+    own = group_of(tmp_path, "cpuset")
+    assert (own.parent / "cpuset.cpus").read_text() == "0-7\n"
+    assert (own / "cpuset.cpus").read_text() == "2-7"
+    assert (own / "cpuset.mems").read_text() == "0\n"
+
+
+def test_what_is_missing_is_an_error_unless_it_may() -> None:
+    lacking = Group((), ("memory", "pids"))
+    limits.require(Group(("procs",), ()), Policy(), "red/r1")
+    limits.require(lacking, Policy(best_effort=True), "red/r1")
+    with pytest.raises(GuestError) as refused:
+        limits.require(lacking, Policy(), "red/r1")
+    assert str(refused.value) == (
+        "red/r1: no control groups of memory and pids here; "
+        "mount them below /sys/fs/cgroup, or run vr-controller with --limits best-effort"
+    )
+
+
+def test_a_guest_in_no_group_is_told_from_one_that_is(tmp_path: Path) -> None:
+    version_1(tmp_path, "memory", "cpu", "pids")
+    assert limits.lacking(GUEST, tmp_path) == ["memory", "cpu", "pids"]
+    limits.make(GUEST, LIMITS, tmp_path)
+    assert limits.lacking(GUEST, tmp_path) == ["memory", "cpu", "pids"]  # nobody is in there
+    for controller in ("memory", "pids"):
+        (group_of(tmp_path, controller) / "cgroup.procs").write_text("17\n")
+    assert limits.lacking(GUEST, tmp_path) == ["cpu"]
+    assert limits.lacking(GUEST, tmp_path, cpus="1") == ["cpu", "cpuset"]
+
+
+@pytest.mark.parametrize("file", ["memory.events", "memory.oom_control"])
+def test_processes_that_were_killed_for_memory_are_counted(tmp_path: Path, file: str) -> None:
+    version_1(tmp_path, "memory")
+    assert limits.memory_kills(GUEST, tmp_path) == 0
+    limits.make(GUEST, LIMITS, tmp_path)
+    (group_of(tmp_path, "memory") / file).write_text("under_oom 0\noom_kill 3\n")
+    assert limits.memory_kills(GUEST, tmp_path) == 3
+
+
+@pytest.mark.parametrize(("grouped", "shares"), [(False, "2048"), (True, None)])
+def test_guests_weigh_as_much_as_processes_where_those_are_in_no_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grouped: bool, shares: str | None
+) -> None:
+    version_1(tmp_path, "cpu")
+    monkeypatch.setattr(limits, "_in_a_group", lambda: grouped)
+    for directory in (GUEST, GUEST.with_name("8")):
+        limits.make(directory, LIMITS, tmp_path)
+    parent = tmp_path / "cpu/splitplane"
+    assert ((parent / "cpu.shares").read_text() if (parent / "cpu.shares").exists() else None) == shares
+
+
+@pytest.mark.parametrize(
+    ("text", "grouped"),
+    [
+        ("4:memory:/process\n1:cpu,cpuacct:/\n0::/\n", False),
+        ("1:cpu,cpuacct:/system.slice/vr-controller.service\n0::/\n", True),
+        ("0::/system.slice/vr-controller.service\n", True),
+    ],
+)
+def test_a_service_is_told_from_a_process_in_no_group(tmp_path: Path, text: str, grouped: bool) -> None:
+    (tmp_path / "cgroup").write_text(text)
+    assert limits._in_a_group(tmp_path / "cgroup") is grouped
+
+
+def test_processors_are_those_of_this_host() -> None:
+    last = (os.cpu_count() or 1) - 1
+    for text in ("0", f"0-{last}", f"0,{last}"):
+        assert parse_cpus(text) == text
+    for text in ("", "a", "1-0", f"0-{last + 1}", "0,", "-1", "0\n1", "²"):
+        with pytest.raises(argparse.ArgumentTypeError, match=f"of the processors 0 to {last}$"):
+            parse_cpus(text)
+
+
+def test_limits_are_required_unless_the_operator_says_otherwise() -> None:
+    assert parse_arguments([]).limits == "required"
+    assert parse_arguments(["--limits", "best-effort"]).limits == "best-effort"
+
+
+def test_memory_is_of_both_kinds_of_guest() -> None:
+    assert GuestSection(memory="512M").config == GuestConfig(memory_mib=512)
+    assert str(GuestConfig(memory_mib=512)) == "netns 512M"
+    assert GuestSection().config == GuestConfig()
+    assert GuestSection(memory="1G", vcpus=2).misplaced == ["vcpus"]
