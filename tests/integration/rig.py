@@ -95,8 +95,9 @@ class Rig(Private):
 
     def _remove_groups(self) -> None:
         """Groups are of no namespace: those of the guests that were killed stay."""
-        for place in self.state.glob("guests/*"):
-            limits.remove(place)
+        numbers = {*map(str, range(1, 9)), *(place.name for place in self.state.glob("guests/*"))}
+        for number in numbers:  # of some the state is gone already
+            limits.remove(self.state / "guests" / number)
 
     def start_controller(self) -> None:
         """Start vr-controller and wait until it serves its API."""

@@ -4,8 +4,7 @@
                   ├─ pid 1: leaves the host's users and network, waits … becomes root of the guest, runs
                   └─ helper, in pid 1's network: ids for pid 1, /proc and /sys
 
-The one that starts it, stage and helper are root of the host, and end; pid 1 never was root of a guest before it was
-closed in.
+vr-guest, stage and helper are root of the host, and end once the guest runs.
 """
 
 import contextlib
@@ -20,7 +19,14 @@ from typing import Protocol
 from vrc.guest.enclosure import Bind, Folders, close_in, settle_in
 from vrc.guest.kernel import CLONE_NEWPID, EnclosureError, unshare
 from vrc.guest.kernel_views import mount_kernel_views
-from vrc.guest.namespaces import GuestIds, become_root, enter_network, leave_users_and_network, map_ids
+from vrc.guest.namespaces import (
+    GuestIds,
+    become_root,
+    enter_network,
+    leave_users_and_network,
+    map_ids,
+    require_ids,
+)
 from vrc.guest.privileges import give_up_privileges, refuse_system_calls
 
 LIMIT_S = 25.0
@@ -84,6 +90,7 @@ def _guarded(ready: int, work: Callable[[], None]) -> None:
 
 
 def _stage(plan: Plan, ready: int) -> None:
+    require_ids(plan.ids)
     _become_batch_work()  # while it is allowed to
     close_in(plan.binds, plan.hidden, plan.folders, plan.ids)
     unshare(CLONE_NEWPID)

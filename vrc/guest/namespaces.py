@@ -24,6 +24,7 @@ from vrc.guest.kernel import (
 
 IDS = 0x10000
 """How many users, and groups, a guest has."""
+_MAPS = ("uid_map", "gid_map")
 _MAX_ID = (1 << 32) - 2  # (uid_t) -1 is no user
 
 
@@ -79,15 +80,27 @@ def leave_users_and_network() -> None:
         raise EnclosureError(f"no user namespace: {error}; {remedy}") from error
 
 
+def require_ids(ids: GuestIds) -> None:
+    """EnclosureError where this process, in a container, does not have the ids itself that are to be the guest's."""
+    for name in _MAPS:
+        with open(f"/proc/self/{name}") as file:
+            here = file.read()
+        if not (has_ids(here, ids.base, IDS) and has_ids(here, ids.vrc, 1)):
+            what = f"this container has not the ids from {ids.base} on and {ids.vrc} to give"
+            raise EnclosureError(f"{what}; map them into it, or give the router a guest of kind kvm")
+
+
+def has_ids(mapping: str, first: int, count: int) -> bool:
+    """Tell whether one line of a uid_map or gid_map (user_namespaces(7)) has all of a range."""
+    lines = [list(map(int, line.split())) for line in mapping.splitlines()]
+    return any(inside <= first and first + count <= inside + length for inside, _, length in lines)
+
+
 def map_ids(pid: int, ids: GuestIds) -> None:
-    """Give a process's new user namespace its ids; EnclosureError where this host does not have them to give."""
-    try:
-        for name in ("uid_map", "gid_map"):
-            with open(f"/proc/{pid}/{name}", "w") as file:
-                file.write(ids.mapping)
-    except OSError as error:
-        remedy = "give this container the ids of docs/guests.md, or the router a guest of kind kvm"
-        raise EnclosureError(f"ids from {ids.base} on cannot be the guest's: {error.strerror}; {remedy}") from error
+    """Give a process's new user namespace its ids."""
+    for name in _MAPS:
+        with open(f"/proc/{pid}/{name}", "w") as file:
+            file.write(ids.mapping)
 
 
 def enter_network(pid: int) -> None:

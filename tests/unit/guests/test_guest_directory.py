@@ -11,7 +11,9 @@ from controller.guests.base import GuestSpec
 from controller.guests.guest_files import make_directory, replace_file, take_over
 from controller.guests.guest_json import Place, enclosure_of, guest_config, vrc_command
 from controller.model import RouteSource, Routing
-from vrc.guest.namespaces import IDS, GuestIds
+from vrc.guest import namespaces
+from vrc.guest.kernel import EnclosureError
+from vrc.guest.namespaces import IDS, GuestIds, has_ids
 from vrc.guest.supervisor import GuestConfig
 
 
@@ -62,6 +64,29 @@ def test_a_guest_has_no_user_beyond_its_range() -> None:
     for number in (-1, IDS):
         with pytest.raises(ValueError, match="a guest has the ids 0 to 65535"):
             ids.on_host(number)
+
+
+@pytest.mark.parametrize(
+    ("mapping", "there"),
+    [
+        ("         0          0 4294967295\n", True),
+        ("0 100000 65536\n", False),
+        ("0 100000 65536\n1073741824 200000 65536\n", True),
+        ("0 100000 65536\n1073741824 200000 65535\n", False),
+        ("", False),
+    ],
+)
+def test_a_container_has_the_ids_of_a_guest_or_not(mapping: str, there: bool) -> None:
+    assert has_ids(mapping, 1 << 30, IDS) is there
+
+
+def test_a_host_without_user_namespaces_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_flags: int) -> None:
+        raise EnclosureError("unshare: No space left on device")
+
+    monkeypatch.setattr(namespaces, "unshare", refuse)
+    with pytest.raises(EnclosureError, match=r"^no user namespace: unshare: No space .*; raise user.max_user_names"):
+        namespaces.leave_users_and_network()
 
 
 def test_what_could_lead_astray_is_removed_and_nothing_behind_it(tmp_path: Path) -> None:
