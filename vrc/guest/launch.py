@@ -28,6 +28,7 @@ from vrc.guest.namespaces import (
     require_ids,
 )
 from vrc.guest.privileges import give_up_privileges, refuse_system_calls
+from wire.scheduling import work_in_batches
 
 LIMIT_S = 25.0
 """How long the guest may take to be closed in; whoever started vr-guest waits a little longer."""
@@ -119,7 +120,7 @@ def _become_batch_work() -> None:
     do so in larger pieces.
     """
     os.setpriority(os.PRIO_PROCESS, 0, max(0, os.getpriority(os.PRIO_PROCESS, 0)))
-    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    work_in_batches()
 
 
 def _prepare(pid: int, ids: GuestIds, left: int, prepared: int) -> None:
