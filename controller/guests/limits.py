@@ -195,13 +195,14 @@ def memory_kills(directory: Path, root: Path = ROOT) -> int:
     return found
 
 
-def remove(directory: Path, root: Path = ROOT) -> None:
-    """Remove the control groups of a guest that has ended; what still holds a process stays."""
+def remove(directory: Path, root: Path = ROOT) -> bool:
+    """Remove the control groups of a guest that has ended; False where one still holds a process, and stays."""
     for group in _groups(directory, root):
         for place in (group, group.parent):  # the parent with the last of them
             with contextlib.suppress(OSError):
                 place.rmdir()
     _weigh(root)
+    return not any(group.exists() for group in _groups(directory, root))
 
 
 async def empty(directory: Path, root: Path = ROOT) -> None:

@@ -96,8 +96,9 @@ class Rig(Private):
     def _remove_groups(self) -> None:
         """Groups are of no namespace: those of the guests that were killed stay."""
         numbers = {*map(str, range(1, 9)), *(place.name for place in self.state.glob("guests/*"))}
-        for number in numbers:  # of some the state is gone already
-            limits.remove(self.state / "guests" / number)
+        places = [self.state / "guests" / number for number in numbers]  # of some the state is gone already
+        # The kernel ends what was in the namespaces after their first process.
+        until("control groups gone", lambda: all(limits.remove(place) for place in places))
 
     def start_controller(self) -> None:
         """Start vr-controller and wait until it serves its API."""
