@@ -54,7 +54,7 @@ def os_ken_instructions(action: int) -> list[object]:
         write = parser.OFPInstructionActions(of13.OFPIT_WRITE_ACTIONS, [chosen])
         return [write, parser.OFPInstructionGotoTable(5)]
     reason, table = {
-        base.LOCAL: (PuntReason.LOCAL, 8),
+        base.LOCAL: (PuntReason.LOCAL, 11),
         base.GLEAN: (PuntReason.GLEAN, 5),
         base.UNREACHABLE: (PuntReason.UNREACHABLE, 5),
         base.FALLBACK: (0x40, 5),
