@@ -87,7 +87,7 @@ async def test_a_nexthop_and_a_policer_changed_by_hand_are_damaged_and_repaired(
     async with openflow_net() as net:
         policer, _, nexthop = await filled(net)
         net.ovs.ofctl("mod-group", "br", "group_id=0x51000001,type=indirect,bucket=actions=output:1")
-        net.ovs.ofctl("del-meters", "br", "meter=0x8001")
+        net.ovs.ofctl("del-meters", "br", "meter=0x1001")
         assert (await net.plane.read()).damaged == {("nexthop", 1), ("policer", VRF)}
         assert not await net.write(policer, nexthop, op=Op.MODIFY)
         installed = await net.plane.read()
