@@ -10,6 +10,8 @@ import pytest
 from e2e_single import FAR, ROUTER, Single, single
 from rig import until
 
+from controller.guests.users import guest_id_base
+
 pytestmark = pytest.mark.root
 
 SCRIPT = """trap 'load' HUP
@@ -59,7 +61,7 @@ async def test_what_it_writes_to_the_kernel_is_forwarded(net: Single) -> None:
 
 def test_it_is_nobody_with_what_routing_needs_and_no_more(net: Single) -> None:
     status = dict(line.split(":\t") for line in _proc(net, "status").splitlines() if ":\t" in line)
-    assert status["Uid"].split() == ["65534"] * 4
+    assert status["Uid"].split() == [str(guest_id_base(1) + 65534)] * 4
     net_bind_service, net_admin, net_raw = 10, 12, 13
     held = sum(1 << one for one in (net_bind_service, net_admin, net_raw))
     assert {int(status[which], 16) for which in ("CapEff", "CapBnd", "CapAmb")} == {held}

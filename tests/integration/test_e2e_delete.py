@@ -11,6 +11,7 @@ from e2e_world import World, world
 from rig import Rig, unbroken, until
 from rig_switches import BRIDGE, OvsSwitch
 
+from controller.planes.base import PuntClass
 from lab.processes import descendants
 
 pytestmark = pytest.mark.root
@@ -85,7 +86,7 @@ def test_a_deleted_tenant_leaves_nothing(running: World) -> None:
         used = set(re.findall(r"group:(\d+)", " ".join(rig.flows())))
         assert used == set(re.findall(r"group_id=(\d+)", rig.ovs.ofctl("dump-groups", BRIDGE)))
         meters = [line for line in left["holdings"] if line.startswith("meter=")]
-        assert len(meters) == 4  # blue's, one for each punt class
+        assert len(meters) == len(PuntClass)  # blue's
         assert len(rig.api.get("routers")) == 1
         rig.apply(red)
         rig.up("red/r1")

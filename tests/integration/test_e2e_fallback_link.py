@@ -6,6 +6,7 @@ import pytest
 from rig import Rig, interface, tenant, until
 from rig_switches import FallbackSwitch
 
+from controller.planes.base import PuntClass
 from lab.namespaces import sh
 
 pytestmark = pytest.mark.root
@@ -59,7 +60,7 @@ def test_a_link_of_a_small_mtu_is_named_until_it_is_mended(rig: Rig) -> None:
 
 def test_nothing_of_a_proof_is_left(rig: Rig) -> None:
     def remains() -> list[str]:
-        meters = rig.ovs.ofctl("dump-meters", "br").count("meter=") - 4  # one router's
+        meters = rig.ovs.ofctl("dump-meters", "br").count("meter=") - len(PuntClass)  # one router's
         return [line for line in rig.flows() if "dl_vlan=4094" in line] + ["a meter"] * meters
 
     until("nothing of it", lambda: not remains())

@@ -7,6 +7,7 @@ import pytest
 from rig import Rig, interface, tenant, unbroken, until
 from rig_switches import ForwarderFallbackSwitch
 
+from controller.planes.base import PuntClass
 from lab.namespaces import Host, sh
 
 pytestmark = pytest.mark.root
@@ -84,7 +85,7 @@ class Bed:
         """Wait until the link is proved: the proof takes a router interface and a policer of either plane."""
         behind = self.switch.forwarder
         until("the proof begins", lambda: behind.show("status")["server"]["packet_outs"])  # nothing else sends there
-        until("the proof ends", lambda: self.held("policer") == [4, 4])
+        until("the proof ends", lambda: self.held("policer") == [len(PuntClass)] * 2)
 
     def degraded(self, router: str) -> str:
         """Return why a router is degraded, as `vrctl get routers` says it; empty where it is not."""
@@ -177,7 +178,7 @@ def test_a_router_interface_that_has_no_room_is_one_line_and_nothing_of_it_is_th
 
 
 def test_a_router_whose_policer_has_no_room_is_one_line_and_the_others_go_on() -> None:
-    with Rig(switch=partial(ForwarderFallbackSwitch, policers=8)) as rig:
+    with Rig(switch=partial(ForwarderFallbackSwitch, policers=2 * len(PuntClass))) as rig:
         bed = Bed(rig, 4)
         full = "plane s1: policer is full"
         red, blue, green = (
@@ -195,11 +196,11 @@ def test_a_router_whose_policer_has_no_room_is_one_line_and_the_others_go_on() -
             rig.apply(red, blue, green)
             until("it is said", lambda: bed.degraded(GREEN) == full)
             assert bed.refused("policer")
-            assert (bed.size("policer"), bed.held("policer")[0]) == (8, 8)
+            assert (bed.size("policer"), bed.held("policer")[0]) == (2 * len(PuntClass),) * 2
             assert rig.router(RED)["state"] == rig.router(BLUE)["state"] == "up"
             assert rig.show("verify", RED)[0]["equal"]
             rig.ok("delete", "tenant", "green")
-            until("nothing of it", lambda: bed.held("policer") == [8, 8])
+            until("nothing of it", lambda: bed.held("policer") == [2 * len(PuntClass)] * 2)
             rig.apply(red, blue, green)
             until("it is said again", lambda: bed.degraded(GREEN) == full)
             rig.ok("delete", "tenant", "blue")
