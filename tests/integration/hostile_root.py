@@ -236,11 +236,12 @@ def flood(router, seconds="3"):
         own = session.declared[0]
         octets = pack_frame(own.id, frame(own.mac, b"\x88\xb5")) * FLOOD_FRAMES
         frames, sent = Frames(session.ticket), 0
-        until = time.monotonic() + float(seconds)
-        while time.monotonic() < until and frames.put(octets):
+        began = time.monotonic()
+        while time.monotonic() < began + float(seconds) and frames.put(octets):
             sent += FLOOD_FRAMES
         frames.finish()
-        return {"frames": sent, "ended": frames.ends(FINISH_S)}
+        ended = frames.ends(FINISH_S)
+        return {"frames": sent, "ended": ended, "seconds": time.monotonic() - began}
 
 
 def sessions(router, count="1000"):

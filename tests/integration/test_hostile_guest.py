@@ -21,6 +21,7 @@ from e2e_world import FAR, OWN_ROUTES, World, world
 from rig import AS_VRC, Rig, unbroken, until
 
 from controller.routing.fib_state import SPARE_ROUTES
+from controller.shard.punt_relay import PACKET_OUT_PER_S
 
 pytestmark = pytest.mark.root
 
@@ -199,7 +200,8 @@ def test_a_flood_of_packet_outs_is_limited_and_counted(hostile: Hostile) -> None
     flood = hostile.attack("flood")
     assert flood["ended"] == "ended"  # all that was sent has been read
     hostile.counts(before, flood["frames"], "from_guest", "refused_packet_out_rate", "drop_plane_congested")
-    hostile.told("packet-out-refused red/r1", "packet_out_rate")
+    if flood["frames"] > PACKET_OUT_PER_S * (flood["seconds"] + 1):  # where the cores are busy, fewer are read
+        hostile.told("packet-out-refused red/r1", "packet_out_rate")
 
 
 def test_routes_far_beyond_the_quota_are_not_kept(hostile: Hostile) -> None:
