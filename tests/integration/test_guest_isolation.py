@@ -69,7 +69,7 @@ async def test_what_the_supervisor_has_for_the_root_of_its_guest_is_closed_to_da
         spec = bed.spec()
         status = await bed.started(spec)
         own = "/run/splitplane-guest"
-        assert bed.run(status, "ls", own).stdout.split() == ["etc", "guest.log", "guest.log.1"]
+        assert bed.run(status, "ls", own).stdout.split() == ["etc", "guest.log", "guest.log.1", "pam"]
         assert bed.run(status, "head", "-n1", f"{own}/guest.log").stdout.endswith("is user 1073807360 of the host\n")
         assert "Permission denied" in bed.run(status, "sh", "-c", f": >> {own}/guest.log").stderr
         for user in ("frr", str(vrc_uid(spec.vrf_id))):

@@ -51,6 +51,10 @@ MAX_FILES = 4096
 """Files and directories in each place where a guest may write."""
 _SCRATCH, _ETC_SIZE, _RUN_SIZE = "32m", "8m", "16m"
 
+# vtysh of FRR 10 asks PAM about its user's account, which stands in a file that no root of a guest may read, and says
+# that it failed. Who may use vtysh is decided by the mode of the daemons' sockets.
+_PAM, _PAM_TEXT = "/etc/pam.d/frr", "auth sufficient pam_permit.so\naccount sufficient pam_permit.so\n"
+
 # Why: forwarding, as gleaned packets go through the guest; no redirects and no reverse path filter, since the plane
 # forwards what the guest never sees; ICMP errors from the address a packet came in by (traceroute); addresses of
 # IPv6 stay when a link is set down, as routing daemons expect.
@@ -108,6 +112,7 @@ def close_in(binds: Iterable[Bind], hidden: Iterable[str], folders: Folders, ids
             hide_directory(directory)
     _make_devices(ids)
     _make_folders(folders, ids)
+    _answer_for_accounts()
     for bind, fd in sources:
         _bind(bind, fd)
         os.close(fd)
@@ -144,6 +149,18 @@ def _make_folders(folders: Folders, ids: GuestIds) -> None:
     if folders.run:
         os.makedirs(folders.run, exist_ok=True)
         _scratch(folders.run, "755", _RUN_SIZE, *map(ids.on_host, folders.owner))
+
+
+def _answer_for_accounts() -> None:
+    if not os.path.exists(_PAM):
+        return
+    own = f"{OWN}/pam"
+    with open(own, "w") as file:
+        file.write(_PAM_TEXT)
+    os.chmod(own, 0o644)
+    held = _open_path(own)
+    _bind(Bind(own, _PAM), held)
+    os.close(held)
 
 
 def _bind(bind: Bind, fd: int) -> None:
