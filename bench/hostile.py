@@ -49,6 +49,7 @@ _ENDS_S, _UP_S, _RESTORED_S = 60.0, 300.0, 150.0  # the hold time of 120 s may h
 _PREPARED_S = 10.0
 _HOLD_S = 12.0  # longer than BGP's here
 _STATE_MIB = 256
+_VRCTL = (str(Path(sys.executable).parent / "vrctl"), "--socket", str(SOCKET))
 _TARGET, _STALLS, _PROBES = WORK / "target.json", WORK / "stalls", WORK / "probes.log"
 
 
@@ -196,11 +197,10 @@ class UnderAttack:
         """The first process of the hostile guest stands still while its text changes: nobody answers the reload."""
         first = self._rig.guest_pid(HOSTILE)
         path = _document(self._hostile(_TEXT + _MORE))
-        vrctl = [str(Path(sys.executable).parent / "vrctl"), "--socket", str(SOCKET)]
         os.kill(first, signal.SIGSTOP)
         try:
             apply = subprocess.Popen(
-                [*vrctl, "apply", "-f", str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                [*_VRCTL, "apply", "-f", str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )
             time.sleep(self._options.seconds)
         finally:
@@ -227,9 +227,8 @@ class UnderAttack:
     @staticmethod
     def _answered(words: Sequence[str], limit_s: float) -> str:
         """Run vrctl; returns what became of it."""
-        vrctl = [str(Path(sys.executable).parent / "vrctl"), "--socket", str(SOCKET), *words]
         try:
-            done = subprocess.run(vrctl, capture_output=True, check=False, timeout=limit_s)
+            done = subprocess.run([*_VRCTL, *words], capture_output=True, check=False, timeout=limit_s)
         except subprocess.TimeoutExpired:
             return "no answer until the end"
         return "ok" if done.returncode == 0 else done.stderr.decode().strip()[-100:]

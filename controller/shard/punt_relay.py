@@ -114,8 +114,12 @@ class RouterPunts:
         """Hand a punted frame to the guest, or keep it until it takes one."""
         if self._captures:
             self._capture(interface_id, True, frame)
+        punt = interface_id, reason, frame
+        if self._outlet is not None and self._outlet.writable and not any(self._queues.values()):
+            self._hand_on(self._outlet, [punt])  # as nearly always: a frame that does not wait needs no class
+            return
         its_class = punt_class(reason, frame)
-        if not self._queues[its_class].push((interface_id, reason, frame)):
+        if not self._queues[its_class].push(punt):
             self.counters[f"drop_queue_full_{its_class.name.lower()}"] += 1
         self.flush()
 
@@ -132,8 +136,11 @@ class RouterPunts:
     def flush(self) -> None:
         """Hand on what waits, most urgent class first, for as long as it is taken."""
         while (outlet := self._outlet) is not None and outlet.writable and (punts := self._most_urgent()):
-            self.counters["to_guest"] += len(punts)
-            outlet.write(punts)
+            self._hand_on(outlet, punts)
+
+    def _hand_on(self, outlet: FrameOutlet, punts: list[Punt]) -> None:
+        self.counters["to_guest"] += len(punts)
+        outlet.write(punts)
 
     def _most_urgent(self) -> list[Punt]:
         taken: list[Punt] = []
