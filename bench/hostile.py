@@ -19,7 +19,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -219,7 +219,15 @@ class UnderAttack:
             path = _document(self._hostile_machine(next(texts)))
             for words in (("apply", "-f", str(path)), ("exec", MACHINE, "--", "true")):
                 answers[f"{words[0]}: {self._answered(words, left_s)}"] += 1
-        octets = int(machine_root.run(directory, "cat", str(machine_newlines.WRITTEN)))
+        written: list[int] = []
+
+        def told() -> bool:
+            with suppress(NetworkError):  # the controller still has the only connection, for what it has begun
+                written.append(int(machine_root.run(directory, "cat", str(machine_newlines.WRITTEN))))
+            return bool(written)
+
+        wait_for("how many newlines were written", told, _RESTORED_S, 1)
+        octets = written[0]
         if not octets:
             raise NetworkError(f"{MACHINE} could not say a single newline")
         return f"{octets} octets; {dict(answers)}"
@@ -306,7 +314,7 @@ class UnderAttack:
         if events:
             self._events = events[-1]["sequence"]
         lost = Counter(event["subject"] for event in events if event["kind"] == "vrc-lost")
-        return sum(count for subject, count in lost.items() if subject != HOSTILE)
+        return sum(count for subject, count in lost.items() if subject not in (HOSTILE, MACHINE))
 
 
 def _document(declared: dict[str, Any]) -> Path:

@@ -33,10 +33,13 @@ def run(directory: Path, *argv: str, stdin: bytes = b"") -> str:
     ``directory`` is the machine's own on the host. NetworkError, with what it complained of, where it fails.
     """
     request = {"op": "exec", "id": secrets.token_hex(8), "argv": argv, "in": "machine", "limit_s": LIMIT_S}
-    with _channel(directory) as channel:
-        channel.settimeout(LIMIT_S + 5)
-        channel.sendall(json.dumps(request | {"stdin": base64.b64encode(stdin).decode()}).encode() + b"\n")
-        reply = reply_to(channel, request["id"])
+    try:
+        with _channel(directory) as channel:
+            channel.settimeout(LIMIT_S + 5)
+            channel.sendall(json.dumps(request | {"stdin": base64.b64encode(stdin).decode()}).encode() + b"\n")
+            reply = reply_to(channel, request["id"])
+    except OSError as problem:
+        raise NetworkError(f"{argv[0]}: the machine does not answer: {problem}") from None
     if not reply["ok"]:
         raise NetworkError(f"{argv[0]}: {reply['error']}")
     out, err = (base64.b64decode(reply[name]).decode(errors="replace") for name in ("stdout", "stderr"))
