@@ -94,6 +94,13 @@ class Lab:
                 time.sleep(0.5)
         return time.monotonic() - start
 
+    def happened(self, events: int = 8) -> list[str]:
+        """Return the last events, a line each, for whoever looks for the reason of what was seen."""
+        try:
+            return self.controller.vrctl("events").splitlines()[-events:]
+        except NetworkError as reason:
+            return [str(reason)]
+
     def sessions_of(self, name: str, protocol: str) -> int:
         """Return how many neighbors a router ("tenant/router") or a host has."""
         command = NEIGHBOR_COMMANDS[protocol]

@@ -33,7 +33,7 @@ def verdict(claim: Claim, lab: Lab, progress: Progress) -> tuple[bool, list[str]
     try:
         return True, claim.prove(lab, progress)
     except Refuted as reason:
-        return False, [str(reason)]
+        return False, [str(reason), *lab.happened()]
     except NetworkError as reason:
         return False, [str(reason), *reason.last_lines()]
 

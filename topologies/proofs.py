@@ -154,20 +154,26 @@ def forwarded(lab: Lab, router: str) -> int:
 
 def switch_forwards(lab: Lab, progress: Progress, ends: Sequence[tuple[str, str]], count: int = 200) -> list[str]:
     """Under traffic the guests' kernels forward nothing, and never forwarded more than was punted to them."""
-    before = {router: forwarded(lab, router) for router in lab.topology.routers}
+    routers = lab.topology.routers
+    before = {
+        router: (forwarded(lab, router), lab.controller.show("counters", router)["punts"]) for router in routers
+    }
     for host, address in ends:
         progress(f"{count} pings {host} → {address}")
         text = output(inside(lab.network[host], ["ping", "-n", "-D", "-c", str(count), "-i", "0.005", address]))
         stream = Stream.read(text, 0.005)  # ping does not wait long for what answers the last ones
         expect(stream.sent and not stream.lost, f"{host} → {address}: not all of {count} pings were answered")
     found = []
-    for router in lab.topology.routers:
+    for router, (earlier, punts) in before.items():
         after = forwarded(lab, router)
         counters = lab.controller.show("counters", router)
         punted = sum(counters["punts"].values())
         moved = sum(interface["tx_packets"] for interface in counters["interfaces"].values())
-        growth = after - before[router]
+        growth = after - earlier
         shown = f"{router}: switch sent {moved}, guest forwarded {after} (+{growth}) of {punted} punted to it"
+        if growth:
+            more = {reason: number - punts.get(reason, 0) for reason, number in counters["punts"].items()}
+            shown += f" ({', '.join(f'{reason} +{number}' for reason, number in more.items() if number)})"
         expect(growth == 0, f"{shown}; the guest's share grew")
         expect(after <= punted, f"{shown}; more than was punted")
         found.append(shown)

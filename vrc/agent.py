@@ -39,7 +39,7 @@ log = logging.getLogger("vrc")
 _RESTART_S = 1.0
 _SWEEP_S = 5.0
 _GATEWAYS_S = 0.2
-_PROBES_S = 15.0  # Linux gives a neighbor up after three seconds without an answer; a busy machine takes longer
+_PROBES_S = 15.0  # six seconds without an answer, and a kernel gives a neighbor up; a busy machine takes longer
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 
 IFNAMSIZ = 16
 
+_MULTICAST_PROBES = "3"  # as many as there are unicast ones, one a second
+
 
 def _write_sysctl(name: str, value: str) -> None:
     with open(f"/proc/sys/{name}", "r+") as file:
@@ -183,6 +185,7 @@ class Taps:
             await self._change_link(tap, link_request(tap.ifindex, flags=up, change=IFF_UP))
         await self._set_addresses(tap, wanted, addresses, problems)
         await self._set_virtual_macs(tap, wanted)
+        self._ask_everybody(tap.name)
 
     async def _change_link(self, tap: Tap, body: bytes) -> None:
         await self._netlink.change(f"set up {tap.name}", RTM_NEWLINK, 0, body)
@@ -255,6 +258,20 @@ class Taps:
                 _write_sysctl(f"net/ipv4/conf/{name}/{setting}", value if own_alone else "0")
         except OSError as error:
             raise TapError(name, f"ARP settings: {error.strerror}") from error
+
+    @staticmethod
+    def _ask_everybody(name: str) -> None:
+        """Have a neighbor that answers no unicast probe asked for by multicast before it is given up (RFC 7048).
+
+        It is forwarded to meanwhile, so neither a busy machine nor a neighbor with a new MAC is taken for a failure.
+        """
+        for family in ("ipv4", "ipv6"):
+            try:
+                _write_sysctl(f"net/{family}/neigh/{name}/mcast_resolicit", _MULTICAST_PROBES)
+            except FileNotFoundError:  # no IPv6 where the MTU is below 1,280
+                continue
+            except OSError as error:
+                raise TapError(name, f"probes of {family} neighbors: {error.strerror}") from error
 
 
 def _macvlan_prefix(parent: str) -> str:

@@ -10,7 +10,9 @@ from test_bgp import TEXTS, established, with_line
 
 pytestmark = pytest.mark.root
 
-NETS = {"neighbor": Net(*TEXTS), "guest": Net(*with_line("password swordfish"))}
+# Where both ends connect, the one that stays now and then gives up what it keeps (docs/frr.md).
+PASSIVE, *_ = with_line("passive")
+NETS = {"neighbor": Net(PASSIVE, *TEXTS[1:]), "guest": Net(*with_line("password swordfish"))}
 FAR = [theirs for _, theirs in LOOPBACKS.values()]
 
 

@@ -232,6 +232,12 @@ class Rig(Private):
         for view in self.show("verify", *names):
             assert view["equal"], view
 
+    def account(self) -> str:
+        """Say what happened lately, and how much was punted and dropped, for whoever looks for a packet's fate."""
+        happened = self.ok("events").splitlines()[-30:]
+        counted = (self.ok("counters", name) for name in sorted(view["router"] for view in self.api.get("routers")))
+        return "\n".join((*happened, *counted))
+
     # -- what can be looked at from outside --------------------------------------------------------------------------
     def guest_pid(self, name: str) -> int:
         """Return the first process of a router's guest, as this process sees it."""
@@ -372,7 +378,7 @@ def unbroken(rig: Rig, *ways: tuple[Host, str], interval_s: float = 0.01) -> Ite
         yield
     finally:
         seen = {way: stream.stop() for way, stream in streams.items()}
-    assert all(stream.sent and not stream.lost for stream in seen.values()), seen
+    assert all(stream.sent and not stream.lost for stream in seen.values()), f"{seen}\n{rig.account()}"
 
 
 # -- a neighbor that speaks BGP --------------------------------------------------------------------------------------

@@ -48,10 +48,13 @@ async def test_arp_both_ways() -> None:
         assert controller.neighbors[1, "10.1.0.2"].mac == HOST_MAC
         await g.until("ip", "neigh", "show", "10.1.0.2", has="managed")
 
-        # Nothing answers any more: probes go out without any traffic, and the failure is reported.
+        # Nothing answers any more: probes go out without any traffic, in the end to everybody, and then the failure
+        # is reported.
         controller.frames.clear()
         await controller.until(lambda: any(is_arp(frame, 1) for frame in controller.frames))
         await controller.until(lambda: controller.neighbors[1, "10.1.0.2"].failed)
+        asked = [frame[2][:6] for frame in controller.frames if is_arp(frame, 1)]
+        assert asked[:6] == [HOST_MAC] * 3 + [b"\xff" * 6] * 3
         # A host that is gone is not probed for ever.
         await g.until("sh", "-c", "ip neigh show 10.1.0.2 | grep -v managed", has="FAILED")
 
