@@ -54,11 +54,13 @@ class FrameReader:
         return self._held[self._start - count : self._start]
 
     def frames(self, most: int) -> list[Frame]:
-        """Take at most so many whole frames; BadFrame where one is longer than `MAX_FRAME_BYTES`."""
+        """Take at most so many whole frames; BadFrame where the first is longer than `MAX_FRAME_BYTES`."""
         held, start, found = self._held, self._start, list[Frame]()
         while len(found) < most and len(held) - start >= _HEADER.size:
             size, reason, interface_id = _HEADER.unpack_from(held, start)
             if size > MAX_FRAME_BYTES:
+                if found:  # what came before it is good
+                    break
                 raise BadFrame(f"a frame of {size} octets; at most {MAX_FRAME_BYTES} are taken")
             begin = start + _HEADER.size
             if len(held) - begin < size:

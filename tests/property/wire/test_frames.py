@@ -32,8 +32,9 @@ def test_the_preface_is_taken_once_it_is_whole():
     assert reader.frames(10) == [(7, 2, b"frame")]
 
 
-def test_a_frame_that_is_too_long_is_none():
+def test_a_frame_that_is_too_long_is_none_and_what_came_before_it_is_taken():
     reader = FrameReader()
     reader.feed(pack_frame(1, bytes(MAX_FRAME_BYTES)) + pack_frame(1, bytes(MAX_FRAME_BYTES + 1)))
+    assert reader.frames(10) == [(1, 0, bytes(MAX_FRAME_BYTES))]
     with pytest.raises(BadFrame, match=f"a frame of {MAX_FRAME_BYTES + 1} octets"):
         reader.frames(10)

@@ -102,6 +102,7 @@ async def test_a_frame_that_is_too_long_ends_the_connection_after_what_came_befo
     await frames.ended()
     reason = f"a frame of {MAX_FRAME_BYTES + 1} octets; at most {MAX_FRAME_BYTES} are taken"
     assert reason in refusals(world)
+    assert [sent for _, sent in world.plane.packets_out] == [FRAME]
 
 
 async def test_who_reads_slowly_gets_the_most_urgent_first(service, red):
