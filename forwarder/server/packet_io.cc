@@ -30,6 +30,14 @@ p4::v1::StreamMessageResponse stream_error(const Result& result) {
 
 }  // namespace
 
+std::shared_ptr<Outbox> Service::enter(Arbitration::Stream& id) {
+    auto outbox = std::make_shared<Outbox>(options_.queued_packet_ins);
+    std::lock_guard guard(arbitration_mutex_);
+    id = ++last_stream_;
+    outboxes_[id] = outbox;
+    return outbox;
+}
+
 grpc::Status Service::serve(Arbitration::Stream id, const p4::v1::StreamMessageRequest& message, Outbox& outbox) {
     p4::v1::StreamMessageResponse response;
     switch (message.update_case()) {

@@ -352,12 +352,8 @@ grpc::Status Service::StreamChannel(
         count([](auto& statistics) { ++statistics.streams_refused; });
         return {grpc::RESOURCE_EXHAUSTED, "too many streams are open"};
     }
-    auto id = ++last_stream_;
-    auto outbox = std::make_shared<Outbox>(options_.queued_packet_ins);
-    {
-        std::lock_guard guard(arbitration_mutex_);
-        outboxes_[id] = outbox;
-    }
+    Arbitration::Stream id = 0;
+    auto outbox = enter(id);
     std::thread sending([&] {
         bool more = false;
         while (auto message = outbox->pop(more)) {

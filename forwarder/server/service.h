@@ -43,6 +43,12 @@ class Service : public p4::v1::P4Runtime::WithRawCallbackMethod_Write<p4::v1::P4
     grpc::Status write(const grpc::ByteBuffer& octets);
     grpc::Status write(const p4::v1::WriteRequest& request);
 
+    // One stream, for StreamChannel and the fuzzer: what is said on it, and what waits to be sent. A status that is not
+    // OK ends it.
+    std::shared_ptr<Outbox> enter(Arbitration::Stream& id);
+    grpc::Status serve(Arbitration::Stream id, const p4::v1::StreamMessageRequest& message, Outbox& outbox);
+    void leave(Arbitration::Stream id);
+
     void punt(const Punt& punt);
     ServerStatistics statistics() const;
 
@@ -57,10 +63,7 @@ class Service : public p4::v1::P4Runtime::WithRawCallbackMethod_Write<p4::v1::P4
     grpc::Status apply_pipeline(const Config& request);
     grpc::Status check_pipeline(const Config& request) const;
 
-    // The engine may be told where a stream's message is wrong; an error that is returned ends the stream.
-    grpc::Status serve(Arbitration::Stream id, const p4::v1::StreamMessageRequest& message, Outbox& outbox);
     grpc::Status arbitrate(Arbitration::Stream id, const p4::v1::MasterArbitrationUpdate& message);
-    void leave(Arbitration::Stream id);
     void tell(const std::vector<Arbitration::Notice>& notices);
     bool push_sample(const Punt& sample, Outbox& outbox);
     uint64_t sample_time();

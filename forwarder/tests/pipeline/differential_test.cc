@@ -64,7 +64,7 @@ class InKernel {
         auto& taken = record->reason == SP_SAMPLE ? static_cast<InKernel*>(self)->sample_
                                                   : static_cast<InKernel*>(self)->punt_;
         taken = Outcome{SP_ACTION_PUNT, 0, record->reason, record->router_interface_id,
-                        {frame, frame + record->length}, {}};
+                        {frame, frame + record->length}, {}, record->punt_class, record->router};
         return 0;
     }
 
@@ -116,6 +116,8 @@ TEST_P(Differential, SameVerdictsOctetsAndCounters) {
         samples += !wanted.sample.empty();
         if (wanted.action == SP_ACTION_PUNT) {
             ASSERT_EQ(got.reason, wanted.reason) << "frame " << number;
+            ASSERT_EQ(got.punt_class, wanted.punt_class) << "frame " << number;
+            ASSERT_EQ(got.vrf, wanted.vrf) << "frame " << number;
         }
     }
     EXPECT_EQ(totals(kernel.tables()), totals(native.arrays()));

@@ -19,7 +19,8 @@ Outcome run(const sp_arrays& tables, uint32_t port, const Octets& frame, uint64_
     packet.length = static_cast<uint32_t>(frame.size());
     packet.engine = &native;
     sp_verdict verdict = sp_native_pipeline(&tables, &packet, port);
-    Outcome outcome{verdict.action, verdict.port, verdict.reason, verdict.router_interface_id, {}, {}};
+    Outcome outcome{verdict.action, verdict.port, verdict.reason, verdict.router_interface_id, {}, {},
+                    verdict.punt_class, verdict.vrf};
     if (verdict.action == SP_ACTION_DROP) return outcome;
     outcome.frame.assign(packet.data, packet.end);
     const auto untag = [&](Octets& all) {

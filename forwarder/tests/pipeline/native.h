@@ -19,6 +19,8 @@ struct Outcome {
     uint32_t router_interface_id = 0;
     Octets frame;                  // as sent or punted; empty for a drop
     Octets sample;                 // what the controller sees of a frame that is sent; mostly nothing
+    uint32_t punt_class = 0;       // sp_punt_class, of a punt
+    uint32_t vrf = 0;              // whose punt it is: a slot
 };
 
 constexpr size_t kHeadroom = 4;    // octets in front of a frame: one tag

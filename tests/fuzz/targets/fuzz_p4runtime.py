@@ -1,4 +1,4 @@
-"""What a P4Runtime device says: its stream, and the entries that are read back.
+"""What a P4Runtime device says: its stream with packet-ins and samples, and the entries that are read back.
 
 input: one octet that chooses StreamMessageResponse or ReadResponse, then the message.
 """
@@ -7,10 +7,12 @@ from contextlib import suppress
 
 from finsy.proto import p4r
 
-from controller.planes.base import Policer, RouteCounts, RouterInterface, same_rate
+from controller.model import PlaneConfig, PlaneKind
+from controller.planes.base import Policer, PuntReason, RouteCounts, RouterInterface, same_rate
 from controller.planes.p4runtime.channel import ChannelClosed, decoded
 from controller.planes.p4runtime.messages import entities_of
 from controller.planes.p4runtime.p4info import golden_pipeline
+from controller.planes.p4runtime.plane import P4RuntimePlane
 from controller.planes.p4runtime.program import Program
 from controller.planes.p4runtime.readback import Inventory
 from controller.planes.p4runtime.routes import RouteReader
@@ -20,6 +22,21 @@ INSTRUMENTED = ("controller.planes.p4runtime",)
 _schema = golden_pipeline().schema
 _program = Program(_schema)
 _samples = SampleDigest(_schema)
+
+
+class _Heard:
+    """A plane's listener that only keeps packets."""
+
+    def __init__(self) -> None:
+        self.packets: list[tuple[int, PuntReason, bytes]] = []
+
+    def packet_in(self, _plane: P4RuntimePlane, interface_id: int, reason: PuntReason, frame: bytes) -> None:
+        self.packets.append((interface_id, reason, frame))
+
+
+_heard = _Heard()
+_plane = P4RuntimePlane(PlaneConfig("s", PlaneKind.P4RUNTIME, address="127.0.0.1:1"))
+_plane._listener, _plane.connected = _heard, True  # type: ignore[assignment]
 _tables = {
     _schema.table(name).id
     for name in (
@@ -50,6 +67,13 @@ def try_one(octets: bytes) -> None:
 def _stream(octets: bytes) -> None:
     message = decoded(p4r.StreamMessageResponse, octets)
     _samples.decode(message.digest)
+    if message.HasField("packet"):
+        strays, before = _plane.stray_packet_ins, len(_heard.packets)
+        _plane._packet_in(message.packet)
+        heard = _heard.packets[before:]
+        assert len(heard) + _plane.stray_packet_ins - strays == 1, "a packet-in comes to one end"
+        assert [frame for _, _, frame in heard] in ([], [message.packet.payload]), "a frame as it came"
+        _heard.packets.clear()
 
 
 def _read(octets: bytes) -> None:
@@ -72,7 +96,7 @@ def _read(octets: bytes) -> None:
 
 
 def seeds() -> list[bytes]:
-    """A few entries of each small table, an arbitration, a digest."""
+    """A few entries of each small table, a digest, a packet-in."""
     interface = RouterInterface(id=1, vrf_id=2, port=3, vlan=100, mac=b"\2" * 6, mtu=1500)
     policer = Policer(2, same_rate(100))
     rows = [*_program.egress_rows(interface), *_program.classifier_rows(interface), *_program.policer_rows(policer)]
@@ -84,8 +108,12 @@ def seeds() -> list[bytes]:
     for value in (b"\1", b"\4", b"\x14\0\0\1", b"\1"):
         one.struct.members.add(bitstring=value)
     stream = p4r.StreamMessageResponse(digest=digest).SerializeToString()
+    packet = p4r.PacketIn(payload=bytes(range(60)))
+    for metadata_id, value in ((1, b"\1"), (2, b"\3")):
+        packet.metadata.add(metadata_id=metadata_id, value=value)
     return [
         b"\0" + read,
         b"\1" + stream,
+        b"\1" + p4r.StreamMessageResponse(packet=packet).SerializeToString(),
         *(b"\0" + p4r.ReadResponse(entities=[e]).SerializeToString() for e in entities[:8]),
     ]

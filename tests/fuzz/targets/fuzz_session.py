@@ -25,7 +25,7 @@ INSTRUMENTED = ("controller.sessions", "controller.shard", "controller.routing",
 
 _LENGTH = struct.Struct("!H")
 _LIMIT_S = 10
-_INTERFACES = (1, 2)
+INTERFACES = (1, 2)
 
 
 class _Context:
@@ -49,7 +49,7 @@ class World:
         quota = Quota(ipv4_routes=64, ipv6_routes=64, neighbors=16, nexthops=16, groups=8)
         interfaces = tuple(
             InterfaceConfig(id=n, name=f"eth{n}", port=f"p{n}", vlan=0, mac=bytes((2, 0, 0, 0, 0, n)))
-            for n in _INTERFACES
+            for n in INTERFACES
         )
         await self.shards.put_router(RouterConfig(1, "t", "r", "s", quota, interfaces))
         self.router = self.shards.routers[1]
