@@ -129,6 +129,23 @@ def test_vtysh_has_a_terminal_and_nobody_has_to_wait_for_it(machines: Machines) 
         assert at.ends() == 0
 
 
+def test_what_is_run_inside_is_under_the_filter_of_the_guest_s_daemons(machines: Machines) -> None:
+    rig = machines.rig
+    confined = ("grep", "-c", "-e", "^Seccomp:.2$", "-e", "^NoNewPrivs:.1$", "/proc/self/status")
+    assert rig.ok("exec", "red/r1", "--", *confined, text="") == "2\n"
+    refused = rig.vrctl("exec", "red/r1", "--", "mount", "-t", "tmpfs", "none", "/mnt", text="")
+    assert refused.returncode != 0
+    with operator(rig, "exec", "red/r1", "--", *confined) as at:
+        at.sees(b"2")
+        assert at.ends() == 0
+    with operator(rig, "console", "red/r1") as at:
+        at.sees(b"# ", typing=b"\r")
+        at.type(b"echo $((40 + 2))=$(grep -c ^Seccomp:.2$ /proc/self/status)\r")
+        at.sees(b"42=1")
+        at.type(b"exit\r\x1d")
+        assert at.ends() == 0
+
+
 def test_control_c_does_not_end_vtysh_in_a_namespace_either(machines: Machines) -> None:
     with operator(machines.rig, "exec", "blue/r1", "--", "vtysh") as at:
         at.sees(b"blue-r1# ")

@@ -37,6 +37,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vrc.guest.children import reap
+from vrc.guest.privileges import confining
 from vrc.guest.reactor import Reactor
 from vrc.guest.suites.choice import ids_of, section_of
 from vrc.machine import system
@@ -95,6 +96,7 @@ class Machine:
         self._reactor, self._console = reactor, console
         self._commands = Commands(reactor)
         self._guest = KeptGuest(reactor, _LAUNCHER, console.say)
+        self._confining = confining()
         self._relay: SessionRelay | None = None
         self._config: dict[str, Any] = {}
         self._problem = ""
@@ -240,6 +242,7 @@ class Machine:
             raise Refused(f"exec: {error}") from error
 
     def _enter_guest(self) -> list[str]:
+        """Return what goes before a command that runs in the guest, as confined as what is there."""
         pid = self._guest.pid
         if not pid:
             raise Refused(f"the guest does not run ({self._problem or self._guest.state})")
@@ -247,7 +250,7 @@ class Machine:
         with contextlib.suppress(OSError):
             if os.readlink(f"/proc/{pid}/ns/user") != os.readlink("/proc/self/ns/user"):
                 flags.insert(0, "--user")
-        return ["/usr/bin/nsenter", "--target", str(pid), *flags, "--"]
+        return ["/usr/bin/nsenter", "--target", str(pid), *flags, "--", *self._confining]
 
     def _identity(self, request: dict[str, Any], reply: Reply) -> None:
         if self._problem:

@@ -6,6 +6,7 @@ import os
 import pwd
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -259,6 +260,15 @@ def test_a_change_in_force_that_cannot_be_kept_is_said_and_the_machine_goes_on(
     own_machine._reload({"op": "reload", "config": {"ip": {"routes": []}}}, answers.append)
     assert answers == [{"ok": True}]
     assert "will not have this change: No such file or directory" in (tmp_path / "console").read_text()
+
+
+def test_what_an_operator_runs_in_the_guest_is_as_confined_as_its_daemons(own_machine: machine.Machine) -> None:
+    own_machine._guest.pid = os.getpid()
+    enter = own_machine._enter_guest()
+    confining = enter[enter.index("--") + 1 :]
+    done = subprocess.run([*confining, "cat", "/proc/self/status"], capture_output=True, text=True, check=True)
+    assert "\nSeccomp:\t2\n" in done.stdout
+    assert "\nNoNewPrivs:\t1\n" in done.stdout
 
 
 def test_it_runs_nowhere_but_as_the_first_process(capsys: pytest.CaptureFixture[str]) -> None:
