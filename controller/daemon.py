@@ -126,6 +126,8 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--limits", default="required", choices=("required", "best-effort"), help=strict)
     cpus = "the processors that guests run on, such as 2-7, to keep them off the forwarder's (default: all)"
     add("--guest-cpus", type=parse_cpus, metavar="LIST", help=cpus)
+    disks = "octets that a guest may read of each disk in a second, and write, such as 50M (default: no limit)"
+    add("--guest-disk-rate", type=parse_octets, default=0, metavar="SIZE", help=disks)
     add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     options = parser.parse_args(argv)
     try:
@@ -224,7 +226,7 @@ class Daemon:
     def _make_fleet(self, options: argparse.Namespace) -> GuestFleet:
         state: Path = options.state
         hidden = (state.absolute(), options.run.absolute())
-        policy = Policy(options.limits == "best-effort", options.guest_cpus or "")
+        policy = Policy(options.limits == "best-effort", options.guest_cpus or "", options.guest_disk_rate)
         machines = QemuDriver(options.guest_image.absolute(), AcceleratorProbe(state), hidden, policy)
         spaces = NetnsDriver(hidden, policy=policy)
         drivers: dict[GuestKind, GuestDriver] = {GuestKind.NETNS: spaces, GuestKind.KVM: machines}

@@ -3,7 +3,8 @@
     /sys/fs/cgroup[/CONTROLLER]/splitplane/ID-HASH        one for each guest; all weigh the same among themselves
 
 A controller (in the kernel's sense) that the host does not offer is left out and named; whether that is an error is
-for the operator to say (`Policy`). Where the host divides its disks' time by groups, each guest is one.
+for the operator to say (`Policy`). Where the host divides its disks' time by groups, each guest is one; where the
+operator says so, what it reads of each disk in a second, and writes, has a limit.
 """
 
 import contextlib
@@ -23,7 +24,19 @@ CONTROLLERS = ("memory", "cpu", "pids")
 """Those that a guest cannot do without, unless the operator says so; and cpuset where its processors are chosen."""
 _CPUSET = "cpuset"
 _DISKS = {True: "io", False: "blkio"}  # its name in version 2, and in 1
+_DISKS_V1 = ("blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device")
+_NO_DISKS = ("loop", "ram", "zram")  # what has another disk, or memory, behind it
+BLOCK = Path("/sys/block")
 _PERIOD_US = 100_000
+# 0 is the process that writes.
+_ENTER = """
+while [ "$1" != -- ]; do
+    echo 0 2>/dev/null >"$1" || { echo "vrctl: $1 cannot be written; run vrctl as root" >&2; exit 1; }
+    shift
+done
+shift
+exec "$@"
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +45,7 @@ class Policy:
 
     best_effort: bool = False  # a guest runs without the controllers that the host lacks
     cpus: str = ""  # processors that guests run on, as 2-7 or 1,3; empty: all
+    disk_bytes_per_s: int = 0  # that a guest may read of each disk, and write; 0: no limit
 
 
 STRICT = Policy()
@@ -44,6 +58,7 @@ class Limits:
     memory_bytes: int
     cpus: float  # time of so many processors; 0: of all
     pids: int  # processes and threads
+    disk_bytes_per_s: int = 0  # read of each disk, and written; 0: no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +81,34 @@ def _unified(root: Path) -> tuple[Path, set[str]]:
     return root, set()
 
 
-def _settings(controller: str, limits: Limits, cpus: str, unified: bool) -> dict[str, str]:
+def _settings(controller: str, limits: Limits, cpus: str, unified: bool) -> list[tuple[str, str]]:
+    """Return what is to be written into which file, in this order."""
     quota = str(round(limits.cpus * _PERIOD_US))
     match controller:
         case "memory":
-            return {"memory.max" if unified else "memory.limit_in_bytes": str(limits.memory_bytes)}
+            return [("memory.max" if unified else "memory.limit_in_bytes", str(limits.memory_bytes))]
         case "pids":
-            return {"pids.max": str(limits.pids)}
+            return [("pids.max", str(limits.pids))]
         case "cpu" if unified:
-            return {"cpu.max": f"{quota if limits.cpus else 'max'} {_PERIOD_US}"}
+            return [("cpu.max", f"{quota if limits.cpus else 'max'} {_PERIOD_US}")]
         case "cpu":
-            return {"cpu.cfs_period_us": str(_PERIOD_US), "cpu.cfs_quota_us": quota if limits.cpus else "-1"}
+            return [("cpu.cfs_period_us", str(_PERIOD_US)), ("cpu.cfs_quota_us", quota if limits.cpus else "-1")]
         case "cpuset":
-            return {"cpuset.cpus": cpus}
-    return {}
+            return [("cpuset.cpus", cpus)]
+        case "io":
+            rate = str(limits.disk_bytes_per_s or "max")
+            return [("io.max", f"{disk} rbps={rate} wbps={rate}") for disk in disks()]
+    return [(file, f"{disk} {limits.disk_bytes_per_s}") for disk in disks() for file in _DISKS_V1]
+
+
+def disks(block: Path = BLOCK) -> list[str]:
+    """Return the numbers of the host's disks, as 254:0."""
+    found = []
+    for disk in sorted(block.iterdir()) if block.exists() else ():
+        with contextlib.suppress(OSError, ValueError):
+            if not disk.name.startswith(_NO_DISKS) and int((disk / "size").read_text()):
+                found.append((disk / "dev").read_text().strip())
+    return found
 
 
 def make(directory: Path, limits: Limits, root: Path = ROOT, *, cpus: str = "") -> Group:
@@ -88,8 +117,9 @@ def make(directory: Path, limits: Limits, root: Path = ROOT, *, cpus: str = "") 
     base, offered = _unified(root)
     procs: list[str] = []
     missing: list[str] = []
-    wanted = (*CONTROLLERS, *((_CPUSET,) if cpus else ()))
-    for controller in (*wanted, *_DISKS.values()):
+    kind = _DISKS["io" in offered]
+    wanted = (*CONTROLLERS, *((_CPUSET,) if cpus else ()), *((kind,) if limits.disk_bytes_per_s else ()))
+    for controller in dict.fromkeys((*wanted, kind)):
         unified = controller in offered
         group = (base if unified else root / controller) / PARENT / name
         try:
@@ -100,12 +130,14 @@ def make(directory: Path, limits: Limits, root: Path = ROOT, *, cpus: str = "") 
             group.mkdir(parents=True, exist_ok=True)
             if controller == _CPUSET and not unified:
                 _inherit_cpuset(group)
-            for file, value in _settings(controller, limits, cpus, unified).items():
+            for file, value in _settings(controller, limits, cpus, unified):
                 (group / file).write_text(value)
         except OSError:
             if controller in wanted:
                 missing.append(controller)
-            continue
+                continue
+            if not (group / "cgroup.procs").exists():
+                continue
         if str(group / "cgroup.procs") not in procs:
             procs.append(str(group / "cgroup.procs"))
     _weigh(root)
@@ -166,6 +198,12 @@ def _groups(directory: Path, root: Path) -> Iterator[Path]:
     name = name_of(directory)
     for place in (root, root / "unified", *(root / name for name in (*CONTROLLERS, _CPUSET, _DISKS[False]))):
         yield place / PARENT / name
+
+
+def entering(directory: Path, argv: list[str], root: Path = ROOT) -> list[str]:
+    """Return the command that enters the control groups of the guest of a directory and becomes another one there."""
+    held = [str(group / "cgroup.procs") for group in _groups(directory, root) if _holds_any(group)]
+    return ["/bin/sh", "-c", _ENTER, "sh", *held, "--", *argv] if held else argv
 
 
 def lacking(directory: Path, root: Path = ROOT, *, cpus: str = "") -> list[str]:

@@ -206,12 +206,14 @@ class NetnsDriver:
         return "netns"
 
     def exec_argv(self, spec: GuestSpec, pid: int, argv: list[str]) -> list[str]:
-        """Return the command that runs ``argv`` as root inside the guest whose first process is ``pid``."""
+        """Return the command that runs ``argv`` as root inside the guest whose first process is ``pid``, within its
+        limits."""
         flags = ["--mount", "--net", "--pid", "--ipc", "--uts"]
         with contextlib.suppress(OSError):
             if os.readlink(f"/proc/{pid}/ns/user") != os.readlink("/proc/self/ns/user"):
                 flags.insert(0, "--user")
-        return entering(pid, flags, _confined(argv) if _has_own_ids(pid) else argv)
+        inside = entering(pid, flags, _confined(argv) if _has_own_ids(pid) else argv)
+        return limits.entering(spec.directory, inside)
 
     def console_argv(self, spec: GuestSpec) -> list[str]:
         """Refuse: there is no console."""
@@ -267,7 +269,7 @@ class NetnsDriver:
     # ── start and stop ──
 
     def _limit(self, spec: GuestSpec) -> limits.Group:
-        wanted = limits.Limits(_memory_mib(spec) << 20, 0, MAX_TASKS)
+        wanted = limits.Limits(_memory_mib(spec) << 20, 0, MAX_TASKS, self._policy.disk_bytes_per_s)
         return limits.make(spec.directory, wanted, cpus=self._policy.cpus)
 
     def _lacking(self, spec: GuestSpec) -> list[str]:

@@ -4,6 +4,7 @@ Standard library only, besides the image's own and the modules that the test sen
 """
 
 import asyncio
+import dataclasses
 import json
 import subprocess
 import sys
@@ -14,13 +15,27 @@ from controller.guests import limits
 from vrc.guest.kernel import mount
 
 ROOT, DIRECTORY = Path("/tmp/cgroup"), Path("/state/guests/7")
-LIMITS = limits.Limits(memory_bytes=48 << 20, cpus=0.2, pids=8)
+RATE = 1 << 20
+LIMITS = limits.Limits(memory_bytes=48 << 20, cpus=0.2, pids=8, disk_bytes_per_s=RATE)
+PROCESSOR = 1  # the machine's last
 BURN_S = 2.0
 
 # Enters the groups as controller/guests/launcher.py does.
 ENTER = "import sys\nfor path in sys.argv[1:]:\n    with open(path, 'w') as file:\n        file.write('0')\n"
 GREEDY = ENTER + "x = bytearray(200 << 20)\n"
 BURN = ENTER + f"import time\nend = time.monotonic() + {BURN_S}\nwhile time.monotonic() < end: pass\n"
+READ = (
+    ENTER
+    + f"""
+import mmap, os, time
+file, into = os.open("/dev/vda", os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, 1 << 18)
+begun, left = time.monotonic(), {2 * RATE}
+while left > 0:
+    left -= os.readv(file, [into])
+print(time.monotonic() - begun)
+"""
+)
+WHERE = ENTER + "import json, os\nprint(json.dumps(sorted(os.sched_getaffinity(0))))\n"
 FORK = (
     ENTER
     + """
@@ -51,10 +66,13 @@ def try_all() -> dict[str, object]:
     """Return what became of every limit."""
     ROOT.mkdir()
     mount("none", str(ROOT), "cgroup2", 0)
-    group = limits.make(DIRECTORY, LIMITS, ROOT, cpus="0")
+    group = limits.make(DIRECTORY, LIMITS, ROOT, cpus=str(PROCESSOR))
     own = ROOT / limits.PARENT / limits.name_of(DIRECTORY)
     found: dict[str, object] = {"missing": group.missing, "procs": group.procs == (f"{own}/cgroup.procs",)}
-    found["processors"] = (own / "cpuset.cpus.effective").read_text().strip()
+    found["processors"] = json.loads(start(WHERE, group).communicate()[0])
+    found["read_s"] = float(start(READ, group).communicate()[0])
+    limits.make(DIRECTORY, dataclasses.replace(LIMITS, disk_bytes_per_s=0), ROOT, cpus=str(PROCESSOR))
+    found["unlimited_read_s"] = float(start(READ, group).communicate()[0])
     found["greedy"] = start(GREEDY, group).wait()
     found["killed"] = limits.memory_kills(DIRECTORY, ROOT)
     found["oom_kills"] = values(own / "memory.events")["oom_kill"]

@@ -111,14 +111,14 @@ class MachineBed:
         self.hello.put_nowait(await reader.read(600))
         writer.close()
 
-    async def boot(self, seed: bytes, memory_mib: int) -> None:
+    async def boot(self, seed: bytes, memory_mib: int, vcpus: int = 1) -> None:
         image = json.loads((IMAGE / "image.json").read_text())
         (self.base / "seed.img").write_bytes(seed)
         program = str(ROOT / "controller/guests/machine/relay.py")
         relay = shlex.join([PYTHON, "-I", "-S", program, str(self.base), str(self.base / "session.sock")])
         append = f"{image['append']} console=ttyS0 panic=-1 splitplane.seed=/dev/vdb"
         self.process = await asyncio.create_subprocess_exec(
-            *(QEMU, *base_options(Accelerator.TCG, Sizes(memory_mib, 1))),
+            *(QEMU, *base_options(Accelerator.TCG, Sizes(memory_mib, vcpus))),
             *("-kernel", str(IMAGE / image["kernel"]), "-initrd", str(IMAGE / image["initrd"]), "-append", append),
             *("-drive", f"id=root,file={IMAGE / image['root']},format=raw,if=none,read-only=on"),
             *("-drive", f"id=seed,file={self.base}/seed.img,format=raw,if=none,read-only=on"),

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,36 @@ if once.exists():
     time.sleep(1000)
 once.touch()
 taken = [bytearray(1 << 20) for _ in range(1000)]
+"""
+
+FORKING = """
+import os, signal, sys
+made = []
+try:
+    while len(made) < 3000:
+        pid = os.fork()
+        if not pid:
+            signal.pause()
+        made.append(pid)
+except BlockingIOError:
+    pass
+for pid in made:
+    os.kill(pid, signal.SIGKILL)
+print(len(made))
+"""
+RATE = 1 << 20
+# Reads so many octets of a file of the host, past the cache; says how long that took, in seconds.
+READING = """
+import mmap, os, sys, time
+begun, left, into = time.monotonic(), int(sys.argv[1]), mmap.mmap(-1, 1 << 18)
+try:
+    file = os.open(sys.executable, os.O_RDONLY | os.O_DIRECT)
+except OSError as error:
+    print("no direct reads here:", error)
+    sys.exit(3)
+while left > 0 and (got := os.readv(file, [into])):
+    left -= got
+print(time.monotonic() - begun)
 """
 
 
@@ -71,6 +102,40 @@ async def test_who_takes_too_much_memory_is_killed_and_nobody_else() -> None:
         assert told == [f"out of memory, 1 of its processes were killed; {remedy}"]
         assert await bed.driver.look_after(spec) == []
         assert processes(await bed.settled(other)) == before
+
+
+async def test_what_an_operator_runs_in_a_guest_is_within_its_limits() -> None:
+    async with guest_bed() as bed:
+        spec = dataclasses.replace(bed.spec(), guest=GuestConfig(memory_mib=MEMORY_MIB))
+        before = processes(status := await bed.started(spec))
+        own = {line.rpartition(":")[2] for line in bed.run(status, "cat", "/proc/self/cgroup").stdout.splitlines()}
+        assert f"/{limits.PARENT}/{limits.name_of(spec.directory)}" in own
+        tried = bed.run(status, "/usr/bin/python3", "-c", "bytearray(1 << 30)")
+        assert tried.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
+        # It was the largest: the guest's own go on.
+        assert processes(await bed.settled(spec)) == before
+        await bed.started(dataclasses.replace(spec, guest=GuestConfig()))  # with memory for a thousand more
+        tried = bed.run(status, "/usr/bin/python3", "-c", FORKING)
+        assert 0 < int(tried.stdout) < MAX_TASKS
+        assert processes(await bed.settled(spec)) == before
+
+
+async def test_a_guest_reads_no_more_of_a_disk_in_a_second_than_it_may() -> None:
+    async with guest_bed() as bed:
+        bed.driver = NetnsDriver(bed.hidden, bed.command, Policy(disk_bytes_per_s=RATE))
+        spec = bed.spec()
+        try:
+            status = await bed.started(spec)
+        except GuestError as error:
+            pytest.skip(str(error))
+        read = bed.run(status, "/usr/bin/python3", "-c", READING, str(2 * RATE))
+        if read.returncode == 3:
+            pytest.skip(read.stdout)
+        assert float(read.stdout) > 1.5
+        bed.driver = NetnsDriver(bed.hidden, bed.command)
+        await bed.driver.start(spec)
+        read = bed.run(status, "/usr/bin/python3", "-c", READING, str(2 * RATE))
+        assert float(read.stdout) < 1.5, "the limit is lifted"
 
 
 async def test_guests_run_on_the_processors_that_are_theirs() -> None:

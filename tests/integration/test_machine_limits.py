@@ -8,7 +8,7 @@ import json
 import zipfile
 
 import pytest
-from limits_guest import LIMITS
+from limits_guest import LIMITS, PROCESSOR
 from machine_bed import APP, machine_bed
 from machines import ROOT
 
@@ -28,14 +28,15 @@ def sent() -> bytes:
     return archive.getvalue()
 
 
-async def test_memory_processor_and_processes_are_limited_and_nothing_is_left() -> None:
+async def test_memory_processors_processes_and_disks_are_limited_and_nothing_is_left() -> None:
     async with machine_bed() as bed:
-        await bed.boot(b"", 256)  # without a seed there is no guest
+        await bed.boot(b"", 256, PROCESSOR + 1)  # without a seed there is no guest
         done = await bed.run("sh", "-c", UNPACK, stdin=sent(), where="machine", limit_s=120)
         assert done["status"] == 0, done
         found = json.loads(done["stdout"])
     assert (found["missing"], found["procs"]) == ([], True)
-    assert found["processors"] == "0"
+    assert found["processors"] == [PROCESSOR]
+    assert found["read_s"] > 1.5 > found["unlimited_read_s"]
     assert found["greedy"] == -9
     assert found["killed"] == found["oom_kills"]
     assert found["oom_kills"] >= 1

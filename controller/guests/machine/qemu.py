@@ -360,7 +360,8 @@ class QemuDriver:
             replace_file(directory / "seed.img", seed.make_seed(config, identity, int(time.time())), 0, 0o600)
             with contextlib.suppress(FileNotFoundError):
                 (directory / CONSOLE_LOG).replace(directory / f"{CONSOLE_LOG}.1")
-            group = limits.make(directory, limits_of(sizes), cpus=self._policy.cpus)
+            of_host = limits_of(sizes, self._policy.disk_bytes_per_s)
+            group = limits.make(directory, of_host, cpus=self._policy.cpus)
             limits.require(group, self._policy, spec.router)
             started = replace(wanted, accelerator=accelerator.value, identity=digest(identity), missing=group.missing)
             write_machine(directory, started)

@@ -60,9 +60,9 @@ def digest(identity: dict[str, bytes]) -> str:
     return hashlib.sha256(b"\0".join(identity.values())).hexdigest()
 
 
-def limits_of(sizes: Sizes) -> Limits:
+def limits_of(sizes: Sizes, disk_bytes_per_s: int = 0) -> Limits:
     """Return what a machine may take of the host."""
-    return Limits((sizes.memory_mib + _HOST_MIB) << 20, sizes.vcpus + 0.5, _PIDS)
+    return Limits((sizes.memory_mib + _HOST_MIB) << 20, sizes.vcpus + 0.5, _PIDS, disk_bytes_per_s)
 
 
 def machine_state(reply: dict[str, Any], memory_mib: int) -> str:

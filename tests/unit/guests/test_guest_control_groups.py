@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,13 @@ def version_1(root: Path, *names: str) -> None:
     for name in names:
         (root / name).mkdir()
         (root / name / "cgroup.procs").touch()
+
+
+def version_2(root: Path, *names: str) -> None:
+    (root / "cgroup.controllers").write_text(" ".join(names))
+    for place in (root, root / limits.PARENT):
+        place.mkdir(exist_ok=True)
+        (place / "cgroup.subtree_control").touch()
 
 
 def group_of(root: Path, controller: str, directory: Path = GUEST) -> Path:
@@ -55,6 +63,70 @@ def test_processors_of_version_1_are_inherited_before_they_are_chosen(
     assert (own.parent / "cpuset.cpus").read_text() == "0-7\n"
     assert (own / "cpuset.cpus").read_text() == "2-7"
     assert (own / "cpuset.mems").read_text() == "0\n"
+
+
+def test_disks_are_limited_in_both_versions_and_the_limit_is_lifted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "disks", lambda: ["254:0", "8:16"])
+    written: list[tuple[str, str]] = []
+    write = Path.write_text
+
+    def kept(path: Path, text: str) -> int:
+        written.append((path.name, text))
+        return write(path, text)
+
+    one, two = tmp_path / "1", tmp_path / "2"
+    one.mkdir()
+    version_1(one, "memory", "cpu", "pids", "blkio")
+    two.mkdir()
+    version_2(two, "memory", "cpu", "pids", "io")
+    monkeypatch.setattr(Path, "write_text", kept)
+    limited = Limits(512 << 20, 0, 1024, disk_bytes_per_s=4 << 20)
+    for root in (one, two):
+        assert limits.make(GUEST, limited, root).missing == ()
+        assert limits.make(GUEST, LIMITS, root).missing == ()
+    reads, writes = "blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device"
+    assert [one for one in written if one[0] in (reads, writes, "io.max")] == [
+        *((reads, "254:0 4194304"), (writes, "254:0 4194304"), (reads, "8:16 4194304"), (writes, "8:16 4194304")),
+        *((reads, "254:0 0"), (writes, "254:0 0"), (reads, "8:16 0"), (writes, "8:16 0")),
+        *(("io.max", f"{disk} rbps=4194304 wbps=4194304") for disk in ("254:0", "8:16")),
+        *(("io.max", f"{disk} rbps=max wbps=max") for disk in ("254:0", "8:16")),
+    ]
+
+
+def test_disks_that_cannot_be_limited_are_missing_only_where_they_are_to_be(tmp_path: Path) -> None:
+    version_1(tmp_path, "memory", "cpu", "pids")
+    assert limits.make(GUEST, LIMITS, tmp_path).missing == ()
+    assert limits.make(GUEST, Limits(512 << 20, 0, 1024, 4 << 20), tmp_path).missing == ("blkio",)
+
+
+def test_a_host_s_disks_are_those_with_room_and_nothing_behind_them(tmp_path: Path) -> None:
+    for name, size, number in (("vda", 8, "254:0"), ("loop0", 8, "7:0"), ("zram0", 8, "253:0"), ("sr0", 0, "11:0")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "size").write_text(f"{size}\n")
+        (tmp_path / name / "dev").write_text(f"{number}\n")
+    assert limits.disks(tmp_path) == ["254:0"]
+    assert limits.disks(tmp_path / "nowhere") == []
+
+
+def test_a_command_enters_the_groups_that_hold_the_guest(tmp_path: Path) -> None:
+    version_1(tmp_path, "memory", "cpu", "pids")
+    limits.make(GUEST, LIMITS, tmp_path)
+    command = ["/bin/echo", "a b", "--", "$x"]
+    assert limits.entering(GUEST, command, tmp_path) == command  # nobody is in there: an older version's
+    procs = [group_of(tmp_path, controller) / "cgroup.procs" for controller in ("memory", "pids")]
+    for file in procs:
+        file.write_text("17\n")
+    entering = limits.entering(GUEST, command, tmp_path)
+    done = subprocess.run(entering, capture_output=True, text=True, check=True)
+    assert done.stdout == "a b -- $x\n"
+    assert [file.read_text() for file in procs] == ["0\n", "0\n"]
+    procs[1].unlink()
+    procs[1].mkdir()
+    done = subprocess.run(entering, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"vrctl: {procs[1]} cannot be written; run vrctl as root\n"
 
 
 def test_what_is_missing_is_an_error_unless_it_may() -> None:
