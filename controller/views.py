@@ -45,7 +45,7 @@ class RouterView:
     suite: str = ""  # what makes its routes: "frr", "bird", "ip", "command"
     placement: str = ""  # as declared, on a plane with a fallback
     move: MoveView | None = None  # while its routes are on their way
-    remarks: list[str] = field(default_factory=list)  # what of its text no plane forwards
+    remarks: list[str] = field(default_factory=list)  # of its VRC's version, and what of its text no plane forwards
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import grpc.aio
 from vrc.errors import BadIdentity, FramesLost
 from vrc.packets import FrameLink
 from vrc.stream import ControlStream, Known, SessionOwner
-from wire import MAX_MESSAGE_BYTES, PROTOCOL_VERSION
+from wire import MAX_MESSAGE_BYTES, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from wire import splitplane_pb2 as pb
 from wire import splitplane_pb2_grpc as pb_grpc
 
@@ -106,7 +106,11 @@ class Session:
             stub = pb_grpc.VrcSessionStub(channel)  # type: ignore[no-untyped-call]
             stream = ControlStream(stub.Control(), self._known, self._owner, self._wake, self.connected)
             hello = pb.Hello(
-                protocol=PROTOCOL_VERSION, router=self._router, instance=self._instance, source=self._source
+                protocol=PROTOCOL_VERSION,
+                oldest_protocol=OLDEST_PROTOCOL_VERSION,
+                router=self._router,
+                instance=self._instance,
+                source=self._source,
             )
             await stream.write(hello=hello)
             await _first_of(stream.receive(), stream.apply(), stream.send(), self._frames(stream))

@@ -17,7 +17,7 @@ from vrc.neighbors import Neighbors, Report
 from vrc.packets import PacketRelay
 from vrc.routes.nexthops import NexthopSets
 from vrc.routes.table import Columns, RouteTable
-from wire import MAX_ITEMS_PER_MESSAGE, MAX_ROUTES_PER_MESSAGE
+from wire import MAX_ITEMS_PER_MESSAGE, MAX_ROUTES_PER_MESSAGE, PROTOCOL_VERSION
 from wire import splitplane_pb2 as pb
 from wire.columns import pack_ids, pack_prefixes
 
@@ -87,6 +87,8 @@ class ControlStream:
         self._sequence = 0
         self._lock = asyncio.Lock()  # a definition and its use are written together
         self._unacknowledged: deque[int] = deque()
+        self.protocol = PROTOCOL_VERSION
+        """The version that both ends speak, once there was a declaration."""
         self.ticket: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         """What opens the connection of frames, once it is known."""
         self._declarations: deque[pb.Declaration] = deque(maxlen=1)
@@ -119,6 +121,7 @@ class ControlStream:
             self._wake.set()
         elif kind == "declaration":
             self._declarations.append(message.declaration)
+            self.protocol = message.declaration.protocol or PROTOCOL_VERSION
             if not self.ticket.done():
                 self.ticket.set_result(message.declaration.frame_ticket)
             self._late_ports.clear()
@@ -152,7 +155,7 @@ class ControlStream:
         known.table.begin_resend()
         known.neighbors.changed = dict(known.neighbors.reports())
         self._connected.set()
-        log.info("session up: sending %d routes", len(known.table))
+        log.info("session up, protocol %d: sending %d routes", self.protocol, len(known.table))
 
     async def send(self) -> None:
         """Send what changed, whenever something did."""

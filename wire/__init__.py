@@ -1,7 +1,15 @@
 """The contract between a VRC and the controller: protobuf messages, the codec of their columns, and frames."""
 
 PROTOCOL_VERSION = 3
-"""Sent in Hello; a controller refuses another version by name."""
+"""The newest version that both ends of this tree speak."""
+
+OLDEST_PROTOCOL_VERSION = 3
+"""The oldest that they speak: this one or the one before, so that guests outlive an upgrade of the controller.
+
+Whatever the version, a Control stream begins with Hello, which says what the VRC speaks; the Declaration says what
+both do from there on. Streams of each version that is spoken are kept (tests/streams), and read by the code of today.
+Version 2 had frames on a gRPC stream and was in no release.
+"""
 
 MAX_MESSAGE_BYTES = 1 << 20
 """Largest gRPC message either side accepts."""

@@ -43,6 +43,7 @@ def router_view(router: VirtualRouter, plane_problem: str | None) -> RouterView:
         groups=fib.group_count,
         pending=fib.unconfirmed,
         refused=len(fib.refused_routes),
+        remarks=[router.vrc.remark] if router.vrc is not None and router.vrc.remark else [],
     )
 
 

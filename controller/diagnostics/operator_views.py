@@ -110,7 +110,7 @@ class OperatorViews:
             view = RouterView(router.full_name, router.plane, state, reason, 0, 0, 0, 0, 0, 0, 0)
         else:
             view = self._with_trouble(router, view)
-        remarks = [line] if (line := unforwarded.remark(router.routing)) else []
+        remarks = [*view.remarks, *filter(None, [unforwarded.remark(router.routing)])]
         suite = router.routing.suite.value
         return replace(view, guest=self._guests.label(router), suite=suite, remarks=remarks)
 

@@ -22,6 +22,7 @@ from wire import (
     MAX_MEMBERS_PER_MESSAGE,
     MAX_MESSAGE_BYTES,
     MAX_ROUTES_PER_MESSAGE,
+    OLDEST_PROTOCOL_VERSION,
     PROTOCOL_VERSION,
     splitplane_pb2,
 )
@@ -32,6 +33,9 @@ SETS_COST, SET_COST = 400, 4
 """What one piece of work takes of the nexthop sets of a message, in members: some milliseconds; and what a set costs
 beside its members."""
 
+PROTOCOLS = range(OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION + 1)
+"""The versions of sessions that a controller speaks: today's and, where there was one, the one before."""
+
 LAST_WORDS_S = 1.0
 """How long a VRC that does not read may hold up the end of its session."""
 
@@ -39,7 +43,7 @@ LAST_WORDS_S = 1.0
 class ControlSession:
     """One VRC's Control stream. Implements `VrcPort`; what is to be sent is kept as the latest of each kind.
 
-    ``began`` is called when the VRC has said Hello.
+    ``began`` is called when the VRC has said Hello, from when on both speak the version ``protocol``.
     """
 
     def __init__(
@@ -49,9 +53,11 @@ class ControlSession:
         events: EventLog,
         loop_share: LoopShare,
         began: Callable[["ControlSession"], None] = lambda _: None,
+        protocols: range = PROTOCOLS,
     ) -> None:
+        self.protocol = protocols[-1]
         self.ticket = secrets.token_bytes(TICKET_BYTES)
-        self._began = began
+        self._began, self._protocols = began, protocols
         self._router = router
         self._context = context
         self._events, self._loop_share = events, loop_share
@@ -61,6 +67,13 @@ class ControlSession:
         self._closing: str | None = None
 
     # VrcPort
+
+    @property
+    def remark(self) -> str:
+        """What an operator should know of it."""
+        if self.protocol == self._protocols[-1]:
+            return ""
+        return f"its VRC speaks protocol {self.protocol}, of the version before; restart the guest"
 
     def declare(self, config: RouterConfig, ports_up: dict[int, bool]) -> None:
         """Send the declaration."""
@@ -81,6 +94,7 @@ class ControlSession:
             neighbor_limit=config.quota.neighbors,
             hold_time_s=config.hold_time_s,
             frame_ticket=self.ticket,
+            protocol=self.protocol,
         )
         self._send("declaration", splitplane_pb2.ControllerMessage(declaration=declaration))
 
@@ -169,13 +183,12 @@ class ControlSession:
 
     def _on_hello(self, hello: Any) -> None:
         name = self._router.config.full_name
-        if hello.protocol != PROTOCOL_VERSION:
-            raise SessionRefused(f"protocol {hello.protocol}; this controller speaks {PROTOCOL_VERSION}")
+        self.protocol = _agreed(hello, self._protocols)
         if hello.router != name:
             raise SessionRefused(f"Hello of router {hello.router[:64]!r} with the certificate of {name}")
         self._router.open(self)
         self._began(self)
-        self._events.report("info", "vrc-connected", name, f"source {hello.source[:16]}")
+        self._events.report("info", "vrc-connected", name, f"source {hello.source[:16]}, protocol {self.protocol}")
 
     def _on_interfaces(self, interfaces: Any) -> None:
         _require_few(interfaces.states, "interface states")
@@ -220,6 +233,16 @@ class ControlSession:
         kind = "vrc-" + printable(notice.kind, 32).replace("_", "-")
         text = printable(notice.text, 200)
         self._events.report("warning", kind, self._router.config.full_name, text, share="vrc-notice")
+
+
+def _agreed(hello: Any, protocols: range) -> int:
+    """Return the newest version that both ends speak; SessionRefused where there is none."""
+    newest = min(hello.protocol, protocols[-1])
+    if newest >= max(hello.oldest_protocol or hello.protocol, protocols[0]):
+        return int(newest)
+    spoken = " and ".join(map(str, protocols))
+    remedy = "restart the guest, whose VRC is of another version (docs/operations.md, Upgrade)"
+    raise SessionRefused(f"protocol {hello.protocol}; this controller speaks {spoken}: {remedy}")
 
 
 def decode(kind: Any, octets: bytes) -> Any:

@@ -27,7 +27,7 @@ from controller.errors import SessionRefused
 from controller.events.log import EventLog
 from controller.events.token_bucket import TokenBucket
 from controller.events.untrusted_text import printable
-from controller.sessions.control_stream import LAST_WORDS_S, ControlSession
+from controller.sessions.control_stream import LAST_WORDS_S, PROTOCOLS, ControlSession
 from controller.sessions.frame_connection import FrameConnection
 from controller.sessions.sockets import CONNECTIONS, SessionSockets
 from controller.shard.loop_share import LoopShare
@@ -63,8 +63,16 @@ class Identities(Protocol):
 class SessionServer:
     """Listens for VRCs: wire's VrcSession, on octets, so that what is no message is refused by name too."""
 
-    def __init__(self, shards: Shards, identities: Identities, directory: Path, events: EventLog) -> None:
+    def __init__(
+        self,
+        shards: Shards,
+        identities: Identities,
+        directory: Path,
+        events: EventLog,
+        protocols: range = PROTOCOLS,
+    ) -> None:
         self._shards = shards
+        self._protocols = protocols
         self._identities = identities
         self._directory = directory
         self._events = events
@@ -158,7 +166,7 @@ class SessionServer:
         """Serve a Control stream."""
         router = await self._identify(context)
         began = partial(self._began, router.config.vrf_id)
-        session = ControlSession(router, context, self._events, self._shards.loop_share, began)
+        session = ControlSession(router, context, self._events, self._shards.loop_share, began, self._protocols)
         try:
             self._admit_stream(router)
             await self._serve(router, session.read(requests), session.write())

@@ -37,6 +37,10 @@ SILENCE_S = 1.0
 class VrcPort(Protocol):
     """What a router says to its VRC. None of these block."""
 
+    @property
+    def remark(self) -> str:
+        """What an operator should know of the session, in one line; empty where there is nothing."""
+
     def declare(self, config: RouterConfig, ports_up: dict[int, bool]) -> None:
         """Send the declaration."""
 

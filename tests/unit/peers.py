@@ -36,8 +36,9 @@ class Peer:
         self.sequence += 1
         await self.control.write(pb.VrcMessage(sequence=self.sequence, **body))
 
-    async def hello(self, router: str = "red/r1", protocol: int = PROTOCOL_VERSION) -> None:
-        await self.say(hello=pb.Hello(protocol=protocol, router=router, instance="x", source="fpm"))
+    async def hello(self, router: str = "red/r1", protocol: int = PROTOCOL_VERSION, oldest: int = 0) -> None:
+        spoken = {"protocol": protocol, "oldest_protocol": oldest}
+        await self.say(hello=pb.Hello(**spoken, router=router, instance="x", source="fpm"))
 
     async def begin(self, router: str = "red/r1") -> pb.Declaration:
         await self.hello(router)

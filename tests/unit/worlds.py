@@ -55,6 +55,8 @@ def router_config(vrf_id: int = 1, interfaces: tuple[int, ...] = (1, 2, 3), **ch
 class FakeVrc:
     """Records what the router says to its VRC."""
 
+    remark = ""
+
     def __init__(self) -> None:
         self.acknowledged = 0
         self.closed: str | None = None

@@ -42,11 +42,6 @@ async def test_wrong_router_name(service, red):
     assert world.router(2).vrc is None
 
 
-async def test_other_protocol_version(service, red):
-    await red.hello(protocol=99)
-    assert "protocol 99" in await red.refusal()
-
-
 async def test_another_routers_certificate_is_good_for_nothing_on_this_socket(service):
     world, server, pki = service
     peer = Peer(server, pki.identity(2), 1)
