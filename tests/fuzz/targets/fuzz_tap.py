@@ -8,6 +8,7 @@ import asyncio
 import logging
 import socket
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from vrc.packets import FrameLink, PacketRelay
@@ -17,6 +18,7 @@ from wire.frames import MAGIC, TICKET_BYTES, FrameReader, pack_frame
 INSTRUMENTED = ("vrc.packets", "wire.frames")
 _MIN_FRAME_BYTES = 14
 _INTERFACES = (101, 7)
+_MOST_PIECES = 64
 
 
 class _Transport(asyncio.Transport):
@@ -74,7 +76,7 @@ class World:
             link.resume_writing()
         whole = [one for one in said if _MIN_FRAME_BYTES <= len(one[1]) <= MAX_FRAME_BYTES]
         assert transport.written[: len(MAGIC) + TICKET_BYTES] == MAGIC + bytes(TICKET_BYTES)
-        arrived = _read(bytes(transport.written[len(MAGIC) + TICKET_BYTES :]), len(octets) % 61 + 1)
+        arrived = _read(bytes(transport.written[len(MAGIC) + TICKET_BYTES :]))
         assert arrived == whole, "a frame as it was, and in its order"
         assert relay.sent == sent + len(whole)
         gone = relay.lost - lost
@@ -87,9 +89,8 @@ class World:
         relay, lost, received = self.relay, Counter(self.relay.lost), self.relay.received
         link, transport = FrameLink(relay, b""), _Transport()
         link.connection_made(transport)
-        piece = len(octets) % 61 + 1
-        for start in range(0, len(octets), piece):
-            link.data_received(octets[start : start + piece])
+        for piece in _pieces(octets):
+            link.data_received(piece)
             if transport.aborted:
                 break
         there = {one: _drained(self.kernel[one]) for one in _INTERFACES}
@@ -131,11 +132,17 @@ def _split(octets: bytes) -> list[tuple[int, bytes]]:
     return found
 
 
-def _read(octets: bytes, piece: int) -> list[tuple[int, bytes]]:
+def _pieces(octets: bytes) -> Iterator[bytes]:
+    """Cut a stream anywhere: into small pieces, as far as those are not too many."""
+    size = max(len(octets) % 61 + 1, len(octets) // _MOST_PIECES)
+    return (octets[start : start + size] for start in range(0, len(octets), size))
+
+
+def _read(octets: bytes) -> list[tuple[int, bytes]]:
     """Read what a link has written, in pieces, as the controller does."""
     reader, found = FrameReader(), []
-    for start in range(0, len(octets), piece):
-        reader.feed(octets[start : start + piece])
+    for piece in _pieces(octets):
+        reader.feed(piece)
         found += [(interface_id, frame) for interface_id, _, frame in reader.frames(len(octets))]
     assert not len(reader), "whole frames"
     return found
