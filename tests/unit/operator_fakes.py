@@ -44,6 +44,7 @@ class FakeCore:
         self.calls: list[tuple[str, object]] = []
         self.unreachable: set[str] = set()
         self.rows = 3  # of routes and fib
+        self.said: list[str] = []  # remarks on every router
         self.where: tuple[str, ...] = ("",)  # of fib's rows, again and again
         self.equal = True
         self.looks = 0  # at the load
@@ -117,7 +118,7 @@ class FakeCore:
     def router_view(self, vrf_id: int) -> RouterView:
         """Show a router as up."""
         router = self._router(vrf_id)
-        view = RouterView(router.full_name, router.plane, "up", "", self.rows, 0, 1, 1, 0, 0, 0)
+        view = RouterView(router.full_name, router.plane, "up", "", self.rows, 0, 1, 1, 0, 0, 0, remarks=[*self.said])
         if router.plane not in self.paired:
             return view
         return replace(view, placement=router.placement.value, move=self.moves.pop(0) if self.moves else None)

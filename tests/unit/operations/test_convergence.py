@@ -1,6 +1,7 @@
 """What is declared comes to be; a port is free for others only when the plane confirmed that it is."""
 
 import asyncio
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from controller.operations import backups, convergence
 from controller.pki.authority import ROUTER_LIFETIME
 from controller.spec.document import PlaneOptions
 from controller.store.sqlite import SqliteStore
+from controller.vrctl.listings import router_row
 
 HEAD = "version: 1\nplanes: [{name: s1, kind: fake}]\ntenants:\n"
 RED = """\
@@ -93,6 +95,11 @@ async def test_what_no_plane_forwards_is_said_and_kept_in_the_view(controller: C
     assert (await controller.apply(HEAD + asking)).remarks == [f"red/r1: {line}"]
     (view,) = controller.views.router_views()
     assert view.remarks == [line]
+    controller.core.said = ["its VRC speaks protocol 3, of the version before; restart the guest"]
+    (view,) = controller.views.router_views()
+    assert view.remarks == [*controller.core.said, line]
+    assert router_row(asdict(view))["reason"] == "; ".join(view.remarks)
+    controller.core.said = []
     assert (await controller.apply(HEAD + RED)).remarks == []
     (view,) = controller.views.router_views()
     assert view.remarks == []
