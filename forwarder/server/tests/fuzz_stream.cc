@@ -63,6 +63,7 @@ struct Device {
         }
         while (pop(backup).has_arbitration() && said_) {
         }
+        seen_ = service.statistics();
     }
 
     Outbox& outbox(Arbitration::Stream stream) { return stream == primary ? *to_primary : *to_backup; }
@@ -84,8 +85,16 @@ struct Device {
     }
     bool said() const { return said_; }
 
+    // What is counted now, and what was at the last look: to count takes longer than what is counted.
+    ServerStatistics look(ServerStatistics& before) {
+        before = seen_;
+        seen_ = service.statistics();
+        return seen_;
+    }
+
   private:
     static constexpr int kMarker = -1;
+    ServerStatistics seen_;
     bool said_ = false;
     std::map<Arbitration::Stream, bool> marked_;
 };
@@ -98,9 +107,9 @@ void check_punt(Device& device, const uint8_t* octets, size_t size) {
     if (size < kHead) return;
     const Punt punt{static_cast<uint32_t>(number_of(octets + 3)), static_cast<uint8_t>(octets[0] % (SP_SAMPLE + 1)),
                     static_cast<uint8_t>(octets[1] % SP_PUNT_CLASSES), octets[2], {octets + kHead, size - kHead}};
-    const auto before = device.service.statistics();
     device.service.punt(punt);
-    const auto after = device.service.statistics();
+    ServerStatistics before;
+    const auto after = device.look(before);
     if (punt.reason == SP_SAMPLE) {
         return require(after.samples_dropped == before.samples_dropped + 1, "a sample that nobody asked for");
     }
@@ -126,9 +135,9 @@ void check_punt(Device& device, const uint8_t* octets, size_t size) {
 
 void check_message(Device& device, Arbitration::Stream stream, const p4::v1::StreamMessageRequest& message) {
     if (message.has_arbitration()) return;
-    const auto before = device.service.statistics();
     require(device.service.serve(stream, message, device.outbox(stream)).ok(), "only arbitration ends a stream");
-    const auto after = device.service.statistics();
+    ServerStatistics before;
+    const auto after = device.look(before);
     const uint64_t sent = after.packet_outs - before.packet_outs,
                    refused = after.packet_outs_refused - before.packet_outs_refused,
                    no_port = after.packet_outs_no_port - before.packet_outs_no_port;
