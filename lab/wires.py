@@ -52,13 +52,15 @@ def inside(namespace: str, *argv: str, core: int = GENERATOR_CORE) -> list[str]:
 
 
 class Conversation:
-    """A process of forwarder/bench/generator.c: it answers a line with a line."""
+    """A process of forwarder/bench/generator.c: it answers a line with a line. One that is ``preferred`` waits for
+    nobody else's work."""
 
-    def __init__(self, argv: Sequence[str]) -> None:
+    def __init__(self, argv: Sequence[str], preferred: bool = True) -> None:
         self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         if self.answer() != ["ready"]:
             raise WiresError(f"{' '.join(argv)} did not start")
-        prefer(self._process.pid)
+        if preferred:
+            prefer(self._process.pid)
 
     def ask(self, line: str) -> None:
         """Send a line."""

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
 //
-// Three programs for bench/peers: one makes packets, one only redirects them, one counts and drops them.
+// Programs for bench/peers and bench/hostile: one makes packets, one repeats frames that it was given, one only
+// redirects them, one counts and drops what the first has made.
 //
-// `generate` runs on frames of BPF_PROG_TEST_RUN with BPF_F_TEST_XDP_LIVE_FRAMES. The kernel recycles these frames and
-// whoever got one may have changed it, so every header is written each time. It keeps to a rate by leaving turns out:
-// a turn before its time returns XDP_DROP, which gives the frame back at once.
+// `generate` and `flood` run on frames of BPF_PROG_TEST_RUN with BPF_F_TEST_XDP_LIVE_FRAMES. The kernel recycles these
+// frames and whoever got one may have changed it, so every header is written each time. They keep to a rate by leaving
+// turns out: a turn before its time returns XDP_DROP, which gives the frame back at once.
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
@@ -38,6 +39,14 @@ struct {
     __type(key, __u32);
     __type(value, struct generator_destination);
 } destinations SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, GENERATOR_FRAMES);
+    __type(key, __u32);
+    __type(value, struct generator_frame);
+} frames SEC(".maps");
 
 struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -125,6 +134,21 @@ int generate(struct xdp_md *context)
 }
 
 SEC("xdp")
+int flood(struct xdp_md *context)
+{
+    if (!due())
+        return XDP_DROP;
+    __u32 index = state.next++ & settings.mask & (GENERATOR_FRAMES - 1), head = settings.length;
+    struct generator_frame *frame = bpf_map_lookup_elem(&frames, &index);
+    if (head > GENERATOR_HEAD)
+        head = GENERATOR_HEAD;
+    if (!frame || head == 0 || bpf_xdp_store_bytes(context, 0, frame->head, head))
+        return XDP_ABORTED;
+    state.sent++;
+    return (int)bpf_redirect_map(&out, 0, 0);
+}
+
+SEC("xdp")
 int redirect(struct xdp_md *context)
 {
     (void)context;
@@ -146,7 +170,7 @@ int receive(struct xdp_md *context)
         ip = (void *)ip + sizeof(struct tag);
     struct udphdr *udp = (void *)(ip + 1);
     if ((void *)(udp + 1) > end || ip->protocol != IPPROTO_UDP || udp->dest != bpf_htons(GENERATOR_PORT))
-        return XDP_DROP; // not of the generator
+        return XDP_PASS; // not of the generator: a question for the receiver's MAC, for one
     count->packets++;
     if (ip->ttl == GENERATOR_TTL - 1)
         count->routed++;

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The generator of bench/peers, the program that only redirects, and the receiver. Each attaches to interfaces of the
-// network namespace that it runs in, and does what lines on standard input say until that ends:
+// The generator of bench/peers and bench/hostile, the program that only redirects, and the receiver. Each attaches to
+// interfaces of the network namespace that it runs in, and does what lines on standard input say until that ends:
 //
 //     generator send INTERFACE SOURCE-MAC TARGET-MAC DESTINATIONS
+//     generator flood INTERFACE FRAMES
 //         "LENGTH RATE MILLISECONDS" → "SENT NANOSECONDS"; rate in frames/s, 0 for as many as go
 //     generator redirect FROM TO
 //     generator receive INTERFACE
 //         "" → "PACKETS ROUTED NANOSECONDS"; a running count and the time of CLOCK_MONOTONIC
 //
-// DESTINATIONS is a file of struct generator_destination. Each says "ready" when it is.
+// DESTINATIONS is a file of struct generator_destination, FRAMES one of struct generator_frame, with a power of two of
+// them. Each says "ready" when it is.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_ether.h>
@@ -96,20 +98,21 @@ static void say_ready(void)
 
 // -- send -----------------------------------------------------------------------------------------------------------
 
-static void read_destinations(struct generator_bpf *programs, const char *path)
+// Read a file into a map, as many values as it holds.
+static void read_values(struct generator_bpf *programs, struct bpf_map *map, const char *path)
 {
-    const size_t size = GENERATOR_DESTINATIONS * sizeof(struct generator_destination);
-    void *array = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(programs->maps.destinations), 0);
+    const size_t each = bpf_map__value_size(map), most = bpf_map__max_entries(map);
+    void *array = mmap(NULL, each * most, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
     if (array == MAP_FAILED)
         fail("mmap: %s", strerror(errno));
     FILE *file = fopen(path, "rb");
     if (file == NULL)
         fail("%s: %s", path, strerror(errno));
-    size_t count = fread(array, sizeof(struct generator_destination), GENERATOR_DESTINATIONS, file);
+    size_t count = fread(array, each, most, file);
     fclose(file);
-    munmap(array, size);
+    munmap(array, each * most);
     if (count == 0 || (count & (count - 1)) != 0)
-        fail("%s holds %zu destinations, which is no power of two", path, count);
+        fail("%s holds %zu %s, which is no power of two", path, count, bpf_map__name(map));
     programs->bss->settings.mask = (__u32)count - 1;
 }
 
@@ -124,7 +127,8 @@ static void wake(int signal_number)
     (void)signal_number; // BPF_PROG_TEST_RUN ends with EINTR
 }
 
-static void send_for(struct generator_bpf *programs, unsigned length, unsigned long rate, unsigned milliseconds)
+static void send_for(struct generator_bpf *programs, struct bpf_program *maker, unsigned length, unsigned long rate,
+                     unsigned milliseconds)
 {
     static __u8 frame[2048];
     struct generator_settings *settings = &programs->bss->settings;
@@ -143,7 +147,7 @@ static void send_for(struct generator_bpf *programs, unsigned length, unsigned l
     while (now_ns() < end) {
         LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_size_in = length, .repeat = 1 << 30,
                     .flags = BPF_F_TEST_XDP_LIVE_FRAMES, .batch_size = BATCH);
-        if (bpf_prog_test_run_opts(bpf_program__fd(programs->progs.generate), &options) && errno != EINTR)
+        if (bpf_prog_test_run_opts(bpf_program__fd(maker), &options) && errno != EINTR)
             fail("BPF_PROG_TEST_RUN: %s", strerror(errno));
     }
     // Making the first frames and giving back the last takes milliseconds, which are no part of a rate.
@@ -153,15 +157,9 @@ static void send_for(struct generator_bpf *programs, unsigned length, unsigned l
     fflush(stdout);
 }
 
-static void send_frames(struct generator_bpf *programs, char *const arguments[])
+// Send what a program makes, as lines say.
+static void send_as_told(struct generator_bpf *programs, struct bpf_program *maker)
 {
-    struct generator_settings *settings = &programs->bss->settings;
-    set_out(programs, arguments[0]);
-    parse_mac(arguments[1], settings->source);
-    parse_mac(arguments[2], settings->target);
-    read_destinations(programs, arguments[3]);
-    settings->source_address = htonl(0xc6120002); // 198.18.0.2: RFC 2544, appendix C.2.2
-    settings->sum = header_sum(settings->source_address);
     struct sigaction action = {.sa_handler = wake};
     sigaction(SIGALRM, &action, NULL);
     say_ready();
@@ -170,8 +168,27 @@ static void send_frames(struct generator_bpf *programs, char *const arguments[])
         unsigned long rate;
         if (sscanf(line, "%u %lu %u", &length, &rate, &milliseconds) != 3 || length < 60 || length > 1518)
             fail("%s is not a length of 60 to 1518, a rate and milliseconds", line);
-        send_for(programs, length, rate, milliseconds);
+        send_for(programs, maker, length, rate, milliseconds);
     }
+}
+
+static void send_packets(struct generator_bpf *programs, char *const arguments[])
+{
+    struct generator_settings *settings = &programs->bss->settings;
+    set_out(programs, arguments[0]);
+    parse_mac(arguments[1], settings->source);
+    parse_mac(arguments[2], settings->target);
+    read_values(programs, programs->maps.destinations, arguments[3]);
+    settings->source_address = htonl(0xc6120002); // 198.18.0.2: RFC 2544, appendix C.2.2
+    settings->sum = header_sum(settings->source_address);
+    send_as_told(programs, programs->progs.generate);
+}
+
+static void flood(struct generator_bpf *programs, char *const arguments[])
+{
+    set_out(programs, arguments[0]);
+    read_values(programs, programs->maps.frames, arguments[1]);
+    send_as_told(programs, programs->progs.flood);
 }
 
 // -- redirect, receive ----------------------------------------------------------------------------------------------
@@ -216,7 +233,8 @@ int main(int argc, char *argv[])
         const char *name;
         int arguments;
         void (*run)(struct generator_bpf *, char *const[]);
-    } commands[] = {{"send", 4, send_frames}, {"redirect", 2, redirect}, {"receive", 1, receive}};
+    } commands[] = {
+        {"send", 4, send_packets}, {"flood", 2, flood}, {"redirect", 2, redirect}, {"receive", 1, receive}};
 
     for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
         if (argc < 2 || strcmp(argv[1], commands[i].name) != 0 || argc != commands[i].arguments + 2)
@@ -228,5 +246,5 @@ int main(int argc, char *argv[])
         generator_bpf__destroy(programs);
         return 0;
     }
-    fail("send INTERFACE SOURCE TARGET DESTINATIONS | redirect FROM TO | receive INTERFACE");
+    fail("send INTERFACE SOURCE TARGET DESTINATIONS | flood INTERFACE FRAMES | redirect FROM TO | receive INTERFACE");
 }
