@@ -1,7 +1,9 @@
 """Routers that do nobody harm, each of a tenant of its own with the same addresses, and their external neighbors.
 
 host: eth0 ── near [ m1/r FRR: OSPF, BGP ] far ── eth1      one BIRD in the host is the OSPF neighbor on eth0 and
-                                                            the BGP neighbor on eth1
+                                                            the BGP neighbor on eth1, each with BFD (300 ms × 3)
+
+A BIRD stands for another machine: it runs at real-time priority, so that it is never itself what is late.
 """
 
 import json
@@ -19,8 +21,12 @@ HOSTS = WORK / "hosts"
 """The hosts, as modest_probes.py reads them."""
 
 _RUN = Path("/run")
+_ON_TIME = ("chrt", "--fifo", "1")
 _UP_S = 120.0
-_OSPF = "interface near\n ip ospf hello-interval 1\n ip ospf dead-interval 4\nexit\n"
+_BFD = "bfd\n profile quick\n  detect-multiplier 3\n  transmit-interval 300\n  receive-interval 300\n exit\nexit\n"
+_BGP_MORE = (" timers bgp 3 9", f" neighbor {FAR_HOST} bfd", f" neighbor {FAR_HOST} bfd profile quick")
+_TIMERS = " ip ospf hello-interval 1\n ip ospf dead-interval 4\n"
+_OSPF = f"interface near\n{_TIMERS} ip ospf bfd\n ip ospf bfd profile quick\nexit\n"
 _AREA = "router ospf\n ospf router-id 10.255.0.1\n network 10.1.0.0/24 area 0\nexit\n"
 _REST = f"ip route {CHANGING.rpartition('/')[0]}/15 blackhole\n"  # what is withdrawn is dropped, and not punted
 
@@ -29,8 +35,13 @@ log "{{log}}" all;
 protocol device {{{{ }}}}
 protocol static feed {{{{ ipv4; route {STAYING} blackhole; }}}}
 protocol static {FEED} {{{{ disabled; ipv4; route {CHANGING} blackhole; }}}}
+protocol bfd {{{{
+    debug {{{{ states, events }}}};
+    interface "eth*" {{{{ interval 300 ms; multiplier 3; }}}};
+}}}}
 protocol bgp far {{{{
     debug {{{{ states, events }}}};
+    bfd on;
     local {FAR_HOST} as {bird.AS_NUMBER};
     neighbor {FAR_ROUTER} as {AS_NUMBER};
     hold time 9;
@@ -40,11 +51,12 @@ protocol bgp far {{{{
 protocol ospf v2 near {{{{
     debug {{{{ states, events }}}};
     ipv4 {{{{ import none; export none; }}}};
-    area 0 {{{{ interface "eth0" {{{{ hello 1; dead 4; }}}}; }}}};
+    area 0 {{{{ interface "eth0" {{{{ hello 1; dead 4; bfd yes; }}}}; }}}};
 }}}}
 """
-_CAME_UP = {"bgp": "far: BGP session established\n", "ospf": " to Full\n"}
+_CAME_UP = {"bgp": "far: BGP session established\n", "ospf": " to Full\n", "bfd": " to Up\n"}
 """What BIRD logs of a session that comes up, by kind."""
+_ALL = {"bgp": 1, "ospf": 1, "bfd": 2}
 
 
 class ModestRouters:
@@ -62,7 +74,7 @@ class ModestRouters:
 
     def tenants(self) -> list[dict[str, Any]]:
         """Return a tenant for each, for `Rig.apply`."""
-        frr = bgp_config([FAR_HOST], bird.AS_NUMBER, " timers bgp 3 9") + _OSPF + _AREA + _REST
+        frr = _BFD + bgp_config([FAR_HOST], bird.AS_NUMBER, *_BGP_MORE) + _OSPF + _AREA + _REST
         return [tenant(name, [f"{name}-n", f"{name}-f"], self._router(name, frr)) for name in self._hosts]
 
     @staticmethod
@@ -75,10 +87,10 @@ class ModestRouters:
         """Start the neighbors once the network runs and the routers are up; returns when all sessions are up."""
         for name, host in self._hosts.items():
             checked(inside(host, ["ip", "address", "add", f"{FAR_HOST}/24", "dev", "eth1"]))
-            daemon = self._birds[name] = BirdDaemon(_RUN / f"bird-{name}", host.name, inside(host, []))
+            daemon = self._birds[name] = BirdDaemon(_RUN / f"bird-{name}", host.name, inside(host, _ON_TIME))
             daemon.launch([_NEIGHBOR.format(log=daemon.log)])
         logs = [daemon.log for daemon in self._birds.values()]
-        wait_for("every BGP and OSPF session of the modest routers", self._sessions_up, _UP_S, 0.5, logs)
+        wait_for("every BGP, OSPF and BFD session of the modest routers", self._sessions_up, _UP_S, 0.5, logs)
         macs = {(one["router"], one["name"]): one["mac"] for one in self._rig.api.get("interfaces")}
         hosts = [
             {"pid": host.pid, "router_mac": macs[f"{name}/r", "near"], "bird": str(_RUN / f"bird-{name}/bird.ctl")}
@@ -87,7 +99,7 @@ class ModestRouters:
         HOSTS.write_text(json.dumps(hosts))
 
     def _sessions_up(self) -> bool:
-        return all(_up(daemon) == {"bgp": 1, "ospf": 1} for daemon in self._birds.values())
+        return all(_up(daemon) == _ALL for daemon in self._birds.values())
 
     def wait_restored(self, timeout_s: float) -> None:
         """Wait until every session is up and every router at rest. NetworkError where it is not to be."""
@@ -100,7 +112,7 @@ class ModestRouters:
         return len(views) == len(names) and all(view["state"] == "up" and not view["pending"] for view in views)
 
     def sessions_lost(self) -> Counter[str]:
-        """Return how many BGP and OSPF sessions were lost so far: those that came up and are not there any more."""
+        """Return how many sessions were lost so far, by kind: those that came up and are not there any more."""
         lost: Counter[str] = Counter()
         for daemon in self._birds.values():
             up, text = _up(daemon), daemon.log.read_text()
@@ -110,4 +122,8 @@ class ModestRouters:
 
 def _up(daemon: BirdDaemon) -> dict[str, int]:
     """Return how many sessions of a neighbor are up now, by kind."""
-    return {"bgp": daemon.established(), "ospf": daemon.ask("show", "ospf", "neighbors", "near").count("Full/")}
+    return {
+        "bgp": daemon.established(),
+        "ospf": daemon.ask("show", "ospf", "neighbors", "near").count("Full/"),
+        "bfd": daemon.ask("show", "bfd", "sessions").count(" Up "),
+    }

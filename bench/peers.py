@@ -10,8 +10,6 @@ import argparse
 import json
 import logging
 import os
-import random
-import struct
 import subprocess
 import sys
 import time
@@ -23,10 +21,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench import destinations
 from bench.peer_kinds import ROUTE, Bmv2, Forwarder, Linux, Ovs, Peer, Redirect, full_tables, present
 from bench.peer_search import lossless
 from lab.commands import NetworkError
-from lab.prefixes import Announcement
 from lab.processes import machine_s
 from lab.wires import FORWARDER_CORE, GENERATOR_CORE, Wires, WiresError
 
@@ -107,7 +105,7 @@ class Peers:
 
     def start(self) -> None:
         """Start every forwarder that is here."""
-        one = _destinations_file([[ROUTE]], _TARGETS, self._options.seed)
+        one = destinations.write(_WORK, [[ROUTE]], _TARGETS, self._options.seed)
         kinds: dict[str, tuple[Callable[[], Peer], Path]] = {
             "redirect_only": (lambda: Redirect(self._generator), one),
             "linux": (Linux, one),
@@ -118,7 +116,7 @@ class Peers:
             kinds["bmv2"] = (lambda: Bmv2(_WORK / "bmv2"), one)
         if self._program.exists():
             tables = full_tables(self._options.routes, self._options.vrfs, self._options.seed)
-            many = _destinations_file(tables, 1 << 18, self._options.seed)
+            many = destinations.write(_WORK, tables, destinations.MOST, self._options.seed)
             kinds["forwarder"] = (lambda: Forwarder(self._program, _WORK / "forwarder", [[ROUTE]]), one)
             kinds[_FULL] = (lambda: Forwarder(self._program, _WORK / "full", tables), many)
         chosen = self._options.only or list(kinds)
@@ -127,9 +125,9 @@ class Peers:
                 raise WiresError(f"{name} is not here; there are: {', '.join(kinds)}")
             self._add(name, *kinds[name])
 
-    def _add(self, name: str, kind: Callable[[], Peer], destinations: Path) -> None:
+    def _add(self, name: str, kind: Callable[[], Peer], towards: Path) -> None:
         start = time.monotonic()
-        wires = self._stack.enter_context(Wires(len(self.beds), self._generator, destinations))
+        wires = self._stack.enter_context(Wires(len(self.beds), self._generator, towards))
         peer = kind()
         self._stack.callback(peer.stop)
         peer.start(wires)
@@ -179,21 +177,6 @@ def _latest(samples: dict[str, list[float]], ending: str) -> str:
     return ", ".join(
         f"{key.removesuffix(ending)} {all_[-1]:.3f}" for key, all_ in samples.items() if key.endswith(ending)
     )
-
-
-def _destinations_file(tables: list[list[Announcement]], count: int, seed: int) -> Path:
-    """Write destinations for the generator (struct generator_destination): a random host of a random route each; with
-    several tables, VLAN n is that of the n-th."""
-    chance = random.Random(seed)
-    path = _WORK / f"destinations-{len(tables)}"
-    octets = bytearray()
-    for _ in range(count):
-        place = chance.randrange(len(tables))
-        route = chance.choice(tables[place])
-        address = route.network | chance.getrandbits(32 - route.length)
-        octets += struct.pack("!I", address) + struct.pack("=HH", place + 1 if len(tables) > 1 else 0, 0)
-    path.write_bytes(octets)
-    return path
 
 
 def parsed() -> argparse.Namespace:
