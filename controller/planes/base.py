@@ -490,7 +490,10 @@ class Plane(Protocol):
         """Read how many packets each router interface has sent, by its id. PlaneUnreachable as for read."""
 
     def packet_out(self, interface: RouterInterface, frame: bytes) -> bool:
-        """Send an untagged frame out of a router interface; False (and counted) where the channel is congested."""
+        """Send an untagged frame out of a router interface; False (and counted) where too many of its router wait.
+
+        One router that sends more than the channel takes leaves room for the others, and they take turns.
+        """
 
 
 Clock = Callable[[], float]

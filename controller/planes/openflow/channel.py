@@ -1,6 +1,7 @@
 """One OpenFlow connection: frames messages, keeps it alive, and matches replies and errors to what was asked."""
 
 import asyncio
+import contextlib
 import logging
 import struct
 from collections.abc import Callable
@@ -8,12 +9,14 @@ from collections.abc import Callable
 from controller.planes.openflow import codec, messages
 from controller.planes.openflow.codec import MalformedMessage, Multipart, Type
 from controller.planes.openflow.messages import Features, SwitchError
+from controller.planes.shared_queue import SharedQueue
 
 log = logging.getLogger(__name__)
 
 _READ_OCTETS = 1 << 16
 _MAX_UNSENT_OCTETS = 16 << 20  # beyond what drained writers leave: a peer that asks and never reads
-_PACKET_OUT_UNSENT_OCTETS = 1 << 20
+_PACKET_OUT_UNSENT_OCTETS = 1 << 16  # beyond that they wait: where asyncio has writers wait, too
+_QUEUED_PACKET_OUTS = 8192  # of all routers
 _MAX_LISTINGS = 64
 _LAST_XID = 0xFFFFFFF0
 _SLICE_S, _SLICE_MESSAGES = 0.002, 32  # of the event loop, between two looks at the clock
@@ -71,6 +74,8 @@ class Channel:
         self._replies: dict[int, asyncio.Future[bytes]] = {}
         self._listings: dict[int, tuple[int, PartReader, asyncio.Future[None]]] = {}
         self._watches: list[Watch] = []
+        self._packet_outs = SharedQueue[bytes](_QUEUED_PACKET_OUTS)
+        self._packet_outs_wait = asyncio.Event()
         self._hello: asyncio.Future[None] = self._loop.create_future()
         self._closed: str | None = None
         self.features: Features | None = None
@@ -104,6 +109,7 @@ class Channel:
     async def run(self) -> str:
         """Read until the connection ends and return why it did."""
         keepalive = asyncio.create_task(self._keep_alive(), name="openflow echo")
+        packets = asyncio.create_task(self._send_packets(), name="openflow packet-outs")
         try:
             await self._read()
         except (OSError, EOFError) as error:
@@ -112,6 +118,7 @@ class Channel:
             self.close(f"malformed message: {error}")
         finally:
             keepalive.cancel()
+            packets.cancel()
             self.close("closed by this side")
         return self._closed or ""
 
@@ -208,13 +215,30 @@ class Channel:
             raise ChannelClosed(self._closed or "")
         self._writer.write(octets)
 
-    def send_packet(self, octets: bytes) -> bool:
-        """Queue a packet-out, unless too much is waiting already."""
-        congested = self._writer.transport.get_write_buffer_size() > _PACKET_OUT_UNSENT_OCTETS
-        if self._closed is not None or congested:
+    def send_packet(self, vrf_id: int, octets: bytes) -> bool:
+        """Send a packet-out of a router, or keep it until those before it have gone; False where too many wait."""
+        if self._closed is not None:
             return False
-        self._writer.write(octets)
-        return True
+        if not self._packet_outs and not self._congested:
+            self._writer.write(octets)
+            return True
+        self._packet_outs_wait.set()
+        return self._packet_outs.push(vrf_id, octets)
+
+    async def _send_packets(self) -> None:
+        """Send the packet-outs that wait whenever the connection takes more."""
+        with contextlib.suppress(ChannelClosed):
+            while self._closed is None:
+                await self._packet_outs_wait.wait()
+                await self.drain()
+                while self._packet_outs and not self._congested:
+                    self._writer.write(self._packet_outs.pop())
+                if not self._packet_outs:
+                    self._packet_outs_wait.clear()
+
+    @property
+    def _congested(self) -> bool:
+        return self._writer.transport.get_write_buffer_size() > _PACKET_OUT_UNSENT_OCTETS
 
     async def drain(self) -> None:
         """Wait until the connection takes more; ChannelClosed where it ended."""

@@ -196,11 +196,11 @@ class OpenFlowPlane:
             return await read_sent(channel)
 
     def packet_out(self, interface: RouterInterface, frame: bytes) -> bool:
-        """Send an untagged frame out of a router interface; False (and counted) where the channel is congested."""
+        """Send an untagged frame out of a router interface; False (and counted) where too many of its router wait."""
         channel = self.channel
         if channel is not None and self.connected:
             actions = b"".join(prog.frame_out(interface))
-            if channel.send_packet(codec.packet_out(actions, frame, channel.take_xids())):
+            if channel.send_packet(interface.vrf_id, codec.packet_out(actions, frame, channel.take_xids())):
                 return True
         self.packet_outs_dropped += 1
         return False

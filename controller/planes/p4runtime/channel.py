@@ -20,6 +20,8 @@ import grpc.aio
 from finsy.proto import p4r, rpc_code, rpc_status
 from google.protobuf.message import DecodeError, Message
 
+from controller.planes.shared_queue import SharedQueue
+
 log = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=Message)
@@ -30,7 +32,7 @@ MAX_RECEIVED_OCTETS = 256 << 20
 MAX_TRAILER_OCTETS = 1 << 20
 """Most that is taken of a status: it holds an error of some 100 octets for each update of a refused request."""
 
-_QUEUED_PACKET_OUTS = 256
+_QUEUED_PACKET_OUTS = 512  # of all routers
 _LARGEST_HALF, _LARGEST_ID = (1 << 64) - 1, (1 << 128) - 1
 _SERVICE = "/p4.v1.P4Runtime/"
 _EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
@@ -169,7 +171,9 @@ class Channel:
         self._grpc: Any = target.connect()  # its stubs know no defaults
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[str] = self._loop.create_future()
-        self._outbox: asyncio.Queue[bytes] = asyncio.Queue(_QUEUED_PACKET_OUTS)
+        self._packet_outs = SharedQueue[bytes](_QUEUED_PACKET_OUTS)
+        self._bid = self._arbitration()  # goes before all packet-outs; empty once it is sent
+        self._waiting = asyncio.Event()  # a bid or a packet-out does
         self._arbitrated, self._primary, self._backup = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.backup_reason = ""
         self._packet_in_seen, self._digest_seen, self._backup_seen = packet_in_seen, digest_seen, backup_seen
@@ -224,9 +228,16 @@ class Channel:
 
     async def _send(self, call: Any) -> None:
         with self._closing():
-            await call.write(self._arbitration())
             while True:
-                await call.write(await self._outbox.get())
+                await call.write(await self._next())
+
+    async def _next(self) -> bytes:
+        """Wait for what is to be sent next."""
+        while not self._bid and not self._packet_outs:
+            self._waiting.clear()
+            await self._waiting.wait()
+        bid, self._bid = self._bid, b""
+        return bid or self._packet_outs.pop()
 
     async def _receive(self, call: Any) -> None:
         with self._closing():
@@ -282,8 +293,8 @@ class Channel:
         ours = (self.election_id.started_ms, self.election_id.connection)
         if ours <= (theirs.started_ms, theirs.connection):
             self.election_id = theirs.next()
-        with contextlib.suppress(asyncio.QueueFull):  # asked again on the next connection
-            self._outbox.put_nowait(self._arbitration())
+        self._bid = self._arbitration()
+        self._waiting.set()
 
     # -- requests ----------------------------------------------------------------------------------------------------
     async def write(self, request: bytes, updates: int) -> dict[int, Problem]:
@@ -346,12 +357,11 @@ class Channel:
             ),
         )
 
-    def send_packet(self, packet: p4r.PacketOut) -> bool:
-        """Queue a packet-out; False where too many wait."""
-        try:
-            self._outbox.put_nowait(p4r.StreamMessageRequest(packet=packet).SerializeToString())
-        except asyncio.QueueFull:
+    def send_packet(self, vrf_id: int, packet: p4r.PacketOut) -> bool:
+        """Queue a packet-out of a router; False where too many of it wait."""
+        if not self._packet_outs.push(vrf_id, p4r.StreamMessageRequest(packet=packet).SerializeToString()):
             return False
+        self._waiting.set()
         return True
 
     async def _ask(self, method: str, request: Message) -> bytes:

@@ -289,11 +289,11 @@ class P4RuntimePlane:
             return await read_sent(channel, self._program)
 
     def packet_out(self, interface: RouterInterface, frame: bytes) -> bool:
-        """Send an untagged frame out of a router interface; False (and counted) where the channel is congested."""
+        """Send an untagged frame out of a router interface; False (and counted) where too many of its router wait."""
         part = self._egress_part
         metadata = p4r.PacketMetadata(metadata_id=part.id, value=part.octets(interface.id))
         packet = p4r.PacketOut(payload=frame, metadata=[metadata])
-        if self.channel is not None and self.connected and self.channel.send_packet(packet):
+        if self.channel is not None and self.connected and self.channel.send_packet(interface.vrf_id, packet):
             return True
         self.packet_outs_dropped += 1
         return False

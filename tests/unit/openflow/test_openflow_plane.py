@@ -4,7 +4,7 @@ import asyncio
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from os_ken.ofproto import ofproto_v1_3 as of13
@@ -164,6 +164,21 @@ async def test_a_datapath_id_belongs_to_one_plane() -> None:
     await first.start(Told())
     with pytest.raises(Conflict, match="of plane two is plane one's"):
         await second.start(Told())
+
+
+async def test_a_router_that_fills_the_channel_keeps_no_other_out() -> None:
+    plane, told = edge(), Told()
+    await plane.start(told)
+    async with serving(plane) as (_, switch, _task):
+        await told.until(2)
+        sent = 0
+        while plane.packet_out(NEAR, bytes(1000)):
+            sent += 1
+        assert plane.packet_outs_dropped == 1
+        assert plane.packet_out(replace(NEAR, id=4, vrf_id=8), b"another's")
+        await switch.until(Type.PACKET_OUT, sent + 1)
+        order = [body.endswith(b"another's") for body in switch.sent(Type.PACKET_OUT)]
+        assert order.index(True) < sent / 2
 
 
 async def test_a_packet_out_is_tagged_and_sent() -> None:

@@ -1,6 +1,7 @@
 """A plane's life: connecting, being primary or not, and devices that fail in every way."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -360,6 +361,14 @@ async def test_a_congested_stream_takes_no_more_frames(edge: Edge) -> None:
     assert edge.plane.packet_outs_dropped == 1
     await edge.device.until(lambda: len(edge.device.packets_out) == sent)
     assert edge.plane.packet_out(NEAR, b"again")
+
+
+async def test_a_router_that_fills_the_stream_keeps_no_other_out(edge: Edge) -> None:
+    while edge.plane.packet_out(NEAR, bytes(100)):
+        pass
+    assert edge.plane.packet_out(replace(NEAR, id=4, vrf_id=8), b"another's")
+    await edge.device.until(lambda: any(one.payload == b"another's" for one in edge.device.packets_out))
+    assert [one.payload for one in edge.device.packets_out].index(b"another's") < 3
 
 
 async def test_a_stream_error_is_counted(edge: Edge) -> None:
