@@ -25,10 +25,10 @@ from bench.attacks.guest_root import OF_ROOT
 from bench.attacks.messages import OF_ROUTERS
 from bench.attacks.session import MOST_PREPARING_S, OF_CERTIFICATE
 from bench.attacks.target import Target
-from bench.rig import PLANE, STATE, WORK, Rig, interface, tenant
+from bench.rig import PLANE, STATE, WORK, Rig, interface, take_generated, tenant
 from lab import generator, machine_root
 from lab.commands import ended, last_lines, output
-from lab.control import IMAGE, RUN, SOCKET
+from lab.control import IMAGE, RUN, SOCKET, guest_logs
 from lab.guest_root import GuestRoot
 from lab.network import NetworkError, checked, inside, wait_for
 from lab.planes.bmv2 import OWN_SYSFS
@@ -110,10 +110,9 @@ class Attackers:
 
     def _take_floods(self) -> None:
         """Have the switch's end of the host's cable take what the generator sends, in its own time."""
+        take_generated(self._rig, "x")
         if self._rig.network.planes.polled:  # at the priority of a kernel thread: the host itself runs at nice 19
             checked([*OWN_SYSFS, "sh", "-c", "echo 1 > /sys/class/net/x/threaded"])
-        else:
-            checked(["ethtool", "-K", "x", "gro", "on"])
 
     def _reaches_next_hop(self) -> bool:
         return "bytes from" in output(inside(self._host, ["ping", "-n", "-c", "1", "-W", "1", _HOP]))
@@ -312,7 +311,12 @@ class Attackers:
         def honest() -> bool:
             return self._at_rest(HOSTILE) and self._rig.api.router(HOSTILE)["ipv4_routes"] < 100
 
-        wait_for(f"{HOSTILE} as before", honest, RESTORED_S, 0.5)
+        def seen() -> tuple[str, list[Path]]:
+            view = self._rig.api.router(HOSTILE)
+            shown = ", ".join(f"{key} {view[key]}" for key in ("state", "reason", "pending", "ipv4_routes"))
+            return shown, guest_logs([HOSTILE])
+
+        wait_for(f"{HOSTILE} as before", honest, RESTORED_S, 0.5, seen=seen)
 
     def _at_rest(self, router: str) -> bool:
         view = self._rig.api.router(router)

@@ -3,7 +3,8 @@
 host: eth0 ── near [ m1/r FRR: OSPF, BGP ] far ── eth1      one BIRD in the host is the OSPF neighbor on eth0 and
                                                             the BGP neighbor on eth1, each with BFD (300 ms × 3)
 
-A BIRD stands for another machine: it runs at real-time priority, so that it is never itself what is late.
+A host stands for another machine. So its BIRD runs at real-time priority, and is never itself what is late; and what
+the kernel has to know of links is entered for good, because its tables of neighbors are one for all namespaces.
 """
 
 import json
@@ -21,6 +22,7 @@ HOSTS = WORK / "hosts"
 """The hosts, as modest_probes.py reads them."""
 
 _RUN = Path("/run")
+_OSPF_GROUPS = {"224.0.0.5": "01:00:5e:00:00:05", "224.0.0.6": "01:00:5e:00:00:06"}
 _ON_TIME = ("chrt", "--fifo", "1")
 _UP_S = 120.0
 _BFD = "bfd\n profile quick\n  detect-multiplier 3\n  transmit-interval 300\n  receive-interval 300\n exit\nexit\n"
@@ -85,13 +87,18 @@ class ModestRouters:
 
     def start_neighbors(self) -> None:
         """Start the neighbors once the network runs and the routers are up; returns when all sessions are up."""
+        macs = {(one["router"], one["name"]): one["mac"] for one in self._rig.api.get("interfaces")}
         for name, host in self._hosts.items():
             checked(inside(host, ["ip", "address", "add", f"{FAR_HOST}/24", "dev", "eth1"]))
+            known = {NEAR_ROUTER: macs[f"{name}/r", "near"], **_OSPF_GROUPS}
+            for device, entries in (("eth0", known), ("eth1", {FAR_ROUTER: macs[f"{name}/r", "far"]})):
+                for address, mac in entries.items():
+                    entry = (address, "lladdr", mac, "dev", device, "nud", "permanent")
+                    checked(inside(host, ["ip", "neighbor", "replace", *entry]))
             daemon = self._birds[name] = BirdDaemon(_RUN / f"bird-{name}", host.name, inside(host, _ON_TIME))
             daemon.launch([_NEIGHBOR.format(log=daemon.log)])
         logs = [daemon.log for daemon in self._birds.values()]
         wait_for("every BGP, OSPF and BFD session of the modest routers", self._sessions_up, _UP_S, 0.5, logs)
-        macs = {(one["router"], one["name"]): one["mac"] for one in self._rig.api.get("interfaces")}
         hosts = [
             {"pid": host.pid, "router_mac": macs[f"{name}/r", "near"], "bird": str(_RUN / f"bird-{name}/bird.ctl")}
             for name, host in self._hosts.items()

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from bench import destinations
-from bench.rig import AS_NUMBER, PLANE, WORK, Rig, bgp_config, interface, say, tenant
+from bench.rig import AS_NUMBER, PLANE, WORK, Rig, bgp_config, interface, say, take_generated, tenant
 from lab import bird, generator
 from lab.bird import Bird
 from lab.network import NetworkError, checked, inside, wait_for
@@ -53,6 +53,7 @@ class LoadedNeighbor:
     def learn(self) -> None:
         """Have it learn its routes, once it is up; returns when the plane has them."""
         announced = announcements(ROUTES, _SEED)
+        take_generated(self._rig, "load-n")
         checked(inside(self._host, ["ip", "address", "add", f"{_OUTSIDE}/24", "dev", "eth1"]))
         feeding = Bird(self._host, [(_OUTSIDE, _FAR)], AS_NUMBER)
         feeding.start(announced)

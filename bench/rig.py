@@ -14,7 +14,7 @@ from typing import Any
 from controller.guests.suites import frr
 from lab import bird, traffic
 from lab.control import LOG, SOCKET, STATE, Controller
-from lab.network import Network, NetworkError, Node, inside, wait_for
+from lab.network import Network, NetworkError, Node, checked, inside, wait_for
 from lab.planes.base import Planes
 from lab.planes.open_vswitch import OpenVSwitchPlanes, daemon_logs, start_daemons
 from lab.processes import guest_processes, prefer
@@ -175,6 +175,12 @@ def _roomy(plane: dict[str, Any]) -> dict[str, Any]:
     if plane["kind"] != "openflow" or "fallback" in plane:
         return plane
     return plane | {"capacity": {"ipv4_route": 4_000_000, "ipv6_route": 4_000_000}}
+
+
+def take_generated(rig: Rig, port: str) -> None:
+    """Have a port of the switch take what the lab's generator sends: without NAPI (an XDP program, or GRO) none."""
+    if not rig.network.planes.polled:
+        checked(["ethtool", "-K", port, "gro", "on"])
 
 
 def tenant(name: str, ports: list[str], *routers: dict[str, Any], **quota: int) -> dict[str, Any]:

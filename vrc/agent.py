@@ -102,6 +102,8 @@ class Agent(SessionOwner):
         self.table.follow_system()
         self.table.refresh()
         self.source.links_changed()
+        self.neighbors.links_changed()
+        self.kernel.neighbors_changed()
         self.taps.forget_gone()
         if self.taps.appeared:
             self._appeared.set()

@@ -24,6 +24,7 @@ from vrc.netlink.requests import (
     RTM_NEWLINK,
     RTM_NEWNEIGH,
     family_dump,
+    group_request,
     link_dump,
     neighbor_request,
 )
@@ -192,7 +193,10 @@ class GuestKernel:
         body = neighbor_request(ask.ifindex, ask.address, managed=ask.managed)
         flags = NLM_F_CREATE | NLM_F_EXCL if ask.create else NLM_F_REPLACE
         try:
-            if ask.managed is None:
+            if ask.mac:
+                body = group_request(ask.ifindex, ask.address, ask.mac)
+                await self._netlink.change("enter group", RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE, body)
+            elif ask.managed is None:
                 await self._netlink.change("delete neighbor", RTM_DELNEIGH, 0, body)
             else:
                 await self._netlink.change("keep neighbor probed", RTM_NEWNEIGH, flags, body)

@@ -7,17 +7,24 @@ the kernel is to be asked is left in `asks`.
 While the guest's packets do not reach the plane, because the controller is away, no neighbor can answer. The kernel
 then gives them up one after the other, but the plane goes on forwarding to them: what was told before stays in force
 until the kernel has tried again with packets that get through.
+
+The kernel also keeps a neighbor for each multicast group that it sends to, and its tables are one for the whole host:
+where others have filled them, it collects just these and can make none, so that no Hello is sent any more. Those that
+routing protocols send to are therefore entered for good: such entries are neither collected nor counted.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from vrc.interfaces import Interfaces
-from vrc.netlink.link_messages import NUD_NOARP, NUD_PERMANENT, NUD_RESOLVED, KernelNeighbor
-from vrc.netlink.requests import NUD_FAILED
+from vrc.netlink.link_messages import NUD_NOARP, NUD_RESOLVED, KernelNeighbor
+from vrc.netlink.requests import NUD_FAILED, NUD_PERMANENT
 
 DEFAULT_LIMIT = 1024
+_MOST_ASKS = 8192
+_IPV4_GROUPS = (2, 5, 6, 9, 10, 13, 18)  # 224.0.0.N: all routers, OSPF, OSPF's DRs, RIP, EIGRP, PIM, VRRP
+_IPV6_GROUPS = (1, 2, 5, 6, 9, 10, 13, 18, 0x10006)  # ff02::N: all nodes (RAs), the same, and Babel
 
 Place = tuple[int, bytes]
 """(ifindex, address)"""
@@ -26,12 +33,23 @@ Place = tuple[int, bytes]
 @dataclass(frozen=True, slots=True)
 class Ask:
     """A request to the kernel: keep a neighbor probed (or stop to), or, with ``managed`` None, delete it. ``create``
-    asks for one that must not exist yet."""
+    asks for one that must not exist yet; a multicast group with its ``mac`` is entered for good."""
 
     ifindex: int
     address: bytes
     managed: bool | None
     create: bool = False
+    mac: bytes = b""
+
+
+def groups() -> Iterator[tuple[bytes, bytes]]:
+    """Yield the multicast groups that routing protocols send to, with their MACs (RFC 1112 section 6.4, RFC 2464
+    section 7)."""
+    for number in _IPV4_GROUPS:
+        yield bytes((224, 0, 0, number)), bytes((1, 0, 0x5E, 0, 0, number))
+    for number in _IPV6_GROUPS:
+        last = number.to_bytes(4, "big")
+        yield b"\xff\x02" + bytes(10) + last, b"\x33\x33" + last
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +71,14 @@ class Neighbors:
     limit: int = DEFAULT_LIMIT
     over_limit: int = 0
     in_doubt: Callable[[], bool] = lambda: False  # whether probes may not have got through of late
-    asks: deque[Ask] = field(default_factory=lambda: deque(maxlen=4096))
+    asks: deque[Ask] = field(default_factory=lambda: deque(maxlen=_MOST_ASKS))
     changed: dict[tuple[int, bytes], Report] = field(default_factory=dict)  # by (interface id, address)
     _known: dict[Place, KernelNeighbor] = field(default_factory=dict)
     _reports: dict[Place, tuple[int, Report]] = field(default_factory=dict)
     _gateways: set[Place] = field(default_factory=set)
     _asked: set[Place] = field(default_factory=set)
     _doubted: set[Place] = field(default_factory=set)  # given up by the kernel, not by us
+    _with_groups: set[int] = field(default_factory=set)  # links, by ifindex
 
     def __len__(self) -> int:
         return len(self._known)
@@ -168,6 +187,13 @@ class Neighbors:
                 self._keep_probed(place, neighbor)
             else:
                 self._ask_for(place)
+
+    def links_changed(self) -> None:
+        """Have multicast groups entered on links that have come up: the kernel forgets them when one goes down."""
+        up = {ifindex for ifindex in self.interfaces.links if self.interfaces.usable(ifindex)}
+        for ifindex in sorted(up - self._with_groups):
+            self.asks.extend(Ask(ifindex, address, True, mac=mac) for address, mac in groups())
+        self._with_groups = up
 
     def _ask_for(self, place: Place) -> bool:
         # 169.254.0.0/16 gateways are zebra's own static neighbors (BGP unnumbered): never made by us.

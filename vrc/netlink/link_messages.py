@@ -19,11 +19,12 @@ from vrc.netlink.requests import (
     NDA_FLAGS_EXT,
     NDA_LLADDR,
     NTF_EXT_MANAGED,
+    NUD_PERMANENT,
 )
 from vrc.netlink.route_messages import attributes
 
 NUD_INCOMPLETE, NUD_REACHABLE, NUD_STALE, NUD_DELAY, NUD_PROBE = 0x01, 0x02, 0x04, 0x08, 0x10
-NUD_NOARP, NUD_PERMANENT = 0x40, 0x80
+NUD_NOARP = 0x40
 NUD_RESOLVED = NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT
 
 _IFINFO = struct.Struct("=BxHiII")

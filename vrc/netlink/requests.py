@@ -17,7 +17,7 @@ MACVLAN_MODE_BRIDGE = 4
 IFA_ADDRESS, IFA_LOCAL, IFA_FLAGS, IFA_PROTO = 1, 2, 8, 11
 NDA_DST, NDA_LLADDR, NDA_FLAGS_EXT = 1, 2, 15
 NTF_EXT_MANAGED = 1
-NUD_FAILED = 0x20
+NUD_FAILED, NUD_PERMANENT = 0x20, 0x80
 
 ADDRESS_OF_DECLARATION = 0x53
 """The IFA_PROTO by which addresses of the declaration are told from those of the daemons (kernel 5.18)."""
@@ -88,6 +88,12 @@ def neighbor_request(ifindex: int, address: bytes, *, managed: bool | None = Non
     if managed is not None:
         body += attribute(NDA_FLAGS_EXT, _U32.pack(NTF_EXT_MANAGED if managed else 0))
     return body
+
+
+def group_request(ifindex: int, address: bytes, mac: bytes) -> bytes:
+    """Return the body of RTM_NEWNEIGH that enters a multicast group for good."""
+    body = _NDMSG.pack(_FAMILY[len(address)], ifindex, NUD_PERMANENT, 0, 0)
+    return body + attribute(NDA_DST, address) + attribute(NDA_LLADDR, mac)
 
 
 def family_dump(family: int, size: int) -> bytes:

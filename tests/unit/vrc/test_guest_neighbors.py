@@ -1,18 +1,20 @@
 """Which neighbors are reported, and which the kernel is asked to keep probed."""
 
+from dataclasses import replace
+from ipaddress import ip_address
+
 import pytest
 
 from vrc.interfaces import IFF_LOWER_UP, IFF_UP, Interfaces, Link
-from vrc.neighbors import GONE, Ask, Neighbors, Report
+from vrc.neighbors import GONE, Ask, Neighbors, Report, groups
 from vrc.netlink.link_messages import (
     NUD_INCOMPLETE,
     NUD_NOARP,
-    NUD_PERMANENT,
     NUD_REACHABLE,
     NUD_STALE,
     KernelNeighbor,
 )
-from vrc.netlink.requests import NUD_FAILED
+from vrc.netlink.requests import NUD_FAILED, NUD_PERMANENT
 
 MAC, OTHER = bytes((2, 0, 0, 0, 0, 1)), bytes((2, 0, 0, 0, 0, 2))
 HOST = bytes((10, 1, 0, 2))
@@ -191,3 +193,25 @@ def test_a_dump_replaces_everything(neighbors: Neighbors) -> None:
     neighbors.resync([neighbor(NUD_REACHABLE, MAC, host(11))])
     assert told(neighbors)[107, host(11)] == Report(MAC)
     assert neighbors.reports() == {(107, host(11)): Report(MAC)}
+
+
+def test_groups_are_entered_on_links_that_come_up(neighbors: Neighbors) -> None:
+    everything = [Ask(2, address, True, mac=mac) for address, mac in groups()]
+    neighbors.links_changed()
+    assert asked(neighbors) == everything
+    neighbors.links_changed()
+    assert asked(neighbors) == []
+    link = neighbors.interfaces.links[2]
+    neighbors.interfaces.links[2] = replace(link, flags=0)
+    neighbors.links_changed()
+    assert asked(neighbors) == []
+    neighbors.interfaces.links[2] = link
+    neighbors.links_changed()
+    assert asked(neighbors) == everything
+
+
+def test_groups_have_the_macs_that_kernels_send_them_to() -> None:
+    found = {ip_address(address): mac.hex(":") for address, mac in groups()}
+    assert found[ip_address("224.0.0.5")] == "01:00:5e:00:00:05"
+    assert found[ip_address("ff02::1:6")] == "33:33:00:01:00:06"
+    assert all(address.is_multicast for address in found)
