@@ -2,7 +2,8 @@
 
 It is read and written where its octets come and go, without a task or gRPC in between. All of them together have the
 event loop for one turn at a time, which is not that of the Control streams: a frame does not wait behind route work.
-What frames cost is charged to their router in both. Who sends more than it has turns for is not read from meanwhile.
+What frames cost is charged to their router in both. Who sends more than it has turns for is not read from meanwhile;
+nor, for a while, who sends more than it may, because refusing frames takes the loop's time as well.
 """
 
 import asyncio
@@ -14,11 +15,13 @@ from controller.errors import SessionRefused
 from controller.events.log import EventLog
 from controller.sessions.sockets import SILENT_S, FrameProtocol
 from controller.shard.loop_share import LoopShare
-from controller.shard.punt_relay import TURN_FRAMES, Punt
+from controller.shard.punt_relay import OVER_RATE, TURN_FRAMES, Punt
 from controller.shard.router import VirtualRouter
 from controller.shard.shards import Shards
 from wire.frames import MAGIC, TICKET_BYTES, BadFrame, Frame, FrameReader, pack_frame
 
+OVER_RATE_REST_S = 0.05
+"""How long nothing is read after a frame beyond the rate: in that time a thousand more may be sent."""
 _SENT_AHEAD_BYTES = 32 << 10
 
 
@@ -51,6 +54,7 @@ class FrameConnection(FrameProtocol):
         self._transport: asyncio.Transport | None = None
         self._reader = FrameReader()
         self._turn: asyncio.Task[None] | None = None  # waits for one of the loop
+        self._over_rate = False  # a frame was refused for that just now
         self._refused = False
         self._patience: asyncio.TimerHandle
 
@@ -123,7 +127,7 @@ class FrameConnection(FrameProtocol):
     def _take(self) -> None:
         """Send what has come, while the loop has time for it."""
         while (router := self.router) is not None and (frames := self._frames()):
-            if not self._share.turn_now(self._share.account(router.config)):
+            if self._over_rate or not self._share.turn_now(self._share.account(router.config)):
                 assert self._transport is not None
                 self._transport.pause_reading()
                 self._turn = asyncio.get_running_loop().create_task(self._take_in_turns(router, frames))
@@ -133,6 +137,9 @@ class FrameConnection(FrameProtocol):
     async def _take_in_turns(self, router: VirtualRouter, frames: list[Frame]) -> None:
         try:
             while frames:
+                if self._over_rate:
+                    await asyncio.sleep(OVER_RATE_REST_S)
+                    self._over_rate = False
                 await self._share.turn(self._share.account(router.config))
                 self._send(router, frames)
                 frames = self._frames()
@@ -158,6 +165,7 @@ class FrameConnection(FrameProtocol):
             for interface_id, _, frame in frames:
                 reason = self._shards.packet_out(router, interface_id, frame)
                 if reason is not None:
+                    self._over_rate |= reason == OVER_RATE
                     text = f"{reason} on interface {interface_id}, {len(frame)} octets"
                     self._events.report(
                         "error", "packet-out-refused", router.config.full_name, text, share=f"packet-out {reason}"

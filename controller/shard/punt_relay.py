@@ -29,6 +29,9 @@ TURN_FRAMES = 16
 PACKET_OUT_PER_S = 20_000
 """Most frames per second a guest may send; as many again in a burst."""
 
+OVER_RATE = "packet_out_rate"
+"""Why a frame beyond that is refused."""
+
 FORMER_MACS_S = 10.0
 """How long a guest may still send from MACs that a new declaration takes from an interface: it hears of that last."""
 
@@ -178,7 +181,7 @@ class RouterPunts:
             return "foreign_vlan"
         if frame.startswith(_RESERVED_MACS) and frame[5] <= 0x0F:
             return "reserved_mac"
-        return None if self._sending.take() else "packet_out_rate"
+        return None if self._sending.take() else OVER_RATE
 
     def _had(self, interface_id: int, mac: bytes) -> bool:
         macs, end = self._former.get(interface_id, (frozenset(), 0.0))

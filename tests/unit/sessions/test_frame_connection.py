@@ -6,6 +6,7 @@ import pytest
 from peers import Frames, Peer, refusals
 from worlds import mac
 
+from controller.events.token_bucket import TokenBucket
 from controller.planes.base import PuntReason
 from controller.sessions import frame_connection
 from controller.sessions import server as sessions
@@ -147,6 +148,19 @@ async def test_many_at_once_take_turns(service, red, monkeypatch):
             await asyncio.sleep(0)
             longest, before = max(longest, clock.now_s - before), clock.now_s
     assert longest <= 2 * TURN_FRAMES * TURN_S / 5
+
+
+async def test_who_sends_more_than_it_may_is_read_no_faster(service, red, monkeypatch):
+    """Two hundred frames at once, at a rate of a thousand a second: all but a few wait instead of being refused."""
+    world, _, _ = service
+    await red.begin()
+    await world.settle()
+    monkeypatch.setattr(world.router().punts, "_sending", TokenBucket(1000, TURN_FRAMES))
+    connection = await red.frames()
+    await connection.send(*[(1, FRAME)] * 200)
+    counters = world.router().punts.counters
+    await world.until(lambda: counters["from_guest"] + counters["refused_packet_out_rate"] == 200)
+    assert counters["refused_packet_out_rate"] <= 100
 
 
 async def test_a_cut_frame_is_put_together(service, red):
