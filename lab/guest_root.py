@@ -19,9 +19,7 @@ class GuestRoot:
 
     def __init__(self, router: str, directory: Path) -> None:
         self._router = router
-        name = limits.name_of(directory)
-        found = (*limits.ROOT.glob(f"{limits.PARENT}/{name}"), *limits.ROOT.glob(f"*/{limits.PARENT}/{name}"))
-        self._groups = [group / "cgroup.procs" for group in found]
+        self._groups = [group / "cgroup.procs" for group in limits.groups(directory)]
         if not self._groups:
             raise NetworkError(f"{router} is in no control groups; mount them below {limits.ROOT}")
 

@@ -1,6 +1,11 @@
 """Limits on what a guest may take of the host: control groups of memory, cpu, pids and cpuset, version 2 or 1.
 
     /sys/fs/cgroup[/CONTROLLER]/splitplane/ID-HASH        one for each guest; all weigh the same among themselves
+    /sys/fs/cgroup[/CONTROLLER]/splitplane-ID-HASH        the same where processes are in no group either
+
+Where a service manager has put the controller into a group, all guests together weigh as much as one service, or what
+the operator has them weigh. Elsewhere each guest weighs as much as one process, and so stands beside them: a group of
+all guests would have to weigh as much as all of them, and then a single one that is busy would, too.
 
 A controller (in the kernel's sense) that the host does not offer is left out and named; whether that is an error is
 for the operator to say (`Policy`). Where the host divides its disks' time by groups, each guest is one; where the
@@ -121,10 +126,10 @@ def make(directory: Path, limits: Limits, root: Path = ROOT, *, cpus: str = "") 
     wanted = (*CONTROLLERS, *((_CPUSET,) if cpus else ()), *((kind,) if limits.disk_bytes_per_s else ()))
     for controller in dict.fromkeys((*wanted, kind)):
         unified = controller in offered
-        group = (base if unified else root / controller) / PARENT / name
+        group = _place(base if unified else root / controller, name, _in_a_group())
         try:
             if unified:
-                _delegate(base, controller)
+                _delegate(base, group.parent, controller)
             elif not (root / controller / "cgroup.procs").exists():
                 raise FileNotFoundError(controller)
             group.mkdir(parents=True, exist_ok=True)
@@ -140,24 +145,11 @@ def make(directory: Path, limits: Limits, root: Path = ROOT, *, cpus: str = "") 
                 continue
         if str(group / "cgroup.procs") not in procs:
             procs.append(str(group / "cgroup.procs"))
-    _weigh(root)
     return Group(tuple(procs), tuple(missing))
 
 
-def _weigh(root: Path) -> None:
-    """Have each guest weigh as much as any process, where processes are in no group either.
-
-    Where a service manager has put the controller into a group, all guests together weigh as much as one service, or
-    what the operator has them weigh.
-    """
-    if _in_a_group():
-        return
-    base, offered = _unified(root)
-    parent = (base if "cpu" in offered else root / "cpu") / PARENT
-    file, each, most = ("cpu.weight", 100, 10_000) if "cpu" in offered else ("cpu.shares", 1024, 262_144)
-    with contextlib.suppress(OSError):
-        guests = parent.stat().st_nlink - 2  # a directory in it is a link to it
-        (parent / file).write_text(str(min(each * max(1, guests), most)))
+def _place(below: Path, name: str, grouped: bool) -> Path:
+    return below / PARENT / name if grouped else below / f"{PARENT}-{name}"
 
 
 def _in_a_group(proc: Path = Path("/proc/self/cgroup")) -> bool:
@@ -177,9 +169,9 @@ def require(group: Group, policy: Policy, router: str) -> None:
         raise GuestError(f"{router}: no control groups of {lacking} here; {remedy}")
 
 
-def _delegate(base: Path, controller: str) -> None:
+def _delegate(base: Path, parent: Path, controller: str) -> None:
     """Let groups below have a controller (cgroup-v2, "Enabling and Disabling")."""
-    for place in (base, base / PARENT):
+    for place in dict.fromkeys((base, parent)):
         place.mkdir(exist_ok=True)
         control = place / "cgroup.subtree_control"
         if controller not in control.read_text().split():
@@ -194,10 +186,13 @@ def _inherit_cpuset(group: Path) -> None:
                 (place / file).write_text((place.parent / file).read_text())
 
 
-def _groups(directory: Path, root: Path) -> Iterator[Path]:
+def groups(directory: Path, root: Path = ROOT) -> Iterator[Path]:
+    """Yield the groups that the guest of a directory is in, or was when its controller was started otherwise."""
     name = name_of(directory)
-    for place in (root, root / "unified", *(root / name for name in (*CONTROLLERS, _CPUSET, _DISKS[False]))):
-        yield place / PARENT / name
+    for below in (root, root / "unified", *(root / name for name in (*CONTROLLERS, _CPUSET, _DISKS[False]))):
+        for grouped in (True, False):
+            if (group := _place(below, name, grouped)).exists():
+                yield group
 
 
 def entering(directory: Path, argv: list[str], root: Path = ROOT) -> list[str]:
@@ -208,11 +203,11 @@ def entering(directory: Path, argv: list[str], root: Path = ROOT) -> list[str]:
 
 def lacking(directory: Path, root: Path = ROOT, *, cpus: str = "") -> list[str]:
     """Return the controllers that the guest of a directory is in no group of, as one that ran before has none."""
-    name = name_of(directory)
     base, offered = _unified(root)
     wanted = (*CONTROLLERS, *((_CPUSET,) if cpus else ()))
-    groups = {controller: (base if controller in offered else root / controller) for controller in wanted}
-    return [controller for controller, place in groups.items() if not _holds_any(place / PARENT / name)]
+    held = [group for group in groups(directory, root) if _holds_any(group)]
+    below = {controller: (base if controller in offered else root / controller) for controller in wanted}
+    return [controller for controller, place in below.items() if not any(one.is_relative_to(place) for one in held)]
 
 
 def _holds_any(group: Path) -> bool:
@@ -225,7 +220,7 @@ def _holds_any(group: Path) -> bool:
 def memory_kills(directory: Path, root: Path = ROOT) -> int:
     """Return how many processes of a guest were killed because it used all of its memory."""
     found = 0
-    for group in _groups(directory, root):
+    for group in groups(directory, root):
         for file in ("memory.events", "memory.oom_control"):
             with contextlib.suppress(OSError, ValueError):
                 fields = dict(line.split() for line in (group / file).read_text().splitlines())
@@ -235,17 +230,17 @@ def memory_kills(directory: Path, root: Path = ROOT) -> int:
 
 def remove(directory: Path, root: Path = ROOT) -> bool:
     """Remove the control groups of a guest that has ended; False where one still holds a process, and stays."""
-    for group in _groups(directory, root):
-        for place in (group, group.parent):  # the parent with the last of them
-            with contextlib.suppress(OSError):
-                place.rmdir()
-    _weigh(root)
-    return not any(group.exists() for group in _groups(directory, root))
+    for group in list(groups(directory, root)):
+        with contextlib.suppress(OSError):
+            group.rmdir()
+            if group.parent.name == PARENT:  # with the last of them
+                group.parent.rmdir()
+    return not any(groups(directory, root))
 
 
 async def empty(directory: Path, root: Path = ROOT) -> None:
     """End what is left in a guest's control groups, and wait for it."""
-    for group in _groups(directory, root):
+    for group in groups(directory, root):
         with contextlib.suppress(OSError):
             for pid in map(int, (group / "cgroup.procs").read_text().split()):
                 with contextlib.suppress(ProcessLookupError):

@@ -67,7 +67,7 @@ def try_all() -> dict[str, object]:
     ROOT.mkdir()
     mount("none", str(ROOT), "cgroup2", 0)
     group = limits.make(DIRECTORY, LIMITS, ROOT, cpus=str(PROCESSOR))
-    own = ROOT / limits.PARENT / limits.name_of(DIRECTORY)
+    (own,) = limits.groups(DIRECTORY, ROOT)
     found: dict[str, object] = {"missing": group.missing, "procs": group.procs == (f"{own}/cgroup.procs",)}
     found["processors"] = json.loads(start(WHERE, group).communicate()[0])
     found["read_s"] = float(start(READ, group).communicate()[0])
@@ -90,7 +90,7 @@ def try_all() -> dict[str, object]:
     asyncio.run(limits.empty(DIRECTORY, ROOT))
     found["ended"] = forking.wait()
     limits.remove(DIRECTORY, ROOT)
-    found["left"] = (ROOT / limits.PARENT).exists()
+    found["left"] = own.exists()
     return found
 
 

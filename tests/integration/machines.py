@@ -48,5 +48,5 @@ def machine_of(state: Path, router: str) -> int:
 
 def control_groups(directory: Path) -> set[str]:
     """Return the control groups of the machine whose directory this is."""
-    find = ["find", "/sys/fs/cgroup", "-path", f"*/splitplane/{limits.name_of(directory)}", "-type", "d"]
+    find = ["find", "/sys/fs/cgroup", "-path", f"*/splitplane?{limits.name_of(directory)}", "-type", "d"]
     return set(subprocess.run(find, capture_output=True, text=True, check=False).stdout.split())

@@ -32,7 +32,8 @@ def version_2(root: Path, *names: str) -> None:
 
 
 def group_of(root: Path, controller: str, directory: Path = GUEST) -> Path:
-    return root / controller / "splitplane" / limits.name_of(directory)
+    (own,) = (group for group in limits.groups(directory, root) if group.is_relative_to(root / controller))
+    return own
 
 
 def test_a_namespace_has_all_processors_time_and_shares_the_disks(tmp_path: Path) -> None:
@@ -161,16 +162,27 @@ def test_processes_that_were_killed_for_memory_are_counted(tmp_path: Path, file:
     assert limits.memory_kills(GUEST, tmp_path) == 3
 
 
-@pytest.mark.parametrize(("grouped", "shares"), [(False, "2048"), (True, None)])
-def test_guests_weigh_as_much_as_processes_where_those_are_in_no_group(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grouped: bool, shares: str | None
+@pytest.mark.parametrize(("grouped", "place"), [(False, "splitplane-{}"), (True, "splitplane/{}")])
+def test_guests_are_beside_processes_where_those_are_in_no_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grouped: bool, place: str
 ) -> None:
     version_1(tmp_path, "cpu")
     monkeypatch.setattr(limits, "_in_a_group", lambda: grouped)
-    for directory in (GUEST, GUEST.with_name("8")):
-        limits.make(directory, LIMITS, tmp_path)
-    parent = tmp_path / "cpu/splitplane"
-    assert ((parent / "cpu.shares").read_text() if (parent / "cpu.shares").exists() else None) == shares
+    limits.make(GUEST, LIMITS, tmp_path)
+    own = tmp_path / "cpu" / place.format(limits.name_of(GUEST))
+    assert list(limits.groups(GUEST, tmp_path)) == [own]
+    assert not (own / "cpu.shares").exists()  # as much as a process, or as the others
+
+
+def test_a_guest_keeps_its_groups_when_its_controller_is_started_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version_1(tmp_path, "memory", "cpu", "pids")
+    monkeypatch.setattr(limits, "_in_a_group", lambda: True)
+    for procs in limits.make(GUEST, LIMITS, tmp_path).procs:
+        Path(procs).write_text("17\n")
+    monkeypatch.setattr(limits, "_in_a_group", lambda: False)
+    assert limits.lacking(GUEST, tmp_path) == []
 
 
 @pytest.mark.parametrize(
