@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ _BEFORE_S, _AFTER_S = 2.0, 1.0
 _ENDS_S = 60.0
 _STATE_MIB = 256
 _SHORTEST = "64"  # octets of a frame, check sequence included
+_OVERLOAD = ("--trial-s", "0", "--runs", "3")  # a search for the rate without loss says nothing on a busy machine
 _STALLS, _PROBES = WORK / "stalls", WORK / "probes.log"
 
 
@@ -85,8 +87,10 @@ class UnderAttack:
                 raise
             left = ", ".join(names[len(found) :]) or "none"
             say(f"not as before the attack {found[-1]['name']}: {problem}; attacks left out: {left}")
-        memory = {"memory": self._memory(loaded)} if loaded is not None else {}
-        return {"attacks": found, **memory}
+        if loaded is None:
+            return {"attacks": found}
+        attack = partial(self._attackers.random_access, ATTACKED_S, core=ATTACKER_CORE)
+        return {"attacks": found, "memory": loaded.compare(attack)}
 
     def _attacked(self, name: str, found: list[dict[str, Any]]) -> None:
         """Attack once and add what the modest ones saw; returns when all are as before. NetworkError."""
@@ -121,20 +125,6 @@ class UnderAttack:
             time.sleep(self._options.seconds)
             return "nobody"
         return self._attackers.attack(name, self._options.seconds)
-
-    def _memory(self, loaded: LoadedNeighbor) -> dict[str, Any]:
-        """Return what random reads and writes cost a neighbor's throughput, while nobody probes."""
-        told: list[str] = []
-
-        @contextmanager
-        def attacked(mib: int) -> Iterator[None]:
-            with self._attackers.random_access(ATTACKED_S, mib, ATTACKER_CORE) as seen:
-                yield
-            told.extend(seen)
-
-        compared = loaded.compare(attacked)
-        say(f"{RANDOM_ACCESS}: the attacker: {told}")
-        return compared
 
     def _modest_restored(self) -> None:
         self._modest.wait_restored(RESTORED_S)
@@ -201,12 +191,15 @@ def main() -> int:
     if not 0 < options.share <= 1:
         print("hostile: --share is more than 0, and at most 1", file=sys.stderr)
         return 2
+    if options.core_mpps is not None and options.core_mpps <= 0:
+        print("hostile: --core-mpps is more than 0", file=sys.stderr)
+        return 2
     if options.core_mpps is None and set(OF_HOSTS) & set(options.attacks):
         if problem := generator.missing():
             print(f"hostile: {problem}", file=sys.stderr)
             return 1
         if (rate := _core_mpps(options.plane)) is None:
-            print("hostile: bench/peers found no rate without loss; give --core-mpps", file=sys.stderr)
+            print("hostile: bench/peers measured no rate; give --core-mpps", file=sys.stderr)
             return 1
         sys.argv += ["--core-mpps", str(rate)]
     missing = PLANES[options.plane]().missing
@@ -214,12 +207,12 @@ def main() -> int:
 
 
 def _core_mpps(plane: str) -> float | None:
-    """Return what one core forwards of the shortest frames without loss here, None where that cannot be measured."""
-    command = [sys.executable, "-m", "bench.peers", "--only", plane, "--runs", "1", "--sizes", _SHORTEST]
+    """Return what one core forwards of the shortest frames under overload, None where that cannot be measured."""
+    command = [sys.executable, "-m", "bench.peers", "--only", plane, *_OVERLOAD, "--sizes", _SHORTEST]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     if done.returncode:
         return None
-    rate: float | None = json.loads(done.stdout.splitlines()[-1])[_SHORTEST][f"{plane}_mpps"]
+    rate: float | None = json.loads(done.stdout.splitlines()[-1])[_SHORTEST][f"{plane}_mpps_overload"]
     return rate or None
 
 

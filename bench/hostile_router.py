@@ -146,9 +146,9 @@ class Attackers:
         if name == CONTROL_NEWLINES:
             return self._control_newlines(seconds)
         if name == RANDOM_ACCESS:
-            with self.random_access(seconds) as seen:
+            with self.random_access(seconds) as accesses_per_s:
                 pass
-            return seen[0]
+            return f"{accesses_per_s[0]:,.0f} reads and writes a second over {_ACCESSED_MIB} MiB"
         if name in OF_HOSTS:
             return self._flood(name, seconds)
         if name in OF_ROOT:
@@ -204,12 +204,14 @@ class Attackers:
             os.close(counted)
 
     @contextmanager
-    def random_access(self, seconds: float, mib: int = _ACCESSED_MIB, core: int | None = None) -> Iterator[list[str]]:
+    def random_access(
+        self, seconds: float, mib: int = _ACCESSED_MIB, core: int | None = None
+    ) -> Iterator[list[float]]:
         """Root of the guest reads and writes so much memory at random for so long, from the begin of ``with`` on.
 
-        What it did is in the value afterwards. It runs on any core where none is given.
+        How many times a second it did both is in the value afterwards. It runs on any core where none is given.
         """
-        seen: list[str] = []
+        accesses_per_s: list[float] = []
         with ExitStack() as stack:
             program = os.open(generator.RANDOM_ACCESS, os.O_RDONLY)
             stack.callback(os.close, program)
@@ -223,11 +225,11 @@ class Attackers:
             if process.stdout.readline() != b"begun\n":
                 _, err = process.communicate()
                 raise NetworkError(f"the attack {RANDOM_ACCESS} did not begin: {err.decode(errors='replace')[-200:]}")
-            yield seen
+            yield accesses_per_s
             out, err = process.communicate(timeout=seconds + _ENDS_S)
             if process.returncode:
                 raise NetworkError(f"the attack {RANDOM_ACCESS} ended: {process.returncode} {err.decode()[-200:]}")
-            seen.append(f"{int(out) / seconds:,.0f} reads and writes a second over {mib} MiB")
+            accesses_per_s.append(int(out) / seconds)
 
     def _unanswered_reload(self, seconds: float) -> str:
         """The first process of the hostile guest stands still while its text changes: nobody answers the reload."""

@@ -66,12 +66,16 @@ class LoadedNeighbor:
         view = self._rig.api.router(_ROUTER)
         return view["ipv4_routes"] >= ROUTES and not view["pending"]
 
-    def compare(self, attack: Callable[[int], AbstractContextManager[object]]) -> dict[str, Any]:
-        """Measure it in turns, alone and inside ``attack(MiB)``; returns Mpps, and what is kept of them."""
+    def compare(self, attack: Callable[[int], AbstractContextManager[list[float]]]) -> dict[str, Any]:
+        """Measure it in turns, alone and inside ``attack(MiB)``, whose value is how many accesses it made a second.
+
+        Returns Mpps, what is kept of them, and those accesses, in millions a second.
+        """
         macs = {(one["router"], one["name"]): one["mac"] for one in self._rig.api.get("interfaces")}
         own = self._host.MAC("eth0")
         send = ("send", "eth0", own, macs[_ROUTER, "near"], str(self._destinations))
         turns: list[list[float]] = []
+        accesses: dict[int, list[float]] = {mib: [] for mib in _MIB}
         with ExitStack() as stack:
             core = ("taskset", "-c", str(GENERATOR_CORE))
             sender = stack.enter_context(generator.conversation(self._host, *send, before=core))
@@ -79,8 +83,9 @@ class LoadedNeighbor:
             for _ in range(_TURNS):
                 turns.append([_mpps(sender, receiver)])
                 for mib in _MIB:
-                    with attack(mib):
+                    with attack(mib) as accesses_per_s:
                         turns[-1].append(_mpps(sender, receiver))
+                    accesses[mib] += accesses_per_s
                 say(f"{_ROUTER} forwards, Mpps, alone and beside {_MIB} MiB: {turns[-1]}")
         names = ("alone", *(f"beside_{mib}_mib" for mib in _MIB))
         found: dict[str, Any] = {
@@ -88,6 +93,8 @@ class LoadedNeighbor:
         }
         for place, name in enumerate(names[1:], 1):
             found[f"kept_{name}"] = round(median(turn[place] / turn[0] for turn in turns), 3)
+        for mib, per_s in accesses.items():
+            found[f"accesses_{mib}_mib_m_per_s"] = round(median(per_s) / 1e6, 1)
         return {"routes": ROUTES, **found}
 
 
