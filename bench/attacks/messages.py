@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from wire import MAX_ROUTES_PER_MESSAGE
+from wire import MAX_ITEMS_PER_MESSAGE, MAX_ROUTES_PER_MESSAGE
 from wire import splitplane_pb2 as pb
 from wire.columns import pack_ids
 
@@ -89,8 +89,8 @@ def claimed_groups(interface: int) -> Bodies:
 
 
 def interface_states(interface: int) -> Bodies:
-    """The state of one interface, as often as fits into a message."""
-    states = [pb.InterfaceState(id=interface, up=bool(n & 1)) for n in range(174_000)]
+    """The state of one interface, as often as there may be in a message."""
+    states = [pb.InterfaceState(id=interface, up=bool(n & 1)) for n in range(MAX_ITEMS_PER_MESSAGE)]
     message = pb.InterfaceStates(states=states)
     yield PREPARED
     while True:
@@ -109,7 +109,8 @@ def sets_65536(interface: int) -> Bodies:
     """As many sets as there may be, all let go, and again."""
     while True:
         yield from _sets(_set(n, _CONNECTED, interface, range(n % 100, n % 100 + 8)) for n in range(1, 65_535))
-        yield {"nexthop_sets": pb.NexthopSets(released=range(1, 65_535))}
+        for first in range(1, 65_535, MAX_ITEMS_PER_MESSAGE):
+            yield {"nexthop_sets": pb.NexthopSets(released=range(first, min(first + MAX_ITEMS_PER_MESSAGE, 65_535)))}
 
 
 def endless_resync(interface: int) -> Bodies:

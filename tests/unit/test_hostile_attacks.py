@@ -19,10 +19,10 @@ from controller.planes.base import PuntClass, PuntReason
 from controller.planes.packet import Frame, IpPacket, internet_checksum
 from controller.planes.punt_class import punt_class
 from lab.generator import HEAD_BYTES
-from wire import MAX_MESSAGE_BYTES, MAX_ROUTES_PER_MESSAGE
+from wire import MAX_ITEMS_PER_MESSAGE, MAX_MEMBERS_PER_MESSAGE, MAX_MESSAGE_BYTES, MAX_ROUTES_PER_MESSAGE
 from wire import splitplane_pb2 as pb
 
-SAID = 12
+SAID = 50
 LINK = Link(host=bytes((2, 9, 0, 0, 0, 1)), router=bytes((2, 9, 0, 0, 0, 2)))
 FLOODED = {
     "arp-flood": (PuntReason.CONTROL, PuntClass.ARP),
@@ -39,6 +39,9 @@ def test_messages_are_as_long_as_a_session_takes(name: str) -> None:
         message = pb.VrcMessage(sequence=1 << 40, **body)
         assert message.ByteSize() <= MAX_MESSAGE_BYTES
         assert len(message.routes.sets) <= 4 * MAX_ROUTES_PER_MESSAGE
+        sets, states = message.nexthop_sets, message.interfaces.states
+        assert max(len(sets.sets), len(sets.released), len(states)) <= MAX_ITEMS_PER_MESSAGE
+        assert sum(len(one.members) for one in sets.sets) <= MAX_MEMBERS_PER_MESSAGE
         for one in message.nexthop_sets.sets:
             assert defined.setdefault(one.id, one.SerializeToString()) == one.SerializeToString()
         for released in message.nexthop_sets.released:
