@@ -74,6 +74,22 @@ async def test_declaration_changes() -> None:
         assert "mtu 1300 " in await g.run("ip", "link", "show", "eth0")
 
 
+async def test_groups_of_routing_protocols_are_entered_for_good() -> None:
+    """Again after an interface was down, which has the kernel forget them."""
+    controller = Controller(interface(1, "10.1.0.1/24"))
+    async with guest(controller) as g:
+        await g.start_vrc("--source", "netlink")
+        await controller.until(lambda: "10.1.0.0/24" in controller.routes)
+        for _ in range(2):
+            await g.until("ip", "neigh", "show", has="224.0.0.5 dev eth0 lladdr 01:00:5e:00:00:05 PERMANENT")
+            await g.until("ip", "neigh", "show", has="ff02::1:6 dev eth0 lladdr 33:33:00:01:00:06 PERMANENT")
+            await g.run("ip", "link", "set", "eth0", "down")
+            await controller.until(lambda: not controller.interfaces[1].up)
+            assert "224.0.0.5" not in await g.run("ip", "neigh", "show")
+            await g.run("ip", "link", "set", "eth0", "up")
+            await controller.until(lambda: controller.interfaces[1].up)
+
+
 async def test_names_that_cannot_be() -> None:
     controller = Controller(interface(1, "10.1.0.1/24"))
     async with guest(controller) as g:
