@@ -12,6 +12,12 @@ const std::array<const char*, SP_REASONS> kReasonNames{
     "ethertype",  "malformed",
 };
 
+const std::array<const char*, SP_PUNT_CLASSES> kPuntClassNames{
+    "bfd", "routing", "bgp", "arp", "icmp", "local", "glean", "ttl", "mtu", "unreachable", "options",
+};
+
+const std::array<const char*, SP_PLACES> kPuntPlaceNames{"policer", "ring", "outbox"};
+
 const std::array<const char*, SP_ENGINE_COUNTERS> kEngineCounterNames{
     "policed", "ring_full", "no_port", "no_room", "fragmented", nullptr, nullptr, nullptr,
 };
@@ -53,6 +59,17 @@ void read_interfaces(const sp_arrays& arrays, std::span<const Port> ports, Count
     }
 }
 
+void read_lost_punts(const sp_arrays& arrays, Counters& counters) {
+    for (uint32_t slot = 0; slot < SP_INTERFACES; ++slot) {
+        for (uint32_t place = 0; place < SP_PLACES; ++place) {
+            for (uint32_t each = 0; each < SP_PUNT_CLASSES; ++each) {
+                const uint64_t packets = loaded(arrays.punt_drops[sp_punt_drop_index(slot, place, each)]);
+                if (packets != 0) counters.lost_punts[arrays.interfaces[slot].id][place][each] += packets;
+            }
+        }
+    }
+}
+
 void read_routers(const sp_arrays& arrays, Counters& counters) {
     constexpr size_t kSlots = size_t{SP_VRFS} * SP_REASONS;
     for (uint32_t slot = 0; slot < SP_VRFS; ++slot) {
@@ -71,6 +88,7 @@ Counters read_counters(const sp_arrays& arrays, std::span<const Port> ports) {
     Counters counters;
     read_interfaces(arrays, ports, counters);
     read_routers(arrays, counters);
+    read_lost_punts(arrays, counters);
     for (uint32_t cpu = 0; cpu < arrays.cpus; ++cpu) {
         for (size_t each = 0; each < SP_ENGINE_COUNTERS; ++each) {
             counters.engine[each] += loaded(arrays.engine_counters[cpu * SP_ENGINE_COUNTERS + each]);

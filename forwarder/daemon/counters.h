@@ -26,9 +26,13 @@ struct InterfaceTraffic {
 // By sp_reason_index(); 0 is not used.
 using ReasonTraffic = std::array<Traffic, SP_REASONS>;
 
+// Punts that were lost, by sp_punt_place and sp_punt_class.
+using LostPunts = std::array<std::array<uint64_t, SP_PUNT_CLASSES>, SP_PLACES>;
+
 struct Counters {
     std::map<uint32_t, InterfaceTraffic> interfaces;  // by router_interface_id
     std::map<uint32_t, ReasonTraffic> routers;        // by vrf_id; 0: packets that are no router's
+    std::map<uint32_t, LostPunts> lost_punts;         // by router_interface_id, of those that lost some
     std::array<uint64_t, SP_ENGINE_COUNTERS> engine{};
 
     InterfaceTraffic all_interfaces() const;
@@ -42,6 +46,10 @@ Counters read_counters(const sp_arrays& arrays, std::span<const Port> ports);
 // "ttl_expired", "blackhole", …, as the controller calls them (docs/planes.md); by sp_reason_index(), from 1 on.
 extern const std::array<const char*, SP_REASONS> kReasonNames;
 constexpr size_t kFirstDrop = 9;
+
+// "bfd", "routing", … by sp_punt_class; "policer", "ring", "outbox" by sp_punt_place.
+extern const std::array<const char*, SP_PUNT_CLASSES> kPuntClassNames;
+extern const std::array<const char*, SP_PLACES> kPuntPlaceNames;
 
 // Packets that are lost by it: "policed", "ring_full", …; nullptr for other counters.
 extern const std::array<const char*, SP_ENGINE_COUNTERS> kEngineCounterNames;

@@ -73,6 +73,27 @@ std::string head_text(const Report& report) {
     return text + "journal    " + mebioctets(report.journal_octets) + "\n";
 }
 
+// Calls `each` with a router interface, place, class and how many punts were lost there, where some were.
+template <typename Each>
+void each_lost(const Counters& counters, const Each& each) {
+    for (const auto& [id, places] : counters.lost_punts) {
+        for (size_t place = 0; place < SP_PLACES; ++place) {
+            for (size_t punt_class = 0; punt_class < SP_PUNT_CLASSES; ++punt_class) {
+                const uint64_t packets = places[place][punt_class];
+                if (packets != 0) each(id, kPuntPlaceNames[place], kPuntClassNames[punt_class], packets);
+            }
+        }
+    }
+}
+
+Columns lost_columns(const Counters& counters) {
+    Columns columns({"LOST PUNTS OF INTERFACE", "CLASS", "PLACE", "PACKETS"});
+    each_lost(counters, [&](uint32_t id, const char* place, const char* punt_class, uint64_t packets) {
+        columns.add({std::to_string(id), punt_class, place, std::to_string(packets)});
+    });
+    return columns;
+}
+
 Columns reason_columns(const Counters& counters) {
     Columns columns({"REASON", "PACKETS", "OCTETS"});
     const ReasonTraffic all = counters.all_routers();
@@ -110,7 +131,7 @@ std::string report_text(const Report& report) {
     packets.add({"received", std::to_string(traffic.received.packets), std::to_string(traffic.received.octets)});
     packets.add({"sent", std::to_string(traffic.sent.packets), std::to_string(traffic.sent.octets)});
     return head_text(report) + ports.text() + tables.text() + packets.text() +
-           reason_columns(report.counters).text();
+           reason_columns(report.counters).text() + lost_columns(report.counters).text();
 }
 
 namespace {
@@ -156,6 +177,14 @@ Json json_routers(const Counters& counters) {
     return routers;
 }
 
+Json json_lost(const Counters& counters) {
+    Json list = Json::array();
+    each_lost(counters, [&](uint32_t id, const char* place, const char* punt_class, uint64_t packets) {
+        list.push_back(Json{{"interface", id}, {"place", place}, {"class", punt_class}, {"packets", packets}});
+    });
+    return list;
+}
+
 Json json_engine(const Counters& counters, const std::array<const char*, SP_ENGINE_COUNTERS>& names) {
     Json::object_t named;
     for (size_t each = 0; each < SP_ENGINE_COUNTERS; ++each) {
@@ -193,6 +222,7 @@ std::string report_json(const Report& report) {
          {{"connected", report.controllers}, {"primary", report.primary}, {"election_id", report.election_id}}},
         {"interfaces", json_interfaces(report.counters)},
         {"routers", json_routers(report.counters)},
+        {"lost_punts", json_lost(report.counters)},
         {"lost", json_engine(report.counters, kEngineCounterNames)},
         {"samples", json_engine(report.counters, kSampleCounterNames)},
         {"server", json_server(report.server)},
@@ -290,6 +320,10 @@ std::string report_metrics(const Report& report) {
         if (kSampleCounterNames[each] == nullptr) continue;
         metrics.sample(report.counters.engine[each], {{"outcome", kSampleCounterNames[each]}});
     }
+    metrics.family("lost_punts", Type::kCounter, "Packets for a guest that did not reach the controller.");
+    each_lost(report.counters, [&](uint32_t id, const char* place, const char* punt_class, uint64_t packets) {
+        metrics.sample(packets, {{"router_interface", std::to_string(id)}, {"class", punt_class}, {"place", place}});
+    });
     write_server(metrics, report);
     return std::move(metrics).text();
 }

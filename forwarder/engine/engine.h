@@ -55,6 +55,7 @@ struct Punt {
     uint8_t reason;                // sp_reason
     uint8_t punt_class;            // sp_punt_class; of a sample 0
     uint16_t router;               // the slot of its VRF
+    uint16_t interface;            // and that of the router interface
     std::span<const uint8_t> frame;
 };
 using PuntSink = std::function<void(const Punt&)>;

@@ -29,7 +29,9 @@ MemoryEngine::MemoryEngine(const Capacity& capacity, uint32_t cpus) {
     arrays_.groups = zeroed<sp_u64>(SP_GROUPS);
     arrays_.members = zeroed<sp_u16>(capacity.members);
     arrays_.nexthops = zeroed<sp_u64>(SP_NEXTHOPS);
-    arrays_.policers = zeroed<sp_policer>(size_t{SP_VRFS} * SP_POLICERS_OF_VRF);
+    arrays_.policers = zeroed<sp_policer>(size_t{SP_VRFS} * SP_CLASS_SLOTS);
+    arrays_.share_dues = zeroed<sp_u64>(size_t{SP_INTERFACES} * SP_CLASS_SLOTS);
+    arrays_.punt_drops = zeroed<sp_u64>(size_t{SP_INTERFACES} * SP_PLACES * SP_CLASS_SLOTS);
     arrays_.sampling = zeroed<sp_sampling>(1);
     arrays_.rx = zeroed<sp_counter>(size_t{cpus} * SP_INTERFACES);
     arrays_.tx = zeroed<sp_counter>(size_t{cpus} * SP_INTERFACES);
@@ -64,8 +66,8 @@ bool MemoryEngine::transmit(uint32_t port, uint16_t vlan, std::span<const uint8_
 std::string MemoryEngine::description() const { return "memory, without packets"; }
 
 void MemoryEngine::punt(uint32_t router_interface_id, uint8_t reason, std::span<const uint8_t> frame,
-                        uint8_t punt_class, uint16_t router) {
-    if (sink_) sink_(Punt{router_interface_id, reason, punt_class, router, frame});
+                        uint8_t punt_class, uint16_t router, uint16_t interface) {
+    if (sink_) sink_(Punt{router_interface_id, reason, punt_class, router, interface, frame});
 }
 
 void MemoryEngine::set_up(uint32_t port, bool up) {

@@ -35,7 +35,7 @@ class MemoryEngine : public Engine {
 
     // What tests do in place of a network.
     void punt(uint32_t router_interface_id, uint8_t reason, std::span<const uint8_t> frame,
-              uint8_t punt_class = SP_CLASS_LOCAL, uint16_t router = 1);
+              uint8_t punt_class = SP_CLASS_LOCAL, uint16_t router = 1, uint16_t interface = 1);
     void set_up(uint32_t port, bool up);
     std::vector<Sent> sent();  // since the last call
     uint64_t grace_periods() const { return grace_periods_; }

@@ -87,7 +87,15 @@ static inline const sp_u64 *sp_nexthop_at(sp_tables tables, sp_u32 slot)
 }
 static inline struct sp_policer *sp_policer_at(sp_tables tables, sp_u32 vrf, sp_u32 punt_class)
 {
-    return tables->policers + sp_policer_index(vrf & (SP_VRFS - 1), punt_class & (SP_POLICERS_OF_VRF - 1));
+    return tables->policers + sp_policer_index(vrf & (SP_VRFS - 1), punt_class & (SP_CLASS_SLOTS - 1));
+}
+static inline sp_u64 *sp_share_due_at(sp_tables tables, sp_u32 interface, sp_u32 punt_class)
+{
+    return tables->share_dues + sp_share_index(interface, punt_class);
+}
+static inline sp_u64 *sp_punt_drop_at(sp_tables tables, sp_u32 interface, sp_u32 place, sp_u32 punt_class)
+{
+    return tables->punt_drops + sp_punt_drop_index(interface, place, punt_class);
 }
 static inline struct sp_sampling *sp_sampling_at(sp_tables tables) { return tables->sampling; }
 static inline struct sp_counter *sp_rx_at(sp_tables tables, sp_u32 cpu, sp_u32 slot)

@@ -37,7 +37,7 @@ typedef int32_t sp_i32;
 #endif
 
 /* Goes up with every change of this file: maps of another number are never taken over. */
-#define SP_LAYOUT 5
+#define SP_LAYOUT 6
 
 /* -- sizes, in entries ------------------------------------------------------------------------------------------ */
 #define SP_PORTS 512u /* bit<9> */
@@ -50,7 +50,7 @@ typedef int32_t sp_i32;
 #define SP_GROUP_WEIGHT 256u
 #define SP_GROUP_MEMBERS 262144u
 #define SP_PUNT_CLASSES 11u
-#define SP_POLICERS_OF_VRF 16u /* a power of two, one for each class and some that stay free */
+#define SP_CLASS_SLOTS 16u /* a power of two, one for each class and some that stay free */
 
 /* Of `words`: what is published in one piece lies in one chunk, and not in the last words of that, so that a reader who
  * has found where it begins may read so many from there. A chunk is 2 MiB; the last may be shorter. */
@@ -193,16 +193,21 @@ static inline sp_u32 sp_nexthop_interface(sp_u64 nexthop) { return nexthop >> 48
 static inline sp_u64 sp_nexthop_mac(sp_u64 nexthop) { return nexthop & SP_MAC_MASK; }
 
 /* -- policer: a bucket for each router and class, as virtual scheduling (ITU-T I.371, GCRA) ------------------------ */
-/* A packet passes while `due` is at most `tolerance_ns` ahead of now, and moves it on by `interval_ns`. The pipeline
- * writes `due` with compare-and-exchange, the daemon the rest. */
+/* A packet passes while `due` is at most `tolerance_ns` ahead of now, and moves it on by `interval_ns`. Beneath it each
+ * router interface that receives has a share, a bucket of an equal part of the rate (sp_police_share); of that there is
+ * only its `due` (sp_arrays.share_dues). The pipeline writes what is due atomically, the daemon the rest. */
 struct sp_policer {
     sp_u64 due;          /* ns, of the engine's monotonic clock */
     sp_u64 tolerance_ns; /* burst, less one packet */
     sp_u32 interval_ns;  /* between packets at the rate; 0 with present: everything passes */
-    sp_u32 present;      /* 0: a miss: everything of the class is dropped */
+    sp_u32 shares;       /* router interfaces that have one; 0: a miss: everything of the class is dropped */
 };
 
-static inline sp_u32 sp_policer_index(sp_u32 vrf, sp_u32 punt_class) { return vrf * SP_POLICERS_OF_VRF + punt_class; }
+static inline sp_u32 sp_policer_index(sp_u32 vrf, sp_u32 punt_class) { return vrf * SP_CLASS_SLOTS + punt_class; }
+static inline sp_u32 sp_share_index(sp_u32 interface, sp_u32 punt_class)
+{
+    return interface * SP_CLASS_SLOTS + punt_class;
+}
 
 /* -- samples: one of so many packets that are routed, its head only, for the controller ---------------------------- */
 /* Read only for packets that leave by a router interface with SP_SAMPLED: nobody else pays for it. */
@@ -218,10 +223,23 @@ struct sp_counter {
     sp_u64 bytes;
 };
 
+/* Where punts are lost on their way to the controller. They are counted by the router interface that they came in by
+ * and class, by all CPUs together and by the daemon: whoever floods waits for the others. From 0 with each process. */
+enum sp_punt_place {
+    SP_PLACE_POLICER = 0, /* over the rate of their router and class */
+    SP_PLACE_RING = 1,    /* the ring to the daemon had no room for their class */
+    SP_PLACE_OUTBOX = 2,  /* the controller did not take them */
+    SP_PLACES = 3,
+};
+static inline sp_u32 sp_punt_drop_index(sp_u32 interface, sp_u32 place, sp_u32 punt_class)
+{
+    return (interface * SP_PLACES + place) * SP_CLASS_SLOTS + punt_class;
+}
+
 /* What the engine and not the contract counts, by CPU. */
 enum sp_engine_counter {
     SP_COUNT_POLICED = 0,      /* punts over their policer's rate */
-    SP_COUNT_RING_FULL = 1,    /* punts for which the ring to the daemon had no room */
+    SP_COUNT_RING_FULL = 1,    /* punts for whose class the ring to the daemon had no room */
     SP_COUNT_NO_PORT = 2,      /* to a port that is not attached */
     SP_COUNT_NO_ROOM = 3,      /* no headroom for a VLAN tag */
     SP_COUNT_FRAGMENTED = 4,   /* a frame in several buffers that the pipeline cannot read */
@@ -244,12 +262,14 @@ struct sp_arrays {
     sp_u64 *groups;                  /* [SP_GROUPS] */
     sp_u16 *members;                 /* [member_count], a multiple of 4 */
     sp_u64 *nexthops;                /* [SP_NEXTHOPS] */
-    struct sp_policer *policers;     /* [SP_VRFS * SP_POLICERS_OF_VRF], sp_policer_index() */
+    struct sp_policer *policers;     /* [SP_VRFS * SP_CLASS_SLOTS], sp_policer_index() */
+    sp_u64 *share_dues;              /* [SP_INTERFACES * SP_CLASS_SLOTS], sp_share_index(); ns */
     struct sp_sampling *sampling;    /* one */
     struct sp_counter *rx;           /* [cpus][SP_INTERFACES], of classifier entries */
     struct sp_counter *tx;           /* [cpus][SP_INTERFACES], of router interfaces */
     struct sp_counter *reasons;      /* [cpus][SP_VRFS][SP_REASONS] */
     sp_u64 *engine_counters;         /* [cpus][SP_ENGINE_COUNTERS] */
+    sp_u64 *punt_drops;              /* [SP_INTERFACES][SP_PLACES][SP_CLASS_SLOTS], sp_punt_drop_index() */
     sp_u32 word_count;
     sp_u32 member_count;
     sp_u32 cpus;

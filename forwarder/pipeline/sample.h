@@ -23,6 +23,7 @@ SP_INLINE void sp_sample(sp_tables tables, const struct sp_packet *packet, const
     }
     sp_count_engine(tables, meta->cpu, SP_COUNT_SAMPLED);
     verdict->sampled = 1;
+    verdict->interface = meta->interface;
     verdict->router_interface_id = sp_load_word(&sp_interface_at(tables, meta->interface)->id);
     verdict->l2_octets = meta->egress_l2_octets;
 }

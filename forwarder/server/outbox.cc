@@ -10,14 +10,14 @@ void Outbox::push(p4::v1::StreamMessageResponse message) {
     filled_.notify_one();
 }
 
-bool Outbox::push_packet(uint32_t punt_class, uint32_t router, p4::v1::StreamMessageResponse message) {
+std::optional<Waiting> Outbox::push_packet(const Waiting& whose, p4::v1::StreamMessageResponse message) {
     std::lock_guard guard(mutex_);
     if (closed_) {
-        return false;
+        return whose;
     }
-    const bool room = packets_.push(punt_class, router, std::move(message));
+    const auto dropped = packets_.push(whose, std::move(message));
     filled_.notify_one();
-    return room;
+    return dropped;
 }
 
 bool Outbox::push_digest(uint32_t digest_id, p4::v1::P4Data data, size_t most, std::chrono::nanoseconds wait) {

@@ -18,8 +18,8 @@ class Outbox {
   public:
     explicit Outbox(size_t packet_ins) : packets_(packet_ins) {}
 
-    // False where too many wait, and one of them is dropped (PacketQueue).
-    bool push_packet(uint32_t punt_class, uint32_t router, p4::v1::StreamMessageResponse message);
+    // Returns the one that is dropped where too many wait (PacketQueue).
+    std::optional<Waiting> push_packet(const Waiting& whose, p4::v1::StreamMessageResponse message);
     // Joins a list of digests, which is sent when it is as long as it may be, or the first of it has waited long enough
     // (P4Runtime 1.4, section 9.8). False, and not sent, where too many lists wait.
     bool push_digest(uint32_t digest_id, p4::v1::P4Data data, size_t most, std::chrono::nanoseconds wait);

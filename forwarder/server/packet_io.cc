@@ -136,8 +136,10 @@ void Service::punt(const Punt& punt) {
         count([&](auto& statistics) { ++(queued ? statistics.samples : statistics.samples_dropped); });
         return;
     }
+    const Waiting whose{punt.punt_class, punt.router, punt.interface};
     if (!outbox) {
         count([](auto& statistics) { ++statistics.packet_ins_no_primary; });
+        count_dropped(whose);
         return;
     }
     p4::v1::StreamMessageResponse response;
@@ -149,8 +151,15 @@ void Service::punt(const Punt& punt) {
     auto* reason = packet.add_metadata();
     reason->set_metadata_id(kPacketInReason);
     encode_value(punt.reason, *reason->mutable_value());
-    bool queued = outbox->push_packet(punt.punt_class, punt.router, std::move(response));
-    count([&](auto& statistics) { ++(queued ? statistics.packet_ins : statistics.packet_ins_queue_full); });
+    const auto dropped = outbox->push_packet(whose, std::move(response));
+    count([&](auto& statistics) { ++(dropped ? statistics.packet_ins_queue_full : statistics.packet_ins); });
+    if (dropped) {
+        count_dropped(*dropped);
+    }
+}
+
+void Service::count_dropped(const Waiting& packet) {
+    tables_.count_punt_drop(packet.interface, SP_PLACE_OUTBOX, packet.punt_class);
 }
 
 bool Service::push_sample(const Punt& sample, Outbox& outbox) {

@@ -5,41 +5,45 @@
 
 namespace splitplane {
 
-bool PacketQueue::push(uint32_t punt_class, uint32_t router, p4::v1::StreamMessageResponse packet) {
-    const bool full = waiting_ >= room_;
-    if (full && !make_room(punt_class, router)) {
-        return false;
+std::optional<Waiting> PacketQueue::push(const Waiting& whose, p4::v1::StreamMessageResponse packet) {
+    std::optional<Waiting> dropped;
+    if (waiting_ >= room_) {
+        dropped = make_room(whose);
+        if (!dropped) {
+            return whose;
+        }
     }
-    classes_[punt_class].routers[router].push_back(std::move(packet));
+    classes_[whose.punt_class].routers[whose.router].push_back({whose.interface, std::move(packet)});
     ++waiting_;
-    return !full;
+    return dropped;
 }
 
-bool PacketQueue::make_room(uint32_t punt_class, uint32_t router) {
+std::optional<Waiting> PacketQueue::make_room(const Waiting& whose) {
     const auto last =
         std::find_if(classes_.rbegin(), classes_.rend(), [](const auto& one) { return !one.routers.empty(); });
     if (last == classes_.rend()) {
-        return false;
+        return std::nullopt;
     }
     const auto last_class = static_cast<uint32_t>(classes_.rend() - last - 1);
-    if (last_class < punt_class) {
-        return false;
+    if (last_class < whose.punt_class) {
+        return std::nullopt;
     }
     auto& routers = last->routers;
     const auto most = std::max_element(routers.begin(), routers.end(), [](const auto& one, const auto& other) {
         return one.second.size() < other.second.size();
     });
-    const auto own = routers.find(router);
+    const auto own = routers.find(whose.router);
     const size_t had = own == routers.end() ? 0 : own->second.size();
-    if (last_class == punt_class && had + 1 >= most->second.size()) {
-        return false;
+    if (last_class == whose.punt_class && had + 1 >= most->second.size()) {
+        return std::nullopt;
     }
+    const Waiting dropped{last_class, most->first, most->second.back().interface};
     most->second.pop_back();
     if (most->second.empty()) {
         routers.erase(most);
     }
     --waiting_;
-    return true;
+    return dropped;
 }
 
 p4::v1::StreamMessageResponse PacketQueue::pop() {
@@ -49,7 +53,7 @@ p4::v1::StreamMessageResponse PacketQueue::pop() {
         turn = first.routers.begin();
     }
     first.last = turn->first;
-    auto packet = std::move(turn->second.front());
+    auto packet = std::move(turn->second.front().message);
     turn->second.pop_front();
     if (turn->second.empty()) {
         first.routers.erase(turn);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 
 #include "p4/v1/p4runtime.pb.h"
 
@@ -20,24 +21,35 @@ extern "C" {
 
 namespace splitplane {
 
+// What is known of a packet-in that waits.
+struct Waiting {
+    uint32_t punt_class;
+    uint32_t router;     // slots
+    uint32_t interface;
+};
+
 class PacketQueue {
   public:
     explicit PacketQueue(size_t room) : room_(room) {}
 
-    // False where one is dropped for it, this or another: what is queued are as many as before.
-    bool push(uint32_t punt_class, uint32_t router, p4::v1::StreamMessageResponse packet);
+    // Returns the one that is dropped for it, this or another, where there is no room.
+    std::optional<Waiting> push(const Waiting& whose, p4::v1::StreamMessageResponse packet);
     // The next; not of an empty queue.
     p4::v1::StreamMessageResponse pop();
     bool empty() const { return waiting_ == 0; }
 
   private:
+    struct Packet {
+        uint32_t interface;
+        p4::v1::StreamMessageResponse message;
+    };
     struct Class {
-        std::map<uint32_t, std::deque<p4::v1::StreamMessageResponse>> routers;  // of those that have some
-        uint32_t last = 0;                                                     // whose turn it was
+        std::map<uint32_t, std::deque<Packet>> routers;  // of those that have some
+        uint32_t last = 0;                               // whose turn it was
     };
 
-    // Whether there is room for one more of a router, now that one has been dropped or because nothing had to be.
-    bool make_room(uint32_t punt_class, uint32_t router);
+    // Takes out what gives way to one more; none where that one is itself to be dropped.
+    std::optional<Waiting> make_room(const Waiting& whose);
 
     const size_t room_;
     std::array<Class, SP_PUNT_CLASSES> classes_;

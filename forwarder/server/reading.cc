@@ -3,6 +3,7 @@
 
 #include "server/decoding.h"
 #include "server/encoding.h"
+#include "server/punt_drops.h"
 #include "server/samples.h"
 
 namespace splitplane {
@@ -63,12 +64,14 @@ Result Reading::read(const p4::v1::Entity& wanted) {
             return read_resources(wanted.direct_meter_entry().table_entry(), false);
         case p4::v1::Entity::kDigestEntry:
             return read_samples(wanted.digest_entry());
+        case p4::v1::Entity::kExternEntry:
+            return read_punt_drops(wanted.extern_entry());
         case p4::v1::Entity::kPacketReplicationEngineEntry:
             return {};  // none can be written, so there is none; clients that clear a device ask first
         case p4::v1::Entity::ENTITY_NOT_SET:
             return {Code::kInvalidArgument, "a read needs an entity"};
         default:
-            return {Code::kUnimplemented, "the pipeline has only tables, an action profile and a digest"};
+            return {Code::kUnimplemented, "there are only tables, an action profile, a digest and lost punts"};
     }
 }
 
@@ -80,6 +83,35 @@ Result Reading::read_samples(const p4::v1::DigestEntry& wanted) {
     }
     flush();
     return result;
+}
+
+// Of all router interfaces; what is counted meanwhile is counted or not.
+Result Reading::read_punt_drops(const p4::v1::ExternEntry& wanted) {
+    if (wanted.extern_type_id() != kPuntDropsType || (wanted.extern_id() != 0 && wanted.extern_id() != kPuntDropsId)) {
+        return {Code::kNotFound, "no extern " + std::to_string(wanted.extern_id()) + " of type " +
+                                     std::to_string(wanted.extern_type_id())};
+    }
+    std::vector<std::pair<uint32_t, uint32_t>> interfaces;  // slots and ids
+    {
+        auto lock = tables_.lock();
+        tables_.objects().of(Space::kInterface).each([&](uint32_t slot, uint32_t id) {
+            interfaces.emplace_back(slot, id);
+        });
+    }
+    for (auto at = interfaces.begin(); at != interfaces.end() && !cancelled_; ++at) {
+        for (uint32_t place = 0; place < SP_PLACES; ++place) {
+            for (uint32_t each = 0; each < SP_PUNT_CLASSES; ++each) {
+                if (const uint64_t packets = tables_.punt_drops(at->first, place, each)) {
+                    encode_punt_drops({at->second, place, each, packets}, *add().mutable_extern_entry());
+                }
+            }
+        }
+        if (full()) {
+            flush();
+        }
+    }
+    flush();
+    return {};
 }
 
 // -- table entries ---------------------------------------------------------------------------------------------------

@@ -66,6 +66,7 @@ class Service : public p4::v1::P4Runtime::WithRawCallbackMethod_Write<p4::v1::P4
     grpc::Status arbitrate(Arbitration::Stream id, const p4::v1::MasterArbitrationUpdate& message);
     void tell(const std::vector<Arbitration::Notice>& notices);
     bool push_sample(const Punt& sample, Outbox& outbox);
+    void count_dropped(const Waiting& packet);
     uint64_t sample_time();
     Result send_packet(Arbitration::Stream id, const p4::v1::PacketOut& packet);
     bool find_egress(uint32_t router_interface_id, uint32_t& port, uint16_t& vlan) const;

@@ -14,19 +14,19 @@ uint32_t classifier_index(Key key) {
     return sp_classifier_index(id_of(key.first), id_of(key.second));
 }
 
-void set_policer(sp_policer& policer, uint64_t interval_ns, uint64_t tolerance_ns, bool present) {
+void set_policer(sp_policer& policer, uint64_t interval_ns, uint64_t tolerance_ns, uint32_t shares) {
     publish(policer.tolerance_ns, sp_u64{tolerance_ns});
     publish(policer.interval_ns, static_cast<sp_u32>(interval_ns));
-    publish(policer.present, sp_u32{present});
+    publish(policer.shares, sp_u32{shares});
 }
 
 // Packets a second, and at once; without either nothing passes.
-void set_rate(sp_policer& policer, int64_t rate, int64_t burst) {
+void set_rate(sp_policer& policer, int64_t rate, int64_t burst, uint32_t shares = 1) {
     bool present = rate > 0 && burst > 0;
     uint64_t interval_ns = present ? kNsPerS / rate : 0;
     auto packets = static_cast<uint64_t>(std::max<int64_t>(burst, 1) - 1);
     bool endless = interval_ns != 0 && packets > (uint64_t{1} << 62) / interval_ns;
-    set_policer(policer, interval_ns, endless ? uint64_t{1} << 62 : packets * interval_ns, present);
+    set_policer(policer, interval_ns, endless ? uint64_t{1} << 62 : packets * interval_ns, present ? shares : 0);
 }
 
 // The place of a reason among the counters; none for a code that no packet has.
@@ -95,10 +95,12 @@ Result Rows::put(Table table, Key key, Row row) {
         return result;
     }
     use(row, 1);
+    share(table, row, 1);
     if (found == table_rows.end()) {
         table_rows.emplace(key, std::move(row));
     } else {
         use(found->second, -1);
+        share(table, found->second, -1);
         objects_.release(references(table, key, found->second));
         found->second = std::move(row);
     }
@@ -113,6 +115,7 @@ void Rows::remove(Table table, Key key) {
     }
     clear(table, key);
     use(found->second, -1);
+    share(table, found->second, -1);
     objects_.release(references(table, key, found->second));
     table_rows.erase(found);
 }
@@ -221,7 +224,7 @@ void Rows::clear(Table table, Key key) {
         case Table::kPolicer: {
             auto slot = objects_.slot(Space::kVrf, id_of(key.first));
             auto& policer = arrays_.policers[sp_policer_index(slot, id_of(key.second))];
-            publish(policer.present, sp_u32{0});
+            publish(policer.shares, sp_u32{0});
             break;
         }
     }
@@ -256,9 +259,24 @@ void Rows::police(Key key, const std::optional<Meter>& meter) {
     auto slot = objects_.slot(Space::kVrf, id_of(key.first));
     auto& policer = arrays_.policers[sp_policer_index(slot, id_of(key.second))];
     if (!meter) {
-        set_policer(policer, 0, 0, true);
+        set_policer(policer, 0, 0, shares(slot));
     } else {
-        set_rate(policer, meter->pir, meter->pburst);
+        set_rate(policer, meter->pir, meter->pburst, shares(slot));
+    }
+}
+
+// A router's way in more or less divides its policers anew.
+void Rows::share(Table table, const Row& row, int ways_in) {
+    if (table != Table::kInterfaceClassifier || row.action != Action::kSetRouterInterface) {
+        return;
+    }
+    const auto vrf = objects_.slot(Space::kVrf, id_of(row.params[1]));
+    ways_in_[vrf] += ways_in;
+    for (uint32_t each = 0; each < SP_PUNT_CLASSES; ++each) {
+        auto& policer = arrays_.policers[sp_policer_index(vrf, each)];
+        if (policer.shares != 0) {
+            publish(policer.shares, sp_u32{shares(vrf)});
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 // All tables but the routes': the entries as written, and what they put into the arrays.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <optional>
@@ -68,6 +69,9 @@ class Rows {
     Result admit(uint32_t interface, uint64_t mac);
     void police(Key key, const std::optional<Meter>& meter);
     void use(const Row& row, int users);
+    void share(Table table, const Row& row, int ways_in);
+    // Into how many a policer of a router is divided.
+    uint32_t shares(uint32_t vrf) const { return std::max(ways_in_[vrf], 1u); }
 
     std::vector<WeightedNexthop> nexthops(const Row& row) const;
     std::vector<Key> users(Action action, uint32_t id) const;
@@ -90,6 +94,7 @@ class Rows {
     std::map<uint32_t, ProfileMember> members_;
     std::map<uint32_t, ProfileGroup> groups_;
     size_t one_shots_ = 0;
+    std::vector<uint32_t> ways_in_ = std::vector<uint32_t>(SP_VRFS);  // interface_classifier entries, by VRF
     uint32_t weight_ = 0;
 };
 

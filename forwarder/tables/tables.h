@@ -78,6 +78,13 @@ class Tables {
     const Rows& rows() const { return rows_; }
     const Objects& objects() const { return objects_; }
     std::optional<SampleDigest> samples() const { return rows_.samples(); }  // without the lock, too
+    // Of punts that came in by a router interface's slot, those lost at a place; without the lock, too.
+    uint64_t punt_drops(uint32_t interface, uint32_t place, uint32_t punt_class) const {
+        return __atomic_load_n(&arrays_.punt_drops[sp_punt_drop_index(interface, place, punt_class)], __ATOMIC_RELAXED);
+    }
+    void count_punt_drop(uint32_t interface, uint32_t place, uint32_t punt_class) {
+        __atomic_fetch_add(&arrays_.punt_drops[sp_punt_drop_index(interface, place, punt_class)], 1, __ATOMIC_RELAXED);
+    }
     const std::string& pipeline() const { return pipeline_; }
     ElectionId election() const { return election_; }
     JournalStatus journal_status() const;
@@ -107,6 +114,7 @@ class Tables {
     size_t rewrite_routes(RecordWriter& records, size_t limit);
     size_t live_octets() const;
 
+    sp_arrays& arrays_;
     mutable std::mutex mutex_;
     RecordWriter pending_;
     Objects objects_;

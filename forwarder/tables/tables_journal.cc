@@ -20,7 +20,8 @@ bool known(Table table) {
 
 Tables::Tables(sp_arrays& arrays, GracePeriods& grace, std::filesystem::path journal, SampleRate rate,
                const TableLimits& limits)
-    : objects_(arrays, grace, [this](Space space, uint32_t slot, uint32_t id) { pending_.slot(space, slot, id); }),
+    : arrays_(arrays),
+      objects_(arrays, grace, [this](Space space, uint32_t slot, uint32_t id) { pending_.slot(space, slot, id); }),
       rows_(arrays, grace, objects_, rate),
       routes_(arrays, grace, objects_),
       journal_(std::move(journal)) {

@@ -260,7 +260,7 @@ size_t empty_vrf() {
     Fib fib(arrays, none);
     FibMemory memory = fib.memory();
     size_t counters = std::thread::hardware_concurrency() * SP_REASONS * sizeof(sp_counter);
-    return sizeof(sp_vrf) + SP_FAMILIES * sizeof(sp_u64) + SP_POLICERS_OF_VRF * sizeof(sp_policer) + counters +
+    return sizeof(sp_vrf) + SP_FAMILIES * sizeof(sp_u64) + SP_CLASS_SLOTS * sizeof(sp_policer) + counters +
            (memory.store + memory.trie_used) / SP_VRFS;
 }
 

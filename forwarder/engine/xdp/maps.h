@@ -33,8 +33,10 @@ struct sp_fixed fixed SEC(".bss");
     } name SEC(".maps")
 
 SP_ARRAY(map_classifier, SP_PORTS, SP_VLANS * sizeof(sp_u64));
-/* Only punts are policed, so the look-up costs no other packet, and all of them are too long for `fixed`. */
-SP_ARRAY(map_policers, SP_VRFS, SP_POLICERS_OF_VRF * sizeof(struct sp_policer));
+/* Only punts are policed, so the look-ups cost no other packet, and all of these are too long for `fixed`. */
+SP_ARRAY(map_policers, SP_VRFS, SP_CLASS_SLOTS * sizeof(struct sp_policer));
+SP_ARRAY(map_shares, SP_INTERFACES, SP_CLASS_SLOTS * sizeof(sp_u64));
+SP_ARRAY(map_punt_drops, SP_INTERFACES, SP_PLACES * SP_CLASS_SLOTS * sizeof(sp_u64));
 /* max_entries: Capacity */
 SP_ARRAY(map_words, 1, SP_WORDS_CHUNK * sizeof(sp_u32));
 SP_ARRAY(map_members, 1, SP_MEMBERS_OCTETS);
@@ -126,7 +128,27 @@ static inline struct sp_policer *sp_policer_at(sp_tables tables, sp_u32 vrf, sp_
         return 0;
     }
     SP_FOUND(policers);
-    return policers + sp_bounded(punt_class, SP_POLICERS_OF_VRF - 1);
+    return policers + sp_bounded(punt_class, SP_CLASS_SLOTS - 1);
+}
+static inline sp_u64 *sp_share_due_at(sp_tables tables, sp_u32 interface, sp_u32 punt_class)
+{
+    sp_u64 *dues = bpf_map_lookup_elem(&map_shares, &interface);
+
+    if (!dues) {
+        return 0;
+    }
+    SP_FOUND(dues);
+    return dues + sp_bounded(punt_class, SP_CLASS_SLOTS - 1);
+}
+static inline sp_u64 *sp_punt_drop_at(sp_tables tables, sp_u32 interface, sp_u32 place, sp_u32 punt_class)
+{
+    sp_u64 *drops = bpf_map_lookup_elem(&map_punt_drops, &interface);
+
+    if (!drops) {
+        return 0;
+    }
+    SP_FOUND(drops);
+    return drops + sp_punt_drop_index(0, place, sp_bounded(punt_class, SP_CLASS_SLOTS - 1));
 }
 static inline struct sp_sampling *sp_sampling_at(sp_tables tables) { return &fixed.sampling; }
 static inline struct sp_counter *sp_rx_at(sp_tables tables, sp_u32 cpu, sp_u32 slot)

@@ -122,6 +122,8 @@ XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, con
     arrays_.words = static_cast<sp_u32*>(map_memory("map_words"));
     arrays_.members = static_cast<sp_u16*>(map_memory("map_members"));
     arrays_.policers = static_cast<sp_policer*>(map_memory("map_policers"));
+    arrays_.share_dues = static_cast<sp_u64*>(map_memory("map_shares"));
+    arrays_.punt_drops = static_cast<sp_u64*>(map_memory("map_punt_drops"));
     arrays_.rx = static_cast<sp_counter*>(map_memory("map_rx"));
     arrays_.tx = static_cast<sp_counter*>(map_memory("map_tx"));
     arrays_.reasons = static_cast<sp_counter*>(map_memory("map_reasons"));

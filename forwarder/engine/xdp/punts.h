@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Punted frames, and the heads of sampled ones, go to the daemon through a ring buffer: bounded, and what finds it full
- * is dropped and counted.
+ * Punted frames, and the heads of sampled ones, go to the daemon through a ring buffer: bounded, and what finds it too
+ * full for its class is dropped and counted.
  *
  * Only the BPF build includes this file.
  */
@@ -47,6 +47,7 @@ static inline int sp_copy_untagged(struct xdp_md *context, struct sp_punt_record
         record->reason = (sp_u8)reason;                                                                   \
         record->punt_class = (sp_u8)verdict->punt_class;                                                  \
         record->router = (sp_u16)verdict->vrf;                                                            \
+        record->interface = (sp_u16)verdict->interface;                                                   \
         if (sp_copy_untagged(context, record, (room), length, tag_octets) != 0) {                         \
             bpf_ringbuf_discard(record, 0);                                                               \
             return SP_COUNT_FRAGMENTED;                                                                   \
@@ -55,12 +56,20 @@ static inline int sp_copy_untagged(struct xdp_md *context, struct sp_punt_record
         return -1;                                                                                        \
     } while (0)
 
+static inline int sp_ring_is_full(sp_u64 eighths)
+{
+    return bpf_ringbuf_query(&map_punts, BPF_RB_AVAIL_DATA) >= SP_PUNT_RING_OCTETS / 8 * eighths;
+}
+
 /* Returns the counter (sp_engine_counter) that says why the frame is lost, -1 where it is not. */
 static inline int sp_send_punt(struct xdp_md *context, const struct sp_verdict *verdict, sp_u32 frame_length)
 {
     sp_u32 tag_octets = verdict->l2_octets == SP_ETHERNET_OCTETS ? 0 : SP_TAG_OCTETS;
     sp_u32 length = frame_length - tag_octets, reason = verdict->reason;
 
+    if (sp_ring_is_full(SP_RING_EIGHTHS(verdict->punt_class))) {
+        return SP_COUNT_RING_FULL;
+    }
     if (length <= SP_PUNT_SHORT) {
         SP_PUNT_INTO(SP_PUNT_SHORT);
     } else if (length <= SP_PUNT_MIDDLE) {
@@ -77,6 +86,9 @@ static inline int sp_send_sample(struct xdp_md *context, const struct sp_verdict
     sp_u32 tag_octets = verdict->l2_octets == SP_ETHERNET_OCTETS ? 0 : SP_TAG_OCTETS;
     sp_u32 length = frame_length - tag_octets, reason = SP_SAMPLE;
 
+    if (sp_ring_is_full(SP_RING_EIGHTHS_OF_SAMPLES)) {
+        return SP_COUNT_RING_FULL;
+    }
     if (length > SP_SAMPLE_OCTETS) {
         length = SP_SAMPLE_OCTETS;
     }

@@ -50,6 +50,9 @@ static inline int sp_run(struct xdp_md *context, sp_u32 port)
         lost = SP_COUNT_NO_PORT;
     } else if (verdict.action == SP_ACTION_PUNT) {
         lost = sp_send_punt(context, &verdict, packet.length);
+        if (lost == SP_COUNT_RING_FULL) {
+            sp_count_punt_drop((sp_tables)0, &verdict, SP_PLACE_RING);
+        }
     } else {
         return XDP_DROP;
     }

@@ -35,8 +35,9 @@ struct sp_punt_record {
     sp_u32 length;
     sp_u8 reason;
     sp_u8 punt_class;
-    sp_u16 router; /* the slot of its VRF */
-    sp_u8 reserved[4];
+    sp_u16 router;    /* the slot of its VRF */
+    sp_u16 interface; /* that of the router interface */
+    sp_u8 reserved[2];
 };
 
 /* The ring takes records of fixed sizes only: the frame's room in each of them, octets. A frame that is longer than the
@@ -46,5 +47,11 @@ SP_STATIC_ASSERT(SP_PUNT_SHORT >= SP_SAMPLE_OCTETS, "a sample fits the shortest 
 #define SP_PUNT_MIDDLE 2048u
 #define SP_PUNT_LONG 16384u
 #define SP_PUNT_RING_OCTETS (8u << 20)
+
+/* A class finds no room in the ring once so much of it is full, in eighths: the most urgent may fill it, and each of the
+ * next leaves an eighth to those before it. So a flood of what is less urgent keeps nothing of them out. Samples, which
+ * nobody misses, have a quarter. */
+#define SP_RING_EIGHTHS(punt_class) ((punt_class) <= SP_CLASS_ARP ? 8 - (punt_class) : 4)
+#define SP_RING_EIGHTHS_OF_SAMPLES 2
 
 #endif

@@ -265,6 +265,7 @@ int XdpEngine::take_punt(void* engine, void* record, size_t) {
                      punt->reason,
                      punt->punt_class,
                      punt->router,
+                     punt->interface,
                      {reinterpret_cast<const uint8_t*>(punt + 1), punt->length}});
     }
     return ++taken % kPuntsAtOnce == 0 ? kEnoughPunts : 0;

@@ -182,17 +182,41 @@ TEST_F(Arrays, APolicerIsItsPeakRate) {
         return policer;
     };
     put(entry_of(1000, 50));
-    const sp_policer& policer = device->arrays().policers[slot(Space::kVrf, 9) * SP_POLICERS_OF_VRF + SP_CLASS_GLEAN];
-    EXPECT_EQ(policer.present, 1u);
+    const sp_policer& policer = device->arrays().policers[slot(Space::kVrf, 9) * SP_CLASS_SLOTS + SP_CLASS_GLEAN];
+    EXPECT_EQ(policer.shares, 1u);
     EXPECT_EQ(policer.interval_ns, 1'000'000u);
     EXPECT_EQ(policer.tolerance_ns, 49'000'000u);
     change(entry_of(0, 50));
-    EXPECT_EQ(policer.present, 0u) << "nothing is green";
+    EXPECT_EQ(policer.shares, 0u) << "nothing is green";
     change(entry(kPolicerTable, {9, SP_CLASS_GLEAN}, kPolice));
-    EXPECT_EQ(policer.present, 1u);
+    EXPECT_EQ(policer.shares, 1u);
     EXPECT_EQ(policer.interval_ns, 0u) << "everything is green";
     remove(key_of(kPolicerTable, {9, SP_CLASS_GLEAN}));
-    EXPECT_EQ(policer.present, 0u);
+    EXPECT_EQ(policer.shares, 0u);
+}
+
+TEST_F(Arrays, APolicerHasAShareForEachWayIn) {
+    auto policer = entry(kPolicerTable, {9, SP_CLASS_ARP}, kPolice);
+    policer.mutable_meter_config()->set_pir(1000);
+    policer.mutable_meter_config()->set_pburst(100);
+    put(entry(kClassifierTable, {1, 0}, kSetRouterInterface, {1, 9}));
+    put(policer);
+    const sp_policer& of_9 = device->arrays().policers[sp_policer_index(slot(Space::kVrf, 9), SP_CLASS_ARP)];
+    EXPECT_EQ(of_9.shares, 1u);
+    put(entry(kClassifierTable, {1, 7}, kSetRouterInterface, {2, 9}));
+    put(entry(kClassifierTable, {2, 7}, kSetEgressRouterInterface, {2, 9}));
+    EXPECT_EQ(of_9.shares, 2u) << "what comes back from the fallback plane is no way in";
+    put(entry(kClassifierTable, {2, 0}, kSetRouterInterface, {3, 8}));
+    EXPECT_EQ(of_9.shares, 2u) << "another router's";
+    change(entry(kClassifierTable, {2, 0}, kSetRouterInterface, {3, 9}));
+    EXPECT_EQ(of_9.shares, 3u);
+    remove(key_of(kClassifierTable, {1, 0}));
+    EXPECT_EQ(of_9.shares, 2u);
+    change(policer);
+    EXPECT_EQ(of_9.shares, 2u);
+    remove(key_of(kPolicerTable, {9, SP_CLASS_ARP}));
+    remove(key_of(kClassifierTable, {1, 7}));
+    EXPECT_EQ(of_9.shares, 0u) << "without a policer it stays without";
 }
 
 TEST_F(Arrays, RoutesNameSlotsWhateverExists) {

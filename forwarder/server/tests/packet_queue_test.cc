@@ -14,11 +14,14 @@ namespace {
 
 struct PacketQueues : ::testing::Test {
     PacketQueue queue{4};
+    std::optional<Waiting> dropped;
 
+    // False where one is dropped, of which `dropped` then tells. A router's interface has ten times its number.
     bool push(uint32_t punt_class, uint32_t router, const std::string& name) {
         p4::v1::StreamMessageResponse packet;
         packet.mutable_packet()->set_payload(name);
-        return queue.push(punt_class, router, std::move(packet));
+        dropped = queue.push({punt_class, router, 10 * router}, std::move(packet));
+        return !dropped;
     }
     std::vector<std::string> all() {
         std::vector<std::string> names;
@@ -64,13 +67,16 @@ TEST_F(PacketQueues, TheLeastUrgentGivesWay) {
     push(SP_CLASS_OPTIONS, 1, "options");
     for (const auto* name : {"a", "b", "c"}) push(SP_CLASS_ROUTING, 1, name);
     EXPECT_FALSE(push(SP_CLASS_BFD, 2, "bfd"));
+    EXPECT_EQ(dropped->punt_class, uint32_t{SP_CLASS_OPTIONS}) << "it is another one's loss";
+    EXPECT_EQ(dropped->interface, 10u);
     EXPECT_FALSE(push(SP_CLASS_GLEAN, 3, "glean")) << "is itself the least urgent";
+    EXPECT_EQ(dropped->interface, 30u);
     EXPECT_EQ(all(), (Names{"bfd", "a", "b", "c"}));
 }
 
 TEST_F(PacketQueues, WithoutRoomNothingWaits) {
     PacketQueue none(0);
-    EXPECT_FALSE(none.push(SP_CLASS_BFD, 1, {}));
+    EXPECT_TRUE(none.push({SP_CLASS_BFD, 1, 1}, {}));
     EXPECT_TRUE(none.empty());
 }
 

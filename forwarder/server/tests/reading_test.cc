@@ -3,6 +3,7 @@
 // What Read gives: wildcards, exact keys, filters, and only what is asked for.
 #include <set>
 
+#include "server/punt_drops.h"
 #include "server/tests/device.h"
 
 namespace splitplane::testing {
@@ -128,6 +129,36 @@ TEST_F(Reading, DefaultEntriesAreSaid) {
     EXPECT_EQ(read[0].action().action().action_id(), kPuntUnreachable);
     EXPECT_TRUE(read[0].is_default_action());
     EXPECT_TRUE(read[0].is_const());
+}
+
+TEST_F(Reading, LostPuntsAreToldByInterfacePlaceAndClass) {
+    p4v1::Entity wanted;
+    wanted.mutable_extern_entry()->set_extern_type_id(kPuntDropsType);
+    grpc::Status status;
+    EXPECT_TRUE(primary->read({wanted}, &status).empty());
+    EXPECT_TRUE(status.ok()) << "it says that nothing was lost";
+    ASSERT_EQ(primary->write_one(insert(entry(kInterfaceTable, {70'000}, kSetPort, {1, 0, 1500}))), grpc::OK);
+    const uint32_t slot = *device->tables().objects().find(Space::kInterface, 70'000);
+    device->arrays().punt_drops[sp_punt_drop_index(slot, SP_PLACE_RING, SP_CLASS_ARP)] = 300;
+    device->tables().count_punt_drop(slot, SP_PLACE_OUTBOX, SP_CLASS_BFD);
+    const auto read = primary->read({wanted}, &status);
+    ASSERT_EQ(read.size(), 2u);
+    const auto members = [](const p4v1::Entity& entity) {
+        p4v1::P4Data data;
+        EXPECT_TRUE(entity.extern_entry().entry().UnpackTo(&data));
+        std::vector<std::string> all;
+        for (const auto& member : data.struct_().members()) all.push_back(member.bitstring());
+        return all;
+    };
+    EXPECT_EQ(members(read[0]), (std::vector{value(70'000), value(SP_PLACE_RING), value(SP_CLASS_ARP), value(300)}));
+    EXPECT_EQ(members(read[1]), (std::vector{value(70'000), value(SP_PLACE_OUTBOX), value(SP_CLASS_BFD), value(1)}));
+
+    ASSERT_EQ(primary->write_one(erase(key_of(kInterfaceTable, {70'000}))), grpc::OK);
+    ASSERT_EQ(primary->write_one(insert(entry(kInterfaceTable, {70'001}, kSetPort, {1, 0, 1500}))), grpc::OK);
+    EXPECT_TRUE(primary->read({wanted}, &status).empty()) << "another one's slot";
+    wanted.mutable_extern_entry()->set_extern_type_id(kPuntDropsType + 1);
+    primary->read({wanted}, &status);
+    EXPECT_EQ(status.error_code(), grpc::NOT_FOUND);
 }
 
 TEST_F(Reading, WhatIsNotThereIsNamed) {

@@ -90,6 +90,7 @@ std::vector<uint64_t> totals(const sp_arrays& tables) {
     add(all, tables.rx, SP_INTERFACES);
     add(all, tables.tx, SP_INTERFACES);
     add(all, tables.reasons, size_t{SP_VRFS} * SP_REASONS);
+    all.insert(all.end(), tables.punt_drops, tables.punt_drops + sp_punt_drop_index(SP_INTERFACES, 0, 0));
     return all;
 }
 
@@ -157,7 +158,49 @@ TEST(Ring, FullIsCounted) {
         full += object.arrays().engine_counters[cpu * SP_ENGINE_COUNTERS + SP_COUNT_RING_FULL];
     }
     EXPECT_GT(full, 0u);
-    EXPECT_LT(full, options.repeat / 10u) << "the ring takes nearly as many as its size says";
+    const uint32_t kept_free = options.repeat * (8 - SP_RING_EIGHTHS(SP_CLASS_ARP)) / 8;
+    EXPECT_LT(full, kept_free + options.repeat / 10) << "the ring takes nearly as many as its size says";
+    EXPECT_EQ(object.arrays().punt_drops[sp_punt_drop_index(kLan, SP_PLACE_RING, SP_CLASS_ARP)], full);
+}
+
+// Nobody reads the ring: each class finds it full before the more urgent do, and BFD as the last.
+TEST(Ring, AFloodLeavesRoomForWhatIsMoreUrgent) {
+    XdpObject object(XdpObject::forwarding_program(), kCapacity);
+    Writer write(object.arrays());
+    write.usual_router();
+    object.fixed().port_of_ifindex[kLoopback] = uint64_t{kLoopback} << 32 | kLanPort;
+    const auto flood = [&](const Octets& frame, uint32_t repeat) {
+        bpf_test_run_opts options{};
+        options.sz = sizeof options;
+        options.data_in = frame.data();
+        options.data_size_in = static_cast<uint32_t>(frame.size());
+        options.repeat = static_cast<int>(repeat);
+        ASSERT_EQ(bpf_prog_test_run_opts(object.program("forward"), &options), 0);
+    };
+    const auto lost = [&](uint32_t punt_class) {
+        return object.arrays().punt_drops[sp_punt_drop_index(kLan, SP_PLACE_RING, punt_class)];
+    };
+    const uint32_t whole = SP_PUNT_RING_OCTETS / SP_PUNT_SHORT;
+    const auto udp = [](uint16_t port) {
+        Octets datagram(28);
+        datagram[2] = static_cast<uint8_t>(port >> 8);
+        datagram[3] = static_cast<uint8_t>(port);
+        return Ipv4{.dst = 0x0a010001, .ttl = 255, .protocol = 17, .payload = datagram}.octets();
+    };
+    const Octets ping = ethernet(kOwnMac, kHostMac, 0x0800, Ipv4{.dst = 0x0a010001, .protocol = 1}.octets());
+    const Octets bfd = ethernet(kOwnMac, kHostMac, 0x0800, udp(3784));
+    const Octets arp = ethernet(0xffffffffffff, kHostMac, 0x0806, Octets(28));
+    flood(ping, whole);
+    EXPECT_GT(lost(SP_CLASS_ICMP), whole / 3);
+    flood(arp, whole / 16);
+    EXPECT_EQ(lost(SP_CLASS_ARP), 0u) << "an eighth is left to it";
+    flood(arp, whole);
+    EXPECT_GT(lost(SP_CLASS_ARP), whole / 2);
+    flood(bfd, whole / 4);
+    EXPECT_EQ(lost(SP_CLASS_BFD), 0u) << "and three eighths to BFD";
+    flood(bfd, whole);
+    EXPECT_GT(lost(SP_CLASS_BFD), whole / 2) << "of all there is";
+    EXPECT_EQ(object.arrays().punt_drops[sp_punt_drop_index(kUp, SP_PLACE_RING, SP_CLASS_ICMP)], 0u);
 }
 
 TEST(Ports, UnknownInterfaceAndUnattachedPortAreCounted) {

@@ -30,7 +30,7 @@ struct PuntClasses : ::testing::Test, World {
         uint32_t found = SP_PUNT_CLASSES, passed = 0;
         for (uint32_t open = 0; open < SP_PUNT_CLASSES; ++open) {
             for (uint32_t each = 0; each < SP_PUNT_CLASSES; ++each) {
-                tables.policers[sp_policer_index(kVrf, each)].present = each == open;
+                tables.policers[sp_policer_index(kVrf, each)].shares = each == open;
             }
             if (run(frame).action == SP_ACTION_PUNT) {
                 found = open;

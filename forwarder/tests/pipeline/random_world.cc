@@ -109,7 +109,7 @@ void write_random_tables(Writer& write, uint64_t seed) {
         write.router(vrf);
         tables.vrfs[vrf].counted = static_cast<uint32_t>(draw.bits());
         for (uint32_t each = 0; each < SP_PUNT_CLASSES; ++each) {
-            if (draw.chance(20)) tables.policers[sp_policer_index(vrf, each)].present = 0;
+            if (draw.chance(20)) tables.policers[sp_policer_index(vrf, each)].shares = 0;
         }
     }
     for (uint32_t slot = 1; slot < kInterfaces; ++slot) {

@@ -11,9 +11,17 @@ namespace {
 
 struct Verdicts : ::testing::Test, World {
     // A punt `local` at a time.
-    bool passes(uint64_t now_ns) const {
+    bool passes(uint64_t now_ns, uint32_t port = kLanPort) const {
         const Octets frame = ethernet(kOwnMac, kHostMac, 0x0800, Ipv4{.dst = 0x0a010001}.octets());
-        return run(frame, kLanPort, now_ns).action == SP_ACTION_PUNT;
+        return run(frame, port, now_ns).action == SP_ACTION_PUNT;
+    }
+    uint64_t lost(uint32_t interface) const {
+        return tables.punt_drops[sp_punt_drop_index(interface, SP_PLACE_POLICER, SP_CLASS_LOCAL)];
+    }
+    // 1,000 a second, a burst of 100, for so many interfaces.
+    void share(uint32_t interfaces) {
+        write.police(kVrf, SP_CLASS_LOCAL, kMillisecond, 99 * kMillisecond);
+        tables.policers[sp_policer_index(kVrf, SP_CLASS_LOCAL)].shares = interfaces;
     }
 };
 
@@ -26,7 +34,7 @@ TEST_F(Verdicts, OnlyReasonsWithAnEntryAreCounted) {
 }
 
 TEST_F(Verdicts, NoPolicerPassesNothing) {
-    tables.policers[sp_policer_index(kVrf, SP_CLASS_LOCAL)].present = 0;
+    tables.policers[sp_policer_index(kVrf, SP_CLASS_LOCAL)].shares = 0;
     EXPECT_FALSE(passes(0));
     EXPECT_EQ(counted(SP_PUNT_LOCAL), 1u) << "counted before it is policed";
     EXPECT_EQ(tables.engine_counters[SP_COUNT_POLICED], 1u);
@@ -50,6 +58,53 @@ TEST_F(Verdicts, LongRunRateIsTheConfigured) {
     int passed = 0;
     for (uint64_t now = 0; now < 1'000 * kMillisecond; now += kMillisecond) passed += passes(now);
     EXPECT_EQ(passed, 100);
+}
+
+// A host sends ten times the rate of the whole router by one interface, another one a tenth of its share by the other.
+TEST_F(Verdicts, AFloodTakesNothingOfAnotherInterfacesShare) {
+    share(4);
+    int passed = 0, others = 0;
+    for (uint64_t at = 0; at < 10'000; ++at) {
+        passed += passes(at * kMillisecond / 10);
+        if (at % 100 == 99) others += passes(at * kMillisecond / 10, kUpPort);
+    }
+    EXPECT_EQ(others, 100) << "100 a second of 250";
+    EXPECT_EQ(lost(kUp), 0u);
+    EXPECT_NEAR(passed, 1'000 + 100 - 100, 2) << "rate and burst, less what the other one had";
+    EXPECT_EQ(lost(kLan), 10'000u - static_cast<uint64_t>(passed));
+}
+
+TEST_F(Verdicts, TwoFloodsHaveAtLeastTheirShares) {
+    share(4);
+    int passed[2] = {};
+    for (uint64_t at = 0; at < 10'000; ++at) {
+        passed[0] += passes(at * kMillisecond / 10);
+        passed[0] += passes(at * kMillisecond / 10);
+        passed[1] += passes(at * kMillisecond / 10, kUpPort);
+    }
+    EXPECT_GE(passed[0], 250);
+    EXPECT_GE(passed[1], 250) << "who floods less";
+    EXPECT_LE(passed[0] + passed[1], 1'000 + 100 + 25) << "rate and burst, and what a share has beyond it";
+}
+
+TEST_F(Verdicts, AnInterfaceAloneHasTheWholeRate) {
+    share(4);
+    uint64_t now = 1'000'000 * kMillisecond;
+    int passed = 0;
+    for (int packet = 0; packet < 200; ++packet) passed += passes(now);
+    EXPECT_EQ(passed, 100) << "the burst of the router";
+    for (uint64_t at = 1; at <= 1'000; ++at) passed += passes(now + at * kMillisecond);
+    EXPECT_EQ(passed, 1'100) << "and its rate";
+}
+
+// Of many interfaces each share is slow; two packets at once, an ARP and a BFD session's, still belong to it.
+TEST_F(Verdicts, AShareHasABurstOfFourAtLeast) {
+    share(1'000);
+    uint64_t now = 1'000'000 * kMillisecond;
+    for (int packet = 0; packet < 200; ++packet) passes(now);
+    int others = 0;
+    for (int packet = 0; packet < 10; ++packet) others += passes(now, kUpPort);
+    EXPECT_EQ(others, 4);
 }
 
 TEST_F(Verdicts, EachCpuCountsForItself) {
