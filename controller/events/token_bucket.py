@@ -21,6 +21,11 @@ class TokenBucket:
         self._tokens -= 1
         return True
 
+    def charge(self) -> None:
+        """Count one that passes in any case: those that ask later wait for it."""
+        self._refill()
+        self._tokens -= 1
+
     @property
     def full(self) -> bool:
         """Whether nothing has passed for so long that the whole burst is there again."""

@@ -203,6 +203,9 @@ def summed(hard: Counters, soft: Counters) -> Counters:
     """Return the counters of both: an interface's are the hardware's, which sees every packet of it once."""
     _add(hard.punts, soft.punts)
     _add(hard.drops, soft.drops)
+    for lost, others in ((hard.lost_punts, soft.lost_punts), (hard.lost_of_routers, soft.lost_of_routers)):
+        for key, packets in others.items():
+            lost[key] = lost.get(key, 0) + packets
     return hard
 
 

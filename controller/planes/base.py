@@ -70,6 +70,15 @@ class PuntClass(IntEnum):
     OPTIONS = 10
 
 
+class PuntPlace(StrEnum):
+    """Where punts are lost on their way to the guest."""
+
+    POLICER = "policer"  # of the plane: over the rate of their router and class
+    RING = "ring"  # between vr-forwarder's program in the kernel and its process
+    OUTBOX = "outbox"  # vr-forwarder's process, for the controller
+    RELAY = "relay"  # the controller, for the guest
+
+
 class DropReason(StrEnum):
     """Why a packet ends here; every drop is counted under one of these."""
 
@@ -107,6 +116,8 @@ class Capability(StrEnum):
     LOCAL_FAILOVER = "local_failover"
     ROUTE_COUNTERS = "route_counters"
     SAMPLES = "samples"
+    PUNT_SHARES = "punt_shares"
+    LOST_PUNTS = "lost_punts"
 
 
 # A route's action is one integer, because a table of a million routes is a dict of them: a kind in the top four of
@@ -222,7 +233,11 @@ class NexthopGroup:
 
 @dataclass(frozen=True, slots=True)
 class Policer:
-    """The punt limits of one router, by PuntClass, in packets per second; with 0 a class is not punted at all."""
+    """The punt limits of one router, by PuntClass, in packets per second; with 0 a class is not punted at all.
+
+    With PUNT_SHARES each router interface that receives has an equal share of each rate for itself, and what others
+    leave of theirs (docs/planes.md, Punts).
+    """
 
     vrf_id: int
     rates: tuple[int, ...]
@@ -396,6 +411,10 @@ class InterfaceCounters:
     tx_bytes: int = 0
 
 
+LostPunts = dict[tuple[int, PuntClass, PuntPlace], int]
+"""Packets by the id of a router interface, or of a router, and by class and place."""
+
+
 @dataclass(slots=True)
 class Counters:
     """Counters of a whole plane, as (packets, bytes)."""
@@ -404,6 +423,8 @@ class Counters:
     punts: dict[tuple[int, PuntReason], tuple[int, int]] = field(default_factory=dict)  # by vrf_id
     drops: dict[tuple[int, DropReason], tuple[int, int]] = field(default_factory=dict)
     # vrf_id 0 holds drops before a router is known or of tables shared by all routers
+    lost_punts: LostPunts = field(default_factory=dict)  # by the router interface that they came in by
+    lost_of_routers: LostPunts = field(default_factory=dict)  # by vrf_id, of planes that do not tell the interface
 
 
 @dataclass(slots=True)

@@ -13,12 +13,17 @@ from controller.planes.base import (
     Installed,
     InterfaceCounters,
     PuntClass,
+    PuntPlace,
+    RouterInterface,
     burst,
 )
 from controller.planes.punt_class import CLASSES_OF, punt_class
 from controller.planes.reference_pipeline import Dropped, Forwarded, Outcome, Punted, forward
 
 _SLOTS = 4096
+
+_SHARE_BURST = 4
+"""Least burst of an interface's share, in packets."""
 
 
 @dataclass
@@ -42,6 +47,8 @@ class FakePath:
     counters: Counters = field(default_factory=Counters)
     routes: dict[int, dict[bytes, int]] = field(default_factory=dict)  # packets by vrf_id and prefix key
     _buckets: dict[tuple[int, int], TokenBucket] = field(default_factory=dict)  # by vrf_id and PuntClass
+    _shares: dict[tuple[int, int, int], tuple[int, TokenBucket]] = field(default_factory=dict)
+    # by vrf_id, PuntClass and router interface: among how many, and the bucket
     _slots: dict[int, "_Slots"] = field(default_factory=dict)  # by group id
 
     def take(
@@ -76,7 +83,7 @@ class FakePath:
             return outcome, verdict.ingress.id
         if isinstance(outcome, Dropped):
             self._count_drop(verdict.ingress.vrf_id, outcome.reason, len(frame))
-        elif not self._punts(entries, verdict.ingress.vrf_id, outcome, len(frame)):
+        elif not self._punts(entries, verdict.ingress, outcome, len(frame), Capability.PUNT_SHARES in capabilities):
             return None, verdict.ingress.id
         return outcome, verdict.ingress.id
 
@@ -90,9 +97,13 @@ class FakePath:
         """Fill the buckets of a router whose policer was written."""
         for one in PuntClass:
             self._buckets.pop((vrf_id, one), None)
+        self._shares = {key: share for key, share in self._shares.items() if key[0] != vrf_id}
 
     # -- policers ----------------------------------------------------------------------------------------------------
-    def _punts(self, entries: Installed, vrf_id: int, outcome: Punted, octets: int) -> bool:
+    def _punts(
+        self, entries: Installed, ingress: RouterInterface, outcome: Punted, octets: int, divided: bool
+    ) -> bool:
+        vrf_id = ingress.vrf_id
         policer = entries.policers.get(vrf_id)
         if policer is None or not any(policer.rates[one] for one in CLASSES_OF[outcome.reason]):
             return False
@@ -100,12 +111,31 @@ class FakePath:
         self.counters.punts[vrf_id, outcome.reason] = packets + 1, before + octets
         its_class = punt_class(outcome.reason, outcome.frame)
         rate = policer.rates[its_class]
-        if not rate:
-            return False
-        bucket = self._buckets.get((vrf_id, its_class))
-        if bucket is None:
-            bucket = self._buckets[vrf_id, its_class] = TokenBucket(rate, burst(rate), self.clock)
-        return bucket.take()
+        if rate and self._conforms(entries, ingress, its_class, rate, divided):
+            return True
+        lost = ingress.id, its_class, PuntPlace.POLICER
+        self.counters.lost_punts[lost] = self.counters.lost_punts.get(lost, 0) + 1
+        return False
+
+    def _conforms(
+        self, entries: Installed, ingress: RouterInterface, its_class: PuntClass, rate: int, divided: bool
+    ) -> bool:
+        """Tell whether a punt is within its interface's share, or within what the others leave of the rate."""
+        vrf_id = ingress.vrf_id
+        whole = self._buckets.get((vrf_id, its_class))
+        if whole is None:
+            whole = self._buckets[vrf_id, its_class] = TokenBucket(rate, burst(rate), self.clock)
+        ways_in = sum(each.vrf_id == vrf_id and each.enabled for each in entries.router_interfaces.values())
+        if not divided or ways_in == 1:
+            return whole.take()
+        among, share = self._shares.get((vrf_id, its_class, ingress.id), (0, whole))
+        if among != ways_in:
+            share = TokenBucket(rate / ways_in, max(burst(rate) / ways_in, _SHARE_BURST), self.clock)
+            self._shares[vrf_id, its_class, ingress.id] = ways_in, share
+        if share.take():
+            whole.charge()
+            return True
+        return whole.take()
 
     # -- counters ----------------------------------------------------------------------------------------------------
     def _of_interface(self, interface_id: int) -> InterfaceCounters:

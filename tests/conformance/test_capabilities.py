@@ -43,6 +43,7 @@ def test_open_vswitch_lacks_what_the_manual_says() -> None:
         Capability.RESILIENT_HASH,
         Capability.EXACT_WEIGHTS,
         Capability.SAMPLES,
+        Capability.PUNT_SHARES,
     }
 
 

@@ -8,7 +8,17 @@ from entries import installed
 from frames import ARP, ROUTER_ALERT, ipv4, ipv6, mac, tcp, udp
 from wired import WiredPlane
 
-from controller.planes.base import GLEAN, LOCAL, Policer, PuntClass, PuntReason, RouterInterface, same_rate
+from controller.planes.base import (
+    GLEAN,
+    LOCAL,
+    Capability,
+    Policer,
+    PuntClass,
+    PuntPlace,
+    PuntReason,
+    RouterInterface,
+    same_rate,
+)
 from controller.planes.punt_class import punt_class
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -19,6 +29,7 @@ BURST = 10
 MAC, BROADCAST = mac("0200000000aa"), mac("ffffffffffff")
 loud = RouterInterface(1, LOUD, 1, 0, MAC, 1500)
 quiet = RouterInterface(2, QUIET, 1, 10, MAC, 1500)
+quiet_of_loud = RouterInterface(3, LOUD, 1, 20, MAC, 1500)
 ROUTES = {"10.9.0.1/32": LOCAL, "10.9.0.0/24": GLEAN, "2001:db8::/64": GLEAN}
 POLICERS = [Policer(vrf, same_rate(RATE)) for vrf in (LOUD, QUIET)]
 WORLD = installed([*POLICERS, loud, quiet], {LOUD: ROUTES, QUIET: ROUTES})
@@ -80,3 +91,34 @@ async def test_a_rate_of_zero_punts_nothing_of_its_class(wired: WiredPlane) -> N
     await wired.program(world)
     seen = await wired.observe(1, *frames(loud, *STORMS["own addresses"][1:], 5), *frames(loud, *REQUEST[1:], 1))
     assert [(interface, why) for interface, why, _ in seen.punts] == [(1, PuntReason.CONTROL)]
+
+
+@pytest.mark.parametrize("storm", ["ping", "BFD", "BGP", "OSPF", "TTL"])
+async def test_a_storm_by_one_interface_leaves_another_its_share(wired: WiredPlane, storm: str) -> None:
+    if Capability.PUNT_SHARES not in wired.plane.capabilities:
+        pytest.skip(f"{wired.kind} lacks punt_shares")
+    wired.programmed = None
+    await wired.program(installed([POLICERS[0], loud, quiet_of_loud], {LOUD: ROUTES}))
+    reason, packet, to = STORMS[storm]
+    for _ in range(4):  # as many as a share has at once
+        seen = await wired.observe(1, *frames(loud, packet, to, 50), *frames(quiet_of_loud, packet, to, 1))
+        assert [interface for interface, _, _ in seen.punts].count(quiet_of_loud.id) == 1
+        assert seen.punted[LOUD, reason] == 51
+
+
+async def test_what_policers_drop_is_told_by_class(wired: WiredPlane) -> None:
+    if Capability.LOST_PUNTS not in wired.plane.capabilities:
+        pytest.skip(f"{wired.kind} lacks lost_punts")
+    wired.programmed = None
+    await wired.program(installed([*POLICERS, loud, quiet], {LOUD: ROUTES, QUIET: ROUTES}))
+    before = await wired.plane.counters()
+    seen = await wired.observe(1, *frames(loud, *STORMS["ping"][1:], 100), *frames(quiet, *REQUEST[1:], 1))
+    after = await wired.plane.counters()
+    dropped = 101 - len(seen.punts)
+    assert dropped >= 50
+    place = PuntPlace.POLICER
+    by_interface = {key: count - before.lost_punts.get(key, 0) for key, count in after.lost_punts.items()}
+    by_router = {key: count - before.lost_of_routers.get(key, 0) for key, count in after.lost_of_routers.items()}
+    told = (by_interface, (loud.id, PuntClass.ICMP, place)), (by_router, (LOUD, PuntClass.ICMP, place))
+    assert sum(lost.get(key, 0) for lost, key in told) == dropped
+    assert sum(by_interface.values()) + sum(by_router.values()) == dropped, "and nothing of anybody else"

@@ -86,16 +86,29 @@ def decode_table_sizes(body: bytes) -> dict[int, int]:
     return sizes
 
 
-_METER_STATS = struct.Struct("!IH6xIQQ")
+_METER_STATS = struct.Struct("!IH6xIQQII")
+_BAND_STATS = struct.Struct("!QQ")
 
 
-def decode_meter_counts(body: bytes) -> dict[int, tuple[int, int]]:
-    """Return packets and octets that met each meter, from a meter statistics reply."""
+@dataclass(frozen=True, slots=True)
+class MeterCounts:
+    """What a meter has met, and how many of these packets its first band, which drops, has taken."""
+
+    packets: int = 0
+    octets: int = 0
+    dropped: int = 0
+
+
+def decode_meter_counts(body: bytes) -> dict[int, MeterCounts]:
+    """Return the counts of each meter, from a meter statistics reply (A.3.5.13)."""
     counts = {}
     offset = 0
     while offset + _METER_STATS.size <= len(body):
-        meter_id, length, _, packets, octets = _METER_STATS.unpack_from(body, offset)
-        counts[meter_id] = packets, octets
+        meter_id, length, _, packets, octets, _, _ = _METER_STATS.unpack_from(body, offset)
+        band = offset + _METER_STATS.size
+        has_band = band + _BAND_STATS.size <= min(offset + length, len(body))
+        dropped = _BAND_STATS.unpack_from(body, band)[0] if has_band else 0
+        counts[meter_id] = MeterCounts(packets, octets, dropped)
         offset += max(length, _METER_STATS.size)
     return counts
 

@@ -26,6 +26,7 @@ from controller.planes.openflow import codec, messages
 from controller.planes.openflow import program as prog
 from controller.planes.openflow.channel import Channel, ChannelClosed, RequestRefused
 from controller.planes.openflow.codec import BundleControl, Multipart
+from controller.planes.openflow.messages import MeterCounts
 from controller.planes.openflow.readback import Readback, count, read_route_counts, read_sent
 from controller.planes.openflow.sender import Sender
 from controller.planes.openflow.server import OpenFlowListener
@@ -39,7 +40,9 @@ class OpenFlowPlane:
     """A switch that connects to `server` under ``datapath_id``; with ``certificate_name`` it has to show a TLS
     certificate of that common or DNS name."""
 
-    capabilities = frozenset({Capability.MTU, Capability.LOCAL_FAILOVER, Capability.ROUTE_COUNTERS})
+    capabilities = frozenset(
+        {Capability.MTU, Capability.LOCAL_FAILOVER, Capability.ROUTE_COUNTERS, Capability.LOST_PUNTS}
+    )
 
     def __init__(
         self, name: str, datapath_id: int, server: OpenFlowListener, certificate_name: str | None = None
@@ -178,7 +181,7 @@ class OpenFlowPlane:
         """Read all counters."""
         with self._reachable() as (channel, _):
             readback = Readback()
-            metered: dict[int, tuple[int, int]] = {}
+            metered: dict[int, MeterCounts] = {}
             await readback.read_small(channel)
             await channel.list(
                 Multipart.METER, messages.METER_ALL, lambda body: metered.update(messages.decode_meter_counts(body))

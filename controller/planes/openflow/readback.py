@@ -13,6 +13,7 @@ from controller.planes.base import (
     Installed,
     InterfaceCounters,
     PuntClass,
+    PuntPlace,
     PuntReason,
     RouteCounts,
     RoutesInto,
@@ -21,6 +22,7 @@ from controller.planes.openflow import codec, messages
 from controller.planes.openflow import program as prog
 from controller.planes.openflow.channel import Channel
 from controller.planes.openflow.codec import Flow, FlowStatistics, Group, Multipart
+from controller.planes.openflow.messages import MeterCounts
 from controller.planes.openflow.pipeline import static_flows
 from controller.planes.openflow.program import Kind, Table
 from controller.planes.openflow.routes import SHARE_MASK, SHARES, RouteCounter, RouteReader
@@ -195,10 +197,8 @@ async def read_sent(channel: Channel) -> dict[int, int]:
 _REASONS = {int(reason): reason for reason in PuntReason}
 
 
-def count(
-    flows: Iterable[FlowStatistics], slots: Mapping[int, int], metered: Mapping[int, tuple[int, int]]
-) -> Counters:
-    """Return the counters of the small tables' flows.
+def count(flows: Iterable[FlowStatistics], slots: Mapping[int, int], metered: Mapping[int, MeterCounts]) -> Counters:
+    """Return the counters of the small tables' flows and of routers' meters.
 
     Open vSwitch credits a packet to the flows on *both* sides of check_pkt_larger, so the flows of MTU_EXCEEDED count
     everything forwarded. Meters act in the datapath alone: what a router's meter of class MTU met (by meter slot) is
@@ -221,7 +221,12 @@ def count(
         elif kind is not None and code in DROP_OF_CODE:
             _add(counters.drops, (entry_id, DROP_OF_CODE[code]), each)
     for vrf_id, slot in slots.items():
-        counters.punts[vrf_id, PuntReason.MTU_EXCEEDED] = metered.get(prog.meter_id(slot, PuntClass.MTU), (0, 0))
+        for punt_class in PuntClass:
+            met = metered.get(prog.meter_id(slot, punt_class), MeterCounts())
+            if met.dropped:
+                counters.lost_of_routers[vrf_id, punt_class, PuntPlace.POLICER] = met.dropped
+            if punt_class is PuntClass.MTU:
+                counters.punts[vrf_id, PuntReason.MTU_EXCEEDED] = met.packets, met.octets
     return counters
 
 

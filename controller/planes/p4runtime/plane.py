@@ -36,6 +36,7 @@ from controller.planes.p4runtime.channel import (
     TlsFiles,
 )
 from controller.planes.p4runtime.links import LinkWatch
+from controller.planes.p4runtime.lost_punts import read_lost_punts
 from controller.planes.p4runtime.p4info import Pipeline, golden_pipeline
 from controller.planes.p4runtime.program import Program
 from controller.planes.p4runtime.readback import Readback, counts_routes, read_counters, read_route_counts, read_sent
@@ -185,6 +186,9 @@ class P4RuntimePlane:
         sender = Sender(channel, self._program, readback.inventory)
         await self._keep_own_rows(channel, sender)
         self._note(Capability.ROUTE_COUNTERS, await counts_routes(channel, self._program))
+        told = await read_lost_punts(channel) is not None
+        self._note(Capability.LOST_PUNTS, told)
+        self._note(Capability.PUNT_SHARES, told)
         return sender
 
     async def _keep_own_rows(self, channel: Channel, sender: Sender) -> None:
@@ -274,7 +278,10 @@ class P4RuntimePlane:
     async def counters(self) -> Counters:
         """Read all counters."""
         with self._reachable() as (channel, _):
-            return await read_counters(channel, self._program)
+            counters = await read_counters(channel, self._program)
+            if Capability.LOST_PUNTS in self.capabilities:
+                counters.lost_punts = await read_lost_punts(channel) or {}
+            return counters
 
     async def route_counts(self) -> RouteCounts:
         """Read what each route has met."""

@@ -7,7 +7,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from controller.events.token_bucket import TokenBucket
-from controller.planes.base import Capability, Installed, Policer, PuntReason, RouterInterface, same_rate
+from controller.planes.base import (
+    Capability,
+    Installed,
+    Policer,
+    PuntClass,
+    PuntPlace,
+    PuntReason,
+    RouterInterface,
+    same_rate,
+)
 from controller.planes.fake_path import FakePath, refill
 from controller.planes.packet import Frame, IpPacket, internet_checksum, with_tag
 from controller.planes.reference_pipeline import Forwarded, Punted, forward
@@ -107,3 +116,38 @@ def test_punts_are_counted_before_they_are_policed_and_not_at_all_at_rate_0() ->
     assert outcomes.count((None, 1)) == 5
     assert path.counters.punts == {(1, PuntReason.CONTROL): (15, 15 * 14)}
     assert path.counters.router_interfaces[1].rx_packets == 15
+
+
+def test_a_flood_takes_nothing_of_another_interfaces_share() -> None:
+    """Ten times the router's rate by one interface, and of another a tenth of its share."""
+    others = {number: RouterInterface(number, 1, number, 0, MAC, 1500) for number in (1, 2, 3, 4)}
+    entries = Installed(router_interfaces=others, policers={1: Policer(1, same_rate(100))})
+    now = 0.0
+    path = FakePath(lambda: now)
+    arp = MAC + bytes(6) + b"\x08\x06"
+    passed = dict.fromkeys(others, 0)
+    for number in range(10_000):
+        now = number / 1000
+        passed[1] += path.take(entries, frozenset(Capability), {1}, 1, arp)[0] is not None
+        if number % 400 == 399:
+            passed[2] += path.take(entries, frozenset(Capability), {1}, 2, arp)[0] is not None
+    assert passed[2] == 25
+    assert passed[1] == pytest.approx(100 * 10 + 10 - 25, abs=2), "rate and burst, less what the other one had"
+    assert path.counters.lost_punts == {(1, PuntClass.ARP, PuntPlace.POLICER): 10_000 - passed[1]}
+
+
+def test_an_interface_that_goes_leaves_its_share_to_the_others() -> None:
+    interfaces = {number: RouterInterface(number, 1, number, 0, MAC, 1500) for number in (1, 2)}
+    entries = Installed(router_interfaces=interfaces, policers={1: Policer(1, same_rate(100))})
+    path = FakePath(lambda: 0.0)
+    arp = MAC + bytes(6) + b"\x08\x06"
+
+    def passed(port: int) -> int:
+        outcomes = [path.take(entries, frozenset(Capability), {1}, port, arp)[0] for _ in range(20)]
+        return sum(outcome is not None for outcome in outcomes)
+
+    assert passed(1) == 10
+    assert passed(2) == 5, "half of the burst"
+    del interfaces[1]
+    path.forget_policer(1)
+    assert passed(2) == 10

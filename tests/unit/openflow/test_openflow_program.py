@@ -9,12 +9,14 @@ from controller.planes.base import (
     FallbackLink,
     Policer,
     PuntClass,
+    PuntPlace,
     PuntReason,
     RouterInterface,
     same_rate,
 )
 from controller.planes.openflow import codec, pipeline, program
 from controller.planes.openflow.codec import Command, Flow, FlowStatistics
+from controller.planes.openflow.messages import MeterCounts, decode_meter_counts
 from controller.planes.openflow.program import Kind, Table
 from controller.planes.openflow.readback import Readback, count
 from controller.planes.punt_class import CLASSES_OF
@@ -70,7 +72,10 @@ def test_counters_are_added_up_by_what_flows_belong_to() -> None:
         *program.policer_flows(Policer(7, same_rate(1)), 0, 1),
         codec.flow(0, 9, 0xF00, (), b""),
     ]
-    metered = {program.meter_id(1, PuntClass.MTU): (7, 180), program.meter_id(1, PuntClass.TTL): (2, 30)}
+    metered = {
+        program.meter_id(1, PuntClass.MTU): MeterCounts(7, 180),
+        program.meter_id(1, PuntClass.TTL): MeterCounts(9, 90, dropped=4),
+    }
     counters = count([FlowStatistics(flow, 2, 30) for flow in flows], {7: 1}, metered)
     seen = counters.router_interfaces
     assert [(each.rx_packets, each.tx_bytes) for each in seen.values()] == [(2, 30)]
@@ -80,3 +85,14 @@ def test_counters_are_added_up_by_what_flows_belong_to() -> None:
     assert counters.drops[7, DropReason.BLACKHOLE] == (2, 30)
     assert counters.drops[0, DropReason.UNKNOWN_INTERFACE] == (2, 30)
     assert {vrf_id for vrf_id, _ in counters.drops} == {0, 7}
+    assert counters.lost_of_routers == {(7, PuntClass.TTL, PuntPlace.POLICER): 4}
+
+
+def test_a_meter_says_what_its_band_has_dropped() -> None:
+    with_band = struct.pack("!IH6xIQQIIQQ", 4096, 56, 1, 100, 6400, 1, 0, 80, 5120)
+    without = struct.pack("!IH6xIQQII", 4097, 40, 1, 3, 192, 1, 0)
+    assert decode_meter_counts(with_band + without) == {
+        4096: MeterCounts(100, 6400, dropped=80),
+        4097: MeterCounts(3, 192),
+    }
+    assert decode_meter_counts(with_band[:45]) == {4096: MeterCounts(100, 6400)}, "cut off"

@@ -50,6 +50,7 @@ class Device:
     garbage: dict[str, bytes] = field(default_factory=dict)  # what a method answers instead
     aborts: dict[str, tuple[grpc.StatusCode, str]] = field(default_factory=dict)  # what a method fails with
     silent: bool = False  # nothing is said on the stream
+    lost_punts: list[p4r.ExternEntry] | None = None  # None: it does not tell
     gate: asyncio.Event = field(default_factory=asyncio.Event)  # cleared: requests wait
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     _server: Any = None
@@ -261,6 +262,10 @@ class Device:
             if refusal is not None:
                 await context.abort(*refusal)
             response = p4r.ReadResponse()
+            if wanted.HasField("extern_entry"):
+                if self.lost_punts is None:
+                    await context.abort(grpc.StatusCode.UNIMPLEMENTED, "no extern support yet")
+                response.entities.extend(p4r.Entity(extern_entry=one) for one in self.lost_punts or ())
             if wanted.HasField("digest_entry") and self.samples is not None:
                 response.entities.add().digest_entry.CopyFrom(self.samples)
             for entry in list(self.entries.values()):

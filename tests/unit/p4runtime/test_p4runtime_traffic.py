@@ -6,10 +6,23 @@ from pathlib import Path
 import grpc
 import pytest
 from finsy.proto import p4d, p4i, p4r
+from google.protobuf import any_pb2
 from openflow_net import columns
 
 from controller.errors import PlaneUnreachable
-from controller.planes.base import FALLBACK, LOCAL, Capability, Op, RouterInterface, Sample, Update, WriteBatch
+from controller.planes.base import (
+    FALLBACK,
+    LOCAL,
+    Capability,
+    Op,
+    PuntClass,
+    PuntPlace,
+    RouterInterface,
+    Sample,
+    Update,
+    WriteBatch,
+)
+from controller.planes.p4runtime.lost_punts import EXTERN_ID, EXTERN_TYPE
 from controller.planes.p4runtime.p4info import Schema, golden_pipeline
 from controller.planes.p4runtime.samples import SampleDigest
 from tests.unit.p4runtime.edge import Edge, attached
@@ -64,6 +77,45 @@ async def test_a_device_that_does_not_count_by_route_is_known(edge: Edge) -> Non
     assert Capability.ROUTE_COUNTERS not in edge.plane.capabilities
     assert (await edge.plane.route_counts()).routes == {}
     assert edge.plane.connected
+
+
+# -- lost punts ------------------------------------------------------------------------------------------------------
+def lost(*numbers: int) -> p4r.ExternEntry:
+    """What a device says: router interface, place, class, packets."""
+    data = p4d.P4Data()
+    for number in numbers:
+        data.struct.members.add().bitstring = number.to_bytes(4, "big")
+    entry = p4r.ExternEntry(extern_type_id=EXTERN_TYPE, extern_id=EXTERN_ID)
+    entry.entry.Pack(data)
+    return entry
+
+
+async def test_lost_punts_are_those_that_the_device_tells(edge: Edge) -> None:
+    assert not {Capability.LOST_PUNTS, Capability.PUNT_SHARES} & edge.plane.capabilities
+    assert (await edge.plane.counters()).lost_punts == {}
+    edge.device.lost_punts = [
+        lost(3, 0, PuntClass.ARP, 70_000),
+        lost(3, 2, 0, 1),
+        lost(3, 9, 0, 1),
+        lost(3, 0, 99, 1),
+    ]
+    edge.device.close_streams()
+    await edge.connected_again()
+    assert {Capability.LOST_PUNTS, Capability.PUNT_SHARES} <= edge.plane.capabilities
+    assert (await edge.plane.counters()).lost_punts == {
+        (3, PuntClass.ARP, PuntPlace.POLICER): 70_000,
+        (3, PuntClass.BFD, PuntPlace.OUTBOX): 1,
+    }
+
+
+@pytest.mark.parametrize("answer", [lost(1, 2, 3), p4r.ExternEntry(), p4r.ExternEntry(entry=any_pb2.Any(value=b"?"))])
+async def test_an_answer_that_is_none_ends_the_connection(edge: Edge, answer: p4r.ExternEntry) -> None:
+    edge.device.lost_punts = []
+    edge.device.close_streams()
+    await edge.connected_again()
+    edge.device.lost_punts = [answer]
+    with pytest.raises(PlaneUnreachable, match="a read of lost punts"):
+        await edge.plane.counters()
 
 
 # -- samples ---------------------------------------------------------------------------------------------------------
