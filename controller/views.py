@@ -121,6 +121,16 @@ class PlaneView:
 
 
 @dataclass(frozen=True, slots=True)
+class LostPunts:
+    """Packets of one class for a router's guest that were lost at one place so far."""
+
+    interface: str  # by which they came in; empty where the plane does not tell
+    punt_class: str
+    place: str  # "policer", "ring", "outbox", "relay"
+    packets: int
+
+
+@dataclass(frozen=True, slots=True)
 class RouterLoad:
     """What has passed through one router so far, to be compared with a later look."""
 
@@ -132,6 +142,7 @@ class RouterLoad:
     entries: int  # of its routes on the plane, with a fallback: in hardware
     changes: int  # of these entries, since the controller started
     loop_s: float  # of the controller's event loop that it has taken: messages, what is written, punts
+    lost_punts: list[LostPunts] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +155,7 @@ class PlaneLoad:
     link_packets: int | None
     tables: dict[str, TableView]
     changes: int
+    tells_lost_punts: bool = True  # False: what its policers drop is in no router's `lost_punts`
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,18 @@
 """What passes through planes and routers: counts that only grow, so that two of these views tell the rates."""
 
 import asyncio
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from controller.errors import PlaneUnreachable
-from controller.planes.base import Clock, Counters
+from controller.planes.base import Capability, Clock, Counters, Plane, PuntClass, PuntPlace
 from controller.shard.loop_share import LoopShare
 from controller.shard.router import VirtualRouter
 from controller.shard.shard import Shard
-from controller.views import LoadView, PlaneLoad, RouterLoad, TableView
+from controller.views import LoadView, LostPunts, PlaneLoad, RouterLoad, TableView
+
+_What = tuple[PuntPlace, PuntClass, int]
+"""Where punts were lost, of which class, and how many."""
 
 _Read = tuple[Counters, Counters | None]
 """Counters of a plane, and of its fallback, which sees what took the link."""
@@ -30,20 +34,24 @@ async def load_view(
     for (name, shard), (time, read) in zip(all_of_them.items(), reads, strict=True):
         if name not in shards:
             continue
+        lost = _Lost([] if read is None else [one for one in read if one is not None])
         mine = [
-            _router_load(router, shard, time, read, loop_share.account(router.config).spent_s)
+            _router_load(router, shard, time, read, lost, loop_share.account(router.config).spent_s)
             for router in shard.routers.values()
         ]
         rows += mine
         written = sum(shard.mirror.changes.values())
         packets, link_packets = _total(row.packets for row in mine), _total(row.link_packets for row in mine)
         if shard.pair is None:
-            planes.append(PlaneLoad(name, time, packets, None, dict(tables[name]), written))
+            planes.append(PlaneLoad(name, time, packets, None, dict(tables[name]), written, _tells(shard.plane)))
         else:
             moved = sum(shard.pair.routes.writes.changes.values())
-            planes.append(PlaneLoad(name, time, packets, link_packets, dict(tables[name]), moved))
-            behind = shard.pair.software.name
-            planes.append(PlaneLoad(behind, time, link_packets, None, dict(tables[behind]), written))
+            hardware, software = shard.pair.hardware, shard.pair.software
+            planes.append(PlaneLoad(name, time, packets, link_packets, dict(tables[name]), moved, _tells(hardware)))
+            behind = software.name
+            planes.append(
+                PlaneLoad(behind, time, link_packets, None, dict(tables[behind]), written, _tells(software))
+            )
     return LoadView(planes, rows)
 
 
@@ -56,7 +64,39 @@ async def _read(shard: Shard, clock: Clock) -> tuple[float, _Read | None]:
     return clock(), read
 
 
-def _router_load(router: VirtualRouter, shard: Shard, time: float, read: _Read | None, loop_s: float) -> RouterLoad:
+class _Lost:
+    """Punts that planes lost, by whose they were: a router looks at none of another's."""
+
+    def __init__(self, read: Iterable[Counters]) -> None:
+        self._of_interface: dict[int, list[_What]] = defaultdict(list)
+        self._of_router: dict[int, list[_What]] = defaultdict(list)
+        for counters in read:
+            for (interface_id, punt_class, place), packets in counters.lost_punts.items():
+                self._of_interface[interface_id].append((place, punt_class, packets))
+            for (vrf_id, punt_class, place), packets in counters.lost_of_routers.items():
+                self._of_router[vrf_id].append((place, punt_class, packets))
+
+    def of(self, router: VirtualRouter) -> list[LostPunts]:
+        """Return what was lost on the way to a router's guest, the relay's own included."""
+        names = {interface.id: interface.name for interface in router.config.interfaces}
+        lost: Counter[tuple[str, PuntPlace, PuntClass]] = Counter()
+        for (interface_id, punt_class), packets in router.punts.lost.items():
+            lost[names.get(interface_id, ""), PuntPlace.RELAY, punt_class] += packets
+        told = [
+            (name, one) for interface_id, name in names.items() for one in self._of_interface.get(interface_id, ())
+        ]
+        told += [("", one) for one in self._of_router.get(router.config.vrf_id, ())]
+        for name, (place, punt_class, packets) in told:
+            lost[name, place, punt_class] += packets
+        return [
+            LostPunts(name, punt_class.name.lower(), place, packets)
+            for (name, place, punt_class), packets in sorted(lost.items())
+        ]
+
+
+def _router_load(
+    router: VirtualRouter, shard: Shard, time: float, read: _Read | None, lost: _Lost, loop_s: float
+) -> RouterLoad:
     config = router.config
     ids = [interface.id for interface in config.interfaces]
     packets = link_packets = None
@@ -68,7 +108,13 @@ def _router_load(router: VirtualRouter, shard: Shard, time: float, read: _Read |
     else:
         writes = shard.pair.routes.writes
         entries, changes = writes.count(config.vrf_id), writes.changes[config.vrf_id]
-    return RouterLoad(config.full_name, config.plane, time, packets, link_packets, entries, changes, loop_s)
+    return RouterLoad(
+        config.full_name, config.plane, time, packets, link_packets, entries, changes, loop_s, lost.of(router)
+    )
+
+
+def _tells(plane: Plane) -> bool:
+    return Capability.LOST_PUNTS in plane.capabilities
 
 
 def _received(counters: Counters, ids: Iterable[int]) -> int:

@@ -2,7 +2,8 @@
 
 What a guest can take goes to it at once. Where it reads too slowly, frames wait in a bounded queue per punt class and
 the most urgent go out first (`PuntClass`); the interfaces of a class take turns, and of too many frames the interface
-gives way that has most. What does not fit is dropped and counted by class; what a guest may not send, by reason.
+gives way that has most. What does not fit is dropped and counted by interface and class; what a guest may not
+send, by reason.
 """
 
 import asyncio
@@ -57,21 +58,21 @@ class _ClassQueue:
     def __len__(self) -> int:
         return self._waiting
 
-    def push(self, punt: Punt) -> bool:
-        """Keep a frame; False where one is dropped for it, this or the newest of who has most."""
+    def push(self, punt: Punt) -> int | None:
+        """Keep a frame; returns whose is dropped for it, where one is: its own or the newest of who has most."""
         own = self._by_interface.get(punt[0])
-        full = self._waiting >= self._room
-        if full:
+        dropped = None
+        if self._waiting >= self._room:
             most = max(self._by_interface.values(), key=len)
             if len(own or ()) + 1 >= len(most):
-                return False
-            most.pop()
+                return punt[0]
+            dropped = most.pop()[0]
             self._waiting -= 1
         if own is None:
             own = self._by_interface[punt[0]] = deque()
         own.append(punt)
         self._waiting += 1
-        return not full
+        return dropped
 
     def pop(self) -> Punt:
         """Take the next frame; KeyError where none waits."""
@@ -82,10 +83,12 @@ class _ClassQueue:
         self._waiting -= 1
         return queue.popleft()
 
-    def clear(self) -> None:
-        """Drop all."""
+    def clear(self) -> Counter[int]:
+        """Drop all; returns how many of each interface."""
+        dropped = Counter({interface_id: len(queue) for interface_id, queue in self._by_interface.items()})
         self._by_interface.clear()
         self._waiting = 0
+        return dropped
 
 
 class FrameOutlet(Protocol):
@@ -104,6 +107,7 @@ class RouterPunts:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.counters: Counter[str] = Counter()
+        self.lost: Counter[tuple[int, PuntClass]] = Counter()  # of frames for the guest, by interface
         self._queues = {one: _ClassQueue(QUEUE_FRAMES.get(one, OTHER_QUEUE_FRAMES)) for one in PuntClass}
         self._outlet: FrameOutlet | None = None
         self._clock = clock
@@ -122,9 +126,16 @@ class RouterPunts:
             self._hand_on(self._outlet, [punt])  # as nearly always: a frame that does not wait needs no class
             return
         its_class = punt_class(reason, frame)
-        if not self._queues[its_class].push(punt):
+        dropped = self._queues[its_class].push(punt)
+        if dropped is not None:
             self.counters[f"drop_queue_full_{its_class.name.lower()}"] += 1
+            self.lost[dropped, its_class] += 1
         self.flush()
+
+    def drop(self, interface_id: int, reason: PuntReason, frame: bytes) -> None:
+        """Count a frame that there is no guest for."""
+        self.counters["drop_no_session"] += 1
+        self.lost[interface_id, punt_class(reason, frame)] += 1
 
     def connect(self, outlet: FrameOutlet) -> None:
         """Hand frames to a guest from now on, those that wait first; it takes the place of the one before."""
@@ -154,9 +165,10 @@ class RouterPunts:
 
     def clear(self) -> None:
         """Drop what waits: its guest has gone."""
-        for queue in self._queues.values():
-            self.counters["drop_no_session"] += len(queue)
-            queue.clear()
+        for its_class, queue in self._queues.items():
+            for interface_id, dropped in queue.clear().items():
+                self.counters["drop_no_session"] += dropped
+                self.lost[interface_id, its_class] += dropped
 
     # Guest → plane
 

@@ -280,7 +280,7 @@ class Shard:
             if router.vrc is not None:
                 router.punts.deliver(router_interface_id, reason, frame)
             elif not answered:
-                router.punts.counters["drop_no_session"] += 1
+                router.punts.drop(router_interface_id, reason, frame)
 
     def _answer(self, router: VirtualRouter, interface_id: int, frame: bytes) -> bool:
         """Answer for a guest that cannot, while what it learned is still forwarded."""

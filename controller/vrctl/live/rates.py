@@ -1,6 +1,6 @@
 """What `vrctl top` says: the rates between two looks at the load, and the lines that show them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from controller.vrctl.output import titles_of
@@ -11,6 +11,7 @@ Load = dict[str, Any]
 _LEAST_NAME = 6
 _GAP = 2
 _PLANES = ("plane", "packets_per_s", "in_hardware", "ipv4_table", "ipv6_table", "changes_per_s")
+_LOST = ("lost_punts_of", "interface", "class", "place", "packets_per_s", "packets")
 _ROUTERS = ("router", "plane", "packets_per_s", "in_hardware", "entries", "changes_per_s", "loop_ms_per_s")
 
 
@@ -26,6 +27,7 @@ def rates(before: Load, after: Load) -> dict[str, Any]:
             "plane": one["name"],
             **_rates(known.get(one["name"], {}), one),
             "tables": one["tables"],
+            "tells_lost_punts": one["tells_lost_punts"],
         }
         for one in after["planes"]
     ]
@@ -40,10 +42,29 @@ def rates(before: Load, after: Load) -> dict[str, Any]:
         }
         for one in after["routers"]
     ]
+    lost = [row for one in after["routers"] for row in _lost(known.get(one["router"], {}), one)]
     return {
         "planes": sorted(planes, key=lambda row: (-(row["packets_per_s"] or 0), row["plane"])),
         "routers": sorted(routers, key=lambda row: (-(row["packets_per_s"] or 0), row["router"])),
+        "lost_punts": sorted(lost, key=lambda row: (-(row["packets_per_s"] or 0), -row["packets"], row["router"])),
     }
+
+
+def _lost(before: Load, after: Load) -> Iterator[dict[str, Any]]:
+    """Yield what of a router's punts was lost, by interface, class and place."""
+    seconds = after["time"] - before.get("time", after["time"])
+    known = {_whose(one): one["packets"] for one in before.get("lost_punts", ())}
+    for one in after["lost_punts"]:
+        more = one["packets"] - known.get(_whose(one), 0)
+        yield {
+            "router": after["router"],
+            **one,
+            "packets_per_s": None if seconds <= 0 or more < 0 else more / seconds,
+        }
+
+
+def _whose(lost: Load) -> tuple[str, str, str]:
+    return lost["interface"], lost["punt_class"], lost["place"]
 
 
 def _rates(before: Load, after: Load) -> dict[str, float | None]:
@@ -77,6 +98,10 @@ def lines(found: dict[str, Any], width: int, most: int | None = None) -> list[st
     planes = _table(_PLANES, 1, [_plane_cells(row) for row in found["planes"]], width)
     routers = _table(_ROUTERS, 2, [_router_cells(row) for row in found["routers"]], width)
     shown = [*planes, "", *routers]
+    if found["lost_punts"]:
+        shown += ["", *_table(_LOST, 4, [_lost_cells(row) for row in found["lost_punts"]], width)]
+    mute = [row["plane"] for row in found["planes"] if not row["tells_lost_punts"]]
+    shown += [f"plane {plane} does not tell what its policers drop"[:width] for plane in mute]
     if most is not None and len(shown) > most:
         shown = [*shown[: max(0, most - 1)], f"… {len(shown) - most + 1} more lines"[:width]]
     return shown
@@ -98,6 +123,11 @@ def _router_cells(row: dict[str, Any]) -> list[str]:
     share, changes = _share(row["in_hardware"]), _number(row["changes_per_s"])
     loop = "" if row["loop_ms_per_s"] is None else f"{row['loop_ms_per_s']:.1f}"
     return [*names, _number(row["packets_per_s"]), share, str(row["entries"]), changes, loop]
+
+
+def _lost_cells(row: dict[str, Any]) -> list[str]:
+    names = [row["router"], row["interface"] or "?"]
+    return [*names, row["punt_class"], row["place"], _number(row["packets_per_s"]), str(row["packets"])]
 
 
 def _number(rate: float | None) -> str:

@@ -1,11 +1,15 @@
 """What passes through planes and routers is counted, and what of it takes the link."""
 
+import asyncio
+from functools import partial
+
+import pytest
 from pairs import PairWorld, learned, made, packet
 from worlds import World, router_config
 
 from controller.model import Placement
-from controller.planes.base import Counters
-from controller.views import LoadView, PlaneLoad, RouterLoad
+from controller.planes.base import Capability, Counters, PuntClass, PuntPlace
+from controller.views import LoadView, LostPunts, PlaneLoad, RouterLoad
 
 
 def row(view: LoadView) -> RouterLoad:
@@ -55,6 +59,30 @@ async def test_a_plane_without_a_fallback_has_no_link() -> None:
     assert (row(view).packets, row(view).link_packets) == (1, None)
     assert row(view).entries == len(world.router().fib.installed_routes) == row(view).changes
     assert [(one.name, one.packets, one.link_packets) for one in view.planes] == [("s1", 1, None)]
+
+
+async def test_lost_punts_are_told_by_interface_class_and_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what both planes and the relay lost; by no interface where the plane does not tell it."""
+    world = await made()
+    await learned(world)
+    router = world.router()
+    first, second = router.config.interfaces
+    told = Counters(), Counters()
+    for plane, counters in zip((world.hardware, world.software), told, strict=True):
+        monkeypatch.setattr(plane, "counters", partial(asyncio.sleep, 0, counters))
+    told[0].lost_of_routers[router.config.vrf_id, PuntClass.ARP, PuntPlace.POLICER] = 5
+    told[0].lost_of_routers[router.config.vrf_id + 1, PuntClass.ARP, PuntPlace.POLICER] = 50
+    told[1].lost_punts[first.id, PuntClass.BFD, PuntPlace.OUTBOX] = 6
+    told[1].lost_punts[9_999, PuntClass.BFD, PuntPlace.OUTBOX] = 60
+    router.punts.lost[second.id, PuntClass.BFD] = 7
+    world.hardware.capabilities -= {Capability.LOST_PUNTS}
+    view = await world.views.load()
+    assert row(view).lost_punts == [
+        LostPunts("", "arp", "policer", 5),
+        LostPunts(first.name, "bfd", "outbox", 6),
+        LostPunts(second.name, "bfd", "relay", 7),
+    ]
+    assert {name: one.tells_lost_punts for name, one in planes(view).items()} == {"s1": False, "f1": True}
 
 
 async def test_a_plane_that_is_away_counts_nothing() -> None:

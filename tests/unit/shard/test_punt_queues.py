@@ -1,6 +1,6 @@
 """Frames that wait for a guest that reads slowly: the most urgent class first, equal shares of the interfaces."""
 
-from controller.planes.base import PuntReason
+from controller.planes.base import PuntClass, PuntReason
 from controller.shard.punt_relay import OTHER_QUEUE_FRAMES, Punt, RouterPunts
 
 
@@ -48,6 +48,8 @@ def test_a_flooded_interface_leaves_room_to_another() -> None:
     for number in range(OTHER_QUEUE_FRAMES):
         punts.deliver(2, PuntReason.GLEAN, frame(number))
     assert punts.counters["drop_queue_full_glean"] == 3 * OTHER_QUEUE_FRAMES
+    half = OTHER_QUEUE_FRAMES // 2
+    assert punts.lost == {(1, PuntClass.GLEAN): 2 * OTHER_QUEUE_FRAMES + half, (2, PuntClass.GLEAN): half}
     interfaces = [interface_id for interface_id, _ in taken(punts, guest)]
     assert interfaces == [1, 2] * (OTHER_QUEUE_FRAMES // 2)
     first = [each for interface_id, _, each in guest.taken if interface_id == 1]
@@ -68,4 +70,5 @@ def test_what_waits_for_a_guest_that_has_gone_is_counted() -> None:
     punts.deliver(2, PuntReason.GLEAN, frame(2))
     punts.clear()
     assert punts.counters["drop_no_session"] == 2
+    assert punts.lost == {(1, PuntClass.GLEAN): 1, (2, PuntClass.GLEAN): 1}
     assert taken(punts, guest) == []

@@ -31,14 +31,17 @@ TABLES = {
 }
 
 
+UNREACHABLE = {"punt_class": "unreachable", "place": "outbox"}
+
+
 def load(time: float, *routers: tuple[str, int | None, int | None, int]) -> dict[str, Any]:
     """Routers by name, packets, packets on the link, and changes; the plane has the sum of the first of them."""
     rows = [
         {"router": name, "plane": "s1", "time": time, "packets": packets, "link_packets": link, "entries": 7}
-        | {"changes": changes, "loop_s": time / 100}
+        | {"changes": changes, "loop_s": time / 100, "lost_punts": []}
         for name, packets, link, changes in routers
     ]
-    plane = {"name": "s1", "time": time, "tables": TABLES, "changes": 10 * time}
+    plane = {"name": "s1", "time": time, "tables": TABLES, "changes": 10 * time, "tells_lost_punts": True}
     return {
         "planes": [plane | {"packets": rows[0]["packets"], "link_packets": rows[0]["link_packets"]}],
         "routers": rows,
@@ -73,6 +76,27 @@ def test_what_is_not_known_is_left_out(before: Any, after: Any, rate: float | No
     assert (row["packets_per_s"], row["in_hardware"]) == (rate, share)
 
 
+def lost(packets: int, interface: str = "eth0", punt_class: str = "icmp", place: str = "policer") -> dict[str, Any]:
+    return {"interface": interface, "punt_class": punt_class, "place": place, "packets": packets}
+
+
+def test_lost_punts_are_shown_by_class_and_place_and_those_of_now_come_first() -> None:
+    before, after = load(10.0, ("red/r1", 0, 0, 0)), load(12.0, ("red/r1", 0, 0, 0))
+    before["routers"][0]["lost_punts"] = [lost(5000, "eth1", "ttl", "relay"), lost(100)]
+    after["routers"][0]["lost_punts"] = [lost(5000, "eth1", "ttl", "relay"), lost(700), lost(7, "", "arp")]
+    found = rates(before, after)
+    assert [line.split() for line in lines(found, 80)[6:]] == [
+        ["LOST", "PUNTS", "OF", "INTERFACE", "CLASS", "PLACE", "PACKETS/S", "PACKETS"],
+        ["red/r1", "eth0", "icmp", "policer", "300", "700"],
+        ["red/r1", "?", "arp", "policer", "4", "7"],
+        ["red/r1", "eth1", "ttl", "relay", "0", "5000"],
+    ]
+    after["planes"][0]["tells_lost_punts"] = False
+    assert lines(rates(before, after), 80)[-1] == "plane s1 does not tell what its policers drop"
+    after["routers"][0]["lost_punts"] = [lost(3)]
+    assert rates(before, after)["lost_punts"][0]["packets_per_s"] is None, "it counts anew"
+
+
 def test_a_router_that_has_just_come_has_no_rates_yet() -> None:
     new = load(2.0, ("red/r1", 5, 0, 0))
     (row,) = rates({"planes": [], "routers": []}, new)["routers"]
@@ -85,13 +109,17 @@ def test_long_names_and_large_numbers_fit_a_line() -> None:
     tables = {name: {"used": 16_000_000, "capacity": 16_000_000, "source": ""} for name in TABLES}
     rate = {"packets_per_s": 123_456_789.4, "in_hardware": 1.0, "changes_per_s": 99_999.0, "loop_ms_per_s": 999.9}
     found = {
-        "planes": [{"plane": long, "tables": tables} | rate],
+        "planes": [{"plane": long, "tables": tables, "tells_lost_punts": False} | rate],
         "routers": [{"router": f"{long}/{long}", "plane": long, "entries": 16_000_000} | rate],
+        "lost_punts": [
+            {"router": f"{long}/{long}", "interface": long, "packets": 16_000_000_000} | UNREACHABLE | rate
+        ],
     }
     shown = lines(found, 80)
     assert max(map(len, shown)) <= 80
     assert shown[1].split() == ["aaaaaa…", "123456789", "100.0", "%", *["16000000/16000000"] * 2, "99999"]
     assert shown[4].split()[2:] == ["123456789", "100.0", "%", "16000000", "99999", "999.9"]
+    assert shown[7].split()[2:] == ["unreachable", "outbox", "123456789", "16000000000"]
     assert {len(line) for line in lines(found, 200) if line} <= {len(line) for line in lines(found, 300) if line}
 
 
