@@ -1,4 +1,4 @@
-"""A host that floods by one port takes nothing from the router's other port, and what it loses is told by interface."""
+"""A host that floods by one port takes nothing from the router's other one; what it loses is told by interface."""
 
 import subprocess
 from collections.abc import Iterator

@@ -125,12 +125,14 @@ class OpenFlowPlane:
 
     async def _repair_static_flows(self, channel: Channel, sender: Sender, readback: Readback) -> None:
         missing, unexpected = readback.pipeline_changes()
-        if not missing and not unexpected:
+        unused = readback.unused_meters(sender.inventory)
+        if not missing and not unexpected and not unused:
             return
         log.info(
-            "plane %s: %d flows of the pipeline to write, %d to remove", self.name, len(missing), len(unexpected)
+            "plane %s: %d flows of the pipeline to write, %d to remove, %d meters that nothing uses",
+            *(self.name, len(missing), len(unexpected), len(unused)),
         )
-        errors = await sender.send_flows(missing, unexpected)
+        errors = await sender.send_flows(missing, unexpected, unused)
         if errors:
             channel.close(f"the switch refuses the pipeline: {errors[0].text}")
             raise ChannelClosed(channel.closed or "")

@@ -421,6 +421,30 @@ def policer_flows(policer: Policer, slot: int, generation: int) -> list[Flow]:
     return flows
 
 
+def meters_of(flows: Iterable[Flow]) -> Iterator[int]:
+    """Yield the meters that flows name."""
+    return (int.from_bytes(each.instructions[4:8], "big") for each in flows if each.instructions[:2] == b"\0\6")
+
+
+def slot_of_meter(number: int) -> int:
+    """Return the slot that a meter would be of, -1 for one that is none of ours."""
+    return (number - FIRST_METER) // len(PuntClass) if FIRST_METER <= number < 0x10000 else -1
+
+
+def _slot_of(flows: Iterable[Flow]) -> int:
+    """Return the lowest slot of the meters that a router's flows name, where each names one for a class of its
+    reason; -1 otherwise: they are of another layout."""
+    slots = set()
+    for each in flows:
+        for number in meters_of([each]):
+            reason = base.PUNT_OF_CODE.get(cookie_reason(each.cookie))
+            punt_class = PuntClass((number - FIRST_METER) % len(PuntClass))
+            if reason is None or punt_class not in CLASSES_OF[reason]:
+                return -1
+            slots.add(slot_of_meter(number))
+    return min(slots, default=-1)
+
+
 def _packet_in_flow(
     vrf_id: int, code: int, generation: int, instructions: bytes, noted: tuple[bytes, ...] = ()
 ) -> Flow:
@@ -432,11 +456,11 @@ def find_policer(
     vrf_id: int, flows: Iterable[Flow], meters: dict[int, tuple[int, int]]
 ) -> tuple[Policer | None, int]:
     """Return the policer whose flows these are, or None where they are not exactly its flows, and its meter slot
-    (-1: none of its flows names one). ``meters`` holds rate and burst by meter id."""
+    (-1: none of its flows names one, or they name those of another layout). ``meters`` holds rate and burst by meter
+    id."""
     flows = list(flows)
-    used = {int.from_bytes(f.instructions[4:8], "big") for f in flows if f.instructions[:2] == b"\0\6"}
-    slots = {(each - FIRST_METER) // len(PuntClass) for each in used if FIRST_METER <= each < 0x10000}
-    slot = min(slots, default=-1)
+    used = set(meters_of(flows))
+    slot = _slot_of(flows)
     rates = tuple(meters.get(meter_id(slot, c), (0, 0))[0] if slot >= 0 else 0 for c in PuntClass)
     policer = Policer(vrf_id, rates)
     intact = _contents(policer_flows(policer, slot, 0)) == _contents(flows)

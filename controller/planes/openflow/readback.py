@@ -39,6 +39,7 @@ class Inventory:
     groups: set[int] = field(default_factory=set)
     meters: set[int] = field(default_factory=set)
     slots: dict[int, int] = field(default_factory=dict)  # meter slot by vrf_id
+    worn: set[int] = field(default_factory=set)  # slots with meters of policers that are still to be written anew
     generations: dict[tuple[Kind, int], int] = field(default_factory=dict)
 
     def next_generation(self, kind: Kind, entry_id: int) -> int:
@@ -52,10 +53,15 @@ class Inventory:
         slot = self.slots.get(vrf_id)
         if slot is None:
             taken = set(self.slots.values())
-            slot = next((each for each in range(prog.MAX_POLICERS) if each not in taken), None)
+            slot = _free_slot(taken | self.worn)
+            slot = _free_slot(taken) if slot is None else slot
             if slot is not None:
                 self.slots[vrf_id] = slot
         return slot
+
+
+def _free_slot(taken: set[int]) -> int | None:
+    return next((each for each in range(prog.MAX_POLICERS) if each not in taken), None)
 
 
 class Readback:
@@ -113,7 +119,16 @@ class Readback:
                 if slot >= 0 and slot not in taken:  # who is second there is damaged, and gets one of its own
                     inventory.slots[entry_id] = slot
                     taken.add(slot)
+                else:
+                    inventory.worn.update(map(prog.slot_of_meter, prog.meters_of(flows)))
         return inventory
+
+    def unused_meters(self, inventory: Inventory) -> set[int]:
+        """Return the meters that are nobody's: no flow names them, and they are of no router's slot."""
+        slots = set(inventory.slots.values())
+        ours = {each for each in self.meters if prog.slot_of_meter(each) >= 0}
+        named = set(prog.meters_of(each.flow for each in self.flows))
+        return {each for each in ours - named if prog.slot_of_meter(each) not in slots}
 
     def installed(self) -> Installed:
         """Return the entries."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from controller.planes.base import SHARED, EncodingTime, Op, Refused, RouteUpdates, WriteBatch
-from controller.planes.openflow import codec, stages
+from controller.planes.openflow import codec, messages, stages
 from controller.planes.openflow import program as prog
 from controller.planes.openflow.channel import Channel, Watch
 from controller.planes.openflow.codec import BundleControl, Command, Flow, Multipart
@@ -100,8 +100,11 @@ class Sender:
             self._forget(writing)
         return list(writing.refused.values())
 
-    async def send_flows(self, additions: Iterable[Flow], deletions: Iterable[Flow]) -> list[SwitchError]:
-        """Put the pipeline's own flows right and return the switch's objections. The caller has the turn."""
+    async def send_flows(
+        self, additions: Iterable[Flow], deletions: Iterable[Flow], unused_meters: Iterable[int] = ()
+    ) -> list[SwitchError]:
+        """Put the pipeline's own flows right, delete meters that no flow names, and return the switch's objections.
+        The caller has the turn."""
         stage, update_key, writing = Stage(), ("pipeline", 0, 0, Op.INSERT), _Writing()
         for entry in deletions:
             stage.add(
@@ -110,6 +113,9 @@ class Sender:
             )
         for entry in additions:
             stage.add_flow(update_key, entry)
+        for number in unused_meters:
+            stage.add(update_key, lambda xid, number=number: messages.meter_delete(xid, number))  # type: ignore[misc]
+            self.inventory.meters.discard(number)
         try:
             await self._send_entries(writing, [stage])
             await asyncio.gather(*writing.confirmations())
