@@ -17,7 +17,8 @@ from controller.planes.p4runtime.messages import entities_of
 
 EXTERN_TYPE, EXTERN_ID = 0x81, 0x81000001
 
-_PLACES = (PuntPlace.POLICER, PuntPlace.RING, PuntPlace.OUTBOX)
+PLACES = (PuntPlace.POLICER, PuntPlace.RING, PuntPlace.OUTBOX)
+"""By the number that a device gives them."""
 
 
 async def read_lost_punts(channel: Channel) -> LostPunts | None:
@@ -28,8 +29,8 @@ async def read_lost_punts(channel: Channel) -> LostPunts | None:
         async for response in channel.read([wanted]):
             for octets in entities_of(response):
                 interface_id, place, punt_class, packets = _numbers(decoded(p4r.Entity, octets))
-                if place < len(_PLACES) and punt_class < len(PuntClass):
-                    lost[interface_id, PuntClass(punt_class), _PLACES[place]] = packets
+                if place < len(PLACES) and punt_class < len(PuntClass):
+                    lost[interface_id, PuntClass(punt_class), PLACES[place]] = packets
     except RequestRefused:
         return None
     return lost

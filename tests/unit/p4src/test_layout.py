@@ -3,6 +3,9 @@
 import re
 from pathlib import Path
 
+from controller.planes.base import PuntClass
+from controller.planes.p4runtime.lost_punts import PLACES
+
 ROOT = Path(__file__).parents[3]
 P4 = (ROOT / "p4src/common/ids.p4").read_text()
 LAYOUT = (ROOT / "forwarder/pipeline/layout.h").read_text()
@@ -51,3 +54,14 @@ def test_the_daemon_calls_reasons_by_these_names() -> None:
     )
     text = DAEMON.split("kReasonNames{", 1)[1].split("};")[0]
     assert re.findall(r'"(\w*)"', text) == ["", *(name for _, name in reasons)]
+
+
+def test_the_daemon_calls_classes_and_places_as_the_controller_does() -> None:
+    def names(of: str) -> list[str]:
+        return re.findall(r'"(\w+)"', DAEMON.split(f"{of}{{", 1)[1].split("};")[0])
+
+    assert names("kPuntClassNames") == [one.name.lower() for one in PuntClass]
+    assert names("kPuntPlaceNames") == list(PLACES)
+    places = sorted((value, name) for name, value in LISTED.items() if name.startswith("PLACE_"))
+    assert [name.removeprefix("PLACE_").lower() for _, name in places] == list(PLACES)
+    assert LISTED["PLACES"] == len(places)
