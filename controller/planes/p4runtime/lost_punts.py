@@ -16,6 +16,7 @@ from controller.planes.p4runtime.channel import Channel, ChannelClosed, RequestR
 from controller.planes.p4runtime.messages import entities_of
 
 EXTERN_TYPE, EXTERN_ID = 0x81, 0x81000001
+_NUMBER_OCTETS = 8
 
 PLACES = (PuntPlace.POLICER, PuntPlace.RING, PuntPlace.OUTBOX)
 """By the number that a device gives them."""
@@ -28,12 +29,17 @@ async def read_lost_punts(channel: Channel) -> LostPunts | None:
     try:
         async for response in channel.read([wanted]):
             for octets in entities_of(response):
-                interface_id, place, punt_class, packets = _numbers(decoded(p4r.Entity, octets))
-                if place < len(PLACES) and punt_class < len(PuntClass):
-                    lost[interface_id, PuntClass(punt_class), PLACES[place]] = packets
+                take(lost, octets)
     except RequestRefused:
         return None
     return lost
+
+
+def take(lost: LostPunts, octets: bytes) -> None:
+    """Add what one entity of an answer tells; a class or place that nobody knows is left out."""
+    interface_id, place, punt_class, packets = _numbers(decoded(p4r.Entity, octets))
+    if place < len(PLACES) and punt_class < len(PuntClass):
+        lost[interface_id, PuntClass(punt_class), PLACES[place]] = packets
 
 
 def _numbers(entity: p4r.Entity) -> tuple[int, int, int, int]:
@@ -42,7 +48,8 @@ def _numbers(entity: p4r.Entity) -> tuple[int, int, int, int]:
         told = entity.extern_entry.entry.Unpack(data)
     except DecodeError as error:
         raise ChannelClosed(f"the device answered a read of lost punts with {error}") from error
-    numbers = [int.from_bytes(member.bitstring, "big") for member in data.struct.members]
-    if not told or len(numbers) != 4:
+    members = [member.bitstring for member in data.struct.members]
+    if not told or len(members) != 4 or max(map(len, members)) > _NUMBER_OCTETS:
         raise ChannelClosed("the device answered a read of lost punts with something else")
-    return numbers[0], numbers[1], numbers[2], numbers[3]
+    interface_id, place, punt_class, packets = (int.from_bytes(member, "big") for member in members)
+    return interface_id, place, punt_class, packets

@@ -5,10 +5,11 @@ input: one octet that chooses StreamMessageResponse or ReadResponse, then the me
 
 from contextlib import suppress
 
-from finsy.proto import p4r
+from finsy.proto import p4d, p4r
 
 from controller.model import PlaneConfig, PlaneKind
 from controller.planes.base import Policer, PuntReason, RouteCounts, RouterInterface, same_rate
+from controller.planes.p4runtime import lost_punts
 from controller.planes.p4runtime.channel import ChannelClosed, decoded
 from controller.planes.p4runtime.messages import entities_of
 from controller.planes.p4runtime.p4info import golden_pipeline
@@ -83,6 +84,9 @@ def _read(octets: bytes) -> None:
             reader.add(entities_of(octets))
         with suppress(ChannelClosed):
             reader.count(entities_of(octets), RouteCounts())
+    with suppress(ChannelClosed):
+        for entity in entities_of(octets):
+            lost_punts.take({}, entity)
     inventory = Inventory()
     for entity in entities_of(octets):
         entry = decoded(p4r.Entity, entity).table_entry
@@ -96,7 +100,7 @@ def _read(octets: bytes) -> None:
 
 
 def seeds() -> list[bytes]:
-    """A few entries of each small table, a digest, a packet-in."""
+    """A few entries of each small table, lost punts, an arbitration, a digest, a packet-in."""
     interface = RouterInterface(id=1, vrf_id=2, port=3, vlan=100, mac=b"\2" * 6, mtu=1500)
     policer = Policer(2, same_rate(100))
     rows = [*_program.egress_rows(interface), *_program.classifier_rows(interface), *_program.policer_rows(policer)]
@@ -107,6 +111,11 @@ def seeds() -> list[bytes]:
     one = digest.data.add()
     for value in (b"\1", b"\4", b"\x14\0\0\1", b"\1"):
         one.struct.members.add(bitstring=value)
+    data = p4d.P4Data()
+    for value in (b"\1", b"\2", b"\3", b"\1\0"):
+        data.struct.members.add(bitstring=value)
+    lost = p4r.Entity(extern_entry=p4r.ExternEntry(extern_type_id=lost_punts.EXTERN_TYPE))
+    lost.extern_entry.entry.Pack(data)
     stream = p4r.StreamMessageResponse(digest=digest).SerializeToString()
     packet = p4r.PacketIn(payload=bytes(range(60)))
     for metadata_id, value in ((1, b"\1"), (2, b"\3")):
@@ -115,5 +124,6 @@ def seeds() -> list[bytes]:
         b"\0" + read,
         b"\1" + stream,
         b"\1" + p4r.StreamMessageResponse(packet=packet).SerializeToString(),
+        b"\0" + p4r.ReadResponse(entities=[lost]).SerializeToString(),
         *(b"\0" + p4r.ReadResponse(entities=[e]).SerializeToString() for e in entities[:8]),
     ]

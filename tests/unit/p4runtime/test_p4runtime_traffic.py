@@ -84,7 +84,7 @@ def lost(*numbers: int) -> p4r.ExternEntry:
     """What a device says: router interface, place, class, packets."""
     data = p4d.P4Data()
     for number in numbers:
-        data.struct.members.add().bitstring = number.to_bytes(4, "big")
+        data.struct.members.add().bitstring = number.to_bytes(16 if number >> 64 else 4, "big")
     entry = p4r.ExternEntry(extern_type_id=EXTERN_TYPE, extern_id=EXTERN_ID)
     entry.entry.Pack(data)
     return entry
@@ -108,7 +108,10 @@ async def test_lost_punts_are_those_that_the_device_tells(edge: Edge) -> None:
     }
 
 
-@pytest.mark.parametrize("answer", [lost(1, 2, 3), p4r.ExternEntry(), p4r.ExternEntry(entry=any_pb2.Any(value=b"?"))])
+@pytest.mark.parametrize(
+    "answer",
+    [lost(1, 2, 3), lost(1, 2, 3, 1 << 80), p4r.ExternEntry(), p4r.ExternEntry(entry=any_pb2.Any(value=b"?"))],
+)
 async def test_an_answer_that_is_none_ends_the_connection(edge: Edge, answer: p4r.ExternEntry) -> None:
     edge.device.lost_punts = []
     edge.device.close_streams()
