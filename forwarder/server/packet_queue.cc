@@ -13,14 +13,15 @@ std::optional<Waiting> PacketQueue::push(const Waiting& whose, p4::v1::StreamMes
             return whose;
         }
     }
-    classes_[whose.punt_class].routers[whose.router].push_back({whose.interface, std::move(packet)});
+    Router& router = classes_[whose.punt_class].of[whose.router];
+    router.of[whose.interface].push_back(std::move(packet));
+    ++router.waiting;
     ++waiting_;
     return dropped;
 }
 
 std::optional<Waiting> PacketQueue::make_room(const Waiting& whose) {
-    const auto last =
-        std::find_if(classes_.rbegin(), classes_.rend(), [](const auto& one) { return !one.routers.empty(); });
+    const auto last = std::find_if(classes_.rbegin(), classes_.rend(), [](const auto& one) { return !one.of.empty(); });
     if (last == classes_.rend()) {
         return std::nullopt;
     }
@@ -28,35 +29,51 @@ std::optional<Waiting> PacketQueue::make_room(const Waiting& whose) {
     if (last_class < whose.punt_class) {
         return std::nullopt;
     }
-    auto& routers = last->routers;
-    const auto most = std::max_element(routers.begin(), routers.end(), [](const auto& one, const auto& other) {
-        return one.second.size() < other.second.size();
+    const auto router = std::max_element(last->of.begin(), last->of.end(), [](const auto& one, const auto& other) {
+        return one.second.waiting < other.second.waiting;
     });
-    const auto own = routers.find(whose.router);
-    const size_t had = own == routers.end() ? 0 : own->second.size();
-    if (last_class == whose.punt_class && had + 1 >= most->second.size()) {
-        return std::nullopt;
+    auto& interfaces = router->second.of;
+    const auto interface =
+        std::max_element(interfaces.begin(), interfaces.end(), [](const auto& one, const auto& other) {
+            return one.second.size() < other.second.size();
+        });
+    // Whoever would have as many as who gives way is itself one too many.
+    if (last_class == whose.punt_class && router->first == whose.router) {
+        const auto own = interfaces.find(whose.interface);
+        if ((own == interfaces.end() ? 0 : own->second.size()) + 1 >= interface->second.size()) {
+            return std::nullopt;
+        }
+    } else if (last_class == whose.punt_class) {
+        const auto own = last->of.find(whose.router);
+        if ((own == last->of.end() ? 0 : own->second.waiting) + 1 >= router->second.waiting) {
+            return std::nullopt;
+        }
     }
-    const Waiting dropped{last_class, most->first, most->second.back().interface};
-    most->second.pop_back();
-    if (most->second.empty()) {
-        routers.erase(most);
+    const Waiting dropped{last_class, router->first, interface->first};
+    interface->second.pop_back();
+    if (interface->second.empty()) {
+        interfaces.erase(interface);
+    }
+    if (--router->second.waiting == 0) {
+        last->of.erase(router);
     }
     --waiting_;
     return dropped;
 }
 
 p4::v1::StreamMessageResponse PacketQueue::pop() {
-    auto& first = *std::find_if(classes_.begin(), classes_.end(), [](const auto& one) { return !one.routers.empty(); });
-    auto turn = first.routers.upper_bound(first.last);
-    if (turn == first.routers.end()) {
-        turn = first.routers.begin();
+    Class& first = *std::find_if(classes_.begin(), classes_.end(), [](const auto& one) { return !one.of.empty(); });
+    const auto router = first.next();
+    const auto interface = router->second.next();
+    first.last = router->first;
+    router->second.last = interface->first;
+    auto packet = std::move(interface->second.front());
+    interface->second.pop_front();
+    if (interface->second.empty()) {
+        router->second.of.erase(interface);
     }
-    first.last = turn->first;
-    auto packet = std::move(turn->second.front().message);
-    turn->second.pop_front();
-    if (turn->second.empty()) {
-        first.routers.erase(turn);
+    if (--router->second.waiting == 0) {
+        first.of.erase(router);
     }
     --waiting_;
     return packet;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Packet-ins that wait for one controller: those of the most urgent class go first, the routers of a class in turns.
+// Packet-ins that wait for one controller: those of the most urgent class go first, the routers of a class in turns,
+// and the interfaces of a router in turns.
 //
-//     bfd       router 1 ▪▪   router 7 ▪▪▪▪▪
-//     routing   router 1 ▪
-//     …                                        of too many, the router gives way that has most of the last class
+//     bfd       router 1: eth0 ▪▪    router 7: eth0 ▪▪▪▪▪  eth1 ▪
+//     routing   router 1: eth1 ▪
+//     …         of too many, the router gives way that has most of the last class, by its interface that has most
 #pragma once
 
 #include <array>
@@ -39,14 +40,21 @@ class PacketQueue {
     bool empty() const { return waiting_ == 0; }
 
   private:
-    struct Packet {
-        uint32_t interface;
-        p4::v1::StreamMessageResponse message;
+    // By slot, those that have some; the turns go round.
+    template <typename T>
+    struct Turns {
+        std::map<uint32_t, T> of;
+        uint32_t last = 0;  // whose turn it was
+
+        auto next() {
+            const auto turn = of.upper_bound(last);
+            return turn == of.end() ? of.begin() : turn;
+        }
     };
-    struct Class {
-        std::map<uint32_t, std::deque<Packet>> routers;  // of those that have some
-        uint32_t last = 0;                               // whose turn it was
+    struct Router : Turns<std::deque<p4::v1::StreamMessageResponse>> {
+        size_t waiting = 0;
     };
+    using Class = Turns<Router>;
 
     // Takes out what gives way to one more; none where that one is itself to be dropped.
     std::optional<Waiting> make_room(const Waiting& whose);

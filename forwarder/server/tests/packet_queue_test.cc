@@ -16,11 +16,11 @@ struct PacketQueues : ::testing::Test {
     PacketQueue queue{4};
     std::optional<Waiting> dropped;
 
-    // False where one is dropped, of which `dropped` then tells. A router's interface has ten times its number.
-    bool push(uint32_t punt_class, uint32_t router, const std::string& name) {
+    // False where one is dropped, of which `dropped` then tells. Interfaces of a router begin at ten times its number.
+    bool push(uint32_t punt_class, uint32_t router, const std::string& name, uint32_t interface = 0) {
         p4::v1::StreamMessageResponse packet;
         packet.mutable_packet()->set_payload(name);
-        dropped = queue.push({punt_class, router, 10 * router}, std::move(packet));
+        dropped = queue.push({punt_class, router, 10 * router + interface}, std::move(packet));
         return !dropped;
     }
     std::vector<std::string> all() {
@@ -60,6 +60,16 @@ TEST_F(PacketQueues, WhoHasMostGivesWayToOthersOfItsClass) {
     EXPECT_FALSE(push(SP_CLASS_ICMP, 2, "e"));
     EXPECT_FALSE(push(SP_CLASS_ICMP, 2, "f"));
     EXPECT_FALSE(push(SP_CLASS_ICMP, 2, "g")) << "as many as the other";
+    EXPECT_EQ(all(), (Names{"a", "e", "b", "f"}));
+}
+
+TEST_F(PacketQueues, AnInterfaceLeavesRoomToAnotherOfItsRouter) {
+    for (const auto* name : {"a", "b", "c", "d"}) push(SP_CLASS_ICMP, 1, name);
+    EXPECT_FALSE(push(SP_CLASS_ICMP, 1, "e", 1));
+    EXPECT_EQ(dropped->interface, 10u) << "of whom has most";
+    EXPECT_FALSE(push(SP_CLASS_ICMP, 1, "f", 1));
+    EXPECT_FALSE(push(SP_CLASS_ICMP, 1, "g", 1));
+    EXPECT_EQ(dropped->interface, 11u) << "as many as the other";
     EXPECT_EQ(all(), (Names{"a", "e", "b", "f"}));
 }
 

@@ -275,6 +275,25 @@ TEST_F(Packets, ASlowPrimaryLosesThemByCount) {
     }
 }
 
+// What the stream has already taken goes first, and no more than that of what still waits.
+TEST_F(Packets, BfdPassesAFloodThatFillsTheStreamAndTheQueue) {
+    Folder other;
+    Device small(other.path(), {.device_id = kDevice, .queued_packet_ins = 100});
+    Controller controller(small);
+    controller.arbitrate(election(1));
+    flood(small, SP_PUNT_LOCAL);
+    const uint64_t queued = 100, sent = small.server().statistics().packet_ins;
+    ASSERT_GT(small.server().statistics().packet_ins_queue_full, 0u) << "everything is full";
+    small.engine().punt(2, SP_PUNT_LOCAL, frame, SP_CLASS_BFD, 2, 2);
+    uint64_t before = 0;
+    for (auto message = controller.receive(); message; message = controller.receive(), ++before) {
+        if (message->packet().metadata(0).value() == value(2)) {
+            break;
+        }
+    }
+    EXPECT_LE(before, sent - queued + 10) << "it waits for none of those that were queued";
+}
+
 // -- digests ---------------------------------------------------------------------------------------------------------
 class Digests : public WithDevice {
   protected:
