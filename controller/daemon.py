@@ -34,6 +34,7 @@ from controller.guests.machine.accelerator import AcceleratorProbe
 from controller.guests.machine.qemu import QemuDriver
 from controller.guests.netns import NetnsDriver
 from controller.model import GuestKind, RouterConfig
+from controller.notify import keep_notifying, notify_service
 from controller.operations import backups, budget
 from controller.operations.certificates import Certificates
 from controller.operations.convergence import Convergence
@@ -238,6 +239,12 @@ class Daemon:
         known = self.shards.routers.get(router.vrf_id)
         return known is None or known.vrc is not None
 
+    def _status(self) -> str:
+        """What `systemctl status` shows."""
+        shards, routers = self.shards.by_plane.values(), self.shards.routers.values()
+        planes = f"{sum(shard.plane.connected for shard in shards)} of {len(shards)} planes connected"
+        return f"{planes}, {sum(router.vrc is not None for router in routers)} of {len(routers)} routers in session"
+
     def _restart(self) -> None:
         self.restarting = True
         asyncio.get_running_loop().call_later(0.2, self.stop.set)  # the answer goes out first
@@ -260,11 +267,15 @@ class Daemon:
         self.supervisor.spawn("convergence", self.convergence.run)
         self.supervisor.spawn("certificates", self.certificates.run)
         self.supervisor.spawn("api", self.api.run)
+        notify_service("READY=1")
+        self.supervisor.spawn("service manager", lambda: keep_notifying(self._status))
         self.events.emit("info", "started", "vr-controller", f"serving {self.api.path}")
         await self.stop.wait()
 
     async def close(self) -> None:
         """Close channels and sessions; guests run on, planes forward on."""
+        if not self.restarting:  # the service does not end then
+            notify_service("STOPPING=1")
         self.api.close()
         await self.supervisor.close()
         await self.fleet.close()

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <fstream>
@@ -108,6 +109,19 @@ std::vector<ServerCount> counts_of(const ServerStatistics& seen) {
     return counts;
 }
 
+// Until SIGTERM or SIGINT comes, which is returned, the service manager is told that the daemon does not hang.
+int serve(Daemon& daemon, const sigset_t& ends) {
+    constexpr std::chrono::microseconds kStatusEvery = std::chrono::seconds(10);
+    const std::optional<std::chrono::microseconds> limit = watchdog_limit();
+    const std::chrono::microseconds every = limit ? *limit / 3 : kStatusEvery;  // one or two may be late
+    const auto whole = std::chrono::duration_cast<std::chrono::seconds>(every);
+    const timespec pause{whole.count(), std::chrono::nanoseconds(every - whole).count()};
+    for (;;) {
+        notify_service("WATCHDOG=1\nSTATUS=" + daemon.status());
+        if (const int received = sigtimedwait(&ends, nullptr, &pause); received > 0) return received;
+    }
+}
+
 }  // namespace
 
 Daemon::Daemon(const Config& config)
@@ -201,6 +215,14 @@ Report Daemon::report() {
     return report;
 }
 
+std::string Daemon::status() {
+    const ServerStatistics seen = server_.statistics();  // once whoever writes lets go of the tables
+    const std::vector<PortStatus> ports = engine_.ports();
+    const auto up = std::count_if(ports.begin(), ports.end(), [](const PortStatus& port) { return port.up; });
+    return std::to_string(up) + " of " + std::to_string(ports.size()) + " ports up, " +
+           (seen.primary ? "a controller is primary" : "no controller is primary");
+}
+
 HttpResponse Daemon::answer(std::string_view path) {
     if (path == "/metrics") return {200, OpenMetrics::kContentType, report_metrics(report())};
     if (path == "/status") return {200, "text/plain; charset=utf-8", report_text(report())};
@@ -220,8 +242,7 @@ void run_daemon(const Config& config) {
     {
         Daemon daemon(config);
         notify_service("READY=1");
-        int received = 0;
-        sigwait(&ends, &received);
+        const int received = serve(daemon, ends);
         log(LogLevel::kInfo, std::string("ending on ") + (received == SIGTERM ? "SIGTERM" : "SIGINT"));
         notify_service("STOPPING=1");
     }

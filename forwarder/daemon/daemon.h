@@ -32,6 +32,9 @@ class Daemon {
 
     Report report();
 
+    // What it does in one line. Returns only where neither its tables nor its streams are stuck.
+    std::string status();
+
   private:
     // Tells the tables' writers when no packet is in the pipeline that saw what they took out.
     class Grace : public GracePeriods {

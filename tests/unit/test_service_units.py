@@ -1,0 +1,130 @@
+"""The units that the manual has an operator install: what systemd is to see to, and how much of root they keep."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+CONTROLLER, FORWARDER = "vr-controller", "vr-forwarder"
+UNITS = (CONTROLLER, FORWARDER)
+
+MOST = {CONTROLLER: 6.5, FORWARDER: 2.5}
+"""The exposure of each, of 10, by systemd-analyze(1)."""
+
+HOSTS_OWN = "its ports are interfaces of the host, and it is spoken with over sockets"
+GUESTS = "guests are started by it and inherit that"
+KEPT = {
+    FORWARDER: {
+        "CapabilityBoundingSet=~CAP_BPF": "XDP programs and their maps",
+        "CapabilityBoundingSet=~CAP_NET_(BIND_SERVICE|BROADCAST|RAW)": "packet-outs are sent by packet sockets",
+        "CapabilityBoundingSet=~CAP_NET_ADMIN": "XDP is attached to interfaces, whose offloads are switched off",
+        "DeviceAllow=": "ProtectClock= alone allows to read the hardware clock",
+        "IPAddressDeny=": "controllers of other hosts connect, as `listen` says",
+        "PrivateNetwork=": HOSTS_OWN,
+        "PrivateUsers=": "capabilities in a user namespace of its own are none for the host's interfaces",
+        "ProcSubset=": "the first process of each boot is told by /proc/sys/kernel/random/boot_id",
+        "RestrictAddressFamilies=~AF_(INET|INET6)": HOSTS_OWN,
+        "RestrictAddressFamilies=~AF_NETLINK": "interfaces and their state",
+        "RestrictAddressFamilies=~AF_PACKET": "packet-outs",
+        "RestrictAddressFamilies=~AF_UNIX": HOSTS_OWN,
+        "RootDirectory=/RootImage=": "it is linked with the host's libraries",
+        "SystemCallFilter=~@privileged": "@system-service has chown",
+        "SystemCallFilter=~@resources": "@system-service has setpriority",
+        "User=/DynamicUser=": "what is pinned in /sys/fs/bpf is root's, and so is its socket",
+    },
+    CONTROLLER: {
+        **dict.fromkeys(
+            (
+                "CapabilityBoundingSet=~CAP_(CHOWN|FSETID|SETFCAP)",
+                "CapabilityBoundingSet=~CAP_(DAC_*|FOWNER|IPC_OWNER)",
+                "CapabilityBoundingSet=~CAP_KILL",
+                "CapabilityBoundingSet=~CAP_MKNOD",
+                "CapabilityBoundingSet=~CAP_NET_ADMIN",
+                "CapabilityBoundingSet=~CAP_SET(UID|GID|PCAP)",
+                "CapabilityBoundingSet=~CAP_SYS_ADMIN",
+                "CapabilityBoundingSet=~CAP_SYS_PTRACE",
+                "DeviceAllow=",
+                "MemoryDenyWriteExecute=",
+                "PrivateDevices=",
+                "PrivateMounts=",
+                "PrivateTmp=",
+                "PrivateUsers=",
+                "ProcSubset=",
+                "ProtectClock=",
+                "ProtectControlGroups=",
+                "ProtectHome=",
+                "ProtectHostname=",
+                "ProtectKernelLogs=",
+                "ProtectKernelModules=",
+                "ProtectKernelTunables=",
+                "ProtectProc=",
+                "ProtectSystem=",
+                "RestrictAddressFamilies=~AF_PACKET",
+                "RestrictNamespaces=~cgroup",
+                "RestrictNamespaces=~ipc",
+                "RestrictNamespaces=~mnt",
+                "RestrictNamespaces=~net",
+                "RestrictNamespaces=~pid",
+                "RestrictNamespaces=~user",
+                "RestrictNamespaces=~uts",
+                "RootDirectory=/RootImage=",
+                "SystemCallFilter=~@mount",
+                "SystemCallFilter=~@privileged",
+                "SystemCallFilter=~@resources",
+                "UMask=",
+                "User=/DynamicUser=",
+            ),
+            GUESTS,
+        ),
+        "IPAddressDeny=": "switches of other hosts connect, as --openflow says",
+        "PrivateNetwork=": "switches connect over TCP",
+        "RestrictAddressFamilies=~AF_(INET|INET6)": "switches connect over TCP",
+        "RestrictAddressFamilies=~AF_NETLINK": "who is at the other end of a TCP connection, and ports of devices",
+        "RestrictAddressFamilies=~AF_UNIX": "its API and guests' sessions",
+    },
+}
+"""What each unit leaves out of what systemd-analyze counts, and why."""
+
+
+def settings(unit: str) -> dict[str, list[str]]:
+    """Return what a unit's file says, by name (systemd.syntax(7))."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for line in (DOCS / f"{unit}.service").read_text().replace("\\\n", " ").splitlines():
+        name, equals, value = line.partition("=")
+        if equals and not line.startswith("#"):
+            found[name].append(" ".join(value.split()))
+    return dict(found)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_systemd_starts_again_what_ends_or_hangs_and_bounds_its_memory(unit: str) -> None:
+    said = settings(unit)
+    assert said["Type"] == ["notify"]  # else nobody would hear of the watchdog
+    assert said["Restart"] == ["always"]
+    assert said["WatchdogSec"] == ["30"]
+    assert said["MemoryMax"][0].endswith("%")
+
+
+def test_guests_outlive_the_controller() -> None:
+    said = settings(CONTROLLER)
+    assert said["KillMode"] == ["process"]
+    assert said["OOMPolicy"] == ["continue"]
+    assert not {"RuntimeDirectory", "StateDirectory", "ProtectSystem", "PrivateTmp", "UMask"} & said.keys()
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
+@pytest.mark.parametrize("unit", UNITS)
+def test_what_a_unit_keeps_of_root_is_argued(unit: str) -> None:
+    command = ["systemd-analyze", "security", "--offline=yes", "--no-pager"]
+    path, quiet = str(DOCS / f"{unit}.service"), os.environ | {"SYSTEMD_LOG_LEVEL": "err"}
+    listed = subprocess.run([*command, "--json=short", path], capture_output=True, text=True, check=False, env=quiet)
+    left_open = {one["name"] for one in json.loads(listed.stdout) if one["set"] is False}
+    assert left_open == KEPT[unit].keys()
+    threshold = f"--threshold={round(MOST[unit] * 10)}"
+    done = subprocess.run([*command, threshold, path], capture_output=True, text=True, check=False, env=quiet)
+    assert done.returncode == 0, done.stdout.splitlines()[-1]
