@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import logging
 import os
-import re
 import signal
 import ssl
 import sys
@@ -26,14 +25,10 @@ from controller.diagnostics.operator_views import OperatorViews
 from controller.errors import SplitplaneError, StoreError
 from controller.events.log import EventLog
 from controller.garbage import bound_pauses
-from controller.guests import netns
-from controller.guests.base import GuestDriver
-from controller.guests.fleet import Check, GuestFleet
-from controller.guests.limits import Policy
-from controller.guests.machine.accelerator import AcceleratorProbe
-from controller.guests.machine.qemu import QemuDriver
-from controller.guests.netns import NetnsDriver
-from controller.model import GuestKind, RouterConfig
+from controller.guests.fleet import GuestFleet
+from controller.guests.host.client import VrHost, asked_of
+from controller.guests.host.options import add_options, make_drivers, parse_octets
+from controller.model import RouterConfig
 from controller.notify import keep_notifying, notify_service
 from controller.operations import backups, budget
 from controller.operations.certificates import Certificates
@@ -52,9 +47,6 @@ from controller.store.sqlite import SqliteStore
 from controller.supervisor import Supervisor
 from wire.scheduling import share_cores
 
-DEFAULT_STATE = Path("/var/lib/splitplane")
-DEFAULT_RUN = Path("/run/splitplane")
-DEFAULT_IMAGE = Path("/var/lib/splitplane/image")
 DEFAULT_OPENFLOW = "tcp:127.0.0.1:6653"
 
 
@@ -84,30 +76,13 @@ def parse_interval(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
 
 
-def parse_octets(text: str) -> int:
-    """Return what 512M or 4G means, in octets; ArgumentTypeError where it is no such size."""
-    if not re.fullmatch(r"[1-9][0-9]{0,6}[MG]", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 512M or 4G")
-    return int(text[:-1]) << (30 if text.endswith("G") else 20)
-
-
-def parse_cpus(text: str) -> str:
-    """Return a list of this host's processors as it is; ArgumentTypeError where it is none."""
-    last = (os.cpu_count() or 1) - 1
-    for part in text.split(","):
-        first, dash, end = part.partition("-")
-        numbers = (first, end) if dash else (first,)
-        if not all(re.fullmatch("[0-9]{1,5}", one) for one in numbers) or not int(first) <= int(numbers[-1]) <= last:
-            raise argparse.ArgumentTypeError(f"{text!r} is no list such as 2-7 or 1,3 of the processors 0 to {last}")
-    return text
-
-
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """Return the command line's options."""
     parser = argparse.ArgumentParser(prog="vr-controller", description="The controller of Splitplane.")
     add = parser.add_argument
-    add("--state", type=Path, default=DEFAULT_STATE, help="what must survive (default: %(default)s)")
-    add("--run", type=Path, default=DEFAULT_RUN, help="sockets (default: %(default)s)")
+    add_options(parser)
+    host = "socket of vr-host, which makes guests then; without, this process does"
+    add("--vr-host", type=Path, metavar="SOCKET", help=host)
     add("--openflow", default=DEFAULT_OPENFLOW, metavar="tcp|ssl:HOST:PORT", help="(default: %(default)s)")
     for name, what in (("ca", "authority of the switches"), ("cert", "certificate"), ("key", "its key")):
         add(f"--openflow-{name}", type=Path, metavar="PEM", help=f"{what}; default: the controller's own")
@@ -117,19 +92,10 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--p4runtime-tls", action="store_true", help=own)
     audit = "seconds between two audits, which read a plane back and repair it (default: %(default)g)"
     add("--audit-interval", type=parse_interval, default=AUDIT_INTERVAL_S, metavar="SECONDS", help=audit)
-    image = "directory of the image of guests in virtual machines (default: %(default)s)"
-    add("--guest-image", type=Path, default=DEFAULT_IMAGE, metavar="DIRECTORY", help=image)
     memory = "what all slices may make the controller keep, such as 4G (default: half of the memory there is)"
     add(
         "--memory", type=parse_octets, default=int(budget.of_process().memory_bytes) // 2, metavar="SIZE", help=memory
     )
-    strict = "whether guests run without control groups that this host lacks (default: %(default)s)"
-    add("--limits", default="required", choices=("required", "best-effort"), help=strict)
-    cpus = "the processors that guests run on, such as 2-7, to keep them off the forwarder's (default: all)"
-    add("--guest-cpus", type=parse_cpus, metavar="LIST", help=cpus)
-    disks = "octets that a guest may read of each disk in a second, and write, such as 50M (default: no limit)"
-    add("--guest-disk-rate", type=parse_octets, default=0, metavar="SIZE", help=disks)
-    add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     options = parser.parse_args(argv)
     try:
         options.openflow = parse_listen(options.openflow)
@@ -226,13 +192,10 @@ class Daemon:
 
     def _make_fleet(self, options: argparse.Namespace) -> GuestFleet:
         state: Path = options.state
-        hidden = (state.absolute(), options.run.absolute())
-        policy = Policy(options.limits == "best-effort", options.guest_cpus or "", options.guest_disk_rate)
-        machines = QemuDriver(options.guest_image.absolute(), AcceleratorProbe(state), hidden, policy)
-        spaces = NetnsDriver(hidden, policy=policy)
-        drivers: dict[GuestKind, GuestDriver] = {GuestKind.NETNS: spaces, GuestKind.KVM: machines}
-        checks: dict[GuestKind, Check] = {GuestKind.NETNS: netns.check_guest, GuestKind.KVM: machines.check}
-        return GuestFleet(state, drivers, checks, self.pki, self.sessions, self.events, self._connected)
+        known = make_drivers(options)
+        if options.vr_host is not None:
+            known = asked_of(VrHost(options.vr_host), known.drivers)
+        return GuestFleet(state, known.drivers, known.checks, self.pki, self.sessions, self.events, self._connected)
 
     def _connected(self, router: RouterConfig) -> bool:
         """Whether a router's VRC has a session; one that no shard knows yet is not missed."""

@@ -81,7 +81,7 @@ class GuestDriver(Protocol):
     def running(self, spec: GuestSpec) -> int:
         """Return the guest's first process, 0 when it does not run; asks nobody and returns at once."""
 
-    def last_words(self, spec: GuestSpec) -> str:
+    async def last_words(self, spec: GuestSpec) -> str:
         """Why a guest that runs no more ended, in a few words; empty where that is not known."""
 
     async def look_after(self, spec: GuestSpec) -> list[str]:

@@ -237,7 +237,7 @@ class GuestFleet:
             return
         driver = self.driver(router)
         if not driver.running(spec):
-            self._note_death(router, known, spec, driver.last_words(spec))
+            self._note_death(router, known, spec, await driver.last_words(spec))
             return
         for line in await driver.look_after(spec):
             self._events.report("warning", "guest-trouble", router.full_name, line)

@@ -165,7 +165,7 @@ def require(group: Group, policy: Policy, router: str) -> None:
     """GuestError where the host lacks what limits a guest, unless the operator said that it may."""
     if group.missing and not policy.best_effort:
         lacking = " and ".join(group.missing)
-        remedy = f"mount them below {ROOT}, or run vr-controller with --limits best-effort"
+        remedy = f"mount them below {ROOT}, or give vr-host (or a vr-controller without it) --limits best-effort"
         raise GuestError(f"{router}: no control groups of {lacking} here; {remedy}")
 
 
@@ -197,7 +197,7 @@ def groups(directory: Path, root: Path = ROOT) -> Iterator[Path]:
 
 def entering(directory: Path, argv: list[str], root: Path = ROOT) -> list[str]:
     """Return the command that enters the control groups of the guest of a directory and becomes another one there."""
-    held = [str(group / "cgroup.procs") for group in _groups(directory, root) if _holds_any(group)]
+    held = [str(group / "cgroup.procs") for group in groups(directory, root) if _holds_any(group)]
     return ["/bin/sh", "-c", _ENTER, "sh", *held, "--", *argv] if held else argv
 
 

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 from machines import BOOT_S, IMAGE, control_groups, needs_image
 
-from controller.daemon import DEFAULT_RUN
 from controller.errors import GuestError
 from controller.guests import shutdown
 from controller.guests.base import GuestSpec, GuestStatus
+from controller.guests.host.options import DEFAULT_RUN
 from controller.guests.machine import image, image_digests, qemu
 from controller.guests.machine.accelerator import AcceleratorProbe
 from controller.guests.machine.command_line import Accelerator
@@ -57,7 +57,7 @@ class Bed:
         async with asyncio.timeout(BOOT_S):
             status = await self.driver.status(self.spec)
             while status.daemons.get("machine") != "up" or "zebra" not in status.daemons:
-                assert status.running, self.driver.last_words(self.spec)
+                assert status.running, await self.driver.last_words(self.spec)
                 await asyncio.sleep(0.1)
                 status = await self.driver.status(self.spec)
         return status
@@ -174,7 +174,7 @@ async def test_the_end_of_qemu_is_explained() -> None:
         os.kill(pid, signal.SIGTERM)
         await ended(pid)
         assert not (await at.driver.status(at.spec)).running
-        assert at.driver.last_words(at.spec) == "QEMU was ended by a signal"
+        assert await at.driver.last_words(at.spec) == "QEMU was ended by a signal"
 
 
 async def ended(pid: int) -> None:
@@ -212,8 +212,8 @@ async def test_a_root_file_system_that_does_not_boot_is_said_as_the_kernel_says_
         driver = at.new_driver(copy_of_image(at, "root.squashfs", b"\0" * 4096))
         await driver.start(at.spec)
         await ended(driver.running(at.spec))
-        assert driver.last_words(at.spec).startswith("it powered itself off: ")
-        assert driver.last_words(at.spec).endswith("/dev/vda: not a squashfs file system")
+        assert (await driver.last_words(at.spec)).startswith("it powered itself off: ")
+        assert (await driver.last_words(at.spec)).endswith("/dev/vda: not a squashfs file system")
         await driver.delete(at.spec)
 
 

@@ -279,7 +279,7 @@ class FakeGuests:
         """Name a process where it runs."""
         return 4242 if spec.vrf_id in self.running_specs else 0
 
-    def last_words(self, spec: GuestSpec) -> str:
+    async def last_words(self, spec: GuestSpec) -> str:
         """Return what ``words`` says."""
         return self.words
 

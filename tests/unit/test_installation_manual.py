@@ -15,7 +15,7 @@ from controller.spec.state import Ids, State
 
 ROOT = Path(__file__).parents[2]
 MANUAL = [(ROOT / "docs" / name).read_text() for name in ("operations.md", "forwarder.md")]
-UNITS = ("vr-controller", "vr-forwarder")
+UNITS = ("vr-host", "vr-controller", "vr-forwarder")
 PYTHON_OF = {"12": "cp311", "13": "cp313"}
 releases = pytest.mark.parametrize("release", PYTHON_OF)
 

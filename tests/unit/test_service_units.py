@@ -9,15 +9,19 @@ from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).parents[2] / "docs"
-CONTROLLER, FORWARDER = "vr-controller", "vr-forwarder"
-UNITS = (CONTROLLER, FORWARDER)
+from controller.guests.host.daemon import OWN, SOCKET
+from controller.guests.host.options import DEFAULT_IMAGE, DEFAULT_STATE
 
-MOST = {CONTROLLER: 6.5, FORWARDER: 2.5}
+DOCS = Path(__file__).parents[2] / "docs"
+HOST, CONTROLLER, FORWARDER = "vr-host", "vr-controller", "vr-forwarder"
+UNITS = (HOST, CONTROLLER, FORWARDER)
+
+MOST = {HOST: 6.5, CONTROLLER: 2.1, FORWARDER: 2.5}
 """The exposure of each, of 10, by systemd-analyze(1)."""
 
 HOSTS_OWN = "its ports are interfaces of the host, and it is spoken with over sockets"
 GUESTS = "guests are started by it and inherit that"
+OTHERS_FILES = "session sockets are guests', that of vr-forwarder is root's, planes' files are renewed in place"
 KEPT = {
     FORWARDER: {
         "CapabilityBoundingSet=~CAP_BPF": "XDP programs and their maps",
@@ -28,6 +32,7 @@ KEPT = {
         "PrivateNetwork=": HOSTS_OWN,
         "PrivateUsers=": "capabilities in a user namespace of its own are none for the host's interfaces",
         "ProcSubset=": "the first process of each boot is told by /proc/sys/kernel/random/boot_id",
+        "ProtectKernelTunables=": "it would have /sys/fs/bpf read-only too, whatever ReadWritePaths= says",
         "RestrictAddressFamilies=~AF_(INET|INET6)": HOSTS_OWN,
         "RestrictAddressFamilies=~AF_NETLINK": "interfaces and their state",
         "RestrictAddressFamilies=~AF_PACKET": "packet-outs",
@@ -37,7 +42,7 @@ KEPT = {
         "SystemCallFilter=~@resources": "@system-service has setpriority",
         "User=/DynamicUser=": "what is pinned in /sys/fs/bpf is root's, and so is its socket",
     },
-    CONTROLLER: {
+    HOST: {
         **dict.fromkeys(
             (
                 "CapabilityBoundingSet=~CAP_(CHOWN|FSETID|SETFCAP)",
@@ -49,9 +54,11 @@ KEPT = {
                 "CapabilityBoundingSet=~CAP_SYS_ADMIN",
                 "CapabilityBoundingSet=~CAP_SYS_PTRACE",
                 "DeviceAllow=",
+                "IPAddressDeny=",
                 "MemoryDenyWriteExecute=",
                 "PrivateDevices=",
                 "PrivateMounts=",
+                "PrivateNetwork=",
                 "PrivateTmp=",
                 "PrivateUsers=",
                 "ProcSubset=",
@@ -64,7 +71,10 @@ KEPT = {
                 "ProtectKernelTunables=",
                 "ProtectProc=",
                 "ProtectSystem=",
+                "RestrictAddressFamilies=~AF_(INET|INET6)",
+                "RestrictAddressFamilies=~AF_NETLINK",
                 "RestrictAddressFamilies=~AF_PACKET",
+                "RestrictAddressFamilies=~AF_UNIX",
                 "RestrictNamespaces=~cgroup",
                 "RestrictNamespaces=~ipc",
                 "RestrictNamespaces=~mnt",
@@ -81,11 +91,24 @@ KEPT = {
             ),
             GUESTS,
         ),
+    },
+    CONTROLLER: {
+        "AmbientCapabilities=": OTHERS_FILES,
+        "CapabilityBoundingSet=~CAP_(CHOWN|FSETID|SETFCAP)": OTHERS_FILES,
+        "CapabilityBoundingSet=~CAP_(DAC_*|FOWNER|IPC_OWNER)": OTHERS_FILES,
+        "DeviceAllow=": "ProtectClock= alone allows to read the hardware clock",
         "IPAddressDeny=": "switches of other hosts connect, as --openflow says",
         "PrivateNetwork=": "switches connect over TCP",
+        "PrivateUsers=": OTHERS_FILES,
+        "ProcSubset=": "/proc/meminfo bounds --memory, boot_id tells boots apart",
+        "ProtectProc=": "a guest runs where its process is seen in /proc",
         "RestrictAddressFamilies=~AF_(INET|INET6)": "switches connect over TCP",
         "RestrictAddressFamilies=~AF_NETLINK": "who is at the other end of a TCP connection, and ports of devices",
         "RestrictAddressFamilies=~AF_UNIX": "its API and guests' sessions",
+        "RootDirectory=/RootImage=": "it reads files of planes and of the system where they are",
+        "SystemCallFilter=~@privileged": "@system-service has chown, which it needs",
+        "SystemCallFilter=~@resources": "it asks for short turns (sched_setattr)",
+        "UMask=": "guests' users pass through /run/splitplane; what is secret says so itself",
     },
 }
 """What each unit leaves out of what systemd-analyze counts, and why."""
@@ -110,11 +133,22 @@ def test_systemd_starts_again_what_ends_or_hangs_and_bounds_its_memory(unit: str
     assert said["MemoryMax"][0].endswith("%")
 
 
-def test_guests_outlive_the_controller() -> None:
-    said = settings(CONTROLLER)
+def test_guests_outlive_what_makes_them() -> None:
+    said = settings(HOST)
     assert said["KillMode"] == ["process"]
     assert said["OOMPolicy"] == ["continue"]
-    assert not {"RuntimeDirectory", "StateDirectory", "ProtectSystem", "PrivateTmp", "UMask"} & said.keys()
+    assert not {"ProtectSystem", "PrivateTmp", "UMask"} & said.keys()
+    assert settings(CONTROLLER)["RuntimeDirectoryPreserve"] == ["yes"]  # guests have their session's socket there
+
+
+def test_the_controller_makes_no_guest_and_writes_none_of_their_files() -> None:
+    said = settings(CONTROLLER)
+    assert said["User"] == ["splitplane"]
+    assert said["ExecStart"][0].endswith(f"--vr-host {OWN / SOCKET}")
+    assert settings(HOST)["RuntimeDirectory"] == [OWN.name]
+    assert settings(HOST)["ExecStart"][0].endswith("--user splitplane")
+    assert said["ReadOnlyPaths"] == [f"-{DEFAULT_STATE}/guests -{DEFAULT_IMAGE}"]
+    assert f"{DEFAULT_STATE.name}/guests" in settings(HOST)["StateDirectory"][0].split()
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")

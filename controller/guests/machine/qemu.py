@@ -211,7 +211,7 @@ class QemuDriver:
         """Return QEMU's process, 0 when it does not run."""
         return pidfile.find(spec.directory)
 
-    def last_words(self, spec: GuestSpec) -> str:
+    async def last_words(self, spec: GuestSpec) -> str:
         """Why the machine ended: its kernel's panic, else what QEMU's monitor said, else QEMU's own complaint."""
         known = self._contacts[spec.directory].monitor
         return last_words(spec.directory, known.ended if known else "", spec.guest.memory_mib)

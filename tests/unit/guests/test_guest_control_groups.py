@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from controller.daemon import parse_arguments, parse_cpus
+from controller.daemon import parse_arguments
 from controller.errors import GuestError
 from controller.guests import limits
+from controller.guests.host.options import parse_cpus
 from controller.guests.limits import Group, Limits, Policy
 from controller.model import GuestConfig
 from controller.spec.document import GuestSection
@@ -138,7 +139,7 @@ def test_what_is_missing_is_an_error_unless_it_may() -> None:
         limits.require(lacking, Policy(), "red/r1")
     assert str(refused.value) == (
         "red/r1: no control groups of memory and pids here; "
-        "mount them below /sys/fs/cgroup, or run vr-controller with --limits best-effort"
+        "mount them below /sys/fs/cgroup, or give vr-host (or a vr-controller without it) --limits best-effort"
     )
 
 

@@ -80,11 +80,11 @@ def driver_and_spec(tmp_path: Path) -> tuple[QemuDriver, GuestSpec]:
         ),
     ],
 )
-def test_a_machine_s_last_words(tmp_path: Path, console: str, log: str, words: str) -> None:
+async def test_a_machine_s_last_words(tmp_path: Path, console: str, log: str, words: str) -> None:
     driver, spec = driver_and_spec(tmp_path)
     (tmp_path / "console.log").write_text(console)
     (tmp_path / "qemu.log").write_text(log)
-    assert driver.last_words(spec) == words
+    assert await driver.last_words(spec) == words
 
 
 def test_the_console_s_log_is_bounded_and_its_end_is_kept(tmp_path: Path) -> None:
