@@ -69,6 +69,25 @@ def run_with(state: Path, *capabilities: str) -> "subprocess.CompletedProcess[st
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
+def test_the_watchdog_is_told_while_it_serves() -> None:
+    mount = ("sh", "-c", 'ip link set lo up && mount -t bpf bpf /sys/fs/bpf && exec "$@"', "sh")
+    unix = (socket.AF_UNIX, socket.SOCK_DGRAM)
+    with tempfile.TemporaryDirectory(prefix="sp-state-") as state, socket.socket(*unix) as heard:
+        heard.bind(f"{state}/notify")
+        heard.settimeout(60)
+        told = os.environ | {"NOTIFY_SOCKET": f"{state}/notify", "WATCHDOG_USEC": "300000"}
+        command = ("unshare", "--mount", "--net", *mount, str(PROGRAM), "--port", "1=lo", "--state", f"{state}/own")
+        with subprocess.Popen(command, env=told) as process:
+            assert heard.recv(200) == b"READY=1"
+            for _ in range(3):
+                assert heard.recv(200) == b"WATCHDOG=1\nSTATUS=1 of 1 ports up, no controller is primary"
+            process.terminate()
+            while (said := heard.recv(200)).startswith(b"WATCHDOG=1"):
+                pass
+            assert said == b"STOPPING=1"
+        assert process.returncode == 0
+
+
 def test_a_verifier_that_refuses_is_told_with_its_whole_log(state: Path) -> None:
     """Without CAP_PERFMON it does not take the program, as it fears for the kernel's addresses."""
     done = run_with(state, "bpf", "net_admin")
