@@ -106,7 +106,8 @@ uint64_t number_of(const uint8_t* octets) {
 void check_punt(Device& device, const uint8_t* octets, size_t size) {
     if (size < kHead) return;
     const Punt punt{static_cast<uint32_t>(number_of(octets + 3)), static_cast<uint8_t>(octets[0] % (SP_SAMPLE + 1)),
-                    static_cast<uint8_t>(octets[1] % SP_PUNT_CLASSES), octets[2], {octets + kHead, size - kHead}};
+                    static_cast<uint8_t>(octets[1] % SP_PUNT_CLASSES), octets[2], octets[6],
+                    {octets + kHead, size - kHead}};
     device.service.punt(punt);
     ServerStatistics before;
     const auto after = device.look(before);

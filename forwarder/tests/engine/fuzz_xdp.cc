@@ -108,7 +108,7 @@ void check(const Outcome& wanted, const Run& got, uint8_t mode, Engine counted) 
         if (wanted.action == SP_ACTION_PUNT) {
             const bool fits = wanted.frame.size() <= SP_PUNT_LONG;
             if (fits && !full) return check_record(wanted, wanted.reason, wanted.frame);
-            --counted[fits ? SP_COUNT_RING_FULL : SP_COUNT_FRAGMENTED];
+            --counted[full ? SP_COUNT_RING_FULL : SP_COUNT_FRAGMENTED];
         } else {
             const bool is_punt = wanted.reason != SP_NO_REASON && wanted.reason < SP_FIRST_DROP;
             if (is_punt) --counted[SP_COUNT_POLICED];
@@ -197,6 +197,11 @@ void bpf_ringbuf_submit(void* record, __u64) {
 void bpf_ringbuf_discard(void* record, __u64) {
     splitplane::test::require(record == the_kernel.reserved.get(), "what is discarded was reserved");
     the_kernel.reserved.reset();
+}
+
+__u64 bpf_ringbuf_query(void*, __u64 what) {
+    splitplane::test::require(what == BPF_RB_AVAIL_DATA, "asked how much is in the ring");
+    return the_kernel.ring_full ? SP_PUNT_RING_OCTETS : 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t* octets, size_t size) {

@@ -30,6 +30,7 @@ long bpf_xdp_load_bytes(struct xdp_md *context, __u32 offset, void *into, __u32 
 void *bpf_ringbuf_reserve(void *ring, __u64 octets, __u64 flags);
 void bpf_ringbuf_submit(void *record, __u64 flags);
 void bpf_ringbuf_discard(void *record, __u64 flags);
+__u64 bpf_ringbuf_query(void *ring, __u64 what);
 
 #ifdef __cplusplus
 }

@@ -50,7 +50,14 @@ void *bpf_map_lookup_elem(void *map, const void *key)
         return element(arrays.classifier, SP_VLANS * sizeof *arrays.classifier, index, SP_PORTS);
     }
     if (map == &map_policers) {
-        return element(arrays.policers, SP_POLICERS_OF_VRF * sizeof *arrays.policers, index, SP_VRFS);
+        return element(arrays.policers, SP_CLASS_SLOTS * sizeof *arrays.policers, index, SP_VRFS);
+    }
+    if (map == &map_shares) {
+        return element(arrays.share_dues, SP_CLASS_SLOTS * sizeof *arrays.share_dues, index, SP_INTERFACES);
+    }
+    if (map == &map_punt_drops) {
+        return element(arrays.punt_drops, SP_PLACES * SP_CLASS_SLOTS * sizeof *arrays.punt_drops, index,
+                       SP_INTERFACES);
     }
     if (map == &map_words) {
         return element(arrays.words, SP_WORDS_CHUNK * sizeof *arrays.words, index,
