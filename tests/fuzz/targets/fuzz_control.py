@@ -23,6 +23,11 @@ class _Writer:
         pass
 
 
+class _Unpaced(control.Strays):
+    async def skip(self, line: bytes) -> None:
+        self.octets += len(line)
+
+
 def try_one(octets: bytes) -> None:
     """Hear an answer; what `conversation` makes a GuestError of may be raised, and of an answer nothing."""
     if octets:
@@ -33,14 +38,15 @@ async def _asked(octets: bytes) -> None:
     reader = asyncio.StreamReader(limit=control.MAX_REPLY_BYTES)
     reader.feed_data(octets[1:])
     reader.feed_eof()
+    if octets[0] & 1:
+        asking = control._reply(reader, _WANTED, _Unpaced())
+    else:
+        told = control.Conversation("t/r", reader, _Writer(), False, _Unpaced())  # type: ignore[arg-type]
+        asking = told.ask({"op": "status"})
     reply = None
     with suppress(GuestError, OSError, ValueError, KeyError, TypeError, RecursionError):
         async with asyncio.timeout(_LIMIT_S):
-            if octets[0] & 1:
-                reply = await control._reply(reader, _WANTED)
-            else:
-                told = control.Conversation("t/r", reader, _Writer(), False)  # type: ignore[arg-type]
-                reply = await told.ask({"op": "status"})
+            reply = await asking
     if reply is not None:
         readings.machine_state(reply, 512)
         readings.clock_step_s(reply, 1.0, 2.0)
