@@ -96,7 +96,7 @@ async def test_a_rate_of_zero_punts_nothing_of_its_class(wired: WiredPlane) -> N
 @pytest.mark.parametrize("storm", ["ping", "BFD", "BGP", "OSPF", "TTL"])
 async def test_a_storm_by_one_interface_leaves_another_its_share(wired: WiredPlane, storm: str) -> None:
     if Capability.PUNT_SHARES not in wired.plane.capabilities:
-        pytest.skip(f"{wired.kind} lacks punt_shares")
+        pytest.skip(f"needs {Capability.PUNT_SHARES}, which {wired.kind} lacks: docs/planes.md, Capabilities")
     wired.programmed = None
     await wired.program(installed([POLICERS[0], loud, quiet_of_loud], {LOUD: ROUTES}))
     reason, packet, to = STORMS[storm]
@@ -108,7 +108,7 @@ async def test_a_storm_by_one_interface_leaves_another_its_share(wired: WiredPla
 
 async def test_what_policers_drop_is_told_by_class(wired: WiredPlane) -> None:
     if Capability.LOST_PUNTS not in wired.plane.capabilities:
-        pytest.skip(f"{wired.kind} lacks lost_punts")
+        pytest.skip(f"needs {Capability.LOST_PUNTS}, which {wired.kind} lacks: docs/planes.md, Capabilities")
     wired.programmed = None
     await wired.program(installed([*POLICERS, loud, quiet], {LOUD: ROUTES, QUIET: ROUTES}))
     before = await wired.plane.counters()
