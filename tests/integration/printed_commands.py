@@ -38,6 +38,7 @@ _BLURRED = (
     (re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}"), "MAC"),
     (re.compile(r"\b\d\d:\d\d:\d\d\b"), "TIME"),
     (re.compile(r"[\d./]+ ?ms\b"), "MS"),
+    (re.compile(r"(= MS), pipe \d+"), r"\1"),  # of ping, where an answer took longer than its interval
     (re.compile(r"(nexthop(?:_id=| +))\d+"), r"\1ID"),
 )
 
