@@ -218,7 +218,7 @@ Result Service::send_packet(Arbitration::Stream id, const p4::v1::PacketOut& pac
 
 bool Service::find_egress(uint32_t router_interface_id, uint32_t& port, uint16_t& vlan) const {
     auto lock = tables_.lock();
-    const Row* row = tables_.rows().find(Table::kRouterInterface, {router_interface_id, 0});
+    const Row* row = tables_.rows().of(Table::kRouterInterface).find({router_interface_id, 0});
     if (row == nullptr) {
         return false;
     }

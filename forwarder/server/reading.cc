@@ -209,7 +209,7 @@ Result Reading::read_one(const TableSchema& table, const Filter& filter) {
             if (!result.ok()) {
                 return result;
             }
-            if (const Row* row = tables_.rows().find(table.table, key)) {
+            if (const Row* row = tables_.rows().of(table.table).find(key)) {
                 read_row(table, key, *row, filter);
             }
         }
@@ -223,7 +223,7 @@ void Reading::read_rows(const TableSchema& table, const Filter& filter) {
     for (bool more = true; more && !cancelled_;) {
         {
             auto lock = tables_.lock();
-            const auto& rows = tables_.rows().rows(table.table);
+            const auto& rows = tables_.rows().of(table.table).rows();
             auto row = behind ? rows.upper_bound(*behind) : rows.begin();
             for (; row != rows.end() && !full(); ++row) {
                 read_row(table, row->first, row->second, filter);
@@ -249,7 +249,7 @@ void Reading::read_row(const TableSchema& table, Key key, const Row& row, const 
     octets_ += notes.metadata.size() + row.more().members.size() * kMemberOctets;
     encode_row(schema_, table, key, row, entry);
     if (wanted.has_counter_data() && table.counted) {
-        encode_count(tables_.rows().count(table.table, key, row), *entry.mutable_counter_data());
+        encode_count(tables_.rows().of(table.table).count(key, row), *entry.mutable_counter_data());
     }
     if (wanted.has_meter_config() && row.more().meter) {
         encode_meter(*row.more().meter, *entry.mutable_meter_config());
@@ -323,7 +323,7 @@ Result Reading::read_resource(const TableSchema& table, const p4::v1::TableEntry
         }
         {
             auto lock = tables_.lock();
-            const Row* row = tables_.rows().find(table.table, key);
+            const Row* row = tables_.rows().of(table.table).find(key);
             if (row == nullptr) {
                 return refuse(Code::kNotFound, table.name, "no such entry");
             }
@@ -336,7 +336,7 @@ Result Reading::read_resource(const TableSchema& table, const p4::v1::TableEntry
     for (bool more = true; more && !cancelled_;) {
         {
             auto lock = tables_.lock();
-            const auto& rows = tables_.rows().rows(table.table);
+            const auto& rows = tables_.rows().of(table.table).rows();
             auto row = behind ? rows.upper_bound(*behind) : rows.begin();
             for (; row != rows.end() && !full(); ++row) {
                 add_resource(table, row->first, row->second, counters);
@@ -353,7 +353,7 @@ void Reading::add_resource(const TableSchema& table, Key key, const Row& row, bo
     auto& entity = add();
     if (counters) {
         encode_key(table, key, *entity.mutable_direct_counter_entry()->mutable_table_entry());
-        encode_count(tables_.rows().count(table.table, key, row),
+        encode_count(tables_.rows().of(table.table).count(key, row),
                      *entity.mutable_direct_counter_entry()->mutable_data());
         return;
     }
@@ -372,7 +372,7 @@ Result Reading::read_members(const p4::v1::ActionProfileMember& wanted) {
     for (bool more = true; more && !cancelled_;) {
         {
             auto lock = tables_.lock();
-            const auto& members = tables_.rows().members();
+            const auto& members = tables_.rows().profile().members();
             auto member = wanted.member_id() != 0 ? members.find(wanted.member_id()) : members.upper_bound(behind);
             for (; member != members.end() && !full(); ++member) {
                 auto& message = *add().mutable_action_profile_member();
@@ -399,7 +399,7 @@ Result Reading::read_groups(const p4::v1::ActionProfileGroup& wanted) {
     for (bool more = true; more && !cancelled_;) {
         {
             auto lock = tables_.lock();
-            const auto& groups = tables_.rows().groups();
+            const auto& groups = tables_.rows().profile().groups();
             auto group = wanted.group_id() != 0 ? groups.find(wanted.group_id()) : groups.upper_bound(behind);
             for (; group != groups.end() && !full(); ++group) {
                 auto& message = *add().mutable_action_profile_group();

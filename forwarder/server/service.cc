@@ -327,18 +327,18 @@ ServerStatistics Service::statistics() const {
             statistics.tables.push_back({route_table_name(table.family), tables_.routes().size(table.family),
                                          table.size});
         } else if (table.kind == TableSchema::Kind::kRows) {
-            statistics.tables.push_back({traits(table.table).name, tables_.rows().rows(table.table).size(),
-                                         tables_.rows().limit(table.table)});
+            statistics.tables.push_back({traits(table.table).name, tables_.rows().of(table.table).rows().size(),
+                                         tables_.rows().of(table.table).limit()});
         }
     }
-    statistics.profile_members = tables_.rows().members().size();
-    statistics.profile_groups = tables_.rows().groups().size();
+    statistics.profile_members = tables_.rows().profile().members().size();
+    statistics.profile_groups = tables_.rows().profile().groups().size();
     statistics.vrfs = tables_.objects().of(Space::kVrf).used();
     statistics.router_interfaces = tables_.objects().of(Space::kInterface).used();
     statistics.nexthops = tables_.objects().of(Space::kNexthop).used();
     statistics.groups = tables_.objects().of(Space::kGroup).used();
     statistics.routes = tables_.routes().memory();
-    statistics.group_members = tables_.rows().group_memory();
+    statistics.group_members = tables_.rows().profile().memory();
     statistics.journal = tables_.journal_status();
     return statistics;
 }

@@ -153,7 +153,7 @@ Result write_counter(Tables& tables, const Schema& schema, Op op, const p4::v1::
         return result;
     }
     if (!entry.has_data()) {
-        return tables.rows().find(table->table, key) != nullptr
+        return tables.rows().of(table->table).find(key) != nullptr
                    ? Result()
                    : refuse(Code::kNotFound, table->name, "no such entry");
     }

@@ -56,7 +56,7 @@ Result Tables::write_route(Op op, uint32_t vrf_id, Family family, const Prefix& 
 
 // -- rows ------------------------------------------------------------------------------------------------------------
 Result Tables::write_row(Op op, Table table, Key key, RowWrite wanted) {
-    const Row* before = rows_.find(table, key);
+    const Row* before = rows_.of(table).find(key);
     if (op == Op::kInsert && before != nullptr) {
         return exists(traits(table).name);
     }
@@ -64,7 +64,7 @@ Result Tables::write_row(Op op, Table table, Key key, RowWrite wanted) {
         return missing(traits(table).name);
     }
     if (op == Op::kErase) {
-        rows_.remove(table, key);
+        rows_.of(table).remove(key);
         pending_.row_gone(table, key);
         return {};
     }
@@ -90,14 +90,14 @@ Result Tables::insert_or_modify(Op op, Table table, Key key, RowWrite wanted, co
     if (before != nullptr) {
         row.base = before->base;
     }
-    Result result = rows_.put(table, key, std::move(row));
+    Result result = rows_.of(table).put(key, std::move(row));
     if (!result.ok()) {
         return result;
     }
     if (traits(table).counted && (op == Op::kInsert || wanted.count)) {
         return set_count(table, key, wanted.count.value_or(Count{}));
     }
-    pending_.row(table, key, *rows_.find(table, key));
+    pending_.row(table, key, *rows_.of(table).find(key));
     return {};
 }
 
@@ -109,17 +109,19 @@ Result Tables::modify_without_action(Table table, Key key, const RowWrite& wante
 }
 
 Result Tables::set_count(Table table, Key key, Count count) {
-    const Row* row = rows_.find(table, key);
+    EntryTable& of = rows_.of(table);
+    const Row* row = of.find(key);
     if (row == nullptr) {
         return missing(traits(table).name);
     }
-    rows_.set_base(table, key, rows_.base_for(table, key, count));
+    of.set_base(key, of.base_for(key, count));
     pending_.row(table, key, *row);
     return {};
 }
 
 Result Tables::set_meter(Key key, std::optional<Meter> meter) {
-    const Row* before = rows_.find(Table::kPolicer, key);
+    EntryTable& policers = rows_.of(Table::kPolicer);
+    const Row* before = policers.find(key);
     if (before == nullptr) {
         return missing(traits(Table::kPolicer).name);
     }
@@ -131,9 +133,9 @@ Result Tables::set_meter(Key key, std::optional<Meter> meter) {
     if (!extras.empty()) {
         row.extras = std::make_unique<const Extras>(std::move(extras));
     }
-    Result result = rows_.put(Table::kPolicer, key, std::move(row));
+    Result result = policers.put(key, std::move(row));
     if (result.ok()) {
-        pending_.row(Table::kPolicer, key, *rows_.find(Table::kPolicer, key));
+        pending_.row(Table::kPolicer, key, *policers.find(key));
     }
     return result;
 }
@@ -141,7 +143,8 @@ Result Tables::set_meter(Key key, std::optional<Meter> meter) {
 // -- the action profile: P4Runtime 1.4, section 9.2 -------------------------------------------------------------------
 Result Tables::check_mixing(Action action) const {
     bool one_shot = action == Action::kOneShot;
-    bool refused = one_shot ? !rows_.members().empty() || !rows_.groups().empty() : rows_.has_one_shots();
+    const NexthopGroup& profile = rows_.profile();
+    bool refused = one_shot ? !profile.members().empty() || !profile.groups().empty() : profile.has_one_shots();
     if (!refused) {
         return {};
     }
@@ -152,23 +155,24 @@ Result Tables::check_mixing(Action action) const {
 
 Result Tables::check_profile_row(const RowWrite& row) const {
     auto id = static_cast<uint32_t>(row.params[0]);
-    if (row.action == Action::kProfileMember && !rows_.members().contains(id)) {
+    if (row.action == Action::kProfileMember && !rows_.profile().members().contains(id)) {
         return named(Code::kNotFound, "action profile member", id, "does not exist");
     }
-    if (row.action == Action::kProfileGroup && !rows_.groups().contains(id)) {
+    if (row.action == Action::kProfileGroup && !rows_.profile().groups().contains(id)) {
         return named(Code::kNotFound, "action profile group", id, "does not exist");
     }
     return check_mixing(row.action);
 }
 
 Result Tables::write_member(Op op, uint32_t member_id, uint32_t nexthop_id) {
-    auto found = rows_.members().find(member_id);
-    bool there = found != rows_.members().end();
+    NexthopGroup& profile = rows_.profile();
+    auto found = profile.members().find(member_id);
+    bool there = found != profile.members().end();
     if (op == Op::kInsert) {
         if (there) {
             return named(Code::kAlreadyExists, "action profile member", member_id, "exists already");
         }
-        if (rows_.members().size() >= kProfileMembers) {
+        if (profile.members().size() >= kProfileMembers) {
             return {Code::kResourceExhausted,
                     std::string(kSelector) + " is full: " + std::to_string(kProfileMembers) + " members"};
         }
@@ -183,11 +187,11 @@ Result Tables::write_member(Op op, uint32_t member_id, uint32_t nexthop_id) {
         if (found->second.users > 0) {
             return named(Code::kFailedPrecondition, "action profile member", member_id, "is in use");
         }
-        rows_.remove_member(member_id);
+        profile.remove_member(member_id);
         pending_.member_gone(member_id);
         return {};
     }
-    Result result = rows_.put_member(member_id, nexthop_id);
+    Result result = profile.put_member(member_id, nexthop_id);
     if (result.ok()) {
         pending_.member(member_id, nexthop_id);
     }
@@ -195,8 +199,9 @@ Result Tables::write_member(Op op, uint32_t member_id, uint32_t nexthop_id) {
 }
 
 Result Tables::write_group(Op op, uint32_t group_id, int32_t max_size, std::vector<ProfileGroup::Part> parts) {
-    auto found = rows_.groups().find(group_id);
-    bool there = found != rows_.groups().end();
+    NexthopGroup& profile = rows_.profile();
+    auto found = profile.groups().find(group_id);
+    bool there = found != profile.groups().end();
     if (op != Op::kInsert && !there) {
         return named(Code::kNotFound, "action profile group", group_id, "does not exist");
     }
@@ -204,7 +209,7 @@ Result Tables::write_group(Op op, uint32_t group_id, int32_t max_size, std::vect
         if (found->second.users > 0) {
             return named(Code::kFailedPrecondition, "action profile group", group_id, "is in use");
         }
-        rows_.remove_group(group_id);
+        profile.remove_group(group_id);
         pending_.group_gone(group_id);
         return {};
     }
@@ -212,7 +217,7 @@ Result Tables::write_group(Op op, uint32_t group_id, int32_t max_size, std::vect
         if (there) {
             return named(Code::kAlreadyExists, "action profile group", group_id, "exists already");
         }
-        if (rows_.groups().size() >= kProfileGroups) {
+        if (profile.groups().size() >= kProfileGroups) {
             return {Code::kResourceExhausted,
                     std::string(kSelector) + " is full: " + std::to_string(kProfileGroups) + " groups"};
         }
@@ -224,13 +229,13 @@ Result Tables::write_group(Op op, uint32_t group_id, int32_t max_size, std::vect
         return named(Code::kInvalidArgument, "action profile group", group_id, "max_size cannot change");
     }
     auto stranger = std::find_if(parts.begin(), parts.end(),
-                                 [&](const auto& part) { return !rows_.members().contains(part.member_id); });
+                                 [&](const auto& part) { return !profile.members().contains(part.member_id); });
     if (stranger != parts.end()) {
         return named(Code::kNotFound, "action profile member", stranger->member_id, "does not exist");
     }
-    Result result = rows_.put_group(group_id, max_size, std::move(parts));
+    Result result = profile.put_group(group_id, max_size, std::move(parts));
     if (result.ok()) {
-        pending_.group(group_id, rows_.groups().at(group_id));
+        pending_.group(group_id, profile.groups().at(group_id));
     }
     return result;
 }
@@ -242,7 +247,7 @@ Result Tables::write_samples(Op op, const SampleDigest& digest) {
         return {there ? Code::kAlreadyExists : Code::kNotFound,
                 there ? "digest: enabled already" : "digest: not enabled"};
     }
-    rows_.sample(op == Op::kErase ? std::nullopt : std::optional(digest));
+    rows_.router_interfaces().sample(op == Op::kErase ? std::nullopt : std::optional(digest));
     pending_.samples(samples());
     return {};
 }
@@ -260,20 +265,21 @@ void Tables::set_election(ElectionId highest) {
 
 // The ways in go first, so that nothing is forwarded by half of the tables.
 void Tables::clear() {
+    NexthopGroup& profile = rows_.profile();
     for (size_t table = 0; table < kTables; ++table) {
-        const auto& rows = rows_.rows(static_cast<Table>(table));
-        while (!rows.empty()) {
-            rows_.remove(static_cast<Table>(table), rows.begin()->first);
+        EntryTable& of = rows_.of(static_cast<Table>(table));
+        while (!of.rows().empty()) {
+            of.remove(of.rows().begin()->first);
         }
     }
-    while (!rows_.groups().empty()) {
-        rows_.remove_group(rows_.groups().begin()->first);
+    while (!profile.groups().empty()) {
+        profile.remove_group(profile.groups().begin()->first);
     }
-    while (!rows_.members().empty()) {
-        rows_.remove_member(rows_.members().begin()->first);
+    while (!profile.members().empty()) {
+        profile.remove_member(profile.members().begin()->first);
     }
     clear_routes();
-    rows_.sample(std::nullopt);
+    rows_.router_interfaces().sample(std::nullopt);
     pending_.cleared();
 }
 

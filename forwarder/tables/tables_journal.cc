@@ -65,26 +65,26 @@ void Tables::replay_one(RecordReader& reader) {
             auto table = reader.get<Table>();
             auto key = reader.get<Key>();
             if (known(table)) {
-                rows_.remove(table, key);
+                rows_.of(table).remove(key);
             }
             break;
         }
         case RecordKind::kMember: {
             auto member_id = reader.get<uint32_t>();
-            rows_.put_member(member_id, reader.get<uint32_t>());
+            rows_.profile().put_member(member_id, reader.get<uint32_t>());
             break;
         }
         case RecordKind::kMemberGone:
-            rows_.remove_member(reader.get<uint32_t>());
+            rows_.profile().remove_member(reader.get<uint32_t>());
             break;
         case RecordKind::kGroup: {
             auto group_id = reader.get<uint32_t>();
             ProfileGroup group = reader.group();
-            rows_.put_group(group_id, group.max_size, std::move(group.parts));
+            rows_.profile().put_group(group_id, group.max_size, std::move(group.parts));
             break;
         }
         case RecordKind::kGroupGone:
-            rows_.remove_group(reader.get<uint32_t>());
+            rows_.profile().remove_group(reader.get<uint32_t>());
             break;
         case RecordKind::kPipeline:
             pipeline_ = reader.text();
@@ -103,11 +103,11 @@ void Tables::replay_one(RecordReader& reader) {
             SampleDigest digest;
             digest.max_timeout_ns = reader.get<int64_t>();
             digest.max_list_size = reader.get<int32_t>();
-            rows_.sample(digest);
+            rows_.router_interfaces().sample(digest);
             break;
         }
         case RecordKind::kSamplesGone:
-            rows_.sample(std::nullopt);
+            rows_.router_interfaces().sample(std::nullopt);
             break;
         default:
             throw JournalError("the journal holds a record of kind " + std::to_string(static_cast<int>(kind)) +
@@ -143,12 +143,12 @@ void Tables::replay_row(RecordReader& reader) {
     if (!known(table)) {
         return;
     }
-    Result result = rows_.put(table, key, std::move(row));
+    Result result = rows_.of(table).put(key, std::move(row));
     if (!result.ok()) {
         throw JournalError("the journal does not fit into these tables: " + result.text);
     }
     if (traits(table).counted) {
-        rows_.adopt_base(table, key);
+        rows_.of(table).adopt_base(key);
     }
 }
 
@@ -171,7 +171,7 @@ size_t Tables::live_octets() const {
         octets += routes_.size(family) * kRouteOctets[static_cast<size_t>(family)];
     }
     for (size_t table = 0; table < kTables; ++table) {
-        octets += rows_.rows(static_cast<Table>(table)).size() * kRowOctets;
+        octets += rows_.of(static_cast<Table>(table)).rows().size() * kRowOctets;
     }
     return octets;
 }
@@ -192,10 +192,10 @@ void Tables::begin_rewriting() {
     records.pipeline(pipeline_);
     records.election(election_.high, election_.low);
     records.samples(samples());
-    for (const auto& [member_id, member] : rows_.members()) {
+    for (const auto& [member_id, member] : rows_.profile().members()) {
         records.member(member_id, member.nexthop_id);
     }
-    for (const auto& [group_id, group] : rows_.groups()) {
+    for (const auto& [group_id, group] : rows_.profile().groups()) {
         records.group(group_id, group);
     }
     journal_.append_rewrite(records.octets());
@@ -216,7 +216,7 @@ size_t Tables::rewrite_rows(RecordWriter& records, size_t limit) {
     size_t written = 0;
     while (rewriting_.table < kTables && written < limit) {
         auto table = static_cast<Table>(rewriting_.table);
-        const auto& rows = rows_.rows(table);
+        const auto& rows = rows_.of(table).rows();
         auto row = rewriting_.key ? rows.upper_bound(*rewriting_.key) : rows.begin();
         for (; row != rows.end() && written < limit; ++row, ++written) {
             records.row(table, row->first, row->second);

@@ -37,7 +37,7 @@ void Process::dump_rows(std::string& text) {
     std::ostringstream out;
     const Objects& objects = tables.objects();
     for (size_t table = 0; table < kTables; ++table) {
-        for (const auto& [key, row] : tables.rows().rows(static_cast<Table>(table))) {
+        for (const auto& [key, row] : tables.rows().of(static_cast<Table>(table)).rows()) {
             out << traits(static_cast<Table>(table)).name << ' ' << key.first << ' ' << key.second << " → "
                 << static_cast<int>(row.action);
             for (uint64_t param : row.params) {
@@ -49,22 +49,22 @@ void Process::dump_rows(std::string& text) {
             if (row.more().meter) {
                 out << " pir " << row.more().meter->pir;
             }
-            Count count = tables.rows().count(static_cast<Table>(table), key, row);
+            Count count = tables.rows().of(static_cast<Table>(table)).count(key, row);
             out << " notes " << row.notes().metadata << ' ' << row.notes().controller_metadata << " count "
                 << count.packets << '\n';
         }
     }
-    for (const auto& [id, member] : tables.rows().members()) {
+    for (const auto& [id, member] : tables.rows().profile().members()) {
         out << "member " << id << " → " << member.nexthop_id << " users " << member.users << '\n';
     }
-    for (const auto& [id, group] : tables.rows().groups()) {
+    for (const auto& [id, group] : tables.rows().profile().groups()) {
         out << "group " << id << " size " << group.max_size << " users " << group.users;
         for (const auto& part : group.parts) {
             out << ' ' << part.member_id << '*' << part.weight;
         }
         out << '\n';
     }
-    for (const auto& [key, row] : tables.rows().rows(Table::kInterfaceClassifier)) {
+    for (const auto& [key, row] : tables.rows().of(Table::kInterfaceClassifier).rows()) {
         out << "classifier word " << engine.arrays().classifier[sp_classifier_index(key.first, key.second)] << '\n';
     }
     for (size_t space = 0; space < kSpaces; ++space) {

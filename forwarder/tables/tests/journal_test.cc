@@ -273,8 +273,8 @@ TEST_F(JournalTest, CountersGoOnWhereTheArraysDoAndStartAgainWhereTheyDoNot) {
         counted = process.engine.arrays().tx[slot];
     }
     auto count_of = [](const Tables& tables) {
-        const Row* row = tables.rows().find(Table::kRouterInterfaceEgress, {5, 0});
-        return tables.rows().count(Table::kRouterInterfaceEgress, {5, 0}, *row).packets;
+        const Row* row = tables.rows().of(Table::kRouterInterfaceEgress).find({5, 0});
+        return tables.rows().of(Table::kRouterInterfaceEgress).count({5, 0}, *row).packets;
     };
     {
         MemoryEngine engine;  // its counters were taken over

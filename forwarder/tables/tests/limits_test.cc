@@ -34,7 +34,7 @@ class Limits : public ::testing::TestWithParam<Limited> {
     static Result write(Process& process, Op op, uint32_t id) {
         return process.tables.write_row(op, GetParam().table, {id, 0}, row_of(GetParam().action));
     }
-    static size_t held(Process& process) { return process.tables.rows().rows(GetParam().table).size(); }
+    static size_t held(Process& process) { return process.tables.rows().of(GetParam().table).rows().size(); }
 };
 
 TEST_P(Limits, AreKeptAndWhatLeavesMakesRoom) {
@@ -62,7 +62,7 @@ TEST_P(Limits, OfTheNextProcessTakeNothingAway) {
     }
     Process next(journal, limits_of(GetParam().table, 1));
     EXPECT_EQ(held(next), 3u) << "what forwards goes on";
-    EXPECT_EQ(next.tables.rows().limit(GetParam().table), 1u);
+    EXPECT_EQ(next.tables.rows().of(GetParam().table).limit(), 1u);
     EXPECT_TRUE(write(next, Op::kErase, 1).ok());
     EXPECT_EQ(write(next, Op::kInsert, 1).code, Code::kResourceExhausted);
     EXPECT_TRUE(write(next, Op::kModify, 2).ok());
@@ -72,7 +72,7 @@ TEST(TableLimits, AreTheSizesWhereNothingIsSaid) {
     Process process;
     for (size_t each = 0; each < kTables; ++each) {
         const auto table = static_cast<Table>(each);
-        EXPECT_EQ(process.tables.rows().limit(table), traits(table).size);
+        EXPECT_EQ(process.tables.rows().of(table).limit(), traits(table).size);
     }
 }
 

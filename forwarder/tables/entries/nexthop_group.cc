@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Nexthop groups and the action profile: blocks of members.
-#include <algorithm>
+#include "tables/entries/nexthop_group.h"
 
-#include "tables/rows.h"
+#include <algorithm>
 
 namespace splitplane {
 
@@ -15,7 +13,38 @@ uint32_t units(uint32_t weight) {
 
 }  // namespace
 
-std::vector<WeightedNexthop> Rows::nexthops(const Row& row) const {
+std::vector<Reference> NexthopGroup::references(Key key, const Row& row) const {
+    std::vector<Reference> all{{Space::kGroup, id_of(key.first)}};
+    for (const auto& member : row.more().members) {
+        all.push_back({Space::kNexthop, member.nexthop_id});
+    }
+    return all;
+}
+
+Result NexthopGroup::store(Key key, const Row& row) {
+    return store_all({slot_of(Space::kGroup, key.first)}, nexthops(row));
+}
+
+void NexthopGroup::clear(Key key) {
+    sp_u64& group = arrays().groups[slot_of(Space::kGroup, key.first)];
+    const sp_u64 before = group;
+    publish(group, sp_u64{0});
+    retire(before);
+}
+
+// Count who uses the action profile, and which way it is used.
+void NexthopGroup::use(const Row& row, int users) {
+    auto id = id_of(row.params[0]);
+    if (row.action == Action::kOneShot) {
+        one_shots_ += users;
+    } else if (row.action == Action::kProfileMember) {
+        members_.at(id).users += users;
+    } else if (row.action == Action::kProfileGroup) {
+        groups_.at(id).users += users;
+    }
+}
+
+std::vector<WeightedNexthop> NexthopGroup::nexthops(const Row& row) const {
     auto id = id_of(row.params[0]);
     if (row.action == Action::kProfileMember) {
         return {{members_.at(id).nexthop_id, 1}};
@@ -31,7 +60,7 @@ std::vector<WeightedNexthop> Rows::nexthops(const Row& row) const {
 }
 
 // Write a group where no reader looks; 0 is one without members, and kResourceExhausted changes nothing.
-Result Rows::prepare_group(const std::vector<WeightedNexthop>& nexthops, uint64_t& group) {
+Result NexthopGroup::prepare(const std::vector<WeightedNexthop>& nexthops, uint64_t& group) {
     uint32_t weight = 0;
     for (const auto& one : nexthops) {
         weight += one.weight;
@@ -46,24 +75,24 @@ Result Rows::prepare_group(const std::vector<WeightedNexthop>& nexthops, uint64_
                                               " members in one piece; raise the capacity of members"};
     }
     group = sp_group(unit * kGroupMembersInUnit, weight);
-    fill_group(group, nexthops);
+    fill(group, nexthops);
     return {};
 }
 
-void Rows::fill_group(uint64_t group, const std::vector<WeightedNexthop>& nexthops) {
-    sp_u16* member = arrays_.members + sp_group_base(group);
+void NexthopGroup::fill(uint64_t group, const std::vector<WeightedNexthop>& nexthops) {
+    sp_u16* member = arrays().members + sp_group_base(group);
     for (const auto& one : nexthops) {
-        auto slot = static_cast<sp_u16>(objects_.slot(Space::kNexthop, one.nexthop_id));
+        auto slot = static_cast<sp_u16>(slot_of(Space::kNexthop, one.nexthop_id));
         for (uint32_t times = 0; times < one.weight; ++times) {
             publish(*member++, slot);
         }
     }
 }
 
-Result Rows::store_groups(const std::vector<uint32_t>& slots, const std::vector<WeightedNexthop>& nexthops) {
+Result NexthopGroup::store_all(const std::vector<uint32_t>& slots, const std::vector<WeightedNexthop>& nexthops) {
     uint64_t weight = weight_;
     for (uint32_t slot : slots) {
-        weight -= sp_group_size(arrays_.groups[slot]);
+        weight -= sp_group_size(arrays().groups[slot]);
         for (const auto& one : nexthops) {
             weight += one.weight;
         }
@@ -74,7 +103,7 @@ Result Rows::store_groups(const std::vector<uint32_t>& slots, const std::vector<
     }
     std::vector<uint64_t> prepared(slots.size());
     for (size_t done = 0; done < slots.size(); ++done) {
-        Result result = prepare_group(nexthops, prepared[done]);
+        Result result = prepare(nexthops, prepared[done]);
         if (!result.ok()) {
             while (done-- > 0) {
                 uint64_t group = prepared[done];
@@ -84,15 +113,15 @@ Result Rows::store_groups(const std::vector<uint32_t>& slots, const std::vector<
         }
     }
     for (size_t position = 0; position < slots.size(); ++position) {
-        sp_u64 before = arrays_.groups[slots[position]];
-        publish(arrays_.groups[slots[position]], sp_u64{prepared[position]});
+        sp_u64 before = arrays().groups[slots[position]];
+        publish(arrays().groups[slots[position]], sp_u64{prepared[position]});
         weight_ += sp_group_size(prepared[position]);
-        retire_group(before);
+        retire(before);
     }
     return {};
 }
 
-void Rows::retire_group(uint64_t group) {
+void NexthopGroup::retire(uint64_t group) {
     uint32_t size = sp_group_size(group);
     if (size > 0) {
         blocks_.retire(sp_group_base(group) / kGroupMembersInUnit, units(size));
@@ -100,9 +129,9 @@ void Rows::retire_group(uint64_t group) {
     }
 }
 
-std::vector<Key> Rows::users(Action action, uint32_t id) const {
+std::vector<Key> NexthopGroup::users(Action action, uint32_t id) const {
     std::vector<Key> found;
-    for (const auto& [key, row] : rows(Table::kNexthopGroup)) {
+    for (const auto& [key, row] : rows()) {
         if (row.action == action && row.params[0] == id) {
             found.push_back(key);
         }
@@ -111,9 +140,9 @@ std::vector<Key> Rows::users(Action action, uint32_t id) const {
 }
 
 // A group's size does not depend on where its members lead: they are changed where they are, each a word of its own.
-Result Rows::put_member(uint32_t member_id, uint32_t nexthop_id) {
-    if (!objects_.acquire(Space::kNexthop, nexthop_id)) {
-        return objects_.exhausted(Space::kNexthop);
+Result NexthopGroup::put_member(uint32_t member_id, uint32_t nexthop_id) {
+    if (!objects().acquire(Space::kNexthop, nexthop_id)) {
+        return objects().exhausted(Space::kNexthop);
     }
     auto [member, inserted] = members_.try_emplace(member_id);
     uint32_t before = member->second.nexthop_id;
@@ -123,8 +152,8 @@ Result Rows::put_member(uint32_t member_id, uint32_t nexthop_id) {
     }
     auto refill = [&](Action action, uint32_t id) {
         for (const Key& key : users(action, id)) {
-            uint32_t slot = objects_.slot(Space::kGroup, id_of(key.first));
-            fill_group(arrays_.groups[slot], nexthops(*find(Table::kNexthopGroup, key)));
+            uint32_t slot = slot_of(Space::kGroup, key.first);
+            fill(arrays().groups[slot], nexthops(*find(key)));
         }
     };
     refill(Action::kProfileMember, member_id);
@@ -135,19 +164,19 @@ Result Rows::put_member(uint32_t member_id, uint32_t nexthop_id) {
             refill(Action::kProfileGroup, group_id);
         }
     }
-    objects_.release(Space::kNexthop, objects_.slot(Space::kNexthop, before));
+    objects().release(Space::kNexthop, slot_of(Space::kNexthop, before));
     return {};
 }
 
-void Rows::remove_member(uint32_t member_id) {
+void NexthopGroup::remove_member(uint32_t member_id) {
     auto found = members_.find(member_id);
     if (found != members_.end()) {
-        objects_.release(Space::kNexthop, objects_.slot(Space::kNexthop, found->second.nexthop_id));
+        objects().release(Space::kNexthop, slot_of(Space::kNexthop, found->second.nexthop_id));
         members_.erase(found);
     }
 }
 
-Result Rows::put_group(uint32_t group_id, int32_t max_size, std::vector<ProfileGroup::Part> parts) {
+Result NexthopGroup::put_group(uint32_t group_id, int32_t max_size, std::vector<ProfileGroup::Part> parts) {
     auto group = groups_.try_emplace(group_id).first;
     for (const auto& part : parts) {
         ++members_.at(part.member_id).users;
@@ -158,9 +187,9 @@ Result Rows::put_group(uint32_t group_id, int32_t max_size, std::vector<ProfileG
     if (auto entries = users(Action::kProfileGroup, group_id); !entries.empty()) {
         std::vector<uint32_t> slots;
         for (const Key& key : entries) {
-            slots.push_back(objects_.slot(Space::kGroup, id_of(key.first)));
+            slots.push_back(slot_of(Space::kGroup, key.first));
         }
-        result = store_groups(slots, nexthops(*find(Table::kNexthopGroup, entries.front())));
+        result = store_all(slots, nexthops(*find(entries.front())));
     }
     if (!result.ok()) {
         std::swap(group->second.parts, parts);
@@ -171,7 +200,7 @@ Result Rows::put_group(uint32_t group_id, int32_t max_size, std::vector<ProfileG
     return result;
 }
 
-void Rows::remove_group(uint32_t group_id) {
+void NexthopGroup::remove_group(uint32_t group_id) {
     auto found = groups_.find(group_id);
     if (found != groups_.end()) {
         for (const auto& part : found->second.parts) {

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// interface_classifier: whose a frame is, by the port and VLAN that it comes in by.
+#pragma once
+
+#include "tables/entries/policer.h"
+
+namespace splitplane {
+
+class InterfaceClassifier : public EntryTable {
+  public:
+    static constexpr TableTraits kTraits{"interface_classifier", SP_INTERFACES, true};
+    InterfaceClassifier(sp_arrays& arrays, Objects& objects, Policer& policers)
+        : EntryTable(kTraits, arrays, objects), policers_(policers) {}
+
+  protected:
+    std::vector<Reference> references(Key key, const Row& row) const override {
+        return {{Space::kRxCounter, index(key)},
+                {Space::kInterface, id_of(row.params[0])},
+                {Space::kVrf, id_of(row.params[1])}};
+    }
+    Result store(Key key, const Row& row) override {
+        publish(arrays().classifier[index(key)],
+                sp_classifier(is_ingress(row) ? SP_CLASSIFIER_INGRESS : SP_CLASSIFIER_EGRESS,
+                              slot_of(Space::kVrf, row.params[1]), slot_of(Space::kInterface, row.params[0]),
+                              slot_of(Space::kRxCounter, index(key))));
+        return {};
+    }
+    void clear(Key key) override { publish(arrays().classifier[index(key)], sp_u64{0}); }
+    void entered(const Row& row) override { way_in(row, 1); }
+    void left(const Row& row) override { way_in(row, -1); }
+    std::optional<Counter> counter(Key key) const override {
+        return Counter{arrays().rx + slot_of(Space::kRxCounter, index(key)), SP_INTERFACES};
+    }
+
+  private:
+    static uint32_t index(Key key) { return sp_classifier_index(id_of(key.first), id_of(key.second)); }
+    static bool is_ingress(const Row& row) { return row.action == Action::kSetRouterInterface; }
+    void way_in(const Row& row, int more) {
+        if (is_ingress(row)) {
+            policers_.divide(slot_of(Space::kVrf, row.params[1]), more);
+        }
+    }
+
+    Policer& policers_;
+};
+
+}  // namespace splitplane
