@@ -154,6 +154,7 @@ void read_root(const Reader& reader, const toml::table& root, Config& config) {
         {"listen", [&](const toml::node& node) { config.listen = addresses_of(node); }},
         {"metrics", [&](const toml::node& node) { config.metrics = address_of(text_of(node, "metrics")); }},
         {"state", [&](const toml::node& node) { config.state = text_of(node, "state"); }},
+        {"engine", [&](const toml::node& node) { config.engine = engine_of(text_of(node, "engine")); }},
         {"instance", [&](const toml::node& node) { config.instance = instance_of(text_of(node, "instance")); }},
         {"log_level", [&](const toml::node& node) { config.log_level = log_level_of(text_of(node, "log_level")); }},
         {"detach_on_exit",
@@ -263,6 +264,12 @@ std::string client_of(std::string_view text) {
         throw ConfigError(ticked(text) + " is no DNS name of a certificate, such as vr-controller");
     }
     return std::string(text);
+}
+
+EngineKind engine_of(std::string_view text) {
+    const auto found = std::ranges::find(kEngineNames, text);
+    if (found == kEngineNames.end()) throw ConfigError(ticked(text) + " is no engine; there are xdp, memory");
+    return static_cast<EngineKind>(found - kEngineNames.begin());
 }
 
 LogLevel log_level_of(std::string_view text) {

@@ -8,7 +8,7 @@
 //     state = "/run/vr-forwarder"                             ca = "/etc/vr-forwarder/ca.pem"
 //     log_level = "info"                   [capacity]         client = "vr-controller"
 //     detach_on_exit = false               words = 16777216
-//                                          [samples]
+//     engine = "xdp"                       [samples]
 //                                          one_in = 100
 #pragma once
 
@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/engine.h"
+#include "engine/engines.h"
 #include "tables/row.h"
 
 namespace splitplane {
@@ -48,6 +48,7 @@ struct Config {
     std::vector<std::string> listen;  // beside p4runtime_socket(): "HOST:PORT", which needs TLS, or "unix:PATH"
     std::string metrics;                                 // the same; empty: only on the control socket
     std::filesystem::path state = "/run/vr-forwarder";  // journal and control sockets; survives the process
+    EngineKind engine = EngineKind::kXdp;
     std::string instance = "vr-forwarder";              // folder of bpffs for what is pinned
     LogLevel log_level = LogLevel::kInfo;
     bool detach_on_exit = false;
@@ -57,6 +58,7 @@ struct Config {
     TableLimits limits;  // [capacity], too
     SampleRate samples;
 
+    EngineOptions engine_options() const { return {engine, instance, capacity}; }
     std::filesystem::path control_socket() const { return state / "control.sock"; }
     std::filesystem::path p4runtime_socket() const { return state / "p4rt.sock"; }
 };
@@ -72,6 +74,7 @@ void check_config(const Config& config);
 Port port_of(std::string_view number, std::string_view interface);
 std::string address_of(std::string_view text);
 std::string client_of(std::string_view text);  // DNS name of a certificate
+EngineKind engine_of(std::string_view text);
 LogLevel log_level_of(std::string_view text);
 std::string instance_of(std::string_view text);
 uint64_t number_of(std::string_view text, std::string_view what, uint64_t least, uint64_t most);

@@ -47,6 +47,7 @@ device_id = 7
 listen = ["192.0.2.1:9559", "unix:/run/x.sock", "[::1]:9559"]
 metrics = "127.0.0.1:9560"
 state = "/var/lib/x"
+engine = "memory"
 instance = "edge-1"
 log_level = "debug"
 detach_on_exit = true
@@ -72,6 +73,7 @@ router_interfaces = 1
     EXPECT_EQ(config.listen, (std::vector<std::string>{"192.0.2.1:9559", "unix:/run/x.sock", "[::1]:9559"}));
     EXPECT_EQ(config.metrics, "127.0.0.1:9560");
     EXPECT_EQ(config.control_socket(), "/var/lib/x/control.sock");
+    EXPECT_EQ(config.engine, EngineKind::kMemory);
     EXPECT_EQ(config.instance, "edge-1");
     EXPECT_EQ(config.log_level, LogLevel::kDebug);
     EXPECT_TRUE(config.detach_on_exit);
@@ -137,6 +139,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"device_id = \"1\"\n", "`device_id` takes a number"},
         Wrong{"detach_on_exit = 1\n", "`detach_on_exit` is true or false"},
         Wrong{"log_level = \"loud\"\n", "`loud` is no log level; there are debug, info, warning, error"},
+        Wrong{"engine = \"dpdk\"\n", "`dpdk` is no engine; there are xdp, memory"},
         Wrong{"instance = \"../x\"\n", "`../x` is no name of an instance"},
         Wrong{"[samples]\none_in = 0\n", "f.toml:2: `one_in` takes a number from 1 to 1000000"},
         Wrong{"[capacity]\nwords = -1\n", "f.toml:2: `words` takes a number from 1 to"},
@@ -207,7 +210,7 @@ TEST(Options, HelpNamesCommandsAndOptions) {
     }
     for (const char* word :
          {"run", "status", "dump", "detach", "check", "--config", "--port", "--device-id", "--listen", "--tls-cert",
-          "--tls-key", "--tls-ca", "--tls-client", "--metrics", "--state", "--instance", "--capacity", "--samples", "--log-level",
+          "--tls-key", "--tls-ca", "--tls-client", "--metrics", "--state", "--engine", "--instance", "--capacity", "--samples", "--log-level",
           "--detach-on-exit", "--json", "--version", "-h,--help"}) {
         EXPECT_TRUE(first.contains(word)) << word;
     }

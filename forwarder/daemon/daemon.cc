@@ -40,13 +40,6 @@ Descriptor locked_state(const Config& config) {
     return lock;
 }
 
-XdpOptions engine_options(const Config& config) {
-    XdpOptions options;
-    options.instance = config.instance;
-    options.capacity = config.capacity;
-    return options;
-}
-
 // What the verifier said is long and of use to who mends the program: it goes to a file that the error then names.
 [[noreturn]] void tell_refusal(const Config& config, const VerifierRefused& refused) {
     const std::filesystem::path path = config.state / "verifier.log";
@@ -57,9 +50,9 @@ XdpOptions engine_options(const Config& config) {
                                              : "; its log could not be written to " + path.string()));
 }
 
-XdpEngine make_engine(const Config& config) {
+std::unique_ptr<Engine> started_engine(const Config& config) {
     try {
-        return XdpEngine(engine_options(config));
+        return make_engine(config.engine_options());
     } catch (const VerifierRefused& refused) {
         tell_refusal(config, refused);
     }
@@ -127,14 +120,14 @@ int serve(Daemon& daemon, const sigset_t& ends) {
 Daemon::Daemon(const Config& config)
     : config_(config),
       lock_(locked_state(config)),
-      engine_(make_engine(config)),
-      grace_(engine_),
-      tables_(engine_.arrays(), grace_, config.state / "journal", config.samples, config.limits),
-      server_(tables_, engine_, server_options(config)) {
+      engine_(started_engine(config)),
+      grace_(*engine_),
+      tables_(engine_->arrays(), grace_, config.state / "journal", config.samples, config.limits),
+      server_(tables_, *engine_, server_options(config)) {
     const std::vector<Listener> all = listeners();
     for (const Listener& listener : all) listening_.push_back(listener.address);
     server_.start(all);
-    engine_.activate(config_.ports);
+    engine_->activate(config_.ports);
     const auto answers = [this](std::string_view path) { return answer(path); };
     control_ = std::make_unique<HttpServer>(std::vector{"unix:" + config_.control_socket().string()}, answers);
     if (!config_.metrics.empty()) {
@@ -146,7 +139,7 @@ Daemon::Daemon(const Config& config)
 Daemon::~Daemon() {
     metrics_.reset();
     control_.reset();
-    engine_.stop();  // its punts go to the server
+    engine_->stop();  // its punts go to the server
     server_.stop();
 }
 
@@ -170,8 +163,8 @@ void Daemon::log_start() {
     if (journal.routes_replayed != 0) {
         log(LogLevel::kInfo, "the journal had " + std::to_string(journal.routes_replayed) + " routes");
     }
-    for (const std::string& remark : engine_.remarks()) log(LogLevel::kInfo, remark);
-    for (const PortStatus& port : engine_.ports()) {
+    for (const std::string& remark : engine_->remarks()) log(LogLevel::kInfo, remark);
+    for (const PortStatus& port : engine_->ports()) {
         const std::string name = "port " + std::to_string(port.port.number) + " (" + port.port.interface + ")";
         if (!port.problem.empty()) {
             log(LogLevel::kWarning, name + ": " + port.problem);
@@ -179,7 +172,7 @@ void Daemon::log_start() {
             log(LogLevel::kInfo, name + ": " + port.mode + (port.up ? ", up" : ", down"));
         }
     }
-    log(LogLevel::kInfo, engine_.description() + "; device id " + std::to_string(config_.device_id));
+    log(LogLevel::kInfo, engine_->description() + "; device id " + std::to_string(config_.device_id));
 }
 
 Report Daemon::report() {
@@ -191,9 +184,9 @@ Report Daemon::report() {
         std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - started_).count());
     report.device_id = config_.device_id;
     report.listening = listening_;
-    report.engine = engine_.description();
-    report.remarks = engine_.remarks();
-    report.ports = engine_.ports();
+    report.engine = engine_->description();
+    report.remarks = engine_->remarks();
+    report.ports = engine_->ports();
     for (const auto& table : seen.tables) report.tables.push_back({table.table, table.entries, table.size});
     report.controllers = seen.streams;
     report.primary = seen.primary;
@@ -211,13 +204,13 @@ Report Daemon::report() {
         const auto guard = tables_.lock();
         report.pipeline = !tables_.pipeline().empty();
     }
-    report.counters = read_counters(engine_.arrays(), config_.ports);
+    report.counters = read_counters(engine_->arrays(), config_.ports);
     return report;
 }
 
 std::string Daemon::status() {
     const ServerStatistics seen = server_.statistics();  // once whoever writes lets go of the tables
-    const std::vector<PortStatus> ports = engine_.ports();
+    const std::vector<PortStatus> ports = engine_->ports();
     const auto up = std::count_if(ports.begin(), ports.end(), [](const PortStatus& port) { return port.up; });
     return std::to_string(up) + " of " + std::to_string(ports.size()) + " ports up, " +
            (seen.primary ? "a controller is primary" : "no controller is primary");
@@ -247,7 +240,7 @@ void run_daemon(const Config& config) {
         notify_service("STOPPING=1");
     }
     if (config.detach_on_exit) {
-        log(LogLevel::kInfo, "detached from " + std::to_string(XdpEngine::detach(config.instance)) + " interfaces");
+        log(LogLevel::kInfo, "detached from " + std::to_string(detach_engine(config.engine_options())) + " interfaces");
     }
 }
 

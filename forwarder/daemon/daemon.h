@@ -15,7 +15,8 @@
 #include "daemon/config.h"
 #include "daemon/http.h"
 #include "daemon/report.h"
-#include "engine/xdp/xdp_engine.h"
+#include "engine/descriptor.h"
+#include "engine/engine.h"
 #include "server/server.h"
 #include "tables/tables.h"
 
@@ -54,7 +55,7 @@ class Daemon {
     std::vector<std::string> listening_;
     std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
     Descriptor lock_;
-    XdpEngine engine_;
+    std::unique_ptr<Engine> engine_;
     Grace grace_;
     Tables tables_;
     P4RuntimeServer server_;

@@ -19,6 +19,8 @@
 #include <list>
 #include <utility>
 
+#include "engine/descriptor.h"
+
 namespace splitplane {
 
 namespace {
@@ -28,23 +30,6 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kMostConnections = 32;
 constexpr size_t kMostRequestOctets = 8192;
 constexpr auto kTimeForOne = std::chrono::seconds(5);
-
-class Descriptor {
-  public:
-    explicit Descriptor(int value = -1) : value_(value) {}
-    Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
-    Descriptor& operator=(Descriptor&& other) noexcept {
-        std::swap(value_, other.value_);
-        return *this;
-    }
-    ~Descriptor() {
-        if (value_ >= 0) close(value_);
-    }
-    int get() const { return value_; }
-
-  private:
-    int value_;
-};
 
 sockaddr_un unix_address(const std::string& path) {
     sockaddr_un address{};

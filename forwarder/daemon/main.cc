@@ -20,7 +20,7 @@ namespace {
 using namespace splitplane;
 
 int detach(const Config& config) {
-    const size_t count = XdpEngine::detach(config.instance);
+    const size_t count = detach_engine(config.engine_options());
     std::cout << "detached from " << count << (count == 1 ? " interface\n" : " interfaces\n");
     return 0;
 }

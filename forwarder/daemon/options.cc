@@ -79,6 +79,8 @@ std::vector<Setting> settings(Config& config) {
          [&config](const std::string& value) { config.state = std::filesystem::absolute(value); }},
         {"--instance", "NAME", "folder below /sys/fs/bpf for what outlives the process (vr-forwarder)",
          [&config](const std::string& value) { config.instance = instance_of(value); }},
+        {"--engine", "NAME", "xdp; or memory: tables without packets, to try a controller (xdp)",
+         [&config](const std::string& value) { config.engine = engine_of(value); }},
         {"--capacity", "NAME=N",
          "room: words of routes, members of groups; groups, nexthops, policers,\nrouter_interfaces; repeatable",
          [&config](const std::string& value) {

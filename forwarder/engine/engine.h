@@ -94,8 +94,18 @@ class Engine {
     // Give no more punts to the sink, and return when it is not being called. Packets go on being forwarded.
     virtual void stop() = 0;
 
+    // Whom changes of ports are told to, one by one, on the engine's thread; what activate() finds is in ports(). Set
+    // before activate().
+    virtual void set_port_sink(std::function<void(const PortStatus&)> sink) = 0;
+
+    // Frames that transmit() could not send.
+    virtual uint64_t transmit_failures() const = 0;
+
     // One line for people: "XDP on 4 ports, layout 4".
     virtual std::string description() const = 0;
+
+    // What an operator may want to know of the start, a line each.
+    virtual std::vector<std::string> remarks() const = 0;
 };
 
 }  // namespace splitplane

@@ -59,7 +59,8 @@ bool MemoryEngine::transmit(uint32_t port, uint16_t vlan, std::span<const uint8_
     const std::lock_guard guard(lock_);
     const bool taken = std::ranges::any_of(
         ports_, [&](const PortStatus& status) { return status.port.number == port && status.up; });
-    if (taken) sent_.push_back({port, vlan, {frame.begin(), frame.end()}});
+    if (!taken) ++transmit_failures_;
+    if (taken && sent_.size() < kSentAtMost) sent_.push_back({port, vlan, {frame.begin(), frame.end()}});
     return taken;
 }
 
@@ -71,9 +72,17 @@ void MemoryEngine::punt(uint32_t router_interface_id, uint8_t reason, std::span<
 }
 
 void MemoryEngine::set_up(uint32_t port, bool up) {
-    const std::lock_guard guard(lock_);
-    for (PortStatus& status : ports_) {
-        if (status.port.number == port) status.up = up;
+    std::vector<PortStatus> changed;
+    {
+        const std::lock_guard guard(lock_);
+        for (PortStatus& status : ports_) {
+            if (status.port.number != port || status.up == up) continue;
+            status.up = up;
+            changed.push_back(status);
+        }
+    }
+    for (const PortStatus& status : changed) {
+        if (port_sink_) port_sink_(status);
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An engine without packets: its tables are plain memory, its ports lists. For tests of what is above an engine.
+// An engine without packets: its tables are plain memory, its ports lists. For tests of what is above an engine, and for
+// trying that without privileges.
 #pragma once
 
 #include <atomic>
@@ -15,6 +16,7 @@ namespace splitplane {
 
 class MemoryEngine : public Engine {
   public:
+    static constexpr size_t kSentAtMost = 4096;
     struct Sent {
         uint32_t port;
         uint16_t vlan;
@@ -31,20 +33,25 @@ class MemoryEngine : public Engine {
     void set_punt_sink(PuntSink sink) override { sink_ = std::move(sink); }
     bool transmit(uint32_t port, uint16_t vlan, std::span<const uint8_t> frame) override;
     void stop() override { sink_ = nullptr; }
+    void set_port_sink(std::function<void(const PortStatus&)> sink) override { port_sink_ = std::move(sink); }
+    uint64_t transmit_failures() const override { return transmit_failures_; }
     std::string description() const override;
+    std::vector<std::string> remarks() const override { return {}; }
 
     // What tests do in place of a network.
     void punt(uint32_t router_interface_id, uint8_t reason, std::span<const uint8_t> frame,
               uint8_t punt_class = SP_CLASS_LOCAL, uint16_t router = 1, uint16_t interface = 1);
     void set_up(uint32_t port, bool up);
-    std::vector<Sent> sent();  // since the last call
+    std::vector<Sent> sent();  // since the last call; kSentAtMost are kept
     uint64_t grace_periods() const { return grace_periods_; }
 
   private:
     sp_arrays arrays_{};
     std::vector<std::unique_ptr<std::byte[], void (*)(void*)>> memory_;
     std::atomic<uint64_t> grace_periods_{0};
+    std::atomic<uint64_t> transmit_failures_{0};
     PuntSink sink_;
+    std::function<void(const PortStatus&)> port_sink_;
     std::mutex lock_;  // of what follows
     std::vector<PortStatus> ports_;
     std::vector<Sent> sent_;

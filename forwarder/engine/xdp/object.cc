@@ -69,17 +69,6 @@ std::string pin_path(const std::string& pins, const char* name) {
 
 }  // namespace
 
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-}
-
-Descriptor::~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-}
-
-int Descriptor::release() { return std::exchange(fd_, -1); }
-
 std::string error_text(int error) {
     std::array<char, 128> text{};
     return ::strerror_r(error, text.data(), text.size());

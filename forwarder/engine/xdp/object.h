@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/descriptor.h"
 #include "engine/engine.h"
 
 extern "C" {
@@ -19,22 +20,6 @@ struct bpf_map;
 struct bpf_object;
 
 namespace splitplane {
-
-// A file descriptor, closed at the end.
-class Descriptor {
-  public:
-    Descriptor() = default;
-    explicit Descriptor(int fd) : fd_(fd) {}
-    Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
-    Descriptor& operator=(Descriptor&& other) noexcept;
-    ~Descriptor();
-    int get() const { return fd_; }
-    int release();
-    explicit operator bool() const { return fd_ >= 0; }
-
-  private:
-    int fd_ = -1;
-};
 
 // The text of an errno value, without its number. Any thread.
 std::string error_text(int error);

@@ -44,15 +44,10 @@ class XdpEngine : public Engine {
     void set_punt_sink(PuntSink sink) override { sink_ = std::move(sink); }
     bool transmit(uint32_t port, uint16_t vlan, std::span<const uint8_t> frame) override;
     void stop() override;
+    void set_port_sink(std::function<void(const PortStatus&)> sink) override { port_sink_ = std::move(sink); }
+    uint64_t transmit_failures() const override { return transmit_failures_; }
     std::string description() const override;
-
-    // Whom changes of ports are told to, one by one, on the engine's thread; what activate() finds is in ports(). Set
-    // before activate().
-    void set_port_sink(std::function<void(const PortStatus&)> sink) { port_sink_ = std::move(sink); }
-    // Frames that transmit() could not send.
-    uint64_t transmit_failures() const { return transmit_failures_; }
-    // What an operator may want to know of the start, a line each.
-    std::vector<std::string> remarks() const;
+    std::vector<std::string> remarks() const override;
 
     // Take the program off all ports of an instance whose process has ended. Returns how many there were.
     static size_t detach(const std::string& instance, const std::string& bpffs = "/sys/fs/bpf");
