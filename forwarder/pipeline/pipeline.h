@@ -10,6 +10,11 @@
  *       verdict ◄── whatever is punted or dropped
  *
  * Each stage returns SP_NO_REASON for a packet that goes on.
+ *
+ * It is in two halves with the look-up between them, for an engine that takes packets one by one (sp_pipeline()) and
+ * for one that takes many together (burst.h):
+ *
+ *     sp_begin: as far as punt ─► sp_route ─► sp_finish: from ttl on, and the verdict
  */
 #ifndef SPLITPLANE_PIPELINE_H
 #define SPLITPLANE_PIPELINE_H
@@ -38,10 +43,31 @@ SP_INLINE sp_u32 sp_punt(const struct sp_packet *packet, struct sp_meta *meta)
     return sp_punt_others(meta);
 }
 
-/* From route to the way out; returns a reason. */
-SP_INLINE sp_u32 sp_forward(sp_tables tables, struct sp_packet *packet, struct sp_meta *meta, int *sent)
+/* The half before the look-up: whose the frame is, and what keeps it from being routed; returns a reason. */
+SP_INLINE sp_u32 sp_begin(sp_tables tables, const struct sp_packet *packet, struct sp_meta *meta)
 {
-    sp_u32 leaf = sp_route(tables, meta);
+    sp_u32 reason;
+
+    if (sp_unlikely(!sp_parse_ethernet(packet, meta))) {
+        return SP_DROP_MALFORMED;
+    }
+    reason = sp_interface_classifier(tables, packet, meta);
+    if (sp_unlikely(reason != SP_NO_REASON || meta->keep_ttl)) {
+        return reason;
+    }
+    reason = sp_l3_admit(tables, meta);
+    return reason != SP_NO_REASON ? reason : sp_punt(packet, meta);
+}
+
+/* Whether sp_begin() has left a packet to look up: not one that another plane has routed. */
+SP_INLINE int sp_is_routed(const struct sp_meta *meta, sp_u32 reason)
+{
+    return reason == SP_NO_REASON && !meta->keep_ttl;
+}
+
+/* From the route to the way out; returns a reason. */
+SP_INLINE sp_u32 sp_forward(sp_tables tables, struct sp_packet *packet, struct sp_meta *meta, sp_u32 leaf, int *sent)
+{
     sp_u32 nexthop = sp_leaf_slot(leaf);
     sp_u32 reason = sp_ttl(meta, sp_leaf_kind(leaf), sp_route_reason(leaf));
 
@@ -61,41 +87,43 @@ SP_INLINE sp_u32 sp_forward(sp_tables tables, struct sp_packet *packet, struct s
     return sp_router_interface(tables, packet, meta, sent);
 }
 
-/* What becomes of a frame that came in by a port. It is changed only if it is to be sent. */
-SP_INLINE struct sp_verdict sp_pipeline(sp_tables tables, struct sp_packet *packet, sp_u32 port)
+/* The half behind the look-up: what becomes of a packet for which sp_begin() gave that reason and, where it is routed,
+ * sp_route() that leaf. The frame is changed only if it is to be sent. */
+SP_INLINE struct sp_verdict sp_finish(sp_tables tables, struct sp_packet *packet, struct sp_meta *meta, sp_u32 reason,
+                                      sp_u32 leaf)
 {
-    struct sp_verdict verdict = {.action = SP_ACTION_DROP};
-    struct sp_meta meta = {.port = port, .cpu = sp_cpu(packet)};
+    struct sp_verdict verdict = {.action = SP_ACTION_DROP, .reason = reason};
     int sent = 0;
 
-    if (sp_unlikely(!sp_parse_ethernet(packet, &meta))) {
-        verdict.reason = SP_DROP_MALFORMED;
-    } else {
-        verdict.reason = sp_interface_classifier(tables, packet, &meta);
-    }
-    if (sp_unlikely(verdict.reason == SP_NO_REASON && meta.keep_ttl)) {
-        verdict.reason = sp_router_interface(tables, packet, &meta, &sent);
-    } else if (verdict.reason == SP_NO_REASON) {
-        verdict.reason = sp_l3_admit(tables, &meta);
-        if (verdict.reason == SP_NO_REASON) {
-            verdict.reason = sp_punt(packet, &meta);
-        }
-        if (verdict.reason == SP_NO_REASON) {
-            verdict.reason = sp_forward(tables, packet, &meta, &sent);
-        }
+    if (sp_likely(sp_is_routed(meta, reason))) {
+        verdict.reason = sp_forward(tables, packet, meta, leaf, &sent);
+    } else if (reason == SP_NO_REASON) {
+        verdict.reason = sp_router_interface(tables, packet, meta, &sent);
     }
     if (sp_unlikely(verdict.reason != SP_NO_REASON)) {
-        sp_verdict_stage(tables, packet, &meta, &verdict);
+        sp_verdict_stage(tables, packet, meta, &verdict);
     } else if (sp_likely(sent)) {
         verdict.action = SP_ACTION_SEND;
-        verdict.port = meta.egress_port;
-        if (sp_unlikely(meta.sampled)) {
-            sp_sample(tables, packet, &meta, &verdict);
+        verdict.port = meta->egress_port;
+        if (sp_unlikely(meta->sampled)) {
+            sp_sample(tables, packet, meta, &verdict);
         }
     } else {
-        sp_count_engine(tables, meta.cpu, SP_COUNT_NO_ROOM);
+        sp_count_engine(tables, meta->cpu, SP_COUNT_NO_ROOM);
     }
     return verdict;
+}
+
+/* What becomes of a frame that came in by a port. */
+SP_INLINE struct sp_verdict sp_pipeline(sp_tables tables, struct sp_packet *packet, sp_u32 port)
+{
+    struct sp_meta meta = {.port = port, .cpu = sp_cpu(packet)};
+    sp_u32 reason = sp_begin(tables, packet, &meta), leaf = 0;
+
+    if (sp_likely(sp_is_routed(&meta, reason))) {
+        leaf = sp_route(tables, &meta);
+    }
+    return sp_finish(tables, packet, &meta, reason, leaf);
 }
 
 #endif

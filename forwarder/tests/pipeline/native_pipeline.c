@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/pipeline/native_pipeline.h"
 
-#include "pipeline/pipeline.h"
+#include "pipeline/burst.h"
 
 struct sp_verdict sp_native_pipeline(sp_tables tables, struct sp_packet *packet, sp_u32 port)
 {
     return sp_pipeline(tables, packet, port);
+}
+
+SP_STATIC_ASSERT(SP_NATIVE_BURST == SP_BURST, "what tests in C++, which do not read that header, take");
+
+void sp_native_burst(sp_tables tables, struct sp_packet *packets, const sp_u32 *ports, struct sp_verdict *verdicts,
+                     sp_u32 count)
+{
+    sp_pipeline_burst(tables, packets, ports, verdicts, count);
 }
 
 sp_u32 sp_native_selector_hash(struct sp_packet *packet)

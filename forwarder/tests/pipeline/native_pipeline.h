@@ -8,6 +8,9 @@
 #include "pipeline/verdict.h"
 
 struct sp_verdict sp_native_pipeline(sp_tables tables, struct sp_packet *packet, sp_u32 port);
+#define SP_NATIVE_BURST 64u /* frames at most */
+void sp_native_burst(sp_tables tables, struct sp_packet *packets, const sp_u32 *ports, struct sp_verdict *verdicts,
+                     sp_u32 count);
 sp_u32 sp_native_selector_hash(struct sp_packet *packet);
 
 #endif

@@ -155,4 +155,24 @@ Arrival random_arrival(Draw& draw) {
     return {port == 0 ? 1 : port, std::move(frame)};
 }
 
+std::vector<uint64_t> totals(const sp_arrays& tables) {
+    const auto add = [&](std::vector<uint64_t>& to, const sp_counter* counters, size_t each) {
+        for (size_t slot = 0; slot < each; ++slot) {
+            uint64_t packets = 0, bytes = 0;
+            for (size_t cpu = 0; cpu < tables.cpus; ++cpu) {
+                packets += counters[cpu * each + slot].packets;
+                bytes += counters[cpu * each + slot].bytes;
+            }
+            to.push_back(packets);
+            to.push_back(bytes);
+        }
+    };
+    std::vector<uint64_t> all;
+    add(all, tables.rx, SP_INTERFACES);
+    add(all, tables.tx, SP_INTERFACES);
+    add(all, tables.reasons, size_t{SP_VRFS} * SP_REASONS);
+    all.insert(all.end(), tables.punt_drops, tables.punt_drops + sp_punt_drop_index(SP_INTERFACES, 0, 0));
+    return all;
+}
+
 }  // namespace splitplane::test

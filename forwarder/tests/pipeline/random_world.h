@@ -32,11 +32,10 @@ class Draw {
 // The same tables for the same seed, whichever engine they are written to.
 void write_random_tables(Writer& write, uint64_t seed);
 
-struct Arrival {
-    uint32_t port;
-    Octets frame;
-};
 // For tables of write_random_tables(). Most frames are somebody's; some have a few octets damaged.
 Arrival random_arrival(Draw& draw);
+
+// What the pipeline has counted, of all CPUs together.
+std::vector<uint64_t> totals(const sp_arrays& tables);
 
 }  // namespace splitplane::test
