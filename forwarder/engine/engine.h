@@ -63,7 +63,7 @@ using PuntSink = std::function<void(const Punt&)>;
 // Room for routes, fixed when the engine is made.
 struct Capacity {
     uint32_t words = 1u << 24;    // leaves and roots: 4 octets each
-    uint32_t members = 1u << 19;  // of nexthop groups, copies included: 2 octets each
+    uint32_t members = 1u << 21;  // places of nexthop groups: 2 octets each
 };
 
 class Engine {

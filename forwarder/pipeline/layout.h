@@ -176,7 +176,7 @@ struct sp_vrf {
     sp_u32 id;
 };
 
-/* -- nexthop_group: sp_group(), or 0 for a miss; `members` are nexthop slots, each as often as its weight ---------- */
+/* -- nexthop_group: sp_group(), or 0 for a miss; `members` are nexthop slots, a place of the group each --- */
 static inline sp_u64 sp_group(sp_u32 base, sp_u32 size) { return (sp_u64)base << 16 | size; }
 static inline sp_u32 sp_group_base(sp_u64 group) { return (sp_u32)(group >> 16); }
 static inline sp_u32 sp_group_size(sp_u64 group) { return group & 0xffff; }

@@ -59,6 +59,10 @@ _CAPABILITIES = frozenset(
 )
 
 
+_OF_VR_FORWARDER = (Capability.LOST_PUNTS, Capability.PUNT_SHARES, Capability.RESILIENT_HASH)
+"""What it has beside, which alone tells of the punts that it loses."""
+
+
 class P4RuntimePlane:
     """A device at an address that this side connects to, again and again. It has to make us primary; with TLS it has
     to show a certificate of the plane's name."""
@@ -187,8 +191,8 @@ class P4RuntimePlane:
         await self._keep_own_rows(channel, sender)
         self._note(Capability.ROUTE_COUNTERS, await counts_routes(channel, self._program))
         told = await read_lost_punts(channel) is not None
-        self._note(Capability.LOST_PUNTS, told)
-        self._note(Capability.PUNT_SHARES, told)
+        for capability in _OF_VR_FORWARDER:
+            self._note(capability, told)
         return sender
 
     async def _keep_own_rows(self, channel: Channel, sender: Sender) -> None:

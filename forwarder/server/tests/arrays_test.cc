@@ -2,12 +2,16 @@
 //
 // What entries put into the arrays that the pipeline reads.
 #include <algorithm>
+#include <map>
+#include <numeric>
 
 #include "pipeline/trie.h"
 #include "server/tests/device.h"
 
 namespace splitplane::testing {
 namespace {
+
+using Shares = std::map<uint32_t, uint32_t>;  // by nexthop_id
 
 constexpr uint64_t kMac = 0x020000000001, kPeer = 0x0200000000fe;
 
@@ -23,7 +27,7 @@ class Arrays : public WithDevice {
     uint64_t classifier(uint32_t port, uint32_t vlan) {
         return device->arrays().classifier[sp_classifier_index(port, vlan)];
     }
-    std::vector<uint32_t> members(uint32_t group_id) {
+    std::vector<uint32_t> places(uint32_t group_id) {
         uint64_t group = device->arrays().groups[slot(Space::kGroup, group_id)];
         const uint16_t* first = device->arrays().members + sp_group_base(group);
         std::vector<uint32_t> ids;
@@ -31,6 +35,15 @@ class Arrays : public WithDevice {
             ids.push_back(device->tables().objects().id_of(Space::kNexthop, first[position]));
         }
         return ids;
+    }
+    // How a group's places are divided among nexthops, in lowest terms.
+    std::map<uint32_t, uint32_t> shares(uint32_t group_id) {
+        std::map<uint32_t, uint32_t> all;
+        for (const uint32_t id : places(group_id)) ++all[id];
+        uint32_t divisor = 0;
+        for (const auto& [id, places] : all) divisor = std::gcd(divisor, places);
+        for (auto& [id, places] : all) places /= divisor;
+        return all;
     }
     uint32_t leaf(uint32_t vrf_id, uint32_t address) {
         uint32_t vrf = slot(Space::kVrf, vrf_id);
@@ -98,13 +111,35 @@ TEST_F(Arrays, ANexthopIsOneWord) {
 
 TEST_F(Arrays, AGroupHoldsEachMemberByItsWeight) {
     put(group(4, {{8, 2}, {9, 1}, {8, 1}}));
-    EXPECT_EQ(members(4), (std::vector<uint32_t>{8, 8, 9, 8}));
+    EXPECT_EQ(shares(4), (Shares{{8, 3}, {9, 1}}));
     change(group(4, {{9, 1}}));
-    EXPECT_EQ(members(4), (std::vector<uint32_t>{9}));
+    EXPECT_EQ(shares(4), (Shares{{9, 1}}));
     change(group(4, {}));
     EXPECT_EQ(device->arrays().groups[slot(Space::kGroup, 4)], 0u);
     change(group(4, {{7, 256}}));
-    EXPECT_EQ(members(4), std::vector<uint32_t>(256, 7));
+    EXPECT_EQ(shares(4), (Shares{{7, 1}}));
+}
+
+TEST_F(Arrays, AMemberThatLeavesAGroupTakesNoPlacesOfOthers) {
+    put(group(4, {{7, 1}, {8, 1}, {9, 1}}));
+    const std::vector<uint32_t> before = places(4);
+    change(group(4, {{7, 1}, {9, 1}}));
+    const std::vector<uint32_t> after = places(4);
+    ASSERT_EQ(after.size(), before.size());
+    for (size_t at = 0; at < before.size(); ++at) {
+        if (before[at] != 8) {
+            EXPECT_EQ(after[at], before[at]) << at;
+        }
+    }
+}
+
+TEST_F(Arrays, WithoutRoomForMorePlacesAGroupHasOneForEachUnitOfWeight) {
+    uint32_t id = 1;
+    while (put(group(id, {{7, 2}, {8, 1}})), places(id).size() > 3) {
+        ASSERT_LT(++id, SP_GROUPS);
+    }
+    EXPECT_EQ(shares(id), (Shares{{7, 2}, {8, 1}}));
+    EXPECT_GT(id, 1000u);
 }
 
 TEST_F(Arrays, ProfileMembersAndGroupsReachEveryEntry) {
@@ -138,21 +173,21 @@ TEST_F(Arrays, ProfileMembersAndGroupsReachEveryEntry) {
     by_member.mutable_action()->set_action_profile_member_id(1);
     put(by_group);
     put(by_member);
-    EXPECT_EQ(members(4), (std::vector<uint32_t>{8, 9, 9}));
-    EXPECT_EQ(members(5), (std::vector<uint32_t>{8}));
+    EXPECT_EQ(shares(4), (Shares{{8, 1}, {9, 2}}));
+    EXPECT_EQ(shares(5), (Shares{{8, 1}}));
 
     ASSERT_EQ(primary->write_one(update(kModify, member(1, 77))), grpc::OK);
-    EXPECT_EQ(members(4), (std::vector<uint32_t>{77, 9, 9}));
-    EXPECT_EQ(members(5), (std::vector<uint32_t>{77}));
+    EXPECT_EQ(shares(4), (Shares{{77, 1}, {9, 2}}));
+    EXPECT_EQ(shares(5), (Shares{{77, 1}}));
     ASSERT_EQ(primary->write_one(update(kModify, profile_group({{2, 1}}))), grpc::OK);
-    EXPECT_EQ(members(4), (std::vector<uint32_t>{9}));
+    EXPECT_EQ(shares(4), (Shares{{9, 1}}));
 
     EXPECT_EQ(primary->write_one(insert(group(6, {{8, 1}}))), grpc::INVALID_ARGUMENT) << "not by both";
     EXPECT_EQ(primary->write_one(update(kDelete, member(1, 0))), grpc::FAILED_PRECONDITION);
     EXPECT_EQ(primary->write_one(update(kDelete, profile_group({}))), grpc::FAILED_PRECONDITION);
     restart();
-    EXPECT_EQ(members(4), (std::vector<uint32_t>{9}));
-    EXPECT_EQ(members(5), (std::vector<uint32_t>{77}));
+    EXPECT_EQ(shares(4), (Shares{{9, 1}}));
+    EXPECT_EQ(shares(5), (Shares{{77, 1}}));
     remove(key_of(kGroupTable, {4}));
     remove(key_of(kGroupTable, {5}));
     EXPECT_EQ(primary->write_one(update(kDelete, profile_group({}))), grpc::OK);

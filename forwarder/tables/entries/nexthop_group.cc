@@ -2,6 +2,7 @@
 #include "tables/entries/nexthop_group.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace splitplane {
 
@@ -26,10 +27,7 @@ Result NexthopGroup::store(Key key, const Row& row) {
 }
 
 void NexthopGroup::clear(Key key) {
-    sp_u64& group = arrays().groups[slot_of(Space::kGroup, key.first)];
-    const sp_u64 before = group;
-    publish(group, sp_u64{0});
-    retire(before);
+    publish_group(slot_of(Space::kGroup, key.first), 0, 0);
 }
 
 // Count who uses the action profile, and which way it is used.
@@ -59,43 +57,67 @@ std::vector<WeightedNexthop> NexthopGroup::nexthops(const Row& row) const {
     return all;
 }
 
-// Write a group where no reader looks; 0 is one without members, and kResourceExhausted changes nothing.
-Result NexthopGroup::prepare(const std::vector<WeightedNexthop>& nexthops, uint64_t& group) {
-    uint32_t weight = 0;
+namespace {
+
+uint32_t weight_of(const std::vector<WeightedNexthop>& nexthops) {
+    return std::accumulate(nexthops.begin(), nexthops.end(), 0u,
+                           [](uint32_t sum, const WeightedNexthop& one) { return sum + one.weight; });
+}
+
+}  // namespace
+
+std::vector<Part> NexthopGroup::parts(const std::vector<WeightedNexthop>& nexthops) const {
+    std::vector<Part> all;
     for (const auto& one : nexthops) {
-        weight += one.weight;
+        if (one.weight != 0) {
+            all.push_back({static_cast<uint16_t>(slot_of(Space::kNexthop, one.nexthop_id)), one.weight});
+        }
     }
+    return all;
+}
+
+std::span<sp_u16> NexthopGroup::places(uint64_t group) const {
+    return {arrays().members + sp_group_base(group), sp_group_size(group)};
+}
+
+// Write a group in the place of another where no reader looks; 0 is one without members, and kResourceExhausted changes
+// nothing. Where there is no room for places that flows keep, each unit of weight has one.
+Result NexthopGroup::prepare(const std::vector<WeightedNexthop>& nexthops, uint64_t before, uint64_t& group) {
+    const uint32_t weight = weight_of(nexthops);
     group = 0;
     if (weight == 0) {
         return {};
     }
-    uint32_t unit = blocks_.allocate(units(weight));
+    const bool stays = sp_group_size(before) >= weight;
+    std::vector<uint16_t> dealt = stays ? deal(parts(nexthops), places(before)) : deal(parts(nexthops));
+    uint32_t unit = blocks_.allocate(units(static_cast<uint32_t>(dealt.size())));
+    if (unit == 0 && dealt.size() > weight) {
+        dealt = deal(parts(nexthops));
+        dealt.resize(weight);  // in turns: the first are all weights once
+        unit = blocks_.allocate(units(weight));
+    }
     if (unit == 0) {
         return {Code::kResourceExhausted, "nexthop_group: no room for " + std::to_string(weight) +
                                               " members in one piece; raise the capacity of members"};
     }
-    group = sp_group(unit * kGroupMembersInUnit, weight);
-    fill(group, nexthops);
+    group = sp_group(unit * kGroupMembersInUnit, static_cast<uint32_t>(dealt.size()));
+    write(group, dealt);
     return {};
 }
 
-void NexthopGroup::fill(uint64_t group, const std::vector<WeightedNexthop>& nexthops) {
-    sp_u16* member = arrays().members + sp_group_base(group);
-    for (const auto& one : nexthops) {
-        auto slot = static_cast<sp_u16>(slot_of(Space::kNexthop, one.nexthop_id));
-        for (uint32_t times = 0; times < one.weight; ++times) {
-            publish(*member++, slot);
-        }
+void NexthopGroup::write(uint64_t group, std::span<const uint16_t> dealt) {
+    const std::span<sp_u16> all = places(group);
+    for (size_t at = 0; at < all.size(); ++at) {
+        publish(all[at], dealt[at]);
     }
 }
 
 Result NexthopGroup::store_all(const std::vector<uint32_t>& slots, const std::vector<WeightedNexthop>& nexthops) {
+    const uint32_t each = weight_of(nexthops);
     uint64_t weight = weight_;
     for (uint32_t slot : slots) {
-        weight -= sp_group_size(arrays().groups[slot]);
-        for (const auto& one : nexthops) {
-            weight += one.weight;
-        }
+        weight += each;
+        weight -= weights_[slot];
     }
     if (weight > SP_GROUP_MEMBERS) {
         return {Code::kResourceExhausted, "nexthop_group_selector is full: the weights of all groups add up to " +
@@ -103,7 +125,7 @@ Result NexthopGroup::store_all(const std::vector<uint32_t>& slots, const std::ve
     }
     std::vector<uint64_t> prepared(slots.size());
     for (size_t done = 0; done < slots.size(); ++done) {
-        Result result = prepare(nexthops, prepared[done]);
+        Result result = prepare(nexthops, arrays().groups[slots[done]], prepared[done]);
         if (!result.ok()) {
             while (done-- > 0) {
                 uint64_t group = prepared[done];
@@ -113,19 +135,20 @@ Result NexthopGroup::store_all(const std::vector<uint32_t>& slots, const std::ve
         }
     }
     for (size_t position = 0; position < slots.size(); ++position) {
-        sp_u64 before = arrays().groups[slots[position]];
-        publish(arrays().groups[slots[position]], sp_u64{prepared[position]});
-        weight_ += sp_group_size(prepared[position]);
-        retire(before);
+        publish_group(slots[position], prepared[position], each);
     }
     return {};
 }
 
-void NexthopGroup::retire(uint64_t group) {
-    uint32_t size = sp_group_size(group);
-    if (size > 0) {
-        blocks_.retire(sp_group_base(group) / kGroupMembersInUnit, units(size));
-        weight_ -= size;
+// Put a group, 0 for none, in the place of the one there is.
+void NexthopGroup::publish_group(uint32_t slot, uint64_t group, uint32_t weight) {
+    const sp_u64 before = arrays().groups[slot];
+    publish(arrays().groups[slot], sp_u64{group});
+    weight_ += weight;
+    weight_ -= weights_[slot];
+    weights_[slot] = static_cast<uint16_t>(weight);
+    if (const uint32_t size = sp_group_size(before); size > 0) {
+        blocks_.retire(sp_group_base(before) / kGroupMembersInUnit, units(size));
     }
 }
 
@@ -139,7 +162,7 @@ std::vector<Key> NexthopGroup::users(Action action, uint32_t id) const {
     return found;
 }
 
-// A group's size does not depend on where its members lead: they are changed where they are, each a word of its own.
+// A group has as many places wherever its members lead: they are changed where they are, each a word of its own.
 Result NexthopGroup::put_member(uint32_t member_id, uint32_t nexthop_id) {
     if (!objects().acquire(Space::kNexthop, nexthop_id)) {
         return objects().exhausted(Space::kNexthop);
@@ -152,8 +175,8 @@ Result NexthopGroup::put_member(uint32_t member_id, uint32_t nexthop_id) {
     }
     auto refill = [&](Action action, uint32_t id) {
         for (const Key& key : users(action, id)) {
-            uint32_t slot = slot_of(Space::kGroup, key.first);
-            fill(arrays().groups[slot], nexthops(*find(key)));
+            const uint64_t group = arrays().groups[slot_of(Space::kGroup, key.first)];
+            write(group, deal(parts(nexthops(*find(key))), places(group)));
         }
     };
     refill(Action::kProfileMember, member_id);

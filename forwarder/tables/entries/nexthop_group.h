@@ -2,11 +2,15 @@
 //
 // nexthop_group, and the action profile nexthop_group_selector: which nexthops a group has, each by its weight.
 //
-// A group's members are a block of nexthop slots, each as often as its weight; the group is the word that names the
-// block. Entries name their nexthops themselves (one-shot), or a member or a group of the profile.
+// A group is a word that names a block of places, each a nexthop slot; a flow's hash chooses one of them. There are more
+// places than the weights add up to, and a group that changes keeps as many: so only flows move that have to (deal.h;
+// Linux calls it a resilient group). Entries name their nexthops themselves (one-shot), or a member or a group of the profile.
 #pragma once
 
+#include <span>
+
 #include "fib/arena.h"
+#include "tables/entries/deal.h"
 #include "tables/entry_table.h"
 
 namespace splitplane {
@@ -29,8 +33,7 @@ class NexthopGroup : public EntryTable {
     void remove_group(uint32_t group_id);
     bool has_one_shots() const { return one_shots_ != 0; }
 
-    // Of all groups together: nexthops by weight, and the room for them in units of 8 octets.
-    uint32_t weight() const { return weight_; }
+    // Of all groups together: the room for their places in units of 8 octets.
     BlockArena::Usage memory() const { return blocks_.usage(); }
 
   protected:
@@ -44,16 +47,19 @@ class NexthopGroup : public EntryTable {
     void use(const Row& row, int users);
     std::vector<WeightedNexthop> nexthops(const Row& row) const;
     std::vector<Key> users(Action action, uint32_t id) const;
-    Result prepare(const std::vector<WeightedNexthop>& nexthops, uint64_t& group);
-    void fill(uint64_t group, const std::vector<WeightedNexthop>& nexthops);
+    std::vector<Part> parts(const std::vector<WeightedNexthop>& nexthops) const;
+    std::span<sp_u16> places(uint64_t group) const;
+    Result prepare(const std::vector<WeightedNexthop>& nexthops, uint64_t before, uint64_t& group);
+    void write(uint64_t group, std::span<const uint16_t> dealt);
     Result store_all(const std::vector<uint32_t>& slots, const std::vector<WeightedNexthop>& nexthops);
-    void retire(uint64_t group);
+    void publish_group(uint32_t slot, uint64_t group, uint32_t weight);
 
     BlockArena blocks_;
     std::map<uint32_t, ProfileMember> members_;
     std::map<uint32_t, ProfileGroup> groups_;
     size_t one_shots_ = 0;
-    uint32_t weight_ = 0;
+    std::vector<uint16_t> weights_ = std::vector<uint16_t>(SP_GROUPS);  // by slot
+    uint32_t weight_ = 0;                                               // of all
 };
 
 }  // namespace splitplane
