@@ -75,6 +75,20 @@ uint32_t FreeBlocks::allocate(uint32_t units) {
     return found;
 }
 
+bool FreeBlocks::extend(uint32_t first, uint32_t units) {
+    uint32_t behind = first + units;
+    if (!test(begins_, behind)) {
+        return false;
+    }
+    uint32_t size = size_at(behind);
+    remove(behind, size);
+    if (size > 1) {
+        insert(behind + 1, size - 1);
+    }
+    peak_ = std::max(peak_, behind + 1);
+    return true;
+}
+
 void FreeBlocks::free(uint32_t first, uint32_t units) {
     if (test(ends_, first - 1)) {
         uint32_t before = test(begins_, first - 1) ? 1 : static_cast<uint32_t>(memory_[first - 1]);

@@ -22,6 +22,8 @@ class FreeBlocks {
 
     // The first unit of a block, or 0.
     uint32_t allocate(uint32_t units);
+    // One unit more for a block in use, if the one behind it is free.
+    bool extend(uint32_t first, uint32_t units);
     void free(uint32_t first, uint32_t units);
 
     uint32_t units() const { return static_cast<uint32_t>(memory_.size()); }

@@ -54,13 +54,15 @@ uint32_t RouteStore::leaf_cell(const RouteNode& node, uint32_t heap) {
     return child_count(node) + static_cast<uint32_t>(before);
 }
 
-// Make a cell; the caller then sets the bit that counts it.
+// Make a cell; the caller then sets the bit that counts it. A block takes the unit behind it where that is free, as the
+// one is that it has just given back: so what was closed last can always be opened again.
 bool RouteStore::open_cell(RouteNode& node, uint32_t at, uint32_t value) {
     uint32_t count = cell_count(node);
     uint32_t* from = cells(node);
     uint32_t* to = from;
     uint32_t unit = 0;
-    if (count >= kInline && (count == kInline || count % 2 == 0)) {
+    bool more = count >= kInline && (count == kInline || count % 2 == 0);
+    if (more && !(count > kInline && free_cells_.extend(node.cells[0], units_for(count)))) {
         unit = free_cells_.allocate(units_for(count + 1));
         if (unit == 0) {
             return false;

@@ -91,6 +91,26 @@ TEST(FreeBlocks, JoinsNeighbors) {
     }
 }
 
+TEST(FreeBlocks, ExtendBlocks) {
+    std::vector<uint64_t> memory(10);
+    FreeBlocks blocks(memory);
+    uint32_t first = blocks.allocate(2), second = blocks.allocate(3);
+    EXPECT_FALSE(blocks.extend(first, 2)) << "in use";
+    blocks.free(second, 2);
+    EXPECT_TRUE(blocks.extend(first, 2));
+    EXPECT_TRUE(blocks.extend(first, 3)) << "the last of those";
+    EXPECT_FALSE(blocks.extend(first, 4));
+    EXPECT_EQ(blocks.free_units(), 4u);
+    for (uint32_t units = 1; units < 5; ++units) {
+        EXPECT_TRUE(blocks.extend(second + 2, units));
+    }
+    EXPECT_FALSE(blocks.extend(second + 2, 5)) << "the end";
+    EXPECT_EQ(blocks.free_units(), 0u);
+    blocks.free(second + 2, 5);
+    blocks.free(first, 4);
+    EXPECT_EQ(blocks.allocate(9), 1u);
+}
+
 TEST(FreeBlocks, TakesTheSmallestThatFits) {
     std::vector<uint64_t> memory(1000);
     FreeBlocks blocks(memory);
