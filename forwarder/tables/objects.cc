@@ -1,36 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tables/objects.h"
 
+#include <algorithm>
+
 namespace splitplane {
 
 Objects::Objects(sp_arrays& arrays, GracePeriods& grace, Assigned assigned)
-    : arrays_(arrays), assigned_(std::move(assigned)) {
+    : arrays_(arrays),
+      given_up_(grace, [this](const GivenUp& each) { slots_[static_cast<size_t>(each.space)].free(each.slot); }),
+      assigned_(std::move(assigned)) {
     slots_.reserve(kSpaces);
-    slots_.emplace_back("vrf_id", SP_VRFS, 1, grace);
-    slots_.emplace_back("router_interface_id", SP_INTERFACES, 0, grace);
-    slots_.emplace_back("nexthop_id", SP_NEXTHOPS, 0, grace);
-    slots_.emplace_back("nexthop_group_id", SP_GROUPS, 0, grace);
-    slots_.emplace_back("interface_classifier entry", SP_INTERFACES, 0, grace);
+    slots_.emplace_back("vrf_id", SP_VRFS, 1);
+    slots_.emplace_back("router_interface_id", SP_INTERFACES, 0);
+    slots_.emplace_back("nexthop_id", SP_NEXTHOPS, 0);
+    slots_.emplace_back("nexthop_group_id", SP_GROUPS, 0);
+    slots_.emplace_back("interface_classifier entry", SP_INTERFACES, 0);
 }
 
 std::optional<uint32_t> Objects::acquire(Space space, uint32_t id) {
     if (space == Space::kVrf && id == 0) {
         return 0;
     }
-    auto acquired = slots_[static_cast<size_t>(space)].acquire(id);
+    given_up_.pump();
+    Slots& slots = slots_[static_cast<size_t>(space)];
+    auto acquired = slots.acquire(id);
+    if (!acquired && !given_up_.empty()) {
+        given_up_.settle();
+        acquired = slots.acquire(id);
+    }
     if (!acquired) {
         return std::nullopt;
     }
     if (acquired->fresh) {
         clean(space, acquired->slot, id);
+        restart_counters(space, acquired->slot);
         assigned_(space, acquired->slot, id);
     }
     return acquired->slot;
 }
 
 void Objects::release(Space space, uint32_t slot) {
-    if (space != Space::kVrf || slot != 0) {
-        slots_[static_cast<size_t>(space)].release(slot);
+    if (space == Space::kVrf && slot == 0) {
+        return;
+    }
+    if (slots_[static_cast<size_t>(space)].release(slot) && !restoring_) {
+        given_up_.retire({space, slot});
     }
 }
 
@@ -66,6 +80,7 @@ bool Objects::restore(Space space, uint32_t slot, uint32_t id) {
 }
 
 void Objects::restored() {
+    restoring_ = false;
     for (auto& slots : slots_) {
         slots.restored();
     }
@@ -88,6 +103,22 @@ void Objects::clean(Space space, uint32_t slot, uint32_t id) {
                 publish(arrays_.punt_drops[sp_punt_drop_index(slot, place, each)], sp_u64{0});
             }
         }
+    }
+}
+
+// What the slot's owner before has counted is not this one's. No CPU counts there now: it was given up long enough.
+void Objects::restart_counters(Space space, uint32_t slot) {
+    auto restart = [this](sp_counter* counters, uint32_t slots, uint32_t first, uint32_t count) {
+        for (uint32_t cpu = 0; counters != nullptr && cpu < arrays_.cpus; ++cpu) {
+            std::fill_n(counters + size_t{cpu} * slots + first, count, sp_counter{});
+        }
+    };
+    if (space == Space::kVrf) {
+        restart(arrays_.reasons, SP_VRFS * SP_REASONS, slot * SP_REASONS, SP_REASONS);
+    } else if (space == Space::kInterface) {
+        restart(arrays_.tx, SP_INTERFACES, slot, 1);
+    } else if (space == Space::kRxCounter) {
+        restart(arrays_.rx, SP_INTERFACES, slot, 1);
     }
 }
 

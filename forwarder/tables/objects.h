@@ -13,6 +13,7 @@ extern "C" {
 #include "pipeline/layout.h"
 }
 
+#include "fib/grace.h"
 #include "tables/result.h"
 #include "tables/slots.h"
 
@@ -40,7 +41,8 @@ class Objects {
 
     Objects(sp_arrays& arrays, GracePeriods& grace, Assigned assigned);
 
-    // The slot, with a reference more; none where all are taken. vrf_id 0 has slot 0 for ever.
+    // The slot, with a reference more; none where all are taken. vrf_id 0 has slot 0 for ever. Waits for a grace period
+    // only where slots that were given up are all that is left.
     std::optional<uint32_t> acquire(Space space, uint32_t id);
     void release(Space space, uint32_t slot);
     // All of them, or kResourceExhausted and none.
@@ -58,10 +60,18 @@ class Objects {
     Result exhausted(Space space) const;
 
   private:
+    struct GivenUp {
+        Space space;
+        uint32_t slot;
+    };
+
     void clean(Space space, uint32_t slot, uint32_t id);
+    void restart_counters(Space space, uint32_t slot);
 
     sp_arrays& arrays_;
     std::vector<Slots> slots_;
+    Retired<GivenUp> given_up_;
+    bool restoring_ = true;
     Assigned assigned_;
 };
 

@@ -2,11 +2,16 @@
 #include "tables/slots.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace splitplane {
 
-Slots::Slots(const char* name, uint32_t count, uint32_t first, GracePeriods& grace)
-    : name_(name), first_(first), next_(first), grace_(grace), ids_(count), references_(count) {}
+Slots::Slots(const char* name, uint32_t count, uint32_t first)
+    : name_(name), first_(first), ids_(count), references_(count), free_((count + 63) / 64) {
+    for (uint32_t slot = first; slot < count; ++slot) {
+        free(slot);
+    }
+}
 
 std::optional<uint32_t> Slots::find(uint32_t id) const {
     auto found = slot_of_.find(id);
@@ -30,27 +35,29 @@ std::optional<Slots::Acquired> Slots::acquire(uint32_t id) {
 }
 
 std::optional<uint32_t> Slots::take() {
-    if (next_ < ids_.size()) {
-        return next_++;
+    while (lowest_ < free_.size() && free_[lowest_] == 0) {
+        ++lowest_;
     }
-    if (free_.empty() && !waiting_.empty()) {
-        grace_.synchronize();
-        free_.swap(waiting_);
-    }
-    if (free_.empty()) {
+    if (lowest_ == free_.size()) {
         return std::nullopt;
     }
-    uint32_t slot = free_.back();
-    free_.pop_back();
+    auto slot = static_cast<uint32_t>(lowest_ * 64) + static_cast<uint32_t>(std::countr_zero(free_[lowest_]));
+    free_[lowest_] &= free_[lowest_] - 1;
     return slot;
 }
 
-void Slots::release(uint32_t slot) {
-    if (--references_[slot] == kTaken) {
-        references_[slot] = 0;
-        slot_of_.erase(ids_[slot]);
-        waiting_.push_back(slot);
+bool Slots::release(uint32_t slot) {
+    if (--references_[slot] != kTaken) {
+        return false;
     }
+    references_[slot] = 0;
+    slot_of_.erase(ids_[slot]);
+    return true;
+}
+
+void Slots::free(uint32_t slot) {
+    free_[slot / 64] |= uint64_t{1} << slot % 64;
+    lowest_ = std::min<size_t>(lowest_, slot / 64);
 }
 
 bool Slots::restore(uint32_t slot, uint32_t id) {
@@ -71,23 +78,20 @@ bool Slots::restore(uint32_t slot, uint32_t id) {
     ids_[slot] = id;
     references_[slot] = kTaken;
     slot_of_[id] = slot;
-    next_ = std::max(next_, slot + 1);
+    free_[slot / 64] &= ~(uint64_t{1} << slot % 64);
     return true;
 }
 
 void Slots::restored() {
-    waiting_.clear();
-    free_.clear();
-    for (auto slot = static_cast<uint32_t>(ids_.size()); slot-- > first_;) {
+    for (uint32_t slot = first_; slot < ids_.size(); ++slot) {
         if (references_[slot] == kTaken) {
             references_[slot] = 0;
             slot_of_.erase(ids_[slot]);
         }
         if (references_[slot] == 0) {
-            free_.push_back(slot);
+            free(slot);
         }
     }
-    next_ = static_cast<uint32_t>(ids_.size());  // free_ holds the others, the lowest last
 }
 
 }  // namespace splitplane

@@ -2,18 +2,18 @@
 //
 // The dense slots of one array and the ids of P4Runtime that they stand for.
 //
-//     free ─► an id's, while anything refers to it ─► waiting, for a grace period ─► free
+//     free ─► an id's, while anything refers to it ─► given up, for a grace period ─► free
 //
 // A slot is made at the first reference to its id, whether the id's own entry exists or not: until then it reads as a
-// miss. Readers may hold a slot that nothing refers to any more; so it is another id's only after a grace period.
+// miss. Readers may hold a slot that nothing refers to any more; so it is another id's only after a grace period, for
+// which the owner waits. The lowest free slot is given out first: so slots in use stay near each other, as the short
+// lists of the route tries want them (pipeline/trie.h), whatever comes and goes.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
 #include <vector>
-
-#include "fib/arena.h"
 
 namespace splitplane {
 
@@ -25,15 +25,15 @@ class Slots {
     };
 
     // Slots `first` to `count` - 1 are given out.
-    Slots(const char* name, uint32_t count, uint32_t first, GracePeriods& grace);
+    Slots(const char* name, uint32_t count, uint32_t first);
 
     const char* name() const { return name_; }
 
-    // Add a reference to an id's slot; none where every slot is taken. May wait for a grace period when slots that
-    // were given up are all that is left.
+    // Add a reference to an id's slot; none where no slot is free.
     std::optional<Acquired> acquire(uint32_t id);
-    // Take one back.
-    void release(uint32_t slot);
+    // Take one back. True: nothing refers to the slot any more; it is to be freed after a grace period.
+    bool release(uint32_t slot);
+    void free(uint32_t slot);
 
     std::optional<uint32_t> find(uint32_t id) const;
     uint32_t id_of(uint32_t slot) const { return ids_[slot]; }
@@ -41,7 +41,7 @@ class Slots {
     uint32_t used() const { return static_cast<uint32_t>(slot_of_.size()); }
 
     // Give an id the slot that it had, before there is any reference to it: false where another id has the slot or
-    // there is none. Until `restored` slots that lose their last reference wait; then they are free.
+    // there is none. What was given up until `restored` is free then.
     bool restore(uint32_t slot, uint32_t id);
     void restored();
 
@@ -59,13 +59,11 @@ class Slots {
 
     const char* name_;
     uint32_t first_;
-    uint32_t next_;  // slots from here on were never given out
-    GracePeriods& grace_;
     std::vector<uint32_t> ids_;
     std::vector<uint32_t> references_;
     std::unordered_map<uint32_t, uint32_t> slot_of_;
-    std::vector<uint32_t> free_;
-    std::vector<uint32_t> waiting_;
+    std::vector<uint64_t> free_;  // a bit each
+    size_t lowest_ = 0;           // no bit is set in the words before
 };
 
 }  // namespace splitplane
