@@ -7,73 +7,69 @@
 #include <linux/rtnetlink.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 namespace splitplane {
 namespace {
 
 constexpr int kReceiveOctets = 4 << 20;
 
+// What an NLMSG_ERROR or NLMSG_DONE says: an errno value, negative; 0 where all is well or nothing is said.
+int outcome(const nlmsghdr* message) {
+    return message->nlmsg_len < NLMSG_LENGTH(sizeof(int)) ? 0 : *static_cast<const int*>(NLMSG_DATA(message));
+}
+
 }  // namespace
 
-Interfaces::Interfaces() : socket_(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)) {
-    sockaddr_nl address{};
-    address.nl_family = AF_NETLINK;
-    address.nl_groups = RTMGRP_LINK;
-    if (!socket_ || ::bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
-        throw EngineError("cannot watch the network interfaces: " + error_text(errno));
-    }
-    // As large as may be; a smaller one only means that more is asked for again.
-    ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUFFORCE, &kReceiveOctets, sizeof kReceiveOctets);
-    ask();
-    if (!dumping_) throw EngineError("cannot list the network interfaces: " + error_text(errno));
-    while (dumping_) receive(true);
+// -- messages ---------------------------------------------------------------------------------------------------------
+std::optional<uint32_t> InterfaceTable::next_dump() {
+    if (!wanted_ || dumping_ || waits_) return std::nullopt;
+    wanted_ = interrupted_ = false;
+    dumping_ = true;
+    return ++dump_;
 }
 
-void Interfaces::ask() {
-    struct {
-        nlmsghdr header;
-        ifinfomsg body;
-    } request{};
-    request.header.nlmsg_len = sizeof request;
-    request.header.nlmsg_type = RTM_GETLINK;
-    request.header.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
-    request.header.nlmsg_seq = ++dump_;
-    dumping_ = ::send(socket_.get(), &request, sizeof request, 0) == sizeof request;
-}
-
-void Interfaces::read_changes() {
-    while (receive(false)) {
-    }
-}
-
-// False where there was nothing to receive.
-bool Interfaces::receive(bool wait) {
-    alignas(nlmsghdr) std::array<char, 1 << 15> octets;
-    const ssize_t length = ::recv(socket_.get(), octets.data(), octets.size(), wait ? 0 : MSG_DONTWAIT);
-    if (length < 0) {
-        if (errno == ENOBUFS) {
-            ask();
-            return true;
-        }
-        return errno == EINTR;
-    }
-    auto left = static_cast<unsigned>(length);
-    for (auto* message = reinterpret_cast<nlmsghdr*>(octets.data()); NLMSG_OK(message, left);
+void InterfaceTable::take(std::span<const char> messages) {
+    auto left = static_cast<unsigned>(messages.size());
+    for (auto* message = reinterpret_cast<const nlmsghdr*>(messages.data()); NLMSG_OK(message, left);
          message = NLMSG_NEXT(message, left)) {
-        if (message->nlmsg_seq == dump_ && (message->nlmsg_type == NLMSG_DONE || message->nlmsg_type == NLMSG_ERROR)) {
-            dumping_ = false;
-            forget_missing();
-        } else {
-            take(message);
-        }
+        take_one(message);
     }
-    return true;
 }
 
-void Interfaces::take(const nlmsghdr* message) {
+void InterfaceTable::take_one(const nlmsghdr* message) {
+    const bool of_dump = dumping_ && message->nlmsg_seq == dump_;
+    waits_ = false;
+    if (of_dump && (message->nlmsg_flags & NLM_F_DUMP_INTR) != 0) interrupted_ = true;
+    switch (message->nlmsg_type) {
+        case NLMSG_DONE:
+            if (of_dump) end_dump(outcome(message) == 0);
+            break;
+        case NLMSG_ERROR:
+            if (of_dump) {
+                end_dump(false);
+                waits_ = true;
+            }
+            break;
+        case NLMSG_OVERRUN: overrun(); break;
+        default: take_link(message);
+    }
+}
+
+void InterfaceTable::end_dump(bool whole) {
+    dumping_ = false;
+    if (!whole || interrupted_) wanted_ = true;
+    // What was lost while it went on may be what it did not have.
+    if (wanted_) return;
+    std::erase_if(known_, [&](const auto& entry) { return entry.second.dump != dump_; });
+}
+
+void InterfaceTable::take_link(const nlmsghdr* message) {
     if (message->nlmsg_type != RTM_NEWLINK && message->nlmsg_type != RTM_DELLINK) return;
+    if (message->nlmsg_len < NLMSG_LENGTH(sizeof(ifinfomsg))) return;
     const auto* body = static_cast<const ifinfomsg*>(NLMSG_DATA(message));
     if (body->ifi_family != AF_UNSPEC) return;  // a bridge's ports
     const auto ifindex = static_cast<uint32_t>(body->ifi_index);
@@ -91,15 +87,57 @@ void Interfaces::take(const nlmsghdr* message) {
     }
 }
 
-void Interfaces::forget_missing() {
-    std::erase_if(known_, [&](const auto& entry) { return entry.second.dump != dump_; });
-}
-
-std::optional<InterfaceState> Interfaces::find(const std::string& name) const {
+std::optional<InterfaceState> InterfaceTable::find(const std::string& name) const {
     for (const auto& [ifindex, known] : known_) {
         if (known.name == name) return InterfaceState{ifindex, known.up};
     }
     return std::nullopt;
+}
+
+// -- the socket -------------------------------------------------------------------------------------------------------
+Interfaces::Interfaces() : socket_(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)) {
+    sockaddr_nl address{};
+    address.nl_family = AF_NETLINK;
+    address.nl_groups = RTMGRP_LINK;
+    if (!socket_ || ::bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+        throw EngineError("cannot watch the network interfaces: " + error_text(errno));
+    }
+    // As large as may be; a smaller one only means that more is asked for again.
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUFFORCE, &kReceiveOctets, sizeof kReceiveOctets);
+    ask();
+    while (!table_.complete()) receive(true);
+}
+
+void Interfaces::ask() {
+    const std::optional<uint32_t> number = table_.next_dump();
+    if (!number) return;
+    struct {
+        nlmsghdr header;
+        ifinfomsg body;
+    } request{};
+    request.header.nlmsg_len = sizeof request;
+    request.header.nlmsg_type = RTM_GETLINK;
+    request.header.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
+    request.header.nlmsg_seq = *number;
+    if (::send(socket_.get(), &request, sizeof request, 0) != sizeof request) {
+        throw EngineError("cannot list the network interfaces: " + error_text(errno));
+    }
+}
+
+void Interfaces::read_changes() {
+    while (receive(false)) {
+    }
+}
+
+// False where there was nothing to receive.
+bool Interfaces::receive(bool wait) {
+    alignas(nlmsghdr) std::array<char, 1 << 15> octets;
+    const ssize_t length = ::recv(socket_.get(), octets.data(), octets.size(), MSG_TRUNC | (wait ? 0 : MSG_DONTWAIT));
+    if (length < 0 && errno != ENOBUFS) return errno == EINTR;
+    if (length >= 0) table_.take(std::span(octets).first(std::min(static_cast<size_t>(length), octets.size())));
+    if (length < 0 || static_cast<size_t>(length) > octets.size()) table_.overrun();
+    ask();
+    return true;
 }
 
 }  // namespace splitplane

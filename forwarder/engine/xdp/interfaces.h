@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "engine/xdp/object.h"
@@ -19,6 +20,46 @@ struct InterfaceState {
     bool up;  // administratively up and with carrier
 };
 
+// What rtnetlink's messages add up to: octets in, and when all interfaces are to be asked for out. Not thread-safe.
+//
+//     overrun, interrupted or failed dump ──► wanted ──► dump ──► DONE, complete ──► what it did not have is gone
+//                                               ▲                    │ overrun meanwhile
+//                                               └────────────────────┘
+//
+// One dump at a time: the kernel answers EBUSY to a second one, which is not an end of it.
+class InterfaceTable {
+  public:
+    // The number (nlmsg_seq) of the dump that is to be asked for now; none where none is wanted, or it has to wait for
+    // the next message. It is taken for asked.
+    std::optional<uint32_t> next_dump();
+    // Messages as they were received together.
+    void take(std::span<const char> messages);
+    // Messages were lost.
+    void overrun() { wanted_ = true; }
+    // All that was ever asked for has come.
+    bool complete() const { return !wanted_ && !dumping_; }
+
+    std::optional<InterfaceState> find(const std::string& name) const;
+
+  private:
+    struct Known {
+        std::string name;
+        bool up;
+        uint32_t dump;  // the last dump that had it
+    };
+
+    void take_one(const nlmsghdr* message);
+    void take_link(const nlmsghdr* message);
+    void end_dump(bool whole);
+
+    std::map<uint32_t, Known> known_;  // by ifindex
+    uint32_t dump_ = 0;
+    bool wanted_ = true;        // a dump has to begin after now
+    bool dumping_ = false;      // one is under way
+    bool interrupted_ = false;  // and something changed between its parts (NLM_F_DUMP_INTR)
+    bool waits_ = false;        // the kernel refused one: not before something else is heard
+};
+
 // Not thread-safe.
 class Interfaces {
   public:
@@ -30,24 +71,14 @@ class Interfaces {
     // Take in what has changed, without waiting. What was lost to a full socket is asked for again.
     void read_changes();
 
-    std::optional<InterfaceState> find(const std::string& name) const;
+    std::optional<InterfaceState> find(const std::string& name) const { return table_.find(name); }
 
   private:
-    struct Known {
-        std::string name;
-        bool up;
-        uint32_t dump;  // the last dump that had it
-    };
-
     void ask();
     bool receive(bool wait);
-    void take(const nlmsghdr* message);
-    void forget_missing();
 
     Descriptor socket_;
-    std::map<uint32_t, Known> known_;  // by ifindex
-    uint32_t dump_ = 0;
-    bool dumping_ = false;
+    InterfaceTable table_;
 };
 
 }  // namespace splitplane
