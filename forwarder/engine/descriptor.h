@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A file descriptor, closed at the end.
+// What the kernel gives by number: descriptors and errors.
 #pragma once
 
 #include <unistd.h>
 
+#include <array>
+#include <cstring>
+#include <string>
 #include <utility>
 
 namespace splitplane {
 
+// A file descriptor, closed at the end.
 class Descriptor {
   public:
     Descriptor() = default;
@@ -28,5 +32,11 @@ class Descriptor {
   private:
     int fd_ = -1;
 };
+
+// The text of an errno value, without its number. Any thread.
+inline std::string error_text(int error) {
+    std::array<char, 128> text{};
+    return ::strerror_r(error, text.data(), text.size());
+}
 
 }  // namespace splitplane

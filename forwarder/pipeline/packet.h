@@ -21,6 +21,7 @@
 #define SP_ETHERTYPE_IPV4 0x0800u
 #define SP_ETHERTYPE_IPV6 0x86ddu
 #define SP_ETHERTYPE_ARP 0x0806u
+#define SP_ETHERTYPE_SLOW 0x8809u /* IEEE 802.3, annex 57A: LACP */
 #define SP_ETHERTYPE_LONG_LLC 0x8870u /* IEEE 802.1AC: LLC in a frame too long for a length */
 #define SP_FIRST_ETHERTYPE 0x0600u /* below are lengths: IEEE 802.3 */
 

@@ -69,18 +69,13 @@ std::string pin_path(const std::string& pins, const char* name) {
 
 }  // namespace
 
-std::string error_text(int error) {
-    std::array<char, 128> text{};
-    return ::strerror_r(error, text.data(), text.size());
-}
-
 void XdpObject::Close::operator()(bpf_object* object) const { bpf_object__close(object); }
 
 void XdpObject::Unmap::operator()(void* memory) const { ::munmap(memory, octets); }
 
 std::span<const uint8_t> XdpObject::forwarding_program() { return kProgram; }
 
-XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, const std::string& pins)
+XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, const std::string& pins, bool frags)
     : pins_(pins) {
     const std::lock_guard guard(loading);
     const auto earlier = libbpf_set_print(take_complaint);
@@ -93,6 +88,7 @@ XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, con
     int error = object_ ? 0 : errno;
     if (error == 0) {
         size_maps(capacity);
+        if (frags) take_frags();
         counters_taken_over_ = !pins_.empty() && take_over();
         error = -bpf_object__load(object_.get());
     }
@@ -144,6 +140,13 @@ int XdpObject::program(const char* name) const {
 }
 
 int XdpObject::map(const char* name) const { return bpf_map__fd(find(name)); }
+
+void XdpObject::take_frags() {
+    bpf_program* program = nullptr;
+    bpf_object__for_each_program(program, object_.get()) {
+        bpf_program__set_flags(program, bpf_program__flags(program) | BPF_F_XDP_HAS_FRAGS);
+    }
+}
 
 void XdpObject::size_maps(const Capacity& capacity) {
     const auto cpus = static_cast<uint32_t>(libbpf_num_possible_cpus());

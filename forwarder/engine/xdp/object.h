@@ -21,15 +21,13 @@ struct bpf_object;
 
 namespace splitplane {
 
-// The text of an errno value, without its number. Any thread.
-std::string error_text(int error);
-
 class XdpObject {
   public:
     // `elf`: the object; it has to live as long as this. `pins`: a directory of a bpffs whose counters are taken over
-    // where they fit, and where they are pinned from then on; empty: counters begin at 0 and end with this.
-    // EngineError, VerifierRefused.
-    XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, const std::string& pins = {});
+    // where they fit, and where they are pinned from then on; empty: counters begin at 0 and end with this. `frags`:
+    // whether its program is to get frames in several buffers, too (BPF_F_XDP_HAS_FRAGS). EngineError, VerifierRefused.
+    XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, const std::string& pins = {},
+              bool frags = false);
     ~XdpObject();
     XdpObject(const XdpObject&) = delete;
     XdpObject& operator=(const XdpObject&) = delete;
@@ -54,6 +52,7 @@ class XdpObject {
 
     bpf_map* find(const char* name) const;
     void size_maps(const Capacity& capacity);
+    void take_frags();
     bool take_over();
     void pin_counters() const;
     void* map_memory(const char* name);

@@ -18,17 +18,35 @@ struct {
     __type(value, __u32); /* ifindex */
 } map_ports SEC(".maps");
 
-/* 0 is no port. */
+/* A port, with SP_PORT_OF_BOND or without; 0 is none. */
 static inline sp_u32 sp_port_of(sp_u32 ifindex)
 {
 #pragma clang loop unroll(disable)
     for (sp_u32 probe = 0; probe < SP_PORT_PROBES; probe++) {
         sp_u64 entry = sp_load_long(&fixed.port_of_ifindex[(ifindex + probe) & (SP_PORT_SLOTS - 1)]);
         if (sp_likely(entry >> 32 == ifindex)) {
-            return entry & (SP_PORTS - 1);
+            return (sp_u32)entry & (SP_PORT_OF_BOND | (SP_PORTS - 1));
         }
     }
     return 0;
+}
+
+/* Frames of the slow protocols (IEEE 802.3, annex 57A), LACP among them: between a bond and what is at its other end. */
+static inline int sp_is_slow_protocol(const struct xdp_md *context)
+{
+    const sp_u8 *data = (const sp_u8 *)(long)context->data, *end = (const sp_u8 *)(long)context->data_end;
+
+    return data + SP_ETHERNET_OCTETS <= end && sp_get16(data + 12) == SP_ETHERTYPE_SLOW;
+}
+
+/* The whole frame's length, octets. A frame that a driver puts into several buffers fills the first of them, which are
+ * no shorter than this anywhere; so what is shorter has no more, and costs no call. */
+#define SP_SHORT_BUFFER 1024u
+static inline sp_u32 sp_frame_length(struct xdp_md *context, const struct sp_packet *packet)
+{
+    sp_u32 first = packet->end - packet->data;
+
+    return sp_likely(first < SP_SHORT_BUFFER) ? first : (sp_u32)bpf_xdp_get_buff_len(context);
 }
 
 static inline int sp_run(struct xdp_md *context, sp_u32 port)
@@ -37,7 +55,7 @@ static inline int sp_run(struct xdp_md *context, sp_u32 port)
     int lost;
 
     sp_take_bounds(&packet);
-    packet.length = packet.end - packet.data;
+    packet.length = sp_frame_length(context, &packet);
     struct sp_verdict verdict = sp_pipeline((sp_tables)0, &packet, port);
     if (sp_likely(verdict.action == SP_ACTION_SEND)) {
         if (sp_unlikely(verdict.sampled) &&

@@ -13,9 +13,11 @@
 #define SP_MEMBERS_OCTETS (SP_MEMBERS_TOGETHER * 2u)
 
 /* Which port an interface is: open addressing by the low bits of ifindex, at most SP_PORT_PROBES steps away. An entry
- * is ifindex << 32 | port; 0 is free. */
+ * is ifindex << 32 | SP_PORT_OF_BOND | port; 0 is free. */
 #define SP_PORT_SLOTS 4096u
 #define SP_PORT_PROBES 8u
+/* A bond or a member of it: LACP is its host's. */
+#define SP_PORT_OF_BOND (1u << 31)
 
 struct sp_fixed {
     sp_u64 macs[SP_INTERFACES];

@@ -175,6 +175,8 @@ long bpf_xdp_adjust_head(xdp_md* context, int delta) {
     return 0;
 }
 
+__u64 bpf_xdp_get_buff_len(xdp_md* context) { return context->data_end - context->data; }
+
 long bpf_xdp_load_bytes(xdp_md* context, __u32 offset, void* into, __u32 octets) {
     splitplane::test::require(octets > 0, "a load of nothing, which the kernel refuses");
     if (uint64_t{context->data} + offset + octets > context->data_end) return -22;

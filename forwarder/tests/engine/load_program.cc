@@ -17,8 +17,12 @@ int main(int count, char** words) {
         return 2;
     }
     try {
-        const XdpObject object(elf, Capacity{.words = 1u << 18, .members = 1u << 10});
-        return object.program("forward") >= 0 ? 0 : 1;
+        constexpr Capacity kCapacity{.words = 1u << 18, .members = 1u << 10};
+        for (const bool frags : {false, true}) {
+            const XdpObject object(elf, kCapacity, {}, frags);
+            if (object.program("forward") < 0) return 1;
+        }
+        return 0;
     } catch (const VerifierRefused& refused) {
         std::cerr << refused.log() << refused.what() << "\n";
     } catch (const EngineError& error) {

@@ -26,6 +26,7 @@ void sp_user_port(__u32 ifindex, __u32 port);
 void *bpf_map_lookup_elem(void *map, const void *key);
 long bpf_redirect_map(void *map, __u64 key, __u64 flags);
 long bpf_xdp_adjust_head(struct xdp_md *context, int delta);
+__u64 bpf_xdp_get_buff_len(struct xdp_md *context);
 long bpf_xdp_load_bytes(struct xdp_md *context, __u32 offset, void *into, __u32 octets);
 void *bpf_ringbuf_reserve(void *ring, __u64 octets, __u64 flags);
 void bpf_ringbuf_submit(void *record, __u64 flags);
