@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <linux/if_link.h>
 #include <linux/magic.h>
+#include <linux/rtnetlink.h>
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -17,7 +18,10 @@
 #include <filesystem>
 #include <utility>
 
+#include "engine/netdev/netlink.h"
+#include "engine/xdp/notes.h"
 #include "engine/xdp/privileges.h"
+#include "engine/xdp/promiscuity.h"
 
 namespace splitplane {
 namespace {
@@ -48,6 +52,26 @@ int create(int program, uint32_t ifindex, uint32_t flags) {
     options.sz = sizeof options;
     options.flags = flags;
     return bpf_link_create(program, static_cast<int>(ifindex), BPF_XDP, &options);
+}
+
+NetlinkAnswer set_by_netlink(int program, uint32_t ifindex) {
+    NetlinkRequest request(RTM_SETLINK, 0);
+    ifinfomsg body{};
+    body.ifi_index = static_cast<int>(ifindex);
+    request.body(body);
+    request.begin_nest(IFLA_XDP);
+    request.attribute(IFLA_XDP_FD, static_cast<uint32_t>(program));
+    request.attribute(IFLA_XDP_FLAGS, uint32_t{XDP_FLAGS_DRV_MODE | XDP_FLAGS_UPDATE_IF_NOEXIST});
+    request.end_nest();
+    return ask_netlink(NETLINK_ROUTE, request);
+}
+
+// What a driver that has refused a link says of it. bpf(2) has only the error; rtnetlink, which asks the driver the
+// same, has its words.
+std::string words_of_driver(int program, uint32_t ifindex) {
+    NetlinkAnswer answer = set_by_netlink(program, ifindex);
+    if (answer.error == 0) bpf_xdp_detach(static_cast<int>(ifindex), XDP_FLAGS_DRV_MODE, nullptr);
+    return answer.words;
 }
 
 [[noreturn]] void refuse(int error) {
@@ -97,39 +121,37 @@ Links::Links(std::string directory, int program) : directory_(std::move(director
 
 std::string Links::path(uint32_t ifindex) const { return directory_ + "/" + kLinkPrefix + std::to_string(ifindex); }
 
-bool Links::replace(uint32_t ifindex, bool generic_only, Attachment& result) {
+std::optional<bool> Links::generic(uint32_t ifindex) const {
+    const auto found = links_.find(ifindex);
+    if (found == links_.end()) return std::nullopt;
+    return found->second.generic;
+}
+
+bool Links::replace(uint32_t ifindex, bool generic) {
     const auto found = links_.find(ifindex);
     if (found == links_.end()) return false;
-    const bool usable = found->second.generic || !generic_only;
-    if (usable && bpf_link_update(found->second.descriptor.get(), program_, nullptr) == 0) {
-        result = {found->second.generic, ""};
+    if (found->second.generic == generic &&
+        bpf_link_update(found->second.descriptor.get(), program_, nullptr) == 0) {
         return true;
     }
     detach(ifindex);
     return false;
 }
 
-Attachment Links::attach(uint32_t ifindex, bool generic_only) {
-    Attachment result{generic_only, ""};
-    if (replace(ifindex, generic_only, result)) return result;
-    Descriptor link;
-    if (!generic_only) {
-        link = Descriptor(create(program_, ifindex, XDP_FLAGS_DRV_MODE));
-        const int error = link ? 0 : errno;
-        if (error == EBUSY || error == EEXIST || error == EPERM) refuse(error);
-        if (error != 0 && error != EOPNOTSUPP) {
-            result.problem = "the driver refuses native XDP (" + error_text(error) + "), often for its MTU";
-        }
-        result.generic = !link;
+Attachment Links::attach(uint32_t ifindex, bool generic) {
+    if (replace(ifindex, generic)) return {};
+    Descriptor link(create(program_, ifindex, generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE));
+    if (!link) {
+        const int error = errno;
+        if (generic || error == EBUSY || error == EEXIST || error == EPERM) refuse(error);
+        return {error, words_of_driver(program_, ifindex)};
     }
-    if (!link) link = Descriptor(create(program_, ifindex, XDP_FLAGS_SKB_MODE));
-    if (!link) refuse(errno);
     ::unlink(path(ifindex).c_str());
     if (bpf_obj_pin(link.get(), path(ifindex).c_str()) != 0) {
         throw EngineError("cannot pin " + path(ifindex) + ": " + error_text(errno));
     }
-    links_[ifindex] = Link{std::move(link), result.generic};
-    return result;
+    links_[ifindex] = Link{std::move(link), generic};
+    return {};
 }
 
 void Links::detach(uint32_t ifindex) {
@@ -150,6 +172,8 @@ size_t remove_pins(const std::string& bpffs, const std::string& instance) {
     const std::string path = bpffs + "/" + instance;
     if (!is_bpffs(bpffs) || !std::filesystem::exists(path)) return 0;
     const PinDirectory locked(bpffs, instance);
+    const Notes notes(path);
+    for (const uint32_t ifindex : notes.all(kPromiscuousNote)) take_promiscuity_back(notes, ifindex);
     size_t count = 0;
     for (const auto& entry : std::filesystem::directory_iterator(path)) {
         if (entry.path().filename().string().starts_with(kLinkPrefix)) {

@@ -4,10 +4,12 @@
 //
 //     <bpffs>/<instance>/link-<ifindex>     one for each interface that is attached
 //     <bpffs>/<instance>/map_…-<layout>     counters (object.h)
+//     <bpffs>/<instance>/<note>-<ifindex>   what has to be known of them later (notes.h)
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,9 +31,10 @@ class PinDirectory {
     Descriptor lock_;
 };
 
+// What became of an attach.
 struct Attachment {
-    bool generic;
-    std::string problem;  // why it is generic where that is not for the driver's lack of XDP; else empty
+    int error = 0;      // why the driver refuses, an errno value; 0: it is attached
+    std::string words;  // what the driver says of that, often nothing
 };
 
 // Not thread-safe.
@@ -41,9 +44,12 @@ class Links {
     Links(std::string directory, int program);
 
     // Let packets of an interface go through the program: in place of that of an earlier process, without a gap, where
-    // there is one. EngineError says why not, without the interface's name.
-    Attachment attach(uint32_t ifindex, bool generic_only);
+    // there is one of the same mode. EngineError says why not where that is not for the driver, without the interface's
+    // name; nothing is attached then.
+    Attachment attach(uint32_t ifindex, bool generic);
     void detach(uint32_t ifindex);
+    // Whether what is attached is generic; none where nothing is.
+    std::optional<bool> generic(uint32_t ifindex) const;
     // Interfaces with a link, this process's or an earlier one's.
     std::vector<uint32_t> attached() const;
 
@@ -53,7 +59,7 @@ class Links {
         bool generic;
     };
 
-    bool replace(uint32_t ifindex, bool generic_only, Attachment& result);
+    bool replace(uint32_t ifindex, bool generic);
     std::string path(uint32_t ifindex) const;
 
     std::string directory_;

@@ -3,10 +3,8 @@
 // The engine in the kernel: an XDP program on every port, which goes on when this process ends.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -14,9 +12,10 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "engine/xdp/interfaces.h"
+#include "engine/netdev/xdp_features.h"
 #include "engine/xdp/links.h"
 #include "engine/xdp/object.h"
+#include "engine/xdp/ports.h"
 
 struct ring_buffer;
 
@@ -53,43 +52,26 @@ class XdpEngine : public Engine {
     static size_t detach(const std::string& instance, const std::string& bpffs = "/sys/fs/bpf");
 
   private:
-    struct Attached {
-        PortStatus status;
-        uint32_t ifindex = 0;  // 0: not attached
-    };
     struct FreeRing {
         void operator()(ring_buffer* ring) const;
     };
 
-    void attach_all();
-    void settle(Attached& port);
     void settle_changed();
-    void attach(Attached& port, uint32_t ifindex);
-    void lose(Attached& port);
-    bool map_port(uint32_t number, uint32_t ifindex);
-    void unmap_port(uint32_t number, uint32_t ifindex);
-    void unmap_interface(uint32_t ifindex);
-    void unmap_number(uint32_t number);
-    void detach_others();
     void run();
     static int take_punt(void* engine, void* record, size_t octets);
 
     XdpOptions options_;
     PinDirectory pins_;
+    XdpFeatures features_;
     XdpObject object_;
-    Links links_;
     Descriptor packets_;  // an AF_PACKET socket, for transmit()
     Descriptor stop_;
     std::unique_ptr<ring_buffer, FreeRing> ring_;
     PuntSink sink_;
     std::function<void(const PortStatus&)> port_sink_;
-    std::array<std::atomic<uint32_t>, SP_PORTS> ifindexes_{};  // by port number; 0: not attached
     std::atomic<uint64_t> transmit_failures_{0};
-    std::mutex mutex_;  // of what follows, and of links_ and the port tables
-    Interfaces interfaces_;
-    std::map<uint32_t, Attached> ports_;  // by number
-    bool generic_ = false;                // all ports, because one driver has no native XDP
-    bool active_ = false;
+    mutable std::mutex mutex_;  // of what follows
+    XdpPorts ports_;
     std::thread thread_;
 };
 

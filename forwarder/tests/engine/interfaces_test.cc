@@ -11,7 +11,7 @@
 #include <cstring>
 #include <vector>
 
-#include "engine/xdp/interfaces.h"
+#include "engine/netdev/interfaces.h"
 
 namespace splitplane::test {
 namespace {

@@ -62,7 +62,7 @@ void Wire::send(const Octets& frame) const {
 std::optional<Octets> Wire::receive(std::chrono::milliseconds wait) const {
     pollfd waiting{socket_.get(), POLLIN, 0};
     if (::poll(&waiting, 1, static_cast<int>(wait.count())) != 1) return std::nullopt;
-    Octets frame(4096);
+    Octets frame(16384);
     iovec part{frame.data(), frame.size()};
     alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(tpacket_auxdata))> beside;
     msghdr message{};

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -130,27 +131,159 @@ TEST_F(XdpEngineTest, ForwardsInGenericMode) {
               ethernet(kNeighborMac, kOwnMac, 0x0800, Ipv4{.dst = 0x0a030009, .ttl = 63}.octets(), kUpTag));
 }
 
-TEST_F(XdpEngineTest, OnePortWithoutNativeXdpMakesAllGeneric) {
+const std::string kNoNative = "its driver bridge has no native XDP";
+
+// How ports are, as "mode: problem" by their interfaces.
+std::map<std::string, std::string> told(XdpEngine& engine) {
+    std::map<std::string, std::string> all;
+    for (const PortStatus& port : engine.ports()) all[port.port.interface] = port.mode + ": " + port.problem;
+    return all;
+}
+
+TEST_F(XdpEngineTest, OnePortWithoutNativeXdpMakesAllGenericUntilItIsGone) {
     shell("ip link add dev bridge type bridge && ip link set dev bridge up");
     Running running(*lan, *up);
     running.engine.activate({{kLanPort, "lan"}, {kUpPort, "up"}, {3, "bridge"}});
-    for (const PortStatus& port : running.engine.ports()) {
-        EXPECT_EQ(port.mode, "generic") << port.port.interface;
-        EXPECT_EQ(port.problem, "");
-    }
+    const std::string others = "generic: generic because bridge is";
+    EXPECT_EQ(told(running.engine), (std::map<std::string, std::string>{
+                                        {"lan", others}, {"up", others}, {"bridge", "generic: " + kNoNative}}));
     lan->send(kIn);
     EXPECT_EQ(up->receive(), kOut);
     shell("ip link del dev bridge");
-}
-
-TEST_F(XdpEngineTest, JumboMtuIsForwardedInGenericModeAndSaid) {
-    shell("ip link set dev far-lan mtu 9000 && ip link set dev lan mtu 9000");
-    Running running(*lan, *up);
-    const PortStatus port = running.engine.ports().front();
-    EXPECT_EQ(port.mode, "generic");
-    EXPECT_NE(port.problem.find("refuses native XDP"), std::string::npos) << port.problem;
+    for (const uint32_t number : {kLanPort, kUpPort}) {
+        const auto native = [&](const PortStatus& port) { return port.port.number == number && port.mode == "native"; };
+        ASSERT_TRUE(running.ports.next(native));
+    }
     lan->send(kIn);
     EXPECT_EQ(up->receive(), kOut);
+}
+
+TEST_F(XdpEngineTest, APortWithoutNativeXdpThatComesLaterMakesAllGeneric) {
+    Running running(*lan, *up);
+    running.engine.activate({{kLanPort, "lan"}, {kUpPort, "up"}, {3, "bridge"}});
+    shell("ip link add dev bridge type bridge && ip link set dev bridge up");
+    ASSERT_TRUE(running.ports.next([](const PortStatus& port) { return port.port.number == 3 && port.present; }));
+    lan->send(kIn);
+    EXPECT_EQ(up->receive(), kOut);
+    EXPECT_EQ(told(running.engine)["lan"], "generic: generic because bridge is");
+    shell("ip link del dev bridge");
+}
+
+TEST_F(XdpEngineTest, ARestartKeepsGenericForItsReasonAndNoLonger) {
+    shell("ip link add dev bridge type bridge && ip link set dev bridge up");
+    const std::vector<Port> all{{kLanPort, "lan"}, {kUpPort, "up"}, {3, "bridge"}};
+    { Running(*lan, *up).engine.activate(all); }
+    {
+        Running running(*lan, *up);  // the program of the two is replaced, as nothing refuses any more
+        EXPECT_EQ(told(running.engine)["lan"], "native: ");
+        running.engine.activate(all);
+    }
+    shell("ip -d link show dev lan | grep -q xdpgeneric");
+    XdpEngine engine(options());
+    engine.activate(all);
+    EXPECT_EQ(told(engine)["bridge"], "generic: " + kNoNative) << "also where it was an earlier process that tried";
+    shell("ip link del dev bridge");
+}
+
+// What is converted is detached first. A port that cannot be attached again is not said to be attached: here because the
+// bridge that it is in has the program by then, if the bridge's number is the lower one.
+TEST_F(XdpEngineTest, APortThatCannotBeConvertedIsNotAttached) {
+    for (const uint32_t bridge_port : {9u, 1u}) {
+        shell("ip link add dev bridge type bridge && ip link set dev bridge up && ip link set dev lan master bridge");
+        XdpEngine engine(options());
+        engine.activate({{5, "lan"}, {bridge_port, "bridge"}});
+        const std::string lan_told = told(engine)["lan"];
+        const bool attached = std::system("ip -d link show dev lan | grep -q xdpgeneric") == 0;
+        EXPECT_EQ(attached, bridge_port == 9) << lan_told;
+        EXPECT_EQ(lan_told.starts_with("generic: "), attached) << lan_told;
+        EXPECT_EQ(lan_told.starts_with(": another XDP program is attached"), !attached) << lan_told;
+        EXPECT_EQ(engine.transmit(5, 0, kIn), attached);
+        engine.activate({{kUpPort, "up"}});
+        shell("ip link del dev bridge");
+    }
+}
+
+// A frame longer than a page: in several buffers where XDP is native.
+TEST_F(XdpEngineTest, JumboFramesAreForwardedAndCountedWhole) {
+    for (const bool generic : {false, true}) {
+        for (const char* name : {"lan", "up", "far-lan", "far-up"}) {
+            shell(std::string("ip link set dev ") + name + " mtu 9000");
+        }
+        Running running(*lan, *up, options(generic));
+        running.engine.arrays().egresses[kUp].port = sp_port(kUpPort, 0, 9000);
+        EXPECT_EQ(told(running.engine)["lan"], generic ? "generic: " : "native: ");
+        const Ipv4 packet{.payload = Octets(8000, 7)};
+        const Octets frame = ethernet(kOwnMac, kHostMac, 0x0800, packet.octets());
+        Ipv4 routed = packet;
+        routed.ttl = 63;
+        lan->send(frame);
+        EXPECT_EQ(up->receive(), ethernet(kNeighborMac, kOwnMac, 0x0800, routed.octets()));
+        uint64_t received = 0, sent = 0;
+        const sp_arrays& arrays = running.engine.arrays();
+        for (uint32_t cpu = 0; cpu < arrays.cpus; ++cpu) {
+            received += arrays.rx[cpu * SP_INTERFACES + kLan].bytes;
+            sent += arrays.tx[cpu * SP_INTERFACES + kUp].bytes;
+        }
+        EXPECT_EQ(received, frame.size());
+        EXPECT_EQ(sent, frame.size());
+        shell("rm " + bpffs() + "/test/map_*");  // the next engine's counters begin at 0
+    }
+}
+
+TEST_F(XdpEngineTest, SaysThatAFarEndDoesNotPollUntilItDoes) {
+    Running running(*lan, *up);
+    shell("ethtool -K far-up gro off");
+    const auto says = [](const char* word) {
+        return [word](const PortStatus& port) {
+            return port.port.number == kUpPort && (*word == 0 ? port.problem.empty() : port.problem.find(word) != std::string::npos);
+        };
+    };
+    ASSERT_TRUE(running.ports.next(says("its far end does not poll")));
+    shell("ethtool -K far-up gro on");
+    ASSERT_TRUE(running.ports.next(says("")));
+}
+
+// -- promiscuous mode -------------------------------------------------------------------------------------------------
+const char* const kLanIsPromiscuous = "ip link show dev lan | grep -q PROMISC";
+const char* const kLanIsNot = "! ip link show dev lan | grep -q PROMISC";
+
+TEST_F(XdpEngineTest, PortsArePromiscuousUntilTheyAreDetached) {
+    shell(kLanIsNot);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        const Running running(*lan, *up);
+        ::kill(::getpid(), SIGKILL);
+    }
+    ::waitpid(child, nullptr, 0);
+    shell(kLanIsPromiscuous);  // as forwarding goes on without the process
+    {
+        const Running running(*lan, *up);
+        shell(kLanIsPromiscuous);
+    }
+    {
+        XdpEngine engine(options());
+        engine.activate({{kUpPort, "up"}});
+        shell(kLanIsNot);
+    }
+    XdpEngine::detach("test", bpffs());
+    shell("! ip link show dev up | grep -q PROMISC");
+}
+
+TEST_F(XdpEngineTest, PromiscuousModeThatAnOperatorSetIsLeft) {
+    shell("ip link set dev lan promisc on");
+    { const Running running(*lan, *up); }
+    XdpEngine::detach("test", bpffs());
+    shell(kLanIsPromiscuous);
+    shell("ip link set dev lan promisc off");
+}
+
+TEST_F(XdpEngineTest, PromiscuousModeThatIsSwitchedOffComesBack) {
+    const Running running(*lan, *up);
+    shell("ip link set dev lan promisc off");
+    // The kernel tells of the change, and then of that back: the second is there once `ip monitor` would show it.
+    const auto until = std::chrono::steady_clock::now() + seconds(60);
+    while (std::system(kLanIsPromiscuous) != 0 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    shell(kLanIsPromiscuous);
 }
 
 TEST_F(XdpEngineTest, PuntsReachTheSink) {

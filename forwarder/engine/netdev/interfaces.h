@@ -8,16 +8,23 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
-#include "engine/xdp/object.h"
+#include "engine/descriptor.h"
 
 struct nlmsghdr;
 
 namespace splitplane {
 
 struct InterfaceState {
-    uint32_t ifindex;
-    bool up;  // administratively up and with carrier
+    uint32_t ifindex = 0;
+    std::string name;
+    bool up = false;           // administratively up and with carrier
+    bool promiscuous = false;  // by who configures it (IFF_PROMISC), sockets that ask for it not counted
+    uint32_t mtu = 0;          // octets, without the Ethernet header
+    std::string kind;          // "bond", "veth"; empty of most hardware
+    uint32_t master = 0;       // the ifindex of the bond or bridge that it is a member of; 0: none
+    uint64_t change = 0;       // a number that grows with each message about it
 };
 
 // What rtnetlink's messages add up to: octets in, and when all interfaces are to be asked for out. Not thread-safe.
@@ -34,17 +41,24 @@ class InterfaceTable {
     std::optional<uint32_t> next_dump();
     // Messages as they were received together.
     void take(std::span<const char> messages);
+    // The dump that was to be asked for could not be.
+    void refused() {
+        dumping_ = false;
+        wanted_ = waits_ = true;
+    }
     // Messages were lost.
     void overrun() { wanted_ = true; }
     // All that was ever asked for has come.
     bool complete() const { return !wanted_ && !dumping_; }
 
     std::optional<InterfaceState> find(const std::string& name) const;
+    std::optional<InterfaceState> find(uint32_t ifindex) const;
+    // The members of a bond or bridge.
+    std::vector<InterfaceState> members(uint32_t master) const;
 
   private:
     struct Known {
-        std::string name;
-        bool up;
+        InterfaceState state;
         uint32_t dump;  // the last dump that had it
     };
 
@@ -53,6 +67,7 @@ class InterfaceTable {
     void end_dump(bool whole);
 
     std::map<uint32_t, Known> known_;  // by ifindex
+    uint64_t changes_ = 0;
     uint32_t dump_ = 0;
     bool wanted_ = true;        // a dump has to begin after now
     bool dumping_ = false;      // one is under way
@@ -71,10 +86,10 @@ class Interfaces {
     // Take in what has changed, without waiting. What was lost to a full socket is asked for again.
     void read_changes();
 
-    std::optional<InterfaceState> find(const std::string& name) const { return table_.find(name); }
+    const InterfaceTable& all() const { return table_; }
 
   private:
-    void ask();
+    bool ask();
     bool receive(bool wait);
 
     Descriptor socket_;

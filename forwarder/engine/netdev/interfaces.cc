@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "engine/xdp/interfaces.h"
+#include "engine/netdev/interfaces.h"
 
 #include <linux/if.h>
 #include <linux/netlink.h>
@@ -11,6 +11,9 @@
 #include <array>
 #include <cerrno>
 #include <utility>
+
+#include "engine/engine.h"
+#include "engine/netdev/netlink.h"
 
 namespace splitplane {
 namespace {
@@ -49,10 +52,7 @@ void InterfaceTable::take_one(const nlmsghdr* message) {
             if (of_dump) end_dump(outcome(message) == 0);
             break;
         case NLMSG_ERROR:
-            if (of_dump) {
-                end_dump(false);
-                waits_ = true;
-            }
+            if (of_dump) refused();
             break;
         case NLMSG_OVERRUN: overrun(); break;
         default: take_link(message);
@@ -77,21 +77,42 @@ void InterfaceTable::take_link(const nlmsghdr* message) {
         known_.erase(ifindex);
         return;
     }
-    auto left = static_cast<unsigned>(IFLA_PAYLOAD(message));
-    for (const rtattr* attribute = IFLA_RTA(body); RTA_OK(attribute, left); attribute = RTA_NEXT(attribute, left)) {
-        if (attribute->rta_type == IFLA_IFNAME) {
-            constexpr unsigned kBoth = IFF_UP | IFF_LOWER_UP;
-            known_[ifindex] = {static_cast<const char*>(RTA_DATA(attribute)), (body->ifi_flags & kBoth) == kBoth,
-                               dump_};
-        }
-    }
+    const auto* first = static_cast<const char*>(static_cast<const void*>(message));
+    constexpr size_t kBefore = NLMSG_ALIGN(NLMSG_LENGTH(sizeof(ifinfomsg)));
+    const NetlinkAttributes facts(std::span(first, message->nlmsg_len).subspan(kBefore));
+    if (facts.text(IFLA_IFNAME).empty()) return;
+    constexpr unsigned kBoth = IFF_UP | IFF_LOWER_UP;
+    InterfaceState state;
+    state.ifindex = ifindex;
+    state.name = facts.text(IFLA_IFNAME);
+    state.up = (body->ifi_flags & kBoth) == kBoth;
+    state.promiscuous = (body->ifi_flags & IFF_PROMISC) != 0;
+    state.mtu = facts.number(IFLA_MTU).value_or(0);
+    state.kind = facts.nested(IFLA_LINKINFO).text(IFLA_INFO_KIND);
+    state.master = facts.number(IFLA_MASTER).value_or(0);
+    state.change = ++changes_;
+    known_[ifindex] = {std::move(state), dump_};
 }
 
 std::optional<InterfaceState> InterfaceTable::find(const std::string& name) const {
-    for (const auto& [ifindex, known] : known_) {
-        if (known.name == name) return InterfaceState{ifindex, known.up};
+    for (const auto& entry : known_) {
+        if (entry.second.state.name == name) return entry.second.state;
     }
     return std::nullopt;
+}
+
+std::optional<InterfaceState> InterfaceTable::find(uint32_t ifindex) const {
+    const auto found = known_.find(ifindex);
+    if (found == known_.end()) return std::nullopt;
+    return found->second.state;
+}
+
+std::vector<InterfaceState> InterfaceTable::members(uint32_t master) const {
+    std::vector<InterfaceState> all;
+    for (const auto& entry : known_) {
+        if (master != 0 && entry.second.state.master == master) all.push_back(entry.second.state);
+    }
+    return all;
 }
 
 // -- the socket -------------------------------------------------------------------------------------------------------
@@ -104,13 +125,14 @@ Interfaces::Interfaces() : socket_(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC,
     }
     // As large as may be; a smaller one only means that more is asked for again.
     ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUFFORCE, &kReceiveOctets, sizeof kReceiveOctets);
-    ask();
+    if (!ask()) throw EngineError("cannot list the network interfaces: " + error_text(errno));
     while (!table_.complete()) receive(true);
 }
 
-void Interfaces::ask() {
+// Asks for all where that is wanted now; false where it cannot.
+bool Interfaces::ask() {
     const std::optional<uint32_t> number = table_.next_dump();
-    if (!number) return;
+    if (!number) return true;
     struct {
         nlmsghdr header;
         ifinfomsg body;
@@ -119,9 +141,9 @@ void Interfaces::ask() {
     request.header.nlmsg_type = RTM_GETLINK;
     request.header.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
     request.header.nlmsg_seq = *number;
-    if (::send(socket_.get(), &request, sizeof request, 0) != sizeof request) {
-        throw EngineError("cannot list the network interfaces: " + error_text(errno));
-    }
+    if (::send(socket_.get(), &request, sizeof request, 0) == sizeof request) return true;
+    table_.refused();
+    return false;
 }
 
 void Interfaces::read_changes() {
