@@ -65,7 +65,9 @@ class FallbackPair:
         probe: LinkProbe | None = None,
     ) -> None:
         self.name = hardware.name
-        self.capabilities: frozenset[Capability] = hardware.capabilities & software.capabilities
+        # The hardware takes what comes in; a priority tag does not go on to the software.
+        behind = software.capabilities | {Capability.PRIORITY_TAGS}
+        self.capabilities: frozenset[Capability] = hardware.capabilities & behind
         self.connected = False
         self.hardware, self.software, self.link, self.routes = hardware, software, link, routes
         self.probe = probe  # without one the link is taken to carry all

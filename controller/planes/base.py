@@ -118,6 +118,8 @@ class Capability(StrEnum):
     SAMPLES = "samples"
     PUNT_SHARES = "punt_shares"
     LOST_PUNTS = "lost_punts"
+    PRIORITY_TAGS = "priority_tags"
+    HASH_BY_ROUTER = "hash_by_router"
 
 
 # A route's action is one integer, because a table of a million routes is a dict of them: a kind in the top four of

@@ -1,8 +1,8 @@
 """The packet path of the fake plane: the model of the contract, a hash that chooses members, policers, counters."""
 
-import zlib
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 from controller.events.token_bucket import TokenBucket
 from controller.planes.base import (
@@ -91,7 +91,8 @@ class FakePath:
     def _choose(self, group_id: int, weights: dict[int, int], flow: bytes) -> int:
         slots = self._slots.setdefault(group_id, _Slots())
         slots.divide(weights)
-        return slots.nexthops[zlib.crc32(flow) % _SLOTS]
+        # Not a CRC: it is linear, and the flows of one member of a router would stay together in the next.
+        return slots.nexthops[int.from_bytes(blake2b(flow, digest_size=4).digest(), "big") % _SLOTS]
 
     def forget_policer(self, vrf_id: int) -> None:
         """Fill the buckets of a router whose policer was written."""

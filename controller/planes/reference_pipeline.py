@@ -5,7 +5,7 @@ with it; p4src/ says the same in P4. What a plane may leave out is a capability,
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_network
 
 from controller.planes.base import (
@@ -68,7 +68,8 @@ class Verdict:
 
 
 Choose = Callable[[int, dict[int, int], bytes], int]
-"""Given a group's id, its members' weights by nexthop id and the 5-tuple, returns one member's nexthop id."""
+"""Given a group's id, its members' weights by nexthop id and what is hashed (the 5-tuple, with HASH_BY_ROUTER behind
+the router's `vrf_id`), returns one member's nexthop id."""
 
 
 def forward(
@@ -85,6 +86,8 @@ def forward(
     ValueError for a frame of less than 14 octets, which no port delivers.
     """
     read = Frame.read(frame)
+    if read.vlan == 0 and Capability.PRIORITY_TAGS in capabilities:
+        read = replace(read, vlan=None)
     egress = way_back(entries, port, read)
     if egress is not None:
         return Verdict(None, (Way(router_interface(egress, read.dst_mac, read, read.payload)),))
@@ -106,7 +109,8 @@ def forward(
 
 # -- before the routes -----------------------------------------------------------------------------------------------
 def interface_classifier(entries: Installed, port: int, frame: Frame) -> RouterInterface | None:
-    """Return the enabled router interface of the port and the frame's VLAN; a tag with VLAN id 0 is nobody's."""
+    """Return the enabled router interface of the port and the frame's VLAN; a tag with VLAN id 0, where it is not one
+    that `forward` has taken off, is nobody's."""
     for interface in entries.router_interfaces.values():
         if interface.enabled and _came_in_by(interface, port, frame):
             return interface
@@ -215,12 +219,18 @@ def _route(
     if kind is RouteKind.GROUP:
         weights = members(entries, capabilities, live, value)
         if choose is not None and weights:
-            weights = {choose(value, weights, packet.flow): 1}
+            weights = {choose(value, weights, hashed(capabilities, ingress, packet)): 1}
     ways = (
         Way(_by_nexthop(entries, capabilities, nexthop_id, frame, packet), weight)
         for nexthop_id, weight in weights.items()
     )
     return tuple(ways) or (Way(_punted(PuntReason.UNREACHABLE, frame)),)
+
+
+def hashed(capabilities: Collection[Capability], ingress: RouterInterface, packet: IpPacket) -> bytes:
+    """Return what a group's member is chosen by."""
+    by_router = Capability.HASH_BY_ROUTER in capabilities
+    return (ingress.vrf_id.to_bytes(4, "big") if by_router else b"") + packet.flow
 
 
 def ttl(packet: IpPacket, reason: PuntReason | None) -> PuntReason | None:

@@ -148,6 +148,11 @@ void read_samples(const Reader& reader, const toml::table& table, SampleRate& sa
     reader.read(table, "samples", setters);
 }
 
+bool flag_of(const toml::node& node, const std::string& name) {
+    if (!node.is_boolean()) throw ConfigError("`" + name + "` is true or false");
+    return *node.value<bool>();
+}
+
 void read_root(const Reader& reader, const toml::table& root, Config& config) {
     reader.read(root, "", {
         {"device_id", [&](const toml::node& node) { config.device_id = integer_of(node, "device_id", 1, INT64_MAX); }},
@@ -157,11 +162,8 @@ void read_root(const Reader& reader, const toml::table& root, Config& config) {
         {"engine", [&](const toml::node& node) { config.engine = engine_of(text_of(node, "engine")); }},
         {"instance", [&](const toml::node& node) { config.instance = instance_of(text_of(node, "instance")); }},
         {"log_level", [&](const toml::node& node) { config.log_level = log_level_of(text_of(node, "log_level")); }},
-        {"detach_on_exit",
-         [&](const toml::node& node) {
-             if (!node.is_boolean()) throw ConfigError("`detach_on_exit` is true or false");
-             config.detach_on_exit = *node.value<bool>();
-         }},
+        {"detach_on_exit", [&](const toml::node& node) { config.detach_on_exit = flag_of(node, "detach_on_exit"); }},
+        {"hash_by_router", [&](const toml::node& node) { config.hash_by_router = flag_of(node, "hash_by_router"); }},
         {"ports", [&](const toml::node& node) { read_ports(reader, reader.table(node, "ports"), config); }},
         {"tls", [&](const toml::node& node) { read_tls(reader, reader.table(node, "tls"), config.tls); }},
         {"capacity",

@@ -9,7 +9,7 @@
 //     log_level = "info"                   [capacity]         client = "vr-controller"
 //     detach_on_exit = false               words = 16777216
 //     engine = "xdp"                       [samples]
-//                                          one_in = 100
+//     hash_by_router = true                one_in = 100
 #pragma once
 
 #include <cstdint>
@@ -52,6 +52,7 @@ struct Config {
     std::string instance = "vr-forwarder";              // folder of bpffs for what is pinned
     LogLevel log_level = LogLevel::kInfo;
     bool detach_on_exit = false;
+    bool hash_by_router = true;  // false: flows are spread alike by all routers, and as BMv2 does
     std::vector<Port> ports;  // in order of their numbers
     TlsFiles tls;
     Capacity capacity;

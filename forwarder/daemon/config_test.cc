@@ -51,6 +51,7 @@ engine = "memory"
 instance = "edge-1"
 log_level = "debug"
 detach_on_exit = true
+hash_by_router = false
 [ports]
 10 = "eth1"
 2 = "eth2"
@@ -77,6 +78,7 @@ router_interfaces = 1
     EXPECT_EQ(config.instance, "edge-1");
     EXPECT_EQ(config.log_level, LogLevel::kDebug);
     EXPECT_TRUE(config.detach_on_exit);
+    EXPECT_FALSE(config.hash_by_router);
     ASSERT_EQ(config.ports.size(), 2u);
     EXPECT_EQ(config.ports[0].number, 2u);
     EXPECT_EQ(config.ports[0].interface, "eth2");
@@ -102,6 +104,7 @@ TEST(Config, AnEmptyFileIsTheDefaults) {
     EXPECT_EQ(config.tls.client, "vr-controller");
     EXPECT_TRUE(config.ports.empty());
     EXPECT_FALSE(config.detach_on_exit);
+    EXPECT_TRUE(config.hash_by_router);
 }
 
 struct Wrong {
@@ -138,6 +141,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"device_id = 0\n", "f.toml:1: `device_id` takes a number from 1 to"},
         Wrong{"device_id = \"1\"\n", "`device_id` takes a number"},
         Wrong{"detach_on_exit = 1\n", "`detach_on_exit` is true or false"},
+        Wrong{"hash_by_router = \"no\"\n", "`hash_by_router` is true or false"},
         Wrong{"log_level = \"loud\"\n", "`loud` is no log level; there are debug, info, warning, error"},
         Wrong{"engine = \"dpdk\"\n", "`dpdk` is no engine; there are xdp, memory"},
         Wrong{"instance = \"../x\"\n", "`../x` is no name of an instance"},
@@ -211,7 +215,7 @@ TEST(Options, HelpNamesCommandsAndOptions) {
     for (const char* word :
          {"run", "status", "dump", "detach", "check", "--config", "--port", "--device-id", "--listen", "--tls-cert",
           "--tls-key", "--tls-ca", "--tls-client", "--metrics", "--state", "--engine", "--instance", "--capacity", "--samples", "--log-level",
-          "--detach-on-exit", "--json", "--version", "-h,--help"}) {
+          "--detach-on-exit", "--no-hash-by-router", "--json", "--version", "-h,--help"}) {
         EXPECT_TRUE(first.contains(word)) << word;
     }
 }

@@ -19,7 +19,7 @@ const std::array<const char*, SP_PUNT_CLASSES> kPuntClassNames{
 const std::array<const char*, SP_PLACES> kPuntPlaceNames{"policer", "ring", "outbox"};
 
 const std::array<const char*, SP_ENGINE_COUNTERS> kEngineCounterNames{
-    "policed", "ring_full", "no_port", "no_room", "fragmented", nullptr, nullptr, nullptr,
+    "policed", "ring_full", "no_port", "no_room", "too_long", nullptr, nullptr, nullptr,
 };
 
 const std::array<const char*, SP_ENGINE_COUNTERS> kSampleCounterNames{

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "daemon/hash_seed.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
 #include "daemon/notify.h"
@@ -124,6 +125,7 @@ Daemon::Daemon(const Config& config)
       grace_(*engine_),
       tables_(engine_->arrays(), grace_, config.state / "journal", config.samples, config.limits),
       server_(tables_, *engine_, server_options(config)) {
+    if (config.hash_by_router) *engine_->arrays().hash_seed = hash_seed(config.state);
     const std::vector<Listener> all = listeners();
     for (const Listener& listener : all) listening_.push_back(listener.address);
     server_.start(all);

@@ -33,6 +33,7 @@ MemoryEngine::MemoryEngine(const Capacity& capacity, uint32_t cpus) {
     arrays_.share_dues = zeroed<sp_u64>(size_t{SP_INTERFACES} * SP_CLASS_SLOTS);
     arrays_.punt_drops = zeroed<sp_u64>(size_t{SP_INTERFACES} * SP_PLACES * SP_CLASS_SLOTS);
     arrays_.sampling = zeroed<sp_sampling>(1);
+    arrays_.hash_seed = zeroed<sp_u64>(1);
     arrays_.rx = zeroed<sp_counter>(size_t{cpus} * SP_INTERFACES);
     arrays_.tx = zeroed<sp_counter>(size_t{cpus} * SP_INTERFACES);
     arrays_.reasons = zeroed<sp_counter>(size_t{cpus} * SP_VRFS * SP_REASONS);

@@ -37,7 +37,7 @@ typedef int32_t sp_i32;
 #endif
 
 /* Goes up with every change of this file: maps of another number are never taken over. */
-#define SP_LAYOUT 6
+#define SP_LAYOUT 7
 
 /* -- sizes, in entries ------------------------------------------------------------------------------------------ */
 #define SP_PORTS 512u /* bit<9> */
@@ -201,7 +201,10 @@ struct sp_policer {
     sp_u64 tolerance_ns; /* burst, less one packet */
     sp_u32 interval_ns;  /* between packets at the rate; 0 with present: everything passes */
     sp_u32 shares;       /* router interfaces that have one; 0: a miss: everything of the class is dropped */
+    sp_u64 reserved;     /* so that none lies on two cache lines */
 };
+SP_STATIC_ASSERT(sizeof(struct sp_policer) == 32, "never on two cache lines");
+SP_STATIC_ASSERT(SP_CLASS_SLOTS * sizeof(struct sp_policer) % 64 == 0, "CPUs that police two routers share no line");
 
 static inline sp_u32 sp_policer_index(sp_u32 vrf, sp_u32 punt_class) { return vrf * SP_CLASS_SLOTS + punt_class; }
 static inline sp_u32 sp_share_index(sp_u32 interface, sp_u32 punt_class)
@@ -242,7 +245,7 @@ enum sp_engine_counter {
     SP_COUNT_RING_FULL = 1,    /* punts for whose class the ring to the daemon had no room */
     SP_COUNT_NO_PORT = 2,      /* to a port that is not attached */
     SP_COUNT_NO_ROOM = 3,      /* no headroom for a VLAN tag */
-    SP_COUNT_FRAGMENTED = 4,   /* a frame in several buffers that the pipeline cannot read */
+    SP_COUNT_TOO_LONG = 4,     /* punts longer than the ring's longest record has room for */
     SP_COUNT_SAMPLED = 5,           /* samples chosen that the policer let pass */
     SP_COUNT_SAMPLE_POLICED = 6,    /* samples over the rate */
     SP_COUNT_SAMPLE_RING_FULL = 7,  /* samples for which the ring had no room; the packets themselves were sent */
@@ -265,6 +268,7 @@ struct sp_arrays {
     struct sp_policer *policers;     /* [SP_VRFS * SP_CLASS_SLOTS], sp_policer_index() */
     sp_u64 *share_dues;              /* [SP_INTERFACES * SP_CLASS_SLOTS], sp_share_index(); ns */
     struct sp_sampling *sampling;    /* one */
+    sp_u64 *hash_seed;               /* one word, nexthop_group.h; 0: flows are spread as BMv2 does */
     struct sp_counter *rx;           /* [cpus][SP_INTERFACES], of classifier entries */
     struct sp_counter *tx;           /* [cpus][SP_INTERFACES], of router interfaces */
     struct sp_counter *reasons;      /* [cpus][SP_VRFS][SP_REASONS] */

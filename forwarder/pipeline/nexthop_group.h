@@ -3,12 +3,17 @@
  * Which of a group's nexthops: by the hash of the 5-tuple; of a fragment, by that of addresses and protocol.
  *
  * The hash is BMv2's: CRC-32 (IEEE 802.3) over the selector fields as it serialises them, an IPv4 address in the lower
- * 32 of 128 bits. So a flow takes the same member on both planes. A CRC is linear, so each octet contributes a word of
- * its own that a table gives for its place, all of them independent of each other, and the zeros before an IPv4 address
- * contribute nothing.
+ * 32 of 128 bits. A CRC is linear, so each octet contributes a word of its own that a table gives for its place, all of
+ * them independent of each other, and the zeros before an IPv4 address contribute nothing.
  *
  *     ip_source | ip_destination | protocol | l4_source | l4_destination
  *     0         | 16             | 32       | 33        | 35 .. 36
+ *
+ * Where all routers choose by the same hash, one behind another has only flows of one remainder, and members that none of
+ * them chooses. So each multiplies it by an odd number of its own, which keeps apart what was apart, and chooses by the
+ * upper bits. (XOR, or another start of the CRC, would not do: it is linear, and what was one remainder stays one.) The
+ * number comes of the router's slot and of a seed that the daemon draws: neither slots nor ids differ between two
+ * forwarders. A seed of 0 leaves the choice to the hash's remainder, as BMv2 does: a flow takes the same member on both.
  */
 #ifndef SPLITPLANE_NEXTHOP_GROUP_H
 #define SPLITPLANE_NEXTHOP_GROUP_H
@@ -61,6 +66,25 @@ SP_INLINE sp_u32 sp_selector_hash_of(const struct sp_packet *packet, const struc
     return hash;
 }
 
+/* The odd number by which a router multiplies hashes. Between the two products the upper bits come down: else those of
+ * two slots would be multiples of each other, and with them what is chosen. */
+static inline sp_u32 sp_hash_factor(sp_u64 seed, sp_u32 vrf)
+{
+    sp_u64 mixed = (vrf + 1) * seed;
+
+    mixed ^= mixed >> 32;
+    return (sp_u32)(mixed * seed >> 32) | 1;
+}
+
+/* Which of `size` members a hash means to a router. */
+static inline sp_u32 sp_chosen(sp_u64 seed, sp_u32 vrf, sp_u32 hash, sp_u32 size)
+{
+    if (sp_unlikely(!seed)) {
+        return hash % size;
+    }
+    return (sp_u32)((sp_u64)(hash * sp_hash_factor(seed, vrf)) * size >> 32);
+}
+
 /* Sets *nexthop to a slot; 0 where there is no such group, or it is empty. */
 SP_INLINE int sp_nexthop_group(sp_tables tables, const struct sp_packet *packet, const struct sp_meta *meta,
                                sp_u32 slot, sp_u32 *nexthop)
@@ -71,7 +95,9 @@ SP_INLINE int sp_nexthop_group(sp_tables tables, const struct sp_packet *packet,
     if (size == 0) {
         return 0;
     }
-    const sp_u16 *member = sp_member_at(tables, sp_group_base(group) + sp_selector_hash_of(packet, meta) % size);
+    sp_u32 chosen =
+        sp_chosen(sp_load_long(sp_hash_seed_at(tables)), meta->vrf, sp_selector_hash_of(packet, meta), size);
+    const sp_u16 *member = sp_member_at(tables, sp_group_base(group) + chosen);
     if (!member) {
         return 0;
     }

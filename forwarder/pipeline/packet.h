@@ -66,7 +66,7 @@ struct sp_packet {
 struct sp_meta {
     /* What it came as */
     sp_u32 port;
-    sp_u32 vlan;       /* its tag's VLAN id, 0 without one, 4095 for VLAN id 0 */
+    sp_u32 vlan;       /* its tag's VLAN id, 0 without one */
     sp_u32 l2_octets;  /* Ethernet header and tag */
     sp_u32 ether_type; /* behind the tag */
     sp_u64 dst_mac;
@@ -92,7 +92,8 @@ struct sp_meta {
     sp_u32 sampled;          /* whether that interface has it looked at for samples */
 };
 
-/* One tag only: a second one is an EtherType that no router takes. 0 for a frame of less than 14 octets. */
+/* One tag only: a second one is an EtherType that no router takes. A tag with VLAN id 0 only carries a priority: the
+ * frame is an untagged one (IEEE 802.1Q table 9-2), and its tag goes. 0 for a frame of less than 14 octets. */
 SP_INLINE int sp_parse_ethernet(const struct sp_packet *packet, struct sp_meta *meta)
 {
     const sp_u8 *data = packet->data;
@@ -107,9 +108,6 @@ SP_INLINE int sp_parse_ethernet(const struct sp_packet *packet, struct sp_meta *
     meta->l2_octets = SP_ETHERNET_OCTETS;
     if (meta->ether_type == SP_ETHERTYPE_VLAN && data + SP_ETHERNET_OCTETS + SP_TAG_OCTETS <= packet->end) {
         meta->vlan = sp_get16(data + 14) & (SP_VLANS - 1);
-        if (meta->vlan == 0) {
-            meta->vlan = SP_VLANS - 1; /* a priority only; no router interface has it, and no VLAN this number */
-        }
         meta->ether_type = sp_get16(data + 16);
         meta->l2_octets += SP_TAG_OCTETS;
     }

@@ -2,6 +2,7 @@
 #include "server/reading.h"
 
 #include "server/decoding.h"
+#include "server/device_features.h"
 #include "server/encoding.h"
 #include "server/punt_drops.h"
 #include "server/samples.h"
@@ -65,13 +66,13 @@ Result Reading::read(const p4::v1::Entity& wanted) {
         case p4::v1::Entity::kDigestEntry:
             return read_samples(wanted.digest_entry());
         case p4::v1::Entity::kExternEntry:
-            return read_punt_drops(wanted.extern_entry());
+            return read_extern(wanted.extern_entry());
         case p4::v1::Entity::kPacketReplicationEngineEntry:
             return {};  // none can be written, so there is none; clients that clear a device ask first
         case p4::v1::Entity::ENTITY_NOT_SET:
             return {Code::kInvalidArgument, "a read needs an entity"};
         default:
-            return {Code::kUnimplemented, "there are only tables, an action profile, a digest and lost punts"};
+            return {Code::kUnimplemented, "there are only tables, an action profile, a digest, lost punts and features"};
     }
 }
 
@@ -85,12 +86,29 @@ Result Reading::read_samples(const p4::v1::DigestEntry& wanted) {
     return result;
 }
 
-// Of all router interfaces; what is counted meanwhile is counted or not.
-Result Reading::read_punt_drops(const p4::v1::ExternEntry& wanted) {
-    if (wanted.extern_type_id() != kPuntDropsType || (wanted.extern_id() != 0 && wanted.extern_id() != kPuntDropsId)) {
-        return {Code::kNotFound, "no extern " + std::to_string(wanted.extern_id()) + " of type " +
+// Without an id all of the type are wanted.
+Result Reading::read_extern(const p4::v1::ExternEntry& wanted) {
+    const uint32_t id = wanted.extern_id();
+    if (wanted.extern_type_id() != kPuntDropsType || (id != 0 && id != kPuntDropsId && id != kFeaturesId)) {
+        return {Code::kNotFound, "no extern " + std::to_string(id) + " of type " +
                                      std::to_string(wanted.extern_type_id())};
     }
+    if (id != kPuntDropsId) {
+        std::vector<std::string> names{"priority_tags", "resilient_hash"};
+        if (tables_.hashes_by_router()) {
+            names.emplace_back("hash_by_router");
+        }
+        encode_features(names, *add().mutable_extern_entry());
+    }
+    if (id != kFeaturesId) {
+        read_punt_drops();
+    }
+    flush();
+    return {};
+}
+
+// Of all router interfaces; what is counted meanwhile is counted or not.
+void Reading::read_punt_drops() {
     std::vector<std::pair<uint32_t, uint32_t>> interfaces;  // slots and ids
     {
         auto lock = tables_.lock();
@@ -110,8 +128,6 @@ Result Reading::read_punt_drops(const p4::v1::ExternEntry& wanted) {
             flush();
         }
     }
-    flush();
-    return {};
 }
 
 // -- table entries ---------------------------------------------------------------------------------------------------

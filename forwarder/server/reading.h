@@ -44,7 +44,8 @@ class Reading {
     Result read_members(const p4::v1::ActionProfileMember& wanted);
     Result read_groups(const p4::v1::ActionProfileGroup& wanted);
     Result read_samples(const p4::v1::DigestEntry& wanted);
-    Result read_punt_drops(const p4::v1::ExternEntry& wanted);
+    Result read_extern(const p4::v1::ExternEntry& wanted);
+    void read_punt_drops();
 
     p4::v1::Entity& add();
     bool full() const;

@@ -85,6 +85,7 @@ class Tables {
     void count_punt_drop(uint32_t interface, uint32_t place, uint32_t punt_class) {
         __atomic_fetch_add(&arrays_.punt_drops[sp_punt_drop_index(interface, place, punt_class)], 1, __ATOMIC_RELAXED);
     }
+    bool hashes_by_router() const { return *arrays_.hash_seed != 0; }  // set before there are readers
     const std::string& pipeline() const { return pipeline_; }
     ElectionId election() const { return election_; }
     JournalStatus journal_status() const;

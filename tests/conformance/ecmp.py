@@ -3,6 +3,7 @@
 import functools
 import random
 from collections import Counter
+from dataclasses import replace
 
 from case import FAST, arrives
 from entries import installed
@@ -45,6 +46,28 @@ def world(*weights: int) -> Installed:
     action = route_action(RouteKind.GROUP, GROUP)
     entries = [Policer(1, FAST), INGRESS, *EGRESS, *WAYS, group(*weights)]
     return installed(entries, {1: {"10.0.0.0/8": action, "2001:db8::/32": action}})
+
+
+SECOND = replace(INGRESS, id=2, vrf_id=2, vlan=50)
+"""Where the second router of `two_tiers` takes what the first has sent."""
+
+
+def two_tiers(*weights: int) -> Installed:
+    """`world`, and a second router with as many ways of its own."""
+    first = world(*weights)
+    ways = [replace(way, id=way.id + 30, router_interface_id=way.router_interface_id + 30) for way in WAYS]
+    egress = [replace(each, id=each.id + 30, vrf_id=2, vlan=each.vlan + 100) for each in EGRESS]
+    members = [replace(each, nexthop_id=each.nexthop_id + 30) for each in group(*weights).members]
+    action = route_action(RouteKind.GROUP, GROUP + 30)
+    entries = [Policer(2, FAST), SECOND, *egress, *ways, NexthopGroup(GROUP + 30, tuple(members))]
+    second = installed(entries, {2: {"10.0.0.0/8": action}})
+    return Installed(
+        first.policers | second.policers,
+        first.router_interfaces | second.router_interfaces,
+        first.nexthops | second.nexthops,
+        first.groups | second.groups,
+        first.routes | second.routes,
+    )
 
 
 @functools.cache

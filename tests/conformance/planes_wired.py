@@ -138,7 +138,8 @@ async def wired_bmv2() -> AsyncIterator[WiredPlane]:
 
 @contextlib.asynccontextmanager
 async def wired_bmv2_pair() -> AsyncIterator[WiredPlane]:
-    with namespace("sp-bmv2") as place, PrivateForwarder(1) as forwarder:
+    alike = ("--no-hash-by-router",)  # as the hardware: a flow keeps its member when its prefix moves
+    with namespace("sp-bmv2") as place, PrivateForwarder(1, options=alike) as forwarder:
         plug_in(forwarder, place, LINK)
         with PrivateBmv2(len(PORTS), place, more_ports={LINK_PORT: LINK}) as bmv2, plugged_into(bmv2.hosts) as plugs:
             async with _wired_device("bmv2+forwarder", bmv2.address, plugs, forwarder) as wired:

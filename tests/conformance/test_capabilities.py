@@ -44,6 +44,7 @@ def test_open_vswitch_lacks_what_the_manual_says() -> None:
         Capability.EXACT_WEIGHTS,
         Capability.SAMPLES,
         Capability.PUNT_SHARES,
+        Capability.HASH_BY_ROUTER,
     }
 
 

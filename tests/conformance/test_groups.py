@@ -1,20 +1,24 @@
 """Groups: every member gets its share of the flows, and a flow stays where it is."""
 
+from collections import Counter
+
 import pytest
 from case import arrives
 from ecmp import (
     EGRESS,
     GROUP,
     INGRESS,
+    SECOND,
     WAYS,
     WEIGHTS,
     flows,
     group,
     member_of,
     shares_off,
+    two_tiers,
     world,
 )
-from frames import MORE_FRAGMENTS, ipv4, udp
+from frames import MORE_FRAGMENTS, ipv4, tagged, udp
 from wired import WiredPlane
 
 from controller.planes.base import Capability, GroupMember, NexthopGroup, Op, Update, WriteBatch
@@ -43,6 +47,20 @@ async def test_a_flow_stays_while_its_group_is_unchanged(wired: WiredPlane, fami
     other = NexthopGroup(GROUP + 1, (GroupMember(WAYS[5].id, 1, EGRESS[5].port),))
     await wired.write(WriteBatch(groups=[Update(Op.INSERT, other)]))
     assert await member_of_each(wired, frames) == first
+
+
+async def test_a_second_router_spreads_what_the_first_sends_one_way(wired: WiredPlane) -> None:
+    if Capability.HASH_BY_ROUTER not in wired.plane.capabilities:
+        pytest.skip(f"needs {Capability.HASH_BY_ROUTER}, which {wired.kind} lacks: docs/planes.md, Capabilities")
+    await wired.program(two_tiers(1, 1, 1, 1))
+    frames = flows(4000, 4)
+    outputs = await wired.stream(INGRESS.port, frames)
+    first = {frame[30:] for _, frame in outputs if member_of(frame) == 0}  # addresses and on; they leave tagged
+    one_way = [frame for frame in frames if frame[26:] in first]
+    outputs = await wired.stream(SECOND.port, [tagged(frame, SECOND.vlan) for frame in one_way])
+    shares = Counter(member_of(frame) for _, frame in outputs)
+    assert sum(shares.values()) == len(one_way)
+    assert all(150 < shares[member] < 350 for member in range(4)), shares
 
 
 async def test_all_packets_of_a_flow_go_the_same_way(wired: WiredPlane) -> None:

@@ -25,6 +25,7 @@ _ISIS = ("0180c2000014", "0180c2000015", "09002b000005")  # ISO/IEC 10589 sectio
 _MULTICAST_BIT = bytes.fromhex("010000000000")
 _IN_GROUP_FRAME = oxm(Oxm.REG2, GROUP_ADDRESSED, GROUP_ADDRESSED)
 _VLAN_PRESENT = oxm(Oxm.VLAN_VID, 0x1000, 0x1000)
+_PRIORITY_TAG = oxm(Oxm.VLAN_VID, 0x1000)  # IEEE 802.1Q table 9-2: VLAN id 0 is none
 
 # RFC 1812 section 5.3.7 and RFC 6890 for IPv4; RFC 4291 section 2.5 for IPv6.
 _MARTIAN_SOURCES = ("127.0.0.0/8", "0.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4", "::/128", "::1/128", "ff00::/8")
@@ -67,6 +68,8 @@ def _destination(text: str) -> tuple[bytes, bytes]:
 
 def _ingress() -> Iterator[Flow]:
     yield _drop(Table.INTERFACE_CLASSIFIER, 0, DropReason.UNKNOWN_INTERFACE)
+    untagged = codec.apply_actions(codec.POP_VLAN, codec.resubmit(Table.INTERFACE_CLASSIFIER))
+    yield _step(Table.INTERFACE_CLASSIFIER, 200, untagged, _PRIORITY_TAG)
     mark = codec.apply_actions(codec.set_field(Oxm.REG2, GROUP_ADDRESSED)) + codec.goto(Table.PUNT)
     yield _step(Table.L3_ADMIT, 100, mark, oxm(Oxm.ETH_DST, _MULTICAST_BIT, _MULTICAST_BIT))
     yield _drop(Table.L3_ADMIT, 0, DropReason.NOT_FOR_US)

@@ -41,7 +41,13 @@ class OpenFlowPlane:
     certificate of that common or DNS name."""
 
     capabilities = frozenset(
-        {Capability.MTU, Capability.LOCAL_FAILOVER, Capability.ROUTE_COUNTERS, Capability.LOST_PUNTS}
+        {
+            Capability.MTU,
+            Capability.LOCAL_FAILOVER,
+            Capability.ROUTE_COUNTERS,
+            Capability.LOST_PUNTS,
+            Capability.PRIORITY_TAGS,
+        }
     )
 
     def __init__(

@@ -35,6 +35,7 @@ from controller.planes.p4runtime.channel import (
     Timing,
     TlsFiles,
 )
+from controller.planes.p4runtime.features import TOLD, read_features
 from controller.planes.p4runtime.links import LinkWatch
 from controller.planes.p4runtime.lost_punts import read_lost_punts
 from controller.planes.p4runtime.p4info import Pipeline, golden_pipeline
@@ -57,10 +58,6 @@ _CAPABILITIES = frozenset(
         Capability.EXACT_WEIGHTS,
     }
 )
-
-
-_OF_VR_FORWARDER = (Capability.LOST_PUNTS, Capability.PUNT_SHARES, Capability.RESILIENT_HASH)
-"""What it has beside, which alone tells of the punts that it loses."""
 
 
 class P4RuntimePlane:
@@ -191,8 +188,11 @@ class P4RuntimePlane:
         await self._keep_own_rows(channel, sender)
         self._note(Capability.ROUTE_COUNTERS, await counts_routes(channel, self._program))
         told = await read_lost_punts(channel) is not None
-        for capability in _OF_VR_FORWARDER:
-            self._note(capability, told)
+        self._note(Capability.LOST_PUNTS, told)
+        self._note(Capability.PUNT_SHARES, told)
+        features = await read_features(channel)
+        for capability in TOLD.values():
+            self._note(capability, capability in features)
         return sender
 
     async def _keep_own_rows(self, channel: Channel, sender: Sender) -> None:

@@ -121,6 +121,7 @@ XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, con
     arrays_.groups = fixed_->groups;
     arrays_.nexthops = fixed_->nexthops;
     arrays_.sampling = &fixed_->sampling;
+    arrays_.hash_seed = &fixed_->hash_seed;
     arrays_.word_count = capacity.words;
     arrays_.member_count = bpf_map__max_entries(find("map_members")) * SP_MEMBERS_TOGETHER;
     arrays_.cpus = bpf_map__max_entries(find("map_rx"));

@@ -50,7 +50,7 @@ static inline int sp_copy_untagged(struct xdp_md *context, struct sp_punt_record
         record->interface = (sp_u16)verdict->interface;                                                   \
         if (sp_copy_untagged(context, record, (room), length, tag_octets) != 0) {                         \
             bpf_ringbuf_discard(record, 0);                                                               \
-            return SP_COUNT_FRAGMENTED;                                                                   \
+            return SP_COUNT_TOO_LONG;                                                                     \
         }                                                                                                 \
         bpf_ringbuf_submit(record, 0);                                                                    \
         return -1;                                                                                        \
@@ -77,7 +77,7 @@ static inline int sp_send_punt(struct xdp_md *context, const struct sp_verdict *
     } else if (length <= SP_PUNT_LONG) {
         SP_PUNT_INTO(SP_PUNT_LONG);
     }
-    return SP_COUNT_FRAGMENTED;
+    return SP_COUNT_TOO_LONG;
 }
 
 /* The same of the head of a frame that is sent, `frame_length` octets with its tag. */

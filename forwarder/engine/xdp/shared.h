@@ -27,6 +27,7 @@ struct sp_fixed {
     struct sp_interface interfaces[SP_INTERFACES];
     struct sp_vrf vrfs[SP_VRFS];
     struct sp_sampling sampling;
+    sp_u64 hash_seed;
     sp_u64 groups[SP_GROUPS];
     sp_u64 port_of_ifindex[SP_PORT_SLOTS];
 } __attribute__((aligned(64)));
@@ -43,7 +44,7 @@ struct sp_punt_record {
 };
 
 /* The ring takes records of fixed sizes only: the frame's room in each of them, octets. A frame that is longer than the
- * last is not punted, and counted as SP_COUNT_FRAGMENTED. */
+ * last is not punted, and counted as SP_COUNT_TOO_LONG. */
 #define SP_PUNT_SHORT 256u
 SP_STATIC_ASSERT(SP_PUNT_SHORT >= SP_SAMPLE_OCTETS, "a sample fits the shortest record");
 #define SP_PUNT_MIDDLE 2048u

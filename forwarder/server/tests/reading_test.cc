@@ -3,6 +3,7 @@
 // What Read gives: wildcards, exact keys, filters, and only what is asked for.
 #include <set>
 
+#include "server/device_features.h"
 #include "server/punt_drops.h"
 #include "server/tests/device.h"
 
@@ -134,6 +135,7 @@ TEST_F(Reading, DefaultEntriesAreSaid) {
 TEST_F(Reading, LostPuntsAreToldByInterfacePlaceAndClass) {
     p4v1::Entity wanted;
     wanted.mutable_extern_entry()->set_extern_type_id(kPuntDropsType);
+    wanted.mutable_extern_entry()->set_extern_id(kPuntDropsId);
     grpc::Status status;
     EXPECT_TRUE(primary->read({wanted}, &status).empty());
     EXPECT_TRUE(status.ok()) << "it says that nothing was lost";
@@ -159,6 +161,24 @@ TEST_F(Reading, LostPuntsAreToldByInterfacePlaceAndClass) {
     wanted.mutable_extern_entry()->set_extern_type_id(kPuntDropsType + 1);
     primary->read({wanted}, &status);
     EXPECT_EQ(status.error_code(), grpc::NOT_FOUND);
+}
+
+TEST_F(Reading, FeaturesAreToldByName) {
+    p4v1::Entity wanted;
+    wanted.mutable_extern_entry()->set_extern_type_id(kPuntDropsType);
+    const auto told = [&] {
+        p4v1::P4Data data;
+        const auto read = primary->read({wanted});
+        EXPECT_EQ(read.size(), 1u);
+        EXPECT_TRUE(!read.empty() && read[0].extern_entry().entry().UnpackTo(&data));
+        std::vector<std::string> names;
+        for (const auto& member : data.struct_().members()) names.push_back(member.bitstring());
+        return names;
+    };
+    EXPECT_EQ(told(), (std::vector<std::string>{"priority_tags", "resilient_hash"})) << "of all externs";
+    wanted.mutable_extern_entry()->set_extern_id(kFeaturesId);
+    *device->arrays().hash_seed = 1;
+    EXPECT_EQ(told(), (std::vector<std::string>{"priority_tags", "resilient_hash", "hash_by_router"}));
 }
 
 TEST_F(Reading, WhatIsNotThereIsNamed) {

@@ -108,7 +108,7 @@ void check(const Outcome& wanted, const Run& got, uint8_t mode, Engine counted) 
         if (wanted.action == SP_ACTION_PUNT) {
             const bool fits = wanted.frame.size() <= SP_PUNT_LONG;
             if (fits && !full) return check_record(wanted, wanted.reason, wanted.frame);
-            --counted[full ? SP_COUNT_RING_FULL : SP_COUNT_FRAGMENTED];
+            --counted[full ? SP_COUNT_RING_FULL : SP_COUNT_TOO_LONG];
         } else {
             const bool is_punt = wanted.reason != SP_NO_REASON && wanted.reason < SP_FIRST_DROP;
             if (is_punt) --counted[SP_COUNT_POLICED];

@@ -101,8 +101,7 @@ uint64_t entry_of(const sp_arrays& tables, const Arrival& arrival) {
     const Octets& frame = arrival.frame;
     if (frame.size() < 14) return 0;
     const bool tagged = frame.size() >= 18 && frame[12] == 0x81 && frame[13] == 0;
-    uint32_t vlan = tagged ? (frame[14] << 8 | frame[15]) & 0xfffu : 0;
-    if (tagged && vlan == 0) vlan = 4095;
+    const uint32_t vlan = tagged ? (frame[14] << 8 | frame[15]) & 0xfffu : 0;
     return tables.classifier[sp_classifier_index(arrival.port, vlan)];
 }
 

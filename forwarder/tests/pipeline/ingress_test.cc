@@ -38,10 +38,22 @@ TEST_F(Ingress, UnknownPortOrVlanIsNobodys) {
     EXPECT_EQ(tables.reasons[sp_reason_index(SP_DROP_UNKNOWN_INTERFACE)].bytes, 14 + 18 + 2 * kPacket.size());
 }
 
-TEST_F(Ingress, PriorityTagIsNotUntagged) {
-    EXPECT_EQ(reason(ethernet(kOwnMac, kHostMac, 0x0800, kPacket, 0, 7)), SP_DROP_UNKNOWN_INTERFACE);
-    write.classify(kLanPort, 4095, kLan);
-    EXPECT_EQ(reason(ethernet(kOwnMac, kHostMac, 0x0800, kPacket, 0, 7)), SP_NO_REASON);
+TEST_F(Ingress, AFrameWithAPriorityTagIsUntagged) {
+    const Octets plain = ethernet(kOwnMac, kHostMac, 0x0800, kPacket);
+    const Octets tagged = ethernet(kOwnMac, kHostMac, 0x0800, kPacket, 0, 7);
+    const Outcome outcome = run(tagged);
+    EXPECT_EQ(outcome.action, SP_ACTION_SEND);
+    EXPECT_EQ(outcome.frame, run(plain).frame) << "its tag does not go on";
+    EXPECT_EQ(tables.rx[kLan].packets, 2u);
+    EXPECT_EQ(tables.rx[kLan].bytes, tagged.size() + plain.size());
+    EXPECT_EQ(run(ethernet(kOwnMac, kHostMac, 0x0800, Ipv4{.dst = 0x0a030009}.octets(), 0, 5)).frame,
+              run(ethernet(kOwnMac, kHostMac, 0x0800, Ipv4{.dst = 0x0a030009}.octets())).frame)
+        << "the tag of the way out is another";
+    const Outcome punt = run(ethernet(kBroadcast, kHostMac, 0x0806, Octets(28, 7), 0, 7));
+    EXPECT_EQ(punt.router_interface_id, 100 + kLan);
+    EXPECT_EQ(punt.frame, ethernet(kBroadcast, kHostMac, 0x0806, Octets(28, 7))) << "without its tag";
+    tables.classifier[sp_classifier_index(kLanPort, 0)] = 0;
+    EXPECT_EQ(reason(tagged), SP_DROP_UNKNOWN_INTERFACE) << "a port with VLANs only";
 }
 
 TEST_F(Ingress, TagCutShortIsAnEtherTypeOfAnUntaggedFrame) {

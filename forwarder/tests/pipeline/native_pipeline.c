@@ -24,3 +24,8 @@ sp_u32 sp_native_selector_hash(struct sp_packet *packet)
     sp_punt(packet, &meta);
     return sp_selector_hash_of(packet, &meta);
 }
+
+sp_u32 sp_native_chosen(sp_u64 seed, sp_u32 vrf, sp_u32 hash, sp_u32 size)
+{
+    return sp_chosen(seed, vrf, hash, size);
+}

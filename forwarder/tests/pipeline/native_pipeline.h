@@ -12,5 +12,6 @@ struct sp_verdict sp_native_pipeline(sp_tables tables, struct sp_packet *packet,
 void sp_native_burst(sp_tables tables, struct sp_packet *packets, const sp_u32 *ports, struct sp_verdict *verdicts,
                      sp_u32 count);
 sp_u32 sp_native_selector_hash(struct sp_packet *packet);
+sp_u32 sp_native_chosen(sp_u64 seed, sp_u32 vrf, sp_u32 hash, sp_u32 size);
 
 #endif

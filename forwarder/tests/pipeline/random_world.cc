@@ -123,6 +123,7 @@ void write_random_tables(Writer& write, uint64_t seed) {
         if (draw.chance(95)) write.classify(port_of(slot), vlan_of(slot), slot, 1 + slot % kVrfs, kind);
     }
     write_nexthops(write, draw);
+    *tables.hash_seed = draw.chance(70) ? draw.bits() : 0;
     for (uint32_t route = 0; route < kRoutes; ++route) {
         const auto vrf = static_cast<uint32_t>(1 + draw.below(kVrfs));
         const auto length = draw.one_of<uint8_t>({0, 1, 8, 9, 16, 24, 30, 31, 32});
@@ -139,7 +140,7 @@ Arrival random_arrival(Draw& draw) {
     const auto slot = static_cast<uint32_t>(draw.below(kInterfaces));
     const uint64_t to = draw.chance(80) ? kOwnMac : kMacs[draw.below(std::size(kMacs))];
     int vlan = vlan_of(slot) == 0 ? -1 : static_cast<int>(vlan_of(slot));
-    if (draw.chance(3)) vlan = draw.one_of({0, 1, 4095, 33});
+    if (draw.chance(6)) vlan = draw.one_of({0, 0, 1, 4095, 33});
     Octets frame;
     if (draw.chance(6)) {
         const auto ether_type = draw.one_of<uint16_t>({0x0806, 0x0028, 0x05dc, 0x0600, 0x88cc, 0x8100, 0x86dd});

@@ -50,7 +50,7 @@ TEST_F(Samples, ChanceDecides) {
 
 TEST_F(Samples, WhatIsOverTheRateIsCountedAndSent) {
     write.sample(kUp);
-    tables.sampling->policer = {0, kMillisecond, kMillisecond, 1};  // 1,000 a second, a burst of 2
+    tables.sampling->policer = {0, kMillisecond, kMillisecond, 1, 0};  // 1,000 a second, a burst of 2
     const uint64_t now = 1'000'000 * kMillisecond;
     for (int packet = 0; packet < 2; ++packet) EXPECT_FALSE(routed(kUntagged, now).sample.empty());
     const Outcome third = routed(kUntagged, now);

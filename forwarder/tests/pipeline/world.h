@@ -58,12 +58,12 @@ class Writer {
         tables.classifier[sp_classifier_index(port, vlan)] = sp_classifier(kind, vrf, slot, slot);
     }
     void police(uint32_t vrf, uint32_t punt_class, uint32_t interval_ns = 0, uint64_t tolerance_ns = 0) {
-        tables.policers[sp_policer_index(vrf, punt_class)] = {0, tolerance_ns, interval_ns, 1};
+        tables.policers[sp_policer_index(vrf, punt_class)] = {0, tolerance_ns, interval_ns, 1, 0};
     }
     // Samples of what leaves by a router interface: all of them, without a limit.
     void sample(uint32_t slot) {
         tables.egresses[slot].port |= SP_SAMPLED;
-        *tables.sampling = {~0u, {0, 0, 0, 1}};
+        *tables.sampling = {~0u, {0, 0, 0, 1, 0}};
     }
     void router(uint32_t vrf) {
         tables.vrfs[vrf].id = vrf;

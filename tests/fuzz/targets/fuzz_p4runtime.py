@@ -9,7 +9,7 @@ from finsy.proto import p4d, p4r
 
 from controller.model import PlaneConfig, PlaneKind
 from controller.planes.base import Policer, PuntReason, RouteCounts, RouterInterface, same_rate
-from controller.planes.p4runtime import lost_punts
+from controller.planes.p4runtime import features, lost_punts
 from controller.planes.p4runtime.channel import ChannelClosed, decoded
 from controller.planes.p4runtime.messages import entities_of
 from controller.planes.p4runtime.p4info import golden_pipeline
@@ -87,6 +87,9 @@ def _read(octets: bytes) -> None:
     with suppress(ChannelClosed):
         for entity in entities_of(octets):
             lost_punts.take({}, entity)
+    with suppress(ChannelClosed):
+        for entity in entities_of(octets):
+            features.features_of(entity)
     inventory = Inventory()
     for entity in entities_of(octets):
         entry = decoded(p4r.Entity, entity).table_entry

@@ -14,6 +14,7 @@ import grpc
 import grpc.aio
 from finsy.proto import p4d, p4r, rpc_code, rpc_status
 
+from controller.planes.p4runtime.lost_punts import EXTERN_ID as LOST_PUNTS
 from controller.planes.p4runtime.p4info import golden_pipeline
 
 SERVICE = "p4.v1.P4Runtime"
@@ -51,6 +52,7 @@ class Device:
     aborts: dict[str, tuple[grpc.StatusCode, str]] = field(default_factory=dict)  # what a method fails with
     silent: bool = False  # nothing is said on the stream
     lost_punts: list[p4r.ExternEntry] | None = None  # None: it does not tell
+    features: list[p4r.ExternEntry] | None = None  # the same
     gate: asyncio.Event = field(default_factory=asyncio.Event)  # cleared: requests wait
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     _server: Any = None
@@ -263,9 +265,10 @@ class Device:
                 await context.abort(*refusal)
             response = p4r.ReadResponse()
             if wanted.HasField("extern_entry"):
-                if self.lost_punts is None:
+                told = self.lost_punts if wanted.extern_entry.extern_id == LOST_PUNTS else self.features
+                if told is None:
                     await context.abort(grpc.StatusCode.UNIMPLEMENTED, "no extern support yet")
-                response.entities.extend(p4r.Entity(extern_entry=one) for one in self.lost_punts or ())
+                response.entities.extend(p4r.Entity(extern_entry=one) for one in told or ())
             if wanted.HasField("digest_entry") and self.samples is not None:
                 response.entities.add().digest_entry.CopyFrom(self.samples)
             for entry in list(self.entries.values()):

@@ -22,6 +22,8 @@ from controller.planes.base import (
     Update,
     WriteBatch,
 )
+from controller.planes.p4runtime import features
+from controller.planes.p4runtime.channel import ChannelClosed
 from controller.planes.p4runtime.lost_punts import EXTERN_ID, EXTERN_TYPE
 from controller.planes.p4runtime.p4info import Schema, golden_pipeline
 from controller.planes.p4runtime.samples import SampleDigest
@@ -106,6 +108,37 @@ async def test_lost_punts_are_those_that_the_device_tells(edge: Edge) -> None:
         (3, PuntClass.ARP, PuntPlace.POLICER): 70_000,
         (3, PuntClass.BFD, PuntPlace.OUTBOX): 1,
     }
+
+
+# -- features --------------------------------------------------------------------------------------------------------
+def named(*names: bytes) -> p4r.ExternEntry:
+    """What a device says that it does."""
+    data = p4d.P4Data()
+    for name in names:
+        data.struct.members.add(bitstring=name)
+    entry = p4r.ExternEntry(extern_type_id=EXTERN_TYPE, extern_id=features.EXTERN_ID)
+    entry.entry.Pack(data)
+    return entry
+
+
+async def test_features_are_those_that_the_device_tells(edge: Edge) -> None:
+    """Also where the one before it had others, under the same address."""
+    told = {Capability.PRIORITY_TAGS, Capability.HASH_BY_ROUTER}
+    assert not told & edge.plane.capabilities
+    edge.device.features = [named(b"priority_tags", b"\xff", b"mtu"), named(b"hash_by_router")]
+    edge.device.close_streams()
+    await edge.connected_again()
+    assert told <= edge.plane.capabilities
+    edge.device.features = [named(b"priority_tags")]
+    edge.device.close_streams()
+    await edge.connected_again(2)
+    assert told & edge.plane.capabilities == {Capability.PRIORITY_TAGS}
+
+
+@pytest.mark.parametrize("entry", [p4r.ExternEntry(), p4r.ExternEntry(entry=any_pb2.Any(value=b"?"))])
+def test_features_that_are_none_are_refused(entry: p4r.ExternEntry) -> None:
+    with pytest.raises(ChannelClosed, match="a read of its features"):
+        features.features_of(p4r.Entity(extern_entry=entry).SerializeToString())
 
 
 @pytest.mark.parametrize(

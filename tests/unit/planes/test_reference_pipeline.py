@@ -168,6 +168,9 @@ def test_a_hash_chooses_among_what_a_group_has_left() -> None:
 
     chosen = forward(ROUTERS, ALL, PORTS, TO_GROUP.port, TO_GROUP.frame, choose)
     assert ways(chosen) == {(wan.id, 3): 1}
+    assert asked[0][2][:4] == lan.vrf_id.to_bytes(4, "big"), "by router, where the plane does so"
+    forward(ROUTERS, ALL - {Capability.HASH_BY_ROUTER}, PORTS, TO_GROUP.port, TO_GROUP.frame, choose)
+    assert asked.pop()[2] == asked[0][2][4:]
     assert [(one, weights) for one, weights, _ in asked] == [(two_ways.id, {to_up.id: 1, to_wan.id: 3})]
     empty = replace(ROUTERS, groups={})
     unreachable = forward(empty, ALL, PORTS, TO_GROUP.port, TO_GROUP.frame, choose).ways[0].outcome

@@ -28,6 +28,7 @@ void sp_user_arrays(struct sp_arrays *shared)
     shared->groups = fixed.groups;
     shared->nexthops = fixed.nexthops;
     shared->sampling = &fixed.sampling;
+    shared->hash_seed = &fixed.hash_seed;
     arrays = *shared;
 }
 

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// nexthop_group behind nexthop_group: what one router has sent one way, the next one still spreads over all of its own.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <random>
+
+#include "tests/pipeline/world.h"
+
+namespace splitplane::test {
+namespace {
+
+constexpr uint32_t kBehind = 0xc0000209, kBase = 64, kFirst = 10;  // of members, nexthops
+constexpr uint32_t kFlows = 4096;
+constexpr uint64_t kSeed = 0x9e3779b97f4a7c15, kOther = 0xd1b54a32d192ed03;
+
+Ipv4 flow(uint32_t number) { return {.dst = kBehind, .src = 0x0a010000 + number}; }
+
+// A router whose only route leads to a group of equal members.
+struct Tier {
+    Tier(uint64_t seed, uint32_t vrf, uint32_t members) {
+        sp_arrays& tables = world.tables;
+        *tables.hash_seed = seed;
+        world.write.router(vrf);
+        world.write.classify(kLanPort, 0, kLan, vrf);
+        world.write.route4(0xc0000200, 24, sp_leaf(SP_ROUTE_GROUP, 3), vrf);
+        tables.groups[3] = sp_group(kBase, members);
+        for (uint32_t member = 0; member < members; ++member) {
+            tables.members[kBase + member] = static_cast<uint16_t>(kFirst + member);
+            tables.nexthops[kFirst + member] = sp_nexthop(SP_NEXTHOP_FORWARD, kUp, member);
+        }
+    }
+    uint32_t member_of(uint32_t number) const { return world.arrives(flow(number)).frame[5]; }
+
+    World world;
+};
+
+// How many flows each member of the second tier has of those that the first gives to its member 0.
+std::map<uint32_t, uint32_t> behind(const Tier& first, const Tier& second) {
+    std::map<uint32_t, uint32_t> shares;
+    for (uint32_t number = 0; number < kFlows; ++number) {
+        if (first.member_of(number) == 0) ++shares[second.member_of(number)];
+    }
+    return shares;
+}
+
+void expect_all_used(const std::map<uint32_t, uint32_t>& shares, uint32_t members) {
+    ASSERT_EQ(shares.size(), members);
+    for (const auto& [member, flows] : shares) {
+        EXPECT_GT(flows, kFlows / members / members / 2) << "member " << member;
+        EXPECT_LT(flows, kFlows / members / members * 2) << "member " << member;
+    }
+}
+
+TEST(NexthopGroup, ASecondTierSpreadsWhatTheFirstSendsOneWay) {
+    for (const uint32_t members : {2, 3, 4, 8}) {
+        expect_all_used(behind(Tier(kSeed, 1, members), Tier(kSeed, 2, members)), members);
+        expect_all_used(behind(Tier(kSeed, 1, members), Tier(kOther, 1, members)), members);
+    }
+    EXPECT_EQ(behind(Tier(0, 1, 4), Tier(0, 2, 4)).size(), 1u) << "as BMv2 chooses, where there is no seed";
+}
+
+TEST(NexthopGroup, EachMemberHasItsShareWhateverTheSeed) {
+    for (const uint64_t seed : {uint64_t{0}, uint64_t{1}, kSeed, kOther, ~uint64_t{0}}) {
+        const Tier tier(seed, 1, 4);
+        std::map<uint32_t, uint32_t> shares;
+        for (uint32_t number = 0; number < kFlows; ++number) ++shares[tier.member_of(number)];
+        ASSERT_EQ(shares.size(), 4u) << seed;
+        for (const auto& [member, flows] : shares) EXPECT_NEAR(flows, kFlows / 4, kFlows / 40) << seed;
+    }
+}
+
+// Slots follow each other, as the daemon gives them: the numbers of two are none that fit each other.
+TEST(NexthopGroup, NoTwoRoutersOfAForwarderChooseAlike) {
+    constexpr uint32_t kMembers = 4, kRouters = 64, kHashes = 1024, kSeeds = 16;
+    std::mt19937_64 draw(1);
+    std::array<uint32_t, kHashes> hashes;
+    for (uint32_t& hash : hashes) hash = static_cast<uint32_t>(draw());
+    uint32_t alike = 0;
+    for (uint32_t seeds = 0; seeds < kSeeds; ++seeds) {
+        const uint64_t seed = draw() | 1;
+        for (uint32_t first = 1; first <= kRouters; ++first) {
+            for (uint32_t second = first + 1; second <= kRouters; ++second) {
+                std::array<uint32_t, kMembers> shares{};
+                for (const uint32_t hash : hashes) {
+                    if (sp_native_chosen(seed, first, hash, kMembers) != 0) continue;
+                    ++shares[sp_native_chosen(seed, second, hash, kMembers)];
+                }
+                alike += *std::max_element(shares.begin(), shares.end()) > kHashes / kMembers / 2;
+            }
+        }
+    }
+    EXPECT_EQ(alike, 0u) << "of " << kSeeds * kRouters * (kRouters - 1) / 2 << " pairs";
+}
+
+}  // namespace
+}  // namespace splitplane::test
