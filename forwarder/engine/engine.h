@@ -66,6 +66,16 @@ struct Capacity {
     uint32_t members = 1u << 21;  // places of nexthop groups: 2 octets each
 };
 
+// Tell the pipeline whether a port has lost its link. Any thread.
+inline void set_port_down(sp_arrays& arrays, uint32_t port, bool down) {
+    const sp_u64 bit = sp_u64{1} << port % 64;
+    if (down) {
+        __atomic_fetch_or(&arrays.ports_down[port / 64], bit, __ATOMIC_RELAXED);
+    } else {
+        __atomic_fetch_and(&arrays.ports_down[port / 64], ~bit, __ATOMIC_RELAXED);
+    }
+}
+
 class Engine {
   public:
     virtual ~Engine() = default;

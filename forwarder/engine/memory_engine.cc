@@ -33,6 +33,7 @@ MemoryEngine::MemoryEngine(const Capacity& capacity, uint32_t cpus) {
     arrays_.share_dues = zeroed<sp_u64>(size_t{SP_INTERFACES} * SP_CLASS_SLOTS);
     arrays_.punt_drops = zeroed<sp_u64>(size_t{SP_INTERFACES} * SP_PLACES * SP_CLASS_SLOTS);
     arrays_.sampling = zeroed<sp_sampling>(1);
+    arrays_.ports_down = zeroed<sp_u64>(SP_PORTS / 64);
     arrays_.hash_seed = zeroed<sp_u64>(1);
     arrays_.rx = zeroed<sp_counter>(size_t{cpus} * SP_INTERFACES);
     arrays_.tx = zeroed<sp_counter>(size_t{cpus} * SP_INTERFACES);
@@ -79,6 +80,7 @@ void MemoryEngine::set_up(uint32_t port, bool up) {
         for (PortStatus& status : ports_) {
             if (status.port.number != port || status.up == up) continue;
             status.up = up;
+            set_port_down(arrays_, port, !up);
             changed.push_back(status);
         }
     }

@@ -98,6 +98,10 @@ static inline sp_u64 *sp_punt_drop_at(sp_tables tables, sp_u32 interface, sp_u32
     return tables->punt_drops + sp_punt_drop_index(interface, place, punt_class);
 }
 static inline struct sp_sampling *sp_sampling_at(sp_tables tables) { return tables->sampling; }
+static inline const sp_u64 *sp_ports_down_at(sp_tables tables, sp_u32 port)
+{
+    return tables->ports_down + (port / 64 & (SP_PORTS / 64 - 1));
+}
 static inline const sp_u64 *sp_hash_seed_at(sp_tables tables) { return tables->hash_seed; }
 static inline struct sp_counter *sp_rx_at(sp_tables tables, sp_u32 cpu, sp_u32 slot)
 {

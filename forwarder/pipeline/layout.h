@@ -268,6 +268,7 @@ struct sp_arrays {
     struct sp_policer *policers;     /* [SP_VRFS * SP_CLASS_SLOTS], sp_policer_index() */
     sp_u64 *share_dues;              /* [SP_INTERFACES * SP_CLASS_SLOTS], sp_share_index(); ns */
     struct sp_sampling *sampling;    /* one */
+    sp_u64 *ports_down;              /* [SP_PORTS / 64], a bit for each that has no link: groups do without it */
     sp_u64 *hash_seed;               /* one word, nexthop_group.h; 0: flows are spread as BMv2 does */
     struct sp_counter *rx;           /* [cpus][SP_INTERFACES], of classifier entries */
     struct sp_counter *tx;           /* [cpus][SP_INTERFACES], of router interfaces */

@@ -85,24 +85,50 @@ static inline sp_u32 sp_chosen(sp_u64 seed, sp_u32 vrf, sp_u32 hash, sp_u32 size
     return (sp_u32)((sp_u64)(hash * sp_hash_factor(seed, vrf)) * size >> 32);
 }
 
+/* How many places of a group are looked at for one whose port has its link. Where half of them have none, one packet in
+ * 65,536 finds only such ones; the controller, who is told, writes the group anew. */
+#define SP_GROUP_TRIES 16u
+
+/* Whether what a nexthop sends would leave by a port without a link. */
+SP_INLINE int sp_leads_nowhere(sp_tables tables, sp_u32 slot)
+{
+    sp_u64 nexthop = sp_load_long(sp_nexthop_at(tables, slot));
+    sp_u32 port = sp_port_number(sp_load_long(&sp_egress_at(tables, sp_nexthop_interface(nexthop))->port));
+
+    return sp_load_long(sp_ports_down_at(tables, port)) >> (port & 63) & 1;
+}
+
 /* Sets *nexthop to a slot; 0 where there is no such group, or it is empty. */
 SP_INLINE int sp_nexthop_group(sp_tables tables, const struct sp_packet *packet, const struct sp_meta *meta,
                                sp_u32 slot, sp_u32 *nexthop)
 {
     sp_u64 group = sp_load_long(sp_group_at(tables, slot));
-    sp_u32 size = sp_group_size(group);
+    sp_u64 seed = sp_load_long(sp_hash_seed_at(tables));
+    sp_u32 size = sp_group_size(group), hash;
+    const sp_u16 *member;
 
     if (size == 0) {
         return 0;
     }
-    sp_u32 chosen =
-        sp_chosen(sp_load_long(sp_hash_seed_at(tables)), meta->vrf, sp_selector_hash_of(packet, meta), size);
-    const sp_u16 *member = sp_member_at(tables, sp_group_base(group) + chosen);
+    hash = sp_selector_hash_of(packet, meta);
+    member = sp_member_at(tables, sp_group_base(group) + sp_chosen(seed, meta->vrf, hash, size));
     if (!member) {
         return 0;
     }
     *nexthop = *(const volatile sp_u16 *)member;
-    return 1;
+    if (sp_likely(!sp_leads_nowhere(tables, *nexthop))) {
+        return 1;
+    }
+    /* Others in the order of a sequence that the flow's hash begins, so that its packets stay together. */
+    for (sp_u32 tries = 1; tries < SP_GROUP_TRIES; tries++) {
+        hash = (hash ^ hash >> 15) * 0x9e3779b1u;
+        member = sp_member_at(tables, sp_group_base(group) + (sp_u32)((sp_u64)hash * size >> 32));
+        if (member && !sp_leads_nowhere(tables, *(const volatile sp_u16 *)member)) {
+            *nexthop = *(const volatile sp_u16 *)member;
+            return 1;
+        }
+    }
+    return 1; /* by the one whose flow it is: perhaps all are down, and what is lost is counted there */
 }
 
 #endif

@@ -94,7 +94,7 @@ Result Reading::read_extern(const p4::v1::ExternEntry& wanted) {
                                      std::to_string(wanted.extern_type_id())};
     }
     if (id != kPuntDropsId) {
-        std::vector<std::string> names{"priority_tags", "resilient_hash"};
+        std::vector<std::string> names{"priority_tags", "resilient_hash", "local_failover"};
         if (tables_.hashes_by_router()) {
             names.emplace_back("hash_by_router");
         }

@@ -20,7 +20,7 @@ LIMIT_S = 540
 # Not all of them: emulated, they take ten times as long.
 RUNS = {
     "tests/pipeline/differential_test": "*/0",
-    "tests/engine/xdp_engine_test": "*.ForwardsIn*:*.PuntsReachTheSink:*.GoesOnWhenTheProcessIsKilled*",
+    "tests/engine/xdp_engine_test": "*.ForwardsIn*:*.PuntsReachTheSink:*.GoesOnWhenTheProcessIsKilled*:*Link*",
 }
 LOADER = "tests/engine/load_program"
 KERNELS = {"splitplane-bookworm": "6.1.", "splitplane-trixie": "6.12."}
@@ -92,4 +92,5 @@ def test_programs_load_and_do_the_same_on_the_images_kernel(tmp_path: Path) -> N
     kernel = KERNELS[json.loads((IMAGE / "image.json").read_text())["name"]]
     assert re.search(rf"^kernel {re.escape(kernel)}", said, re.MULTILINE), said[-3000:]
     wanted = [Path(name).name for name in RUNS] + [f"{Path(LOADER).name} /tests/{one.name}" for one in objects()]
+    assert "SKIPPED" not in said, said[-6000:]
     assert dict(re.findall(r"^(.+) ended: (\d+)$", said, re.MULTILINE)) == dict.fromkeys(wanted, "0"), said[-6000:]

@@ -17,7 +17,14 @@ from controller.planes.p4runtime.messages import entities_of
 
 EXTERN_ID = 0x81000002
 
-TOLD = {name.encode(): name for name in (Capability.PRIORITY_TAGS, Capability.HASH_BY_ROUTER, Capability.RESILIENT_HASH)}
+_NAMES = (
+    Capability.PRIORITY_TAGS,
+    Capability.RESILIENT_HASH,
+    Capability.LOCAL_FAILOVER,
+    Capability.HASH_BY_ROUTER,
+)
+
+TOLD = {name.encode(): name for name in _NAMES}
 """By the name that a device gives them; others are left out."""
 
 

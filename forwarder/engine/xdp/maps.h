@@ -151,6 +151,10 @@ static inline sp_u64 *sp_punt_drop_at(sp_tables tables, sp_u32 interface, sp_u32
     return drops + sp_punt_drop_index(0, place, sp_bounded(punt_class, SP_CLASS_SLOTS - 1));
 }
 static inline struct sp_sampling *sp_sampling_at(sp_tables tables) { return &fixed.sampling; }
+static inline const sp_u64 *sp_ports_down_at(sp_tables tables, sp_u32 port)
+{
+    return fixed.ports_down + (port / 64 & (SP_PORTS / 64 - 1));
+}
 static inline const sp_u64 *sp_hash_seed_at(sp_tables tables) { return &fixed.hash_seed; }
 static inline struct sp_counter *sp_rx_at(sp_tables tables, sp_u32 cpu, sp_u32 slot)
 {

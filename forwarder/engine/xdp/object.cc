@@ -121,6 +121,7 @@ XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, con
     arrays_.groups = fixed_->groups;
     arrays_.nexthops = fixed_->nexthops;
     arrays_.sampling = &fixed_->sampling;
+    arrays_.ports_down = fixed_->ports_down;
     arrays_.hash_seed = &fixed_->hash_seed;
     arrays_.word_count = capacity.words;
     arrays_.member_count = bpf_map__max_entries(find("map_members")) * SP_MEMBERS_TOGETHER;
@@ -141,6 +142,8 @@ int XdpObject::program(const char* name) const {
 }
 
 int XdpObject::map(const char* name) const { return bpf_map__fd(find(name)); }
+
+int XdpObject::fixed_map() const { return map(kFixed); }
 
 void XdpObject::take_frags() {
     bpf_program* program = nullptr;

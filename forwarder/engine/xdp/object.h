@@ -37,6 +37,7 @@ class XdpObject {
     // Descriptors that stay the object's own. EngineError where there is no such name.
     int program(const char* name) const;
     int map(const char* name) const;
+    int fixed_map() const;  // whose one element is fixed()
     bool counters_taken_over() const { return counters_taken_over_; }
     // Take away counters that an earlier program of another layout has pinned beside these.
     void drop_other_counters() const;

@@ -116,6 +116,7 @@ bool XdpPorts::find_interface(Attached& port) {
     const auto state = interfaces_.all().find(port.status.port.interface);
     port.status.present = state.has_value();
     port.status.up = state && state->up;
+    set_port_down(object_.arrays(), port.status.port.number, !port.status.up);
     port.failure.clear();
     if (!state) {
         port.failure = "there is no such interface";

@@ -8,6 +8,7 @@
 #ifndef SPLITPLANE_XDP_RUN_H
 #define SPLITPLANE_XDP_RUN_H
 
+#include "engine/xdp/port_of.h"
 #include "engine/xdp/punts.h"
 #include "pipeline/pipeline.h"
 
@@ -17,19 +18,6 @@ struct {
     __type(key, __u32);
     __type(value, __u32); /* ifindex */
 } map_ports SEC(".maps");
-
-/* A port, with SP_PORT_OF_BOND or without; 0 is none. */
-static inline sp_u32 sp_port_of(sp_u32 ifindex)
-{
-#pragma clang loop unroll(disable)
-    for (sp_u32 probe = 0; probe < SP_PORT_PROBES; probe++) {
-        sp_u64 entry = sp_load_long(&fixed.port_of_ifindex[(ifindex + probe) & (SP_PORT_SLOTS - 1)]);
-        if (sp_likely(entry >> 32 == ifindex)) {
-            return (sp_u32)entry & (SP_PORT_OF_BOND | (SP_PORTS - 1));
-        }
-    }
-    return 0;
-}
 
 /* Frames of the slow protocols (IEEE 802.3, annex 57A), LACP among them: between a bond and what is at its other end. */
 static inline int sp_is_slow_protocol(const struct xdp_md *context)

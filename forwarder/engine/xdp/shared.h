@@ -28,6 +28,8 @@ struct sp_fixed {
     struct sp_vrf vrfs[SP_VRFS];
     struct sp_sampling sampling;
     sp_u64 hash_seed;
+    sp_u64 ports_down[SP_PORTS / 64];
+    sp_u64 namespace_inode; /* of the network namespace that the ports are in (carrier.bpf.c) */
     sp_u64 groups[SP_GROUPS];
     sp_u64 port_of_ifindex[SP_PORT_SLOTS];
 } __attribute__((aligned(64)));

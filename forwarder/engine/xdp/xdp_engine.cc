@@ -37,6 +37,7 @@ XdpEngine::XdpEngine(XdpOptions options)
       pins_(options_.bpffs, options_.instance),
       // Before Linux 6.3 no frame of several buffers can be redirected: without this drivers refuse what brings them.
       object_(XdpObject::forwarding_program(), options_.capacity, pins_.path(), features_.known()),
+      carrier_(object_),
       packets_(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
       stop_(::eventfd(0, EFD_CLOEXEC)),
       ports_(object_, features_, pins_.path(), options_.generic_only) {
@@ -72,6 +73,7 @@ std::string XdpEngine::description() const {
 std::vector<std::string> XdpEngine::remarks() const {
     std::vector<std::string> all;
     if (pins_.mounted()) all.push_back("mounted a bpffs at " + options_.bpffs);
+    if (!carrier_.remark().empty()) all.push_back(carrier_.remark());
     if (object_.counters_taken_over()) all.push_back("counters go on from those of the last process");
     return all;
 }
@@ -82,6 +84,7 @@ size_t XdpEngine::detach(const std::string& instance, const std::string& bpffs) 
 void XdpEngine::activate(const std::vector<Port>& ports) {
     const std::lock_guard guard(mutex_);
     ports_.activate(ports);
+    carrier_.attach(pins_.path());
     object_.drop_other_counters();
     if (!thread_.joinable()) thread_ = std::thread(&XdpEngine::run, this);
 }

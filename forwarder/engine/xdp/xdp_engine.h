@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/xdp/carrier.h"
 #include "engine/netdev/xdp_features.h"
 #include "engine/xdp/links.h"
 #include "engine/xdp/object.h"
@@ -64,6 +65,7 @@ class XdpEngine : public Engine {
     PinDirectory pins_;
     XdpFeatures features_;
     XdpObject object_;
+    Carrier carrier_;
     Descriptor packets_;  // an AF_PACKET socket, for transmit()
     Descriptor stop_;
     std::unique_ptr<ring_buffer, FreeRing> ring_;

@@ -4,6 +4,7 @@
 // in a network namespace of this process's own.
 
 #include <gtest/gtest.h>
+#include <net/if.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -418,6 +419,46 @@ TEST_F(XdpEngineTest, TellsOfCarrier) {
     ASSERT_TRUE(running.ports.next([](const PortStatus& port) { return port.port.number == kUpPort && !port.up; }));
     shell("ip link set dev far-up up");
     ASSERT_TRUE(running.ports.next([](const PortStatus& port) { return port.port.number == kUpPort && port.up; }));
+}
+
+// Why the kernel notes no lost link itself; empty where it does. tests/native/test_forwarder_kernel.py runs these tests on
+// kernels that do.
+std::string without_carrier(const XdpEngine& engine) {
+    for (const std::string& remark : engine.remarks()) {
+        if (remark.find("netif_carrier_off") != std::string::npos) return remark;
+    }
+    return {};
+}
+
+// What the kernel notes itself, in the moment in which the driver says it, while nobody of ours runs.
+TEST_F(XdpEngineTest, APortWithoutALinkIsKnownWithoutTheProcess) {
+    Running running(*lan, *up);
+    if (const std::string why = without_carrier(running.engine); !why.empty()) GTEST_SKIP() << why;
+    const auto is_down = [&](uint32_t port) { return running.engine.arrays().ports_down[0] >> port & 1; };
+    EXPECT_EQ(running.engine.arrays().ports_down[0], 0u);
+    running.engine.stop();
+    shell("ip link set dev far-up down");
+    EXPECT_TRUE(is_down(kUpPort));
+    EXPECT_FALSE(is_down(kLanPort));
+    shell("ip link set dev far-up up");
+    EXPECT_EQ(running.engine.arrays().ports_down[0], 0u);
+}
+
+// An interface of the same number in another network namespace is another one.
+TEST_F(XdpEngineTest, LinksOfOtherNamespacesAreNotItsOwn) {
+    Running running(*lan, *up);
+    if (const std::string why = without_carrier(running.engine); !why.empty()) GTEST_SKIP() << why;
+    running.engine.stop();
+    shell("ip netns add other");
+    for (const Wire* wire : {&*lan, &*up}) {
+        const std::string index = std::to_string(if_nametoindex(wire->near().c_str()));
+        shell("ip -n other link add n index " + index + " type veth peer name m && ip -n other link set n up && "
+              "ip -n other link set m up && ip -n other link set m down");
+        shell("ip -n other link del n");
+    }
+    const uint64_t down = running.engine.arrays().ports_down[0];
+    shell("ip netns del other");
+    EXPECT_EQ(down, 0u);
 }
 
 TEST_F(XdpEngineTest, TakesAPortOffThatIsNotConfiguredAnyMore) {

@@ -255,5 +255,44 @@ TEST_F(Forwarding, AGroupSpreadsByItsHash) {
     EXPECT_GT(shares[2], 0);
 }
 
+TEST_F(Forwarding, AGroupDoesWithoutAPortThatHasNoLink) {
+    constexpr uint32_t kBase = 64, kPlaces = 128, kFlows = 1000;
+    constexpr uint32_t kFirstPort = 10, kMembers = 4;
+    for (uint32_t member = 0; member < kMembers; ++member) {
+        write.interface(40 + member, kFirstPort + member, 0);
+        tables.nexthops[10 + member] = sp_nexthop(SP_NEXTHOP_FORWARD, 40 + member, kNeighborMac);
+    }
+    for (uint32_t place = 0; place < kPlaces; ++place) {
+        tables.members[kBase + place] = static_cast<uint16_t>(10 + place % kMembers);
+    }
+    tables.groups[3] = sp_group(kBase, kPlaces);
+    far(sp_leaf(SP_ROUTE_GROUP, 3));
+    const auto ports = [&] {
+        std::vector<uint32_t> all;
+        for (uint32_t flow = 0; flow < kFlows; ++flow) {
+            all.push_back(arrives(Ipv4{.dst = kTo, .src = 0x0a010000 + flow}).port);
+        }
+        return all;
+    };
+    const std::vector<uint32_t> before = ports();
+    set_port_down(tables, kFirstPort + 1, true);
+    const std::vector<uint32_t> without = ports();
+    std::map<uint32_t, int> taken;  // by whom, of its flows
+    for (uint32_t flow = 0; flow < kFlows; ++flow) {
+        if (before[flow] == kFirstPort + 1) {
+            ++taken[without[flow]];
+        } else {
+            EXPECT_EQ(without[flow], before[flow]) << "whose port has its link";
+        }
+    }
+    EXPECT_EQ(taken.size(), kMembers - 1) << "all others take some, and it takes none";
+    EXPECT_FALSE(taken.contains(kFirstPort + 1));
+    EXPECT_EQ(ports(), without) << "a flow stays together";
+    for (uint32_t member = 0; member < kMembers; ++member) set_port_down(tables, kFirstPort + member, true);
+    EXPECT_EQ(ports(), before) << "where none has a link";
+    for (uint32_t member = 0; member < kMembers; ++member) set_port_down(tables, kFirstPort + member, false);
+    EXPECT_EQ(ports(), before);
+}
+
 }  // namespace
 }  // namespace splitplane::test

@@ -52,6 +52,7 @@ void write_nexthops(Writer& write, Draw& draw) {
         const auto egress = static_cast<uint32_t>(1 + draw.below(kInterfaces));
         tables.nexthops[slot] = sp_nexthop(kind, egress, kNeighborMac + slot);
     }
+    if (draw.chance(50)) tables.ports_down[0] = draw.bits() & draw.bits();
     uint32_t base = 16;
     for (uint32_t slot = 1; slot < kGroups; ++slot) {
         const auto size = static_cast<uint32_t>(draw.below(9));
