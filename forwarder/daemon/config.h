@@ -52,6 +52,7 @@ struct Config {
     std::string instance = "vr-forwarder";              // folder of bpffs for what is pinned
     LogLevel log_level = LogLevel::kInfo;
     bool detach_on_exit = false;
+    bool native = true;          // false: generic XDP on all ports
     bool hash_by_router = true;  // false: flows are spread alike by all routers, and as BMv2 does
     std::vector<Port> ports;  // in order of their numbers
     TlsFiles tls;
@@ -59,7 +60,7 @@ struct Config {
     TableLimits limits;  // [capacity], too
     SampleRate samples;
 
-    EngineOptions engine_options() const { return {engine, instance, capacity}; }
+    EngineOptions engine_options() const { return {engine, instance, capacity, native}; }
     std::filesystem::path control_socket() const { return state / "control.sock"; }
     std::filesystem::path p4runtime_socket() const { return state / "p4rt.sock"; }
 };

@@ -141,6 +141,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"device_id = 0\n", "f.toml:1: `device_id` takes a number from 1 to"},
         Wrong{"device_id = \"1\"\n", "`device_id` takes a number"},
         Wrong{"detach_on_exit = 1\n", "`detach_on_exit` is true or false"},
+        Wrong{"native = 0\n", "`native` is true or false"},
         Wrong{"hash_by_router = \"no\"\n", "`hash_by_router` is true or false"},
         Wrong{"log_level = \"loud\"\n", "`loud` is no log level; there are debug, info, warning, error"},
         Wrong{"engine = \"dpdk\"\n", "`dpdk` is no engine; there are xdp, memory"},
@@ -215,7 +216,7 @@ TEST(Options, HelpNamesCommandsAndOptions) {
     for (const char* word :
          {"run", "status", "dump", "detach", "check", "--config", "--port", "--device-id", "--listen", "--tls-cert",
           "--tls-key", "--tls-ca", "--tls-client", "--metrics", "--state", "--engine", "--instance", "--capacity", "--samples", "--log-level",
-          "--detach-on-exit", "--no-hash-by-router", "--json", "--version", "-h,--help"}) {
+          "--detach-on-exit", "--no-native", "--no-hash-by-router", "--json", "--version", "-h,--help"}) {
         EXPECT_TRUE(first.contains(word)) << word;
     }
 }

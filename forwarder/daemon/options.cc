@@ -144,6 +144,8 @@ Options parse_options(std::span<const std::string> words) {
     bool detach_on_exit = false;
     app.add_flag("--detach-on-exit", detach_on_exit, "leave the ports at SIGTERM");
     bool alike = false;
+    bool generic = false;
+    app.add_flag("--no-native", generic, "generic XDP on all ports, for a driver whose native XDP does harm");
     app.add_flag("--no-hash-by-router", alike, "spread flows alike on all routers, as BMv2 does");
     app.add_flag("--json", options.json, "status and dump for programs");
     if (!parsed(app, words, options.verb)) {
@@ -156,6 +158,7 @@ Options parse_options(std::span<const std::string> words) {
         for (const std::string& value : given[at]->results()) known[at].take(value);
     }
     options.config.detach_on_exit |= detach_on_exit;
+    options.config.native &= !generic;
     options.config.hash_by_router &= !alike;
     std::ranges::sort(options.config.ports, {}, &Port::number);
     return options;

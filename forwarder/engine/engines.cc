@@ -12,6 +12,7 @@ std::unique_ptr<Engine> make_engine(const EngineOptions& options) {
     XdpOptions xdp;
     xdp.instance = options.instance;
     xdp.capacity = options.capacity;
+    xdp.generic_only = !options.native;
     return std::make_unique<XdpEngine>(std::move(xdp));
 }
 

@@ -21,6 +21,7 @@ struct EngineOptions {
     EngineKind kind = EngineKind::kXdp;
     std::string instance = "vr-forwarder";  // of what outlives the process
     Capacity capacity;
+    bool native = true;  // native XDP where all ports' drivers have it
 };
 
 // EngineError.
