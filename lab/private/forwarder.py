@@ -27,7 +27,7 @@ from lab.private.device import PrivateDevice, add_host
 
 INSTANCE = "test"
 NATIVE_MTU = 3400
-"""veth takes native XDP up to 3,498 octets on a page of 4,096; with more the forwarder is generic."""
+"""veth takes native XDP up to 3,498 octets on a page of 4,096; with more the forwarder is generic before Linux 6.3."""
 _DETACH_LIMIT_S = 60.0
 _HOLDER = "mount -n -t bpf bpf /sys/fs/bpf && echo && exec sleep infinity"
 
@@ -39,6 +39,7 @@ class PrivateForwarder(PrivateDevice):
     device_id: int = 1
     options: tuple[str, ...] = ()
     mtu: int = NATIVE_MTU
+    generic: bool = False
     kind = "vr-forwarder"
     _holder: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
@@ -86,7 +87,8 @@ class PrivateForwarder(PrivateDevice):
 
     def start(self, *options: str) -> None:
         """Start the daemon and wait until it says that it serves. NetworkError with its last words."""
-        self.daemon.start({host.link: host.port for host in self.hosts}, *self.options, *options)
+        generic = ("--no-native",) if self.generic else ()
+        self.daemon.start({host.link: host.port for host in self.hosts}, *generic, *self.options, *options)
 
     def kill(self) -> None:
         """Kill the daemon at once; what it has attached goes on forwarding."""

@@ -158,8 +158,7 @@ async def wired_forwarder() -> AsyncIterator[WiredPlane]:
 
 @contextlib.asynccontextmanager
 async def wired_generic_forwarder() -> AsyncIterator[WiredPlane]:
-    generic = ("--no-native",)
-    with PrivateForwarder(len(PORTS), options=generic, mtu=JUMBO) as forwarder, plugged_into(forwarder.hosts) as plugs:
+    with PrivateForwarder(len(PORTS), mtu=JUMBO, generic=True) as forwarder, plugged_into(forwarder.hosts) as plugs:
         assert {port["mode"] for port in forwarder.show("status")["ports"]} == {"generic"}
         async with _wired_device("forwarder_generic", forwarder.address, plugs) as wired:
             yield wired
