@@ -186,6 +186,7 @@ uint64_t Service::sample_time() {
     return next & kTimestampMask;
 }
 
+// Without the tables' lock: BFD does not wait for a million routes.
 Result Service::send_packet(Arbitration::Stream id, const p4::v1::PacketOut& packet) {
     {
         std::lock_guard guard(arbitration_mutex_);
@@ -206,25 +207,13 @@ Result Service::send_packet(Arbitration::Stream id, const p4::v1::PacketOut& pac
     if (frame.size() < kLeastFrame || frame.size() > kLongestFrame) {
         return {Code::kInvalidArgument, "packet-out: " + std::to_string(frame.size()) + " octets are no frame"};
     }
-    uint32_t port = 0;
-    uint16_t vlan = 0;
-    if (!find_egress(static_cast<uint32_t>(interface_id), port, vlan)) {
+    const auto way = tables_.way_out(static_cast<uint32_t>(interface_id));
+    if (!way) {
         return {Code::kNotFound, "packet-out: no router interface " + std::to_string(interface_id)};
     }
-    bool sent = engine_.transmit(port, vlan, {reinterpret_cast<const uint8_t*>(frame.data()), frame.size()});
+    bool sent = engine_.transmit(way->port, way->vlan, {reinterpret_cast<const uint8_t*>(frame.data()), frame.size()});
     count([&](auto& statistics) { ++(sent ? statistics.packet_outs : statistics.packet_outs_no_port); });
     return {};
-}
-
-bool Service::find_egress(uint32_t router_interface_id, uint32_t& port, uint16_t& vlan) const {
-    auto lock = tables_.lock();
-    const Row* row = tables_.rows().of(Table::kRouterInterface).find({router_interface_id, 0});
-    if (row == nullptr) {
-        return false;
-    }
-    port = static_cast<uint32_t>(row->params[0]);
-    vlan = static_cast<uint16_t>(row->params[1]);
-    return true;
 }
 
 }  // namespace splitplane

@@ -69,7 +69,6 @@ class Service : public p4::v1::P4Runtime::WithRawCallbackMethod_Write<p4::v1::P4
     void count_dropped(const Waiting& packet);
     uint64_t sample_time();
     Result send_packet(Arbitration::Stream id, const p4::v1::PacketOut& packet);
-    bool find_egress(uint32_t router_interface_id, uint32_t& port, uint16_t& vlan) const;
 
     template <typename Change>
     void count(Change change) {

@@ -78,6 +78,10 @@ class Tables {
     const Rows& rows() const { return rows_; }
     const Objects& objects() const { return objects_; }
     std::optional<SampleDigest> samples() const { return rows_.router_interfaces().samples(); }  // without the lock, too
+    // Where a router interface sends; without the lock, too.
+    std::optional<WayOut> way_out(uint32_t router_interface_id) const {
+        return rows_.router_interfaces().way_out(router_interface_id);
+    }
     // Of punts that came in by a router interface's slot, those lost at a place; without the lock, too.
     uint64_t punt_drops(uint32_t interface, uint32_t place, uint32_t punt_class) const {
         return __atomic_load_n(&arrays_.punt_drops[sp_punt_drop_index(interface, place, punt_class)], __ATOMIC_RELAXED);

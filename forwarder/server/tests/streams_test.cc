@@ -3,6 +3,8 @@
 // Arbitration, pipelines, and packets in and out.
 #include <google/protobuf/util/message_differencer.h>
 
+#include <future>
+
 #include "server/tests/device.h"
 
 namespace splitplane::testing {
@@ -214,6 +216,20 @@ TEST_F(Packets, GoOutByTheirRouterInterface) {
     EXPECT_EQ(sent[0].vlan, 30u);
     EXPECT_EQ(sent[0].frame, frame);
     EXPECT_EQ(device->server().statistics().packet_outs, 1u);
+}
+
+TEST_F(Packets, GoOutWhileTheTablesAreWritten) {
+    ASSERT_EQ(primary->write_one(insert(entry(kInterfaceTable, {5}, kSetPort, {2, 30, 1500}))), grpc::OK);
+    auto writing = device->tables().lock();
+    primary->send(packet_out(5));
+    // The device takes a stream's messages in order: the answer to this one says that the first has gone.
+    auto answer = std::async(std::launch::async, [&] { return refused(packet_out(6)).canonical_code(); });
+    EXPECT_EQ(answer.wait_for(std::chrono::seconds(20)), std::future_status::ready) << "it waits for the tables";
+    EXPECT_EQ(device->engine().sent().size(), 1u);
+    writing.unlock();
+    EXPECT_EQ(answer.get(), grpc::NOT_FOUND);
+    ASSERT_EQ(primary->write_one(erase(key_of(kInterfaceTable, {5}))), grpc::OK);
+    EXPECT_EQ(refused(packet_out(5)).canonical_code(), grpc::NOT_FOUND) << "it is gone";
 }
 
 TEST_F(Packets, MalformedOnesAreRefusedByName) {

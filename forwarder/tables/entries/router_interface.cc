@@ -20,11 +20,13 @@ std::vector<Reference> RouterInterface::references(Key key, const Row&) const {
 Result RouterInterface::store(Key key, const Row& row) {
     publish(port(key), sp_port(id_of(row.params[0]), id_of(row.params[1]), id_of(row.params[2])) |
                            (samples_ ? SP_SAMPLED : 0));
+    ways_out_.set(id_of(key.first), {id_of(row.params[0]), static_cast<uint16_t>(row.params[1])});
     return {};
 }
 
 void RouterInterface::clear(Key key) {
     publish(port(key), sp_u64{0});
+    ways_out_.remove(id_of(key.first));
 }
 
 std::optional<SampleDigest> RouterInterface::samples() const {

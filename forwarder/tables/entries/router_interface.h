@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "tables/entry_table.h"
+#include "tables/ways_out.h"
 
 namespace splitplane {
 
@@ -19,6 +20,8 @@ class RouterInterface : public EntryTable {
     // sample to send does not wait for who writes.
     std::optional<SampleDigest> samples() const;
     void sample(std::optional<SampleDigest> digest);
+    // Where a router interface sends. Anybody may ask at any time, too.
+    std::optional<WayOut> way_out(uint32_t router_interface_id) const { return ways_out_.find(router_interface_id); }
 
   protected:
     std::vector<Reference> references(Key key, const Row& row) const override;
@@ -31,6 +34,7 @@ class RouterInterface : public EntryTable {
     const SampleRate rate_;
     mutable std::mutex samples_mutex_;
     std::optional<SampleDigest> samples_;
+    WaysOut ways_out_;
 };
 
 }  // namespace splitplane
