@@ -5,7 +5,7 @@
       UDP flows ──────────────►    └── far-b ── eth1 ┘
 
 eth0 of far goes down. The switch sees its port's carrier go; bgpd sees its interface's and ends the session; zebra
-points every prefix, one by one, to the way that is left.
+points every prefix, one by one, to the way that is left. Messages to the switch are counted where it is an Open vSwitch.
 """
 
 import argparse
@@ -38,6 +38,7 @@ from lab import bird
 from lab.bird import Bird
 from lab.enclosure import run_enclosed
 from lab.network import NetworkError, checked, inside, wait_for
+from lab.planes.catalog import PLANES
 from lab.prefixes import announcements
 
 ROUTER = "edge/r1"
@@ -51,7 +52,7 @@ class Failover:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
-        self._rig = rig = Rig()
+        self._rig = rig = Rig(PLANES[options.plane]())
         network = rig.network
         self._near = network.host("near", "10.1.0.2/24")
         self._far = network.host("far", f"{_LINKS[0][1]}/24")
@@ -62,7 +63,7 @@ class Failover:
     def run(self) -> dict[str, Any]:
         """Bring everything up, take a link down under traffic, and return what it cost."""
         self._bring_up()
-        snoop = Snoop(PLANE, WORK / "snoop")
+        self._snoop = Snoop(PLANE, WORK / "snoop") if self._options.plane == "ovs" else None
         say(f"{self._options.flows} flows, {self._options.rate} packets/s")
         flows = int(self._options.flows)
         sender, receiver = self._rig.start_flows(self._near, self._far, ["eth0", "eth1"], self._options.rate, flows)
@@ -77,10 +78,12 @@ class Failover:
             process.wait(timeout=30)
         result = self._traffic_result(down_ns)
         self._wait_quiet()
-        snoop.stop()
-        counts = snoop.counts(down_wall, down_wall + result["recovered_ms"] / 1000)
+        counts: dict[str, Any] = {}
+        if self._snoop is not None:
+            self._snoop.stop()
+            counts = self._snoop.counts(down_wall, down_wall + result["recovered_ms"] / 1000)
         say(self._rig.verify(ROUTER))
-        return {"prefixes": self._options.prefixes, "flows": int(self._options.flows)} | result | counts
+        return {"plane": self._options.plane, "prefixes": self._options.prefixes, "flows": int(self._options.flows)} | result | counts
 
     def _bring_up(self) -> None:
         options, rig = self._options, self._rig
@@ -115,7 +118,7 @@ class Failover:
         while time.monotonic() < since + _QUIET_S:
             if time.monotonic() > deadline:
                 raise NetworkError("the router does not come to rest after the failure")
-            view, now = self._rig.api.router(ROUTER), (WORK / "snoop").stat().st_size
+            view, now = self._rig.api.router(ROUTER), self._snoop.octets if self._snoop is not None else 0
             if view["pending"] or now > size + 20_000:  # keepalives of BGP and of the connection go on
                 size, since = now, time.monotonic()
             time.sleep(0.5)
@@ -178,6 +181,7 @@ def program() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="failover", description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--plane", choices=PLANES, default="ovs", help="what forwards (default: %(default)s)")
     parser.add_argument("--prefixes", type=int, default=100_000, metavar="N", help="(default: %(default)s)")
     parser.add_argument(
         "--flows", default="1000,10000", metavar="M,…", help="one failure each (default: %(default)s)"
@@ -196,7 +200,7 @@ def main() -> int:
     """Measure a failure for each number of flows, each inside an enclosure of its own."""
     options = _options()
     if "," not in options.flows:
-        return run_enclosed("failover", "bench.failover", program)
+        return run_enclosed("failover", "bench.failover", program, PLANES[options.plane]().missing)
     results = []
     for flows in options.flows.split(","):
         command = [sys.executable, "-m", "bench.failover", *sys.argv[1:], "--flows", flows]

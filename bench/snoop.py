@@ -23,6 +23,11 @@ class Snoop:
             argv = ["ovs-ofctl", "-O", "OpenFlow13", "--timestamp", "snoop", bridge]
             self._process = subprocess.Popen(argv, stdout=file, stderr=subprocess.STDOUT)
 
+    @property
+    def octets(self) -> int:
+        """How much it has written; it grows while the controller sends."""
+        return self._out.stat().st_size
+
     def stop(self) -> None:
         """End it."""
         self._process.terminate()
