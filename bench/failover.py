@@ -5,7 +5,8 @@
       UDP flows ──────────────►    └── far-b ── eth1 ┘
 
 eth0 of far goes down. The switch sees its port's carrier go; bgpd sees its interface's and ends the session; zebra
-points every prefix, one by one, to the way that is left. Messages to the switch are counted where it is an Open vSwitch.
+points every prefix, one by one, to the way that is left. Messages to the switch are counted where that is an Open
+vSwitch.
 """
 
 import argparse
@@ -83,7 +84,8 @@ class Failover:
             self._snoop.stop()
             counts = self._snoop.counts(down_wall, down_wall + result["recovered_ms"] / 1000)
         say(self._rig.verify(ROUTER))
-        return {"plane": self._options.plane, "prefixes": self._options.prefixes, "flows": int(self._options.flows)} | result | counts
+        asked = {"plane": self._options.plane, "prefixes": self._options.prefixes, "flows": flows}
+        return asked | result | counts
 
     def _bring_up(self) -> None:
         options, rig = self._options, self._rig

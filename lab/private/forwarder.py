@@ -27,7 +27,7 @@ from lab.private.device import PrivateDevice, add_host
 
 INSTANCE = "test"
 NATIVE_MTU = 3400
-"""veth takes native XDP up to 3,498 octets on a page of 4,096; with more the forwarder is generic before Linux 6.3."""
+"""veth takes native XDP up to 3,498 octets on a page of 4,096; with more vr-forwarder is generic before Linux 6.3."""
 _DETACH_LIMIT_S = 60.0
 _HOLDER = "mount -n -t bpf bpf /sys/fs/bpf && echo && exec sleep infinity"
 
