@@ -65,9 +65,6 @@ class FallbackPair:
         probe: LinkProbe | None = None,
     ) -> None:
         self.name = hardware.name
-        # The hardware takes what comes in; a priority tag does not go on to the software.
-        behind = software.capabilities | {Capability.PRIORITY_TAGS}
-        self.capabilities: frozenset[Capability] = hardware.capabilities & behind
         self.connected = False
         self.hardware, self.software, self.link, self.routes = hardware, software, link, routes
         self.probe = probe  # without one the link is taken to carry all
@@ -84,6 +81,13 @@ class FallbackPair:
         self._turn: asyncio.Event | None = None  # set when the latest write has ended
 
     # Plane
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What both have. The hardware takes what comes in, so no priority tag goes on to the software; and that sees
+        the port of the link alone, so it takes none of the others out of its groups."""
+        both = self.hardware.capabilities & (self.software.capabilities | {Capability.PRIORITY_TAGS})
+        return both - {Capability.LOCAL_FAILOVER}
 
     @property
     def ports(self) -> dict[int, PortState]:

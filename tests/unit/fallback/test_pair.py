@@ -11,6 +11,7 @@ from controller.fallback.hardware_routes import HardwareRoutes
 from controller.model import Placement, Quota
 from controller.planes.base import (
     FALLBACK,
+    Capability,
     FallbackLink,
     Op,
     RouteKind,
@@ -34,6 +35,16 @@ def all_arrive(world: PairWorld) -> None:
     for number in range(len(FAR)):
         world.hardware.inject(1, packet(f"20.{number}.0.1"))
     assert [port for port, _ in world.sent] == list(FAR.values())
+
+
+async def test_it_has_what_both_planes_have_as_they_tell_it():
+    world = await made()
+    both = set(Capability) - {Capability.LOCAL_FAILOVER}  # the software sees the port of the link alone
+    assert world.pair.capabilities == both
+    world.software.capabilities -= {Capability.RESILIENT_HASH, Capability.PRIORITY_TAGS}
+    assert world.pair.capabilities == both - {Capability.RESILIENT_HASH}
+    world.hardware.capabilities -= {Capability.PRIORITY_TAGS}
+    assert world.pair.capabilities == both - {Capability.RESILIENT_HASH, Capability.PRIORITY_TAGS}
 
 
 async def test_all_of_a_small_table_is_in_both():
