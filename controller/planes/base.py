@@ -468,8 +468,11 @@ class Plane(Protocol):
     """One programmable forwarder."""
 
     name: str
-    capabilities: frozenset[Capability]
     connected: bool
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What it can do beyond the tables, as far as it has said so; known once it is connected."""
 
     @property
     def table_sizes(self) -> dict[str, int]:
