@@ -72,8 +72,10 @@ std::string native_shortfall(const DeviceFacts& facts) {
 }
 
 std::string native_refusal(const DeviceFacts& facts, int error, const std::string& words) {
+    // The kernel's words before it asks any driver (dev_xdp_attach()).
+    const bool none = words.empty() || words == "Underlying driver does not support XDP in native mode";
     const std::string why = cause(facts, error);
-    if (error == EOPNOTSUPP && words.empty() && why.empty()) return driver_of(facts) + " has no native XDP";
+    if (error == EOPNOTSUPP && none && (why.empty() || !words.empty())) return driver_of(facts) + " has no native XDP";
     return driver_of(facts) + " refuses native XDP (" + (words.empty() ? error_text(error) : words) + ")" +
            (why.empty() ? "" : ": " + why);
 }

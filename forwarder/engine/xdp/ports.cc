@@ -128,6 +128,13 @@ bool XdpPorts::find_interface(Attached& port) {
         return false;
     }
     if (port.ifindex != 0 && port.ifindex != state->ifindex) lose(port);
+    // Some drivers (virtio_net) take an MTU beyond one buffer while a native program is attached, and drop what they
+    // then receive; a program of that size they refuse.
+    if (port.ifindex != 0 && !port.generic && state->mtu > std::max(port.mtu, kOneBufferMtu) &&
+        !receives_frags(facts_of(*state))) {
+        links_.detach(port.ifindex);
+        port.ifindex = 0;
+    }
     if (port.ifindex == 0 && port.refusal.empty()) recall_refusal(port, state->ifindex);
     if (!port.refusal.empty() && port.conditions != conditions(*state)) {
         port.refusal.clear();
@@ -186,6 +193,7 @@ void XdpPorts::attach(Attached& port) {
         }
         links_.attach(state->ifindex, true);
         port.ifindex = state->ifindex;
+        port.mtu = state->mtu;
         port.generic = true;
         // Under these conditions it is not tried again. Not those from before: an attach may change them.
         if (!port.refusal.empty()) {
@@ -215,6 +223,7 @@ void XdpPorts::attach_native(Attached& port, const InterfaceState& state) {
     if (!shortfall.empty()) return refuse(port, shortfall);
     notes_.drop(kRefusedNote, state.ifindex);
     port.ifindex = state.ifindex;
+    port.mtu = state.mtu;
     port.generic = false;
 }
 

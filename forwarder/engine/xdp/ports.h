@@ -53,6 +53,7 @@ class XdpPorts {
         PortStatus status;
         uint32_t ifindex = 0;     // 0: not attached
         bool generic = false;     // of what is attached
+        uint32_t mtu = 0;         // when it was
         std::string refusal;      // why it cannot be native; empty: nothing is known to forbid it
         std::string conditions;   // under which that was so
         std::string failure;      // why it is not attached

@@ -44,6 +44,8 @@ TEST(Native, WhereTheKernelDoesNotTellDriversThatLoseAreKnownByName) {
 
 TEST(Native, ARefusalSaysWhatToDo) {
     EXPECT_EQ(native_refusal(device("e1000e", std::nullopt), EOPNOTSUPP, ""), "its driver e1000e has no native XDP");
+    EXPECT_EQ(native_refusal(device("e1000e"), EOPNOTSUPP, "Underlying driver does not support XDP in native mode"),
+              "its driver e1000e has no native XDP");
     DeviceFacts ixgbe = device("ixgbe");
     EXPECT_EQ(native_refusal(ixgbe, EINVAL, ""),
               "its driver ixgbe refuses native XDP (Invalid argument): DCB may be on; switch it off");
