@@ -64,6 +64,8 @@ class Forwarder:
         with tempfile.TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
             notices = f"{directory}/notify.sock"
             heard.bind(notices)
+            Path(directory).chmod(0o755)  # it may run as somebody else
+            Path(notices).chmod(0o777)
             heard.settimeout(_EVERY_S)
             environment = os.environ | {"NOTIFY_SOCKET": notices}  # systemd's protocol, sd_notify(3)
             self._process = spawned(self.command("run", *own, *numbered, *options), self.log, environment)

@@ -1,0 +1,64 @@
+"""vr-forwarder with its engine in memory: a P4Runtime device for whoever tries a controller, without privileges."""
+
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from openflow_net import RATES, VRF, Recorder, columns, mac, via
+
+from controller.model import PlaneConfig, PlaneKind, PlanePort
+from controller.planes.base import Nexthop, Op, Policer, RouterInterface, Update, WriteBatch
+from controller.planes.p4runtime.channel import Timing
+from controller.planes.p4runtime.plane import P4RuntimePlane
+from lab.planes.forwarder import Forwarder
+from wire.columns import prefix_key
+
+pytestmark = [pytest.mark.root, pytest.mark.asyncio]  # root only to be somebody else
+
+NOBODY = 65534
+WHO = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--bounding-set=-all")
+PORTS = {"eth1": 1, "eth2": 2}  # of which there are none
+
+
+@pytest.fixture
+def forwarder(tmp_path: Path) -> Forwarder:
+    state = tmp_path / "state"
+    state.mkdir()
+    os.chown(state, NOBODY, NOBODY)
+    for parent in (tmp_path, *tmp_path.parents[:2]):
+        parent.chmod(0o755)
+    return Forwarder("vr-forwarder", "unused", 1, state, tmp_path / "log", WHO)
+
+
+@contextlib.asynccontextmanager
+async def connected(forwarder: Forwarder) -> AsyncIterator[P4RuntimePlane]:
+    """Start it and connect a plane to it."""
+    forwarder.start(PORTS, "--engine", "memory")
+    ports = tuple(PlanePort(name, number) for name, number in PORTS.items())
+    config = PlaneConfig("edge", PlaneKind.P4RUNTIME, address=forwarder.address, device_id=1, ports=ports)
+    plane, heard = P4RuntimePlane(config, timing=Timing(retry_s=0.02)), Recorder()
+    await plane.start(heard)
+    try:
+        await heard.until(lambda: plane.connected)
+        yield plane
+    finally:
+        await plane.close()
+        forwarder.stop()
+
+
+async def test_it_takes_entries_and_has_them_after_it_was_killed(forwarder: Forwarder) -> None:
+    batch = WriteBatch(
+        policers=[Update(Op.INSERT, Policer(VRF, RATES))],
+        router_interfaces=[Update(Op.INSERT, RouterInterface(1, VRF, 1, 0, mac("02:00:00:00:00:01"), 1500))],
+        nexthops=[Update(Op.INSERT, Nexthop(5, 1, mac("02:00:00:00:00:02")))],
+        routes=columns({"20.1.0.0/16": via(5)}),
+    )
+    async with connected(forwarder) as plane:
+        assert await plane.write(batch) == []
+        before = await plane.read()
+    assert before.routes == {VRF: {prefix_key("20.1.0.0/16"): via(5)}}
+    assert [nexthop.id for nexthop in before.nexthops.values()] == [5]
+    async with connected(forwarder) as plane:
+        assert await plane.read() == before
