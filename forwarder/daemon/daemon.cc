@@ -207,11 +207,15 @@ Report Daemon::report() {
         report.pipeline = !tables_.pipeline().empty();
     }
     report.counters = read_counters(engine_->arrays(), config_.ports);
+    report.losses = engine_->losses();
+    report.limits = limits_.look({cpu_times(processor_statistics()), report.losses}, std::chrono::steady_clock::now());
     return report;
 }
 
 std::string Daemon::status() {
     const ServerStatistics seen = server_.statistics();  // once whoever writes lets go of the tables
+    // So that whoever asks for `status` is told of the last seconds, however long ago somebody asked before.
+    limits_.look({cpu_times(processor_statistics()), engine_->losses()}, std::chrono::steady_clock::now());
     const std::vector<PortStatus> ports = engine_->ports();
     const auto up = std::count_if(ports.begin(), ports.end(), [](const PortStatus& port) { return port.up; });
     return std::to_string(up) + " of " + std::to_string(ports.size()) + " ports up, " +

@@ -14,6 +14,7 @@
 
 #include "daemon/config.h"
 #include "daemon/http.h"
+#include "daemon/limiting.h"
 #include "daemon/report.h"
 #include "engine/descriptor.h"
 #include "engine/engine.h"
@@ -59,6 +60,7 @@ class Daemon {
     Grace grace_;
     Tables tables_;
     P4RuntimeServer server_;
+    Limits limits_;
     // Each with a thread and connections of its own: who floods the metrics does not keep `status` from its answer.
     std::unique_ptr<HttpServer> control_;
     std::unique_ptr<HttpServer> metrics_;

@@ -58,6 +58,16 @@ std::string state_of(const PortStatus& port) {
     return port.up ? "up" : "down";
 }
 
+std::string limits_text(const Limits::Seen& seen) {
+    if (seen.seconds == 0) return "not known yet, ask again in a second";
+    const std::string since = " in the last " + std::to_string(seen.seconds) + " s";
+    std::string text;
+    for (const Limit& limit : seen.limits) {
+        text += (text.empty() ? "" : "\n           ") + limit.kind + ": " + limit.detail + since;
+    }
+    return text.empty() ? "nothing" + since : text;
+}
+
 std::string head_text(const Report& report) {
     std::string text = "vr-forwarder " + report.version + ", pid " + std::to_string(report.pid) + ", up for " +
                        duration(report.uptime_s) + ", device id " + std::to_string(report.device_id) + "\n";
@@ -68,6 +78,7 @@ std::string head_text(const Report& report) {
     text += "\ncontrol    " + std::to_string(report.controllers) + " connected, " +
             (report.primary ? "one of them primary" : "none of them primary");
     if (!report.election_id.empty()) text += ", highest election id " + report.election_id;
+    text += "\nlimits     " + limits_text(report.limits);
     text += std::string("\npipeline   ") + (report.pipeline ? "set" : "not set: no controller has pushed it") + "\n";
     text += "trie       " + mebioctets(report.trie_octets_used) + " of " + mebioctets(report.trie_octets) + " used\n";
     return text + "journal    " + mebioctets(report.journal_octets) + "\n";
@@ -90,6 +101,34 @@ Columns lost_columns(const Counters& counters) {
     Columns columns({"LOST PUNTS OF INTERFACE", "CLASS", "PLACE", "PACKETS"});
     each_lost(counters, [&](uint32_t id, const char* place, const char* punt_class, uint64_t packets) {
         columns.add({std::to_string(id), punt_class, place, std::to_string(packets)});
+    });
+    return columns;
+}
+
+// Calls `each` with a port, where it lost frames ("egress", "device"), by what, of which queue, and how many: where some
+// were.
+template <typename Each>
+void each_port_lost(const Report& report, const Each& each) {
+    for (const PortLosses& port : report.losses) {
+        const auto status = std::ranges::find(report.ports, port.port, [](const PortStatus& one) { return one.port.number; });
+        if (status == report.ports.end()) continue;
+        for (size_t loss = 0; loss < SP_LOSSES; ++loss) {
+            if (port.egress[loss] != 0 && kLossNames[loss] != nullptr) {
+                each(status->port, "egress", kLossNames[loss], std::string(), port.egress[loss]);
+            }
+        }
+        for (const DeviceLoss& loss : port.device) {
+            const std::string queue = loss.queue ? std::to_string(*loss.queue) : std::string();
+            if (loss.frames != 0) each(status->port, "device", loss.counter, queue, loss.frames);
+        }
+    }
+}
+
+Columns port_lost_columns(const Report& report) {
+    Columns columns({"LOST BY PORT", "INTERFACE", "WHERE", "COUNTER", "QUEUE", "FRAMES"});
+    each_port_lost(report, [&](const Port& port, const char* where, const std::string& counter,
+                               const std::string& queue, uint64_t frames) {
+        columns.add({std::to_string(port.number), port.interface, where, counter, queue, std::to_string(frames)});
     });
     return columns;
 }
@@ -131,7 +170,8 @@ std::string report_text(const Report& report) {
     packets.add({"received", std::to_string(traffic.received.packets), std::to_string(traffic.received.octets)});
     packets.add({"sent", std::to_string(traffic.sent.packets), std::to_string(traffic.sent.octets)});
     return head_text(report) + ports.text() + tables.text() + packets.text() +
-           reason_columns(report.counters).text() + lost_columns(report.counters).text();
+           reason_columns(report.counters).text() + lost_columns(report.counters).text() +
+           port_lost_columns(report).text();
 }
 
 namespace {
@@ -185,6 +225,22 @@ Json json_lost(const Counters& counters) {
     return list;
 }
 
+Json json_port_lost(const Report& report) {
+    Json list = Json::array();
+    each_port_lost(report, [&](const Port& port, const char* where, const std::string& counter,
+                               const std::string& queue, uint64_t frames) {
+        list.push_back(Json{{"port", port.number}, {"interface", port.interface}, {"where", where},
+                            {"counter", counter}, {"queue", queue}, {"frames", frames}});
+    });
+    return list;
+}
+
+Json json_limits(const Limits::Seen& seen) {
+    Json list = Json::array();
+    for (const Limit& limit : seen.limits) list.push_back(Json{{"by", limit.kind}, {"detail", limit.detail}});
+    return Json{{"seconds", seen.seconds}, {"limits", list}};
+}
+
 Json json_engine(const Counters& counters, const std::array<const char*, SP_ENGINE_COUNTERS>& names) {
     Json::object_t named;
     for (size_t each = 0; each < SP_ENGINE_COUNTERS; ++each) {
@@ -223,6 +279,8 @@ std::string report_json(const Report& report) {
         {"interfaces", json_interfaces(report.counters)},
         {"routers", json_routers(report.counters)},
         {"lost_punts", json_lost(report.counters)},
+        {"lost_by_port", json_port_lost(report)},
+        {"limited", json_limits(report.limits)},
         {"lost", json_engine(report.counters, kEngineCounterNames)},
         {"samples", json_engine(report.counters, kSampleCounterNames)},
         {"server", json_server(report.server)},
@@ -280,6 +338,27 @@ void write_reasons(OpenMetrics& metrics, const Counters& counters, const char* n
     }
 }
 
+void write_ports_lost(OpenMetrics& metrics, const Report& report) {
+    metrics.family("egress_lost_frames", Type::kCounter, "Frames counted as sent that did not leave by their port.");
+    each_port_lost(report, [&](const Port& port, std::string_view where, const std::string& counter,
+                               const std::string&, uint64_t frames) {
+        if (where != "egress") return;
+        metrics.sample(frames, {{"port", std::to_string(port.number)}, {"interface", port.interface}, {"reason", counter}});
+    });
+    metrics.family("device_lost_frames", Type::kCounter, "Frames that the device of a port says it lost.");
+    each_port_lost(report, [&](const Port& port, std::string_view where, const std::string& counter,
+                               const std::string& queue, uint64_t frames) {
+        if (where != "device") return;
+        const std::string number = std::to_string(port.number);
+        metrics.sample(frames, {{"port", number}, {"interface", port.interface}, {"counter", counter}, {"queue", queue}});
+    });
+    metrics.family("limited", Type::kGauge, "1 where something has limited forwarding in the last seconds.");
+    for (const char* kind : {"core", "ring", "link"}) {
+        const bool limits = std::ranges::any_of(report.limits.limits, [&](const Limit& one) { return one.kind == kind; });
+        metrics.sample(limits ? 1 : 0, {{"by", kind}});
+    }
+}
+
 void write_server(OpenMetrics& metrics, const Report& report) {
     std::string family;
     for (const ServerCount& count : report.server) {
@@ -324,6 +403,7 @@ std::string report_metrics(const Report& report) {
     each_lost(report.counters, [&](uint32_t id, const char* place, const char* punt_class, uint64_t packets) {
         metrics.sample(packets, {{"router_interface", std::to_string(id)}, {"class", punt_class}, {"place", place}});
     });
+    write_ports_lost(metrics, report);
     write_server(metrics, report);
     return std::move(metrics).text();
 }

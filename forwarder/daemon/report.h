@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "daemon/counters.h"
+#include "daemon/limiting.h"
 #include "engine/engine.h"
 
 namespace splitplane {
@@ -44,6 +45,8 @@ struct Report {
     uint64_t trie_octets_used = 0, trie_octets = 0;
     uint64_t journal_octets = 0;
     Counters counters;
+    std::vector<PortLosses> losses;
+    Limits::Seen limits{{}, 0};
 };
 
 std::string report_text(const Report& report);

@@ -77,17 +77,24 @@ TEST_F(Counted, AreInAllThreeViews) {
     report.election_id = "7.1";
     report.server = {{"writes", "WriteRequests.", "code", "OK", 9}, {"packet_ins", "Packets.", "", "", 4}};
     report.counters = counters();
+    PortLosses losses{2, {}, {{"rx_dropped", std::nullopt, 0}, {"rx_queue_1_drops", 1, 12}}};
+    losses.egress[SP_LOSS_DOWN] = 11;
+    report.losses = {losses};
+    report.limits = {{{"link", "port 2, 11 frames that it could not send"}}, 3};
 
     const std::string text = report_text(report);
     for (const char* line : {"vr-forwarder 1.2.3, pid 0, up for 1 h 2 min, device id 0\n",
                              "\n  2     eth2       up      native\n", "\n  3     eth3       absent  -       is gone\n", "\n  ipv4_route  5        100\n",
-                             "\n  punt ttl_expired  2        128\n", "\n  lost ring_full    1\n", "\n  sample policed    8\n",
+                             "\n  punt ttl_expired  2        128\n",
+                             "limits     link: port 2, 11 frames that it could not send in the last 3 s\n",
+                             "\n  2             eth2       egress  down                     11\n",
+                             "\n  2             eth2       device  rx_queue_1_drops  1      12\n", "\n  lost ring_full    1\n", "\n  sample policed    8\n",
                              "control    2 connected, one of them primary, highest election id 7.1\n"}) {
         EXPECT_NE(text.find(line), std::string::npos) << line << text;
     }
     const std::string json = report_json(report);
     for (const char* part : {"\"ttl_expired\": {\n        \"packets\": 2,", "\"writes OK\": 9", "\"packet_ins\": 4",
-                             "\"problem\": \"is gone\"", "\"ring_full\": 1", "\"policed\": 8"}) {
+                             "\"problem\": \"is gone\"", "\"by\": \"link\"", "\"counter\": \"rx_queue_1_drops\"", "\"ring_full\": 1", "\"policed\": 8"}) {
         EXPECT_NE(json.find(part), std::string::npos) << part << json;
     }
     const std::string metrics = report_metrics(report);
@@ -97,6 +104,9 @@ TEST_F(Counted, AreInAllThreeViews) {
           "vr_forwarder_sent_packets_total{router_interface=\"42\"} 7\n",
           "vr_forwarder_punts_total{router=\"700\",reason=\"ttl_expired\"} 2\n",
           "vr_forwarder_lost_total{reason=\"ring_full\"} 1\n",
+          "vr_forwarder_egress_lost_frames_total{port=\"2\",interface=\"eth2\",reason=\"down\"} 11\n",
+          "vr_forwarder_device_lost_frames_total{port=\"2\",interface=\"eth2\",counter=\"rx_queue_1_drops\",queue=\"1\"} 12\n",
+          "vr_forwarder_limited{by=\"link\"} 1\n", "vr_forwarder_limited{by=\"core\"} 0\n",
           "vr_forwarder_samples_total{outcome=\"policed\"} 8\n",
           "vr_forwarder_p4runtime_writes_total{code=\"OK\"} 9\n", "vr_forwarder_p4runtime_packet_ins_total 4\n"}) {
         EXPECT_NE(metrics.find(line), std::string::npos) << line << metrics;

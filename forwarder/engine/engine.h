@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/losses.h"
+
 extern "C" {
 #include "pipeline/layout.h"
 }
@@ -93,6 +95,9 @@ class Engine {
     virtual void activate(const std::vector<Port>& ports) = 0;
 
     virtual std::vector<PortStatus> ports() = 0;
+
+    // What each port has lost outside of the pipeline, since the first process attached to it.
+    virtual std::vector<PortLosses> losses() = 0;
 
     // Whom punts are given to, on a thread of the engine's own. Set before activate().
     virtual void set_punt_sink(PuntSink sink) = 0;

@@ -57,6 +57,13 @@ std::vector<PortStatus> MemoryEngine::ports() {
     return ports_;
 }
 
+std::vector<PortLosses> MemoryEngine::losses() {
+    const std::lock_guard guard(lock_);
+    std::vector<PortLosses> none;
+    for (const PortStatus& status : ports_) none.push_back({status.port.number, {}, {}});
+    return none;
+}
+
 bool MemoryEngine::transmit(uint32_t port, uint16_t vlan, std::span<const uint8_t> frame) {
     const std::lock_guard guard(lock_);
     const bool taken = std::ranges::any_of(

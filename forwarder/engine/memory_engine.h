@@ -30,6 +30,7 @@ class MemoryEngine : public Engine {
     void synchronize() override { ++grace_periods_; }
     void activate(const std::vector<Port>& ports) override;
     std::vector<PortStatus> ports() override;
+    std::vector<PortLosses> losses() override;
     void set_punt_sink(PuntSink sink) override { sink_ = std::move(sink); }
     bool transmit(uint32_t port, uint16_t vlan, std::span<const uint8_t> frame) override;
     void stop() override { sink_ = nullptr; }

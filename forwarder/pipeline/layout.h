@@ -252,6 +252,18 @@ enum sp_engine_counter {
     SP_ENGINE_COUNTERS = 8,
 };
 
+/* Why a frame that was sent, and counted so, did not leave by its port: what the kernel says behind the pipeline. By CPU
+ * and port. */
+enum sp_loss {
+    SP_LOSS_DOWN = 0,      /* the interface is down */
+    SP_LOSS_TOO_LONG = 1,  /* for the interface's MTU */
+    SP_LOSS_NO_QUEUE = 2,  /* none for this CPU, or nobody polls the other end */
+    SP_LOSS_UNABLE = 3,    /* the driver sends nothing for XDP */
+    SP_LOSS_RING_FULL = 4, /* of the driver */
+    SP_LOSS_OTHER = 5,
+    SP_LOSSES = 8,
+};
+
 /* -- the arrays ------------------------------------------------------------------------------------------------------ */
 /* Where an engine has put them. Lengths that are not constants above stand beside their array. */
 struct sp_arrays {

@@ -19,7 +19,7 @@ constexpr uint8_t kCarrierPrograms[] = {
 #include "carrier.inc"
 };
 
-constexpr std::array<const char*, 2> kPrograms{"link_lost", "link_back"};
+constexpr std::array<const char*, 2> kOnCarrier{"link_lost", "link_back"};
 
 // Which network namespace this process is in, as the kernel numbers them; 0 where it does not say.
 uint64_t namespace_inode() {
@@ -57,7 +57,7 @@ Carrier::Carrier(XdpObject& object) {
 }
 
 void Carrier::attach(const std::string& directory) {
-    for (const char* name : kPrograms) {
+    for (const char* name : kOnCarrier) {
         const std::string path = directory + "/" + name;
         ::unlink(path.c_str());
         if (!object_) continue;

@@ -19,6 +19,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "engine/xdp/device_losses.h"
+
 namespace splitplane {
 namespace {
 
@@ -38,6 +40,7 @@ XdpEngine::XdpEngine(XdpOptions options)
       // Before Linux 6.3 no frame of several buffers can be redirected: without this drivers refuse what brings them.
       object_(XdpObject::forwarding_program(), options_.capacity, pins_.path(), features_.known()),
       carrier_(object_),
+      losses_(object_, pins_.path()),
       packets_(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
       stop_(::eventfd(0, EFD_CLOEXEC)),
       ports_(object_, features_, pins_.path(), options_.generic_only) {
@@ -74,6 +77,7 @@ std::vector<std::string> XdpEngine::remarks() const {
     std::vector<std::string> all;
     if (pins_.mounted()) all.push_back("mounted a bpffs at " + options_.bpffs);
     if (!carrier_.remark().empty()) all.push_back(carrier_.remark());
+    if (!losses_.problem().empty()) all.push_back(losses_.problem());
     if (object_.counters_taken_over()) all.push_back("counters go on from those of the last process");
     return all;
 }
@@ -85,6 +89,7 @@ void XdpEngine::activate(const std::vector<Port>& ports) {
     const std::lock_guard guard(mutex_);
     ports_.activate(ports);
     carrier_.attach(pins_.path());
+    losses_.take_over();
     object_.drop_other_counters();
     if (!thread_.joinable()) thread_ = std::thread(&XdpEngine::run, this);
 }
@@ -92,6 +97,16 @@ void XdpEngine::activate(const std::vector<Port>& ports) {
 std::vector<PortStatus> XdpEngine::ports() {
     const std::lock_guard guard(mutex_);
     return ports_.statuses();
+}
+
+std::vector<PortLosses> XdpEngine::losses() {
+    std::vector<PortLosses> all;
+    const std::vector<EgressLosses> egress = losses_.read();
+    for (const PortStatus& status : ports()) {
+        const Port& port = status.port;
+        all.push_back({port.number, egress[port.number], read_device_losses(port.interface)});
+    }
+    return all;
 }
 
 // -- packets ----------------------------------------------------------------------------------------------------------

@@ -12,8 +12,9 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "engine/xdp/carrier.h"
 #include "engine/netdev/xdp_features.h"
+#include "engine/xdp/carrier.h"
+#include "engine/xdp/egress_losses.h"
 #include "engine/xdp/links.h"
 #include "engine/xdp/object.h"
 #include "engine/xdp/ports.h"
@@ -41,6 +42,7 @@ class XdpEngine : public Engine {
     void synchronize() override;
     void activate(const std::vector<Port>& ports) override;
     std::vector<PortStatus> ports() override;
+    std::vector<PortLosses> losses() override;
     void set_punt_sink(PuntSink sink) override { sink_ = std::move(sink); }
     bool transmit(uint32_t port, uint16_t vlan, std::span<const uint8_t> frame) override;
     void stop() override;
@@ -66,6 +68,7 @@ class XdpEngine : public Engine {
     XdpFeatures features_;
     XdpObject object_;
     Carrier carrier_;
+    XdpEgressLosses losses_;
     Descriptor packets_;  // an AF_PACKET socket, for transmit()
     Descriptor stop_;
     std::unique_ptr<ring_buffer, FreeRing> ring_;
