@@ -5,13 +5,11 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <linux/if_packet.h>
-#include <linux/membarrier.h>
 #include <net/ethernet.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -48,7 +46,6 @@ XdpEngine::XdpEngine(XdpOptions options)
     if (!stop_) throw EngineError("cannot make an eventfd: " + error_text(errno));
     ring_.reset(ring_buffer__new(object_.map("map_punts"), take_punt, this, nullptr));
     if (!ring_) throw EngineError("cannot read the ring of punts: " + error_text(errno));
-    synchronize();  // what is not possible is better known now than when a table changes
 }
 
 XdpEngine::~XdpEngine() { stop(); }
@@ -57,16 +54,6 @@ void XdpEngine::stop() {
     if (!thread_.joinable()) return;
     const uint64_t one = 1;
     if (::write(stop_.get(), &one, sizeof one) == sizeof one) thread_.join();
-}
-
-// The kernel answers when every CPU has left whatever it ran inside a read-side critical section of RCU, as an XDP
-// program is.
-void XdpEngine::synchronize() {
-    if (::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) != 0) {
-        // Only on kernels with nohz_full CPUs.
-        throw EngineError("the kernel has no global memory barrier (" + error_text(errno) +
-                          "); boot without nohz_full");
-    }
 }
 
 std::string XdpEngine::description() const {

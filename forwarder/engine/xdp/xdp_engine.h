@@ -15,6 +15,7 @@
 #include "engine/netdev/xdp_features.h"
 #include "engine/xdp/carrier.h"
 #include "engine/xdp/egress_losses.h"
+#include "engine/xdp/grace_period.h"
 #include "engine/xdp/links.h"
 #include "engine/xdp/object.h"
 #include "engine/xdp/ports.h"
@@ -39,7 +40,7 @@ class XdpEngine : public Engine {
     ~XdpEngine() override;
 
     sp_arrays& arrays() override { return object_.arrays(); }
-    void synchronize() override;
+    void synchronize() override { grace_.wait(); }
     void activate(const std::vector<Port>& ports) override;
     std::vector<PortStatus> ports() override;
     std::vector<PortLosses> losses() override;
@@ -66,6 +67,7 @@ class XdpEngine : public Engine {
     XdpOptions options_;
     PinDirectory pins_;
     XdpFeatures features_;
+    GracePeriod grace_;
     XdpObject object_;
     Carrier carrier_;
     XdpEgressLosses losses_;
