@@ -105,12 +105,13 @@ Columns lost_columns(const Counters& counters) {
     return columns;
 }
 
-// Calls `each` with a port, where it lost frames ("egress", "device"), by what, of which queue, and how many: where some
-// were.
+// Calls `each` with a port, where it lost frames ("egress", "device"), by what, of which queue, and how many: where
+// some were.
 template <typename Each>
 void each_port_lost(const Report& report, const Each& each) {
     for (const PortLosses& port : report.losses) {
-        const auto status = std::ranges::find(report.ports, port.port, [](const PortStatus& one) { return one.port.number; });
+        const auto number = [](const PortStatus& one) { return one.port.number; };
+        const auto status = std::ranges::find(report.ports, port.port, number);
         if (status == report.ports.end()) continue;
         for (size_t loss = 0; loss < SP_LOSSES; ++loss) {
             if (port.egress[loss] != 0 && kLossNames[loss] != nullptr) {
@@ -343,19 +344,21 @@ void write_ports_lost(OpenMetrics& metrics, const Report& report) {
     each_port_lost(report, [&](const Port& port, std::string_view where, const std::string& counter,
                                const std::string&, uint64_t frames) {
         if (where != "egress") return;
-        metrics.sample(frames, {{"port", std::to_string(port.number)}, {"interface", port.interface}, {"reason", counter}});
+        const std::string number = std::to_string(port.number);
+        metrics.sample(frames, {{"port", number}, {"interface", port.interface}, {"reason", counter}});
     });
     metrics.family("device_lost_frames", Type::kCounter, "Frames that the device of a port says it lost.");
     each_port_lost(report, [&](const Port& port, std::string_view where, const std::string& counter,
                                const std::string& queue, uint64_t frames) {
         if (where != "device") return;
         const std::string number = std::to_string(port.number);
-        metrics.sample(frames, {{"port", number}, {"interface", port.interface}, {"counter", counter}, {"queue", queue}});
+        metrics.sample(
+            frames, {{"port", number}, {"interface", port.interface}, {"counter", counter}, {"queue", queue}});
     });
     metrics.family("limited", Type::kGauge, "1 where something has limited forwarding in the last seconds.");
     for (const char* kind : {"core", "ring", "link"}) {
-        const bool limits = std::ranges::any_of(report.limits.limits, [&](const Limit& one) { return one.kind == kind; });
-        metrics.sample(limits ? 1 : 0, {{"by", kind}});
+        const auto is_kind = [&](const Limit& one) { return one.kind == kind; };
+        metrics.sample(std::ranges::any_of(report.limits.limits, is_kind) ? 1 : 0, {{"by", kind}});
     }
 }
 

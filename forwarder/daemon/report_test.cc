@@ -105,7 +105,8 @@ TEST_F(Counted, AreInAllThreeViews) {
           "vr_forwarder_punts_total{router=\"700\",reason=\"ttl_expired\"} 2\n",
           "vr_forwarder_lost_total{reason=\"ring_full\"} 1\n",
           "vr_forwarder_egress_lost_frames_total{port=\"2\",interface=\"eth2\",reason=\"down\"} 11\n",
-          "vr_forwarder_device_lost_frames_total{port=\"2\",interface=\"eth2\",counter=\"rx_queue_1_drops\",queue=\"1\"} 12\n",
+          "vr_forwarder_device_lost_frames_total{port=\"2\",interface=\"eth2\",counter=\"rx_queue_1_drops\","
+          "queue=\"1\"} 12\n",
           "vr_forwarder_limited{by=\"link\"} 1\n", "vr_forwarder_limited{by=\"core\"} 0\n",
           "vr_forwarder_samples_total{outcome=\"policed\"} 8\n",
           "vr_forwarder_p4runtime_writes_total{code=\"OK\"} 9\n", "vr_forwarder_p4runtime_packet_ins_total 4\n"}) {

@@ -9,11 +9,12 @@
  *     ip_source | ip_destination | protocol | l4_source | l4_destination
  *     0         | 16             | 32       | 33        | 35 .. 36
  *
- * Where all routers choose by the same hash, one behind another has only flows of one remainder, and members that none of
- * them chooses. So each multiplies it by an odd number of its own, which keeps apart what was apart, and chooses by the
- * upper bits. (XOR, or another start of the CRC, would not do: it is linear, and what was one remainder stays one.) The
- * number comes of the router's slot and of a seed that the daemon draws: neither slots nor ids differ between two
- * forwarders. A seed of 0 leaves the choice to the hash's remainder, as BMv2 does: a flow takes the same member on both.
+ * Where all routers choose by the same hash, one behind another has only flows of one remainder, and members that none
+ * of them chooses. So each multiplies it by an odd number of its own, which keeps apart what was apart, and chooses by
+ * the upper bits. (XOR, or another start of the CRC, would not do: it is linear, and what was one remainder stays one.)
+ * The number comes of the router's slot and of a seed that the daemon draws: neither slots nor ids differ between two
+ * forwarders. A seed of 0 leaves the choice to the hash's remainder, as BMv2 does: a flow takes the same member on
+ * both.
  */
 #ifndef SPLITPLANE_NEXTHOP_GROUP_H
 #define SPLITPLANE_NEXTHOP_GROUP_H

@@ -5,8 +5,8 @@
 //
 //     word = id << 32 | kPresent | VLAN << 16 | port        0: free; kGone: was one, and others behind it may be
 //
-// Open addressing. One writer at a time, who holds the tables' lock; readers at any time. What is found is one word and so
-// never half of a change, and no word moves: who looks for what stays finds it, whatever is written meanwhile.
+// Open addressing. One writer at a time, who holds the tables' lock; readers at any time. What is found is one word and
+// so never half of a change, and no word moves: who looks for what stays finds it, whatever is written meanwhile.
 #pragma once
 
 #include <array>

@@ -22,8 +22,9 @@ namespace {
 
 // Ends of names, behind an "rx" and, it may be, the number of a queue.
 constexpr std::array<std::string_view, 13> kRingLosses{
-    "drops",         "dropped",       "discards",       "missed",     "missed_errors", "no_dma_resources", "no_buffer_count",
-    "out_of_buffer", "buff_alloc_err", "alloc_failed", "no_bufs",  "overruns",      "nobuf",
+    "drops",           "dropped",       "discards",       "missed",       "missed_errors", "no_dma_resources",
+    "no_buffer_count", "out_of_buffer", "buff_alloc_err", "alloc_failed", "no_bufs",       "overruns",
+    "nobuf",
 };
 
 bool ends_as_loss(std::string_view name) {

@@ -13,13 +13,13 @@
 
 namespace splitplane {
 
-// Those of frames that the driver had received and no room for, or could not send. Nothing of an interface that there is
-// not.
+// Those of frames that the driver had received and no room for, or could not send. Nothing of an interface that is
+// not there.
 std::vector<DeviceLoss> read_device_losses(const std::string& interface);
 
 // Whether a driver's counter of this name is of frames that its receive rings lost, and of which queue. Drivers agree
-// on no name: rx_queue_0_drops (veth, virtio_net), rx0_buff_alloc_err (mlx5), rx_missed_errors (ixgbe), …. Not those of
-// what XDP programs dropped, which is how punts and drops of the pipeline end.
+// on no name: rx_queue_0_drops (veth, virtio_net), rx0_buff_alloc_err (mlx5), rx_missed_errors (ixgbe), …. Not those
+// of what XDP programs dropped, which is how punts and drops of the pipeline end.
 struct RingLoss {
     std::optional<uint32_t> queue;
 };

@@ -227,7 +227,8 @@ TEST(RingLosses, AreKnownByTheNamesOfManyDrivers) {
     EXPECT_EQ(queue("port.rx_dropped"), -1) << "i40e";
     EXPECT_EQ(queue("rx_dropped.nic"), -2) << "ice: known by rx_dropped of the kernel";
     EXPECT_EQ(queue("[4]: rx_discards"), 4) << "bnxt";
-    for (const char* name : {"rx_queue_0_xdp_drops", "rx0_xdp_drop", "rx_packets", "tx_dropped", "rx_queue_0_bytes", ""}) {
+    for (const char* name :
+         {"rx_queue_0_xdp_drops", "rx0_xdp_drop", "rx_packets", "tx_dropped", "rx_queue_0_bytes", ""}) {
         EXPECT_EQ(queue(name), -2) << name;
     }
 }
