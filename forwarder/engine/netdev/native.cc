@@ -18,9 +18,13 @@ constexpr std::array kLose = {"ixgbevf", "mlx4_en", "nfp"};
 // Their ndo_xdp_xmit takes the transmit queue with the number of the CPU, and refuses where there is none.
 constexpr std::array kQueueOfCpu = {"mlx5_core", "i40e"};
 
-bool is_one_of(const auto& drivers, const std::string& driver) { return std::ranges::find(drivers, driver) != drivers.end(); }
+bool is_one_of(const auto& drivers, const std::string& driver) {
+    return std::ranges::find(drivers, driver) != drivers.end();
+}
 
-bool lacks(const DeviceFacts& facts, XdpFeature feature) { return facts.xdp_features && !(*facts.xdp_features & feature); }
+bool lacks(const DeviceFacts& facts, XdpFeature feature) {
+    return facts.xdp_features && (*facts.xdp_features & feature) == 0;
+}
 
 std::string driver_of(const DeviceFacts& facts) {
     return facts.driver.name.empty() ? "its driver" : "its driver " + facts.driver.name;

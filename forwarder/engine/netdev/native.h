@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether an interface can have XDP in its driver, by what is known of the drivers; pure. docs/nics.md has it for people.
+// Whether an interface can have XDP in its driver, by what is known of drivers; pure. docs/nics.md has it for people.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct DeviceFacts {
     uint32_t virtual_functions = 0;        // that it has (SR-IOV)
 };
 
-// What an attach of a native program depends on, as a line: where it is another one than it was when the driver refused,
-// it is worth to try again.
+// What an attach of a native program depends on, as a line: where it is another one than when the driver refused, it is
+// worth to try again.
 std::string conditions_of(const DeviceFacts& facts);
 
 // Why a native program would be no use, or be refused, before one is attached; empty where it is to be tried. A driver

@@ -248,8 +248,8 @@ void XdpPorts::detach_others() {
 }
 
 // -- the tables -------------------------------------------------------------------------------------------------------
-// All ports that have an interface, or those that are attached. Frames of a bond come in by its members (native XDP runs
-// in their drivers) and leave by itself. Members that stand by are ports too: what is there when the active one fails
+// All ports that have an interface, or those that are attached. Frames of a bond come in by its members (native XDP
+// runs in their drivers) and leave by itself. Members that stand by are ports too: what is there when the active one fails
 // must not wait for a process that may be away.
 void XdpPorts::map_ports(bool all) {
     std::map<uint32_t, uint64_t> wanted;
@@ -343,7 +343,8 @@ std::string XdpPorts::problem_of(const Attached& port, const InterfaceState& sta
     if (!port.refusal.empty()) {
         lines.push_back(port.refusal);
     } else if (port.generic && !generic_only_) {
-        const auto first = std::ranges::find_if(ports_, [](const auto& entry) { return !entry.second.refusal.empty(); });
+        const auto refuses = [](const auto& entry) { return !entry.second.refusal.empty(); };
+        const auto first = std::ranges::find_if(ports_, refuses);
         lines.push_back("generic because " + first->second.status.port.interface + " is");
     }
     for (const InterfaceState& device : devices_of(state)) {
@@ -362,8 +363,8 @@ std::string XdpPorts::frags_problem(const DeviceFacts& facts) const {
     for (const auto& entry : ports_) {
         const auto other = interfaces_.all().find(entry.second.status.port.interface);
         if (!other || other->name == facts.name || !receives_frags(facts_of(*other))) continue;
-        return "frames in several buffers, as " + other->name + " may receive them, are lost on the way out of it; run: "
-               "ip link set dev " + other->name + " mtu " + std::to_string(kOneBufferMtu);
+        return "frames in several buffers, as " + other->name + " may receive them, are lost on the way out of it; " +
+               "run: ip link set dev " + other->name + " mtu " + std::to_string(kOneBufferMtu);
     }
     return "";
 }

@@ -19,7 +19,7 @@ struct {
     __type(value, __u32); /* ifindex */
 } map_ports SEC(".maps");
 
-/* Frames of the slow protocols (IEEE 802.3, annex 57A), LACP among them: between a bond and what is at its other end. */
+/* Frames of the slow protocols (IEEE 802.3, annex 57A), LACP among them: between a bond and its other end. */
 static inline int sp_is_slow_protocol(const struct xdp_md *context)
 {
     const sp_u8 *data = (const sp_u8 *)(long)context->data, *end = (const sp_u8 *)(long)context->data_end;

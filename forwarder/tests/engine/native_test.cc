@@ -55,7 +55,8 @@ TEST(Native, ARefusalSaysWhatToDo) {
               "/sys/class/net/eth1/device/sriov_numvfs");
     DeviceFacts virtio = device("virtio_net");
     virtio.joins_packets = true;
-    EXPECT_NE(native_refusal(virtio, EOPNOTSUPP, "disable GRO_HW/CSUM first").find("guest_tso4=off"), std::string::npos);
+    const std::string said = native_refusal(virtio, EOPNOTSUPP, "disable GRO_HW/CSUM first");
+    EXPECT_NE(said.find("guest_tso4=off"), std::string::npos) << said;
     DeviceFacts jumbo = device("ena");
     jumbo.mtu = 9000;
     EXPECT_EQ(native_refusal(jumbo, EINVAL, "MTU too large"),
@@ -88,8 +89,8 @@ TEST(Native, FewerQueuesThanCpusLoseWhereTheQueueIsTheCpus) {
     facts.driver.name = "i40e";
     facts.channels = {4, 8};
     EXPECT_EQ(transmit_problem(facts, 16),
-              "it has 4 queues for 16 CPUs: what others receive for it is lost; have no interrupt of a port on CPU 8 or "
-              "above, and run: ethtool -L eth1 combined 8");
+              "it has 4 queues for 16 CPUs: what others receive for it is lost; have no interrupt of a port on CPU 8 "
+              "or above, and run: ethtool -L eth1 combined 8");
     facts.driver.name = "ice";
     EXPECT_EQ(transmit_problem(facts, 16), "");
 }
@@ -123,15 +124,16 @@ TEST(Offloads, WhatHidesTagsJoinsPacketsOrFiltersVlansIsToBeOff) {
     ASSERT_EQ(said.size(), 3u);
     EXPECT_EQ(said[0], "rx-vlan-hw-parse is on and hides VLAN tags; run: ethtool -K eth1 rx-vlan-hw-parse off");
     EXPECT_EQ(said[2],
-              "rx-vlan-filter is on and drops VLANs that the host does not have; run: ethtool -K eth1 rx-vlan-filter off");
+              "rx-vlan-filter is on and drops VLANs that the host does not have; run: ethtool -K eth1 rx-vlan-filter "
+              "off");
 }
 
 TEST(Offloads, WhatADriverDoesNotLetGoIsSaidWhereItDoesHarm) {
     const std::map<std::string, OffloadState> offloads{{"rx-gro-hw", {true, true}}, {"rx-vlan-filter", {true, true}}};
     EXPECT_TRUE(unwanted_offloads(offloads, false).empty());
     EXPECT_EQ(offload_problems("eth1", offloads, false),
-              std::vector<std::string>{"rx-gro-hw is on and joins packets, and its driver cannot switch it off; whoever "
-                                       "runs this machine has to"});
+              std::vector<std::string>{"rx-gro-hw is on and joins packets, and its driver cannot switch it off; "
+                                       "whoever runs this machine has to"});
 }
 
 }  // namespace

@@ -193,8 +193,8 @@ TEST_F(XdpEngineTest, ARestartKeepsGenericForItsReasonAndNoLonger) {
     shell("ip link del dev bridge");
 }
 
-// What is converted is detached first. A port that cannot be attached again is not said to be attached: here because the
-// bridge that it is in has the program by then, if the bridge's number is the lower one.
+// What is converted is detached first. A port that cannot be attached again is not said to be attached: here because
+// the bridge that it is in has the program by then, if the bridge's number is the lower one.
 TEST_F(XdpEngineTest, APortThatCannotBeConvertedIsNotAttached) {
     for (const uint32_t bridge_port : {9u, 1u}) {
         shell("ip link add dev bridge type bridge && ip link set dev bridge up && ip link set dev lan master bridge");
@@ -219,7 +219,12 @@ TEST_F(XdpEngineTest, JumboFramesAreForwardedAndCountedWhole) {
         }
         Running running(*lan, *up, options(generic));
         running.engine.arrays().egresses[kUp].port = sp_port(kUpPort, 0, 9000);
-        EXPECT_EQ(told(running.engine)["lan"], generic ? "generic: " : "native: ");
+        const std::string lan_told = told(running.engine)["lan"];
+        if (generic || XdpFeatures().known()) {
+            EXPECT_EQ(lan_told, generic ? "generic: " : "native: ");
+        } else {  // before Linux 6.3
+            EXPECT_NE(lan_told.find("its MTU of 9000 may be too large"), std::string::npos) << lan_told;
+        }
         const Ipv4 packet{.payload = Octets(8000, 7)};
         const Octets frame = ethernet(kOwnMac, kHostMac, 0x0800, packet.octets());
         Ipv4 routed = packet;
@@ -239,11 +244,13 @@ TEST_F(XdpEngineTest, JumboFramesAreForwardedAndCountedWhole) {
 }
 
 TEST_F(XdpEngineTest, SaysThatAFarEndDoesNotPollUntilItDoes) {
+    if (!XdpFeatures().known()) GTEST_SKIP() << "Linux tells it from 6.3 on";
     Running running(*lan, *up);
     shell("ethtool -K far-up gro off");
     const auto says = [](const char* word) {
         return [word](const PortStatus& port) {
-            return port.port.number == kUpPort && (*word == 0 ? port.problem.empty() : port.problem.find(word) != std::string::npos);
+            const bool said = port.problem.find(word) != std::string::npos;
+            return port.port.number == kUpPort && (*word == 0 ? port.problem.empty() : said);
         };
     };
     ASSERT_TRUE(running.ports.next(says("its far end does not poll")));
