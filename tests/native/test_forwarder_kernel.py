@@ -20,6 +20,7 @@ LIMIT_S = 540
 # Not all of them: emulated, they take ten times as long.
 RUNS = {
     "tests/pipeline/differential_test": "*/0",
+    "tests/engine/losses_test": "*.APortThatIsDown*:*.WhatTheDriver*:*.DevicesTell*",
     "tests/engine/xdp_engine_test": "*.ForwardsIn*:*.PuntsReachTheSink:*.GoesOnWhenTheProcessIsKilled*:*Link*",
 }
 LOADER = "tests/engine/load_program"

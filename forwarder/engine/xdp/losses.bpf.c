@@ -70,10 +70,11 @@ static __always_inline void sp_count_loss(__u32 port, int error, __u64 frames)
     __u32 cpu = bpf_get_smp_processor_id();
     sp_u64 *counters = bpf_map_lookup_elem(&map_losses, &cpu);
 
-    __asm__("" : "+r"(port)); /* the verifier wants to see the mask, though no key of the map is more */
-    port &= SP_PORTS - 1;
+    __u32 index = port * SP_LOSSES + sp_loss_of(error);
+    __asm__("" : "+r"(index)); /* the verifier wants to see the mask, though no key of the map is more */
+    index &= SP_PORTS * SP_LOSSES - 1;
     if (counters) {
-        counters[port * SP_LOSSES + sp_loss_of(error)] += frames;
+        counters[index] += frames;
     }
 }
 

@@ -195,15 +195,16 @@ TEST_F(Losses, DetachTakesTheirProgramsAway) {
 }
 
 TEST_F(Losses, DevicesTellTheirOwn) {
+    const auto engine = running();
     const auto counted = [](const std::string& counter) {
-        const std::vector<DeviceLoss> all = read_device_losses("far-lan");
+        const std::vector<DeviceLoss> all = read_device_losses("up");
         const auto found = std::ranges::find(all, counter, &DeviceLoss::counter);
         return found == all.end() ? std::nullopt : std::optional(*found);
     };
     ASSERT_TRUE(counted("tx_dropped"));
     const uint64_t before = counted("tx_dropped")->frames;
-    shell("ip link set dev lan down");
-    lan->send(packet());
+    shell("ip link set dev far-up mtu 1000");
+    engine->transmit(kUpPort, 0, packet(1300));
     EXPECT_EQ(counted("tx_dropped")->frames, before + 1);
     ASSERT_TRUE(counted("rx_queue_0_drops")) << "of the driver, by queue";
     EXPECT_EQ(counted("rx_queue_0_drops")->queue, 0u);
