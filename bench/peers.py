@@ -33,7 +33,8 @@ _WORK = Path("/run/peers")
 _INSIDE = "SPLITPLANE_PEERS"
 _CHECK_SEQUENCE = 4  # octets of a frame that a veth does not carry
 _TARGETS = 256  # networks of RFC 2544, section 12
-_FULL = "forwarder_1m"
+_FULL, _ZIPF = "forwarder_1m", "forwarder_1m_zipf"
+_EXPONENT = 1.1  # of Zipf's law
 _WARM_S, _TAIL_S = 0.3, 0.1
 _TRIALS, _TRIALS_S = 10, 1.5  # of a rate: so many at most, and so long, but two
 _TRIAL_FRAMES, _LONGEST_S = 50_000, 1.0
@@ -53,10 +54,11 @@ class Bed:
     name: str
     peer: Peer
     wires: Wires
+    destinations: Path | None = None  # others than the wires' own
 
     def overload(self, length: int, seconds: float) -> float:
         """Return what it forwards, in Mpps, while it is sent as much as the generator can."""
-        with self.wires.sending(length, 0, _WARM_S + seconds + _TAIL_S) as sent:
+        with self.wires.sending(length, 0, _WARM_S + seconds + _TAIL_S, self.destinations) as sent:
             time.sleep(_WARM_S)
             first = self.wires.count()
             time.sleep(seconds)
@@ -114,16 +116,20 @@ class Peers:
             kinds["ovs"] = (lambda: Ovs(_WORK / "ovs"), one)
         if present("simple_switch_grpc"):
             kinds["bmv2"] = (lambda: Bmv2(_WORK / "bmv2"), one)
+        popular: Path | None = None
         if self._program.exists():
             tables = full_tables(self._options.routes, self._options.vrfs, self._options.seed)
             many = destinations.write(_WORK, tables, destinations.MOST, self._options.seed)
             kinds["forwarder"] = (lambda: Forwarder(self._program, _WORK / "forwarder", [[ROUTE]]), one)
             kinds[_FULL] = (lambda: Forwarder(self._program, _WORK / "full", tables), many)
+            popular = destinations.write(_WORK, tables, destinations.MOST, self._options.seed, _EXPONENT)
         chosen = self._options.only or list(kinds)
         for name in chosen:
             if name not in kinds:
                 raise WiresError(f"{name} is not here; there are: {', '.join(kinds)}")
             self._add(name, *kinds[name])
+            if name == _FULL:
+                self.beds.append(Bed(_ZIPF, self.beds[-1].peer, self.beds[-1].wires, popular))
 
     def _add(self, name: str, kind: Callable[[], Peer], towards: Path) -> None:
         start = time.monotonic()
@@ -140,12 +146,12 @@ class Peers:
         for size in self._options.sizes:
             length, samples = size - _CHECK_SEQUENCE, self._samples[str(size)]
             for bed in self.beds:
-                if bed.name != _FULL or size == min(self._options.sizes):
+                if bed.name not in (_FULL, _ZIPF) or size == min(self._options.sizes):
                     samples[f"{bed.name}_mpps_overload"].append(bed.overload(length, self._options.overload_s))
             say(f"{size} octets, overload: {_latest(samples, '_overload')}")
             if self._options.trial_s:
                 for bed in self.beds:
-                    if bed.name != _FULL:
+                    if bed.name not in (_FULL, _ZIPF):
                         first = samples[f"{bed.name}_mpps_overload"][-1]
                         rate = bed.without_loss(length, self._options.trial_s, first)
                         samples[f"{bed.name}_mpps"].append(rate)
@@ -157,8 +163,7 @@ class Peers:
         frames: dict[str, Any] = {}
         for size, samples in self._samples.items():
             wanted = [f"{name}_mpps{kind}" for kind in ("", "_overload") for name in names]
-            if f"{_FULL}_mpps_overload" in samples:
-                wanted.append(f"{_FULL}_mpps_overload")
+            wanted += [key for name in (_FULL, _ZIPF) if (key := f"{name}_mpps_overload") in samples]
             frames[size] = {key: round(median(samples[key]), 4) if samples.get(key) else None for key in wanted} | {
                 "extremes": {key: [round(min(all_), 4), round(max(all_), 4)] for key, all_ in samples.items()}
             }
@@ -166,7 +171,8 @@ class Peers:
 
     def _ratios(self, samples: dict[str, list[float]]) -> dict[str, float]:
         ratios = {}
-        for ours, theirs in (("forwarder", "redirect_only"), ("forwarder", "linux"), (_FULL, "redirect_only")):
+        beside = (("forwarder", "redirect_only"), ("forwarder", "linux"))
+        for ours, theirs in (*beside, (_FULL, "redirect_only"), (_ZIPF, "redirect_only")):
             pairs = list(zip(samples[f"{ours}_mpps_overload"], samples[f"{theirs}_mpps_overload"], strict=False))
             if pairs:
                 ratios[f"{ours}_to_{theirs}_overload"] = round(median(one / other for one, other in pairs), 3)

@@ -101,12 +101,13 @@ class Wires:
     into: str = field(init=False)
     out: str = field(init=False)
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
+    _generators: dict[Path, Conversation] = field(default_factory=dict, init=False)
 
     def __enter__(self) -> "Wires":
         tag = f"{os.getpid() % 4096:03x}"
         self.into, self.out = f"{tag}{self.number}i", f"{tag}{self.number}o"
         names = [f"{place}{self.number}" for place in ("generator", "forwarder", "receiver")]
-        sending, self.namespace, receiving = names
+        self._sending, self.namespace, receiving = names
         for name in names:
             checked("ip", "netns", "add", name)
             self._stack.callback(checked, "ip", "netns", "del", name)
@@ -114,14 +115,12 @@ class Wires:
             # The kernel's own multicast is no load.
             checked(*inside(name, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1"))
         self._sender, self._receiver = f"{tag}{self.number}s", f"{tag}{self.number}r"
-        _cable(sending, self._sender, SOURCE_MAC, self.namespace, self.into, IN_MAC)
+        _cable(self._sending, self._sender, SOURCE_MAC, self.namespace, self.into, IN_MAC)
         _cable(self.namespace, self.out, OUT_MAC, receiving, self._receiver, NEIGHBOR_MAC)
         # NAPI is what takes frames that were redirected into a veth.
         checked(*inside(self.namespace, "ethtool", "-K", self.into, "gro", "on"))
-        program = str(self.generator)
-        send = (program, "send", self._sender, SOURCE_MAC, IN_MAC, str(self.destinations))
-        self._generate = self._talk(inside(sending, *send))
-        self._receive = self._talk(inside(receiving, program, "receive", self._receiver))
+        self._generator(self.destinations)
+        self._receive = self._talk(inside(receiving, str(self.generator), "receive", self._receiver))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -131,6 +130,12 @@ class Wires:
         process = Conversation(argv)
         self._stack.callback(process.close)
         return process
+
+    def _generator(self, destinations: Path) -> Conversation:
+        if destinations not in self._generators:
+            send = (str(self.generator), "send", self._sender, SOURCE_MAC, IN_MAC, str(destinations))
+            self._generators[destinations] = self._talk(inside(self._sending, *send))
+        return self._generators[destinations]
 
     def pin(self) -> None:
         """Give the NAPI of `in` a thread on the forwarder's core; the forwarder is attached by now."""
@@ -160,13 +165,17 @@ class Wires:
         return last
 
     @contextmanager
-    def sending(self, length: int, rate: float, seconds: float) -> Iterator[list[int]]:
+    def sending(
+        self, length: int, rate: float, seconds: float, destinations: Path | None = None
+    ) -> Iterator[list[int]]:
         """Send frames of a length (without its check sequence) at a rate, or 0 for as many as go, during the context,
-        which ends when sending does; then the list holds how many were sent in how many nanoseconds."""
+        which ends when sending does; then the list holds how many were sent in how many nanoseconds. They go to the
+        wires' own destinations where no others are given."""
         sent: list[int] = []
-        self._generate.ask(f"{length} {rate:.0f} {seconds * 1000:.0f}")
+        generate = self._generator(destinations or self.destinations)
+        generate.ask(f"{length} {rate:.0f} {seconds * 1000:.0f}")
         yield sent
-        sent += map(int, self._generate.answer())
+        sent += map(int, generate.answer())
 
 
 def _cable(here: str, name: str, mac: str, there: str, other: str, other_mac: str) -> None:
