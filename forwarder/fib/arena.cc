@@ -3,6 +3,12 @@
 
 namespace splitplane {
 
+namespace {
+
+constexpr uint32_t kLarge = 512;  // units of a block that is not kept waiting for others
+
+}  // namespace
+
 BlockArena::BlockArena(std::span<uint64_t> memory, GracePeriods& grace, uint32_t chunk, uint32_t kept)
     : free_(memory, chunk, kept), retired_(grace, [this](const Block& block) {
           free_.free(block.first, block.units);
@@ -22,7 +28,7 @@ uint32_t BlockArena::allocate(uint32_t units, uint32_t reserve, bool may_wait) {
 
 void BlockArena::retire(uint32_t first, uint32_t units) {
     waiting_units_ += units;
-    retired_.retire({first, units});
+    retired_.retire({first, units}, units >= kLarge);
 }
 
 void BlockArena::release(uint32_t first, uint32_t units) { free_.free(first, units); }

@@ -18,17 +18,31 @@ uint32_t reserve_of(uint32_t units) { return std::max(units / 16, std::min(units
 // What the tries can hold: a list has about as many nodes as units, all else has fewer; and those in the roots.
 uint32_t node_limit(const sp_arrays& arrays) { return arrays.word_count / 2 + 4 * SP_VRFS; }
 
+// The unit from which on roots with buckets lie: the second half of the array, of whole buckets. The unit before is
+// their arena's unit 0, which it never gives out; so all that it does give out begins with a bucket.
+uint32_t first_bucket(const sp_arrays& arrays) {
+    constexpr uint32_t kUnits = SP_BUCKET_WORDS / 2;
+    return std::max(arrays.word_count / 4 / kUnits, 1u) * kUnits;
+}
+
 }  // namespace
 
 class Fib::Tables {
   public:
     Tables(sp_arrays& arrays, GracePeriods& grace)
         : arrays_(arrays),
-          arena_({reinterpret_cast<uint64_t*>(arrays.words), arrays.word_count / 2}, grace, SP_WORDS_CHUNK / 2,
+          arena_({reinterpret_cast<uint64_t*>(arrays.words), first_bucket(arrays) - 1}, grace, SP_WORDS_CHUNK / 2,
                  SP_WORDS_SPAN / 2),
+          buckets_({reinterpret_cast<uint64_t*>(arrays.words) + first_bucket(arrays) - 1,
+                    arrays.word_count / 2 - (first_bucket(arrays) - 1)},
+                   grace),
           store_(node_limit(arrays), arrays.word_count / 2 + 2),
-          writer_(store_, arrays, arena_),
-          tables_(SP_VRFS * 2) {}
+          writer_(store_, arrays, arena_, buckets_, grace),
+          tables_(SP_VRFS * 2) {
+        for (uint32_t vrf = 0; vrf < SP_VRFS; ++vrf) {
+            table(vrf, Family::kIpv4).short_keys = true;
+        }
+    }
 
     FibResult set(uint32_t vrf, Family family, const Prefix& prefix, uint32_t leaf);
     FibResult erase(uint32_t vrf, Family family, const Prefix& prefix);
@@ -38,7 +52,11 @@ class Fib::Tables {
 
     size_t size(uint32_t vrf, Family family) const { return table(vrf, family).routes; }
     size_t size(Family family) const { return sizes_[static_cast<size_t>(family)]; }
-    void settle() { arena_.settle(); }
+    void settle() {
+        writer_.settle();
+        buckets_.settle();
+        arena_.settle();
+    }
 
   private:
     using Place = TrieWriter::Place;
@@ -49,7 +67,7 @@ class Fib::Tables {
         return arrays_.vrfs[vrf].default_leaf[static_cast<size_t>(family)];
     }
     sp_u64& root(uint32_t vrf, Family family) const { return arrays_.roots[static_cast<size_t>(family)][vrf]; }
-    uint32_t reserve() const { return reserve_of(arrays_.word_count / 2); }
+    uint32_t reserve() const { return reserve_of(first_bucket(arrays_)); }
     void count(uint32_t vrf, Family family, int change) {
         table(vrf, family).routes += static_cast<uint32_t>(change);
         sizes_[static_cast<size_t>(family)] += static_cast<size_t>(change);
@@ -70,6 +88,7 @@ class Fib::Tables {
 
     sp_arrays& arrays_;
     BlockArena arena_;
+    BlockArena buckets_;
     RouteStore store_;
     TrieWriter writer_;
     std::vector<TrieTable> tables_;
@@ -328,11 +347,11 @@ bool Fib::Tables::next(uint32_t vrf, Family family, std::optional<Prefix>& curso
 }
 
 FibMemory Fib::Tables::memory() const {
-    BlockArena::Usage usage = arena_.usage();
+    BlockArena::Usage usage = arena_.usage(), buckets = buckets_.usage();
     constexpr size_t kUnit = sizeof(uint64_t);
     size_t tables = tables_.size() * sizeof(TrieTable);
-    return {usage.units * kUnit,          usage.used * kUnit,
-            usage.waiting * kUnit,        usage.peak * kUnit,
+    return {(usage.units + buckets.units) * kUnit,     (usage.used + buckets.used) * kUnit,
+            (usage.waiting + buckets.waiting) * kUnit, (usage.peak + buckets.peak) * kUnit,
             store_.octets() + tables,     store_.peak_octets() + tables,
             store_.nodes()};
 }

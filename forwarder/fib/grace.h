@@ -61,9 +61,10 @@ class Retired {
   public:
     Retired(GracePeriods& grace, std::function<void(const Item&)> free) : thread_(grace), free_(std::move(free)) {}
 
-    // No reader that comes now can reach it.
-    void retire(const Item& item) {
+    // No reader that comes now can reach it. What is `large` is worth a grace period alone.
+    void retire(const Item& item, bool large = false) {
         gathered_.push_back(item);
+        enough_ = enough_ || large || gathered_.size() >= kBatch;
         pump();
     }
     // Free what has passed and send off what has gathered; never waits.
@@ -71,8 +72,9 @@ class Retired {
         if (thread_.passed()) {
             free_passed();
         }
-        if (gathered_.size() >= kBatch && thread_.idle()) {
+        if (enough_ && thread_.idle()) {
             batch_.swap(gathered_);
+            enough_ = false;
             thread_.begin();
         }
     }
@@ -83,13 +85,14 @@ class Retired {
         if (!gathered_.empty()) {
             thread_.synchronize();
             batch_.swap(gathered_);
+            enough_ = false;
             free_passed();
         }
     }
     bool empty() const { return gathered_.empty() && batch_.empty(); }
 
   private:
-    // Items that are worth a grace period of their own, which takes some ten milliseconds in a kernel.
+    // Small items that are worth a grace period, which takes some ten milliseconds in a kernel.
     static constexpr size_t kBatch = 64;
 
     void free_passed() {
@@ -102,6 +105,7 @@ class Retired {
 
     std::vector<Item> gathered_;  // since the batch under way began
     std::vector<Item> batch_;
+    bool enough_ = false;
     GraceThread thread_;
     std::function<void(const Item&)> free_;
 };

@@ -26,7 +26,7 @@ bool TrieWriter::find_list(const TrieTable& table, const Place& place, const Cha
     if (above.depth < table.bits) {
         uint32_t bits = std::min(table.bits - above.depth, kStride);
         heap = 1u << bits | slot >> (kStride - bits);
-        listed.at = root_index(table, change.key);
+        listed.at = table.index(table.slot(change.key));
         listed.from = table.taken();
         listed.bits = table.bits - table.taken();
         if (table.cuts(above) && is_node(arrays_.words[listed.at])) {
@@ -50,7 +50,7 @@ bool TrieWriter::find_list(const TrieTable& table, const Place& place, const Cha
         uint32_t end = std::min(behind != 0 ? first_slot(behind) : kSlots, heap_slot(heap) + heap_slots(heap));
         uint32_t size = end - first;
         auto children = static_cast<uint32_t>(std::popcount(above.children & heap_range(heap)));
-        if (change.leaf == 0 && children <= SP_TRIE_LIST) {
+        if (change.leaf == 0 && children <= table.most()) {
             return false;  // all of it may be a list now
         }
         uint32_t bits = kStride - static_cast<uint32_t>(std::countr_zero(size));
@@ -58,7 +58,8 @@ bool TrieWriter::find_list(const TrieTable& table, const Place& place, const Cha
         listed = {block + SP_TRIE_NODE_WORDS - 1 + sp_trie_count(upto), above.depth, bits, 0, true};
     }
     uint32_t behind = listed.from + listed.bits;
-    if (!is_list(arrays_.words[listed.at]) || change.length <= behind ||
+    uint32_t word = arrays_.words[listed.at];
+    if (!(is_list(word) || is_here(word)) || change.length <= behind ||
         change.length > listed.from + SP_TRIE_WIDE_BITS) {
         return false;
     }
@@ -77,21 +78,29 @@ bool TrieWriter::edit_list(const TrieTable& table, const Place& place, const Cha
     if (change.length == 0 || !find_list(table, place, change, listed)) {
         return false;
     }
-    uint32_t old_word = arrays_.words[listed.at];
-    ListContent content(arrays_.words + block_index(old_word), is_wide(old_word));
+    uint32_t old_word = arrays_.words[listed.at], slot = listed.in_node ? 0 : table.slot(change.key);
+    ListContent content = listed.in_node ? ListContent(arrays_.words + block_index(old_word), is_wide(old_word))
+                                         : root_list(table, slot);
     uint32_t key = list_key(change.key, change.length, listed.from);
     if (change.leaf == 0 || !content.replace(key, change.leaf)) {
         bool is_short = content.count <= kShort + 1;
-        bool done = change.leaf != 0 ? content.insert(key, change.leaf)
+        bool done = change.leaf != 0 ? content.insert(key, change.leaf, listed.in_node ? SP_TRIE_LIST : table.most())
                                      : !(listed.in_node && is_short) && content.erase(key);
         if (!done) {
             return false;
         }
         content.background = listed.leaf;  // may have changed while longer routes hid it
     }
-    uint32_t word = content.count > 0 ? put_list(content, old_word) : listed.leaf;
+    uint32_t word = 0;
+    if (!listed.in_node) {
+        word = put_root_list(table, slot, content, old_word, false);
+    } else {
+        word = content.count > 0 ? put_list(content, old_word) : listed.leaf;
+    }
     if (word != old_word) {
-        unlink_list(old_word);
+        if (is_list(old_word)) {
+            unlink_list(old_word);
+        }
         plan(listed.at, 1, word);
     }
     return true;

@@ -5,7 +5,6 @@ namespace splitplane {
 
 namespace {
 
-constexpr uint32_t kMostBase = UINT16_MAX;
 constexpr uint32_t kCodes = 1u << SP_TRIE_CODE_BITS;
 constexpr uint32_t kNoCode = kCodes;
 
@@ -37,6 +36,36 @@ uint32_t key_of_route(uint32_t word) {
     return (key ^ last) | (SP_TRIE_WIDE_END - static_cast<uint32_t>(std::countl_zero(last)));
 }
 
+// The lowest that a list can have.
+uint32_t base_of(const ListContent& content) {
+    uint32_t least = std::min(lowest_slot(content.background), SP_NEXTHOPS - 1);
+    for (uint32_t at = 0; at < content.count; ++at) {
+        least = std::min(least, lowest_slot(content.routes[at].leaf));
+    }
+    return least / SP_TRIE_BASES * SP_TRIE_BASES;
+}
+
+// The words of a list that says it has so many routes. False: a leaf or a key does not fit.
+bool put_short(const ListContent& content, uint32_t base, uint32_t count, sp_u32* words) {
+    uint32_t code = code_of(content.background, base);
+    bool fits = code != kNoCode;
+    words[0] = sp_trie_head(base, count, code);
+    for (uint32_t at = 0; at < content.count && fits; ++at) {
+        auto [leaf, key] = content.routes[at];
+        code = code_of(leaf, base);
+        fits = code != kNoCode && list_key_bits(key) <= SP_TRIE_LIST_BITS;
+        words[1 + at] = route_word(key, code);
+    }
+    return fits;
+}
+
+constexpr uint32_t key_part(uint32_t route) { return route >> SP_TRIE_CODE_BITS; }
+
+// Whether a key begins with another, or is the same.
+bool covers(uint32_t key, uint32_t other) {
+    return (key & -key) >= (other & -other) && sp_trie_begins(key << SP_TRIE_CODE_BITS, other) != 0;
+}
+
 // The node's own routes inside a prefix of it, as in RouteNode::routes.
 std::array<uint64_t, 2> routes_inside(const RouteNode& node, uint32_t heap) {
     uint32_t bits = heap_bits(heap);
@@ -51,13 +80,14 @@ std::array<uint64_t, 2> routes_inside(const RouteNode& node, uint32_t heap) {
     return {node.routes[0] & shorter, node.routes[1] & longest};
 }
 
-bool gather_below(const RouteStore& store, const RouteNode& node, uint32_t heap, uint32_t longest, RouteList& list) {
+bool gather_below(const RouteStore& store, const RouteNode& node, uint32_t heap, uint32_t longest, uint32_t most,
+                  RouteList& list) {
     auto own = routes_inside(node, heap);
     uint64_t children = node.children & heap_range(heap);
     auto routes = static_cast<uint32_t>(std::popcount(own[0]) + std::popcount(own[1]));
     // One child may just have lost its last route.
-    if (list.count + routes > SP_TRIE_LIST ||
-        list.count + routes + static_cast<uint32_t>(std::popcount(children)) > SP_TRIE_LIST + 1) {
+    if (list.count + routes > most ||
+        list.count + routes + static_cast<uint32_t>(std::popcount(children)) > most + 1) {
         return false;
     }
     for (uint32_t word = 0; word < 2; ++word) {
@@ -72,7 +102,7 @@ bool gather_below(const RouteStore& store, const RouteNode& node, uint32_t heap,
         }
     }
     for (uint64_t bits = children; bits != 0; bits &= ~slot_bit(first_slot(bits))) {
-        if (!gather_below(store, store.at(store.child(node, first_slot(bits))), 1, longest, list)) {
+        if (!gather_below(store, store.at(store.child(node, first_slot(bits))), 1, longest, most, list)) {
             return false;
         }
     }
@@ -81,9 +111,10 @@ bool gather_below(const RouteStore& store, const RouteNode& node, uint32_t heap,
 
 }  // namespace
 
-bool gather(const RouteStore& store, const RouteNode& node, uint32_t heap, uint32_t longest, RouteList& list) {
+bool gather(const RouteStore& store, const RouteNode& node, uint32_t heap, uint32_t longest, uint32_t most,
+            RouteList& list) {
     list.count = 0;
-    return gather_below(store, node, heap, longest, list);
+    return gather_below(store, node, heap, longest, most, list);
 }
 
 uint32_t list_key(Key key, uint32_t length, uint32_t from) {
@@ -94,7 +125,7 @@ uint32_t list_key(Key key, uint32_t length, uint32_t from) {
 ListContent::ListContent(const RouteList& list, uint32_t from, uint32_t background)
     : background(background) {
     for (uint32_t at = 0; at < list.count; ++at) {
-        insert(list_key(list.routes[at].key, list.routes[at].length, from), list.routes[at].leaf);
+        insert(list_key(list.routes[at].key, list.routes[at].length, from), list.routes[at].leaf, SP_TRIE_BUCKET);
     }
 }
 
@@ -107,10 +138,11 @@ ListContent::ListContent(const sp_u32* words, bool wide) {
         return;
     }
     uint32_t base = sp_trie_head_base(words[0]);
-    count = sp_trie_head_count(words[0]);
     background = sp_trie_code_leaf(base, sp_trie_code(words[0]));
-    for (uint32_t at = 0; at < count; ++at) {
-        routes[at] = {sp_trie_code_leaf(base, sp_trie_code(words[1 + at])), key_of_route(words[1 + at])};
+    for (uint32_t at = 1; at <= sp_trie_head_count(words[0]); ++at) {
+        if (words[at] != 0) {
+            insert(key_of_route(words[at]), sp_trie_code_leaf(base, sp_trie_code(words[at])), SP_TRIE_BUCKET);
+        }
     }
 }
 
@@ -137,8 +169,8 @@ bool ListContent::erase(uint32_t key) {
     return found != nullptr;
 }
 
-bool ListContent::insert(uint32_t key, uint32_t leaf) {
-    if (count == SP_TRIE_LIST) {
+bool ListContent::insert(uint32_t key, uint32_t leaf, uint32_t most) {
+    if (count == most) {
         return false;
     }
     uint32_t to = count++;
@@ -149,12 +181,20 @@ bool ListContent::insert(uint32_t key, uint32_t leaf) {
     return true;
 }
 
+void ListContent::put_before(uint32_t prefix, uint32_t bits) {
+    for (uint32_t at = 0; at < count; ++at) {
+        uint32_t key = routes[at].key, length = list_key_bits(key) + bits;
+        uint32_t first = bits == 0 ? 0 : prefix << (32 - bits);
+        routes[at].key = first | (key & ~SP_TRIE_WIDE_END) >> bits | (SP_TRIE_WIDE_END - length);
+    }
+}
+
 void ListContent::keep(uint32_t prefix, uint32_t bits, uint32_t drop) {
     uint32_t kept = 0;
     for (uint32_t at = 0; at < count; ++at) {
         auto [leaf, key] = routes[at];
         uint32_t length = list_key_bits(key);
-        if (length > bits && key >> (32 - bits) == prefix) {
+        if (length > bits && (bits == 0 || key >> (32 - bits) == prefix)) {
             routes[kept++] = {leaf, (key & ~SP_TRIE_WIDE_END) << drop | (SP_TRIE_WIDE_END - (length - drop))};
         }
     }
@@ -162,12 +202,8 @@ void ListContent::keep(uint32_t prefix, uint32_t bits, uint32_t drop) {
 }
 
 ListImage::ListImage(const ListContent& content) {
-    uint32_t least = lowest_slot(content.background);
-    for (uint32_t at = 0; at < content.count; ++at) {
-        least = std::min(least, lowest_slot(content.routes[at].leaf));
-    }
     // A base of 0 leaves most room for leaves that come later.
-    if (!put(content, 0) && !put(content, std::min(least, kMostBase))) {
+    if (!put(content, 0) && !put(content, base_of(content))) {
         put_wide(content);
     }
 }
@@ -181,15 +217,7 @@ ListImage::ListImage(const ListContent& content, const sp_u32* now, bool wide) {
 }
 
 bool ListImage::put(const ListContent& content, uint32_t base) {
-    uint32_t code = code_of(content.background, base);
-    bool fits = code != kNoCode;
-    words[0] = sp_trie_head(base, content.count, code);
-    for (uint32_t at = 0; at < content.count && fits; ++at) {
-        auto [leaf, key] = content.routes[at];
-        code = code_of(leaf, base);
-        fits = code != kNoCode && list_key_bits(key) <= SP_TRIE_LIST_BITS;
-        words[1 + at] = route_word(key, code);
-    }
+    bool fits = put_short(content, base, content.count, words.data());
     size = fits ? 1 + content.count : 0;
     wide = false;
     return fits;
@@ -214,6 +242,68 @@ bool ListImage::has_keys_of(const sp_u32* now) const {
     }
     return true;
 }
+
+bool compose(const ListContent& content, BucketImage& image) {
+    image.fill(0);
+    return put_short(content, 0, SP_TRIE_BUCKET, image.data()) ||
+           put_short(content, base_of(content), SP_TRIE_BUCKET, image.data());
+}
+
+bool BucketEdit::plan(const sp_u32* now, const ListContent& content) {
+    BucketImage before, after{};
+    std::copy_n(now, before.size(), before.begin());
+    if (!put_short(content, sp_trie_head_base(before[0]), SP_TRIE_BUCKET, after.data())) {
+        return false;
+    }
+    if (after[0] != before[0]) {
+        store(0, after[0]);
+    }
+    uint32_t changes = 0;
+    for (uint32_t at = 1; at < before.size(); ++at) {
+        auto same = [&](uint32_t other) { return key_part(other) == key_part(before[at]); };
+        auto found = std::find_if(after.begin() + 1, after.end(), same);
+        if (before[at] != 0 && (found == after.end() || *found != before[at])) {
+            store(at, found == after.end() ? 0 : *found);
+            moves = found == after.end();
+            key = key_part(before[at]);
+            ++changes;
+        }
+    }
+    uint32_t route = 0;
+    for (uint32_t at = 1; at <= content.count; ++at) {
+        auto same = [&](uint32_t other) { return key_part(other) == key_part(after[at]); };
+        if (std::none_of(before.begin() + 1, before.end(), same)) {
+            route = after[at];
+            moves = true;
+            key = key_part(route);
+            ++changes;
+        }
+    }
+    return changes <= 1 && (route == 0 || open(before, route));
+}
+
+bool BucketEdit::open(const BucketImage& now, uint32_t route) {
+    uint32_t first = 1, end = SP_BUCKET_WORDS;
+    for (uint32_t at = 1; at < end; ++at) {
+        if (now[at] != 0 && covers(key_part(now[at]), key_part(route))) {
+            end = at;
+        } else if (now[at] != 0 && covers(key_part(route), key_part(now[at]))) {
+            first = at + 1;
+        }
+    }
+    for (uint32_t at = first; at < SP_BUCKET_WORDS; ++at) {
+        if (now[at] == 0) {
+            for (; at > end; --at) {
+                store(at, now[at - 1]);
+            }
+            store(at, route);
+            return true;
+        }
+    }
+    return false;
+}
+
+bool nested(uint32_t key, uint32_t other) { return key != other && (covers(key, other) || covers(other, key)); }
 
 uint32_t list_units(const sp_u32* words, bool wide) {
     if (!wide) {

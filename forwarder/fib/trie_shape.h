@@ -19,12 +19,14 @@ inline constexpr uint32_t kMostPaths = 3;
 inline constexpr uint32_t kMostWords = kMostPaths * kPathWords + SP_TRIE_NODE_WORDS + kSlots;
 
 inline constexpr uint32_t kTag = SP_TRIE_BLOCK | SP_TRIE_OTHER;
-inline bool is_leaf(uint32_t word) { return (word & kTag) == 0; }
+inline bool is_leaf(uint32_t word) { return (word & SP_TRIE_FORM) == 0; }
 inline bool is_node(uint32_t word) { return (word & kTag) == SP_TRIE_BLOCK; }
 inline bool is_list(uint32_t word) { return (word & kTag) == SP_TRIE_OTHER; }
 inline uint32_t node_word(uint32_t unit) { return SP_TRIE_BLOCK | unit; }
 inline uint32_t path_word(uint32_t unit) { return SP_TRIE_BLOCK | SP_TRIE_OTHER | unit; }
 inline uint32_t list_word(uint32_t unit, bool wide) { return SP_TRIE_OTHER | (wide ? SP_TRIE_WIDE : 0) | unit; }
+// Of a bucket: the list's head, which leads nowhere.
+inline bool is_here(uint32_t word) { return (word & SP_TRIE_FORM) == SP_TRIE_HERE; }
 inline bool is_wide(uint32_t list) { return (list & SP_TRIE_WIDE) != 0; }
 // Where the block that a word leads to begins in the array.
 inline uint32_t block_index(uint32_t word) { return (word & SP_TRIE_UNIT) * 2; }

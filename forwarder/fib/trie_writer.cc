@@ -14,6 +14,7 @@ void TrieWriter::begin(uint32_t reserve, bool may_wait) {
     stores_.clear();
     made_.clear();
     unlinked_.clear();
+    moved_.clear();
 }
 
 bool TrieWriter::commit() {
@@ -69,11 +70,12 @@ void TrieWriter::plan(uint32_t index, uint32_t count, uint32_t value) {
 
 bool TrieWriter::update(TrieTable& table, sp_u64& root, const Place& place, const Change& change, uint64_t slots,
                         uint32_t reserve) {
+    bring_back();
     begin(reserve, true);
     bool first = table.base == 0;
     if (first) {
         table.bits = kStride;
-        table.base = allocate(root_units(kStride));
+        allocate_root(table, reserve);
         spread(table, place.nodes[0], 0, 0, true);
     } else if (!edit_list(table, place, change)) {
         uint32_t at = place.count - 1;
@@ -96,8 +98,9 @@ bool TrieWriter::update(TrieTable& table, sp_u64& root, const Place& place, cons
         return false;
     }
     if (first) {
-        __atomic_store_n(&root, sp_trie_root(table.base * 2, table.bits), __ATOMIC_RELEASE);
+        __atomic_store_n(&root, table.word(), __ATOMIC_RELEASE);
     }
+    hold_moved(root);
     retire_unlinked();
     return true;
 }
@@ -115,7 +118,7 @@ void TrieWriter::lead_up(const TrieTable& table, const Place& place, uint32_t at
             return;
         }
         if (parent.depth < table.bits) {
-            plan(root_index(table, child.key), 1, word);
+            plan(table.index(table.slot(child.key)), 1, word);
             return;
         }
         if (!is_leaf(word) && !is_leaf(old_word)) {  // which is a run of its own
@@ -153,7 +156,8 @@ uint32_t TrieWriter::emit(uint32_t index, uint32_t top, uint32_t background, uin
     uint32_t listed = listed_behind_path(node);
     TrieShape shape;
     RouteList list;
-    if (node.depth > top && gather(store_, node, 1, node.depth + SP_TRIE_WIDE_BITS, list) && list.count > 1) {
+    if (node.depth > top && gather(store_, node, 1, node.depth + SP_TRIE_WIDE_BITS, SP_TRIE_LIST, list) &&
+        list.count > 1) {
         shape = {node.key, node.depth - top, 0, 0, put_list({list, node.depth, background}, listed)};
         if (node.runs > 0) {
             unlink_lists(node_index(node), nullptr);
@@ -210,7 +214,7 @@ void TrieWriter::fill(Filling& filling, uint32_t heap, uint32_t leaf) {
         leaf = store_.leaf(node, heap);
     }
     RouteList list;
-    if (gather(store_, node, heap, node.depth + SP_TRIE_WIDE_BITS, list)) {
+    if (gather(store_, node, heap, node.depth + SP_TRIE_WIDE_BITS, SP_TRIE_LIST, list)) {
         uint32_t word = leaf;
         if (list.count > 0) {
             // Stored in place only where it led to the same addresses before: its background is theirs.
@@ -235,7 +239,7 @@ bool TrieWriter::in_list_or_few(const TrieTable& table, const RouteNode& node) c
         return node.depth >= table.bits;
     }
     RouteList list;
-    return gather(store_, node, 1, kKeyBits, list);
+    return gather(store_, node, 1, kKeyBits, table.most(), list);
 }
 
 // The word of a list: the old one where only leaves differ, else one in room of its own.

@@ -76,6 +76,11 @@ static inline const struct sp_vrf *sp_vrf_at(sp_tables tables, sp_u32 slot)
 }
 /* SP_WORDS_SPAN words from there on may be read. */
 static inline const sp_u32 *sp_words_at(sp_tables tables, sp_u32 index) { return tables->words + index; }
+/* The cache line of SP_BUCKET_WORDS words of this number in the same array. */
+static inline const sp_u32 *sp_bucket_at(sp_tables tables, sp_u32 index)
+{
+    return tables->words + (sp_u64)index * SP_BUCKET_WORDS;
+}
 static inline const sp_u64 *sp_group_at(sp_tables tables, sp_u32 slot)
 {
     return tables->groups + (slot & (SP_GROUPS - 1));

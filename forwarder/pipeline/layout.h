@@ -56,6 +56,7 @@ typedef int32_t sp_i32;
  * has found where it begins may read so many from there. A chunk is 2 MiB; the last may be shorter. */
 #define SP_WORDS_CHUNK (1u << 19)
 #define SP_WORDS_SPAN 132u /* a node with more slots than there are: what 7 bits can count */
+#define SP_BUCKET_WORDS 16u /* a bucket is one cache line; what consists of buckets may lie in several chunks */
 
 /* -- reasons: PUNT_* go to the controller, DROP_* end here (ids.p4) ---------------------------------------------- */
 enum sp_reason {

@@ -8,6 +8,8 @@
 #ifndef SPLITPLANE_TRIE_BULK_H
 #define SPLITPLANE_TRIE_BULK_H
 
+#include <emmintrin.h>
+
 #include "pipeline/trie.h"
 
 #define SP_TRIE_TOGETHER 64u
@@ -22,7 +24,9 @@ struct sp_trie_going {
 static inline const sp_u32 *sp_trie_root_word(sp_tables tables, sp_u64 root, sp_u64 high)
 {
     /* Without a root: word 0, which is 0. */
-    return tables->words + sp_trie_root_base(root) + (high >> 1 >> (63 - sp_trie_root_bits(root)));
+    sp_u64 at = (sp_u64)sp_trie_root_base(root) + sp_trie_root_slot(root, high);
+
+    return tables->words + (sp_trie_root_has_buckets(root) ? at * SP_BUCKET_WORDS : at);
 }
 
 /* If the word leads to a block, get that, which is on two cache lines as often as on one, and go on later. */
@@ -43,15 +47,24 @@ static inline void sp_trie_go_on(sp_tables tables, struct sp_trie_going *going, 
 /* Four words beside each other. */
 typedef sp_u32 sp_lanes __attribute__((vector_size(16)));
 typedef sp_i32 sp_signed_lanes __attribute__((vector_size(16)));
-typedef sp_u64 sp_long_lanes __attribute__((vector_size(16)));
 typedef sp_u32 sp_packed_lanes __attribute__((vector_size(16), aligned(4), may_alias));
+typedef sp_u32 sp_bucket_lanes __attribute__((vector_size(16), may_alias)); /* processors with AVX load these at once */
 
 /* sp_trie_begins() of four routes: all bits or none. */
-static inline sp_lanes sp_trie_begin_lanes(const sp_u32 *routes, sp_u32 bits)
+static inline sp_lanes sp_trie_begin_lanes(sp_lanes routes, sp_u32 bits)
 {
-    sp_lanes key = *(const sp_packed_lanes *)routes >> SP_TRIE_CODE_BITS;
+    sp_lanes key = routes >> SP_TRIE_CODE_BITS;
 
     return (sp_lanes)((sp_signed_lanes)(key ^ bits) < (sp_signed_lanes)((key & -key) << 1));
+}
+
+/* The numbers of those of sixteen routes that an address begins with, as bits. */
+static inline sp_u32 sp_trie_begin_sixteen(sp_lanes first, sp_lanes second, sp_lanes third, sp_lanes last, sp_u32 bits)
+{
+    __m128i half = _mm_packs_epi32((__m128i)sp_trie_begin_lanes(first, bits), (__m128i)sp_trie_begin_lanes(second, bits));
+    __m128i rest = _mm_packs_epi32((__m128i)sp_trie_begin_lanes(third, bits), (__m128i)sp_trie_begin_lanes(last, bits));
+
+    return (sp_u32)_mm_movemask_epi8(_mm_packs_epi16(half, rest));
 }
 
 /* sp_trie_list() without branches that depend on the address: which route is the first is as good as random. It looks
@@ -59,16 +72,40 @@ static inline sp_lanes sp_trie_begin_lanes(const sp_u32 *routes, sp_u32 bits)
 static inline __attribute__((always_inline)) sp_u32 sp_trie_list_whole(sp_tables tables, sp_u32 word, sp_u64 high)
 {
     const sp_u32 *words = tables->words + (sp_u64)(word & SP_TRIE_UNIT) * 2;
-    const sp_lanes first_four = {1, 2, 4, 8}, last_four = {16, 32, 64, 128};
+    const sp_packed_lanes *lanes = (const sp_packed_lanes *)(words + 1);
+    const sp_lanes none = {0, 0, 0, 0};
     sp_u32 bits = sp_trie_list_bits(high), head = sp_load_word(words), count = sp_trie_head_count(head), first;
-    sp_lanes begins = (sp_trie_begin_lanes(words + 1, bits) & first_four) |
-                      (sp_trie_begin_lanes(words + 5, bits) & last_four);
-    sp_long_lanes half = (sp_long_lanes)begins;
-    sp_u64 both = half[0] | half[1];
 
-    first = (sp_u32)__builtin_ctz((sp_u32)(both | both >> 32) | 1u << count);
+    if (sp_likely(count <= SP_TRIE_LIST)) {
+        first = sp_trie_begin_sixteen(lanes[0], lanes[1], none, none, bits);
+    } else { /* in the place of a bucket */
+        first = sp_trie_begin_sixteen(lanes[0], lanes[1], lanes[2], lanes[3], bits);
+    }
+    first = (sp_u32)__builtin_ctz(first | 1u << count);
     words += first < count ? first + 1 : 0;
-    return sp_trie_code_leaf(sp_trie_head_base(head), sp_trie_code(sp_load_word(words)));
+    return sp_trie_coded(head, sp_load_word(words));
+}
+
+/* The leaf that a bucket has, or the word that it leads to. Its words are loaded in order, and the route that is found
+ * again; should another have taken its place meanwhile, they are gone through one by one. */
+static inline __attribute__((always_inline)) sp_u32 sp_trie_bucket_whole(const sp_u32 *bucket, sp_u32 head, sp_u64 high)
+{
+    const volatile sp_bucket_lanes *lanes = (const volatile sp_bucket_lanes *)bucket;
+    sp_lanes first = lanes[0], second = lanes[1], third = lanes[2], last = lanes[3];
+    sp_u32 bits = sp_trie_list_bits(high), begin, route = 0;
+
+    begin = sp_trie_begin_sixteen(first, second, third, last, bits) & ~1u; /* the head */
+    if (sp_likely(begin)) {
+        route = sp_load_word(bucket + __builtin_ctz(begin));
+        if (sp_unlikely(!sp_trie_begins(route, bits))) {
+            route = sp_trie_scan(bucket, SP_TRIE_BUCKET, bits);
+        }
+    }
+    if (sp_likely(route)) {
+        return sp_trie_coded(head, route);
+    }
+    head = sp_load_word(bucket);
+    return sp_trie_is_here(head) ? sp_trie_coded(head, head) : head;
 }
 
 /* The same for sp_trie_wide_list(): from the last to the first, so that what lies behind a list's end comes before that
@@ -76,14 +113,14 @@ static inline __attribute__((always_inline)) sp_u32 sp_trie_list_whole(sp_tables
 static inline __attribute__((always_inline)) sp_u32 sp_trie_wide_list_whole(sp_tables tables, sp_u32 word, sp_u64 high)
 {
     const sp_u32 *words = tables->words + (sp_u64)(word & SP_TRIE_UNIT) * 2;
-    sp_u32 leaf = 0;
+    sp_u64 found = 0; /* no entry is 0: an end is not */
 
     for (sp_u32 at = SP_TRIE_LIST + 1; at-- > 0;) {
         sp_u64 entry = sp_trie_load_bits(words + 2 * at);
 
-        leaf = (high ^ entry) >> 1 >> (entry >> 32 & 63) ? leaf : (sp_u32)entry;
+        found = (high ^ entry) >> 1 >> (entry >> 32 & 63) ? found : entry;
     }
-    return leaf;
+    return sp_likely(found) ? (sp_u32)found : sp_trie_wide_list(tables, word, high); /* in the place of a bucket */
 }
 
 /* Look-ups of one family: `ipv4` or `ipv6` is what there is. */
@@ -118,7 +155,14 @@ static inline __attribute__((always_inline)) void sp_trie_look_up(sp_tables tabl
         __builtin_prefetch(sp_trie_root_word(tables, burst->roots[at], sp_trie_rest(burst, at, 0)));
     }
     for (sp_u32 at = 0; at < count; at++) {
-        leaves[at] = sp_load_word(sp_trie_root_word(tables, burst->roots[at], sp_trie_rest(burst, at, 0)));
+        const sp_u32 *words = sp_trie_root_word(tables, burst->roots[at], sp_trie_rest(burst, at, 0));
+
+        leaves[at] = sp_load_word(words);
+        if (!burst->is_ipv6 && sp_trie_is_here(leaves[at])) {
+            sp_u64 rest = sp_trie_rest(burst, at, sp_trie_root_bits(burst->roots[at]));
+
+            leaves[at] = sp_trie_bucket_whole(words, leaves[at], rest);
+        }
         sp_trie_go_on(tables, &going, leaves[at], at, sp_trie_root_taken(burst->roots[at]));
     }
     while (going.count > 0) {

@@ -105,6 +105,7 @@ class Tables {
             const uint32_t leaf = sp_leaf(SP_ROUTE_NEXTHOP, router * nexthops + route.nexthop % nexthops);
             if (fib_.set(router + 1, Family::kIpv4, prefix, leaf) != FibResult::kDone) give_up("the tries are full");
         }
+        fib_.settle();
         prepare(routes);
     }
 

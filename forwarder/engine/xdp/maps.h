@@ -101,6 +101,18 @@ static inline const sp_u32 *sp_words_at(sp_tables tables, sp_u32 index)
     SP_FOUND(words);
     return words + offset;
 }
+static inline const sp_u32 *sp_bucket_at(sp_tables tables, sp_u32 index)
+{
+    const sp_u32 together = SP_WORDS_CHUNK / SP_BUCKET_WORDS;
+    sp_u32 chunk = index / together;
+    const sp_u32 *words = bpf_map_lookup_elem(&map_words, &chunk);
+
+    if (!words) {
+        return 0;
+    }
+    SP_FOUND(words);
+    return words + sp_bounded(index % together, together - 1) * SP_BUCKET_WORDS;
+}
 static inline const sp_u64 *sp_group_at(sp_tables tables, sp_u32 slot)
 {
     return fixed.groups + (slot & (SP_GROUPS - 1));

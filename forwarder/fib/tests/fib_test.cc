@@ -203,21 +203,26 @@ TEST(Fib, KeepsTheDefaultRouteOutOfTheTrie) {
     EXPECT_EQ(fib.size(Family::kIpv4), 0u);
 }
 
-// Roots of 2^6 to 2^18 words, and back.
-TEST(Fib, GivesARootTheSizeOfItsTable) {
-    Arrays arrays(1 << 22);
+class Roots : public testing::TestWithParam<Family> {};
+
+// Roots of 2^6 to 2^18 words, or of 2^6 words and 2^5 to 2^17 buckets, and back.
+TEST_P(Roots, HaveTheSizeOfTheirTable) {
+    Family family = GetParam();
+    uint32_t biggest = family == Family::kIpv4 ? 17 : 18;
+    Arrays arrays(1 << 24);
     NoReaders grace;
     Fib fib(arrays.arrays, grace);
     std::mt19937 chance(4);
     Reference reference;
     std::vector<uint32_t> seen(19);
-    auto root_bits = [&] { return sp_trie_root_bits(arrays.root(9, Family::kIpv4)); };
+    auto root_bits = [&] { return sp_trie_root_bits(arrays.root(9, family)); };
     std::vector<Prefix> order;
-    while (root_bits() < 18) {
+    while (root_bits() < biggest) {
         Prefix prefix = ipv4(static_cast<uint32_t>(chance()), 8 + chance() % 25);
-        if (reference.routes.emplace(std::pair{key_of(prefix), uint32_t{prefix.length}}, 1 + chance() % 200).second) {
+        uint32_t chosen = sp_leaf(SP_ROUTE_NEXTHOP, chance() % 200);
+        if (reference.routes.emplace(std::pair{key_of(prefix), prefix.length}, chosen).second) {
             uint32_t leaf = reference.routes[{key_of(prefix), prefix.length}];
-            ASSERT_EQ(fib.set(9, Family::kIpv4, prefix, leaf), FibResult::kDone);
+            ASSERT_EQ(fib.set(9, family, prefix, leaf), FibResult::kDone);
             order.push_back(prefix);
             ++seen[root_bits()];
         }
@@ -225,17 +230,19 @@ TEST(Fib, GivesARootTheSizeOfItsTable) {
     auto expect_alike = [&] {
         for (int at = 0; at < 4000; ++at) {
             Key address = Key{static_cast<uint32_t>(chance())} << 96;
-            ASSERT_EQ(arrays.lookup(9, Family::kIpv4, address), reference.lookup(address, 32));
+            ASSERT_EQ(arrays.lookup(9, family, address), reference.lookup(address, 32));
         }
     };
     expect_alike();
-    for (uint32_t bits = 6; bits < 18; ++bits) {
+    for (uint32_t bits = biggest - 11; bits < biggest; ++bits) {
         EXPECT_GT(seen[bits], 0u) << bits;
     }
+    EXPECT_EQ(sp_trie_root_has_buckets(arrays.root(9, family)), family == Family::kIpv4);
+    EXPECT_EQ(Shapes(arrays, 9, family).buckets > 100000, family == Family::kIpv4);
     while (root_bits() > 0) {
         Prefix prefix = order.back();
         order.pop_back();
-        ASSERT_EQ(fib.erase(9, Family::kIpv4, prefix), FibResult::kDone);
+        ASSERT_EQ(fib.erase(9, family, prefix), FibResult::kDone);
         reference.routes.erase({key_of(prefix), prefix.length});
         if (seen[root_bits()] > 0) {
             seen[root_bits()] = 0;
@@ -243,6 +250,31 @@ TEST(Fib, GivesARootTheSizeOfItsTable) {
         }
     }
     EXPECT_EQ(std::count(seen.begin(), seen.end(), 0u), 19);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Roots, testing::Values(Family::kIpv4, Family::kIpv6));
+
+// A root of words does where there is no room for one of buckets.
+TEST(Fib, DoesWithoutBucketsWhereTheyAreFull) {
+    Arrays arrays(1 << 15);  // 64 KiB of buckets, 8 for each table
+    NoReaders grace;
+    Fib fib(arrays.arrays, grace);
+    uint32_t with = 0, without = 0;
+    for (uint32_t vrf = 1; vrf < 13; ++vrf) {
+        std::mt19937 chance(7);
+        Reference reference;
+        while (reference.routes.size() < 700) {
+            Prefix prefix = ipv4(static_cast<uint32_t>(chance()), 24);
+            uint32_t leaf = reference.routes[{key_of(prefix), 24}] = sp_leaf(SP_ROUTE_NEXTHOP, chance() % 200);
+            ASSERT_EQ(fib.set(vrf, Family::kIpv4, prefix, leaf), FibResult::kDone);
+        }
+        for (const auto& [route, leaf] : reference.routes) {
+            ASSERT_EQ(arrays.lookup(vrf, Family::kIpv4, route.first), leaf);
+        }
+        ++(sp_trie_root_has_buckets(arrays.root(vrf, Family::kIpv4)) != 0 ? with : without);
+    }
+    EXPECT_GT(with, 0u);
+    EXPECT_GT(without, 0u);
 }
 
 TEST(Fib, HoldsThousandsOfTables) {

@@ -46,6 +46,7 @@ class Table {
     Shapes shapes() const { return {arrays, kVrf, family_}; }
     sp_u64 root() const { return arrays.root(kVrf, family_); }
     uint32_t root_word(Key address) const {
+        EXPECT_FALSE(sp_trie_root_has_buckets(root()));
         return arrays.arrays.words[sp_trie_root_base(root()) + (address >> (kKeyBits - sp_trie_root_bits(root())))];
     }
     double octets_per_route() {
@@ -233,7 +234,7 @@ TEST(Lists, LieBehindPathsWhereTheirRoutesAreFarDown) {
     EXPECT_EQ(table.root(), 0u);
 }
 
-// Whatever the size of a table, a route spread evenly takes about as much.
+// Whatever the size of a table, a route spread evenly takes about as much, if the root was not doubled just now.
 TEST(Lists, MakeARouteCostMuchTheSameInTablesOfAnySize) {
     std::mt19937 chance(6);
     Table table(Family::kIpv4, 1 << 22);
@@ -242,8 +243,46 @@ TEST(Lists, MakeARouteCostMuchTheSameInTablesOfAnySize) {
             uint32_t length = chance() % 5 < 3 ? 24 : 18 + chance() % 6;
             table.set(ipv4(static_cast<uint32_t>(chance())), length, 1 + chance() % 255);
         }
-        EXPECT_LE(table.octets_per_route(), 8.0) << size;
+        EXPECT_LE(table.octets_per_route(), 9.0) << size;
     }
+}
+
+// Buckets, which are spread evenly, would be empty where all routes are crowded together.
+TEST(Lists, MakeARouteCostMuchTheSameWhereRoutesAreCrowded) {
+    std::mt19937 chance(6);
+    Table table(Family::kIpv4, 1 << 22);
+    while (table.reference.routes.size() < 20000) {
+        table.set(ipv4(0x0a000000 | static_cast<uint32_t>(chance() % 0x1000000)), 24, 1 + chance() % 255);
+    }
+    EXPECT_FALSE(sp_trie_root_has_buckets(table.root()));
+    EXPECT_LE(table.octets_per_route(), 9.0);
+    table.expect_alike();
+}
+
+// The root of what is left is made once, not for each route that goes.
+TEST(Lists, LeaveBucketsWhereOnlyCrowdedRoutesStay) {
+    std::mt19937 chance(6);
+    Table table(Family::kIpv4);
+    for (uint32_t number = 0; number < 300; ++number) {
+        table.set(ipv4(0x0a000000 | number << 8), 24, 1 + number % 255);
+    }
+    std::vector<Key> even;
+    for (uint32_t number = 0; number < 3000; ++number) {
+        even.push_back(ipv4(static_cast<uint32_t>(chance())));
+        table.set(even.back(), 24, 1);
+    }
+    EXPECT_TRUE(sp_trie_root_has_buckets(table.root()));
+    uint32_t roots = 0;
+    for (Key address : even) {
+        sp_u64 before = table.root();
+        if (table.reference.routes.contains({address & mask_of(24), 24})) {
+            table.erase(address, 24);
+        }
+        roots += table.root() != before;
+    }
+    EXPECT_FALSE(sp_trie_root_has_buckets(table.root()));
+    EXPECT_LE(roots, 12u);
+    table.expect_alike();
 }
 
 // Tables of all sizes and densities, in which every form occurs.
@@ -257,7 +296,8 @@ TEST_P(ListTables, AnswerAsTheReferenceDoes) {
         Table table(family);
         uint32_t most = 20u << seed % 6;
         uint32_t bits = bits_of(family);
-        uint32_t spread = 3 + seed % 4 * 3;  // leading bits that vary
+        bool even = seed % 6 == 5;  // the biggest, whose routes fit into buckets
+        uint32_t spread = even ? 12 : 3 + seed % 4 * 3;  // leading bits that vary
         Key base = ~Key{0} / 5 & mask_of(bits);
         auto address = [&] {
             Key high = Key{chance()} << 96, low = Key{chance()} << (kKeyBits - bits);
@@ -265,7 +305,8 @@ TEST_P(ListTables, AnswerAsTheReferenceDoes) {
                            (low & ~mask_of(bits - 3) & mask_of(bits)));
         };
         auto among = [&](uint32_t first, uint32_t count) { return first + static_cast<uint32_t>(chance() % count); };
-        const uint32_t lengths[] = {among(1, 12), among(13, 6), 20, 22, 24, 26, bits - 2, bits};
+        const uint32_t lengths[] = {among(1, 12), among(13, 6), 20, 22, 24, even ? 23u : 26u, even ? 21 : bits - 2,
+                                    even ? 19 : bits};
         uint32_t leaves = 8 * (seed % 3);
         for (uint32_t step = 0; step < 6 * most; ++step) {
             uint32_t length = lengths[chance() % std::size(lengths)];
@@ -304,10 +345,11 @@ TEST_P(ListTables, AnswerAsTheReferenceDoes) {
     EXPECT_GT(seen.nodes, 0u);
     EXPECT_GT(seen.parts, 0u);
     EXPECT_GT(seen.paths, 0u);
-    EXPECT_EQ(seen.path_lists > 0, family == Family::kIpv6);
+    EXPECT_EQ(seen.buckets > 0, family == Family::kIpv4);
+    EXPECT_TRUE(seen.path_lists > 0 || family == Family::kIpv4);
     EXPECT_GT(seen.wide_lists, seen.lists() / 16);
     EXPECT_LT(seen.wide_lists, seen.lists() * 15 / 16);
-    EXPECT_EQ(seen.longest, SP_TRIE_LIST);
+    EXPECT_GE(seen.longest, SP_TRIE_LIST);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ListTables, testing::Values(Family::kIpv4, Family::kIpv6));
@@ -317,7 +359,7 @@ TEST(ListContent, KeepsHalfOfItsRoutes) {
     auto key = [](uint32_t bits, uint32_t length) { return bits << (32 - length) | (SP_TRIE_WIDE_END - length); };
     for (auto [bits, length] :
          {std::pair{0b1011001u, 7u}, {0b1001111u, 7u}, {0b10110u, 5u}, {0b101u, 3u}, {0b10u, 2u}}) {
-        ASSERT_TRUE(content.insert(key(bits, length), length));
+        ASSERT_TRUE(content.insert(key(bits, length), length, SP_TRIE_LIST));
     }
     content.keep(0b101, 3, 2);
     ASSERT_EQ(content.count, 2u);  // neither the other half's, nor what covers all of this one

@@ -91,12 +91,20 @@ struct Shapes {
     uint32_t wide_lists = 0;    // of all these
     uint32_t nodes = 0, paths = 0;
     uint32_t parts = 0;         // words of the root that lead to the block of a part of a node
+    uint32_t buckets = 0;       // with a list,
+    uint32_t fullest = 0;       // routes in one
 
     Shapes() = default;
     Shapes(const Arrays& arrays, uint32_t vrf, Family family) : words_(arrays.arrays.words) {
         sp_u64 root = arrays.root(vrf, family);
         for (uint32_t at = 0; root != 0 && at < 1u << sp_trie_root_bits(root); ++at) {
-            uint32_t word = words_[sp_trie_root_base(root) + at];
+            uint32_t index = (sp_trie_root_base(root) + at) * (sp_trie_root_has_buckets(root) ? SP_BUCKET_WORDS : 1);
+            uint32_t word = words_[index];
+            if (is_here(word)) {
+                ++buckets;
+                fullest = std::max(fullest, ListContent(words_ + index, false).count);
+                continue;
+            }
             parts += is_node(word) && sp_trie_root_bits(root) != sp_trie_root_taken(root);
             look(word, root_lists);
         }
@@ -104,6 +112,7 @@ struct Shapes {
     Shapes& operator+=(const Shapes& other) {
         root_lists += other.root_lists, node_lists += other.node_lists, shared_lists += other.shared_lists;
         path_lists += other.path_lists, nodes += other.nodes, paths += other.paths, parts += other.parts;
+        buckets += other.buckets, fullest = std::max(fullest, other.fullest);
         longest = std::max(longest, other.longest), wide_lists += other.wide_lists;
         return *this;
     }

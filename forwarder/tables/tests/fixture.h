@@ -28,7 +28,7 @@ class Process {
   public:
     explicit Process(const std::filesystem::path& journal = {}, const TableLimits& limits = {});
 
-    MemoryEngine engine{Capacity{.words = 1u << 18, .members = 1u << 16}};
+    MemoryEngine engine{Capacity{.words = 1u << 19, .members = 1u << 16}};
     Grace grace{engine};
     Tables tables;
 

@@ -14,6 +14,10 @@
 #include "engine/xdp/object.h"
 #include "tests/pipeline/random_world.h"
 
+extern "C" {
+#include "pipeline/trie.h"
+}
+
 namespace splitplane::test {
 namespace {
 
@@ -106,6 +110,42 @@ TEST_P(Differential, SameVerdictsOctetsAndCounters) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, Differential, ::testing::Range<uint64_t>(1, 9));
+
+// Roots of words and of buckets, with lists and without: a nexthop's MAC says which route a packet took.
+TEST(Routes, AreTheSameInTablesOfAllSizes) {
+    for (const uint32_t routes : {20u, 150u, 400u, 3000u}) {
+        InKernel kernel;
+        MemoryEngine native(kCapacity, 1);
+        std::vector<uint32_t> addresses;
+        for (sp_arrays* tables : {&kernel.tables(), &native.arrays()}) {
+            Writer write(*tables);
+            write.usual_router();
+            std::mt19937 chance(routes);
+            addresses.clear();
+            for (uint32_t number = 0; number < routes; ++number) {
+                const uint32_t slot = 100 + chance() % 300 + (chance() % 200 == 0 ? 9000 : 0);
+                tables->nexthops[slot] = sp_nexthop(SP_NEXTHOP_FORWARD, kUp, 0x020000000000 + slot);
+                addresses.push_back(0x10000000 + static_cast<uint32_t>(chance() % 0xb0000000));
+                const auto length = static_cast<uint8_t>(chance() % 50 == 0 ? 25 + chance() % 8 : 8 + chance() % 17);
+                write.route4(addresses.back() & ~0u << (32 - length), length, sp_leaf(SP_ROUTE_NEXTHOP, slot));
+            }
+            write.fib.settle();
+        }
+        ASSERT_EQ(sp_trie_root_has_buckets(native.arrays().roots[SP_IPV4][kVrf]), routes > 160);
+        uint32_t sent = 0;
+        for (uint32_t number = 0; number < 2000; ++number) {
+            const uint32_t near = number % 2 == 0 ? 0 : 1u << number % 29;
+            const Ipv4 packet{.dst = addresses[number % addresses.size()] ^ near};
+            const Octets frame = ethernet(kOwnMac, kHostMac, 0x0800, packet.octets());
+            const Outcome wanted = run(native.arrays(), kLanPort, frame);
+            const Outcome got = kernel.run(kLanPort, frame, kUpPort);
+            ASSERT_EQ(got.action, wanted.action) << std::hex << packet.dst;
+            ASSERT_EQ(got.frame, wanted.frame) << std::hex << packet.dst;
+            sent += wanted.action == SP_ACTION_SEND;
+        }
+        EXPECT_GT(sent, 900u);
+    }
+}
 
 TEST(Ring, FramesOfAllLengthsArriveWhole) {
     InKernel kernel;
