@@ -4,10 +4,12 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <linux/rtnetlink.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "engine/netdev/netlink.h"
 #include "engine/netdev/offloads.h"
 #include "engine/netdev/virtual_function.h"
 #include "engine/xdp/promiscuity.h"
@@ -18,6 +20,14 @@ namespace {
 constexpr const char* kBond = "bond";
 
 std::atomic<uint64_t>& atomic_word(sp_u64& word) { return reinterpret_cast<std::atomic<uint64_t>&>(word); }
+
+void set_mtu(uint32_t ifindex, uint32_t mtu) {
+    NetlinkRequest request(RTM_NEWLINK, 0);
+    ifinfomsg body{};
+    body.ifi_index = static_cast<int>(ifindex);
+    request.body(body).attribute(IFLA_MTU, mtu);
+    ask_netlink(NETLINK_ROUTE, request);
+}
 
 // One line of several.
 std::string joined(const std::vector<std::string>& lines) {
@@ -132,7 +142,10 @@ bool XdpPorts::find_interface(Attached& port) {
     // then receive; a program of that size they refuse.
     if (port.ifindex != 0 && !port.generic && state->mtu > std::max(port.mtu, kOneBufferMtu) &&
         !receives_frags(facts_of(*state))) {
+        // virtio_net of Linux 6.1 refuses at such an MTU to let go of a program as well: it would run on unseen.
+        set_mtu(port.ifindex, port.mtu);
         links_.detach(port.ifindex);
+        set_mtu(port.ifindex, state->mtu);
         port.ifindex = 0;
     }
     if (port.ifindex == 0 && port.refusal.empty()) recall_refusal(port, state->ifindex);
