@@ -15,7 +15,7 @@ namespace splitplane::testing {
 
 namespace {
 
-constexpr Capacity kSmall{.words = 1u << 20, .members = 1u << 19};
+constexpr Capacity kSmall{.words = 1u << 21, .members = 1u << 19};
 
 // Client and server in one process share gRPC 1.51's epoll set, and now and then nobody waits on it: a transfer then
 // stands still until the keepalive. Between processes this was never seen.
