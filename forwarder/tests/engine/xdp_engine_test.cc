@@ -465,7 +465,7 @@ TEST_F(XdpEngineTest, LinksOfOtherNamespacesAreNotItsOwn) {
     running.engine.stop();
     for (const Wire* wire : {&*lan, &*up}) {
         const std::string index = std::to_string(if_nametoindex(wire->near().c_str()));
-        shell("unshare --net sh -c 'ip link add n index " + index + " type veth peer name m && ip link set dev n up && "
+        shell("unshare --net sh -c 'ip link add dev n index " + index + " type veth peer name m && ip link set dev n up && "
               "ip link set dev m up && ip link set dev m down'");
     }
     EXPECT_EQ(running.engine.arrays().ports_down[0], 0u);
