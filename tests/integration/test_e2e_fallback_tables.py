@@ -119,7 +119,7 @@ def test_routes_by_nexthops_that_have_no_room_are_in_software() -> None:
 
 
 def test_routes_that_have_no_room_are_in_software() -> None:
-    with Rig(switch=partial(ForwarderFallbackSwitch, words=512)) as rig:
+    with Rig(switch=partial(ForwarderFallbackSwitch, words=1024)) as rig:
         bed = Bed(rig, 3)
         source, *far = bed.hosts
         for n in (0, 1, MANY - 2, MANY - 1):

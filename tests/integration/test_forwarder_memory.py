@@ -27,8 +27,9 @@ def forwarder(tmp_path: Path) -> Forwarder:
     state = tmp_path / "state"
     state.mkdir()
     os.chown(state, NOBODY, NOBODY)
-    for parent in (tmp_path, *tmp_path.parents[:2]):
-        parent.chmod(0o755)
+    for parent in (tmp_path, *tmp_path.parents):
+        if "pytest-of-" in str(parent):
+            parent.chmod(0o755)
     return Forwarder("vr-forwarder", "unused", 1, state, tmp_path / "log", WHO)
 
 

@@ -64,7 +64,7 @@ std::optional<uint64_t> NetlinkAttributes::long_number(uint16_t type) const {
 
 std::string NetlinkAttributes::text(uint16_t type) const {
     const std::span<const char> octets = payload(type);
-    return {octets.data(), ::strnlen(octets.data(), octets.size())};
+    return {octets.begin(), std::ranges::find(octets, '\0')};
 }
 
 NetlinkRequest::NetlinkRequest(uint16_t type, uint16_t flags) {

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Notes for the pipeline which ports have lost their link, in the moment in which a driver says so: the kernel tells
  * processes later, of a physical interface up to a second. It goes on while the daemon does not run.
@@ -9,7 +9,7 @@
  */
 #include "engine/xdp/port_of.h"
 
-char sp_license[] SEC("license") = "Apache-2.0";
+char sp_license[] SEC("license") = "GPL"; /* which the kernel asks of programs that look into its structures */
 
 /* Of the kernel's structures what is read here; libbpf looks up where that is. */
 #define SP_KERNEL __attribute__((preserve_access_index))

@@ -67,10 +67,10 @@ class XdpEngine : public Engine {
     XdpOptions options_;
     PinDirectory pins_;
     XdpFeatures features_;
-    GracePeriod grace_;
     XdpObject object_;
     Carrier carrier_;
     XdpEgressLosses losses_;
+    GracePeriod grace_;
     Descriptor packets_;  // an AF_PACKET socket, for transmit()
     Descriptor stop_;
     std::unique_ptr<ring_buffer, FreeRing> ring_;
