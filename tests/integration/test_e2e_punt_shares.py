@@ -57,7 +57,7 @@ async def test_a_flood_by_one_port_takes_nothing_from_the_other(net: Net) -> Non
     try:
         until("the flood is too much", lambda: net.lost(net.left) > 1000)
         before = net.lost(net.left)
-        for _ in range(5):  # fewer than its share has at once
+        for _ in range(3):  # all of them fewer than its share has at once: 25 of 250 a second
             assert await net.right.ping("10.2.0.1", 8), "on a busy machine some answers are lost elsewhere"
         assert net.lost(net.right) == 0
         assert net.lost(net.left) > before, "the flood went on"
