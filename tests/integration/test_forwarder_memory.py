@@ -36,12 +36,12 @@ def forwarder(tmp_path: Path) -> Forwarder:
 @contextlib.asynccontextmanager
 async def connected(forwarder: Forwarder) -> AsyncIterator[P4RuntimePlane]:
     """Start it and connect a plane to it."""
-    forwarder.start(PORTS, "--engine", "memory")
     ports = tuple(PlanePort(name, number) for name, number in PORTS.items())
     config = PlaneConfig("edge", PlaneKind.P4RUNTIME, address=forwarder.address, device_id=1, ports=ports)
     plane, heard = P4RuntimePlane(config, timing=Timing(retry_s=0.02)), Recorder()
-    await plane.start(heard)
     try:
+        forwarder.start(PORTS, "--engine", "memory")
+        await plane.start(heard)
         await heard.until(lambda: plane.connected)
         yield plane
     finally:
