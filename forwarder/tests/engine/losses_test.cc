@@ -24,7 +24,7 @@ namespace {
 XdpOptions options(bool generic = false) {
     XdpOptions all;
     all.bpffs = bpffs();
-    all.instance = "losses";
+    all.instance = "test";
     all.capacity = {.words = 1u << 16, .members = 1u << 10};
     all.generic_only = generic;
     return all;
@@ -34,20 +34,8 @@ Octets packet(size_t octets = 16) {
     return ethernet(kOwnMac, kHostMac, 0x0800, Ipv4{.payload = Octets(octets, 1)}.octets());
 }
 
-class Losses : public ::testing::Test {
+class Losses : public OnTwoWires {
   protected:
-    static void SetUpTestSuite() { problem_ = enclose(); }
-    void SetUp() override {
-        if (!problem_.empty()) FAIL() << problem_;
-        lan.emplace("lan");
-        up.emplace("up");
-    }
-    void TearDown() override {
-        up.reset();
-        lan.reset();
-        if (problem_.empty()) XdpEngine::detach("losses", bpffs());
-    }
-
     std::unique_ptr<XdpEngine> running(bool generic = false) const {
         auto engine = std::make_unique<XdpEngine>(options(generic));
         for (const std::string& remark : engine->remarks()) {
@@ -74,11 +62,6 @@ class Losses : public ::testing::Test {
         EXPECT_EQ(lost(engine), wanted);
         EXPECT_EQ(sum(lost(engine, kLanPort)), 0u) << "of another port";
     }
-
-    std::optional<Wire> lan, up;
-
-  private:
-    static inline std::string problem_;
 };
 
 TEST_F(Losses, APortThatIsDown) {
@@ -189,9 +172,9 @@ TEST_F(Losses, OfAnotherInstanceAreItsOwn) {
 
 TEST_F(Losses, DetachTakesTheirProgramsAway) {
     running().reset();
-    shell("test -e " + bpffs() + "/losses/losses-queue && ! test -e " + bpffs() + "/losses/losses-queue-next");
-    XdpEngine::detach("losses", bpffs());
-    shell("! test -e " + bpffs() + "/losses");
+    shell("test -e " + bpffs() + "/test/losses-queue && ! test -e " + bpffs() + "/test/losses-queue-next");
+    XdpEngine::detach("test", bpffs());
+    shell("! test -e " + bpffs() + "/test");
 }
 
 TEST_F(Losses, DevicesTellTheirOwn) {

@@ -18,6 +18,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "engine/xdp/xdp_engine.h"
+
 namespace splitplane::test {
 
 std::string bpffs() { return "/tmp/bpf"; }
@@ -85,6 +87,20 @@ std::optional<Octets> Wire::receive(std::chrono::milliseconds wait) const {
         frame.insert(frame.begin() + 12, tag.begin(), tag.end());
     }
     return frame;
+}
+
+void OnTwoWires::SetUpTestSuite() { problem_ = enclose(); }
+
+void OnTwoWires::SetUp() {
+    if (!problem_.empty()) FAIL() << problem_;
+    lan.emplace("lan");
+    up.emplace("up");
+}
+
+void OnTwoWires::TearDown() {
+    up.reset();
+    lan.reset();
+    if (problem_.empty()) XdpEngine::detach("test", bpffs());
 }
 
 }  // namespace splitplane::test

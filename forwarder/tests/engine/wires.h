@@ -3,6 +3,8 @@
 // Veth pairs in a network namespace of this process's own, and packet sockets at their far ends.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <chrono>
 #include <optional>
 #include <string>
@@ -37,6 +39,19 @@ class Wire {
   private:
     std::string near_, far_;
     Descriptor socket_;
+};
+
+// Two wires in namespaces of this process's own; of an engine of instance "test" on them nothing stays.
+class OnTwoWires : public ::testing::Test {
+  protected:
+    static void SetUpTestSuite();
+    void SetUp() override;
+    void TearDown() override;
+
+    std::optional<Wire> lan, up;
+
+  private:
+    static inline std::string problem_;  // why there are no namespaces
 };
 
 }  // namespace splitplane::test

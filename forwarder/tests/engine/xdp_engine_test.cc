@@ -97,25 +97,7 @@ struct Running {
     XdpEngine engine;
 };
 
-class XdpEngineTest : public ::testing::Test {
-  protected:
-    static void SetUpTestSuite() { problem_ = enclose(); }
-    void SetUp() override {
-        if (!problem_.empty()) FAIL() << problem_;
-        lan.emplace("lan");
-        up.emplace("up");
-    }
-    void TearDown() override {
-        up.reset();
-        lan.reset();
-        if (problem_.empty()) XdpEngine::detach("test", bpffs());
-    }
-
-    std::optional<Wire> lan, up;
-
-  private:
-    static inline std::string problem_;
-};
+class XdpEngineTest : public OnTwoWires {};
 
 TEST_F(XdpEngineTest, ForwardsInNativeMode) {
     Running running(*lan, *up);
