@@ -91,6 +91,7 @@ class DropReason(StrEnum):
     MARTIAN = "martian"
     ETHERTYPE = "ethertype"
     MALFORMED = "malformed"
+    OVER_SHARE = "over_share"  # more than the router's share of a core or link that is too small for all
 
 
 PUNT_OF_CODE = {int(reason): reason for reason in PuntReason}
@@ -120,6 +121,7 @@ class Capability(StrEnum):
     LOST_PUNTS = "lost_punts"
     PRIORITY_TAGS = "priority_tags"
     HASH_BY_ROUTER = "hash_by_router"
+    SHARES = "shares"
 
 
 # A route's action is one integer, because a table of a million routes is a dict of them: a kind in the top four of

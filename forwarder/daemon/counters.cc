@@ -9,7 +9,7 @@ const std::array<const char*, SP_REASONS> kReasonNames{
     "ttl_expired", "mtu_exceeded",   "unreachable", "ip_options",
     "hop_by_hop", "unknown_interface", "not_for_us", "blackhole",
     "neighbor_failed", "multicast",  "l2_multicast", "martian",
-    "ethertype",  "malformed",
+    "ethertype",  "malformed", "over_share",
 };
 
 const std::array<const char*, SP_PUNT_CLASSES> kPuntClassNames{

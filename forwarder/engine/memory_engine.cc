@@ -32,6 +32,8 @@ MemoryEngine::MemoryEngine(const Capacity& capacity, uint32_t cpus) {
     arrays_.policers = zeroed<sp_policer>(size_t{SP_VRFS} * SP_CLASS_SLOTS);
     arrays_.share_dues = zeroed<sp_u64>(size_t{SP_INTERFACES} * SP_CLASS_SLOTS);
     arrays_.punt_drops = zeroed<sp_u64>(size_t{SP_INTERFACES} * SP_PLACES * SP_CLASS_SLOTS);
+    arrays_.router_shares = zeroed<sp_share>(SP_VRFS);
+    arrays_.slice_shares = zeroed<sp_share>(SP_SLICES);
     arrays_.sampling = zeroed<sp_sampling>(1);
     arrays_.ports_down = zeroed<sp_u64>(SP_PORTS / 64);
     arrays_.hash_seed = zeroed<sp_u64>(1);

@@ -37,12 +37,13 @@ typedef int32_t sp_i32;
 #endif
 
 /* Goes up with every change of this file: maps of another number are never taken over. */
-#define SP_LAYOUT 7
+#define SP_LAYOUT 8
 
 /* -- sizes, in entries ------------------------------------------------------------------------------------------ */
 #define SP_PORTS 512u /* bit<9> */
 #define SP_VLANS 4096u
 #define SP_VRFS 8192u /* ROUTERS; slot 0 is nobody's */
+#define SP_SLICES 8192u /* as many as routers; slot 0 is of those that nobody gave one */
 #define SP_INTERFACES 16384u
 #define SP_INTERFACE_MACS 5u /* its own and VIRTUAL_MACS */
 #define SP_NEXTHOPS 65536u
@@ -80,6 +81,7 @@ enum sp_reason {
     SP_DROP_MARTIAN = 0x86,
     SP_DROP_ETHERTYPE = 0x87,
     SP_DROP_MALFORMED = 0x88,
+    SP_DROP_OVER_SHARE = 0x89,
 };
 
 /* -- punt classes: what a punt is policed as, the most urgent first (ids.p4) --------------------------------------- */
@@ -97,8 +99,8 @@ enum sp_punt_class {
     SP_CLASS_OPTIONS = 10,
 };
 
-/* Reasons side by side, for counters: 1 to 8 are punts, 9 to 17 drops; 0 is not used. */
-#define SP_REASONS 18u
+/* Reasons side by side, for counters: 1 to 8 are punts, 9 to 18 drops; 0 is not used. */
+#define SP_REASONS 19u
 static inline sp_u32 sp_reason_index(sp_u32 reason)
 {
     return reason < SP_FIRST_DROP ? reason : reason - SP_FIRST_DROP + 9;
@@ -221,6 +223,19 @@ struct sp_sampling {
 };
 #define SP_SAMPLE_OCTETS 54u /* of a frame, without its tag: as far as the destination of IPv6 */
 
+/* -- shares: what a router gets of a core and of a link that are too small for all ---------------------------------- */
+/* Routers share what their slice gets, slices the whole. The daemon writes each word whole; a mixture of two
+ * configurations lasts for no longer than the writing of three words, and is one of those that are allowed. */
+#define SP_SHARE_WHOLE 1000000u /* guarantee and ceiling are millionths of the core or link */
+#define SP_SHARE_WEIGHTS 1000u  /* the largest weight */
+struct sp_share {
+    sp_u32 weight;    /* 1 to SP_SHARE_WEIGHTS; 0: nobody said any, 1 */
+    sp_u32 guarantee; /* 0: none */
+    sp_u32 ceiling;   /* 0: none */
+    sp_u32 slice;     /* of a router: its slot; of a slice: not used */
+};
+SP_STATIC_ASSERT(sizeof(struct sp_share) == 16, "never on two cache lines");
+
 /* -- counters: by CPU, then slot; each CPU writes only its own ------------------------------------------------------ */
 struct sp_counter {
     sp_u64 packets;
@@ -280,6 +295,8 @@ struct sp_arrays {
     sp_u64 *nexthops;                /* [SP_NEXTHOPS] */
     struct sp_policer *policers;     /* [SP_VRFS * SP_CLASS_SLOTS], sp_policer_index() */
     sp_u64 *share_dues;              /* [SP_INTERFACES * SP_CLASS_SLOTS], sp_share_index(); ns */
+    struct sp_share *router_shares;  /* [SP_VRFS] */
+    struct sp_share *slice_shares;   /* [SP_SLICES] */
     struct sp_sampling *sampling;    /* one */
     sp_u64 *ports_down;              /* [SP_PORTS / 64], a bit for each that has no link: groups do without it */
     sp_u64 *hash_seed;               /* one word, nexthop_group.h; 0: flows are spread as BMv2 does */

@@ -21,7 +21,7 @@
 #define GROUP_WEIGHT 256
 #define GROUP_MEMBERS 262144
 #define PUNT_CLASSES 11
-#define REASONS 17
+#define REASONS 18
 
 // -- samples: of how many packets that are routed one is told -----------------------------------------------------------
 #define SAMPLE_ONE_IN 25
@@ -46,6 +46,8 @@
 #define DROP_MARTIAN 0x86
 #define DROP_ETHERTYPE 0x87
 #define DROP_MALFORMED 0x88
+// Of a device that has shares (docs/planes.md) alone: this program never drops for it.
+#define DROP_OVER_SHARE 0x89
 
 // -- punt classes: what a punt is policed as, the most urgent first (PuntClass) -------------------------------------------
 #define CLASS_BFD 0

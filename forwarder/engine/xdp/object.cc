@@ -120,6 +120,8 @@ XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, con
     arrays_.vrfs = fixed_->vrfs;
     arrays_.groups = fixed_->groups;
     arrays_.nexthops = fixed_->nexthops;
+    arrays_.router_shares = fixed_->router_shares;
+    arrays_.slice_shares = fixed_->slice_shares;
     arrays_.sampling = &fixed_->sampling;
     arrays_.ports_down = fixed_->ports_down;
     arrays_.hash_seed = &fixed_->hash_seed;

@@ -26,6 +26,8 @@ struct sp_fixed {
     struct sp_egress egresses[SP_INTERFACES];
     struct sp_interface interfaces[SP_INTERFACES];
     struct sp_vrf vrfs[SP_VRFS];
+    struct sp_share router_shares[SP_VRFS];
+    struct sp_share slice_shares[SP_SLICES];
     struct sp_sampling sampling;
     sp_u64 hash_seed;
     sp_u64 ports_down[SP_PORTS / 64];

@@ -38,7 +38,7 @@ class Reason : public EntryTable {
     static std::optional<uint32_t> index(Key key) {
         const uint64_t code = key.second;
         const bool punt = code >= SP_PUNT_CONTROL && code <= SP_PUNT_HOP_BY_HOP;
-        const bool drop = code >= SP_FIRST_DROP && code <= SP_DROP_MALFORMED;
+        const bool drop = code >= SP_FIRST_DROP && code <= SP_DROP_OVER_SHARE;
         return punt || drop ? std::optional(sp_reason_index(id_of(code))) : std::nullopt;
     }
     sp_u32& counted(Key key) const { return arrays().vrfs[slot_of(Space::kVrf, key.first)].counted; }

@@ -27,6 +27,8 @@ void sp_user_arrays(struct sp_arrays *shared)
     shared->vrfs = fixed.vrfs;
     shared->groups = fixed.groups;
     shared->nexthops = fixed.nexthops;
+    shared->router_shares = fixed.router_shares;
+    shared->slice_shares = fixed.slice_shares;
     shared->sampling = &fixed.sampling;
     shared->hash_seed = &fixed.hash_seed;
     arrays = *shared;
