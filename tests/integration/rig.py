@@ -232,6 +232,20 @@ class Rig(Private):
         for view in self.show("verify", *names):
             assert view["equal"], view
 
+    def becomes_equal(self, limit_s: float = DEADLINE_S, every_s: float = 0.05) -> None:
+        """`vrctl verify` comes to find them equal; AssertionError with what differs after the deadline."""
+        views: list[dict[str, Any]] = []
+
+        def equal() -> bool:
+            views[:] = self.show("verify")
+            return all(view["equal"] for view in views)
+
+        try:
+            until("all equal", equal, limit_s, every_s)
+        except AssertionError as problem:
+            differ = [view for view in views if not view["equal"]]
+            raise AssertionError(f"{problem}: {differ}; {self.ok('events')}") from None
+
     def account(self) -> str:
         """Say what happened lately, and how much was punted and dropped, for whoever looks for a packet's fate."""
         happened = self.ok("events").splitlines()[-30:]

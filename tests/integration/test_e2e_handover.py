@@ -62,4 +62,4 @@ def test_nothing_of_the_old_tenant_reaches_the_new_one(rig: Rig, vlan: int) -> N
     assert not any(at_blue[0] <= number <= at_blue[-1] for number in at_red)
     assert arrived["red"].turns() == arrived["blue"].turns() == ["right"]
     # Traffic needs the neighbor alone. That the interface's network is there again, zebra may tell later.
-    until("all equal", lambda: all(view["equal"] for view in rig.show("verify")))
+    rig.becomes_equal()

@@ -88,7 +88,7 @@ def test_killed_in_the_middle_of_many_updates(running: World, kill) -> None:
     limit_s = HOLD_TIME_S + DEADLINE_S
     # To verify 100,000 routes again and again would take a core meanwhile.
     until("what was withdrawn gone", lambda: installed(rig) == few + ROUTES, limit_s)
-    until("all equal", lambda: all(view["equal"] for view in rig.show("verify")), limit_s, every_s=0.5)
+    rig.becomes_equal(limit_s, every_s=0.5)
     bird.withdraw("many")
     rig.up("red/r1", routes=OWN_ROUTES + 1, limit_s=ALL_S)
     rig.verified()
