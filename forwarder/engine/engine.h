@@ -116,6 +116,9 @@ class Engine {
     // Frames that transmit() could not send.
     virtual uint64_t transmit_failures() const = 0;
 
+    // Whether routers have shares of a core here (sp_arrays.cores): whether somebody measures.
+    virtual bool shares() const = 0;
+
     // One line for people: "XDP on 4 ports, layout 4".
     virtual std::string description() const = 0;
 

@@ -41,6 +41,9 @@ MemoryEngine::MemoryEngine(const Capacity& capacity, uint32_t cpus) {
     arrays_.tx = zeroed<sp_counter>(size_t{cpus} * SP_INTERFACES);
     arrays_.reasons = zeroed<sp_counter>(size_t{cpus} * SP_VRFS * SP_REASONS);
     arrays_.engine_counters = zeroed<sp_u64>(size_t{cpus} * SP_ENGINE_COUNTERS);
+    arrays_.cores = zeroed<sp_core>(cpus);
+    arrays_.core_routers = zeroed<sp_core_router>(size_t{cpus} * SP_VRFS);
+    arrays_.core_slices = zeroed<sp_core_slice>(size_t{cpus} * SP_SLICES);
     arrays_.word_count = capacity.words;
     arrays_.member_count = capacity.members;
     arrays_.cpus = cpus;

@@ -36,6 +36,7 @@ class MemoryEngine : public Engine {
     void stop() override { sink_ = nullptr; }
     void set_port_sink(std::function<void(const PortStatus&)> sink) override { port_sink_ = std::move(sink); }
     uint64_t transmit_failures() const override { return transmit_failures_; }
+    bool shares() const override { return true; }
     std::string description() const override;
     std::vector<std::string> remarks() const override { return {}; }
 

@@ -124,6 +124,23 @@ static inline sp_u64 *sp_engine_counter_at(sp_tables tables, sp_u32 cpu, sp_u32 
 {
     return tables->engine_counters + (sp_u64)cpu * SP_ENGINE_COUNTERS + counter;
 }
+static inline struct sp_core *sp_core_at(sp_tables tables, sp_u32 cpu) { return tables->cores + cpu; }
+static inline struct sp_core_router *sp_core_router_at(sp_tables tables, sp_u32 cpu, sp_u32 vrf)
+{
+    return tables->core_routers + (sp_u64)cpu * SP_VRFS + vrf;
+}
+static inline struct sp_core_slice *sp_core_slice_at(sp_tables tables, sp_u32 cpu, sp_u32 slice)
+{
+    return tables->core_slices + (sp_u64)cpu * SP_SLICES + slice;
+}
+static inline const struct sp_share *sp_router_share_at(sp_tables tables, sp_u32 vrf)
+{
+    return tables->router_shares + (vrf & (SP_VRFS - 1));
+}
+static inline const struct sp_share *sp_slice_share_at(sp_tables tables, sp_u32 slice)
+{
+    return tables->slice_shares + (slice & (SP_SLICES - 1));
+}
 
 #endif
 #endif

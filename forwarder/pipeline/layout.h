@@ -236,6 +236,57 @@ struct sp_share {
 };
 SP_STATIC_ASSERT(sizeof(struct sp_share) == 16, "never on two cache lines");
 
+/* What each core knows of its routers and slices (core_share.h); each CPU writes only its own. Times are ns. */
+struct sp_core_router {
+    sp_u64 spent;   /* of the core's time, since the first process; what its packets cost, those that are dropped, too */
+    sp_u64 due;     /* how much it may have spent by now: beyond it is over its share */
+    sp_u64 at;      /* the core's clock when `due` was last raised */
+    sp_u64 told;    /* of `spent`, what its slice knows of */
+    sp_u64 dropped; /* packets over its share of the core, since the first process */
+    sp_u32 cost;    /* that the program takes for one of its packets, a moving average; 0: not known yet */
+    sp_u32 reserved[5];
+};
+SP_STATIC_ASSERT(sizeof(struct sp_core_router) == 64, "a cache line for each router");
+
+struct sp_core_slice {
+    sp_u64 at;    /* when `level` was last set */
+    sp_u64 spent; /* by its routers since then */
+    sp_u64 level; /* what its routers have for a weight of 1, of SP_CORE_WHOLE; 0: not set yet */
+    sp_u64 rate;  /* what the slice has, of SP_CORE_WHOLE */
+};
+SP_STATIC_ASSERT(sizeof(struct sp_core_slice) == 32, "never on two cache lines");
+
+#define SP_CORE_WHOLE ((sp_u64)1 << 32) /* all of a core's time, as a rate or level */
+/* So many packets may pass between two polls: of more there is nobody who measures, and then there are no shares. */
+#define SP_CORE_TRUST 8192u
+
+/* A core: what every packet reads, and what is known at the end of a poll (NAPI). */
+struct sp_core {
+    sp_u64 clock;       /* when the last poll ended, or this one began */
+    sp_u64 begun;       /* when this poll began */
+    sp_u64 charged;     /* to all in this poll */
+    sp_u64 timed;       /* when the packet began whose program is timed; 0: none is */
+    sp_u32 left;        /* of SP_CORE_TRUST, in this poll; 0: there are no shares */
+    sp_u32 until_timed; /* packets */
+    sp_u32 dropped;     /* packets over their share, in this poll */
+    sp_u32 drop_cost;   /* that the program takes for one of these, a moving average */
+    sp_u32 driver_cost; /* what the driver takes for a packet besides, */
+    sp_u32 driver_drop; /* and for one that is dropped */
+    sp_u32 beside_cost; /* what other devices' polls take for one that was sent to them */
+    sp_u32 saturated;   /* milliseconds in which the ring was never empty */
+
+    sp_u64 level;       /* what slices have for a weight of 1, of SP_CORE_WHOLE */
+    sp_u64 ended;       /* when the last poll ended, whoever's */
+    sp_u64 drained;     /* when the ring was last empty; 0: the last poll has left something in it */
+    sp_u64 queue;       /* that was polled last: who has left something in its ring */
+    sp_u64 measured;    /* since when the level is measured; */
+    sp_u64 idle;        /* of that, how long the ring was empty, */
+    sp_u64 beside;      /* how long other devices were polled, */
+    sp_u32 forwarded;   /* and packets that were not dropped over their share */
+    sp_u32 drains;      /* and polls that left the ring empty */
+};
+SP_STATIC_ASSERT(sizeof(struct sp_core) == 128, "two cache lines");
+
 /* -- counters: by CPU, then slot; each CPU writes only its own ------------------------------------------------------ */
 struct sp_counter {
     sp_u64 packets;
@@ -304,6 +355,9 @@ struct sp_arrays {
     struct sp_counter *tx;           /* [cpus][SP_INTERFACES], of router interfaces */
     struct sp_counter *reasons;      /* [cpus][SP_VRFS][SP_REASONS] */
     sp_u64 *engine_counters;         /* [cpus][SP_ENGINE_COUNTERS] */
+    struct sp_core *cores;           /* [cpus]; level 0: no shares are in force there */
+    struct sp_core_router *core_routers; /* [cpus][SP_VRFS] */
+    struct sp_core_slice *core_slices;   /* [cpus][SP_SLICES] */
     sp_u64 *punt_drops;              /* [SP_INTERFACES][SP_PLACES][SP_CLASS_SLOTS], sp_punt_drop_index() */
     sp_u32 word_count;
     sp_u32 member_count;

@@ -45,6 +45,9 @@ SP_ARRAY(map_rx, 1, SP_INTERFACES * sizeof(struct sp_counter));
 SP_ARRAY(map_tx, 1, SP_INTERFACES * sizeof(struct sp_counter));
 SP_ARRAY(map_reasons, 1, SP_VRFS * SP_REASONS * sizeof(struct sp_counter));
 SP_ARRAY(map_engine, 1, SP_ENGINE_COUNTERS * sizeof(sp_u64));
+SP_ARRAY(map_cores, 1, sizeof(struct sp_core));
+SP_ARRAY(map_core_routers, 1, SP_VRFS * sizeof(struct sp_core_router));
+SP_ARRAY(map_core_slices, 1, SP_SLICES * sizeof(struct sp_core_slice));
 
 /* Keeps the compiler from moving work from one side of this to the other: it would add to a look-up's pointer before
  * the null check, which the verifier refuses. */
@@ -207,6 +210,35 @@ static inline sp_u64 *sp_engine_counter_at(sp_tables tables, sp_u32 cpu, sp_u32 
     }
     SP_FOUND(counters);
     return counters + (counter & (SP_ENGINE_COUNTERS - 1));
+}
+static inline struct sp_core *sp_core_at(sp_tables tables, sp_u32 cpu) { return bpf_map_lookup_elem(&map_cores, &cpu); }
+static inline struct sp_core_router *sp_core_router_at(sp_tables tables, sp_u32 cpu, sp_u32 vrf)
+{
+    struct sp_core_router *routers = bpf_map_lookup_elem(&map_core_routers, &cpu);
+
+    if (!routers) {
+        return 0;
+    }
+    SP_FOUND(routers);
+    return routers + (vrf & (SP_VRFS - 1));
+}
+static inline struct sp_core_slice *sp_core_slice_at(sp_tables tables, sp_u32 cpu, sp_u32 slice)
+{
+    struct sp_core_slice *slices = bpf_map_lookup_elem(&map_core_slices, &cpu);
+
+    if (!slices) {
+        return 0;
+    }
+    SP_FOUND(slices);
+    return slices + (slice & (SP_SLICES - 1));
+}
+static inline const struct sp_share *sp_router_share_at(sp_tables tables, sp_u32 vrf)
+{
+    return fixed.router_shares + (vrf & (SP_VRFS - 1));
+}
+static inline const struct sp_share *sp_slice_share_at(sp_tables tables, sp_u32 slice)
+{
+    return fixed.slice_shares + (slice & (SP_SLICES - 1));
 }
 
 #endif

@@ -26,7 +26,9 @@ alignas(8) constexpr uint8_t kProgram[] = {
 #include "engine/xdp/program.inc"
 };
 
-constexpr std::array kCounters = {"map_rx", "map_tx", "map_reasons", "map_engine"};
+constexpr std::array kCounters = {"map_rx", "map_tx", "map_reasons", "map_engine", "map_core_routers"};
+// As long as these, but they begin anew with each process.
+constexpr std::array kByCpu = {"map_cores", "map_core_slices"};
 // BTF names a section's map after the object, cut to the kernel's 15 characters.
 constexpr const char* kFixed = ".bss";
 
@@ -113,6 +115,9 @@ XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, con
     arrays_.tx = static_cast<sp_counter*>(map_memory("map_tx"));
     arrays_.reasons = static_cast<sp_counter*>(map_memory("map_reasons"));
     arrays_.engine_counters = static_cast<sp_u64*>(map_memory("map_engine"));
+    arrays_.cores = static_cast<sp_core*>(map_memory("map_cores"));
+    arrays_.core_routers = static_cast<sp_core_router*>(map_memory("map_core_routers"));
+    arrays_.core_slices = static_cast<sp_core_slice*>(map_memory("map_core_slices"));
     arrays_.macs = fixed_->macs;
     arrays_.egresses = fixed_->egresses;
     arrays_.interfaces = fixed_->interfaces;
@@ -157,6 +162,7 @@ void XdpObject::take_frags() {
 void XdpObject::size_maps(const Capacity& capacity) {
     const auto cpus = static_cast<uint32_t>(libbpf_num_possible_cpus());
     for (const char* name : kCounters) bpf_map__set_max_entries(find(name), cpus);
+    for (const char* name : kByCpu) bpf_map__set_max_entries(find(name), cpus);
     bpf_map__set_max_entries(find("map_words"), (capacity.words + SP_WORDS_CHUNK - 1) / SP_WORDS_CHUNK);
     bpf_map__set_max_entries(find("map_members"), (capacity.members + SP_MEMBERS_TOGETHER - 1) / SP_MEMBERS_TOGETHER);
 }

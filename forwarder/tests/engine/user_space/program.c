@@ -82,5 +82,14 @@ void *bpf_map_lookup_elem(void *map, const void *key)
         return element(arrays.engine_counters, SP_ENGINE_COUNTERS * sizeof *arrays.engine_counters, index,
                        arrays.cpus);
     }
+    if (map == &map_cores) {
+        return element(arrays.cores, sizeof *arrays.cores, index, arrays.cpus);
+    }
+    if (map == &map_core_routers) {
+        return element(arrays.core_routers, SP_VRFS * sizeof *arrays.core_routers, index, arrays.cpus);
+    }
+    if (map == &map_core_slices) {
+        return element(arrays.core_slices, SP_SLICES * sizeof *arrays.core_slices, index, arrays.cpus);
+    }
     __builtin_trap(); /* a map that is new: say here where it is */
 }
