@@ -6,6 +6,7 @@
 #include "server/encoding.h"
 #include "server/punt_drops.h"
 #include "server/samples.h"
+#include "server/shares.h"
 
 namespace splitplane {
 
@@ -24,9 +25,10 @@ struct Reading::Filter {
     uint32_t action_id;
 };
 
-Reading::Reading(const Tables& tables, const Schema& schema, ReadSink sink)
+Reading::Reading(const Tables& tables, const Schema& schema, bool shares, ReadSink sink)
     : tables_(tables),
       schema_(schema),
+      shares_(shares),
       sink_(std::move(sink)),
       part_(google::protobuf::Arena::CreateMessage<p4::v1::ReadResponse>(&arena_)) {}
 
@@ -51,6 +53,25 @@ void Reading::flush() {
     }
 }
 
+// All rows of a table, in parts.
+template <typename Visit>
+void Reading::visit_rows(Table table, Visit visit) {
+    std::optional<Key> behind;
+    for (bool more = true; more && !cancelled_;) {
+        {
+            auto lock = tables_.lock();
+            const auto& rows = tables_.rows().of(table).rows();
+            auto row = behind ? rows.upper_bound(*behind) : rows.begin();
+            for (; row != rows.end() && !full(); ++row) {
+                visit(row->first, row->second);
+                behind = row->first;
+            }
+            more = row != rows.end();
+        }
+        flush();
+    }
+}
+
 Result Reading::read(const p4::v1::Entity& wanted) {
     switch (wanted.entity_case()) {
         case p4::v1::Entity::kTableEntry:
@@ -72,7 +93,8 @@ Result Reading::read(const p4::v1::Entity& wanted) {
         case p4::v1::Entity::ENTITY_NOT_SET:
             return {Code::kInvalidArgument, "a read needs an entity"};
         default:
-            return {Code::kUnimplemented, "there are only tables, an action profile, a digest, lost punts and features"};
+            return {Code::kUnimplemented,
+                    "there are only tables, an action profile, a digest, lost punts, features and shares"};
     }
 }
 
@@ -88,34 +110,52 @@ Result Reading::read_samples(const p4::v1::DigestEntry& wanted) {
 
 // Without an id all of the type are wanted.
 Result Reading::read_extern(const p4::v1::ExternEntry& wanted) {
-    const uint32_t id = wanted.extern_id();
-    if (wanted.extern_type_id() != kPuntDropsType || (id != 0 && id != kPuntDropsId && id != kFeaturesId)) {
-        return {Code::kNotFound, "no extern " + std::to_string(id) + " of type " +
-                                     std::to_string(wanted.extern_type_id())};
-    }
-    if (id != kPuntDropsId) {
-        std::vector<std::string> names{"priority_tags", "resilient_hash", "local_failover"};
-        if (tables_.hashes_by_router()) {
-            names.emplace_back("hash_by_router");
+    struct Extern {
+        uint32_t type, id;
+        void (Reading::*read)();
+    };
+    static constexpr Extern kAll[] = {
+        {kPuntDropsType, kFeaturesId, &Reading::read_features},
+        {kPuntDropsType, kPuntDropsId, &Reading::read_punt_drops},
+        {kSharesType, kSliceShareId, &Reading::read_shares<Table::kSliceShare>},
+        {kSharesType, kRouterShareId, &Reading::read_shares<Table::kRouterShare>},
+        {kSharesType, kShareUseId, &Reading::read_share_use},
+    };
+    bool found = false;
+    for (const Extern& one : kAll) {
+        if (one.type == wanted.extern_type_id() && (one.id == wanted.extern_id() || wanted.extern_id() == 0)) {
+            (this->*one.read)();
+            found = true;
         }
-        encode_features(names, *add().mutable_extern_entry());
-    }
-    if (id != kFeaturesId) {
-        read_punt_drops();
     }
     flush();
-    return {};
+    return found ? Result()
+                 : Result(Code::kNotFound, "no extern " + std::to_string(wanted.extern_id()) + " of type " +
+                                               std::to_string(wanted.extern_type_id()));
+}
+
+void Reading::read_features() {
+    std::vector<std::string> names{"priority_tags", "resilient_hash", "local_failover"};
+    if (tables_.hashes_by_router()) {
+        names.emplace_back("hash_by_router");
+    }
+    if (shares_) {
+        names.emplace_back("shares");
+    }
+    encode_features(names, *add().mutable_extern_entry());
+}
+
+// The slots of a space, and the ids that they stand for.
+std::vector<std::pair<uint32_t, uint32_t>> Reading::slots_of(Space space) const {
+    std::vector<std::pair<uint32_t, uint32_t>> slots;
+    auto lock = tables_.lock();
+    tables_.objects().of(space).each([&](uint32_t slot, uint32_t id) { slots.emplace_back(slot, id); });
+    return slots;
 }
 
 // Of all router interfaces; what is counted meanwhile is counted or not.
 void Reading::read_punt_drops() {
-    std::vector<std::pair<uint32_t, uint32_t>> interfaces;  // slots and ids
-    {
-        auto lock = tables_.lock();
-        tables_.objects().of(Space::kInterface).each([&](uint32_t slot, uint32_t id) {
-            interfaces.emplace_back(slot, id);
-        });
-    }
+    const auto interfaces = slots_of(Space::kInterface);
     for (auto at = interfaces.begin(); at != interfaces.end() && !cancelled_; ++at) {
         for (uint32_t place = 0; place < SP_PLACES; ++place) {
             for (uint32_t each = 0; each < SP_PUNT_CLASSES; ++each) {
@@ -123,6 +163,26 @@ void Reading::read_punt_drops() {
                     encode_punt_drops({at->second, place, each, packets}, *add().mutable_extern_entry());
                 }
             }
+        }
+        if (full()) {
+            flush();
+        }
+    }
+}
+
+template <Table table>
+void Reading::read_shares() {
+    visit_rows(table, [this](Key key, const Row& row) {
+        encode_share(table, key, row, *add().mutable_extern_entry());
+    });
+}
+
+// Of all routers that have had anything; what is counted meanwhile is counted or not.
+void Reading::read_share_use() {
+    const auto routers = slots_of(Space::kVrf);
+    for (auto at = routers.begin(); at != routers.end() && !cancelled_; ++at) {
+        if (const ShareUse use = tables_.share_use(at->first); use != ShareUse()) {
+            encode_share_use(at->second, use, *add().mutable_extern_entry());
         }
         if (full()) {
             flush();
@@ -235,20 +295,7 @@ Result Reading::read_one(const TableSchema& table, const Filter& filter) {
 }
 
 void Reading::read_rows(const TableSchema& table, const Filter& filter) {
-    std::optional<Key> behind;
-    for (bool more = true; more && !cancelled_;) {
-        {
-            auto lock = tables_.lock();
-            const auto& rows = tables_.rows().of(table.table).rows();
-            auto row = behind ? rows.upper_bound(*behind) : rows.begin();
-            for (; row != rows.end() && !full(); ++row) {
-                read_row(table, row->first, row->second, filter);
-                behind = row->first;
-            }
-            more = row != rows.end();
-        }
-        flush();
-    }
+    visit_rows(table.table, [&](Key key, const Row& row) { read_row(table, key, row, filter); });
 }
 
 void Reading::read_row(const TableSchema& table, Key key, const Row& row, const Filter& filter) {
@@ -348,20 +395,7 @@ Result Reading::read_resource(const TableSchema& table, const p4::v1::TableEntry
         flush();
         return {};
     }
-    std::optional<Key> behind;
-    for (bool more = true; more && !cancelled_;) {
-        {
-            auto lock = tables_.lock();
-            const auto& rows = tables_.rows().of(table.table).rows();
-            auto row = behind ? rows.upper_bound(*behind) : rows.begin();
-            for (; row != rows.end() && !full(); ++row) {
-                add_resource(table, row->first, row->second, counters);
-                behind = row->first;
-            }
-            more = row != rows.end();
-        }
-        flush();
-    }
+    visit_rows(table.table, [&](Key key, const Row& row) { add_resource(table, key, row, counters); });
     return {};
 }
 

@@ -18,7 +18,8 @@ using ReadSink = std::function<bool(const p4::v1::ReadResponse&)>;
 
 class Reading {
   public:
-    Reading(const Tables& tables, const Schema& schema, ReadSink sink);
+    // `shares`: whether the engine keeps routers to their shares.
+    Reading(const Tables& tables, const Schema& schema, bool shares, ReadSink sink);
     ~Reading();
 
     // Give everything that a request's entity asks for to the sink.
@@ -45,14 +46,22 @@ class Reading {
     Result read_groups(const p4::v1::ActionProfileGroup& wanted);
     Result read_samples(const p4::v1::DigestEntry& wanted);
     Result read_extern(const p4::v1::ExternEntry& wanted);
+    void read_features();
     void read_punt_drops();
+    template <Table table>
+    void read_shares();
+    void read_share_use();
+    std::vector<std::pair<uint32_t, uint32_t>> slots_of(Space space) const;
 
+    template <typename Visit>
+    void visit_rows(Table table, Visit visit);
     p4::v1::Entity& add();
     bool full() const;
     void flush();
 
     const Tables& tables_;
     const Schema& schema_;
+    const bool shares_;
     ReadSink sink_;
     google::protobuf::Arena arena_;
     p4::v1::ReadResponse* part_;

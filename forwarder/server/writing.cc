@@ -7,6 +7,7 @@
 #include "google/rpc/status.pb.h"
 #include "server/decoding.h"
 #include "server/samples.h"
+#include "server/shares.h"
 
 namespace splitplane {
 
@@ -200,10 +201,12 @@ Result write_update(Tables& tables, const Schema& schema, const p4::v1::Update& 
             return write_meter(tables, schema, op, entity.direct_meter_entry());
         case p4::v1::Entity::kDigestEntry:
             return write_samples(tables, schema, op, entity.digest_entry());
+        case p4::v1::Entity::kExternEntry:
+            return write_share(tables, op, entity.extern_entry());
         case p4::v1::Entity::ENTITY_NOT_SET:
             return {Code::kInvalidArgument, "an update needs an entity"};
         default:
-            return {Code::kUnimplemented, "the pipeline has only tables, an action profile and a digest"};
+            return {Code::kUnimplemented, "there are only tables, an action profile, a digest and shares"};
     }
 }
 

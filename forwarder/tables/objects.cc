@@ -15,10 +15,11 @@ Objects::Objects(sp_arrays& arrays, GracePeriods& grace, Assigned assigned)
     slots_.emplace_back("nexthop_id", SP_NEXTHOPS, 0);
     slots_.emplace_back("nexthop_group_id", SP_GROUPS, 0);
     slots_.emplace_back("interface_classifier entry", SP_INTERFACES, 0);
+    slots_.emplace_back("slice_id", SP_SLICES, 1);
 }
 
 std::optional<uint32_t> Objects::acquire(Space space, uint32_t id) {
-    if (space == Space::kVrf && id == 0) {
+    if (nobody(space, id)) {
         return 0;
     }
     given_up_.pump();
@@ -40,7 +41,7 @@ std::optional<uint32_t> Objects::acquire(Space space, uint32_t id) {
 }
 
 void Objects::release(Space space, uint32_t slot) {
-    if (space == Space::kVrf && slot == 0) {
+    if (nobody(space, slot)) {
         return;
     }
     if (slots_[static_cast<size_t>(space)].release(slot) && !restoring_) {
@@ -65,7 +66,7 @@ void Objects::release(std::span<const Reference> references) {
 }
 
 std::optional<uint32_t> Objects::find(Space space, uint32_t id) const {
-    if (space == Space::kVrf && id == 0) {
+    if (nobody(space, id)) {
         return 0;
     }
     return of(space).find(id);
@@ -114,6 +115,9 @@ void Objects::restart_counters(Space space, uint32_t slot) {
         }
     };
     if (space == Space::kVrf) {
+        for (uint32_t cpu = 0; arrays_.core_routers != nullptr && cpu < arrays_.cpus; ++cpu) {
+            arrays_.core_routers[size_t{cpu} * SP_VRFS + slot] = {};
+        }
         restart(arrays_.reasons, SP_VRFS * SP_REASONS, slot * SP_REASONS, SP_REASONS);
     } else if (space == Space::kInterface) {
         restart(arrays_.tx, SP_INTERFACES, slot, 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What entries name by id: routers, router interfaces, nexthops, nexthop groups, and the counters of classifier
+// What entries name by id: routers, slices, router interfaces, nexthops, nexthop groups, and the counters of classifier
 // entries, each with a slot of its array.
 #pragma once
 
@@ -19,8 +19,8 @@ extern "C" {
 
 namespace splitplane {
 
-enum class Space : uint8_t { kVrf, kInterface, kNexthop, kGroup, kRxCounter };
-inline constexpr size_t kSpaces = 5;
+enum class Space : uint8_t { kVrf, kInterface, kNexthop, kGroup, kRxCounter, kSlice };
+inline constexpr size_t kSpaces = 6;
 
 struct Reference {
     Space space;
@@ -41,7 +41,7 @@ class Objects {
 
     Objects(sp_arrays& arrays, GracePeriods& grace, Assigned assigned);
 
-    // The slot, with a reference more; none where all are taken. vrf_id 0 has slot 0 for ever. Waits for a grace period
+    // The slot, with a reference more; none where all are taken. vrf_id 0 and slice_id 0 have slot 0 for ever. Waits for a grace period
     // only where slots that were given up are all that is left.
     std::optional<uint32_t> acquire(Space space, uint32_t id);
     void release(Space space, uint32_t slot);
@@ -65,6 +65,8 @@ class Objects {
         uint32_t slot;
     };
 
+    // Whether an id, or a slot, is nobody's: that of all routers together, or of those without a slice.
+    static bool nobody(Space space, uint32_t id) { return id == 0 && (space == Space::kVrf || space == Space::kSlice); }
     void clean(Space space, uint32_t slot, uint32_t id);
     void restart_counters(Space space, uint32_t slot);
 

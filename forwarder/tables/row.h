@@ -27,8 +27,10 @@ enum class Table : uint8_t {
     kNexthopGroup,           // nexthop_group_id
     kReason,                 // vrf_id, reason
     kPolicer,                // vrf_id, punt_class
+    kRouterShare,            // vrf_id; of no P4Info, as the next (server/shares.h)
+    kSliceShare,             // slice_id
 };
-inline constexpr size_t kTables = 9;
+inline constexpr size_t kTables = 11;
 
 struct TableTraits {
     const char* name;
@@ -64,6 +66,7 @@ enum class Action : uint8_t {
     kOneShot,          // a group's: Extras::members
     kProfileMember,    // a group's: the member's id
     kProfileGroup,     // a group's: the group's id
+    kShare,            // weight, guarantee and ceiling (Share), slice_id
 };
 
 // The values of a table's match fields in the order of their ids; a second that is not there is 0.
@@ -85,6 +88,15 @@ struct Meter {
     int64_t pir = 0;
     int64_t pburst = 0;
     bool operator==(const Meter&) const = default;
+};
+
+// What a router, or a slice, gets of a core and of a link that are too small for all. Guarantee and ceiling are parts of
+// the whole, SP_SHARE_WHOLE; 0: none.
+struct Share {
+    uint32_t weight = 1;
+    uint32_t guarantee = 0;
+    uint32_t ceiling = 0;
+    bool operator==(const Share&) const = default;
 };
 
 // One of a group's actions: set_member_nexthop(nexthop_id), by weight.
@@ -142,6 +154,17 @@ struct Row {
     const Extras& more() const;
     const Notes& notes() const { return more().notes; }
 };
+
+// A share as the parameters of Action::kShare, and back.
+inline std::array<uint64_t, 3> share_params(const Share& share, uint32_t slice_id) {
+    return {share.weight, uint64_t{share.guarantee} << 32 | share.ceiling, slice_id};
+}
+inline Share share_of(const Row& row) {
+    return {id_of(row.params[0]), id_of(row.params[1] >> 32), id_of(row.params[1])};
+}
+inline uint32_t slice_of(const Row& row) {
+    return id_of(row.params[2]);
+}
 
 // A member and a group of the action profile nexthop_group_selector.
 struct ProfileMember {

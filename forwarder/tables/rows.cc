@@ -8,7 +8,7 @@ const TableTraits& traits(Table table) {
     static constexpr std::array<TableTraits, kTables> kAll{
         InterfaceClassifier::kTraits, L3Admit::kTraits, RouterInterface::kTraits, RouterInterfaceEgress::kTraits,
         FallbackLink::kTraits,        Nexthop::kTraits, NexthopGroup::kTraits,    Reason::kTraits,
-        Policer::kTraits,
+        Policer::kTraits,             RouterShare::kTraits, SliceShare::kTraits,
     };
     return kAll[static_cast<size_t>(table)];
 }

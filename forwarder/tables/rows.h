@@ -18,6 +18,8 @@
 #include "tables/entries/reason.h"
 #include "tables/entries/router_interface.h"
 #include "tables/entries/router_interface_egress.h"
+#include "tables/entries/router_share.h"
+#include "tables/entries/slice_share.h"
 
 namespace splitplane {
 
@@ -32,7 +34,9 @@ class Rows {
           fallback_links_(arrays, objects),
           nexthops_(arrays, objects),
           groups_(arrays, grace, objects),
-          reasons_(arrays, objects) {}
+          reasons_(arrays, objects),
+          router_shares_(arrays, objects),
+          slice_shares_(arrays, objects) {}
 
     EntryTable& of(Table table) { return *tables_[static_cast<size_t>(table)]; }
     const EntryTable& of(Table table) const { return *tables_[static_cast<size_t>(table)]; }
@@ -58,10 +62,13 @@ class Rows {
     Nexthop nexthops_;
     NexthopGroup groups_;
     Reason reasons_;
+    RouterShare router_shares_;
+    SliceShare slice_shares_;
     // In the order of `Table`.
     const std::array<EntryTable*, kTables> tables_{&classifier_,     &l3_admit_, &router_interfaces_,
                                                    &egresses_,       &fallback_links_, &nexthops_,
-                                                   &groups_,         &reasons_,  &policers_};
+                                                   &groups_,         &reasons_,  &policers_,
+                                                   &router_shares_,  &slice_shares_};
 };
 
 }  // namespace splitplane

@@ -299,6 +299,21 @@ void Tables::clear_routes() {
     }
 }
 
+ShareUse Tables::share_use(uint32_t vrf) const {
+    const uint32_t at = vrf * SP_REASONS + sp_reason_index(SP_DROP_OVER_SHARE);
+    ShareUse use;
+    uint64_t over_share = 0;
+    for (uint32_t cpu = 0; cpu < arrays_.cpus; ++cpu) {
+        const sp_core_router& core = arrays_.core_routers[size_t{cpu} * SP_VRFS + vrf];
+        use.core_ns += __atomic_load_n(&core.spent, __ATOMIC_RELAXED);
+        use.over_share_core += __atomic_load_n(&core.dropped, __ATOMIC_RELAXED);
+        over_share += __atomic_load_n(&arrays_.reasons[size_t{cpu} * SP_VRFS * SP_REASONS + at].packets,
+                                      __ATOMIC_RELAXED);
+    }
+    use.over_share_link = over_share - std::min(over_share, use.over_share_core);  // they are not of one moment
+    return use;
+}
+
 JournalStatus Tables::journal_status() const {
     return {journal_.octets(), rewrites_, cut_octets_, routes_replayed_, journal_.broken()};
 }

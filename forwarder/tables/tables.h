@@ -46,6 +46,14 @@ struct JournalStatus {
     bool broken = false;    // changes are not kept: the file cannot be written
 };
 
+// What a router has had of the cores, and what it lost as it was over its share, since its slot became its own.
+struct ShareUse {
+    uint64_t core_ns = 0;
+    uint64_t over_share_core = 0;  // packets
+    uint64_t over_share_link = 0;  // packets
+    bool operator==(const ShareUse&) const = default;
+};
+
 // Not for two threads at a time: whoever calls anything but lock() holds the lock.
 class Tables {
   public:
@@ -89,6 +97,8 @@ class Tables {
     void count_punt_drop(uint32_t interface, uint32_t place, uint32_t punt_class) {
         __atomic_fetch_add(&arrays_.punt_drops[sp_punt_drop_index(interface, place, punt_class)], 1, __ATOMIC_RELAXED);
     }
+    // By a router's slot; without the lock, too.
+    ShareUse share_use(uint32_t vrf) const;
     bool hashes_by_router() const { return *arrays_.hash_seed != 0; }  // set before there are readers
     const std::string& pipeline() const { return pipeline_; }
     ElectionId election() const { return election_; }

@@ -14,6 +14,7 @@
 #include "engine/memory_engine.h"
 #include "server/reading.h"
 #include "server/schema.h"
+#include "server/shares.h"
 #include "server/writing.h"
 
 namespace {
@@ -45,16 +46,20 @@ const Schema& schema() {
 // Everything that a controller can read, members and groups first.
 std::vector<p4::v1::Entity> everything(Tables& tables) {
     std::vector<p4::v1::Entity> entities;
-    Reading reading(tables, schema(), [&](const p4::v1::ReadResponse& part) {
+    Reading reading(tables, schema(), true, [&](const p4::v1::ReadResponse& part) {
         entities.insert(entities.end(), part.entities().begin(), part.entities().end());
         return true;
     });
-    p4::v1::Entity members, groups, samples, entries;
+    p4::v1::Entity members, groups, samples, slices, routers, entries;
     members.mutable_action_profile_member();
     groups.mutable_action_profile_group();
     samples.mutable_digest_entry();
+    for (auto [entity, id] : {std::pair(&slices, kSliceShareId), std::pair(&routers, kRouterShareId)}) {
+        entity->mutable_extern_entry()->set_extern_type_id(kSharesType);
+        entity->mutable_extern_entry()->set_extern_id(id);
+    }
     entries.mutable_table_entry()->mutable_meter_config();
-    for (const auto& wanted : {members, groups, samples, entries}) {
+    for (const auto& wanted : {members, groups, samples, slices, routers, entries}) {
         if (!reading.read(wanted).ok()) {
             std::abort();
         }
@@ -156,8 +161,18 @@ void choose_entry(Choices& choices, p4::v1::TableEntry& entry) {
     entry.set_priority(choices.rarely());
 }
 
+void choose_share(Choices& choices, p4::v1::ExternEntry& entry) {
+    entry.set_extern_type_id(kSharesType);
+    entry.set_extern_id(kSliceShareId + choices.below(2 + choices.rarely()));
+    p4::v1::P4Data data;
+    for (uint32_t numbers = 4 + choices.below(2) - choices.rarely(); numbers > 0; --numbers) {
+        data.mutable_struct_()->add_members()->set_bitstring(choices.value());
+    }
+    entry.mutable_entry()->PackFrom(data);
+}
+
 void choose_entity(Choices& choices, p4::v1::Entity& entity) {
-    switch (choices.below(10)) {
+    switch (choices.below(11)) {
         case 0: {
             auto& member = *entity.mutable_action_profile_member();
             member.set_action_profile_id(schema().profile_id());
@@ -183,6 +198,9 @@ void choose_entity(Choices& choices, p4::v1::Entity& entity) {
         case 3:
             choose_entry(choices, *entity.mutable_direct_meter_entry()->mutable_table_entry());
             entity.mutable_direct_meter_entry()->mutable_config()->set_pir(choices.below(100));
+            break;
+        case 4:
+            choose_share(choices, *entity.mutable_extern_entry());
             break;
         default:
             choose_entry(choices, *entity.mutable_table_entry());

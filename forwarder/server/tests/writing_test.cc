@@ -382,7 +382,7 @@ TEST_F(Samples, AnythingElseIsRefusedByName) {
     other.mutable_digest_entry()->mutable_config()->set_ack_timeout_ns(1);
     refused(other, "ack_timeout_ns is 0");
     other.mutable_packet_replication_engine_entry()->mutable_clone_session_entry()->set_session_id(1);
-    refused(other, "the pipeline has only");
+    refused(other, "there are only tables");
     EXPECT_TRUE(primary->read({other}, &status).empty());
     EXPECT_TRUE(status.ok()) << "there are none, which whoever clears a device may ask";
     EXPECT_TRUE(kept().empty());

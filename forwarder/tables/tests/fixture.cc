@@ -67,6 +67,16 @@ void Process::dump_rows(std::string& text) {
     for (const auto& [key, row] : tables.rows().of(Table::kInterfaceClassifier).rows()) {
         out << "classifier word " << engine.arrays().classifier[sp_classifier_index(key.first, key.second)] << '\n';
     }
+    for (const auto& [name, shares] : {std::pair("router", engine.arrays().router_shares),
+                                       std::pair("slice", engine.arrays().slice_shares)}) {
+        for (uint32_t slot = 0; slot < SP_VRFS; ++slot) {
+            const sp_share& share = shares[slot];
+            if (share.weight | share.guarantee | share.ceiling | share.slice) {
+                out << name << " in slot " << slot << " has " << share.weight << ' ' << share.guarantee << ' '
+                    << share.ceiling << " of slice " << share.slice << '\n';
+            }
+        }
+    }
     for (size_t space = 0; space < kSpaces; ++space) {
         std::map<uint32_t, uint32_t> slots;
         objects.of(static_cast<Space>(space)).each([&](uint32_t slot, uint32_t id) { slots[slot] = id; });

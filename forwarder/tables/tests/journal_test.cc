@@ -99,6 +99,11 @@ class Traffic {
                 row.action = Action::kPolice;
                 row.extras.meter = Meter{0, 0, 1 + below(100), 5};
                 break;
+            case Table::kRouterShare:
+            case Table::kSliceShare:
+                row.action = Action::kShare;
+                row.params = share_params({1 + below(3), below(2), below(2)}, below(3));
+                break;
         }
         tables.write_row(op(), table, key, std::move(row));
     }

@@ -103,5 +103,21 @@ TEST(Slots, CountFromZeroForEachOwner) {
     }
 }
 
+// A router would have paid for what another one has had.
+TEST(Slots, HaveHadNothingOfTheCoresForEachOwner) {
+    Rig rig;
+    const uint32_t slot = rig.acquire(Space::kVrf, 1);
+    sp_core_router& last = rig.engine.arrays().core_routers[size_t{rig.engine.arrays().cpus - 1} * SP_VRFS + slot];
+    last.spent = last.due = last.dropped = 7;
+    rig.objects.release(Space::kVrf, slot);
+    for (uint32_t id = 2; id < 100; ++id) {  // enough for a grace period
+        rig.objects.release(Space::kVrf, rig.acquire(Space::kVrf, id));
+    }
+    rig.acquire_until(Space::kVrf, slot, 100);
+    EXPECT_EQ(last.spent, 0u);
+    EXPECT_EQ(last.due, 0u);
+    EXPECT_EQ(last.dropped, 0u);
+}
+
 }  // namespace
 }  // namespace splitplane
