@@ -17,7 +17,6 @@ from controller.fallback.recovery import lost_entries, take_in
 from controller.planes.base import (
     ROUTE_TABLE_NAME,
     Clock,
-    EncodingTime,
     Installed,
     Nexthop,
     NexthopGroup,
@@ -29,6 +28,7 @@ from controller.planes.base import (
     Update,
     WriteBatch,
 )
+from controller.planes.encoding_time import EncodingTime
 
 RETRY_S = 30.0
 """How long a nexthop or group that the hardware refused waits to be tried again …"""

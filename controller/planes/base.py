@@ -23,11 +23,12 @@ an egress entry. A MODIFY that takes the link away takes the way out after the r
 fallback plane and back are not awaited: rewrite the routes and let the link drain before removing it.
 """
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Generic, Protocol, TypeVar
+
+from controller.planes.encoding_time import EncodingTime
 
 
 class Op(IntEnum):
@@ -258,7 +259,6 @@ def burst(rate: int) -> int:
 
 
 E = TypeVar("E", RouterInterface, Nexthop, NexthopGroup, Policer)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,40 +281,6 @@ class RouteUpdates:
 
     def __len__(self) -> int:
         return len(self.keys)
-
-
-SHARED = 0
-"""Instead of a vrf_id: entries of several routers, encoded together."""
-
-
-class EncodingTime:
-    """The CPU time that a back end takes to encode updates, in seconds, by vrf_id or `SHARED`."""
-
-    def __init__(self) -> None:
-        self.spent_s: dict[int, float] = {}
-        self._vrf_id, self._began_s = SHARED, 0.0
-
-    def of(self, vrf_id: int) -> "EncodingTime":
-        """Return what measures, as a context in which nothing is awaited, the time for a router."""
-        self._vrf_id = vrf_id
-        return self
-
-    def making(self, things: Iterable[T]) -> Iterator[T]:
-        """Iterate, and measure what making each thing takes as that of several routers."""
-        left = iter(things)
-        while True:
-            with self.of(SHARED):
-                one = next(left, None)
-            if one is None:
-                return
-            yield one
-
-    def __enter__(self) -> None:
-        self._began_s = time.thread_time()
-
-    def __exit__(self, *_: object) -> None:
-        took_s = time.thread_time() - self._began_s
-        self.spent_s[self._vrf_id] = self.spent_s.get(self._vrf_id, 0.0) + took_s
 
 
 @dataclass(slots=True)

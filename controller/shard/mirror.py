@@ -23,7 +23,6 @@ from typing import Protocol
 from controller.errors import PlaneUnreachable
 from controller.events.log import EventLog
 from controller.planes.base import (
-    SHARED,
     Clock,
     Installed,
     Op,
@@ -35,6 +34,7 @@ from controller.planes.base import (
     Update,
     WriteBatch,
 )
+from controller.planes.encoding_time import SHARED
 from controller.routing.fib import Fib, Ticket
 from controller.routing.objects import PlaneObjects
 from controller.routing.table_pass import KeyScan

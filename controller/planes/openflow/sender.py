@@ -18,7 +18,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from controller.planes.base import SHARED, EncodingTime, Op, Refused, RouteUpdates, WriteBatch
+from controller.planes.base import Op, Refused, RouteUpdates, WriteBatch
+from controller.planes.encoding_time import SHARED, EncodingTime
 from controller.planes.openflow import codec, messages, stages
 from controller.planes.openflow import program as prog
 from controller.planes.openflow.channel import Channel, Watch

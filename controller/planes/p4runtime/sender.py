@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from finsy.proto import p4r, rpc_code
 
 from controller.planes import base
-from controller.planes.base import SHARED, EncodingTime, Op, Refused, RouteKind, RouteUpdates, WriteBatch
+from controller.planes.base import Op, Refused, RouteKind, RouteUpdates, WriteBatch
+from controller.planes.encoding_time import SHARED, EncodingTime
 from controller.planes.p4runtime.channel import Channel, Problem
 from controller.planes.p4runtime.messages import request_head, update_of
 from controller.planes.p4runtime.program import NOBODY, Program

@@ -22,6 +22,7 @@ from controller.planes.base import (
     WriteBatch,
     same_rate,
 )
+from controller.planes.encoding_time import SHARED
 from controller.planes.openflow import program
 from controller.planes.openflow.channel import ChannelClosed
 from controller.planes.openflow.codec import Multipart, Type
@@ -186,5 +187,5 @@ async def test_the_time_of_encoding_is_noted_for_whose_entries_they_are() -> Non
         batch = everything(Op.INSERT)
         batch.routes.append(RouteUpdates(2, 6, [Op.INSERT], [bytes(17)], [base.LOCAL]))
         await sender.write(batch)
-        assert set(batch.encoding.spent_s) == {base.SHARED, 1, 2}
+        assert set(batch.encoding.spent_s) == {SHARED, 1, 2}
         assert min(batch.encoding.spent_s.values()) > 0.0

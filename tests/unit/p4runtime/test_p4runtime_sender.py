@@ -13,7 +13,6 @@ from controller.planes.base import (
     FALLBACK,
     GLEAN,
     LOCAL,
-    SHARED,
     FallbackLink,
     GroupMember,
     Nexthop,
@@ -27,6 +26,7 @@ from controller.planes.base import (
     WriteBatch,
     same_rate,
 )
+from controller.planes.encoding_time import SHARED
 from controller.planes.p4runtime.p4info import golden_pipeline
 from controller.planes.p4runtime.sender import UPDATES_PER_REQUEST
 from tests.unit.p4runtime.edge import Edge, attached

@@ -6,7 +6,6 @@ import pytest
 from worlds import World, gateway, mac, router_config
 
 from controller.planes.base import (
-    SHARED,
     Installed,
     Op,
     Refused,
@@ -15,6 +14,7 @@ from controller.planes.base import (
     action_kind,
     action_value,
 )
+from controller.planes.encoding_time import SHARED
 from controller.planes.fake import FakePlane
 from controller.routing.rib import MAX_MEMBERS, SetKind
 from controller.shard import mirror
