@@ -60,6 +60,7 @@ class PlaneConfig:
     ports: tuple[PlanePort, ...] = ()
     fallback: FallbackConfig | None = None
     capacity: Capacity = Capacity()
+    shared_meters: tuple[tuple[str, ...], ...] = ()  # OpenFlow: punt classes (`PuntRates`) that share one
 
 
 MAX_MEMORY = 1 << 40

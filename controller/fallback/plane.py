@@ -67,6 +67,7 @@ class FallbackPair:
         self.name = hardware.name
         self.connected = False
         self.hardware, self.software, self.link, self.routes = hardware, software, link, routes
+        self.shared_meters = hardware.shared_meters
         self.probe = probe  # without one the link is taken to carry all
         self._listener: PlaneListener | None = None
         self._writer = PairWriter(hardware, software, link, routes, clock)

@@ -253,6 +253,20 @@ def same_rate(rate: int) -> tuple[int, ...]:
     return (rate,) * len(PuntClass)
 
 
+SharedMeters = tuple[frozenset[PuntClass], ...]
+"""Punt classes that a plane polices together, by one meter; those of no set have one each."""
+
+
+def shared_rates(rates: tuple[int, ...], shared: SharedMeters) -> tuple[int, ...]:
+    """Return the rates of a policer whose classes share meters: the largest of those that share one, so that none has
+    less than it was given."""
+    largest = list(rates)
+    for classes in shared:
+        for each in classes:
+            largest[each] = max(rates[other] for other in classes)
+    return tuple(largest)
+
+
 def burst(rate: int) -> int:
     """Return the burst of a policer's rate, in packets: a tenth of a second, ten at least."""
     return max(10, rate // 10)
@@ -437,6 +451,7 @@ class Plane(Protocol):
 
     name: str
     connected: bool
+    shared_meters: SharedMeters  # as its document says
 
     @property
     def capabilities(self) -> frozenset[Capability]:

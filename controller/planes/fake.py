@@ -23,6 +23,7 @@ from controller.planes.base import (
     RouterInterface,
     RoutesInto,
     Sampler,
+    SharedMeters,
     WriteBatch,
     action_kind,
     action_value,
@@ -61,6 +62,7 @@ class FakePlane:
     packets_out: list[tuple[RouterInterface, bytes]] = field(default_factory=list)
     cables: Cables = _unplugged
     capabilities: frozenset[Capability] = frozenset(Capability)
+    shared_meters: SharedMeters = ()
     connected: bool = False
     ports: dict[int, PortState] = field(default_factory=dict)
     table_sizes: dict[str, int] = field(default_factory=dict)

@@ -24,7 +24,18 @@ from typing import Any
 
 from controller.model import RouterConfig
 from controller.planes import base
-from controller.planes.base import LOCAL, Installed, Op, Policer, Refused, RouteKind, RouterInterface, WriteBatch
+from controller.planes.base import (
+    LOCAL,
+    Installed,
+    Op,
+    Policer,
+    Refused,
+    RouteKind,
+    RouterInterface,
+    SharedMeters,
+    WriteBatch,
+    shared_rates,
+)
 from controller.routing.entries import Taken
 from controller.routing.fib_state import FibState
 from controller.routing.neighbors import NeighborKey
@@ -51,8 +62,11 @@ class Ticket:
 class Fib(FibState):
     """Everything one router has and wants on its plane, and how it follows what changes."""
 
-    def __init__(self, config: RouterConfig, objects: PlaneObjects, usage: SliceUsage) -> None:
+    def __init__(
+        self, config: RouterConfig, objects: PlaneObjects, usage: SliceUsage, shared_meters: SharedMeters = ()
+    ) -> None:
         super().__init__(config, objects, usage)
+        self._shared_meters = shared_meters  # of its plane
         self.configure(config)
 
     # What the operator declared
@@ -73,7 +87,8 @@ class Fib(FibState):
                 known[one.id].config = one
             else:
                 known[one.id] = Interface(one)
-        self.policers.want(config.vrf_id, Policer(config.vrf_id, config.quota.punts_per_s))
+        rates = shared_rates(config.quota.punts_per_s, self._shared_meters)
+        self.policers.want(config.vrf_id, Policer(config.vrf_id, rates))
         self._interfaces_changed([*gone, *declared], 0.0)
 
     def remove(self) -> None:

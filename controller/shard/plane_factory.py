@@ -8,7 +8,7 @@ from controller.fallback.link import LinkPorts
 from controller.fallback.link_probe import LinkProbe
 from controller.fallback.plane import FallbackPair
 from controller.model import PlaneConfig, PlaneKind
-from controller.planes.base import Plane
+from controller.planes.base import Plane, PuntClass
 from controller.planes.fake import FakePlane
 from controller.planes.openflow.plane import OpenFlowPlane
 from controller.planes.openflow.server import OpenFlowListener
@@ -46,5 +46,11 @@ class PlaneFactory:
         if self._listener is None:
             raise Conflict(f"plane {config.name}: this controller listens for no switches; start it with --openflow")
         return OpenFlowPlane(
-            config.name, config.datapath_id, self._listener, certificate_name=config.name if self._named else None
+            config.name,
+            config.datapath_id,
+            self._listener,
+            certificate_name=config.name if self._named else None,
+            shared_meters=tuple(
+                frozenset(PuntClass[name.upper()] for name in classes) for classes in config.shared_meters
+            ),
         )

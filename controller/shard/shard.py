@@ -177,7 +177,7 @@ class Shard:
         self.attend(router)
 
     def _new_fib(self, config: RouterConfig) -> Fib:
-        return Fib(config, self.mirror.objects, self._usage(config))
+        return Fib(config, self.mirror.objects, self._usage(config), self.plane.shared_meters)
 
     def _usage(self, config: RouterConfig) -> SliceUsage:
         usage = self._usages.setdefault(config.tenant, SliceUsage(config.quota))

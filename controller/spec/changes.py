@@ -89,10 +89,12 @@ def _plane_details(before: PlaneConfig, after: PlaneConfig) -> list[str]:
         found.append(f"kind {before.kind} → {after.kind}")
     if before.datapath_id != after.datapath_id:
         found.append(f"datapath_id {before.datapath_id:#x} → {after.datapath_id:#x}")
-    found += _fields(before, after, "name", "kind", "datapath_id", "ports", "fallback", "capacity")
+    found += _fields(before, after, "name", "kind", "datapath_id", "ports", "fallback", "capacity", "shared_meters")
     if before.fallback != after.fallback:
         found.append(f"fallback {_show_fallback(before.fallback)} → {_show_fallback(after.fallback)}")
     found += [f"capacity {line}" for line in _fields(before.capacity, after.capacity)]
+    if before.shared_meters != after.shared_meters:
+        found.append(f"shared_meters {_show_shared(before)} → {_show_shared(after)}")
     old = {port.name: _show_port(port) for port in before.ports}
     new = {port.name: _show_port(port) for port in after.ports}
     for name in sorted(old.keys() | new.keys()):
@@ -103,6 +105,10 @@ def _plane_details(before: PlaneConfig, after: PlaneConfig) -> list[str]:
 
 def _show_fallback(fallback: FallbackConfig | None) -> str:
     return "none" if fallback is None else f"{fallback.plane} by {fallback.port} and {fallback.peer_port}"
+
+
+def _show_shared(plane: PlaneConfig) -> str:
+    return ", ".join("+".join(classes) for classes in plane.shared_meters) or "none"
 
 
 def _show_port(port: PlanePort) -> str:

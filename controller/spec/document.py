@@ -212,6 +212,7 @@ class PlaneSection(Section):
     )
     fallback: FallbackSection | None = None
     capacity: CapacitySection | None = None
+    shared_meters: list[list[Name]] | None = Field(default=None, description="OpenFlow: punt classes that share one")
 
     @property
     def plane_kind(self) -> PlaneKind:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from controller.model import Capacity, FallbackConfig, PlaneConfig, PlaneKind, PlanePort
+from controller.model import Capacity, FallbackConfig, PlaneConfig, PlaneKind, PlanePort, PuntRates
 from controller.spec.document import (
     CapacitySection,
     FallbackSection,
@@ -16,7 +16,7 @@ from controller.spec.document import (
 DEFAULT_DEVICE_ID = 1
 
 _KEYS = {
-    PlaneKind.OPENFLOW: ("datapath_id",),
+    PlaneKind.OPENFLOW: ("datapath_id", "shared_meters"),
     PlaneKind.P4RUNTIME: ("address", "device_id", "ports"),
     PlaneKind.FAKE: ("datapath_id",),
 }
@@ -26,7 +26,7 @@ _NEEDED = {
     PlaneKind.FAKE: {},
 }
 
-Problem = tuple[tuple[str, ...], str]
+Problem = tuple[tuple[str | int, ...], str]
 """The keys that lead to what is wrong inside the section, and what is wrong."""
 
 
@@ -48,6 +48,21 @@ def problems(section: PlaneSection) -> Iterator[Problem]:
             yield ("ports", port.name), f"ports {first} and {port.name} of plane {name} have the number {port.number}"
         if port.device and (first := devices.setdefault(port.device, port.name)) != port.name:
             yield ("ports", port.name), f"ports {first} and {port.name} of plane {name} have the device {port.device}"
+    yield from _meter_problems(section)
+
+
+def _meter_problems(section: PlaneSection) -> Iterator[Problem]:
+    taken: set[str] = set()
+    for index, classes in enumerate(section.shared_meters or []):
+        where, plane = ("shared_meters", index), f"plane {section.name}"
+        if len(classes) < 2:
+            yield where, f"{plane}: a meter is shared by two punt classes at least; name another one, or leave it out"
+        for each in classes:
+            if each not in PuntRates._fields:
+                yield where, f"{plane}: no punt class is called {each}; there are {', '.join(PuntRates._fields)}"
+            elif each in taken:
+                yield where, f"{plane}: shared_meters names the punt class {each} twice; keep one"
+            taken.add(each)
 
 
 def plane_config(section: PlaneSection) -> PlaneConfig:
@@ -64,7 +79,15 @@ def plane_config(section: PlaneSection) -> PlaneConfig:
         tuple(sorted(_ports(section), key=lambda port: port.number)),
         None if section.fallback is None else FallbackConfig(**section.fallback.model_dump()),
         Capacity() if section.capacity is None else Capacity(**section.capacity.model_dump(exclude_none=True)),
+        _shared_meters(section),
     )
+
+
+def _shared_meters(section: PlaneSection) -> tuple[tuple[str, ...], ...]:
+    """Return the sets of classes, the most urgent first: their order in the document means nothing."""
+    order = PuntRates._fields.index
+    sets = (tuple(sorted(classes, key=order)) for classes in section.shared_meters or [])
+    return tuple(sorted(sets, key=lambda classes: order(classes[0])))
 
 
 def _ports(section: PlaneSection) -> list[PlanePort]:
@@ -93,7 +116,8 @@ def with_options(known: PlaneConfig | None, name: str, options: PlaneOptions) ->
 
 def _keys_of(plane: PlaneConfig) -> dict[str, Any]:
     if plane.kind is not PlaneKind.P4RUNTIME:
-        return {"datapath_id": plane.datapath_id or None}
+        shared = [list(classes) for classes in plane.shared_meters]
+        return {"datapath_id": plane.datapath_id or None, "shared_meters": shared or None}
     ports = {port.name: PlanePortSection(number=port.number, device=port.device or None) for port in plane.ports}
     return {"address": plane.address, "device_id": plane.device_id, "ports": ports}
 

@@ -35,12 +35,13 @@ def plane_row(plane: PlaneConfig, attached: bool, sizes: Mapping[str, int]) -> R
     fallback = json.dumps(None if plane.fallback is None else asdict(plane.fallback))
     capacity = json.dumps(asdict(plane.capacity))
     where = plane.address, ids[1], ports
-    return plane.name, plane.kind.value, ids[0], int(attached), *where, fallback, capacity, json.dumps(dict(sizes))
+    tables = capacity, json.dumps(dict(sizes)), json.dumps(plane.shared_meters)
+    return plane.name, plane.kind.value, ids[0], int(attached), *where, fallback, *tables
 
 
 def plane_of(row: Row) -> tuple[PlaneConfig, bool, dict[str, int]]:
     """Return a plane, whether it is attached, and what it said of the sizes of its tables."""
-    name, kind, datapath_id, attached, address, device_id, ports, fallback, capacity, sizes = row
+    name, kind, datapath_id, attached, address, device_id, ports, fallback, capacity, sizes, shared = row
     found = json.loads(fallback)
     plane = PlaneConfig(
         name,
@@ -51,6 +52,7 @@ def plane_of(row: Row) -> tuple[PlaneConfig, bool, dict[str, int]]:
         tuple(PlanePort(*port) for port in json.loads(ports)),
         None if found is None else FallbackConfig(**found),
         Capacity(**json.loads(capacity)),
+        tuple(tuple(classes) for classes in json.loads(shared)),
     )
     return plane, bool(attached), json.loads(sizes)
 

@@ -15,7 +15,7 @@ from controller.store import rows
 from controller.store.base import Certificate, PlaneCertificate, Snapshot
 from controller.store.disk import sync_directory
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 FILE = "state.sqlite"
 
 _SCHEMA = """
@@ -105,6 +105,10 @@ UPDATE slices SET quota = (
         exception, exception, exception, exception))
     FROM (SELECT json_extract(quota, '$.punts_per_s[0]') AS control, json_extract(quota, '$.punts_per_s[1]') AS local,
         json_extract(quota, '$.punts_per_s[2]') AS glean, json_extract(quota, '$.punts_per_s[3]') AS exception));
+""",
+    # punt classes that share meters
+    9: """
+ALTER TABLE planes ADD COLUMN shared_meters TEXT NOT NULL DEFAULT '[]';
 """,
 }
 """What brings a store from one version to the next."""
@@ -388,7 +392,7 @@ def write_state(db: sqlite3.Connection, before: State, after: State) -> None:
             rows.plane_row(plane, name not in after.detached, after.sizes.get(name, {}))
             for name, plane in after.planes.items()
         ]
-        db.executemany("INSERT INTO planes VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", planes)
+        db.executemany("INSERT INTO planes VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", planes)
     if before.tenants != after.tenants:
         db.execute("DELETE FROM slices")
         db.execute("DELETE FROM tenants")

@@ -1,4 +1,5 @@
-"""A switch with the meters of an earlier layout (a policer of four classes) gets those of today, and loses no punt.
+"""A switch with the meters of another layout gets those of today, and loses no punt: of an earlier version (a policer
+of four classes), or of a plane whose document lets other classes share one.
 
 four_punt_classes.flows is what the controller before had written for three routers, as `ovs-ofctl dump-flows` shows
 it; its meters were four for each router, from 32768.
@@ -9,11 +10,25 @@ import socket
 from pathlib import Path
 
 import pytest
-from openflow_net import BRIDGE, Net, columns, openflow_net
+from openflow_net import BRIDGE, DATAPATH_ID, Net, columns, interface, openflow_net
 from scapy.layers.l2 import ARP, Ether
 
-from controller.planes.base import LOCAL, Installed, Op, Policer, PuntReason, Update, WriteBatch, burst, same_rate
-from controller.planes.openflow.program import meter_id
+from controller.planes.base import (
+    LOCAL,
+    Installed,
+    Op,
+    Policer,
+    PuntClass,
+    PuntReason,
+    SharedMeters,
+    Update,
+    WriteBatch,
+    burst,
+    same_rate,
+    shared_rates,
+)
+from controller.planes.openflow.plane import OpenFlowPlane
+from controller.planes.openflow.policers import MeterLayout, meter_rate
 
 pytestmark = pytest.mark.root
 
@@ -71,6 +86,43 @@ async def test_meters_of_four_classes_become_those_of_today_and_no_punt_is_lost(
         installed = await net.plane.read()
         assert installed.policers == {vrf_id: Policer(vrf_id, same_rate(100 * vrf_id)) for vrf_id in OLD_RATES}
         assert (installed.damaged, installed.foreign) == (set(), 0)
-        slots = {8: 0, 7: 1, 9: 2}
-        wanted = {meter_id(slot, each): (100 * vrf, 10 * vrf) for vrf, slot in slots.items() for each in range(11)}
+        slots, layout = {8: 0, 7: 1, 9: 2}, MeterLayout()
+        wanted = {
+            layout.meter(slot, each): (100 * vrf, 10 * vrf) for vrf, slot in slots.items() for each in range(11)
+        }
         assert meters(net) == wanted, "and none of the others is left"
+
+
+SHARED: SharedMeters = (frozenset(PuntClass) - frozenset({PuntClass.BFD, PuntClass.ARP}),)
+
+
+async def attached_again(net: Net, shared: SharedMeters) -> None:
+    """Serve the switch as a controller whose document says how meters are shared."""
+    await net.plane.close()
+    net.plane = OpenFlowPlane("edge", DATAPATH_ID, net.server, shared_meters=shared)
+    await net.plane.start(net.heard)
+    await net.heard.until(lambda: net.plane.connected)
+
+
+async def test_meters_come_to_be_shared_and_are_no_more_and_no_punt_is_lost() -> None:
+    async with openflow_net() as net:
+        host = net.ovs.add_host(BRIDGE, "02:00:00:00:00:01")
+        own = Policer(7, tuple(range(100, 111)))
+        assert await net.write(own, Policer(8, same_rate(50)), interface(1, host)) == []
+        assert len(meters(net)) == 2 * len(PuntClass)
+        with host.packet_socket() as sender:
+            for shared, held in ((SHARED, Policer(7, shared_rates(own.rates, SHARED))), ((), own)):
+                await attached_again(net, shared)
+                await punted(net, sender)
+                installed = await net.plane.read()
+                assert installed.damaged == {("policer", 7), ("policer", 8)}
+                assert await net.write(held, op=Op.MODIFY) == []
+                await punted(net, sender)
+                assert await net.write(Policer(8, same_rate(50)), op=Op.MODIFY) == []
+                installed = await net.plane.read()
+                assert installed.policers == {7: held, 8: Policer(8, same_rate(50))}
+                assert (installed.damaged, installed.foreign) == (set(), 0)
+                layout = MeterLayout(shared)
+                wanted = [meter_rate(held, classes) for classes in layout.classes] + [50] * len(layout.classes)
+                found = sorted(meters(net).values())
+                assert found == sorted((rate, burst(rate)) for rate in wanted), "and none of the others is left"

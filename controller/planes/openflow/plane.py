@@ -19,6 +19,7 @@ from controller.planes.base import (
     RouterInterface,
     RoutesInto,
     Sampler,
+    SharedMeters,
     WriteBatch,
     routes_to_read,
 )
@@ -27,6 +28,7 @@ from controller.planes.openflow import program as prog
 from controller.planes.openflow.channel import Channel, ChannelClosed, RequestRefused
 from controller.planes.openflow.codec import BundleControl, Multipart
 from controller.planes.openflow.messages import MeterCounts
+from controller.planes.openflow.policers import MeterLayout
 from controller.planes.openflow.readback import Readback, count, read_route_counts, read_sent
 from controller.planes.openflow.sender import Sender
 from controller.planes.openflow.server import OpenFlowListener
@@ -38,7 +40,7 @@ _SET_UP_S = 60.0
 
 class OpenFlowPlane:
     """A switch that connects to `server` under ``datapath_id``; with ``certificate_name`` it has to show a TLS
-    certificate of that common or DNS name."""
+    certificate of that common or DNS name. Punt classes share meters as ``shared_meters`` says."""
 
     capabilities = frozenset(
         {
@@ -51,9 +53,15 @@ class OpenFlowPlane:
     )
 
     def __init__(
-        self, name: str, datapath_id: int, server: OpenFlowListener, certificate_name: str | None = None
+        self,
+        name: str,
+        datapath_id: int,
+        server: OpenFlowListener,
+        certificate_name: str | None = None,
+        shared_meters: SharedMeters = (),
     ) -> None:
         self.name, self.datapath_id, self.certificate_name = name, datapath_id, certificate_name
+        self.shared_meters, self._meters = shared_meters, MeterLayout(shared_meters)
         self.connected = False
         self.ports: dict[int, PortState] = {}
         self.table_sizes: dict[str, int] = {}
@@ -123,7 +131,7 @@ class OpenFlowPlane:
         await channel.list(Multipart.PORT_DESC, b"", self._add_ports)
         self.table_sizes = await _table_sizes(channel)
         bundles = await _offers_bundles(channel)
-        readback = Readback()
+        readback = Readback(self._meters)
         await readback.read_small(channel)
         sender = Sender(channel, readback.inventory(), bundles)
         await self._repair_static_flows(channel, sender, readback)
@@ -172,7 +180,7 @@ class OpenFlowPlane:
     async def read(self, only: int | None = None, into: RoutesInto | None = None) -> Installed:
         """Read back what is installed, and put the pipeline's own flows right where somebody changed them."""
         with self._reachable() as (channel, sender):
-            readback = Readback(routes_to_read(only, into))
+            readback = Readback(self._meters, routes_to_read(only, into))
             async with sender.turn:
                 await readback.read_small(channel)
                 sender.inventory = readback.inventory()
@@ -188,13 +196,13 @@ class OpenFlowPlane:
     async def counters(self) -> Counters:
         """Read all counters."""
         with self._reachable() as (channel, _):
-            readback = Readback()
+            readback = Readback(self._meters)
             metered: dict[int, MeterCounts] = {}
             await readback.read_small(channel)
             await channel.list(
                 Multipart.METER, messages.METER_ALL, lambda body: metered.update(messages.decode_meter_counts(body))
             )
-            return count(readback.flows, readback.inventory().slots, metered)
+            return count(readback.flows, readback.inventory(), metered)
 
     async def route_counts(self) -> RouteCounts:
         """Read what each route has met; it lags by about a second."""

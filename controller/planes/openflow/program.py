@@ -35,7 +35,7 @@ Nothing of the packet but its tag is rewritten before table 7, so whatever goes 
 its own addresses and with a TTL that the guest's kernel, which forwards it, has still to decrement.
 
 Order of inserts: as drawn in `controller.planes.base`. Ids: groups 0x51…… and 0x52…… carry the entry's 24 bits,
-meters 0x1000 and up are issued by the plane. Flows carry a cookie:
+meters 0x1000 and up are issued by the plane (`policers.py`). Flows carry a cookie:
 
     63      48 47  44 43  42 41 40 39          8 7      0
     │ "SP"    │ kind │ gen. │  0  │ id (32)     │ reason │   a router interface's: WAY_BACK or 0
@@ -55,15 +55,12 @@ from controller.planes.base import (
     Nexthop,
     NexthopGroup,
     NexthopState,
-    Policer,
-    PuntClass,
     PuntReason,
     RouteKind,
     RouterInterface,
 )
 from controller.planes.openflow import codec
 from controller.planes.openflow.codec import Bucket, Flow, Group, GroupType, Oxm, flow, oxm
-from controller.planes.punt_class import CLASSES_OF, FOR_THE_ROUTER
 
 
 class Table(IntEnum):
@@ -150,13 +147,6 @@ WAY_BACK = 1
 NEXTHOP_GROUPS = 0x51 << 24
 MEMBER_GROUPS = 0x52 << 24
 GROUP_RANGE = 0xFF << 24
-FIRST_METER = 0x1000
-MAX_POLICERS = (0x10000 - FIRST_METER) // len(PuntClass)  # Open vSwitch: meter ids up to 65535
-
-
-def meter_id(slot: int, punt_class: PuntClass) -> int:
-    """Return the meter of one punt class of the router with this meter slot."""
-    return FIRST_METER + slot * len(PuntClass) + punt_class
 
 
 # -- registers -------------------------------------------------------------------------------------------------------
@@ -170,10 +160,6 @@ def to_reason(code: int, table: Table, clear: bool = False) -> bytes:
     """Return the instructions that note a punt or drop reason and go on; ``clear`` forgets the chosen group."""
     noted = codec.apply_actions(codec.set_field(Oxm.REG0, code))
     return noted + (codec.CLEAR_ACTIONS if clear else b"") + codec.goto(table)
-
-
-def _vrf(vrf_id: int) -> bytes:
-    return oxm(Oxm.METADATA, vrf_id << 32, codec.METADATA_VRF)
 
 
 # -- routes ----------------------------------------------------------------------------------------------------------
@@ -319,10 +305,11 @@ def find_router_interface(interface_id: int, flows: Iterable[Flow]) -> RouterInt
     if guess is None:
         return None
     wanted = [*egress_flows(guess, 0), *way_back_flows(guess, 0), *ingress_flows(guess, 0)]
-    return guess if _contents(wanted) == _contents(flows) else None
+    return guess if contents(wanted) == contents(flows) else None
 
 
-def _contents(flows: Iterable[Flow]) -> set[tuple[object, ...]]:
+def contents(flows: Iterable[Flow]) -> set[tuple[object, ...]]:
+    """Return what flows do, whatever their generation, to compare."""
     return {(*each.key, each.cookie & ~GENERATION_MASK, each.instructions) for each in flows}
 
 
@@ -402,67 +389,3 @@ def find_nexthop_group(entry: Group) -> NexthopGroup | None:
     )
     group = NexthopGroup(entry.id & base.MAX_OBJECT_ID, members)
     return group if members and member_group_entry(group) == entry else None
-
-
-# -- policers --------------------------------------------------------------------------------------------------------
-def policer_flows(policer: Policer, slot: int, generation: int) -> list[Flow]:
-    """Return the punt and drop flows of one router; a class with rate 0 is not punted at all."""
-    flows = []
-    for reason in PuntReason:
-        for punt_class in sorted(CLASSES_OF[reason]):
-            instructions = b""
-            if policer.rates[punt_class]:
-                up = codec.apply_actions(codec.output(codec.PORT_CONTROLLER))
-                instructions = codec.meter(meter_id(slot, punt_class)) + up
-            noted = (oxm(Oxm.REG3, punt_class),) if reason in FOR_THE_ROUTER else ()
-            flows.append(_packet_in_flow(policer.vrf_id, reason, generation, instructions, noted))
-    for drop in (DropReason.BLACKHOLE, DropReason.NEIGHBOR_FAILED):
-        flows.append(_packet_in_flow(policer.vrf_id, base.DROP_CODE[drop], generation, b""))
-    return flows
-
-
-def meters_of(flows: Iterable[Flow]) -> Iterator[int]:
-    """Yield the meters that flows name."""
-    return (int.from_bytes(each.instructions[4:8], "big") for each in flows if each.instructions[:2] == b"\0\6")
-
-
-def slot_of_meter(number: int) -> int:
-    """Return the slot that a meter would be of, -1 for one that is none of ours."""
-    return (number - FIRST_METER) // len(PuntClass) if FIRST_METER <= number < 0x10000 else -1
-
-
-def _slot_of(flows: Iterable[Flow]) -> int:
-    """Return the lowest slot of the meters that a router's flows name, where each names one for a class of its
-    reason; -1 otherwise: they are of another layout."""
-    slots = set()
-    for each in flows:
-        for number in meters_of([each]):
-            reason = base.PUNT_OF_CODE.get(cookie_reason(each.cookie))
-            punt_class = PuntClass((number - FIRST_METER) % len(PuntClass))
-            if reason is None or punt_class not in CLASSES_OF[reason]:
-                return -1
-            slots.add(slot_of_meter(number))
-    return min(slots, default=-1)
-
-
-def _packet_in_flow(
-    vrf_id: int, code: int, generation: int, instructions: bytes, noted: tuple[bytes, ...] = ()
-) -> Flow:
-    match = (_vrf(vrf_id), oxm(Oxm.REG0, code), *noted)
-    return flow(Table.PACKET_IN, 100, cookie(Kind.POLICER, vrf_id, code, generation), match, instructions)
-
-
-def find_policer(
-    vrf_id: int, flows: Iterable[Flow], meters: dict[int, tuple[int, int]]
-) -> tuple[Policer | None, int]:
-    """Return the policer whose flows these are, or None where they are not exactly its flows, and its meter slot
-    (-1: none of its flows names one, or they name those of another layout). ``meters`` holds rate and burst by meter
-    id."""
-    flows = list(flows)
-    used = set(meters_of(flows))
-    slot = _slot_of(flows)
-    rates = tuple(meters.get(meter_id(slot, c), (0, 0))[0] if slot >= 0 else 0 for c in PuntClass)
-    policer = Policer(vrf_id, rates)
-    intact = _contents(policer_flows(policer, slot, 0)) == _contents(flows)
-    bursts = all(meters[each][1] == base.burst(meters[each][0]) for each in used if each in meters)
-    return (policer if intact and bursts else None), slot

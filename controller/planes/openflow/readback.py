@@ -24,6 +24,7 @@ from controller.planes.openflow.channel import Channel
 from controller.planes.openflow.codec import Flow, FlowStatistics, Group, Multipart
 from controller.planes.openflow.messages import MeterCounts
 from controller.planes.openflow.pipeline import static_flows
+from controller.planes.openflow.policers import MeterLayout, find_policer, meter_of, meters_of
 from controller.planes.openflow.program import Kind, Table
 from controller.planes.openflow.routes import SHARE_MASK, SHARES, RouteCounter, RouteReader
 
@@ -41,6 +42,7 @@ class Inventory:
     slots: dict[int, int] = field(default_factory=dict)  # meter slot by vrf_id
     worn: set[int] = field(default_factory=set)  # slots with meters of policers that are still to be written anew
     generations: dict[tuple[Kind, int], int] = field(default_factory=dict)
+    layout: MeterLayout = field(default_factory=MeterLayout, compare=False, repr=False)
 
     def next_generation(self, kind: Kind, entry_id: int) -> int:
         """Return the generation for a new write of an entry, and keep it as the present one."""
@@ -53,21 +55,22 @@ class Inventory:
         slot = self.slots.get(vrf_id)
         if slot is None:
             taken = set(self.slots.values())
-            slot = _free_slot(taken | self.worn)
-            slot = _free_slot(taken) if slot is None else slot
+            slot = self._free_slot(taken | self.worn)
+            slot = self._free_slot(taken) if slot is None else slot
             if slot is not None:
                 self.slots[vrf_id] = slot
         return slot
 
-
-def _free_slot(taken: set[int]) -> int | None:
-    return next((each for each in range(prog.MAX_POLICERS) if each not in taken), None)
+    def _free_slot(self, taken: set[int]) -> int | None:
+        return next((each for each in range(self.layout.slots) if each not in taken), None)
 
 
 class Readback:
-    """One reading of a switch: first the small tables, groups and meters, then, if wanted, the routes."""
+    """One reading of a switch, with routers' meters as ``layout`` says: first the small tables, groups and meters,
+    then, if wanted, the routes."""
 
-    def __init__(self, routes: RoutesInto | None = None) -> None:
+    def __init__(self, layout: MeterLayout, routes: RoutesInto | None = None) -> None:
+        self._layout = layout
         self.flows: list[FlowStatistics] = []
         self.groups: list[Group] = []
         self.meters: dict[int, tuple[int, int]] = {}
@@ -110,25 +113,25 @@ class Readback:
 
     def inventory(self) -> Inventory:
         """Return what writing needs."""
-        inventory = Inventory({group.id for group in self.groups}, set(self.meters))
+        inventory = Inventory({group.id for group in self.groups}, set(self.meters), layout=self._layout)
         taken: set[int] = set()
         for (kind, entry_id), flows in self._entries().items():
             inventory.generations[kind, entry_id] = max(prog.cookie_generation(flow.cookie) for flow in flows)
             if kind is Kind.POLICER:
-                slot = prog.find_policer(entry_id, flows, self.meters)[1]
+                slot = find_policer(entry_id, flows, self.meters, self._layout)[1]
                 if slot >= 0 and slot not in taken:  # who is second there is damaged, and gets one of its own
                     inventory.slots[entry_id] = slot
                     taken.add(slot)
                 else:
-                    inventory.worn.update(map(prog.slot_of_meter, prog.meters_of(flows)))
+                    inventory.worn.update(map(self._layout.slot, meters_of(flows)))
         return inventory
 
     def unused_meters(self, inventory: Inventory) -> set[int]:
         """Return the meters that are nobody's: no flow names them, and they are of no router's slot."""
         slots = set(inventory.slots.values())
-        ours = {each for each in self.meters if prog.slot_of_meter(each) >= 0}
-        named = set(prog.meters_of(each.flow for each in self.flows))
-        return {each for each in ours - named if prog.slot_of_meter(each) not in slots}
+        ours = {each for each in self.meters if self._layout.slot(each) >= 0}
+        named = meters_of(each.flow for each in self.flows)
+        return {each for each in ours - named if self._layout.slot(each) not in slots}
 
     def installed(self) -> Installed:
         """Return the entries."""
@@ -140,7 +143,7 @@ class Readback:
                 interface = prog.find_router_interface(entry_id, flows)
                 _file(installed, "router_interface", installed.router_interfaces, entry_id, interface)
             else:
-                policer = prog.find_policer(entry_id, flows, self.meters)[0]
+                policer = find_policer(entry_id, flows, self.meters, self._layout)[0]
                 _file(installed, "policer", installed.policers, entry_id, policer)
         for group in self.groups:
             entry_id = group.id & MAX_OBJECT_ID
@@ -212,14 +215,15 @@ async def read_sent(channel: Channel) -> dict[int, int]:
 _REASONS = {int(reason): reason for reason in PuntReason}
 
 
-def count(flows: Iterable[FlowStatistics], slots: Mapping[int, int], metered: Mapping[int, MeterCounts]) -> Counters:
+def count(flows: Iterable[FlowStatistics], inventory: Inventory, metered: Mapping[int, MeterCounts]) -> Counters:
     """Return the counters of the small tables' flows and of routers' meters.
 
     Open vSwitch credits a packet to the flows on *both* sides of check_pkt_larger, so the flows of MTU_EXCEEDED count
-    everything forwarded. Meters act in the datapath alone: what a router's meter of class MTU met (by meter slot) is
-    what was really too long.
+    everything forwarded. Meters act in the datapath alone: what a router's meter of class MTU met, without what came
+    to it by flows of other reasons, is what was really too long.
     """
     counters = Counters()
+    by_flows: dict[int, tuple[int, int]] = {}  # by meter, of what is not MTU_EXCEEDED
     for each in flows:
         kind, entry_id = _owner(each.flow), prog.cookie_id(each.flow.cookie)
         code = prog.cookie_reason(each.flow.cookie)
@@ -233,15 +237,19 @@ def count(flows: Iterable[FlowStatistics], slots: Mapping[int, int], metered: Ma
                 interface.tx_bytes += each.octets
         elif kind is Kind.POLICER and code in _REASONS:
             _add(counters.punts, (entry_id, _REASONS[code]), each)
+            if code != PuntReason.MTU_EXCEEDED and (number := meter_of(each.flow)) is not None:
+                _add(by_flows, number, each)
         elif kind is not None and code in DROP_OF_CODE:
             _add(counters.drops, (entry_id, DROP_OF_CODE[code]), each)
-    for vrf_id, slot in slots.items():
-        for punt_class in PuntClass:
-            met = metered.get(prog.meter_id(slot, punt_class), MeterCounts())
+    for vrf_id, slot in inventory.slots.items():
+        for number, classes in inventory.layout.meters(slot).items():
+            met = metered.get(number, MeterCounts())
             if met.dropped:
-                counters.lost_of_routers[vrf_id, punt_class, PuntPlace.POLICER] = met.dropped
-            if punt_class is PuntClass.MTU:
-                counters.punts[vrf_id, PuntReason.MTU_EXCEEDED] = met.packets, met.octets
+                counters.lost_of_routers[vrf_id, classes[0], PuntPlace.POLICER] = met.dropped
+            if PuntClass.MTU in classes:
+                packets, octets = by_flows.get(number, (0, 0))
+                too_long = max(0, met.packets - packets), max(0, met.octets - octets)
+                counters.punts[vrf_id, PuntReason.MTU_EXCEEDED] = too_long
     return counters
 
 

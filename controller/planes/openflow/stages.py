@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from controller.planes.base import (
     Op,
     Policer,
-    PuntClass,
     RouterInterface,
     Update,
     WriteBatch,
@@ -17,6 +16,7 @@ from controller.planes.base import (
 from controller.planes.openflow import codec, messages
 from controller.planes.openflow import program as prog
 from controller.planes.openflow.codec import Command, Flow, Group, GroupCommand
+from controller.planes.openflow.policers import meter_rate, policer_flows
 from controller.planes.openflow.program import Kind, Table
 from controller.planes.openflow.readback import Inventory
 from controller.planes.refusals import (
@@ -103,15 +103,14 @@ def _policers(inventory: Inventory, updates: Iterable[Update[Policer]], refuse: 
         policer, update_key = update.entry, policer_key(update)
         slot = inventory.take_slot(policer.vrf_id)
         if slot is None:
-            refuse(update_key, f"all {prog.MAX_POLICERS} meter slots are taken", True)
+            full = f"all {inventory.layout.slots} meter slots are taken; let classes share meters (shared_meters)"
+            refuse(update_key, full, True)
             continue
-        for punt_class in PuntClass:
-            _put_meter(
-                inventory, meters, unused, update_key, prog.meter_id(slot, punt_class), policer.rates[punt_class]
-            )
+        for meter_id, classes in inventory.layout.meters(slot).items():
+            _put_meter(inventory, meters, unused, update_key, meter_id, meter_rate(policer, classes))
         known = (Kind.POLICER, policer.vrf_id) in inventory.generations
         generation = inventory.next_generation(Kind.POLICER, policer.vrf_id)
-        for entry in prog.policer_flows(policer, slot, generation):
+        for entry in policer_flows(policer, slot, generation, inventory.layout):
             flows.add_flow(update_key, entry)
         if known:
             _delete_stale(flows, update_key, (Table.PACKET_IN,), Kind.POLICER, policer.vrf_id, generation)
@@ -176,8 +175,7 @@ def _drop_policer(inventory: Inventory, stage: Stage, update: Update[Policer]) -
     inventory.generations.pop((Kind.POLICER, vrf_id), None)
     stage.add_deletion(update_key, Table.PACKET_IN, prog.cookie(Kind.POLICER, vrf_id), prog.ENTRY_MASK)
     slot = inventory.slots.pop(vrf_id, None)
-    for punt_class in PuntClass if slot is not None else ():
-        meter_id = prog.meter_id(slot or 0, punt_class)
+    for meter_id in () if slot is None else inventory.layout.meters(slot):
         if meter_id in inventory.meters:
             inventory.meters.discard(meter_id)
             stage.add(update_key, lambda xid, meter_id=meter_id: messages.meter_delete(xid, meter_id))  # type: ignore[misc]

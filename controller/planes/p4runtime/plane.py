@@ -23,6 +23,7 @@ from controller.planes.base import (
     RouterInterface,
     RoutesInto,
     Sampler,
+    SharedMeters,
     WriteBatch,
     routes_to_read,
 )
@@ -75,6 +76,7 @@ class P4RuntimePlane:
         self.name, self.config, self._pipeline = config.name, config, pipeline()
         schema = self._pipeline.schema
         self.capabilities = _CAPABILITIES  # and what the connected device has besides
+        self.shared_meters: SharedMeters = ()  # each class has a meter of its own, in table `policer`
         self.connected = False
         self._sampler: Sampler | None = None
         self.ports: dict[int, PortState] = {}

@@ -15,6 +15,7 @@ from controller.planes.openflow.channel import Channel, ChannelClosed
 from controller.planes.openflow.codec import MalformedMessage, Multipart, Type
 from controller.planes.openflow.pipeline import static_flows
 from controller.planes.openflow.plane import OpenFlowPlane
+from controller.planes.openflow.policers import MeterLayout
 from controller.planes.openflow.readback import Readback, count
 from controller.planes.openflow.routes import RouteCounter, RouteReader
 from controller.planes.openflow.server import OpenFlowListener
@@ -92,14 +93,14 @@ def _split(octets: bytes) -> Iterator[bytes]:
 
 def _read_back(body: bytes) -> None:
     for name in ("_add_flows", "_add_groups", "_add_meters"):
-        readback = Readback()
+        readback = Readback(MeterLayout())
         with suppress(MalformedMessage):
             getattr(readback, name)(body)
         if readback.flows:
             readback.pipeline_changes()
         readback.inventory()
         readback.installed()
-        count(readback.flows, {}, {})
+        count(readback.flows, readback.inventory(), {})
 
 
 def _routes(body: bytes) -> None:

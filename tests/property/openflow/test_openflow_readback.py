@@ -17,6 +17,7 @@ from controller.planes.base import (
 )
 from controller.planes.openflow import codec, program
 from controller.planes.openflow.codec import Flow
+from controller.planes.openflow.policers import MeterLayout, find_policer, meter_rate, policer_flows
 from controller.planes.openflow.program import Kind
 from tests.property import entry_strategies
 from tests.property.entry_strategies import macs
@@ -41,6 +42,11 @@ interfaces = st.builds(
 nexthops = entry_strategies.nexthops(numbers)
 groups = entry_strategies.groups(st.integers(1, 0xFFFFFF00))
 policers = entry_strategies.policers(numbers)
+classes = st.permutations(list(PuntClass))
+layouts = st.tuples(classes, st.integers(0, 6), st.integers(0, 5)).map(
+    lambda drawn: MeterLayout((frozenset(drawn[0][: drawn[1]]), frozenset(drawn[0][6 : 6 + drawn[2]])))
+)
+"""Two sets of classes, with a class or none that share nothing."""
 
 
 def flows_of(interface: RouterInterface, generation: int) -> list[Flow]:
@@ -108,19 +114,36 @@ def test_group_mods_equal_those_of_os_ken(group: NexthopGroup, command: codec.Gr
 
 
 @quick
-@given(policers, st.integers(0, program.MAX_POLICERS - 1), st.integers(0, 3))
-def test_policers_are_read_back(policer: Policer, slot: int, generation: int) -> None:
-    flows = program.policer_flows(policer, slot, generation)
-    meters = {
-        program.meter_id(slot, each): (policer.rates[each], burst(policer.rates[each]))
-        for each in PuntClass
-        if policer.rates[each]
-    }
-    found, seen = program.find_policer(policer.vrf_id, flows, meters)
-    assert (found, seen) == (policer, slot if meters else -1)
+@given(policers, layouts, st.integers(0, MeterLayout().slots - 1), st.integers(0, 3))
+def test_policers_are_read_back(policer: Policer, layout: MeterLayout, slot: int, generation: int) -> None:
+    flows = policer_flows(policer, slot, generation, layout)
+    rates = {number: meter_rate(policer, classes) for number, classes in layout.meters(slot).items()}
+    meters = {number: (rate, burst(rate)) for number, rate in rates.items() if rate}
+    found, seen = find_policer(policer.vrf_id, flows, meters, layout)
+    held = tuple(rates[layout.meter(slot, each)] if policer.rates[each] else 0 for each in PuntClass)
+    assert (found, seen) == (Policer(policer.vrf_id, held), slot if meters else -1)
     for meter_id in meters:
         damaged = {**meters, meter_id: (-1, -1)}
-        assert program.find_policer(policer.vrf_id, flows, damaged)[0] is None
+        assert find_policer(policer.vrf_id, flows, damaged, layout)[0] is None
+    spare = {number: (1, 10) for number, rate in rates.items() if not rate}
+    assert not spare or not meters or find_policer(policer.vrf_id, flows, meters | spare, layout)[0] is None
+
+
+@quick
+@given(policers, layouts, layouts, st.integers(0, 100))
+def test_policers_of_another_layout_are_damaged(
+    policer: Policer, layout: MeterLayout, before: MeterLayout, slot: int
+) -> None:
+    """Not taken for another rate: what was read is what is written again where it is, or does what it says."""
+    flows = policer_flows(policer, slot, 0, before)
+    rates = {number: meter_rate(policer, classes) for number, classes in before.meters(slot).items()}
+    meters = {number: (rate, burst(rate)) for number, rate in rates.items() if rate}
+    found, seen = find_policer(policer.vrf_id, flows, meters, layout)
+    assert found is None or _does(policer_flows(found, seen, 0, layout)) == _does(flows)
+
+
+def _does(flows: list[codec.Flow]) -> set[tuple[object, ...]]:
+    return {(each.key, each.instructions) for each in flows}
 
 
 @quick

@@ -17,8 +17,9 @@ from controller.planes.base import (
 from controller.planes.openflow import codec, pipeline, program
 from controller.planes.openflow.codec import Command, Flow, FlowStatistics
 from controller.planes.openflow.messages import MeterCounts, decode_meter_counts
+from controller.planes.openflow.policers import MeterLayout, policer_flows
 from controller.planes.openflow.program import Kind, Table
-from controller.planes.openflow.readback import Readback, count
+from controller.planes.openflow.readback import Inventory, Readback, count
 from controller.planes.punt_class import CLASSES_OF
 
 
@@ -46,7 +47,7 @@ def test_every_flow_is_openflow_to_os_ken() -> None:
     flows = [
         *pipeline.static_flows(),
         *flows_of(interface, 1),
-        *program.policer_flows(Policer(2, tuple(range(1, 12))), 0, 0),
+        *policer_flows(Policer(2, tuple(range(1, 12))), 0, 0, MeterLayout()),
     ]
     for flow in flows:
         seen = parser.OFPFlowStats.parser(stats_body(flow), 0)
@@ -55,7 +56,7 @@ def test_every_flow_is_openflow_to_os_ken() -> None:
 
 
 def test_the_pipelines_differences_are_found() -> None:
-    readback = Readback()
+    readback = Readback(MeterLayout())
     flows = pipeline.static_flows()
     changed = Flow(flows[3].table, flows[3].priority, flows[3].cookie, flows[3].match, bytes(8))
     stray = codec.flow(2, 7, program.cookie(Kind.STATIC), (), b"")
@@ -69,14 +70,15 @@ def test_counters_are_added_up_by_what_flows_belong_to() -> None:
     flows = [
         *pipeline.static_flows(),
         *flows_of(interface, 2),
-        *program.policer_flows(Policer(7, same_rate(1)), 0, 1),
+        *policer_flows(Policer(7, same_rate(1)), 1, 0, MeterLayout()),
         codec.flow(0, 9, 0xF00, (), b""),
     ]
+    layout = MeterLayout()
     metered = {
-        program.meter_id(1, PuntClass.MTU): MeterCounts(7, 180),
-        program.meter_id(1, PuntClass.TTL): MeterCounts(9, 90, dropped=4),
+        layout.meter(1, PuntClass.MTU): MeterCounts(7, 180),
+        layout.meter(1, PuntClass.TTL): MeterCounts(9, 90, dropped=4),
     }
-    counters = count([FlowStatistics(flow, 2, 30) for flow in flows], {7: 1}, metered)
+    counters = count([FlowStatistics(flow, 2, 30) for flow in flows], Inventory(slots={7: 1}), metered)
     seen = counters.router_interfaces
     assert [(each.rx_packets, each.tx_bytes) for each in seen.values()] == [(2, 30)]
     flows_of_reason = {reason: len(CLASSES_OF[reason]) for reason in PuntReason}
@@ -86,6 +88,19 @@ def test_counters_are_added_up_by_what_flows_belong_to() -> None:
     assert counters.drops[0, DropReason.UNKNOWN_INTERFACE] == (2, 30)
     assert {vrf_id for vrf_id, _ in counters.drops} == {0, 7}
     assert counters.lost_of_routers == {(7, PuntClass.TTL, PuntPlace.POLICER): 4}
+
+
+def test_a_shared_meter_tells_its_most_urgent_class_and_what_was_too_long() -> None:
+    """What the flows of the others have counted is not MTU_EXCEEDED, and a late meter is no negative number."""
+    layout = MeterLayout((frozenset({PuntClass.OPTIONS, PuntClass.MTU, PuntClass.GLEAN}),))
+    flows = [FlowStatistics(flow, 2, 30) for flow in policer_flows(Policer(7, same_rate(1)), 3, 0, layout)]
+    number = layout.meter(3, PuntClass.MTU)
+    assert layout.meters(3)[number] == (PuntClass.GLEAN, PuntClass.MTU, PuntClass.OPTIONS)
+    for met, too_long in ((MeterCounts(11, 100, dropped=4), (5, 10)), (MeterCounts(5, 80), (0, 0))):
+        counters = count(flows, Inventory(slots={7: 3}, layout=layout), {number: met})
+        assert counters.punts[7, PuntReason.MTU_EXCEEDED] == too_long, "without glean, options and hop-by-hop"
+        lost = {(7, PuntClass.GLEAN, PuntPlace.POLICER): 4}
+        assert counters.lost_of_routers == (lost if met.dropped else {})
 
 
 def test_a_meter_says_what_its_band_has_dropped() -> None:

@@ -4,9 +4,19 @@ import pytest
 from worlds import gateway, mac, router_config
 
 from controller.errors import PlaneUnreachable
-from controller.model import Quota
-from controller.planes.base import BLACKHOLE, GLEAN, LOCAL, UNREACHABLE, NexthopState, RouteKind, action_kind
+from controller.model import PuntRates, Quota
+from controller.planes.base import (
+    BLACKHOLE,
+    GLEAN,
+    LOCAL,
+    UNREACHABLE,
+    NexthopState,
+    PuntClass,
+    RouteKind,
+    action_kind,
+)
 from controller.planes.base import action_value as value
+from controller.planes.fake import FakePlane
 from controller.routing.rib import SetKind
 from controller.shard.mirror import SILENCE_LASTS_S
 from wire.columns import prefix_key as key
@@ -45,6 +55,16 @@ async def test_every_kind_of_route(make_world):
     ]
     assert installed[key("10.0.1.2/32")] == single  # the neighbor itself
     assert vrc.acknowledged == sequence
+
+
+async def test_classes_that_share_a_meter_have_the_largest_of_their_rates(make_world):
+    plane = FakePlane("s1", shared_meters=(frozenset({PuntClass.GLEAN, PuntClass.TTL}),))
+    world = await make_world(router_config(quota=Quota(punts_per_s=PuntRates(glean=7, ttl=9, mtu=3))), plane=plane)
+    await world.settle()
+    assert plane.entries.policers[1].rates == PuntRates(glean=9, ttl=9, mtu=3)
+    world.router().configure(router_config(quota=Quota(punts_per_s=PuntRates(glean=20, ttl=9))))
+    await world.settle()
+    assert plane.entries.policers[1].rates == PuntRates(glean=20, ttl=20)
 
 
 async def test_withdrawn_routes_and_their_objects_go(make_world):

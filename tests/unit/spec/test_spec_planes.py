@@ -6,9 +6,10 @@ from controller.errors import SpecError
 from controller.model import PlaneConfig, PlaneKind, PlanePort
 from controller.spec.changes import changes
 from controller.spec.check import check
+from controller.spec.document import PlaneOptions
 from controller.spec.merge import merge
 from controller.spec.parse import parse
-from controller.spec.planes import reached_at
+from controller.spec.planes import reached_at, with_options
 from controller.spec.state import Ids, State
 
 GOOD = """\
@@ -78,6 +79,11 @@ def test_the_device_id_is_1_where_it_is_left_out() -> None:
         ("port: p1}", "port: p3}", 18, "plane b1 has no port p3 (known: p1, p2); add it under its ports:"),
         ("{name: s1, datapath_id: 1}", '{name: b2, kind: p4runtime, address: "127.0.0.1:9559", ports: {p1: 1}}', 4,
          "planes b2 and b1 have the same address and device_id"),
+        ("device_id: 1", "shared_meters: [[ttl, mtu]]", 7, "plane b1 of kind p4runtime has no shared_meters; l"),
+        ("datapath_id: 1", "datapath_id: 1, shared_meters: [[ttl]]", 3, "shared by two punt classes at least"),
+        ("datapath_id: 1", "datapath_id: 1, shared_meters: [[ttl, x]]", 3, "no punt class is called x; there are"),
+        ("datapath_id: 1", "datapath_id: 1, shared_meters: [[ttl, mtu], [arp, ttl]]", 3, "class ttl twice; keep"),
+        ("datapath_id: 1}", "datapath_id: 1, shared_meters:\n    [[ttl, mtu],\n    [arp, arp]]}", 5, "arp twice"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_its_line(old: str, new: str, line: int, words: str) -> None:
@@ -109,6 +115,22 @@ def test_a_change_is_told_port_by_port_and_the_order_of_ports_is_none() -> None:
         "address 127.0.0.1:9559 → 127.0.0.2:9559",
         "port p2: 2 device b1-eth2 → 2 device b1-eth9",
         "port p3: none → 3",
+    ]
+
+
+def test_classes_that_share_a_meter_are_sets_whose_order_is_none() -> None:
+    before = laid_over(GOOD)
+    shared = GOOD.replace("datapath_id: 1", "datapath_id: 1, shared_meters: [[options, glean, ttl], [bgp, bfd]]")
+    after = laid_over(shared, before)
+    assert after.planes["s1"].shared_meters == (("bfd", "bgp"), ("glean", "ttl", "options"))
+    (change,) = changes(before, after)
+    assert change.details == ["shared_meters none → bfd+bgp, glean+ttl+options"]
+    turned = GOOD.replace("datapath_id: 1", "datapath_id: 1, shared_meters: [[bfd, bgp], [ttl, options, glean]]")
+    assert laid_over(turned, after) == after
+    assert laid_over(GOOD, after) == before, "a document that names the plane says all of it"
+    assert with_options(after.planes["s1"], "s1", PlaneOptions(datapath_id=9)).shared_meters == [
+        ["bfd", "bgp"],
+        ["glean", "ttl", "options"],
     ]
 
 

@@ -36,7 +36,7 @@ from controller.store.sqlite import FILE, SqliteStore
 
 TEXT = """\
 version: 1
-planes: [{name: s1, datapath_id: "0xffffffffffffffff"}]
+planes: [{name: s1, datapath_id: "0xffffffffffffffff", shared_meters: [[ttl, mtu], [bfd, bgp]]}]
 tenants:
   - name: red
     slices:
@@ -205,7 +205,7 @@ def made_by_version(version: int, path: Path) -> None:
         db.executescript(f"{rows} PRAGMA user_version = {version};")
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8, 9])
 def test_a_store_of_an_earlier_version_is_brought_to_this_one(tmp_path: Path, version: int) -> None:
     made_by_version(version, tmp_path / FILE)
     for _ in range(2):  # and stays there
@@ -251,7 +251,7 @@ def test_another_schema_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / FILE) as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
-    with pytest.raises(StoreError, match="has schema 99, this controller knows 9"):
+    with pytest.raises(StoreError, match="has schema 99, this controller knows 10"):
         SqliteStore(tmp_path)
 
 
