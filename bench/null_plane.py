@@ -16,9 +16,10 @@ from controller.planes.base import (
     Sampler,
     WriteBatch,
 )
+from controller.planes.shares import WithoutShares
 
 
-class NullPlane:
+class NullPlane(WithoutShares):
     """Implements `Plane`; connected as soon as it is started."""
 
     def __init__(self, name: str, ports: Iterable[str]) -> None:

@@ -116,15 +116,45 @@ SHARED_QUOTAS = ("ipv4_routes", "ipv6_routes", "nexthops", "groups", "interfaces
 """The quotas that are reserved from something all slices share, and of which one gets a part that says none."""
 
 
+SHARE_WHOLE = 1_000_000
+"""A whole core, or link, in the unit of guarantees and ceilings."""
+
+
+def show_part(part: int) -> str:
+    """Return a part of the whole as the document writes it: "10 %"."""
+    return f"{part * 100 / SHARE_WHOLE:g} %"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a slice, or a router, gets of each core and of each link that are too small for all (docs/planes.md)."""
+
+    weight: int = 1  # 1 to 1000
+    guarantee: int = 0  # of SHARE_WHOLE; 0: none
+    ceiling: int = 0  # of SHARE_WHOLE; 0: none
+
+    def __str__(self) -> str:
+        """The share as `vrctl` shows it."""
+        guarantee = f", guarantee {show_part(self.guarantee)}" if self.guarantee else ""
+        ceiling = f", ceiling {show_part(self.ceiling)}" if self.ceiling else ""
+        return f"weight {self.weight}{guarantee}{ceiling}"
+
+
+USUAL_SHARE = Share()
+"""As much as every other one has."""
+
+
 @dataclass(frozen=True, slots=True)
 class SliceConfig:
-    """A tenant's share of one plane: ports with their VLANs (0: untagged), and quotas."""
+    """A tenant's part of one plane: ports with their VLANs (0: untagged), quotas, and its share."""
 
     plane: str
     ports: tuple[tuple[str, frozenset[int]], ...]
     quota: Quota = field(default_factory=Quota)
     said: frozenset[str] = frozenset()  # the quotas that the operator gave; of the others a slice gets a part
     overcommit: bool = False  # its quotas are limits, nothing of them is reserved
+    id: int = 0  # by which planes that have shares know it; 0: none
+    share: Share = USUAL_SHARE
 
     def holds(self, port: str, vlan: int) -> bool:
         """Tell whether the tenant may attach an interface to this port and VLAN."""
@@ -222,6 +252,9 @@ class RouterConfig:
     routing: Routing = Routing()
     placement: Placement = Placement.AUTO
     came_from: Placement | None = None  # where its routes rested before the move that is under way
+    share: Share = USUAL_SHARE  # of what its slice gets
+    slice_id: int = 0
+    slice_share: Share = USUAL_SHARE  # of its slice
 
     @property
     def full_name(self) -> str:

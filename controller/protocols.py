@@ -52,6 +52,9 @@ class ShardsPort(Protocol):
     def table_sizes(self) -> Mapping[str, Mapping[str, int]]:
         """Return what planes said of the sizes of their tables, by plane and table."""
 
+    def without_shares(self) -> set[str]:
+        """Return the planes that are connected and have no shares of cores and links."""
+
     def limit(self, plane: str, shares: Shares, pooled: Set[str]) -> None:
         """Say what tenants may have of a plane from now on; those in ``pooled`` share the pool."""
 

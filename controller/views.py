@@ -46,6 +46,7 @@ class RouterView:
     placement: str = ""  # as declared, on a plane with a fallback
     move: MoveView | None = None  # while its routes are on their way
     remarks: list[str] = field(default_factory=list)  # of its VRC's version, and what of its text no plane forwards
+    share: str = ""  # as declared: "weight 2, ceiling 40 %"; empty where it is that of every other
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,15 @@ class LostPunts:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareLoad:
+    """What a router has had so far of a plane's cores and links."""
+
+    core_ns: int  # of all cores together: what its packets cost, those that were dropped, too
+    over_share_core: int  # packets dropped as a core was too small for all
+    over_share_link: int  # packets dropped as a link was
+
+
+@dataclass(frozen=True, slots=True)
 class RouterLoad:
     """What has passed through one router so far, to be compared with a later look."""
 
@@ -143,6 +153,7 @@ class RouterLoad:
     changes: int  # of these entries, since the controller started
     loop_s: float  # of the controller's event loop that it has taken: messages, what is written, punts
     lost_punts: list[LostPunts] = field(default_factory=list)
+    shares: ShareLoad | None = None  # None where the plane has none, or is away
 
 
 @dataclass(frozen=True, slots=True)

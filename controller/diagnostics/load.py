@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 
 from controller.errors import PlaneUnreachable
 from controller.planes.base import Capability, Clock, Counters, Plane, PuntClass, PuntPlace
+from controller.planes.shares import ShareUse, used_of
 from controller.shard.loop_share import LoopShare
 from controller.shard.router import VirtualRouter
 from controller.shard.shard import Shard
-from controller.views import LoadView, LostPunts, PlaneLoad, RouterLoad, TableView
+from controller.views import LoadView, LostPunts, PlaneLoad, RouterLoad, ShareLoad, TableView
 
 _What = tuple[PuntPlace, PuntClass, int]
 """Where punts were lost, of which class, and how many."""
@@ -109,8 +110,17 @@ def _router_load(
         writes = shard.pair.routes.writes
         entries, changes = writes.count(config.vrf_id), writes.changes[config.vrf_id]
     return RouterLoad(
-        config.full_name, config.plane, time, packets, link_packets, entries, changes, loop_s, lost.of(router)
+        *(config.full_name, config.plane, time, packets, link_packets, entries, changes, loop_s, lost.of(router)),
+        _share_load(config.vrf_id, shard, read),
     )
+
+
+def _share_load(vrf_id: int, shard: Shard, read: _Read | None) -> ShareLoad | None:
+    planes = (shard.plane,) if shard.pair is None else (shard.pair.hardware, shard.pair.software)
+    if read is None or not any(Capability.SHARES in plane.capabilities for plane in planes):
+        return None
+    use = used_of(*(counters.share_use for counters in read if counters is not None)).get(vrf_id, ShareUse())
+    return ShareLoad(use.core_ns, use.over_share_core, use.over_share_link)
 
 
 def _tells(plane: Plane) -> bool:

@@ -7,7 +7,7 @@ from controller.errors import Conflict, NoSuch
 from controller.guests.base import GuestStatus
 from controller.guests.fleet import GuestFleet
 from controller.guests.suites import unforwarded
-from controller.model import PlaneConfig, Quota, RouterConfig, SliceConfig, TenantConfig, names_of
+from controller.model import USUAL_SHARE, PlaneConfig, Quota, RouterConfig, SliceConfig, TenantConfig, names_of
 from controller.protocols import DeclaredPort, DiagnosticsPort
 from controller.spec.changes import show_vlans
 from controller.spec.planes import reached_at
@@ -17,7 +17,7 @@ from controller.views import CapturedFrame, InterfaceView, PlaneView, RouterView
 
 @dataclass(frozen=True, slots=True)
 class SliceView:
-    """A tenant's share of one plane."""
+    """A tenant's part of one plane."""
 
     slice: str  # "red@s1"
     plane: str
@@ -27,6 +27,7 @@ class SliceView:
     quota: dict[str, int | None]  # as they hold now; None: no bound
     reserved: dict[str, int]  # of tables whose size is known: no other slice gets this
     used: dict[str, int]  # what all routers of the slice have together
+    share: str = ""  # as declared: "weight 2, ceiling 40 %"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ class OperatorViews:
             quota_view(shares.limits.get(tenant, part.quota)),
             shares.reserved.get(tenant, {}),
             self.running.slice_usage(tenant, part.plane) | {"interfaces": interfaces},
+            str(part.share),
         )
 
     def tenant_views(self) -> list[TenantView]:
@@ -112,7 +114,8 @@ class OperatorViews:
             view = self._with_trouble(router, view)
         remarks = [*view.remarks, *filter(None, [unforwarded.remark(router.routing)])]
         suite = router.routing.suite.value
-        return replace(view, guest=self._guests.label(router), suite=suite, remarks=remarks)
+        share = "" if router.share == USUAL_SHARE else str(router.share)
+        return replace(view, guest=self._guests.label(router), suite=suite, remarks=remarks, share=share)
 
     def _with_trouble(self, router: RouterConfig, view: RouterView) -> RouterView:
         """Let a guest that does not run, or not well, show in the state of its router."""

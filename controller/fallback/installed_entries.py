@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from controller.model import Share
 from controller.planes.base import (
     Counters,
     HardwareShare,
@@ -24,6 +25,7 @@ from controller.planes.base import (
     action_kind,
     action_value,
 )
+from controller.planes.shares import ShareEntry, used_of
 
 E = TypeVar("E", RouterInterface, Nexthop, NexthopGroup, Policer)
 M = TypeVar("M", Nexthop, NexthopGroup, Policer)
@@ -206,7 +208,14 @@ def summed(hard: Counters, soft: Counters) -> Counters:
     for lost, others in ((hard.lost_punts, soft.lost_punts), (hard.lost_of_routers, soft.lost_of_routers)):
         for key, packets in others.items():
             lost[key] = lost.get(key, 0) + packets
+    hard.share_use = used_of(hard.share_use, soft.share_use)
     return hard
+
+
+def one_of(found: Collection[ShareEntry | None]) -> ShareEntry:
+    """Return a share that is the same everywhere, or one that differs from all that may be desired."""
+    first = next(iter(found))
+    return ShareEntry(Share(weight=0)) if first is None or any(one != first for one in found) else first
 
 
 def _add(counts: dict[K, tuple[int, int]], others: dict[K, tuple[int, int]]) -> None:

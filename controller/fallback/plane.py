@@ -16,12 +16,12 @@ again.
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from controller.errors import PlaneUnreachable
 from controller.fallback.hardware_routes import HardwareRoutes
-from controller.fallback.installed_entries import merged, summed
+from controller.fallback.installed_entries import merged, one_of, summed
 from controller.fallback.link import LinkPorts, port_number
 from controller.fallback.link_probe import LinkProbe
 from controller.fallback.traffic_poll import TrafficPoll
@@ -43,6 +43,7 @@ from controller.planes.base import (
     Sampler,
     WriteBatch,
 )
+from controller.planes.shares import ShareEntries, ShareEntry, ShareKey, ShareUse, used_of
 from controller.views import MoveView
 
 WORK_S = 0.25
@@ -89,6 +90,10 @@ class FallbackPair:
         the port of the link alone, so it takes none of the others out of its groups."""
         both = self.hardware.capabilities & (self.software.capabilities | {Capability.PRIORITY_TAGS})
         return both - {Capability.LOCAL_FAILOVER}
+
+    @property
+    def _planes(self) -> tuple[Plane, Plane]:
+        return self.hardware, self.software
 
     @property
     def ports(self) -> dict[int, PortState]:
@@ -257,6 +262,32 @@ class FallbackPair:
         """Read what the hardware's routes have met."""
         self._require()
         return await self.hardware.route_counts()
+
+    async def read_shares(self) -> ShareEntries | None:
+        """Read back the shares of both; None where neither has any. One that is not the same in both counts as one
+        that nobody would write."""
+        self._require()
+        found = [read for plane in self._planes if (read := await plane.read_shares()) is not None]
+        if not found:
+            return None
+        return {key: one_of([read.get(key) for read in found]) for read in found for key in read}
+
+    async def write_shares(
+        self, put: Mapping[ShareKey, ShareEntry], gone: Collection[ShareKey]
+    ) -> dict[ShareKey, str]:
+        """Put and delete shares where there are any: of the fallback alone, what goes through it is divided."""
+        self._require()
+        refused: dict[ShareKey, str] = {}
+        for plane in self._planes:
+            if Capability.SHARES in plane.capabilities:
+                found = await plane.write_shares(put, gone)
+                refused |= {key: f"plane {plane.name}: {reason}" for key, reason in found.items()}
+        return refused
+
+    async def share_use(self) -> dict[int, ShareUse]:
+        """Read what routers have had of both."""
+        self._require()
+        return used_of(*[await plane.share_use() for plane in self._planes])
 
     async def sent(self) -> dict[int, int]:
         """Read how many packets router interfaces have sent: the hardware's, by which every packet leaves."""

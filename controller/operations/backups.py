@@ -62,6 +62,7 @@ def stage(state: Path, path: Path, replaced: State, ids: Ids) -> None:
             ]
             snapshot.ids.next_vrf = max(snapshot.ids.next_vrf, ids.next_vrf)
             snapshot.ids.next_interface = max(snapshot.ids.next_interface, ids.next_interface)
+            snapshot.ids.next_slice = max(snapshot.ids.next_slice, ids.next_slice)
             store.commit(snapshot.state, snapshot.ids, (), [t for t in lost if t.router.vrf_id not in known])
         finally:
             store.close()

@@ -124,7 +124,11 @@ class Convergence:
         self.tombstones.update({tombstone.router.vrf_id: tombstone for tombstone in tombstones})
         self.share()
 
-    # Shares
+    def without_shares(self) -> set[str]:
+        """Return the planes that are connected and have no shares of cores and links."""
+        return self._shards.without_shares()
+
+    # Shares of tables
 
     def used(self) -> dict[str, reservations.Usage]:
         """Return what tenants use of each plane."""

@@ -5,6 +5,7 @@ import contextlib
 import copy
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 from controller.audit import log as audit
@@ -21,7 +22,7 @@ from controller.operations.certificates import Certificates, Trusted
 from controller.operations.convergence import Convergence, Report
 from controller.pki.certificates import CertificateState
 from controller.pki.planes import IssuedFiles
-from controller.spec import reservations
+from controller.spec import reservations, shares
 from controller.spec.changes import Change, changes
 from controller.spec.check import check, line_of
 from controller.spec.document import PlaneOptions
@@ -114,7 +115,8 @@ class Operations:
         """Raise SpecError for the first thing that cannot be, or that there is no room for."""
         check(after, where)
         convergence = self._convergence
-        for key, problem in reservations.problems(self.state, after, convergence.used(), convergence.memory):
+        found = reservations.problems(self.state, after, convergence.used(), convergence.memory)
+        for key, problem in chain(found, shares.unsupported(self.state, after, convergence.without_shares())):
             raise SpecError(where.source, line_of(key, where), problem)
 
     async def apply(

@@ -81,7 +81,7 @@ def _plain(value: Any) -> Any:
         return {"suite": value.suite.value, "text": digest(value.text)}
     if isinstance(value, SliceConfig):
         ports = {port: show_vlans(vlans) for port, vlans in value.ports}
-        return {"plane": value.plane, "ports": ports, "quota": _plain(value.quota)}
+        return {"plane": value.plane, "ports": ports, "quota": _plain(value.quota), "share": _plain(value.share)}
     if dataclasses.is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Enum):

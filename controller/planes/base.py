@@ -29,6 +29,7 @@ from enum import IntEnum, StrEnum
 from typing import Generic, Protocol, TypeVar
 
 from controller.planes.encoding_time import EncodingTime
+from controller.planes.shares import ShareUse, Sharing
 
 
 class Op(IntEnum):
@@ -409,6 +410,7 @@ class Counters:
     # vrf_id 0 holds drops before a router is known or of tables shared by all routers
     lost_punts: LostPunts = field(default_factory=dict)  # by the router interface that they came in by
     lost_of_routers: LostPunts = field(default_factory=dict)  # by vrf_id, of planes that do not tell the interface
+    share_use: dict[int, ShareUse] = field(default_factory=dict)  # by vrf_id, of planes with SHARES
 
 
 @dataclass(slots=True)
@@ -446,7 +448,7 @@ class PlaneListener(Protocol):
         """Something that an operator should know, as an event."""
 
 
-class Plane(Protocol):
+class Plane(Sharing, Protocol):
     """One programmable forwarder."""
 
     name: str

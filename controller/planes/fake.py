@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from controller.errors import PlaneUnreachable
 from controller.planes.base import (
@@ -32,6 +32,7 @@ from controller.planes.base import (
 from controller.planes.fake_path import FakePath
 from controller.planes.packet import Frame, IpPacket, with_tag
 from controller.planes.reference_pipeline import Forwarded, Punted
+from controller.planes.shares import ShareEntries, ShareEntry, ShareKey, ShareUse
 
 Fault = Callable[[str, bytes | int, Op], str | None]
 """Given (table, key, op), returns why to refuse that update, or None."""
@@ -59,6 +60,9 @@ class FakePlane:
     fault: Fault = _no_fault
     entries: Installed = field(default_factory=Installed)
     writes: list[WriteBatch] = field(default_factory=list)
+    shares: ShareEntries = field(default_factory=dict)
+    share_writes: list[tuple[ShareEntries, set[ShareKey]]] = field(default_factory=list)  # what was put, what deleted
+    use: dict[int, ShareUse] = field(default_factory=dict)
     packets_out: list[tuple[RouterInterface, bytes]] = field(default_factory=list)
     cables: Cables = _unplugged
     capabilities: frozenset[Capability] = frozenset(Capability)
@@ -175,10 +179,33 @@ class FakePlane:
         self._require_channel()
         return refused
 
+    async def read_shares(self) -> ShareEntries | None:
+        """Return a copy of the shares."""
+        self._require_channel()
+        return dict(self.shares) if Capability.SHARES in self.capabilities else None
+
+    async def write_shares(
+        self, put: Mapping[ShareKey, ShareEntry], gone: Collection[ShareKey]
+    ) -> dict[ShareKey, str]:
+        """Put and delete shares."""
+        self._require_channel()
+        self.share_writes.append((dict(put), set(gone)))
+        changes = {**dict.fromkeys(put, Op.MODIFY), **dict.fromkeys(gone, Op.DELETE)}
+        refused = {key: why for key, op in changes.items() if (why := self.fault(*key, op)) is not None}
+        self.shares.update({key: entry for key, entry in put.items() if key not in refused})
+        for key in gone:
+            self.shares.pop(key, None)
+        return refused
+
+    async def share_use(self) -> dict[int, ShareUse]:
+        """Return what tests say that routers have had."""
+        self._require_channel()
+        return dict(self.use)
+
     async def counters(self) -> Counters:
         """Return the counters of all frames that were injected."""
         self._require_channel()
-        return deepcopy(self._path.counters)
+        return replace(deepcopy(self._path.counters), share_use=dict(self.use))
 
     async def route_counts(self) -> RouteCounts:
         """Return how many frames met each route."""

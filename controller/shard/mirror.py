@@ -39,6 +39,7 @@ from controller.routing.fib import Fib, Ticket
 from controller.routing.objects import PlaneObjects
 from controller.routing.table_pass import KeyScan
 from controller.shard.loop_share import LoopShare
+from controller.shard.plane_shares import PlaneShares
 from controller.shard.route_audit import AuditedRoutes, RouteAudit
 from controller.shard.table_passes import TablePasses
 from controller.shard.unclaimed import UnclaimedObjects
@@ -101,6 +102,8 @@ class PlaneMirror:
         self.fibs: dict[int, Fib] = {}
         self.objects = PlaneObjects(plane.name)
         self._unclaimed = UnclaimedObjects(self.objects)
+        self._wake = asyncio.Event()
+        self.shares = PlaneShares(plane, events, self._wake.set)
         self.adopted = False
         self.ready = asyncio.Event()  # adopted at least once: ids issued from now on meet no installed ones
         self.reason = "not connected yet"
@@ -115,7 +118,6 @@ class PlaneMirror:
         self._busy: dict[int, Fib] = {}  # that may have work, in the order of their turns
         self._debts: Counter[int] = Counter()  # what routers took of batches beyond their shares, by vrf_id
         self._by_port: dict[str, set[int]] = {}  # port → vrf_ids
-        self._wake = asyncio.Event()
         self._progress = asyncio.Event()
         self._connection = 0
         self._silent_until = -inf
@@ -166,6 +168,7 @@ class PlaneMirror:
 
     def configured(self, fib: Fib) -> None:
         """Follow a FIB's declaration."""
+        self.shares.want(fib.config)
         self._index_ports(fib.config.vrf_id, {one.port for one in fib.config.interfaces})
         self.set_ports(fib)
         self.wake(fib)
@@ -178,6 +181,7 @@ class PlaneMirror:
         self._busy.pop(vrf_id, None)
         self._debts.pop(vrf_id, None)
         self._index_ports(vrf_id, set())
+        self.shares.drop(vrf_id)
 
     def _index_ports(self, vrf_id: int, wanted: set[str]) -> None:
         for port in [port for port, routers in self._by_port.items() if vrf_id in routers and port not in wanted]:
@@ -240,7 +244,9 @@ class PlaneMirror:
         while connection == self._connection:
             while self._writes and (len(self._writes) >= WRITES_IN_FLIGHT or self._writes[0].done()):
                 await self._writes.popleft()
-            if self._busy:
+            if self.shares.busy:
+                self._tell_confirmed(await self.shares.write())
+            elif self._busy:
                 await self._loop_share.turn(self.account)
                 self._send()
                 await asyncio.sleep(0)
@@ -323,7 +329,10 @@ class PlaneMirror:
             self._wake_served(fib)
         for one in refused[:8]:
             self._report(one)
-        for vrf_id in {fib.config.vrf_id for fib, _ in tickets}:
+        self._tell_confirmed({fib.config.vrf_id for fib, _ in tickets})
+
+    def _tell_confirmed(self, vrf_ids: set[int]) -> None:
+        for vrf_id in vrf_ids:
             self._listener.confirmed(vrf_id)
         self._advance()
 
@@ -382,6 +391,7 @@ class PlaneMirror:
     # Adoption and audit
 
     async def _adopt(self) -> None:
+        await self.shares.adopt()
         read = await self.plane.read()
         known: set[int] = set()
         for fib in self.fibs.values():
@@ -459,6 +469,8 @@ class PlaneMirror:
                     self.wake(fib)
             for vrf_id, fib in fibs.items() if streamed else ():
                 repairs[vrf_id] = repairs.get(vrf_id, 0) + await self._repair_routes(fib, audited[vrf_id])
+            for vrf_id, count in (await self.shares.audit()).items():
+                repairs[vrf_id] = repairs.get(vrf_id, 0) + count
         for vrf_id, count in repairs.items():
             if count and vrf_id in self.fibs:
                 name = self.fibs[vrf_id].config.full_name

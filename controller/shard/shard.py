@@ -67,6 +67,7 @@ class Shard:
         """Begin to serve the plane. Conflict where another plane uses the same switch."""
         await self.plane.start(self.mirror)
         self._supervisor.spawn(f"mirror {self.plane.name}", self.mirror.run)
+        self._supervisor.spawn(f"shares of {self.plane.name}", self.mirror.shares.watch)
         if self.pair is not None:
             self._supervisor.spawn(f"placement {self.plane.name}", self.pair.run)
             self._supervisor.spawn(f"link of {self.plane.name}", self.pair.watch_link)
@@ -210,6 +211,10 @@ class Shard:
     def silent(self) -> bool:
         """Whether guests' probes may not have reached neighbors of late."""
         return self.mirror.silent
+
+    def share_problem(self, config: RouterConfig) -> str:
+        """Return why a router does not have the share that is declared; empty where it has."""
+        return self.mirror.shares.problem(config)
 
     def wake(self, router: VirtualRouter) -> None:
         """Write what there is to write."""

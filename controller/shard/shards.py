@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Set
 from controller.errors import NoSuch, PlaneUnreachable
 from controller.events.log import EventLog
 from controller.model import RouterConfig
-from controller.planes.base import Clock, Plane
+from controller.planes.base import Capability, Clock, Plane
 from controller.shard.loop_share import LONG_SLICE_S, LoopShare
 from controller.shard.mirror import AUDIT_INTERVAL_S
 from controller.shard.router import VirtualRouter
@@ -98,6 +98,11 @@ class Shards:
         """Return what planes said of the sizes of their tables; nothing of one that has not said any."""
         found = (shard.table_sizes for shard in self.by_plane.values())
         return {name: sizes for each in found for name, sizes in each.items() if sizes}
+
+    def without_shares(self) -> set[str]:
+        """Return the planes that are connected and have no shares of cores and links."""
+        planes = (shard.plane for shard in self.by_plane.values())
+        return {plane.name for plane in planes if plane.connected and Capability.SHARES not in plane.capabilities}
 
     def limit(self, plane: str, shares: Shares, pooled: Set[str]) -> None:
         """Say what tenants may have of a plane from now on, as `Shard.limit`; nothing where it is not in use."""

@@ -24,6 +24,9 @@ _TEXTS = {
     Suite.COMMAND: "command",
 }
 
+_NOT_ITS_OWN = ("quota", "interfaces", "routing", "vrf_id", "came_from", "slice_id", "slice_share")
+"""Fields of a router that say what its slice says, or that are told otherwise."""
+
 T = TypeVar("T")
 Details = Callable[[T, T], list[str]]
 
@@ -135,6 +138,8 @@ def _slice_details(before: SliceConfig, after: SliceConfig) -> list[str]:
             found.append(f"port {port}: {was or 'none'} → {becomes or 'none'}")
     if before.overcommit != after.overcommit:
         found.append("overcommits" if after.overcommit else "no longer overcommits")
+    if before.share != after.share:
+        found.append(f"share {before.share} → {after.share}")
     for each in fields(before.quota):
         was, becomes = _show_quota(before, each.name), _show_quota(after, each.name)
         if was != becomes:
@@ -167,7 +172,7 @@ def _show(value: object) -> str:
 def _routers(before: State, after: State) -> Iterator[Change]:
     for change in _compare("router", before.routers, after.routers, _router_details):
         if change.verb is Verb.CHANGE and not change.details:
-            continue  # its slice's quota changed, which the slice says
+            continue  # its slice has changed, which the slice says
         yield change
 
 
@@ -176,7 +181,7 @@ def _router_details(before: RouterConfig, after: RouterConfig) -> list[str]:
         where = f"plane {before.plane} → {after.plane}" if before.plane != after.plane else ""
         kind = f"guest {before.guest} → {after.guest}" if before.guest.kind != after.guest.kind else ""
         return [", ".join(filter(None, (where, kind))) + ": made anew there"]
-    found = _fields(before, after, "quota", "interfaces", "routing", "vrf_id", "came_from")
+    found = _fields(before, after, *_NOT_ITS_OWN)
     old = {interface.name: interface for interface in before.interfaces}
     new = {interface.name: interface for interface in after.interfaces}
     for change in _compare("interface", old, new, _interface_details):

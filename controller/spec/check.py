@@ -9,7 +9,7 @@ from itertools import combinations
 
 from controller.errors import SpecError
 from controller.model import InterfaceConfig, PlaneKind, RouterConfig, Suite
-from controller.spec import fallbacks
+from controller.spec import fallbacks, shares
 from controller.spec.document import subnet
 from controller.spec.fallbacks import Problem, may_have, unknown_plane
 from controller.spec.merge import Where
@@ -28,6 +28,7 @@ def check(state: State, where: Where) -> None:
         _attachments(state),
         _addresses(state),
         _static_routes(state),
+        shares.problems(state),
     ):
         for key, problem in found:
             raise SpecError(where.source, line_of(key, where), problem)

@@ -5,9 +5,10 @@ import re
 from ipaddress import IPv4Interface, IPv4Network, IPv6Interface, ip_interface
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from controller.model import (
+    SHARE_WHOLE,
     SHARED_QUOTAS,
     UNTAGGED,
     USUAL_PUNTS,
@@ -15,6 +16,7 @@ from controller.model import (
     GuestKind,
     PlaneKind,
     RouteSource,
+    Share,
     Suite,
 )
 
@@ -36,6 +38,7 @@ VLAN_RANGE = r"^(untagged|[0-9]{1,4}(-[0-9]{1,4})?)$"
 SERVER_ADDRESS = r"^(unix:/.{1,106}|[A-Za-z0-9_.-]+:[0-9]{1,5}|\[[0-9A-Fa-f:.]+\]:[0-9]{1,5})$"
 DEVICE_NAME = r"^[^\s/]{1,15}$"
 MEMORY = r"^[1-9][0-9]{0,6}[MG]$"
+PART = r"^[0-9]{1,3}(\.[0-9]{1,4})? ?%$"
 IMAGE = r"^/[^\x00-\x1f]{1,1023}$"
 PROGRAM = r"^/[^\x00-\x1f\x7f]{1,255}$"
 WORD = r"^[^\x00-\x08\x0b-\x1f\x7f]{0,4096}$"
@@ -45,6 +48,7 @@ USER_NAME = r"^[a-z_][a-z0-9_-]{0,31}$"
 
 MIN_MEMORY_MIB, MAX_MEMORY_MIB, DEFAULT_MEMORY_MIB = 128, 64 << 10, 256
 MAX_VCPUS = 64
+MAX_WEIGHT = 1000
 
 PATTERN_WORDS = {
     NAME: "lower-case letters, digits and '-', at most 31 characters",
@@ -55,6 +59,7 @@ PATTERN_WORDS = {
     SERVER_ADDRESS: "HOST:PORT, [IPV6]:PORT or unix:/PATH",
     DEVICE_NAME: "the name of a network interface, at most 15 characters (IFNAMSIZ)",
     MEMORY: "a size such as 256M or 2G",
+    PART: "a part of the whole such as 10 % or 2.5 %",
     IMAGE: "the absolute path of an image's directory",
     PROGRAM: "the absolute path of a program",
     WORD: "a word without control characters, at most 4096 long",
@@ -144,6 +149,17 @@ def _memory(text: str) -> str:
     return text
 
 
+def parse_part(text: str) -> int:
+    """Return what 10 % means, in millionths."""
+    return round(float(text.rstrip("% ")) * SHARE_WHOLE / 100)
+
+
+def _part(text: str) -> str:
+    if not 0 < parse_part(text) <= SHARE_WHOLE:
+        raise ValueError(f"{text} is no part of the whole; give more than 0 % and at most 100 %, or leave it out")
+    return text
+
+
 def subnet(text: str) -> IPv4Interface | IPv6Interface:
     """Return a checked address with its subnet."""
     return ip_interface(text)
@@ -154,6 +170,7 @@ InterfaceName = Annotated[str, Field(pattern=INTERFACE_NAME), AfterValidator(_in
 PortName = Annotated[str, Field(pattern=PORT_NAME)]
 Mac = Annotated[str, Field(pattern=MAC), AfterValidator(_unicast_mac)]
 Address = Annotated[str, Field(description="with prefix length"), AfterValidator(_interface_address)]
+Part = Annotated[str, Field(pattern=PART), AfterValidator(_part)]
 Vlan = Annotated[int, Field(ge=1, le=MAX_VLAN)]
 VlanItem = Annotated[Vlan | Annotated[str, Field(pattern=VLAN_RANGE)], AfterValidator(_vlan_item)]
 DatapathId = Annotated[
@@ -272,8 +289,31 @@ class QuotaSection(Section):
     punts_per_s: PuntRatesSection = PuntRatesSection()
 
 
+class ShareSection(Section):
+    """What a slice, or a router, gets of each core and of each link that are too small for all."""
+
+    weight: int = Field(default=1, ge=1, le=MAX_WEIGHT, description="its part beside the weights of the others")
+    guarantee: Part | None = Field(default=None, description="of the whole: what it gets at least")
+    ceiling: Part | None = Field(default=None, description="of the whole: what it gets at most, whatever is left")
+
+    @model_validator(mode="after")
+    def _has_room(self) -> "ShareSection":
+        if self.config.ceiling and self.config.ceiling < self.config.guarantee:
+            raise ValueError(
+                f"its ceiling of {self.ceiling} is below its guarantee of {self.guarantee}; "
+                "raise the ceiling, or lower the guarantee"
+            )
+        return self
+
+    @property
+    def config(self) -> Share:
+        """The share in the model's terms."""
+        guarantee, ceiling = (0 if part is None else parse_part(part) for part in (self.guarantee, self.ceiling))
+        return Share(self.weight, guarantee, ceiling)
+
+
 class SliceSection(Section):
-    """A tenant's share of one plane."""
+    """A tenant's part of one plane."""
 
     plane: Name
     ports: dict[PortName, list[VlanItem]] = Field(
@@ -283,6 +323,7 @@ class SliceSection(Section):
     overcommit: bool = Field(
         default=False, description="its quotas are limits of what it shares with others that say so, not reserved"
     )
+    share: ShareSection = ShareSection()
 
     @property
     def said(self) -> frozenset[str]:
@@ -417,6 +458,7 @@ class RouterSection(Section):
         default="auto",
         description="where its routes are, on a plane with a fallback",
     )
+    share: ShareSection = Field(default=ShareSection(), description="of what its slice gets")
     interfaces: list[InterfaceSection] = Field(default_factory=list)
     frr: str | None = Field(default=None, description="FRR's integrated configuration")
     frr_file: str | None = Field(default=None, description="its file instead, relative to this one")

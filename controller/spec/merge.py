@@ -59,10 +59,9 @@ class _Merge:
             self._plane(plane, place)
         for tenant, place in self.parsed.tenants():
             self._tenant(tenant, place)
-        quotas = {(t.name, part.plane): part.quota for t in self.tenants.values() for part in t.slices}
+        parts = {(t.name, part.plane): part for t in self.tenants.values() for part in t.slices}
         routers = {
-            name: replace(router, quota=quotas.get((router.tenant, router.plane), router.quota))
-            for name, router in self.routers.items()
+            name: in_slice(router, parts.get((router.tenant, router.plane))) for name, router in self.routers.items()
         }
         sizes = self.old.sizes
         return State(self.planes, self.tenants, routers, frozenset(self.links), frozenset(self.detached), sizes)
@@ -81,7 +80,8 @@ class _Merge:
         for index, part in enumerate(tenant.slices):
             line = place.line("slices", index)
             self.name(("slice", tenant.name, part.plane), line, f"the slice of plane {part.plane}")
-            slices[part.plane] = slice_config(part)
+            known = slices.get(part.plane)
+            slices[part.plane] = slice_config(part, self.ids.slice() if known is None else known.id)
         self.tenants[tenant.name] = TenantConfig(tenant.name, tuple(slices[plane] for plane in sorted(slices)))
         ends = self._links(tenant, place)
         for index, router in enumerate(tenant.routers):
@@ -140,6 +140,7 @@ class _Merge:
             guest=guest,
             routing=routing,
             placement=Placement(section.placement),
+            share=section.share.config,
         )
 
     def _port(
@@ -213,7 +214,14 @@ def _touches(link: LinkConfig, ends: set[tuple[str, str]]) -> bool:
     return any((end.router, end.interface) in ends for end in link.ends)
 
 
-def slice_config(section: SliceSection) -> SliceConfig:
+def in_slice(router: RouterConfig, part: SliceConfig | None) -> RouterConfig:
+    """Return a router with what its slice says; without one it keeps what was said last, and is refused."""
+    if part is None:
+        return router
+    return replace(router, quota=part.quota, slice_id=part.id, slice_share=part.share)
+
+
+def slice_config(section: SliceSection, issued: int) -> SliceConfig:
     """Return a slice as the model has it."""
     ports = tuple(
         (port, frozenset(vlan for item in items for vlan in parse_vlans(item)))
@@ -234,6 +242,8 @@ def slice_config(section: SliceSection) -> SliceConfig:
         ),
         section.said,
         section.overcommit,
+        issued,
+        section.share.config,
     )
 
 

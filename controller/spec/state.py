@@ -82,12 +82,13 @@ class Attachment:
 
 @dataclass(slots=True)
 class Ids:
-    """Issues router and interface ids; a copy can be tried out and thrown away."""
+    """Issues ids of routers, interfaces and slices; a copy can be tried out and thrown away."""
 
     next_vrf: int = 1
     next_interface: int = 1
     taken: frozenset[int] = frozenset()  # vrf_ids in use, deleted routers that are not yet clean included
     identity: int = 0
+    next_slice: int = 1
 
     def copy(self) -> "Ids":
         """Return an issuer that starts where this one stands."""
@@ -111,6 +112,11 @@ class Ids:
             raise Conflict("all router interface ids were used; restore this state into a new controller")
         self.next_interface += 1
         return self.next_interface - 1
+
+    def slice(self) -> int:
+        """Issue a slice id, never used before: planes have 32 bits for it."""
+        self.next_slice += 1
+        return self.next_slice - 1
 
     def mac(self, interface_id: int) -> bytes:
         """Return the MAC of an interface that declares none: locally administered, 02:53, then identity and id."""

@@ -20,6 +20,7 @@ from controller.model import (
     RouterConfig,
     RouteSource,
     Routing,
+    Share,
     SliceConfig,
     Suite,
 )
@@ -67,16 +68,20 @@ def slice_row(tenant: str, part: SliceConfig) -> Row:
         json.dumps(asdict(part.quota)),
         json.dumps(sorted(part.said)),
         int(part.overcommit),
+        part.id,
+        json.dumps(asdict(part.share)),
     )
 
 
 def slice_of(row: Row) -> tuple[str, SliceConfig]:
     """Return a slice and its tenant."""
-    tenant, plane, ports, quota, said, overcommit = row
+    tenant, plane, ports, quota, said, overcommit, issued, share = row
     limits = json.loads(quota)
     limits["punts_per_s"] = PuntRates(*limits["punts_per_s"])
     held = tuple((port, frozenset(vlans)) for port, vlans in json.loads(ports))
-    return tenant, SliceConfig(plane, held, Quota(**limits), frozenset(json.loads(said)), bool(overcommit))
+    given = frozenset(json.loads(said))
+    part = SliceConfig(plane, held, Quota(**limits), given, bool(overcommit), issued, Share(**json.loads(share)))
+    return tenant, part
 
 
 def router_row(router: RouterConfig) -> Row:
@@ -97,19 +102,24 @@ def router_row(router: RouterConfig) -> Row:
         router.routing.suite.value,
         router.placement.value,
         "" if router.came_from is None else router.came_from.value,
+        json.dumps(asdict(router.share)),
     )
 
 
-def router_of(row: Row, quota: Quota, interfaces: tuple[InterfaceConfig, ...]) -> RouterConfig:
-    """Return a router from its row, its slice's quota and its interfaces."""
+def router_of(row: Row, part: SliceConfig | None, interfaces: tuple[InterfaceConfig, ...]) -> RouterConfig:
+    """Return a router from its row, its slice, if there still is one, and its interfaces."""
     (vrf_id, tenant, name, plane, hold_time_s, source, kind, text) = row[:8]
-    (memory_mib, vcpus, image, suite, placed, came_from) = row[8:]
+    (memory_mib, vcpus, image, suite, placed, came_from, share) = row[8:]
+    part = part or SliceConfig(plane, ())
     guest = GuestConfig(GuestKind(kind), memory_mib, vcpus, image)
     routing = Routing(Suite(suite), text)
     return RouterConfig(
-        *(vrf_id, tenant, name, plane, quota, interfaces, hold_time_s, RouteSource(source), guest, routing),
+        *(vrf_id, tenant, name, plane, part.quota, interfaces, hold_time_s, RouteSource(source), guest, routing),
         Placement(placed),
         Placement(came_from) if came_from else None,
+        Share(**json.loads(share)),
+        part.id,
+        part.share,
     )
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from controller.errors import StoreError
-from controller.model import Quota, RouterConfig, TenantConfig
+from controller.model import RouterConfig, TenantConfig
 from controller.spec.state import Attachment, Hold, Ids, State, Tombstone
 from controller.store import rows
 from controller.store.base import Certificate, PlaneCertificate, Snapshot
 from controller.store.disk import sync_directory
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 FILE = "state.sqlite"
 
 _SCHEMA = """
@@ -110,12 +110,21 @@ UPDATE slices SET quota = (
     9: """
 ALTER TABLE planes ADD COLUMN shared_meters TEXT NOT NULL DEFAULT '[]';
 """,
+    # shares, all as they are where none is said, and the ids by which planes know slices
+    10: """
+ALTER TABLE slices ADD COLUMN id INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE slices ADD COLUMN share TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE routers ADD COLUMN share TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE tombstones ADD COLUMN share TEXT NOT NULL DEFAULT '{}';
+UPDATE slices SET id = rowid;
+INSERT INTO meta SELECT 'next_slice', coalesce(max(id), 0) + 1 FROM slices;
+""",
 }
 """What brings a store from one version to the next."""
 
 _ROUTER = (
     "vrf_id, tenant, name, plane, hold_time_s, source, guest, text, memory_mib, vcpus, image, suite, placement, "
-    "came_from"
+    "came_from, share"
 )
 """The columns of a router, in the order of its row."""
 
@@ -346,11 +355,10 @@ def read_snapshot(db: sqlite3.Connection) -> Snapshot:
     interfaces: dict[int, list[Any]] = {}
     for vrf_id, interface in map(rows.interface_of, db.execute("SELECT * FROM interfaces ORDER BY vrf_id, position")):
         interfaces.setdefault(vrf_id, []).append(interface)
-    quotas = {(tenant, part.plane): part.quota for tenant, part in slices}
+    parts = {(tenant, part.plane): part for tenant, part in slices}
     routers: dict[str, RouterConfig] = {}
     for row in db.execute(f"SELECT {_ROUTER} FROM routers"):
-        quota = quotas.get((row[1], row[3]), Quota())
-        router = rows.router_of(row, quota, tuple(interfaces.get(row[0], ())))
+        router = rows.router_of(row, parts.get((row[1], row[3])), tuple(interfaces.get(row[0], ())))
         routers[router.full_name] = router
     state = State(
         {plane.name: plane for plane, _ in planes},
@@ -362,17 +370,18 @@ def read_snapshot(db: sqlite3.Connection) -> Snapshot:
     )
     holds = tuple(Hold(Attachment(*row[:3]), row[3], row[4]) for row in db.execute("SELECT * FROM holds"))
     tombstones = tuple(
-        Tombstone(rows.router_of(row[:-2], Quota(), ()), bool(row[-2]), bool(row[-1]))
+        Tombstone(rows.router_of(row[:-2], None, ()), bool(row[-2]), bool(row[-1]))
         for row in db.execute(f"SELECT {_ROUTER}, plane_clean, guest_clean FROM tombstones")
     )
     meta = dict(db.execute("SELECT key, value FROM meta"))
     taken = frozenset(router.vrf_id for router in routers.values()) | {t.router.vrf_id for t in tombstones}
-    return Snapshot(state, Ids(meta["next_vrf"], meta["next_interface"], taken, meta["identity"]), holds, tombstones)
+    ids = Ids(meta["next_vrf"], meta["next_interface"], taken, meta["identity"], meta["next_slice"])
+    return Snapshot(state, ids, holds, tombstones)
 
 
 def write_ids(db: sqlite3.Connection, ids: Ids) -> None:
     """Store how far the ids are issued."""
-    counters = {"next_vrf": ids.next_vrf, "next_interface": ids.next_interface}
+    counters = {"next_vrf": ids.next_vrf, "next_interface": ids.next_interface, "next_slice": ids.next_slice}
     db.executemany("UPDATE meta SET value = ? WHERE key = ?", [(value, key) for key, value in counters.items()])
 
 
@@ -398,7 +407,7 @@ def write_state(db: sqlite3.Connection, before: State, after: State) -> None:
         db.execute("DELETE FROM tenants")
         db.executemany("INSERT INTO tenants VALUES(?)", [(name,) for name in after.tenants])
         slices = [rows.slice_row(tenant.name, part) for tenant in after.tenants.values() for part in tenant.slices]
-        db.executemany("INSERT INTO slices VALUES(?, ?, ?, ?, ?, ?)", slices)
+        db.executemany("INSERT INTO slices VALUES(?, ?, ?, ?, ?, ?, ?, ?)", slices)
     if before.links != after.links:
         db.execute("DELETE FROM links")
         db.executemany("INSERT INTO links VALUES(?, ?, ?, ?, ?, ?, ?)", map(rows.link_row, sorted(after.links)))

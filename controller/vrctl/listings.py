@@ -38,7 +38,7 @@ _COLUMNS = {
     Kind.INTERFACES: "router name port vlan mac mtu addresses up port_up",
     Kind.TENANTS: "name slices routers",
     Kind.CERTIFICATES: "owner state valid_until names serial directory",
-    Kind.SLICES: "slice ipv4_routes ipv6_routes neighbors nexthops groups sets members interfaces memory rule",
+    Kind.SLICES: "slice ipv4_routes ipv6_routes neighbors nexthops groups sets members interfaces memory rule share",
 }
 
 
@@ -56,7 +56,8 @@ def tenant_row(view: dict[str, Any]) -> dict[str, Any]:
 
 def slice_row(view: dict[str, Any]) -> dict[str, Any]:
     """Write of each quota what is used of what is reserved, or of the limit where nothing is to be reserved from."""
-    row = {"slice": view["slice"], "rule": "overcommit" if view["overcommit"] else "reserved"}
+    rule = "overcommit" if view["overcommit"] else "reserved"
+    row = {"slice": view["slice"], "rule": rule, "share": view["share"]}
     for name in ("ipv4_routes", "ipv6_routes", "neighbors", "nexthops", "groups", "sets", "members", "interfaces"):
         row[name] = f"{view['used'].get(name, 0)}/{view['reserved'].get(name, view['quota'][name])}"
     room = view["reserved"].get("memory")
@@ -114,6 +115,8 @@ def get(
     columns = _COLUMNS[kind].split()
     if any(row.get("placement") for row in rows):
         columns.insert(2, "placement")
+    if kind is Kind.ROUTERS and any(row.get("share") for row in rows):
+        columns.insert(3, "share")
     if not watch:
         output.write_rows(rows, columns, form, f"no {kind}")
         return

@@ -46,6 +46,7 @@ async def fake_plane() -> AsyncIterator[PlaneUnderTest]:
 
     async def restart_empty() -> None:
         plane.entries = type(plane.entries)()
+        plane.shares.clear()
         await reconnect()
 
     yield PlaneUnderTest(plane, heard, (1, 2), reconnect, restart_empty)

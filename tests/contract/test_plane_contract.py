@@ -6,6 +6,7 @@ import pytest
 from planes import PlaneUnderTest
 
 from controller.errors import PlaneUnreachable
+from controller.model import Share
 from controller.planes.base import (
     BLACKHOLE,
     FALLBACK,
@@ -28,6 +29,7 @@ from controller.planes.base import (
     WriteBatch,
     route_action,
 )
+from controller.planes.shares import ShareEntry
 from wire.columns import family_of, prefix_key
 
 VRF = 7
@@ -114,6 +116,32 @@ async def test_of_the_routes_those_of_one_router_are_read_where_one_is_named(und
     assert not any(of_another.routes.values())
     of_another.routes = expected(under_test.ports).routes
     assert of_another == expected(under_test.ports)
+
+
+SHARES = {
+    ("router_share", VRF): ShareEntry(Share(2, 100_000, 400_000), 9),
+    ("router_share", VRF + 1): ShareEntry(Share(), 9),
+    ("slice_share", 9): ShareEntry(Share(1_000, 0, 1_000_000)),
+}
+
+
+async def test_shares_are_kept_apart_from_the_tables_where_there_are_any(under_test: PlaneUnderTest) -> None:
+    plane = under_test.plane
+    if Capability.SHARES not in plane.capabilities:
+        assert await plane.read_shares() is None
+        assert await plane.share_use() == {}
+        return
+    assert await plane.write_shares(SHARES, ()) == {}
+    assert await plane.read_shares() == SHARES
+    assert await read(under_test) == Installed(), "and of routers that have nothing else"
+    await under_test.reconnect()
+    assert await plane.read_shares() == SHARES
+    changed = {("router_share", VRF): ShareEntry(Share(3), 0)}
+    assert await plane.write_shares(changed, [("slice_share", 9), ("slice_share", 10)]) == {}
+    left = changed | {("router_share", VRF + 1): SHARES["router_share", VRF + 1]}
+    assert await plane.read_shares() == left
+    await under_test.restart_empty()
+    assert await plane.read_shares() == {}
 
 
 async def test_what_is_deleted_is_gone(under_test: PlaneUnderTest) -> None:

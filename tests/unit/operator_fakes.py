@@ -56,6 +56,7 @@ class FakeCore:
         self.sizes: dict[str, dict[str, int]] = {}  # by plane and table
         self.shares: dict[str, Shares] = {}  # by plane
         self.pooled: dict[str, set[str]] = {}
+        self.lacking_shares: set[str] = set()  # planes without shares of cores and links
         self.moves: list[MoveView | None] = []  # what routers on such planes say next; then none is under way
 
     async def add_plane(self, plane: Plane) -> None:
@@ -100,6 +101,9 @@ class FakeCore:
     def limit(self, plane: str, shares: Shares, pooled: Set[str]) -> None:
         """Remember the limits."""
         self.shares[plane], self.pooled[plane] = shares, set(pooled)
+
+    def without_shares(self) -> set[str]:
+        return self.lacking_shares
 
     def at_rest(self, vrf_id: int) -> bool:
         """Tell whether no move is under way on a plane that is reachable."""

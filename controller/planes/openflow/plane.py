@@ -32,13 +32,14 @@ from controller.planes.openflow.policers import MeterLayout
 from controller.planes.openflow.readback import Readback, count, read_route_counts, read_sent
 from controller.planes.openflow.sender import Sender
 from controller.planes.openflow.server import OpenFlowListener
+from controller.planes.shares import WithoutShares
 
 log = logging.getLogger(__name__)
 
 _SET_UP_S = 60.0
 
 
-class OpenFlowPlane:
+class OpenFlowPlane(WithoutShares):
     """A switch that connects to `server` under ``datapath_id``; with ``certificate_name`` it has to show a TLS
     certificate of that common or DNS name. Punt classes share meters as ``shared_meters`` says."""
 

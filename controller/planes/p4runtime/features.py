@@ -22,6 +22,7 @@ _NAMES = (
     Capability.RESILIENT_HASH,
     Capability.LOCAL_FAILOVER,
     Capability.HASH_BY_ROUTER,
+    Capability.SHARES,
 )
 
 TOLD = {name.encode(): name for name in _NAMES}

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from finsy.proto import p4r
 
@@ -27,6 +27,7 @@ from controller.planes.base import (
     WriteBatch,
     routes_to_read,
 )
+from controller.planes.p4runtime import shares
 from controller.planes.p4runtime.channel import (
     Channel,
     ChannelClosed,
@@ -44,6 +45,7 @@ from controller.planes.p4runtime.program import Program
 from controller.planes.p4runtime.readback import Readback, counts_routes, read_counters, read_route_counts, read_sent
 from controller.planes.p4runtime.samples import SampleDigest, keep_samples
 from controller.planes.p4runtime.sender import Sender
+from controller.planes.shares import ShareEntries, ShareEntry, ShareKey, ShareUse
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +99,7 @@ class P4RuntimePlane:
         self._served = False  # by the present connection
         self._told = ""  # why it is disconnected
         self._no_samples = ""  # why the device takes none, as it was told last
+        self._shares: set[ShareKey] = set()  # that the device holds, as far as one knows
 
     # -- life --------------------------------------------------------------------------------------------------------
     def sample_to(self, sampler: Sampler | None) -> None:
@@ -287,7 +290,30 @@ class P4RuntimePlane:
             counters = await read_counters(channel, self._program)
             if Capability.LOST_PUNTS in self.capabilities:
                 counters.lost_punts = await read_lost_punts(channel) or {}
+            if Capability.SHARES in self.capabilities:
+                counters.share_use = await shares.read_share_use(channel)
             return counters
+
+    async def read_shares(self) -> ShareEntries | None:
+        """Read back the shares that are installed; None from a device that has none."""
+        with self._reachable() as (channel, _):
+            if Capability.SHARES not in self.capabilities:
+                return None
+            read = await shares.read_shares(channel)
+            self._shares = set(read)
+            return read
+
+    async def write_shares(
+        self, put: Mapping[ShareKey, ShareEntry], gone: Collection[ShareKey]
+    ) -> dict[ShareKey, str]:
+        """Put and delete shares; returns why any was refused."""
+        with self._reachable() as (channel, _):
+            return await shares.write_shares(channel, put, gone, self._shares)
+
+    async def share_use(self) -> dict[int, ShareUse]:
+        """Read what routers have had."""
+        with self._reachable() as (channel, _):
+            return await shares.read_share_use(channel) if Capability.SHARES in self.capabilities else {}
 
     async def route_counts(self) -> RouteCounts:
         """Read what each route has met."""

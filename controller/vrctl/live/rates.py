@@ -12,6 +12,7 @@ _LEAST_NAME = 6
 _GAP = 2
 _PLANES = ("plane", "packets_per_s", "in_hardware", "ipv4_table", "ipv6_table", "changes_per_s")
 _LOST = ("lost_punts_of", "interface", "class", "place", "packets_per_s", "packets")
+_SHARES = ("share_of", "plane", "core_ms_per_s", "over_core_per_s", "over_link_per_s", "over_share")
 _ROUTERS = ("router", "plane", "packets_per_s", "in_hardware", "entries", "changes_per_s", "loop_ms_per_s")
 
 
@@ -42,11 +43,31 @@ def rates(before: Load, after: Load) -> dict[str, Any]:
         }
         for one in after["routers"]
     ]
+    shares = [row for one in after["routers"] for row in _shares(known.get(one["router"], {}), one)]
     lost = [row for one in after["routers"] for row in _lost(known.get(one["router"], {}), one)]
     return {
         "planes": sorted(planes, key=lambda row: (-(row["packets_per_s"] or 0), row["plane"])),
         "routers": sorted(routers, key=lambda row: (-(row["packets_per_s"] or 0), row["router"])),
+        "shares": sorted(shares, key=lambda row: (-(row["core_ms_per_s"] or 0), row["router"])),
         "lost_punts": sorted(lost, key=lambda row: (-(row["packets_per_s"] or 0), -row["packets"], row["router"])),
+    }
+
+
+def _shares(before: Load, after: Load) -> Iterator[dict[str, Any]]:
+    """Yield what a router has had of a plane's cores and links, where that is told."""
+    now, then = after.get("shares"), before.get("shares") or {}
+    if now is None:
+        return
+    seconds = after["time"] - before.get("time", after["time"])
+    grown = {key: None if seconds <= 0 or (more := _grown(then, now, key)) is None else more / seconds for key in now}
+    core_ns = grown["core_ns"]
+    yield {
+        "router": after["router"],
+        "plane": after["plane"],
+        "core_ms_per_s": None if core_ns is None else core_ns / 1e6,
+        "over_core_per_s": grown["over_share_core"],
+        "over_link_per_s": grown["over_share_link"],
+        "over_share": now["over_share_core"] + now["over_share_link"],
     }
 
 
@@ -98,6 +119,8 @@ def lines(found: dict[str, Any], width: int, most: int | None = None) -> list[st
     planes = _table(_PLANES, 1, [_plane_cells(row) for row in found["planes"]], width)
     routers = _table(_ROUTERS, 2, [_router_cells(row) for row in found["routers"]], width)
     shown = [*planes, "", *routers]
+    if used := [row for row in found["shares"] if row["core_ms_per_s"] or row["over_share"]]:
+        shown += ["", *_table(_SHARES, 2, [_share_cells(row) for row in used], width)]
     if found["lost_punts"]:
         shown += ["", *_table(_LOST, 4, [_lost_cells(row) for row in found["lost_punts"]], width)]
     mute = [row["plane"] for row in found["planes"] if not row["tells_lost_punts"]]
@@ -123,6 +146,12 @@ def _router_cells(row: dict[str, Any]) -> list[str]:
     share, changes = _share(row["in_hardware"]), _number(row["changes_per_s"])
     loop = "" if row["loop_ms_per_s"] is None else f"{row['loop_ms_per_s']:.1f}"
     return [*names, _number(row["packets_per_s"]), share, str(row["entries"]), changes, loop]
+
+
+def _share_cells(row: dict[str, Any]) -> list[str]:
+    core = "" if row["core_ms_per_s"] is None else f"{row['core_ms_per_s']:.1f}"
+    over = [_number(row["over_core_per_s"]), _number(row["over_link_per_s"]), str(row["over_share"])]
+    return [row["router"], row["plane"], core, *over]
 
 
 def _lost_cells(row: dict[str, Any]) -> list[str]:

@@ -9,7 +9,8 @@ from worlds import World, router_config
 
 from controller.model import Placement
 from controller.planes.base import Capability, Counters, PuntClass, PuntPlace
-from controller.views import LoadView, LostPunts, PlaneLoad, RouterLoad
+from controller.planes.shares import ShareUse
+from controller.views import LoadView, LostPunts, PlaneLoad, RouterLoad, ShareLoad
 
 
 def row(view: LoadView) -> RouterLoad:
@@ -83,6 +84,16 @@ async def test_lost_punts_are_told_by_interface_class_and_place(monkeypatch: pyt
         LostPunts(second.name, "bfd", "relay", 7),
     ]
     assert {name: one.tells_lost_punts for name, one in planes(view).items()} == {"s1": False, "f1": True}
+
+
+async def test_what_routers_have_had_is_of_both_planes_together_where_one_has_shares() -> None:
+    world = await made()
+    world.software.use[1], world.hardware.use[1] = ShareUse(1000, 3, 4), ShareUse(50, 1, 0)
+    assert row(await world.views.load()).shares == ShareLoad(1050, 4, 4)
+    world.hardware.capabilities -= {Capability.SHARES}
+    assert row(await world.views.load()).shares is not None
+    world.software.capabilities -= {Capability.SHARES}
+    assert row(await world.views.load()).shares is None
 
 
 async def test_a_plane_that_is_away_counts_nothing() -> None:

@@ -8,7 +8,7 @@ from pairs import FAR, LINK, TWO_WAYS, PairWorld, learned, made, packet, started
 from worlds import gateway, mac, router_config
 
 from controller.fallback.hardware_routes import HardwareRoutes
-from controller.model import Placement, Quota
+from controller.model import Placement, Quota, Share
 from controller.planes.base import (
     FALLBACK,
     Capability,
@@ -20,6 +20,7 @@ from controller.planes.base import (
     WriteBatch,
     route_action,
 )
+from controller.planes.shares import ShareEntry
 from controller.route_cache.aggregate import LEAST_BUDGET
 from controller.routing.rib import SetKind
 from wire.columns import prefix_key
@@ -45,6 +46,29 @@ async def test_it_has_what_both_planes_have_as_they_tell_it():
     assert world.pair.capabilities == both - {Capability.RESILIENT_HASH}
     world.hardware.capabilities -= {Capability.PRIORITY_TAGS}
     assert world.pair.capabilities == both - {Capability.RESILIENT_HASH, Capability.PRIORITY_TAGS}
+
+
+async def test_shares_are_written_where_there_are_any_and_promised_where_both_have_them():
+    share = ShareEntry(Share(2), 7)
+    world = await made(router_config(1, (1, 2), share=Share(2), slice_id=7))
+    await world.until(lambda: bool(world.software.shares))
+    assert world.hardware.shares == world.software.shares == {("router_share", 1): share}
+    world.software.disconnect()
+    world.hardware.capabilities -= {Capability.SHARES}
+    world.software.shares["router_share", 1] = ShareEntry(Share(3), 7)
+    world.software.connect()
+    await world.until(lambda: world.software.shares == {("router_share", 1): share})
+    assert Capability.SHARES not in world.pair.capabilities
+    assert world.shards.without_shares() == {"s1"}, "the hardware divides nothing"
+
+
+async def test_a_share_that_is_not_the_same_in_both_is_written_again():
+    world = await made(router_config(1, (1, 2), share=Share(2), slice_id=7))
+    await world.until(lambda: bool(world.hardware.shares and world.software.shares))
+    shares = dict(world.software.shares)
+    world.hardware.shares.clear()
+    assert (await world.shards.of_plane("s1").mirror.audit())[1] == 1
+    await world.until(lambda: world.hardware.shares == world.software.shares == shares)
 
 
 async def test_all_of_a_small_table_is_in_both():

@@ -14,6 +14,7 @@ import grpc
 import grpc.aio
 from finsy.proto import p4d, p4r, rpc_code, rpc_status
 
+from controller.planes.p4runtime import shares
 from controller.planes.p4runtime.lost_punts import EXTERN_ID as LOST_PUNTS
 from controller.planes.p4runtime.p4info import golden_pipeline
 
@@ -53,6 +54,8 @@ class Device:
     silent: bool = False  # nothing is said on the stream
     lost_punts: list[p4r.ExternEntry] | None = None  # None: it does not tell
     features: list[p4r.ExternEntry] | None = None  # the same
+    shares: dict[tuple[int, bytes], p4r.ExternEntry] = field(default_factory=dict)  # by extern and whose it is
+    share_use: list[p4r.ExternEntry] = field(default_factory=list)
     gate: asyncio.Event = field(default_factory=asyncio.Event)  # cleared: requests wait
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     _server: Any = None
@@ -95,6 +98,7 @@ class Device:
     async def restart_empty(self) -> None:
         await self.stop()
         self.entries.clear()
+        self.shares.clear()
         self.pipeline = self.samples = None
         await self.start()
 
@@ -230,6 +234,8 @@ class Device:
             return refusal
         if update.entity.HasField("digest_entry"):
             return self._apply_digest(update.type, update.entity.digest_entry)
+        if update.entity.HasField("extern_entry"):
+            return self._apply_share(update.type, update.entity.extern_entry)
         entry = update.entity.table_entry
         known = p4r.TableEntry(table_id=entry.table_id, match=entry.match).SerializeToString(deterministic=True)
         if update.type == p4r.Update.INSERT and known in self.entries:
@@ -252,6 +258,28 @@ class Device:
         self.samples = None if op == p4r.Update.DELETE else entry
         return rpc_code.OK, ""
 
+    def _apply_share(self, op: p4r.Update.Type.ValueType, entry: p4r.ExternEntry) -> Refusal:
+        data = p4d.P4Data()
+        assert entry.extern_type_id == shares.EXTERN_TYPE
+        assert entry.entry.Unpack(data)
+        key = entry.extern_id, data.struct.members[0].bitstring
+        if op == p4r.Update.INSERT and key in self.shares:
+            return rpc_code.ALREADY_EXISTS, "exists"
+        if op != p4r.Update.INSERT and key not in self.shares:
+            return rpc_code.NOT_FOUND, "does not exist"
+        if op == p4r.Update.DELETE:
+            del self.shares[key]
+        else:
+            self.shares[key] = entry
+        return rpc_code.OK, ""
+
+    def _told(self, wanted: p4r.ExternEntry) -> list[p4r.ExternEntry] | None:
+        if wanted.extern_type_id == shares.EXTERN_TYPE:
+            if wanted.extern_id == shares.USE_ID:
+                return self.share_use
+            return [one for (extern_id, _), one in self.shares.items() if extern_id == wanted.extern_id]
+        return self.lost_punts if wanted.extern_id == LOST_PUNTS else self.features
+
     async def _read(self, octets: bytes, context: Any) -> AsyncIterator[bytes]:
         request = p4r.ReadRequest.FromString(octets)
         self.reads += 1
@@ -265,7 +293,7 @@ class Device:
                 await context.abort(*refusal)
             response = p4r.ReadResponse()
             if wanted.HasField("extern_entry"):
-                told = self.lost_punts if wanted.extern_entry.extern_id == LOST_PUNTS else self.features
+                told = self._told(wanted.extern_entry)
                 if told is None:
                     await context.abort(grpc.StatusCode.UNIMPLEMENTED, "no extern support yet")
                 response.entities.extend(p4r.Entity(extern_entry=one) for one in told or ())
@@ -296,6 +324,7 @@ class Device:
         assert request.action == p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT
         self.pipeline, self.pushes = request.config, self.pushes + 1
         self.entries.clear()
+        self.shares.clear()
         self.samples = None
         self.changed.set()
         return b""

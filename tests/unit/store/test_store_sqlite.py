@@ -251,7 +251,7 @@ def test_another_schema_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / FILE) as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
-    with pytest.raises(StoreError, match="has schema 99, this controller knows 10"):
+    with pytest.raises(StoreError, match="has schema 99, this controller knows 11"):
         SqliteStore(tmp_path)
 
 

@@ -97,6 +97,24 @@ def test_lost_punts_are_shown_by_class_and_place_and_those_of_now_come_first() -
     assert rates(before, after)["lost_punts"][0]["packets_per_s"] is None, "it counts anew"
 
 
+def test_what_routers_have_of_cores_and_links_is_shown_where_it_is_told() -> None:
+    routers = [("red/r1", 0, 0, 0), ("red/r2", 0, 0, 0), ("red/r3", 0, 0, 0)]
+    before, after = load(10.0, *routers), load(12.0, *routers)
+    assert len(lines(rates(before, after), 80)) == 7, "this plane has no shares"
+    for number, (core_ns, core, link) in enumerate(((10**9, 400, 20), (2 * 10**9, 7, 0), (0, 0, 0))):
+        used = {"core_ns": core_ns, "over_share_core": core, "over_share_link": link}
+        after["routers"][number]["shares"] = used
+        before["routers"][number]["shares"] = dict.fromkeys(used, 0)
+    assert [line.split() for line in lines(rates(before, after), 80)[8:]] == [
+        ["SHARE", "OF", "PLANE", "CORE", "MS/S", "OVER", "CORE/S", "OVER", "LINK/S", "OVER", "SHARE"],
+        ["red/r2", "s1", "1000.0", "4", "0", "7"],
+        ["red/r1", "s1", "500.0", "200", "10", "420"],
+    ]
+    before["routers"][0]["shares"] = None
+    told = {row["router"]: row["core_ms_per_s"] for row in rates(before, after)["shares"]}
+    assert told == {"red/r1": None, "red/r2": 1000.0, "red/r3": 0.0}, "of the first nothing was known"
+
+
 def test_a_router_that_has_just_come_has_no_rates_yet() -> None:
     new = load(2.0, ("red/r1", 5, 0, 0))
     (row,) = rates({"planes": [], "routers": []}, new)["routers"]
@@ -111,6 +129,10 @@ def test_long_names_and_large_numbers_fit_a_line() -> None:
     found = {
         "planes": [{"plane": long, "tables": tables, "tells_lost_punts": False} | rate],
         "routers": [{"router": f"{long}/{long}", "plane": long, "entries": 16_000_000} | rate],
+        "shares": [
+            {"router": f"{long}/{long}", "plane": long, "core_ms_per_s": 63_999.9, "over_share": 16_000_000_000}
+            | {"over_core_per_s": 99_999_999.0, "over_link_per_s": 99_999_999.0}
+        ],
         "lost_punts": [
             {"router": f"{long}/{long}", "interface": long, "packets": 16_000_000_000} | UNREACHABLE | rate
         ],
@@ -119,7 +141,8 @@ def test_long_names_and_large_numbers_fit_a_line() -> None:
     assert max(map(len, shown)) <= 80
     assert shown[1].split() == ["aaaaaa…", "123456789", "100.0", "%", *["16000000/16000000"] * 2, "99999"]
     assert shown[4].split()[2:] == ["123456789", "100.0", "%", "16000000", "99999", "999.9"]
-    assert shown[7].split()[2:] == ["unreachable", "outbox", "123456789", "16000000000"]
+    assert shown[7].split()[2:] == ["63999.9", "99999999", "99999999", "16000000000"]
+    assert shown[10].split()[2:] == ["unreachable", "outbox", "123456789", "16000000000"]
     assert {len(line) for line in lines(found, 200) if line} <= {len(line) for line in lines(found, 300) if line}
 
 
