@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from openflow_net import RATES, VRF, Recorder, columns, mac, via
 
-from controller.model import PlaneConfig, PlaneKind, PlanePort
-from controller.planes.base import Nexthop, Op, Policer, RouterInterface, Update, WriteBatch
+from controller.model import PlaneConfig, PlaneKind, PlanePort, Share
+from controller.planes.base import Capability, Nexthop, Op, Policer, RouterInterface, Update, WriteBatch
 from controller.planes.p4runtime.channel import Timing
 from controller.planes.p4runtime.plane import P4RuntimePlane
+from controller.planes.shares import ShareEntries, ShareEntry
 from lab.planes.forwarder import Forwarder
 from wire.columns import prefix_key
 
@@ -47,6 +48,25 @@ async def connected(forwarder: Forwarder) -> AsyncIterator[P4RuntimePlane]:
     finally:
         await plane.close()
         forwarder.stop()
+
+
+async def test_it_takes_shares_and_has_them_after_it_was_killed(forwarder: Forwarder) -> None:
+    shares: ShareEntries = {
+        ("router_share", VRF): ShareEntry(Share(2, 100_000, 400_000), 9_000),
+        ("router_share", 70_000): ShareEntry(Share(), 9_000),
+        ("slice_share", 9_000): ShareEntry(Share(1_000, 0, 1_000_000)),
+    }
+    async with connected(forwarder) as plane:
+        assert Capability.SHARES in plane.capabilities
+        assert await plane.write_shares(shares, ()) == {}
+        why = "router_share 7: weight 0 is not from 1 to 1000"
+        assert await plane.write_shares({("router_share", 7): ShareEntry(Share(0))}, ()) == {("router_share", 7): why}
+        assert await plane.share_use() == {}, "there are no packets"
+    async with connected(forwarder) as plane:
+        assert await plane.read_shares() == shares
+        changed: ShareEntries = {("router_share", VRF): ShareEntry(Share(5), 9_000)}
+        assert await plane.write_shares(changed, [("router_share", 70_000), ("slice_share", 9_000)]) == {}
+        assert await plane.read_shares() == changed
 
 
 async def test_it_takes_entries_and_has_them_after_it_was_killed(forwarder: Forwarder) -> None:
