@@ -52,8 +52,8 @@ async def read_share_use(channel: Channel) -> dict[int, ShareUse]:
     """Read what routers have had, by vrf_id. ChannelClosed for what is no answer."""
     use: dict[int, ShareUse] = {}
     async for entity in _entities(channel, USE_ID):
-        vrf_id, *numbers = _numbers(entity, USE_ID)
-        use[vrf_id] = ShareUse(*numbers)
+        vrf_id, had = use_of(entity)
+        use[vrf_id] = had
     return use
 
 
@@ -133,6 +133,12 @@ def share_of(entity: p4r.Entity) -> tuple[ShareKey, ShareEntry]:
     whose, *numbers = _numbers(entity, extern_id)
     slice_id = numbers.pop(0) if table == ROUTER_SHARE else 0
     return (table, whose), ShareEntry(Share(*numbers), slice_id)
+
+
+def use_of(entity: p4r.Entity) -> tuple[int, ShareUse]:
+    """Return the vrf_id and what an entity tells of that router. ChannelClosed for what is no such thing."""
+    vrf_id, *numbers = _numbers(entity, USE_ID)
+    return vrf_id, ShareUse(*numbers)
 
 
 def _numbers(entity: p4r.Entity, extern_id: int) -> list[int]:

@@ -7,9 +7,9 @@ from contextlib import suppress
 
 from finsy.proto import p4d, p4r
 
-from controller.model import PlaneConfig, PlaneKind
+from controller.model import PlaneConfig, PlaneKind, Share
 from controller.planes.base import Policer, PuntReason, RouteCounts, RouterInterface, same_rate
-from controller.planes.p4runtime import features, lost_punts
+from controller.planes.p4runtime import features, lost_punts, shares
 from controller.planes.p4runtime.channel import ChannelClosed, decoded
 from controller.planes.p4runtime.messages import entities_of
 from controller.planes.p4runtime.p4info import golden_pipeline
@@ -18,6 +18,7 @@ from controller.planes.p4runtime.program import Program
 from controller.planes.p4runtime.readback import Inventory
 from controller.planes.p4runtime.routes import RouteReader
 from controller.planes.p4runtime.samples import SampleDigest
+from controller.planes.shares import ShareEntry
 
 INSTRUMENTED = ("controller.planes.p4runtime",)
 _schema = golden_pipeline().schema
@@ -90,6 +91,10 @@ def _read(octets: bytes) -> None:
     with suppress(ChannelClosed):
         for entity in entities_of(octets):
             features.features_of(entity)
+    for read in (shares.share_of, shares.use_of):
+        with suppress(ChannelClosed):
+            for entity in entities_of(octets):
+                read(decoded(p4r.Entity, entity))
     inventory = Inventory()
     for entity in entities_of(octets):
         entry = decoded(p4r.Entity, entity).table_entry
@@ -103,7 +108,7 @@ def _read(octets: bytes) -> None:
 
 
 def seeds() -> list[bytes]:
-    """A few entries of each small table, lost punts, an arbitration, a digest, a packet-in."""
+    """A few entries of each small table, lost punts, a share, an arbitration, a digest, a packet-in."""
     interface = RouterInterface(id=1, vrf_id=2, port=3, vlan=100, mac=b"\2" * 6, mtu=1500)
     policer = Policer(2, same_rate(100))
     rows = [*_program.egress_rows(interface), *_program.classifier_rows(interface), *_program.policer_rows(policer)]
@@ -119,6 +124,7 @@ def seeds() -> list[bytes]:
         data.struct.members.add(bitstring=value)
     lost = p4r.Entity(extern_entry=p4r.ExternEntry(extern_type_id=lost_punts.EXTERN_TYPE))
     lost.extern_entry.entry.Pack(data)
+    share = shares.entity_of(("router_share", 70_000), ShareEntry(Share(2, 100_000, 400_000), 9_000))
     stream = p4r.StreamMessageResponse(digest=digest).SerializeToString()
     packet = p4r.PacketIn(payload=bytes(range(60)))
     for metadata_id, value in ((1, b"\1"), (2, b"\3")):
@@ -128,5 +134,6 @@ def seeds() -> list[bytes]:
         b"\1" + stream,
         b"\1" + p4r.StreamMessageResponse(packet=packet).SerializeToString(),
         b"\0" + p4r.ReadResponse(entities=[lost]).SerializeToString(),
+        b"\0" + p4r.ReadResponse(entities=[share]).SerializeToString(),
         *(b"\0" + p4r.ReadResponse(entities=[e]).SerializeToString() for e in entities[:8]),
     ]
