@@ -159,14 +159,23 @@ class Bmv2:
 
 
 class Forwarder:
-    """vr-forwarder, driven by P4Runtime: a router on each VLAN, or one router on untagged frames."""
+    """vr-forwarder, driven by P4Runtime: a router on each VLAN, or one router on untagged frames.
+
+    Where there are several links before it, each router has its own, in turns.
+    """
 
     routes = True
 
-    def __init__(self, program: Path, directory: Path, tables: list[list[Announcement]]) -> None:
-        """``tables`` holds the routes of each router."""
-        self._program, self._directory, self._tables = program, directory, tables
+    def __init__(self, program: Path, directory: Path, tables: list[list[Announcement]], *options: str) -> None:
+        """``tables`` holds the routes of each router, ``options`` more of its command line."""
+        self._program, self._directory, self._tables, self._options = program, directory, tables, options
         self._process: forwarder.Forwarder | None = None
+
+    @property
+    def address(self) -> str:
+        """Where its P4Runtime server listens; it runs."""
+        assert self._process is not None
+        return self._process.address
 
     def start(self, wires: Wires) -> None:
         """Start it and write its tables."""
@@ -174,10 +183,13 @@ class Forwarder:
         place.mkdir(parents=True)
         own = (place.name, 1, place / "state", place / "log", _on_core(wires), self._program)
         self._process = forwarder.Forwarder("vr-forwarder", *own)
-        self._process.start({wires.into: _IN_PORT, wires.out: _OUT_PORT})
+        links = {into: _IN_PORT + place for place, into in enumerate(wires.intos)}
+        out = _IN_PORT + len(links)
+        self._process.start({**links, wires.out: out}, *self._options)
         prefer(self._process.pid)
         alone = len(self._tables) == 1
-        routers = [_router(vrf, 0 if alone else vrf) for vrf in range(1, len(self._tables) + 1)]
+        ins = [_IN_PORT + place % len(links) for place in range(len(self._tables))]
+        routers = [_router(vrf, 0 if alone else vrf, into, out) for vrf, into in enumerate(ins, 1)]
         asyncio.run(fill(self._process.address, routers, self._tables))
 
     def stop(self) -> None:
@@ -191,10 +203,10 @@ def full_tables(routes: int, vrfs: int, seed: int) -> list[list[Announcement]]:
     return [announcements(routes // vrfs, seed + number) for number in range(vrfs)]
 
 
-def _router(vrf: int, vlan: int) -> WriteBatch:
+def _router(vrf: int, vlan: int, into: int = _IN_PORT, out: int = _OUT_PORT) -> WriteBatch:
     """Return what a router has beside its routes; nexthop ``vrf`` is the receiver."""
     receiving, sending = 2 * vrf - 1, 2 * vrf
-    ends = (receiving, _IN_PORT, IN_MAC), (sending, _OUT_PORT, OUT_MAC)
+    ends = (receiving, into, IN_MAC), (sending, out, OUT_MAC)
     return WriteBatch(
         policers=[Update(Op.INSERT, Policer(vrf, same_rate(_RATE)))],
         router_interfaces=[

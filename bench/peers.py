@@ -9,8 +9,6 @@ the other, then all in search of the highest rate without loss.
 import argparse
 import json
 import logging
-import os
-import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -26,11 +24,10 @@ from bench.peer_kinds import ROUTE, Bmv2, Forwarder, Linux, Ovs, Peer, Redirect,
 from bench.peer_search import lossless
 from lab.commands import NetworkError
 from lab.processes import machine_s
-from lab.wires import FORWARDER_CORE, GENERATOR_CORE, Wires, WiresError
+from lab.wires import FORWARDER_CORE, GENERATOR_CORE, Wires, WiresError, enclose
 
 _ROOT = Path(__file__).parent.parent
 _WORK = Path("/run/peers")
-_INSIDE = "SPLITPLANE_PEERS"
 _CHECK_SEQUENCE = 4  # octets of a frame that a veth does not carry
 _TARGETS = 256  # networks of RFC 2544, section 12
 _FULL, _ZIPF = "forwarder_1m", "forwarder_1m_zipf"
@@ -226,33 +223,12 @@ def program(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _enclose() -> None:
-    """Run this module again in network and mount namespaces of its own; not in a PID namespace, in which the kernel's
-    threads are out of reach. What it starts dies with it, and the namespaces with the last of them."""
-    if os.geteuid() != 0:
-        raise WiresError("needs root, for namespaces and BPF; run it with sudo")
-    if GENERATOR_CORE == FORWARDER_CORE:
-        raise WiresError("needs two cores: one for the generator, one for what is measured")
-    os.environ[_INSIDE] = "1"
-    os.execvp("unshare", ["unshare", "--net", "--mount", "--", sys.executable, "-m", "bench.peers", *sys.argv[1:]])
-
-
-def _prepare() -> None:
-    """Have /run and bpffs to ourselves."""
-    for kind, place in (("tmpfs", "/run"), ("sysfs", "/sys"), ("bpf", "/sys/fs/bpf")):
-        subprocess.run(["mount", "-n", "-t", kind, kind, place], check=True)
-    Path("/run/netns").mkdir()
-
-
 def main() -> int:
     """Measure, and print JSON on the last line."""
     options = parsed()
     logging.getLogger("controller").setLevel(logging.ERROR)
     try:
-        if os.environ.pop(_INSIDE, None) is None:
-            _enclose()
-        _prepare()
-        os.sched_setaffinity(0, {GENERATOR_CORE})
+        enclose("bench.peers")
         print(json.dumps(program(options)), flush=True)
     except NetworkError as error:
         print(f"peers: {error}", file=sys.stderr)

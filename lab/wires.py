@@ -8,11 +8,12 @@
 
 A veth's receive work is its NAPI's, and NAPI is threaded at `in`, so that it has a core to itself whoever sends. The
 wires of all forwarders are alike; names of interfaces differ, because kernel threads are called after them and are
-the whole machine's.
+the whole machine's. There may be several links before it, each with a NAPI thread of its own.
 """
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -31,10 +32,28 @@ GENERATOR_CORE, FORWARDER_CORE = min(os.sched_getaffinity(0)), max(os.sched_geta
 """The cores of whatever sends and whatever is under test; nothing but this module changes affinities."""
 
 _DRAINED_S = 0.05  # without an arrival
+_INSIDE = "SPLITPLANE_WIRES"
 
 
 class WiresError(NetworkError):
     """The measurement cannot go on; one line that says why."""
+
+
+def enclose(module: str) -> None:
+    """Run a module again in network and mount namespaces of its own, and return in there, on the generator's core,
+    with /run and bpffs to itself. There is no PID namespace, in which the kernel's threads would be out of reach.
+    What it starts dies with it, and the namespaces with the last of them."""
+    if os.environ.pop(_INSIDE, None) is None:
+        if os.geteuid() != 0:
+            raise WiresError("needs root, for namespaces and BPF; run it with sudo")
+        if GENERATOR_CORE == FORWARDER_CORE:
+            raise WiresError("needs two cores: one for the generator, one for what is measured")
+        os.environ[_INSIDE] = "1"
+        os.execvp("unshare", ["unshare", "--net", "--mount", "--", sys.executable, "-m", module, *sys.argv[1:]])
+    for kind, place in (("tmpfs", "/run"), ("sysfs", "/sys"), ("bpf", "/sys/fs/bpf")):
+        subprocess.run(["mount", "-n", "-t", kind, kind, place], check=True)
+    Path("/run/netns").mkdir()
+    os.sched_setaffinity(0, {GENERATOR_CORE})
 
 
 def checked(*argv: str) -> str:
@@ -97,31 +116,51 @@ class Wires:
     number: int
     generator: Path  # the program
     destinations: Path  # of its packets
+    entrances: int = 1  # links before the forwarder
     namespace: str = field(init=False)  # the forwarder's
-    into: str = field(init=False)
+    intos: list[str] = field(init=False)  # its end of each
     out: str = field(init=False)
+    threads: list[int] = field(default_factory=list, init=False)  # of the NAPI of each, once they are pinned
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
     _generators: dict[Path, Conversation] = field(default_factory=dict, init=False)
 
     def __enter__(self) -> "Wires":
         tag = f"{os.getpid() % 4096:03x}"
-        self.into, self.out = f"{tag}{self.number}i", f"{tag}{self.number}o"
+        self.intos = [f"{tag}{self.number}i{place or ''}" for place in range(self.entrances)]
+        self.out = f"{tag}{self.number}o"
         names = [f"{place}{self.number}" for place in ("generator", "forwarder", "receiver")]
-        self._sending, self.namespace, receiving = names
+        self._sending, self.namespace, self._receiving = names
         for name in names:
             checked("ip", "netns", "add", name)
             self._stack.callback(checked, "ip", "netns", "del", name)
             checked(*inside(name, "ip", "link", "set", "lo", "up"))
             # The kernel's own multicast is no load.
             checked(*inside(name, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1"))
-        self._sender, self._receiver = f"{tag}{self.number}s", f"{tag}{self.number}r"
-        _cable(self._sending, self._sender, SOURCE_MAC, self.namespace, self.into, IN_MAC)
-        _cable(self.namespace, self.out, OUT_MAC, receiving, self._receiver, NEIGHBOR_MAC)
-        # NAPI is what takes frames that were redirected into a veth.
-        checked(*inside(self.namespace, "ethtool", "-K", self.into, "gro", "on"))
-        self._generator(self.destinations)
-        self._receive = self._talk(inside(receiving, str(self.generator), "receive", self._receiver))
+        self._senders = [f"{tag}{self.number}s{place or ''}" for place in range(self.entrances)]
+        self._receiver = f"{tag}{self.number}r"
+        for sender, into in zip(self._senders, self.intos, strict=True):
+            _cable(self._sending, sender, SOURCE_MAC, self.namespace, into, IN_MAC)
+            # NAPI is what takes frames that were redirected into a veth.
+            checked(*inside(self.namespace, "ethtool", "-K", into, "gro", "on"))
+        _cable(self.namespace, self.out, OUT_MAC, self._receiving, self._receiver, NEIGHBOR_MAC)
+        self._start_programs()
         return self
+
+    @property
+    def into(self) -> str:
+        """The forwarder's end of the first link before it."""
+        return self.intos[0]
+
+    def _start_programs(self) -> None:
+        """Start what sends and what receives."""
+        self._generator(self.destinations)
+        self._receive = self._talk(self._at_receiver("receive", self._receiver))
+
+    def _at_sender(self, *words: str) -> list[str]:
+        return inside(self._sending, str(self.generator), *words)
+
+    def _at_receiver(self, *words: str) -> list[str]:
+        return inside(self._receiving, str(self.generator), *words)
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
@@ -133,20 +172,22 @@ class Wires:
 
     def _generator(self, destinations: Path) -> Conversation:
         if destinations not in self._generators:
-            send = (str(self.generator), "send", self._sender, SOURCE_MAC, IN_MAC, str(destinations))
-            self._generators[destinations] = self._talk(inside(self._sending, *send))
+            send = ("send", self._senders[0], SOURCE_MAC, IN_MAC, str(destinations))
+            self._generators[destinations] = self._talk(self._at_sender(*send))
         return self._generators[destinations]
 
     def pin(self) -> None:
-        """Give the NAPI of `in` a thread on the forwarder's core; the forwarder is attached by now."""
-        path = f"/sys/class/net/{self.into}/threaded"  # of the namespace: ip-netns mounts its own sysfs
-        checked("ip", "netns", "exec", self.namespace, "sh", "-c", f"echo 1 > {path}")
-        threads = list(_threads(f"napi/{self.into}-"))
-        if not threads:
-            raise WiresError(f"{self.into} has no NAPI thread; Linux 5.12 and later have")
-        for pid in threads:
-            os.sched_setaffinity(pid, {FORWARDER_CORE})
-            prefer(pid)
+        """Give the NAPI of each `in` a thread on the forwarder's core; the forwarder is attached by now."""
+        for into in self.intos:
+            path = f"/sys/class/net/{into}/threaded"  # of the namespace: ip-netns mounts its own sysfs
+            checked("ip", "netns", "exec", self.namespace, "sh", "-c", f"echo 1 > {path}")
+            threads = list(_threads(f"napi/{into}-"))
+            if not threads:
+                raise WiresError(f"{into} has no NAPI thread; Linux 5.12 and later have")
+            for pid in threads:
+                os.sched_setaffinity(pid, {FORWARDER_CORE})
+                prefer(pid)
+            self.threads += threads
 
     def count(self) -> Count:
         """Ask the receiver."""
