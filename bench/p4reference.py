@@ -24,10 +24,14 @@ _ANSWER_S = 120.0
 
 
 class Device:
-    """A client of one P4Runtime device, and its primary where it is told to be."""
+    """A client of one P4Runtime device, and its primary where it is told to be.
 
-    def __init__(self, address: str, device_id: int) -> None:
+    ``since_ms`` makes the upper half of its election id: who came before has a smaller one.
+    """
+
+    def __init__(self, address: str, device_id: int, since_ms: int = 0) -> None:
         self.device_id = device_id
+        self._election_id = p4r.Uint128(high=since_ms, low=1)
         self._channel = grpc.insecure_channel(address, _OPTIONS)
         self._requests: queue.SimpleQueue[p4r.StreamMessageRequest | None] = queue.SimpleQueue()
 
@@ -40,7 +44,7 @@ class Device:
         """Open the stream and wait for the device's word."""
         request = p4r.StreamMessageRequest()
         request.arbitration.device_id = self.device_id
-        request.arbitration.election_id.low = 1
+        request.arbitration.election_id.CopyFrom(self._election_id)
         self._requests.put(request)
         open_stream = self._channel.stream_stream(
             f"{_SERVICE}StreamChannel",
@@ -65,7 +69,7 @@ class Device:
         """Have the device run a pipeline."""
         request = p4r.SetForwardingPipelineConfigRequest(device_id=self.device_id, config=pipeline)
         request.action = p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT
-        request.election_id.low = 1
+        request.election_id.CopyFrom(self._election_id)
         push = self._channel.unary_unary(f"{_SERVICE}SetForwardingPipelineConfig")
         push(request.SerializeToString(), timeout=_ANSWER_S)
 
@@ -86,13 +90,23 @@ class Device:
         """Return requests that insert entries."""
         found = []
         for start in range(0, len(entries), _UPDATES):
-            request = p4r.WriteRequest(device_id=self.device_id)
-            request.election_id.low = 1
+            request = p4r.WriteRequest(device_id=self.device_id, election_id=self._election_id)
             for entry in entries[start : start + _UPDATES]:
                 update = request.updates.add(type=p4r.Update.INSERT)
                 update.entity.table_entry.CopyFrom(entry)
             found.append(request.SerializeToString())
         return found
+
+    def update(self, kind: "p4r.Update.Type", entities: list[p4r.Entity]) -> None:
+        """Insert, modify or delete entities in one request. NetworkError where the device takes not all of them."""
+        request = p4r.WriteRequest(device_id=self.device_id, election_id=self._election_id)
+        for entity in entities:
+            request.updates.add(type=kind, entity=entity)
+        try:
+            self._channel.unary_unary(f"{_SERVICE}Write")(request.SerializeToString(), timeout=_ANSWER_S)
+        except grpc.RpcError as error:
+            said = error.details() if isinstance(error, grpc.Call) else error
+            raise NetworkError(f"P4Runtime: {said}") from error
 
     def write(self, requests: list[bytes]) -> None:
         """Send requests, some under way at a time, and wait for all answers."""
