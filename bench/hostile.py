@@ -41,6 +41,7 @@ _CHOICES = (NONE, *ATTACKS)
 _BEFORE_S, _AFTER_S = 2.0, 1.0
 _ENDS_S = 60.0
 _STATE_MIB = 256
+_MOST_SHARE = 4.0
 _SHORTEST = "64"  # octets of a frame, check sequence included
 _OVERLOAD = ("--trial-s", "0", "--runs", "3")  # a search for the rate without loss says nothing on a busy machine
 _STALLS, _PROBES = WORK / "stalls", WORK / "probes.log"
@@ -173,7 +174,7 @@ def _options() -> argparse.Namespace:
         "--attacks", nargs="*", choices=_CHOICES, default=_CHOICES, metavar="A", help=f"of: {', '.join(_CHOICES)}"
     )
     parser.add_argument(
-        "--share", type=float, default=0.5, metavar="S", help="of a core's rate, of floods (default: 0.5)"
+        "--share", type=float, default=0.5, metavar="S", help="of a core's rate, of floods, up to 4 (default: 0.5)"
     )
     parser.add_argument(
         "--core-mpps", type=float, metavar="R", help="a core's rate (default: bench/peers measures it)"
@@ -188,8 +189,8 @@ def main() -> int:
     if not 1 <= options.routers <= 100 or options.seconds <= 0:
         print("hostile: --routers are 1 to 100, --seconds more than 0", file=sys.stderr)
         return 2
-    if not 0 < options.share <= 1:
-        print("hostile: --share is more than 0, and at most 1", file=sys.stderr)
+    if not 0 < options.share <= _MOST_SHARE:
+        print(f"hostile: --share is more than 0, and at most {_MOST_SHARE:g}", file=sys.stderr)
         return 2
     if options.core_mpps is not None and options.core_mpps <= 0:
         print("hostile: --core-mpps is more than 0", file=sys.stderr)

@@ -33,7 +33,7 @@ from lab.guest_root import GuestRoot
 from lab.network import NetworkError, checked, inside, wait_for
 from lab.planes.bmv2 import OWN_SYSFS
 from lab.planes.p4runtime import DeviceSwitch
-from lab.processes import guest_processes
+from lab.processes import cpu_s, guest_processes
 
 HOSTILE, MACHINE = "hostile/r", "machine/r"
 UNANSWERED_RELOAD, CONTROL_NEWLINES, RANDOM_ACCESS = "unanswered-reload", "control-newlines", "random-access"
@@ -186,9 +186,19 @@ class Attackers:
         )
         _FRAMES.write_bytes(flood.heads(link))
         words = ("flood", "eth0", str(_FRAMES))
+        refused = self._refused()
         with generator.conversation(self._host, *words, before=("nice", "-n", "19"), preferred=False) as sender:
+            busy_s = cpu_s(sender.pid)
             frames, took_s = generator.sent(sender, flood.length, self._flood_pps, seconds)
-        return f"{frames} frames in {took_s:.1f} s, {frames / took_s:,.0f} of {self._flood_pps:,.0f} a second"
+            busy_s = cpu_s(sender.pid) - busy_s
+        came_of = floods.CameOf(frames, took_s, busy_s, self._refused() - refused)
+        return came_of.told(self._flood_pps)
+
+    def _refused(self) -> int:
+        """Return how many frames of the host the switch's end of its cable had no room for so far."""
+        statistics = output(inside(self._host, ["ethtool", "-S", "eth0"]))
+        lines = (line.strip().partition("_xdp_xmit_errors: ") for line in statistics.splitlines())
+        return sum(int(count) for queue, _, count in lines if count)
 
     def _as_root(self, name: str, seconds: float) -> str:
         """Root of the guest runs a program in it."""

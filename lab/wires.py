@@ -81,6 +81,11 @@ class Conversation:
         if preferred:
             prefer(self._process.pid)
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
     def ask(self, line: str) -> None:
         """Send a line."""
         assert self._process.stdin is not None

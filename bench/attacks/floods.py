@@ -28,6 +28,7 @@ _ICMP, _UDP, _ICMPV6 = 1, 17, 58
 _ECHO, _SOLICITATION = 8, 135
 _DONT_FRAGMENT = 0x4000
 _DISCARD = 9  # RFC 863
+_REACHED, _WHOLE = 0.98, 0.95  # of a rate; of a core
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,27 @@ class Flood:
     def heads(self, link: Link) -> bytes:
         """Return all frames as the generator takes them."""
         return b"".join(self.frame(link, number)[:HEAD_BYTES].ljust(HEAD_BYTES, b"\0") for number in range(COUNT))
+
+
+@dataclass(frozen=True, slots=True)
+class CameOf:
+    """What came of a flood: frames that were sent, how long that took, the CPU time that the generator had meanwhile,
+    and frames that the switch's end of the cable had no room for."""
+
+    frames: int
+    took_s: float
+    busy_s: float
+    refused: int
+
+    def told(self, wanted_pps: float) -> str:
+        """Say what was sent of what was wanted, in frames/s, and what was in the way of more."""
+        rate = self.frames / self.took_s
+        said = f"{self.frames} frames in {self.took_s:.1f} s, {rate:,.0f} of {wanted_pps:,.0f} a second"
+        if rate < wanted_pps * _REACHED:
+            had = min(1.0, self.busy_s / self.took_s)
+            limit = "one core makes no more" if had > _WHOLE else "others had its core meanwhile"
+            said += f" (the generator had {had:.0%} of a core: {limit})"
+        return f"{said}, {self.refused / max(1, self.frames):.0%} of them refused by the full ring of the port"
 
 
 def arp(_link: Link, number: int) -> bytes:

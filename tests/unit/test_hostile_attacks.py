@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.attacks import guest_root
-from bench.attacks.floods import BEYOND, COUNT, OF_HOSTS, ROUTER, SWEPT, Link
+from bench.attacks.floods import BEYOND, COUNT, OF_HOSTS, ROUTER, SWEPT, CameOf, Link
 from bench.attacks.messages import BEFORE, OF_ROUTERS
 from bench.attacks.target import Target
 from bench.watched_controller import StallFile
@@ -140,3 +140,11 @@ def found(frame: bytes) -> IpPacket:
     packet = IpPacket.find(Frame.read(frame))
     assert packet is not None
     return packet
+
+
+def test_a_flood_says_what_kept_it_from_its_rate() -> None:
+    reached = CameOf(frames=990_000, took_s=1.0, busy_s=0.6, refused=0).told(1_000_000)
+    assert "990,000 of 1,000,000 a second, 0% of them refused" in reached
+    waited = CameOf(frames=500_000, took_s=1.0, busy_s=0.4, refused=250_000).told(1_000_000)
+    assert "had 40% of a core: others had its core meanwhile), 50% of them refused" in waited
+    assert "had 100% of a core: one core makes no more" in CameOf(4_000_000, 1.0, 1.01, 0).told(5_000_000)
