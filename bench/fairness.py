@@ -65,7 +65,7 @@ class Measured:
         """Measure everything so often as is wanted. NetworkError where a forwarder does not start or forward."""
         options = self._options
         with ExitStack() as stack:
-            plain = stack.enter_context(self._bed(0, options.without or options.build))
+            plain = stack.enter_context(self._bed(0, shared=False))
             shared = plain if self.case.each_its_queue else self._shared(stack, plain)
             for number in range(options.runs):
                 say(f"{self.case.name}: run {number + 1} of {options.runs}")
@@ -99,16 +99,16 @@ class Measured:
         each = (found[1] - found[0]) / _TRIED_STEPS
         return min(MOST_STEPS, max(0, math.ceil((wanted - found[0]) / each)))
 
-    def _bed(self, number: int, build: Path, *more: str) -> Bed:
+    def _bed(self, number: int, shared: bool, *more: str) -> Bed:
         options = self._options
-        generator, program = options.build / "bench" / "generator", build / "daemon" / "vr-forwarder"
+        generator, program = (options.build / name for name in ("bench/generator", "daemon/vr-forwarder"))
         for built in (generator, program):
             if not built.exists():
                 raise WiresError(f"{built} is missing; run: scripts/setup tests")
-        return Bed(Machine(program, generator, _WORK, options.seed), self.case, number, more)
+        return Bed(Machine(program, generator, _WORK, options.seed), self.case, number, shared, more)
 
     def _shared(self, stack: ExitStack, plain: Bed) -> Bed | None:
-        bed = stack.enter_context(self._bed(1, self._options.build))
+        bed = stack.enter_context(self._bed(1, shared=True))
         try:
             bed.share()
         except NetworkError as problem:
@@ -192,14 +192,12 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--build", type=Path, default=_ROOT / "build" / "forwarder", help="where forwarder/ was built"
     )
-    parser.add_argument("--without", type=Path, metavar="BUILD", help="the same of a forwarder without shares")
     parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the figures of docs/fairness.md there as well")
     parser.add_argument("--from", type=Path, dest="kept", metavar="FILE", help="draw them from the last line of this")
     options = parser.parse_args()
     if options.runs < 1 or options.seconds < 1 or not 0 <= (options.steps or 0) <= MOST_STEPS:
         parser.error(f"--runs and --seconds are 1 at least, --steps {MOST_STEPS} at most")
     options.build = options.build.resolve()
-    options.without = options.without and options.without.resolve()
     return options
 
 

@@ -37,13 +37,21 @@ class Machine:
     seed: int
 
 
+_WITHOUT_BTF = 'mount -n --bind /dev/null /sys/kernel/btf/vmlinux && exec "$@"'
+
+
 @dataclass
 class Bed:
-    """The forwarder of one case: ``with Bed(…) as bed``; ``options`` end its command line."""
+    """The forwarder of one case: ``with Bed(…) as bed``; ``options`` end its command line.
+
+    Without shares it is the same program, for which the kernel has no BTF: that is what its tracepoints ask for, and
+    shares come with one of them.
+    """
 
     machine: Machine
     case: Case
     number: int
+    shared: bool
     options: Sequence[str] = ()
     most: float = field(default=0.0, init=False)  # packets/s that the generator has sent
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
@@ -73,7 +81,10 @@ class Bed:
         schedule = self._scheduled(Schedule(tables, entrances, machine.seed))
         own = (self.number, machine.generator, schedule.write(work / "destinations"), entrances, work)
         self._wires = self._stack.enter_context(OfferWires(*own))
-        self._forwarder = Forwarder(machine.program, work / f"fair{self.number}", tables, *self.options)
+        before = () if self.shared else ("unshare", "--mount", "sh", "-c", _WITHOUT_BTF, "sh")
+        self._forwarder = Forwarder(
+            machine.program, work / f"fair{self.number}", tables, *self.options, before=before
+        )
         self._stack.callback(self._forwarder.stop)
         self._forwarder.start(self._wires)
         self._wires.pin()

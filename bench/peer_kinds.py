@@ -7,7 +7,7 @@ one that only redirects), and is on the forwarder's core with all that touches a
 import asyncio
 import shutil
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -166,9 +166,17 @@ class Forwarder:
 
     routes = True
 
-    def __init__(self, program: Path, directory: Path, tables: list[list[Announcement]], *options: str) -> None:
-        """``tables`` holds the routes of each router, ``options`` more of its command line."""
+    def __init__(
+        self,
+        program: Path,
+        directory: Path,
+        tables: list[list[Announcement]],
+        *options: str,
+        before: Sequence[str] = (),
+    ) -> None:
+        """``tables`` holds the routes of each router; ``options`` end its command line, ``before`` begins it."""
         self._program, self._directory, self._tables, self._options = program, directory, tables, options
+        self._before = tuple(before)
         self._process: forwarder.Forwarder | None = None
 
     @property
@@ -181,7 +189,7 @@ class Forwarder:
         """Start it and write its tables."""
         place = self._directory
         place.mkdir(parents=True)
-        own = (place.name, 1, place / "state", place / "log", _on_core(wires), self._program)
+        own = (place.name, 1, place / "state", place / "log", (*_on_core(wires), *self._before), self._program)
         self._process = forwarder.Forwarder("vr-forwarder", *own)
         links = {into: _IN_PORT + place for place, into in enumerate(wires.intos)}
         out = _IN_PORT + len(links)
