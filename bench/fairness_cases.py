@@ -67,6 +67,7 @@ CASES = {
         Case("arrivals-1-2", _HEAVY_LIGHT),
         Case("arrivals-40-60", _PAPERS),
         Case("queue-each", _PAPERS, each_its_queue=True),
+        Case("rates-3-2-1", (Router(1 / 2), Router(1 / 3), Router(1 / 6))),
         Case("costs", (Router(0.5, routes=COSTLY_ROUTES), Router(0.5)), _OVERLOADS),
         Case("six-weights", tuple(Router(1 / 6, weight=number) for number in range(1, 7)), _OVERLOADS),
         Case("one-greedy", (*(Router(part=0.5 / 64) for _ in range(_MODEST)), Router(1.0)), _OVERLOADS),

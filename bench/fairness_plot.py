@@ -6,7 +6,7 @@ from typing import Any
 
 from lab.commands import NetworkError
 
-_TWO_ROUTERS = ("arrivals-40-60", "queue-each", "arrivals-1-2")
+_BY_RATE = ("arrivals-40-60", "queue-each", "arrivals-1-2", "rates-3-2-1")
 _OVERLOAD = 2.0
 _MPPS = 1e-6
 
@@ -29,7 +29,7 @@ def _draw(cases: list[dict[str, Any]], directory: Path) -> None:
     for case in cases:
         by_name.setdefault(case["name"], []).append(case)
     directory.mkdir(parents=True, exist_ok=True)
-    for name in _TWO_ROUTERS:
+    for name in _BY_RATE:
         if name in by_name:
             _rates(by_name[name], directory / f"fairness-{name}.svg")
     _errors(by_name, directory / "fairness-errors.svg")
@@ -37,7 +37,7 @@ def _draw(cases: list[dict[str, Any]], directory: Path) -> None:
 
 
 def _rates(loads: list[dict[str, Any]], path: Path) -> None:
-    """What each of two routers forwards of what all are offered: without shares, ideally, and with them."""
+    """What each router forwards of what all are offered: without shares, ideally, and with them."""
     import matplotlib.pyplot as plt
 
     figure, panels = plt.subplots(1, 3, figsize=(10, 3), sharey=True, layout="constrained")
@@ -48,11 +48,11 @@ def _rates(loads: list[dict[str, Any]], path: Path) -> None:
         for place, weight in enumerate(loads[0]["weights"]):
             all_offered = [sum(router["offered"] for router in load["routers"]) * _MPPS for load in loads]
             forwarded = [routers_of(load)[place]["forwarded"] * _MPPS for load in loads]
-            panel.plot(all_offered, forwarded, marker="o", label=f"weight {weight:g}")
+            panel.plot(all_offered, forwarded, marker="o", label=f"router {place + 1}, weight {weight:g}")
         panel.set_title(title)
-        panel.set_xlabel("offered to both, Mpps")
-        panel.set_ylim(bottom=0)
+        panel.set_xlabel("offered to all, Mpps")
         panel.grid(alpha=0.3)
+    panels[0].set_ylim(bottom=0)
     panels[0].set_ylabel("forwarded, Mpps")
     panels[0].legend()
     _save(figure, path)
