@@ -142,7 +142,7 @@ class Bed:
         taken = received or sent * (1 - outcome.refused / sum(outcome.sent))
         if not taken:
             raise WiresError(f"{self.case.name}: nothing comes of {sent} packets")
-        return (1 - outcome.idle) * seconds / taken
+        return outcome.busy * seconds / taken
 
     def judged(self, load: float, costs: Costs, seconds: float) -> Judge:
         """Offer a load, after half of what there is, and return its judge."""

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.wires import FORWARDER_CORE, IN_MAC, SOURCE_MAC, Conversation, Wires, WiresError, checked, inside
+from lab.wires import FORWARDER_CORE, IN_MAC, SOURCE_MAC, Conversation, Wires, WiresError, checked, inside, threads_of
 
 ROUTERS, WINDOWS, WINDOW_S = 128, 2048, 0.01
 WAITS, WAIT_S = 4096, 1.024e-6
@@ -52,7 +52,8 @@ class Outcome:
     waits: Sequence[int]  # packets by router and wait, those that were sent in the measured time
     refused: int  # packets that the rings before the forwarder had no room for
     lost: int  # packets that the ring behind it had no room for
-    idle: float  # part of the measured time in which the forwarder's core had nothing to do
+    busy: float  # part of the measured time in which the forwarder worked on packets, whoever else had its core
+    idle: float  # part of it in which the core had nothing to do
 
     def waits_of(self, router: int) -> Sequence[int]:
         """Return the histogram of a router, the first being 0: packets that were under way for so many WAIT_S."""
@@ -99,22 +100,29 @@ class OfferWires(Wires):
         told = (f"{phase.seconds * 1000:.0f} {phase.rate:.0f} {phase.first} {phase.count}" for phase in phases)
         self._offering.ask(f"{length} {begin_ns} {' '.join(told)}")
         time.sleep(max(0.0, measured_ns / 1e9 - time.monotonic()))
-        since, idle_s = time.monotonic(), _idle_s()
+        since, busy_s, idle_s = time.monotonic(), self._busy_s(), _idle_s()
         time.sleep(max(0.0, begin_ns / 1e9 + length_s - time.monotonic()))
-        idle = (_idle_s() - idle_s) / (time.monotonic() - since)
+        took_s = time.monotonic() - since
+        busy, idle = (self._busy_s() - busy_s) / took_s, (_idle_s() - idle_s) / took_s
         self._offering.answer()
         time.sleep(_DRAIN_S)
         self._say(self._observing, "", "written")
         now_refused, now_lost = self._errors()
         sent, received = _counts(self._sent), _counts(self._received)
         windows = WINDOWS * ROUTERS
-        return Outcome(sent, received[:windows], received[windows:], now_refused - refused, now_lost - lost, idle)
+        lost_now = now_refused - refused, now_lost - lost
+        return Outcome(sent, received[:windows], received[windows:], *lost_now, busy, idle)
 
     @staticmethod
     def _say(process: Conversation, line: str, answer: str) -> None:
         process.ask(line)
         if process.answer() != [answer]:
             raise WiresError(f"the generator did not answer {answer}")
+
+    def _busy_s(self) -> float:
+        """Return how long NAPI has run so far: its threads, and the kernel's own one, to which they leave some."""
+        threads = (*self.threads, *threads_of(f"ksoftirqd/{FORWARDER_CORE}"))
+        return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in threads) / 1e9
 
     def _errors(self) -> tuple[int, int]:
         """Return how many frames the rings before and behind the forwarder had no room for so far."""

@@ -186,7 +186,7 @@ class Wires:
         for into in self.intos:
             path = f"/sys/class/net/{into}/threaded"  # of the namespace: ip-netns mounts its own sysfs
             checked("ip", "netns", "exec", self.namespace, "sh", "-c", f"echo 1 > {path}")
-            threads = list(_threads(f"napi/{into}-"))
+            threads = list(threads_of(f"napi/{into}-"))
             if not threads:
                 raise WiresError(f"{into} has no NAPI thread; Linux 5.12 and later have")
             for pid in threads:
@@ -235,7 +235,8 @@ def _cable(here: str, name: str, mac: str, there: str, other: str, other_mac: st
         checked("ip", "-n", place, "link", "set", end, "up")
 
 
-def _threads(prefix: str) -> Iterator[int]:
+def threads_of(prefix: str) -> Iterator[int]:
+    """Yield the processes, threads of the kernel among them, whose names begin so."""
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:

@@ -29,7 +29,7 @@ def _outcome(
     for router, places in (waits or {}).items():
         for place, count in places.items():
             histogram[(router + 1) * WAITS + place] = count
-    return Outcome(*counts, histogram, refused, 0, 0.0)
+    return Outcome(*counts, histogram, refused, 0, 1.0, 0.0)
 
 
 def test_who_has_what_it_is_entitled_to_is_no_error() -> None:
