@@ -15,7 +15,7 @@ import json
 import logging
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
@@ -195,6 +195,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the figures of docs/fairness.md there as well")
     parser.add_argument("--from", type=Path, dest="kept", metavar="FILE", help="draw them from the last line of this")
     options = parser.parse_args()
+    if options.kept is not None and (options.plot is None or not options.kept.exists()):
+        parser.error("--from takes the result of an earlier run, and --plot the directory that is drawn into")
     if options.runs < 1 or options.seconds < 1 or not 0 <= (options.steps or 0) <= MOST_STEPS:
         parser.error(f"--runs and --seconds are 1 at least, --steps {MOST_STEPS} at most")
     options.build = options.build.resolve()
@@ -224,18 +226,13 @@ def main() -> int:
     options = parsed()
     logging.getLogger("controller").setLevel(logging.ERROR)
     try:
-        draw: Callable[[dict[str, Any]], None] | None = None
-        if options.plot is not None:
-            draw = fairness_plot.drawing(options.plot)
         if options.kept is not None:
-            if draw is None:
-                raise WiresError("--from draws, and needs --plot DIR")
-            draw(json.loads(options.kept.read_text().splitlines()[-1]))
+            fairness_plot.draw(json.loads(options.kept.read_text().splitlines()[-1]), options.plot)
             return 0
         enclose("bench.fairness")
         result = program(options)
-        if draw is not None:
-            draw(result)
+        if options.plot is not None:
+            fairness_plot.draw(result, options.plot)
         print(json.dumps(result), flush=True)
     except NetworkError as error:
         print(f"fairness: {error}", file=sys.stderr)
