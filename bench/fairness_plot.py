@@ -83,8 +83,11 @@ def _divided(case: dict[str, Any], path: Path) -> None:
     """What routers had of the core, beside what they were entitled to."""
     chart = _chart(pygal.Bar, f"{case['name']} at a load of {case['load']:g}", "router", "part of the core")
     chart.x_labels = [str(place) for place in range(1, len(case["routers"]) + 1)]
-    kinds = (("without shares", case["without"]["routers"], "cpu_share"), ("with shares", case["routers"], "cpu_share"))
-    for title, routers, key in (*kinds, ("entitled to", case["routers"], "entitled")):
+    for title, routers, key in (
+        ("without shares", _without(case), "cpu_share"),
+        ("with shares", _with(case), "cpu_share"),
+        ("entitled to", _with(case), "entitled"),
+    ):
         chart.add(title, [router[key] for router in routers])
     _save(chart, path)
 
