@@ -10,7 +10,7 @@ from bench.fairness_cases import Case, rates
 from bench.fairness_judge import SECOND, Costs, Judge
 from bench.peer_kinds import ROUTE, Forwarder
 from bench.schedule import Schedule
-from lab.cpu_groups import CpuGroups, cpu_groups
+from lab.cpu_groups import CpuGroups, cpu_groups, set_turn
 from lab.offers import ENTRANCES, WINDOW_S, OfferWires, Outcome, Phase, between
 from lab.prefixes import Announcement, announcements
 from lab.wires import WiresError
@@ -23,6 +23,8 @@ _MANY = 1000  # routes: more than that want many destinations
 _WARM_S, _BEFORE, _SETTLED_S = 0.3, 0.5, 0.6
 _STEP_S = 0.5
 _DEVICE_ID = 1
+_TURN_S = 1e-4
+"""Of a NAPI thread: in the kernel's own turns, of milliseconds, the rings of all others overflow."""
 STEP = round(_STEP_S / WINDOW_S)
 """The window in which the load rises."""
 
@@ -91,6 +93,8 @@ class Bed:
         if case.each_its_queue:
             groups = cpu_groups(machine.work / "cpu", f"fairness-{self._wires.into}", self._wires.threads)
             self._groups = self._stack.enter_context(groups)
+            for thread in self._wires.threads:
+                set_turn(thread, _TURN_S)
 
     def _scheduled(self, schedule: Schedule) -> Schedule:
         routers = self.case.routers
