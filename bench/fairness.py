@@ -23,7 +23,7 @@ from typing import Any
 
 from bench import fairness_plot
 from bench.fairness_bed import STEP, Bed, Machine
-from bench.fairness_cases import CASES, Case
+from bench.fairness_cases import CASES, Case, added_cost
 from bench.fairness_judge import Costs
 from lab.commands import NetworkError
 from lab.offers import MOST_STEPS
@@ -88,16 +88,16 @@ class Measured:
 
     def _steps(self, bed: Bed) -> int:
         """Return how much what is forwarded has to be slowed down, for the generator to send what the highest load
-        is."""
+        is, and costs to be in the ratio of the case."""
         if self._options.steps is not None:
             return int(self._options.steps)
         found = []
         for steps in (0, _TRIED_STEPS):
             bed.slow(steps)
-            found.append(min(bed.costs(_CALIBRATED_S).routers))
-        wanted = max(self.loads) * _ROOM / bed.most
-        each = (found[1] - found[0]) / _TRIED_STEPS
-        return min(MOST_STEPS, max(0, math.ceil((wanted - found[0]) / each)))
+            found.append(bed.costs(_CALIBRATED_S).routers)
+        each = (min(found[1]) - min(found[0])) / _TRIED_STEPS
+        wanted = added_cost(found[0], max(self.loads) * _ROOM / bed.most, self.case.ratio)
+        return min(MOST_STEPS, math.ceil(wanted / each))
 
     def _bed(self, number: int, shared: bool, *more: str) -> Bed:
         options = self._options

@@ -42,6 +42,9 @@ class Case:
     link_part: float = 0.0
     """Speed of the egress port, which the routers share, as a part of what the core forwards; 0.0: the core is
     shared."""
+    ratio: float = 0.0
+    """So much more a packet of the most expensive router is to cost than of the cheapest, where it costs more; 0.0:
+    it is as it is."""
     each_its_queue: bool = False
     """A link before the forwarder and a NAPI thread for each router, which the kernel schedules by weight."""
 
@@ -58,6 +61,14 @@ def rates(routers: Sequence[Router], costs: Sequence[float], load: float) -> lis
     return [rate + router.arrivals * more for rate, router in zip(fixed, routers, strict=True)]
 
 
+def added_cost(costs: Sequence[float], least: float, ratio: float) -> float:
+    """Return what every packet has to cost more, for the cheapest to cost ``least`` and for the ratio of the most
+    expensive one to the cheapest to be no larger than ``ratio`` (0.0: any)."""
+    low, high = min(costs), max(costs)
+    more = (high - ratio * low) / (ratio - 1) if ratio else 0.0
+    return max(0.0, least - low, more)
+
+
 _HEAVY_LIGHT = (Router(1 / 3, weight=2), Router(2 / 3, weight=1))
 _PAPERS = (Router(0.4, weight=2), Router(0.6, weight=1))
 _SLICES = (*(Router(1 / 4, slice=1) for _ in range(3)), Router(1 / 4, slice=2))
@@ -68,7 +79,7 @@ CASES = {
         Case("arrivals-40-60", _PAPERS),
         Case("queue-each", _PAPERS, each_its_queue=True),
         Case("rates-3-2-1", (Router(1 / 2), Router(1 / 3), Router(1 / 6))),
-        Case("costs", (Router(0.5, routes=COSTLY_ROUTES), Router(0.5)), _OVERLOADS),
+        Case("costs", (Router(0.5, routes=COSTLY_ROUTES), Router(0.5)), _OVERLOADS, ratio=1.4),
         Case("six-weights", tuple(Router(1 / 6, weight=number) for number in range(1, 7)), _OVERLOADS),
         Case("one-greedy", (*(Router(part=0.5 / 64) for _ in range(_MODEST)), Router(1.0)), _OVERLOADS),
         Case("one-port", (Router(0.25), Router(0.75)), (0.8, 1.0, 1.5, 2.0, 3.0), link_part=0.3),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.fairness_cases import CASES, Router, rates
+from bench.fairness_cases import CASES, Router, added_cost, rates
 from bench.schedule import NOBODYS, Schedule
 from lab.prefixes import Announcement
 
@@ -46,6 +46,14 @@ def test_what_is_offered_costs_the_load() -> None:
     assert found[2] * costs[2] == pytest.approx(0.1)
     with pytest.raises(ValueError, match="parts alone"):
         rates(routers, costs, 0.05)
+
+
+def test_costs_are_raised_to_a_level_and_a_ratio() -> None:
+    assert added_cost([3.0, 3.0], 10.0, 0.0) == 7.0
+    assert added_cost([3.0, 3.0], 1.0, 0.0) == 0.0
+    more = added_cost([7.0, 3.0], 4.0, 1.4)
+    assert (7.0 + more) / (3.0 + more) == pytest.approx(1.4)
+    assert added_cost([3.0, 3.0], 1.0, 1.4) == 0.0  # nothing makes equal ones unequal
 
 
 @pytest.mark.parametrize("name", CASES)
