@@ -210,8 +210,9 @@ def program(options: argparse.Namespace) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     for name in options.only or CASES:
         measured = Measured(CASES[name], options)
-        measured.run()
-        found += measured.result()
+        if measured.loads:
+            measured.run()
+            found += measured.result()
     return {
         "runs": options.runs,
         "seconds": options.seconds,
