@@ -22,7 +22,7 @@ from statistics import median
 from typing import Any
 
 from bench import fairness_plot
-from bench.fairness_bed import STEP, Bed, Machine
+from bench.fairness_bed import STEP, WIRE_OCTETS, Bed, Machine
 from bench.fairness_cases import CASES, Case, added_cost
 from bench.fairness_judge import Costs
 from lab.commands import NetworkError
@@ -33,6 +33,7 @@ from lab.wires import FORWARDER_CORE, GENERATOR_CORE, WiresError, enclose
 _ROOT = Path(__file__).parent.parent
 _WORK = Path("/run/fairness")
 _CALIBRATED_S = 0.5
+_WIRE_BITS = 8 * WIRE_OCTETS
 _STEPPED = 0.5  # a load above it is reached in a step
 _TRIED_STEPS = 200
 _ROOM = 1.15  # the generator sends so much more, without keeping to a rate, than is wanted of it
@@ -66,18 +67,19 @@ class Measured:
         options = self._options
         with ExitStack() as stack:
             plain = stack.enter_context(self._bed(0, shared=False))
-            shared = plain if self.case.each_its_queue else self._shared(stack, plain)
+            shared = plain if self.case.each_its_queue else self._shared(stack, self._speed_bps(plain))
             for number in range(options.runs):
                 say(f"{self.case.name}: run {number + 1} of {options.runs}")
                 plain.unshare()
-                steps = self._steps(plain)
-                self._slowed = steps
+                self._slowed = self._steps(plain)
                 for bed in (plain, *([shared] if shared is not None else ())):
-                    bed.slow(steps)
+                    bed.slow(self._slowed)
                 costs = plain.costs(_CALIBRATED_S)
-                self._costs.append(costs)
                 say(f"{self.case.name}: {_told(costs)}; the generator sends {plain.most / 1e6:.2f} Mpps at most")
                 self._most = plain.most
+                self._costs.append(costs)
+                if shared is not None and shared.speed_bps:
+                    costs = self._of_link(shared)
                 for load in self.loads:
                     plain.unshare()
                     self._without[load].append(self._judged(plain, load, costs))
@@ -86,11 +88,21 @@ class Measured:
                             shared.share()
                         self._with[load].append(self._judged(shared, load, costs))
 
+    def _speed_bps(self, plain: Bed) -> float:
+        """Return the speed of the egress port, in bit/s, that is the case's part of what the core forwards."""
+        if not self.case.link_part:
+            return 0.0
+        return self.case.link_part / min(plain.costs(_CALIBRATED_S).routers) * _WIRE_BITS
+
+    def _of_link(self, bed: Bed) -> Costs:
+        """What a packet costs of the link's second; one that is dropped costs nothing of it."""
+        return Costs((_WIRE_BITS / bed.speed_bps,) * len(self.case.routers), 0.0)
+
     def _steps(self, bed: Bed) -> int:
         """Return how much what is forwarded has to be slowed down, for the generator to send what the highest load
         is, and costs to be in the ratio of the case."""
-        if self._options.steps is not None:
-            return int(self._options.steps)
+        if self._options.steps is not None or self.case.link_part:
+            return int(self._options.steps or 0)
         found = []
         for steps in (0, _TRIED_STEPS):
             bed.slow(steps)
@@ -99,16 +111,16 @@ class Measured:
         wanted = added_cost(found[0], max(self.loads) * _ROOM / bed.most, self.case.ratio)
         return min(MOST_STEPS, math.ceil(wanted / each))
 
-    def _bed(self, number: int, shared: bool, *more: str) -> Bed:
+    def _bed(self, number: int, shared: bool, speed_bps: float = 0.0) -> Bed:
         options = self._options
         generator, program = (options.build / name for name in ("bench/generator", "daemon/vr-forwarder"))
         for built in (generator, program):
             if not built.exists():
                 raise WiresError(f"{built} is missing; run: scripts/setup tests")
-        return Bed(Machine(program, generator, _WORK, options.seed), self.case, number, shared, more)
+        return Bed(Machine(program, generator, _WORK, options.seed), self.case, number, shared, speed_bps)
 
-    def _shared(self, stack: ExitStack, plain: Bed) -> Bed | None:
-        bed = stack.enter_context(self._bed(1, shared=True))
+    def _shared(self, stack: ExitStack, speed_bps: float) -> Bed | None:
+        bed = stack.enter_context(self._bed(1, True, speed_bps))
         try:
             bed.share()
         except NetworkError as problem:
@@ -127,7 +139,8 @@ class Measured:
             without, found = self._without[load], self._with[load]
             medians = _medians(found or without)
             pairs = zip(found, without, strict=True) if found else ()
-            ratios = [one["forwarded"] / other["forwarded"] for one, other in pairs]
+            most = load if self.case.link_part else 1.0  # without shares a link lets all through that comes
+            ratios = [one["forwarded"] / other["forwarded"] * max(1.0, most) for one, other in pairs]
             yield {
                 "name": self.case.name,
                 "load": load,

@@ -44,7 +44,7 @@ _WITHOUT_BTF = 'mount -n --bind /dev/null /sys/kernel/btf/vmlinux && exec "$@"'
 
 @dataclass
 class Bed:
-    """The forwarder of one case: ``with Bed(…) as bed``; ``options`` end its command line.
+    """The forwarder of one case: ``with Bed(…) as bed``; its egress port has a speed where one is given, in bit/s.
 
     Without shares it is the same program, for which the kernel has no BTF: that is what its tracepoints ask for, and
     shares come with one of them.
@@ -54,7 +54,7 @@ class Bed:
     case: Case
     number: int
     shared: bool
-    options: Sequence[str] = ()
+    speed_bps: float = 0.0
     most: float = field(default=0.0, init=False)  # packets/s that the generator has sent
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
     _groups: CpuGroups | None = field(default=None, init=False)
@@ -85,7 +85,7 @@ class Bed:
         self._wires = self._stack.enter_context(OfferWires(*own))
         before = () if self.shared else ("unshare", "--mount", "sh", "-c", _WITHOUT_BTF, "sh")
         self._forwarder = Forwarder(
-            machine.program, work / f"fair{self.number}", tables, *self.options, before=before
+            machine.program, work / f"fair{self.number}", tables, *self._speed_options(), before=before
         )
         self._stack.callback(self._forwarder.stop)
         self._forwarder.start(self._wires)
