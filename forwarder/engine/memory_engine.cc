@@ -34,6 +34,12 @@ MemoryEngine::MemoryEngine(const Capacity& capacity, uint32_t cpus) {
     arrays_.punt_drops = zeroed<sp_u64>(size_t{SP_INTERFACES} * SP_PLACES * SP_CLASS_SLOTS);
     arrays_.router_shares = zeroed<sp_share>(SP_VRFS);
     arrays_.slice_shares = zeroed<sp_share>(SP_SLICES);
+    arrays_.link_modes = zeroed<sp_u64>(SP_PORTS);
+    arrays_.link_slots = zeroed<sp_u32>(SP_INTERFACES);
+    arrays_.links = zeroed<sp_link>(SP_PORTS);
+    arrays_.link_slices = zeroed<sp_link_slice>(SP_LINK_SLICES);
+    arrays_.link_routers = zeroed<sp_link_router>(SP_LINK_ROUTERS);
+    arrays_.link_uses = zeroed<sp_u64>(size_t{cpus} * SP_PORTS);
     arrays_.sampling = zeroed<sp_sampling>(1);
     arrays_.ports_down = zeroed<sp_u64>(SP_PORTS / 64);
     arrays_.hash_seed = zeroed<sp_u64>(1);

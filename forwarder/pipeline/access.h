@@ -37,6 +37,16 @@ static inline sp_u32 sp_bounded(sp_u32 value, sp_u32 mask)
  * what the caller has compared with the frame's end. */
 #define SP_INLINE static inline __attribute__((always_inline))
 
+/* A function that few packets come to. BPF's verifier takes it once for all callers, not once for each way to it, if
+ * its arguments are numbers; the tables are one, which a compiler that sees nobody use it would not pass. */
+#if defined(__bpf__)
+#define SP_APART __attribute__((noinline))
+#define SP_APART_TABLES(tables) __asm__ volatile("" : : "r"(tables))
+#else
+#define SP_APART static __attribute__((noinline))
+#define SP_APART_TABLES(tables) (void)(tables)
+#endif
+
 /* Before a loop whose index the verifier of kernel 6.1 would lose: a copy of its body for each value. */
 #if defined(__bpf__)
 #define SP_UNROLL _Pragma("clang loop unroll(full)")
@@ -101,6 +111,30 @@ static inline sp_u64 *sp_share_due_at(sp_tables tables, sp_u32 interface, sp_u32
 static inline sp_u64 *sp_punt_drop_at(sp_tables tables, sp_u32 interface, sp_u32 place, sp_u32 punt_class)
 {
     return tables->punt_drops + sp_punt_drop_index(interface, place, punt_class);
+}
+static inline sp_u64 *sp_link_mode_at(sp_tables tables, sp_u32 port)
+{
+    return tables->link_modes + (port & (SP_PORTS - 1));
+}
+static inline const sp_u32 *sp_link_slot_at(sp_tables tables, sp_u32 interface)
+{
+    return tables->link_slots + (interface & (SP_INTERFACES - 1));
+}
+static inline struct sp_link *sp_link_at(sp_tables tables, sp_u32 port)
+{
+    return tables->links + (port & (SP_PORTS - 1));
+}
+static inline struct sp_link_slice *sp_link_slice_at(sp_tables tables, sp_u32 slot)
+{
+    return tables->link_slices + (slot & (SP_LINK_SLICES - 1));
+}
+static inline struct sp_link_router *sp_link_router_at(sp_tables tables, sp_u32 slot)
+{
+    return tables->link_routers + (slot & (SP_LINK_ROUTERS - 1));
+}
+static inline sp_u64 *sp_link_use_at(sp_tables tables, sp_u32 cpu, sp_u32 port)
+{
+    return tables->link_uses + (sp_u64)cpu * SP_PORTS + port;
 }
 static inline struct sp_sampling *sp_sampling_at(sp_tables tables) { return tables->sampling; }
 static inline const sp_u64 *sp_ports_down_at(sp_tables tables, sp_u32 port)

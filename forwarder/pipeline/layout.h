@@ -286,6 +286,59 @@ struct sp_core {
     sp_u32 drains;      /* and polls that left the ring empty */
 };
 SP_STATIC_ASSERT(sizeof(struct sp_core) == 128, "two cache lines");
+/* -- links: the same shares of a port's speed, link_share.h ------------------------------------------------------- */
+/* Rates are octets in 2^30 ns, so that no packet divides; octets are those of the wire. The daemon writes speeds and
+ * shares, the pipeline the rest, atomically: CPUs that send by one port share all of it but sp_arrays.link_uses. */
+#define SP_LINK_SLICES 8192u   /* slices on ports; slot 0 is none */
+#define SP_LINK_ROUTERS 16384u /* routers on ports; slot 0 is of those that nobody gave one */
+
+/* What is shared: a port's speed by slices and by routers without one, or what a slice has of it by its routers. */
+struct sp_link_whole {
+    sp_u64 bucket;  /* what may be sent at once, and when that was so: sp_link_bucket() */
+    sp_u64 level;   /* what a weight of 1 may take: a rate << SP_LINK_LEVEL_SHIFT */
+    sp_u64 since;   /* ns, of the engine's monotonic clock: when the level was computed */
+    sp_u64 offered; /* octets that those who share it were let send since then */
+};
+#define SP_LINK_LEVEL_SHIFT 12
+
+/* How much a port may send at once, octets: so much, or what it sends in 2^20 ns. For so long is also a tick of it, and
+ * a CPU tells of what it sends in sixteenths of that. */
+#define SP_LINK_BURST (1u << 16)
+#define SP_LINK_BURST_SHIFT 10
+
+struct sp_link {
+    sp_u64 speed;   /* a rate */
+    sp_u64 tick_ns; /* from one level to the next */
+    sp_u64 use;     /* a rate: what was last sent, or was to be */
+    sp_u64 calm;    /* ticks with something left, one after the other */
+    struct sp_link_whole whole;
+};
+struct sp_link_slice {
+    sp_u64 guarantee; /* a rate */
+    sp_u64 ceiling;   /* a rate; 0: none */
+    sp_u64 weight;    /* 0 is 1 */
+    sp_u64 reserved;
+    struct sp_link_whole whole;
+};
+struct sp_link_router {
+    sp_u64 guarantee;
+    sp_u64 ceiling;
+    sp_u64 weight;
+    sp_u64 slice;   /* its slot; 0: none */
+    sp_u64 bucket;
+    sp_u64 dropped; /* packets over its share */
+    sp_u64 reserved[2];
+};
+SP_STATIC_ASSERT(sizeof(struct sp_link) == 64 && sizeof(struct sp_link_slice) == 64 &&
+                     sizeof(struct sp_link_router) == 64, "a cache line each");
+
+/* What each packet asks of its port, one word; 0: its speed is not shared. Above the bits is a number of octets: so
+ * many a CPU sends between two looks at the clock. */
+#define SP_LINK_SHARED ((sp_u64)1)
+#define SP_LINK_CONTENDED ((sp_u64)2) /* there may be too little for all: each packet is looked at */
+#define SP_LINK_ALWAYS ((sp_u64)4)    /* somebody has a ceiling: it stays so */
+static inline sp_u64 sp_link_mode(sp_u64 bits, sp_u64 quantum) { return bits | quantum << 8; }
+static inline sp_u64 sp_link_quantum(sp_u64 mode) { return mode >> 8; }
 
 /* -- counters: by CPU, then slot; each CPU writes only its own ------------------------------------------------------ */
 struct sp_counter {
@@ -348,6 +401,12 @@ struct sp_arrays {
     sp_u64 *share_dues;              /* [SP_INTERFACES * SP_CLASS_SLOTS], sp_share_index(); ns */
     struct sp_share *router_shares;  /* [SP_VRFS] */
     struct sp_share *slice_shares;   /* [SP_SLICES] */
+    sp_u64 *link_modes;              /* [SP_PORTS], sp_link_mode() */
+    sp_u32 *link_slots;              /* [SP_INTERFACES], of link_routers: who sends by a router interface */
+    struct sp_link *links;           /* [SP_PORTS] */
+    struct sp_link_slice *link_slices;   /* [SP_LINK_SLICES] */
+    struct sp_link_router *link_routers; /* [SP_LINK_ROUTERS] */
+    sp_u64 *link_uses;               /* [cpus][SP_PORTS], octets that the port has not been told of */
     struct sp_sampling *sampling;    /* one */
     sp_u64 *ports_down;              /* [SP_PORTS / 64], a bit for each that has no link: groups do without it */
     sp_u64 *hash_seed;               /* one word, nexthop_group.h; 0: flows are spread as BMv2 does */

@@ -6,6 +6,7 @@
 #define SPLITPLANE_ROUTER_INTERFACE_H
 
 #include "pipeline/interface_classifier.h"
+#include "pipeline/link_share.h"
 #include "pipeline/packet.h"
 
 /* One hop on: the TTL one lower. The checksum is updated, not computed, so that a wrong one stays wrong (RFC 1624):
@@ -54,7 +55,8 @@ SP_INLINE int sp_put_ethernet(struct sp_packet *packet, const struct sp_meta *me
 }
 
 /* The tables router_interface and router_interface_egress; returns a reason, and `*sent` is 0 where there was no room
- * for a tag. Counts what leaves, octets of the frame with its tag. */
+ * for a tag. Counts what leaves, octets of the frame with its tag. Between the two, and still before the frame is
+ * changed, the link has its say. */
 SP_INLINE sp_u32 sp_router_interface(sp_tables tables, struct sp_packet *packet, struct sp_meta *meta, int *sent)
 {
     const struct sp_egress *egress = sp_egress_at(tables, meta->egress);
@@ -66,20 +68,23 @@ SP_INLINE sp_u32 sp_router_interface(sp_tables tables, struct sp_packet *packet,
     if (sp_unlikely(meta->l3_length > sp_port_mtu(port))) {
         return SP_PUNT_MTU_EXCEEDED;
     }
+    sp_u32 vlan = sp_port_vlan(port);
+    meta->egress_l2_octets = SP_ETHERNET_OCTETS + (vlan ? SP_TAG_OCTETS : 0);
+    sp_u32 octets = packet->length - meta->l2_octets + meta->egress_l2_octets;
+    if (sp_unlikely(sp_over_link_share(tables, packet, meta, sp_port_number(port), octets))) {
+        return SP_DROP_OVER_SHARE;
+    }
     if (sp_likely(!meta->keep_ttl)) {
         sp_decrement_ttl(packet, meta);
     }
     if (sp_unlikely(!(rewrite & SP_PRESENT))) {
         return SP_PUNT_UNREACHABLE;
     }
-    sp_u32 vlan = sp_port_vlan(port);
     *sent = sp_put_ethernet(packet, meta, meta->neighbor_mac, rewrite & SP_MAC_MASK, vlan);
     if (sp_likely(*sent)) {
         meta->egress_port = sp_port_number(port);
-        meta->egress_l2_octets = SP_ETHERNET_OCTETS + (vlan ? SP_TAG_OCTETS : 0);
         meta->sampled = (port & SP_SAMPLED) != 0;
-        sp_count(sp_tx_at(tables, meta->cpu, meta->egress),
-                 packet->length - meta->l2_octets + meta->egress_l2_octets);
+        sp_count(sp_tx_at(tables, meta->cpu, meta->egress), octets);
     }
     return SP_NO_REASON;
 }

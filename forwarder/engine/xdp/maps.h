@@ -19,7 +19,7 @@
 #include "engine/xdp/shared.h"
 #include "pipeline/access.h"
 
-typedef const void *sp_tables; /* there is one set of maps for each loaded program: always NULL */
+typedef sp_u32 sp_tables; /* there is one set of maps for each loaded program: always 0 */
 
 struct sp_fixed fixed SEC(".bss");
 
@@ -37,6 +37,10 @@ SP_ARRAY(map_classifier, SP_PORTS, SP_VLANS * sizeof(sp_u64));
 SP_ARRAY(map_policers, SP_VRFS, SP_CLASS_SLOTS * sizeof(struct sp_policer));
 SP_ARRAY(map_shares, SP_INTERFACES, SP_CLASS_SLOTS * sizeof(sp_u64));
 SP_ARRAY(map_punt_drops, SP_INTERFACES, SP_PLACES * SP_CLASS_SLOTS * sizeof(sp_u64));
+/* Links: asked only of ports whose speed is shared, the first three only while it is scarce. */
+SP_ARRAY(map_links, SP_PORTS, sizeof(struct sp_link));
+SP_ARRAY(map_link_slices, SP_LINK_SLICES, sizeof(struct sp_link_slice));
+SP_ARRAY(map_link_routers, SP_LINK_ROUTERS, sizeof(struct sp_link_router));
 /* max_entries: Capacity */
 SP_ARRAY(map_words, 1, SP_WORDS_CHUNK * sizeof(sp_u32));
 SP_ARRAY(map_members, 1, SP_MEMBERS_OCTETS);
@@ -48,6 +52,7 @@ SP_ARRAY(map_engine, 1, SP_ENGINE_COUNTERS * sizeof(sp_u64));
 SP_ARRAY(map_cores, 1, sizeof(struct sp_core));
 SP_ARRAY(map_core_routers, 1, SP_VRFS * sizeof(struct sp_core_router));
 SP_ARRAY(map_core_slices, 1, SP_SLICES * sizeof(struct sp_core_slice));
+SP_ARRAY(map_link_uses, 1, SP_PORTS * sizeof(sp_u64));
 
 /* Keeps the compiler from moving work from one side of this to the other: it would add to a look-up's pointer before
  * the null check, which the verifier refuses. */
@@ -164,6 +169,36 @@ static inline sp_u64 *sp_punt_drop_at(sp_tables tables, sp_u32 interface, sp_u32
     }
     SP_FOUND(drops);
     return drops + sp_punt_drop_index(0, place, sp_bounded(punt_class, SP_CLASS_SLOTS - 1));
+}
+static inline sp_u64 *sp_link_mode_at(sp_tables tables, sp_u32 port)
+{
+    return fixed.link_modes + (port & (SP_PORTS - 1));
+}
+static inline const sp_u32 *sp_link_slot_at(sp_tables tables, sp_u32 interface)
+{
+    return fixed.link_slots + (interface & (SP_INTERFACES - 1));
+}
+static inline struct sp_link *sp_link_at(sp_tables tables, sp_u32 port)
+{
+    return bpf_map_lookup_elem(&map_links, &port);
+}
+static inline struct sp_link_slice *sp_link_slice_at(sp_tables tables, sp_u32 slot)
+{
+    return bpf_map_lookup_elem(&map_link_slices, &slot);
+}
+static inline struct sp_link_router *sp_link_router_at(sp_tables tables, sp_u32 slot)
+{
+    return bpf_map_lookup_elem(&map_link_routers, &slot);
+}
+static inline sp_u64 *sp_link_use_at(sp_tables tables, sp_u32 cpu, sp_u32 port)
+{
+    sp_u64 *uses = bpf_map_lookup_elem(&map_link_uses, &cpu);
+
+    if (!uses) {
+        return 0;
+    }
+    SP_FOUND(uses);
+    return uses + (port & (SP_PORTS - 1));
 }
 static inline struct sp_sampling *sp_sampling_at(sp_tables tables) { return &fixed.sampling; }
 static inline const sp_u64 *sp_ports_down_at(sp_tables tables, sp_u32 port)

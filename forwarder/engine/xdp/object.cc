@@ -118,6 +118,10 @@ XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, con
     arrays_.cores = static_cast<sp_core*>(map_memory("map_cores"));
     arrays_.core_routers = static_cast<sp_core_router*>(map_memory("map_core_routers"));
     arrays_.core_slices = static_cast<sp_core_slice*>(map_memory("map_core_slices"));
+    arrays_.links = static_cast<sp_link*>(map_memory("map_links"));
+    arrays_.link_slices = static_cast<sp_link_slice*>(map_memory("map_link_slices"));
+    arrays_.link_routers = static_cast<sp_link_router*>(map_memory("map_link_routers"));
+    arrays_.link_uses = static_cast<sp_u64*>(map_memory("map_link_uses"));
     arrays_.macs = fixed_->macs;
     arrays_.egresses = fixed_->egresses;
     arrays_.interfaces = fixed_->interfaces;
@@ -127,6 +131,8 @@ XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, con
     arrays_.nexthops = fixed_->nexthops;
     arrays_.router_shares = fixed_->router_shares;
     arrays_.slice_shares = fixed_->slice_shares;
+    arrays_.link_modes = fixed_->link_modes;
+    arrays_.link_slots = fixed_->link_slots;
     arrays_.sampling = &fixed_->sampling;
     arrays_.ports_down = fixed_->ports_down;
     arrays_.hash_seed = &fixed_->hash_seed;
@@ -163,6 +169,7 @@ void XdpObject::size_maps(const Capacity& capacity) {
     const auto cpus = static_cast<uint32_t>(libbpf_num_possible_cpus());
     for (const char* name : kCounters) bpf_map__set_max_entries(find(name), cpus);
     for (const char* name : kByCpu) bpf_map__set_max_entries(find(name), cpus);
+    bpf_map__set_max_entries(find("map_link_uses"), cpus);
     bpf_map__set_max_entries(find("map_words"), (capacity.words + SP_WORDS_CHUNK - 1) / SP_WORDS_CHUNK);
     bpf_map__set_max_entries(find("map_members"), (capacity.members + SP_MEMBERS_TOGETHER - 1) / SP_MEMBERS_TOGETHER);
 }

@@ -28,6 +28,8 @@ struct sp_fixed {
     struct sp_vrf vrfs[SP_VRFS];
     struct sp_share router_shares[SP_VRFS];
     struct sp_share slice_shares[SP_SLICES];
+    sp_u64 link_modes[SP_PORTS];
+    sp_u32 link_slots[SP_INTERFACES];
     struct sp_sampling sampling;
     sp_u64 hash_seed;
     sp_u64 ports_down[SP_PORTS / 64];

@@ -16,6 +16,15 @@ void sp_native_burst(sp_tables tables, struct sp_packet *packets, const sp_u32 *
     sp_pipeline_burst(tables, packets, ports, verdicts, count);
 }
 
+int sp_native_over_link_share(sp_tables tables, sp_u32 port, sp_u32 interface, sp_u32 octets, sp_u32 cpu, sp_u64 now_ns)
+{
+    struct sp_native native = {0, now_ns, cpu, 0};
+    struct sp_packet packet = {0, 0, octets, &native};
+    struct sp_meta meta = {.cpu = cpu, .egress = interface};
+
+    return sp_over_link_share(tables, &packet, &meta, port, octets);
+}
+
 sp_u32 sp_native_selector_hash(struct sp_packet *packet)
 {
     struct sp_meta meta = {0};

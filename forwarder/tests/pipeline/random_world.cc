@@ -8,6 +8,7 @@ namespace splitplane::test {
 namespace {
 
 constexpr uint32_t kVrfs = 3, kInterfaces = 8, kNexthops = 12, kGroups = 4, kPorts = 4, kRoutes = 40;
+constexpr uint64_t kFull = ~uint64_t{0} << 32;  // a bucket of links
 constexpr uint64_t kMacs[] = {kOwnMac, kOwnMac + 1, kVirtualMac, 0x0180c2000014, 0xffffffffffff, 0x01005e000005, 0};
 
 uint32_t vlan_of(uint32_t slot) { return slot % 3 == 0 ? 0 : slot * 10; }
@@ -62,6 +63,30 @@ void write_nexthops(Writer& write, Draw& draw) {
         }
         base += 16;
     }
+}
+
+// A port that has no room, one that has room for all while it is contended, one that is calm.
+void write_links(Writer& write, Draw& draw) {
+    sp_arrays& tables = write.tables;
+    for (uint32_t port = 1; port <= kPorts; ++port) {
+        const auto kind = draw.below(8);
+        tables.link_routers[port] = {0, 0, 1, kind == 0 ? 0 : draw.below(2), kind == 0 ? 0 : kFull, 0, {}};
+        sp_link& link = tables.links[port];
+        link.tick_ns = 1u << 20;
+        if (kind == 0) {
+            tables.link_modes[port] = sp_link_mode(SP_LINK_SHARED | SP_LINK_CONTENDED, 0);
+        } else if (kind < 3) {
+            tables.link_modes[port] = sp_link_mode(SP_LINK_SHARED | SP_LINK_CONTENDED | SP_LINK_ALWAYS, 0);
+            link.speed = uint64_t{1} << 36;
+            link.whole.level = link.speed << SP_LINK_LEVEL_SHIFT;
+            link.whole.bucket = kFull;
+        } else if (kind < 5) {
+            tables.link_modes[port] = sp_link_mode(SP_LINK_SHARED, draw.one_of<uint64_t>({1, 1000, 1u << 30}));
+            link.speed = uint64_t{1} << 36;
+        }
+    }
+    tables.link_slices[1] = {0, 0, 1, 0, {kFull, ~uint64_t{0} >> 16, 0, 0}};
+    for (uint32_t slot = 1; slot < kInterfaces; ++slot) tables.link_slots[slot] = port_of(slot);
 }
 
 // Often with ports, or a type of ICMPv6, of which punts have a class.
@@ -124,6 +149,7 @@ void write_random_tables(Writer& write, uint64_t seed) {
         if (draw.chance(95)) write.classify(port_of(slot), vlan_of(slot), slot, 1 + slot % kVrfs, kind);
     }
     write_nexthops(write, draw);
+    write_links(write, draw);
     *tables.hash_seed = draw.chance(70) ? draw.bits() : 0;
     for (uint32_t route = 0; route < kRoutes; ++route) {
         const auto vrf = static_cast<uint32_t>(1 + draw.below(kVrfs));
@@ -173,6 +199,7 @@ std::vector<uint64_t> totals(const sp_arrays& tables) {
     add(all, tables.rx, SP_INTERFACES);
     add(all, tables.tx, SP_INTERFACES);
     add(all, tables.reasons, size_t{SP_VRFS} * SP_REASONS);
+    for (uint32_t port = 1; port <= kPorts; ++port) all.push_back(tables.link_routers[port].dropped);
     all.insert(all.end(), tables.punt_drops, tables.punt_drops + sp_punt_drop_index(SP_INTERFACES, 0, 0));
     return all;
 }

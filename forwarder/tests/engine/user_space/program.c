@@ -29,6 +29,8 @@ void sp_user_arrays(struct sp_arrays *shared)
     shared->nexthops = fixed.nexthops;
     shared->router_shares = fixed.router_shares;
     shared->slice_shares = fixed.slice_shares;
+    shared->link_modes = fixed.link_modes;
+    shared->link_slots = fixed.link_slots;
     shared->sampling = &fixed.sampling;
     shared->hash_seed = &fixed.hash_seed;
     arrays = *shared;
@@ -90,6 +92,18 @@ void *bpf_map_lookup_elem(void *map, const void *key)
     }
     if (map == &map_core_slices) {
         return element(arrays.core_slices, SP_SLICES * sizeof *arrays.core_slices, index, arrays.cpus);
+    }
+    if (map == &map_links) {
+        return element(arrays.links, sizeof *arrays.links, index, SP_PORTS);
+    }
+    if (map == &map_link_slices) {
+        return element(arrays.link_slices, sizeof *arrays.link_slices, index, SP_LINK_SLICES);
+    }
+    if (map == &map_link_routers) {
+        return element(arrays.link_routers, sizeof *arrays.link_routers, index, SP_LINK_ROUTERS);
+    }
+    if (map == &map_link_uses) {
+        return element(arrays.link_uses, SP_PORTS * sizeof *arrays.link_uses, index, arrays.cpus);
     }
     __builtin_trap(); /* a map that is new: say here where it is */
 }

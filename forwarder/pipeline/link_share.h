@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whether a link has room for a packet, and whose: a port's speed by weighted max-min with guarantees and ceilings, by
+ * slice and then by router. Decided before the frame is changed, and without a queue.
+ *
+ *     calm        each CPU adds up what it sends, and tells the port now and then; nearly its speed in a tick ──┐
+ *      ▲                                                                                                        ▼
+ *      └── for 16 ticks clearly less ── contended: each packet asks the buckets of its router, slice and port
+ *
+ * A router's bucket is filled at the rate that its share says, min(max(level * weight, guarantee), ceiling); so is a
+ * slice's, and a port's at its speed. What a router's bucket has no room for is dropped. Once a tick a level is made to
+ * fit (as the fair rate of CSFQ, Stoica, Shenker and Zhang 1998):
+ *
+ *     level *= (what there is + a part of what the bucket has beyond a half) / what those who share it were let send
+ *
+ * So the bucket of what is scarce stays half full. While a level has not yet followed what changed, it goes down; the
+ * emptier it is, the fuller has to be the bucket of who takes from it. Whoever keeps to his share has a full one, and
+ * loses nothing to others that way.
+ */
+#ifndef SPLITPLANE_LINK_SHARE_H
+#define SPLITPLANE_LINK_SHARE_H
+
+#include "pipeline/packet.h"
+
+/* What the wire takes beside the frame: preamble and delimiter 8, check sequence 4, gap 12; and of the shortest frame
+ * (IEEE 802.3 clauses 3 and 4). */
+#define SP_WIRE_OCTETS 24u
+#define SP_WIRE_LEAST 84u
+
+/* How much a router may send at once: half of what its port may, so that one who begins to send does not empty the
+ * port's bucket for those who keep to their shares; 32 frames at least, octets. */
+#define SP_LINK_ROUTER_BURST (32u * 1538u)
+#define SP_LINK_ROUTER_BURST_SHIFT (SP_LINK_BURST_SHIFT + 1)
+
+#define SP_LINK_CALM_TICKS 16
+#define SP_LINK_TRIES 4 /* where other CPUs were faster; after that a packet counts as one too many */
+
+static inline sp_u32 sp_wire_octets(sp_u32 frame_octets)
+{
+    sp_u32 octets = frame_octets + SP_WIRE_OCTETS;
+
+    return octets > SP_WIRE_LEAST ? octets : SP_WIRE_LEAST;
+}
+
+/* Where a packet is to leave, in one word: what BPF's verifier takes by itself has numbers as its arguments. */
+static inline sp_u64 sp_link_way(sp_u32 port, sp_u32 interface, sp_u32 octets)
+{
+    return (sp_u64)octets << 32 | interface << 16 | port;
+}
+static inline sp_u32 sp_link_way_port(sp_u64 way) { return way & (SP_PORTS - 1); }
+static inline sp_u32 sp_link_way_interface(sp_u64 way) { return way >> 16 & (SP_INTERFACES - 1); }
+static inline sp_u32 sp_link_way_octets(sp_u64 way) { return (sp_u32)(way >> 32); }
+
+/* -- buckets ------------------------------------------------------------------------------------------------------- */
+/* One word: what it has, in sixteenths of an octet, and when that was so, in units of 1,024 ns. */
+#define SP_BUCKET_PARTS 4  /* as a shift */
+#define SP_BUCKET_CLOCK 10 /* as a shift */
+#define SP_BUCKET_MOST (1ull << 31)
+#define SP_BUCKET_LONG (1u << 20) /* a second: whatever is filled for so long is full */
+#define SP_BUCKET_SKEW 0xffff0000u /* between CPUs' clocks: less than that back is not a long time ahead */
+
+static inline sp_u64 sp_link_bucket(sp_u64 has, sp_u32 at) { return has << 32 | at; }
+
+static inline sp_u64 sp_link_burst(sp_u64 rate, sp_u32 shift, sp_u64 least)
+{
+    sp_u64 octets = rate >> shift > least ? rate >> shift : least;
+
+    return octets << SP_BUCKET_PARTS < SP_BUCKET_MOST ? octets << SP_BUCKET_PARTS : SP_BUCKET_MOST;
+}
+
+/* What a bucket has by now; moves `*at` to where its clock is, which never goes back. */
+static inline sp_u64 sp_link_filled(sp_u64 bucket, sp_u64 rate, sp_u64 most, sp_u32 *at)
+{
+    sp_u64 elapsed = *at - (sp_u32)bucket, has = bucket >> 32;
+
+    elapsed &= 0xffffffff;
+    if (elapsed > SP_BUCKET_SKEW) {
+        *at = (sp_u32)bucket;
+        elapsed = 0;
+    } else if (elapsed > SP_BUCKET_LONG) {
+        elapsed = SP_BUCKET_LONG;
+    }
+    has += rate * elapsed >> (30 - SP_BUCKET_CLOCK - SP_BUCKET_PARTS);
+    return has < most ? has : most;
+}
+
+/* How full a bucket is left by a packet that has taken from it. */
+struct sp_link_left {
+    sp_u64 has;
+    sp_u64 most;
+};
+
+/* Takes a packet's octets from a bucket; 0 where it has too little, or, once it is less than half full, where it is
+ * emptier than the one before (`than`) allows. A packet that is longer than a bucket has room for takes all of it. */
+SP_INLINE int sp_link_takes(sp_u64 *bucket_at, sp_u64 rate, sp_u64 way, sp_u64 now_ns,
+                            const struct sp_link_left *than, struct sp_link_left *left)
+{
+    sp_u64 most = left->most, cost = (sp_u64)sp_link_way_octets(way) << SP_BUCKET_PARTS;
+
+    for (int tries = 0; tries < SP_LINK_TRIES; tries++) {
+        sp_u64 bucket = sp_load_long(bucket_at);
+        sp_u32 at = (sp_u32)(now_ns >> SP_BUCKET_CLOCK);
+        sp_u64 has = sp_link_filled(bucket, rate, most, &at);
+
+        if (has < cost && has < most) {
+            return 0;
+        }
+        if (than && has * 2 < most && than->has * most < (most - has * 2) * than->most) {
+            return 0;
+        }
+        left->has = has > cost ? has - cost : 0;
+        if (__sync_val_compare_and_swap(bucket_at, bucket, sp_link_bucket(left->has, at)) == bucket) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* -- levels -------------------------------------------------------------------------------------------------------- */
+static inline sp_u64 sp_link_rate(sp_u64 level, sp_u64 weight, sp_u64 guarantee, sp_u64 ceiling)
+{
+    sp_u64 rate = level * (weight ? weight : 1) >> SP_LINK_LEVEL_SHIFT;
+
+    rate = rate > guarantee ? rate : guarantee;
+    return ceiling && rate > ceiling ? ceiling : rate;
+}
+
+/* The highest level: a weight of 1 takes all. The lowest is far below what the largest weights of all routers leave. */
+static inline sp_u64 sp_link_top_level(sp_u64 rate) { return rate << SP_LINK_LEVEL_SHIFT; }
+
+#define SP_LINK_LONGEST_NS (1ull << 27)
+
+/* What is there of a rate in a time that is no longer than SP_LINK_LONGEST_NS. */
+static inline sp_u64 sp_link_octets(sp_u64 rate, sp_u64 ns) { return rate * ns >> 30; }
+
+/* The level from what was offered in so long a time. */
+SP_INLINE void sp_link_level(struct sp_link_whole *whole, sp_u64 rate, sp_u64 offered, sp_u64 elapsed_ns,
+                                 sp_u64 now_ns)
+{
+    sp_u64 most = sp_link_burst(rate, SP_LINK_BURST_SHIFT, SP_LINK_BURST), there = sp_link_octets(rate, elapsed_ns);
+    sp_u64 level = sp_load_long(&whole->level), top = sp_link_top_level(rate);
+    sp_u32 at = (sp_u32)(now_ns >> SP_BUCKET_CLOCK);
+    sp_u64 has = sp_link_filled(sp_load_long(&whole->bucket), rate, most, &at);
+    sp_u64 beyond = has > most / 2 ? has - most / 2 : most / 2 - has, fit = 2 << SP_LINK_LEVEL_SHIFT;
+
+    beyond = beyond >> (SP_BUCKET_PARTS + 2);
+    beyond = beyond < there / 2 ? beyond : there / 2;
+    there = has > most / 2 ? there + beyond : there - beyond;
+    if (offered) {
+        fit = (there << SP_LINK_LEVEL_SHIFT) / offered;
+        fit = fit < 2 << SP_LINK_LEVEL_SHIFT ? fit : 2 << SP_LINK_LEVEL_SHIFT;
+        fit = fit > 1 << (SP_LINK_LEVEL_SHIFT - 3) ? fit : 1 << (SP_LINK_LEVEL_SHIFT - 3);
+    }
+    level = level < top ? level : top;
+    level = (level * fit >> SP_LINK_LEVEL_SHIFT) + 1;
+    level = level < top ? level : top;
+    level = level > top >> 24 ? level : top >> 24;
+    *(volatile sp_u64 *)&whole->level = level;
+}
+
+/* Whether it is this CPU that ends a tick; `*elapsed_ns`, and what was offered, are of the whole of it. */
+static inline int sp_link_tick(struct sp_link_whole *whole, sp_u64 tick_ns, sp_u64 now_ns, sp_u64 *elapsed_ns,
+                               sp_u64 *offered)
+{
+    sp_u64 since = sp_load_long(&whole->since);
+
+    if (now_ns < since + tick_ns || __sync_val_compare_and_swap(&whole->since, since, now_ns) != since) {
+        return 0;
+    }
+    *elapsed_ns = now_ns - since < SP_LINK_LONGEST_NS ? now_ns - since : SP_LINK_LONGEST_NS;
+    *offered = sp_load_long(&whole->offered);
+    __sync_fetch_and_add(&whole->offered, -*offered);
+    return 1;
+}
+
+/* -- ports --------------------------------------------------------------------------------------------------------- */
+/* What is sent, as a mean of some ticks. */
+static inline void sp_link_note_use(struct sp_link *link, sp_u64 offered, sp_u64 elapsed_ns)
+{
+    sp_u64 use = sp_load_long(&link->use), now = (offered << 30) / elapsed_ns;
+
+    *(volatile sp_u64 *)&link->use = now > use ? use + (now - use) / 4 : use - (use - now) / 4;
+}
+
+/* A CPU tells the port of what it has sent, and looks whether that came near the port's speed. */
+static inline void sp_link_gather(struct sp_link *link, sp_u64 *mode_at, sp_u64 *use, sp_u64 now_ns)
+{
+    sp_u64 mode = sp_load_long(mode_at), speed = sp_load_long(&link->speed), tick_ns = sp_load_long(&link->tick_ns);
+    sp_u64 octets = *use, elapsed_ns, offered, since;
+
+    *use = 0;
+    offered = __sync_fetch_and_add(&link->whole.offered, octets) + octets;
+    since = sp_load_long(&link->whole.since);
+    elapsed_ns = now_ns > since + tick_ns ? now_ns - since : tick_ns;
+    if (elapsed_ns < SP_LINK_LONGEST_NS && offered > sp_link_octets(speed, elapsed_ns) / 10 * 9) {
+        if (__sync_val_compare_and_swap(mode_at, mode, mode | SP_LINK_CONTENDED) == mode) {
+            *(volatile sp_u64 *)&link->whole.level = sp_link_top_level(speed);
+            *(volatile sp_u64 *)&link->whole.bucket =
+                sp_link_bucket(sp_link_burst(speed, SP_LINK_BURST_SHIFT, SP_LINK_BURST),
+                               (sp_u32)(now_ns >> SP_BUCKET_CLOCK));
+            *(volatile sp_u64 *)&link->calm = 0;
+        }
+    }
+    if (sp_link_tick(&link->whole, tick_ns, now_ns, &elapsed_ns, &offered)) {
+        sp_link_note_use(link, offered, elapsed_ns);
+    }
+}
+
+/* The end of a tick of a port that is contended, and of that where there is enough for long. */
+SP_INLINE void sp_link_end_tick(struct sp_link *link, sp_u64 *mode_at, sp_u64 offered, sp_u64 elapsed_ns,
+                                    sp_u64 now_ns)
+{
+    sp_u64 speed = sp_load_long(&link->speed), mode = sp_load_long(mode_at), calm = sp_load_long(&link->calm);
+
+    sp_link_note_use(link, offered, elapsed_ns);
+    sp_link_level(&link->whole, speed, offered, elapsed_ns, now_ns);
+    calm = offered < sp_link_octets(speed, elapsed_ns) / 10 * 8 ? calm + 1 : 0;
+    *(volatile sp_u64 *)&link->calm = calm;
+    if (calm >= SP_LINK_CALM_TICKS && !(mode & SP_LINK_ALWAYS)) {
+        __sync_val_compare_and_swap(mode_at, mode, mode & ~SP_LINK_CONTENDED);
+    }
+}
+
+/* Takes from what is shared, on behalf of who has left so much in his own bucket; leaves there what a slice has. */
+SP_INLINE int sp_link_take(struct sp_link_whole *whole, sp_u64 rate, sp_u64 way, sp_u64 now_ns,
+                           struct sp_link_left *left)
+{
+    struct sp_link_left own = *left;
+
+    __sync_fetch_and_add(&whole->offered, sp_link_way_octets(way));
+    left->most = sp_link_burst(rate, SP_LINK_BURST_SHIFT, SP_LINK_BURST);
+    if (!sp_link_takes(&whole->bucket, rate, way, now_ns, &own, left)) {
+        return 0;
+    }
+    /* It is half full where it is scarce: that counts as nothing left. */
+    left->has = left->has * 2 > left->most ? left->has * 2 - left->most : 0;
+    return 1;
+}
+
+static inline struct sp_link_slice *sp_link_slice_of(sp_tables tables, const struct sp_link_router *router)
+{
+    sp_u32 slot = (sp_u32)sp_load_long(&router->slice);
+
+    return slot ? sp_link_slice_at(tables, slot) : 0;
+}
+
+/* What a slice may take of its port. */
+static inline sp_u64 sp_link_slice_rate(const struct sp_link *link, const struct sp_link_slice *slice, sp_u64 speed)
+{
+    sp_u64 rate = sp_link_rate(sp_load_long(&link->whole.level), sp_load_long(&slice->weight),
+                               sp_load_long(&slice->guarantee), sp_load_long(&slice->ceiling));
+
+    return rate < speed ? rate : speed;
+}
+
+/* Before a packet is looked at: what its port and slice have to do once a tick. */
+SP_APART int sp_link_keep_time(sp_tables tables, sp_u64 way, sp_u64 now_ns)
+{
+    sp_u32 port = sp_link_way_port(way);
+    struct sp_link *link = sp_link_at(tables, port);
+    struct sp_link_router *router =
+        sp_link_router_at(tables, sp_load_word(sp_link_slot_at(tables, sp_link_way_interface(way))));
+    struct sp_link_slice *slice;
+    sp_u64 elapsed_ns, offered;
+
+    SP_APART_TABLES(tables);
+    if (!link || !router) {
+        return 0;
+    }
+    sp_u64 tick_ns = sp_load_long(&link->tick_ns);
+    if (sp_link_tick(&link->whole, tick_ns, now_ns, &elapsed_ns, &offered)) {
+        sp_link_end_tick(link, sp_link_mode_at(tables, port), offered, elapsed_ns, now_ns);
+    }
+    slice = sp_link_slice_of(tables, router);
+    if (slice && sp_link_tick(&slice->whole, tick_ns, now_ns, &elapsed_ns, &offered)) {
+        sp_u64 rate = sp_link_slice_rate(link, slice, sp_load_long(&link->speed));
+
+        sp_link_level(&slice->whole, rate, offered, elapsed_ns, now_ns);
+    }
+    return 0;
+}
+
+/* Whether a packet is over its share of a port that is contended. */
+SP_APART int sp_link_is_over(sp_tables tables, sp_u64 way, sp_u64 now_ns)
+{
+    struct sp_link *link = sp_link_at(tables, sp_link_way_port(way));
+    struct sp_link_router *router =
+        sp_link_router_at(tables, sp_load_word(sp_link_slot_at(tables, sp_link_way_interface(way))));
+    struct sp_link_slice *slice;
+    sp_u64 of_slice = 0, rate;
+    struct sp_link_left left;
+
+    SP_APART_TABLES(tables);
+    if (!link || !router) {
+        return 0;
+    }
+    sp_u64 speed = sp_load_long(&link->speed), level = sp_load_long(&link->whole.level);
+    slice = sp_link_slice_of(tables, router);
+    if (slice) {
+        of_slice = sp_link_slice_rate(link, slice, speed);
+        level = sp_load_long(&slice->whole.level);
+    }
+    rate = sp_link_rate(level, sp_load_long(&router->weight), sp_load_long(&router->guarantee),
+                        sp_load_long(&router->ceiling));
+    rate = rate < speed ? rate : speed;
+    left.most = sp_link_burst(speed, SP_LINK_ROUTER_BURST_SHIFT, SP_LINK_ROUTER_BURST);
+    if (!sp_link_takes(&router->bucket, rate, way, now_ns, 0, &left) ||
+        (slice && !sp_link_take(&slice->whole, of_slice, way, now_ns, &left)) ||
+        !sp_link_take(&link->whole, speed, way, now_ns, &left)) {
+        __sync_fetch_and_add(&router->dropped, 1);
+        return 1;
+    }
+    return 0;
+}
+
+/* Whether a frame of so many octets is over the share that its router has of the port by which it is to leave. */
+SP_INLINE int sp_over_link_share(sp_tables tables, const struct sp_packet *packet, const struct sp_meta *meta,
+                                 sp_u32 port, sp_u32 octets)
+{
+    sp_u64 *mode_at = sp_link_mode_at(tables, port);
+    sp_u64 mode = sp_load_long(mode_at);
+
+    if (sp_likely(!mode)) {
+        return 0;
+    }
+    if (sp_unlikely(mode & SP_LINK_CONTENDED)) {
+        sp_u64 way = sp_link_way(port, meta->egress, sp_wire_octets(octets)), now_ns = sp_now_ns(packet);
+
+        sp_link_keep_time(tables, way, now_ns);
+        return sp_link_is_over(tables, way, now_ns);
+    }
+    sp_u64 *use = sp_link_use_at(tables, meta->cpu, port);
+    struct sp_link *link;
+    if (sp_unlikely(!use)) {
+        return 0;
+    }
+    *use += sp_wire_octets(octets);
+    if (sp_likely(*use < sp_link_quantum(mode))) {
+        return 0;
+    }
+    link = sp_link_at(tables, port);
+    if (link) {
+        sp_link_gather(link, mode_at, use, sp_now_ns(packet));
+    }
+    return 0;
+}
+
+#endif

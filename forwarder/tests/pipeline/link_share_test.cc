@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The shares of a link, simulated: who sends how much by a port, and what the port lets pass of it.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <queue>
+#include <random>
+
+#include "tests/pipeline/world.h"
+
+namespace splitplane::test {
+namespace {
+
+constexpr uint64_t kSecond = 1'000'000'000;
+constexpr uint32_t kPort = 5;
+constexpr uint32_t kLong = 1514, kShort = 60;  // octets of a frame
+
+uint64_t rate_of(double bits_per_s) { return static_cast<uint64_t>(bits_per_s / 8 * (1u << 30) / kSecond); }
+double wire_bits(uint32_t frame) { return 8.0 * std::max(frame + 24, 84u); }
+
+// What somebody sends by the port: so many bits of the wire a second from one time to another, by chance spaced.
+struct Sender {
+    uint32_t interface;
+    double bits_per_s;
+    uint32_t frame = kLong;
+    uint32_t cpu = 0;
+    double from_s = 0, to_s = 1e9;
+};
+
+struct Links : ::testing::Test {
+    MemoryEngine engine{Capacity{.words = 1u << 12, .members = 64}, 2};
+    sp_arrays& tables = engine.arrays();
+    double speed = 0;
+    uint64_t now = 100 * kSecond;
+    std::vector<Sender> senders;
+    std::mt19937_64 random{19};
+
+    void port(double bits_per_s, uint64_t bits = 0) {
+        speed = bits_per_s;
+        sp_link& link = tables.links[kPort];
+        link.speed = rate_of(bits_per_s);
+        link.tick_ns = std::max<uint64_t>(1u << 20, (uint64_t{SP_LINK_BURST} << 30) / link.speed);
+        const uint64_t quantum = sp_link_octets_of(link) / 16;
+        tables.link_modes[kPort] = sp_link_mode(SP_LINK_SHARED | bits, quantum);
+    }
+    static uint64_t sp_link_octets_of(const sp_link& link) { return link.speed * link.tick_ns >> 30; }
+    // Guarantees and ceilings are parts of the port's speed; interface and router have the same slot.
+    void router(uint32_t slot, uint32_t weight = 1, double guarantee = 0, double ceiling = 0, uint32_t slice = 0) {
+        tables.link_slots[slot] = slot;
+        tables.link_routers[slot] = {rate_of(guarantee * speed), rate_of(ceiling * speed), weight, slice, 0, 0, {}};
+    }
+    void slice(uint32_t slot, uint32_t weight = 1, double guarantee = 0, double ceiling = 0) {
+        tables.link_slices[slot] = {rate_of(guarantee * speed), rate_of(ceiling * speed), weight, 0, {}};
+    }
+    bool contended() const { return tables.link_modes[kPort] & SP_LINK_CONTENDED; }
+
+    // What each sender has had in the next so many seconds, bits of the wire a second.
+    std::vector<double> run(double seconds) {
+        struct Next {
+            double at;
+            size_t sender;
+            bool operator>(const Next& other) const { return at > other.at; }
+        };
+        std::priority_queue<Next, std::vector<Next>, std::greater<>> queue;
+        std::uniform_real_distribution<double> chance(0.5, 1.5);
+        const double end = seconds * kSecond;
+        const auto gap = [&](const Sender& sender) {
+            return wire_bits(sender.frame) / sender.bits_per_s * kSecond * chance(random);
+        };
+        for (size_t each = 0; each < senders.size(); ++each) {
+            queue.push({senders[each].from_s * kSecond + gap(senders[each]), each});
+        }
+        std::vector<double> had(senders.size());
+        while (!queue.empty() && queue.top().at < end) {
+            const auto [at, each] = queue.top();
+            queue.pop();
+            const Sender& sender = senders[each];
+            if (at > sender.to_s * kSecond) continue;
+            if (!sp_native_over_link_share(&tables, kPort, sender.interface, sender.frame, sender.cpu,
+                                           now + static_cast<uint64_t>(at))) {
+                had[each] += wire_bits(sender.frame) / seconds;
+            }
+            queue.push({at + gap(sender), each});
+        }
+        now += static_cast<uint64_t>(end);
+        return had;
+    }
+    static double sum(const std::vector<double>& all) {
+        double total = 0;
+        for (double each : all) total += each;
+        return total;
+    }
+};
+
+
+constexpr double kMega = 1e6, kGiga = 1e9;
+
+// Weights 2:1 at all loads, whoever sends how much of it: the shares are those of max-min, and nothing is left over.
+TEST_F(Links, TwoRoutersByWeight) {
+    for (const double bits : {100 * kMega, kGiga}) {
+        for (const double load : {1.2, 1.5, 2.0, 3.0, 4.0}) {
+            for (const double first : {1 / 3.0, 0.5, 0.75}) {
+                port(bits);
+                router(1, 2);
+                router(2, 1);
+                senders = {{1, load * first * bits}, {2, load * (1 - first) * bits}};
+                run(0.3);
+                const auto had = run(1);
+                const double others = std::min(load * (1 - first), 1 / 3.0);
+                const double wanted = std::min(std::max(2 / 3.0, 1 - others), load * first);
+                EXPECT_NEAR(had[0] / bits, wanted, 0.01) << bits << " at " << load << ", " << first;
+                EXPECT_NEAR(sum(had) / bits, 1, 0.005) << bits << " at " << load << ", " << first;
+            }
+        }
+    }
+}
+
+// What each does not get of a port that has room for all.
+TEST_F(Links, NobodyIsHeldBackWhileSomethingIsLeft) {
+    port(kGiga);
+    for (uint32_t each = 1; each <= 8; ++each) router(each, each);
+    for (const double load : {0.5, 0.9, 0.95}) {
+        senders.clear();
+        for (uint32_t each = 1; each <= 8; ++each) senders.push_back({each, load * kGiga / 8});
+        run(0.1);
+        for (const double had : run(1)) EXPECT_NEAR(had, load * kGiga / 8, 0.002 * kGiga);
+    }
+    for (uint32_t each = 1; each <= 8; ++each) EXPECT_EQ(tables.link_routers[each].dropped, 0u) << each;
+    senders = {{3, 0.97 * kGiga}};
+    EXPECT_NEAR(run(1)[0], 0.97 * kGiga, 0.002 * kGiga) << "one alone has the whole link";
+}
+
+TEST_F(Links, OneGreedyAmongSixtyFour) {
+    port(kGiga);
+    for (uint32_t each = 1; each <= 64; ++each) router(each);
+    senders = {{1, 4 * kGiga}};
+    for (uint32_t each = 2; each <= 64; ++each) senders.push_back({each, 0.9 * kGiga / 64});
+    const auto had = run(1);
+    EXPECT_NEAR(sum(had) / kGiga, 1, 0.005);
+    for (uint32_t each = 2; each <= 64; ++each) {
+        EXPECT_EQ(tables.link_routers[each].dropped, 0u) << each << " lost something, from the first packet on";
+    }
+    EXPECT_GT(tables.link_routers[1].dropped, 0u);
+}
+
+TEST_F(Links, GuaranteesAndCeilings) {
+    port(kGiga);
+    router(1, 1, 0.5);
+    router(2, 1, 0, 0.1);
+    router(3, 4);
+    router(4, 2);
+    senders = {{1, kGiga}, {2, kGiga}, {3, kGiga}, {4, kGiga}};
+    run(0.3);
+    auto had = run(1);
+    EXPECT_NEAR(had[0] / kGiga, 0.5, 0.01) << "guaranteed";
+    // Of the other half each weight has a seventh, 0.0714, which is below the ceiling.
+    EXPECT_NEAR(had[1] / kGiga, 0.5 / 7, 0.01);
+    EXPECT_NEAR(had[2] / kGiga, 0.5 * 4 / 7, 0.01);
+    EXPECT_NEAR(had[3] / kGiga, 0.5 * 2 / 7, 0.01);
+    senders = {{2, kGiga}, {3, kGiga}};
+    run(0.3);
+    had = run(1);
+    EXPECT_NEAR(had[0] / kGiga, 0.1, 0.005) << "its ceiling";
+    EXPECT_NEAR(had[1] / kGiga, 0.9, 0.01) << "all that the other one may not have";
+}
+
+// A port with a ceiling on it is never left to itself.
+TEST_F(Links, ACeilingHoldsWhereThereIsEnough) {
+    port(kGiga, SP_LINK_ALWAYS | SP_LINK_CONTENDED);
+    router(1, 1, 0, 0.2);
+    senders = {{1, 0.5 * kGiga}};
+    run(0.1);
+    EXPECT_NEAR(run(1)[0] / kGiga, 0.2, 0.002);
+    EXPECT_TRUE(contended());
+}
+
+TEST_F(Links, SlicesAndTheirRouters) {
+    port(kGiga);
+    slice(1, 3);
+    slice(2, 1);
+    router(1, 1, 0, 0, 1);
+    router(2, 2, 0, 0, 1);
+    router(3, 1, 0, 0, 2);
+    router(4, 1);  // a slice of its own
+    senders = {{1, kGiga}, {2, kGiga}, {3, kGiga}, {4, kGiga}};
+    run(0.3);
+    auto had = run(1);
+    EXPECT_NEAR(had[0] / kGiga, 0.6 / 3, 0.01);
+    EXPECT_NEAR(had[1] / kGiga, 0.6 * 2 / 3, 0.01);
+    EXPECT_NEAR(had[2] / kGiga, 0.2, 0.01);
+    EXPECT_NEAR(had[3] / kGiga, 0.2, 0.01);
+    EXPECT_NEAR(sum(had) / kGiga, 1, 0.005);
+    senders = {{1, kGiga}, {3, kGiga}, {4, 0.1 * kGiga}};
+    run(0.3);
+    had = run(1);
+    EXPECT_NEAR(had[0] / kGiga, 0.675, 0.01) << "what its slice has, for itself";
+    EXPECT_NEAR(had[1] / kGiga, 0.225, 0.01);
+    EXPECT_NEAR(had[2] / kGiga, 0.1, 0.002) << "below its share";
+}
+
+// Three routers of a slice send as much as they can, a slice of one sends what it may: one for one.
+TEST_F(Links, ASliceOfThreeAgainstASliceOfOne) {
+    port(100 * kMega);
+    slice(1);
+    slice(2);
+    for (uint32_t each = 1; each <= 3; ++each) router(each, 1, 0, 0, 1);
+    router(4, 1, 0, 0, 2);
+    senders = {{1, 100 * kMega}, {2, 100 * kMega}, {3, 100 * kMega}, {4, 100 * kMega}};
+    run(0.3);
+    const auto had = run(2);
+    EXPECT_NEAR(had[3] / (100 * kMega), 0.5, 0.01);
+    for (size_t each = 0; each < 3; ++each) EXPECT_NEAR(had[each] / (100 * kMega), 0.5 / 3, 0.01);
+}
+
+TEST_F(Links, ShortFramesPayWhatTheWirePays) {
+    port(kGiga);
+    router(1);
+    router(2);
+    senders = {{1, 2 * kGiga, kShort}, {2, 2 * kGiga, kLong}};
+    run(0.3);
+    const auto had = run(1);
+    EXPECT_NEAR(had[0] / kGiga, 0.5, 0.01) << "744,000 frames a second, not 1,042,000 of 60 octets";
+    EXPECT_NEAR(had[1] / kGiga, 0.5, 0.01);
+}
+
+TEST_F(Links, TwoCpusFeedOnePort) {
+    port(kGiga);
+    router(1, 2);
+    router(2, 1);
+    senders = {{1, kGiga, kLong, 0}, {1, kGiga, kLong, 1}, {2, 2 * kGiga, kLong, 1}};
+    run(0.3);
+    const auto had = run(1);
+    EXPECT_NEAR((had[0] + had[1]) / kGiga, 2 / 3.0, 0.01);
+    EXPECT_NEAR(had[2] / kGiga, 1 / 3.0, 0.01);
+}
+
+// Each CPU sends less than the port could; that both are too much, only the port sees.
+TEST_F(Links, WhatCpusSendAddsUp) {
+    port(kGiga);
+    router(1);
+    router(2);
+    senders = {{1, 0.45 * kGiga, kLong, 0}};
+    run(0.2);
+    EXPECT_FALSE(contended());
+    senders.push_back({2, 0.6 * kGiga, kLong, 1});
+    const auto had = run(0.2);
+    EXPECT_TRUE(contended());
+    EXPECT_NEAR(sum(had) / kGiga, 1, 0.01);
+    senders.pop_back();
+    run(0.2);
+    EXPECT_FALSE(contended()) << "and calm again";
+}
+
+TEST_F(Links, WhoStopsLeavesHisShareToTheOthersAtOnce) {
+    port(kGiga);
+    router(1);
+    router(2);
+    senders = {{1, 3 * kGiga}, {2, 3 * kGiga}};
+    run(0.3);
+    senders.erase(senders.begin());
+    EXPECT_GT(run(0.02)[0] / kGiga, 0.9) << "in the first 20 ms";
+    senders.push_back({1, 3 * kGiga});
+    run(0.02);
+    EXPECT_NEAR(run(0.1)[1] / kGiga, 0.5, 0.02) << "and has it back as soon";
+}
+
+// No more leaves in any short time than the speed and what a NIC has room for.
+TEST_F(Links, NeverMuchMoreThanTheSpeed) {
+    port(100 * kMega);
+    for (uint32_t each = 1; each <= 16; ++each) router(each, each);
+    senders.clear();
+    for (uint32_t each = 1; each <= 16; ++each) senders.push_back({each, 100 * kMega});
+    double most = 0;
+    for (int each = 0; each < 100; ++each) {
+        const double had = sum(run(0.01)) * 0.01 / 8;
+        if (each > 0) most = std::max(most, had - 100 * kMega * 0.01 / 8);
+    }
+    EXPECT_LE(most, SP_LINK_BURST);
+}
+
+// -- in the pipeline --------------------------------------------------------------------------------------------------
+struct LinkStage : ::testing::Test, World {
+    // The uplink has no room for anybody.
+    void full() {
+        tables.links[kUpPort].tick_ns = 1u << 20;
+        tables.link_modes[kUpPort] = sp_link_mode(SP_LINK_SHARED | SP_LINK_CONTENDED, 0);
+    }
+};
+
+TEST_F(LinkStage, OverShareIsADropOfTheIngressRouter) {
+    full();
+    EXPECT_EQ(arrives(Ipv4{}).reason, SP_DROP_OVER_SHARE);
+    EXPECT_EQ(arrives(Ipv6{}).action, SP_ACTION_DROP);
+    EXPECT_EQ(counted(SP_DROP_OVER_SHARE), 2u);
+    EXPECT_EQ(tables.tx[kUp].packets, 0u);
+    EXPECT_EQ(tables.link_routers[0].dropped, 2u);
+}
+
+TEST_F(LinkStage, WhatIsNotSentIsNotAsked) {
+    full();
+    EXPECT_EQ(arrives(Ipv4{.ttl = 1}).reason, SP_PUNT_TTL_EXPIRED);
+    EXPECT_EQ(arrives(Ipv4{.payload = Octets(1481)}).reason, SP_PUNT_MTU_EXCEEDED);
+    EXPECT_EQ(arrives(Ipv4{.dst = 0x0a010001}).reason, SP_PUNT_LOCAL);
+    EXPECT_EQ(tables.link_routers[0].dropped, 0u);
+}
+
+TEST_F(LinkStage, WhatAnotherPlaneHasRoutedPays) {
+    full();
+    write.classify(9, 301, kUp, kVrf, SP_CLASSIFIER_EGRESS);
+    const Octets frame = ethernet(kNeighborMac, kOwnMac, 0x0800, Ipv4{}.octets(), 301);
+    EXPECT_EQ(run(frame, 9).reason, SP_DROP_OVER_SHARE);
+    EXPECT_EQ(counted(SP_DROP_OVER_SHARE), 1u);
+}
+
+// A tag that is added on the way out is on the wire, too.
+TEST_F(LinkStage, OctetsAreThoseOfTheWire) {
+    tables.links[kUpPort] = {uint64_t{1} << 36, 1u << 20, 0, 0, {}};
+    tables.link_modes[kUpPort] = sp_link_mode(SP_LINK_SHARED, 1u << 30);
+    arrives(Ipv4{.payload = Octets(980)});
+    EXPECT_EQ(tables.link_uses[kUpPort], 14 + 20 + 980 + 24u);
+    arrives(Ipv4{.dst = 0x0a030009, .payload = Octets(980)});
+    EXPECT_EQ(tables.link_uses[kUpPort], 2 * (14 + 20 + 980 + 24) + 4u);
+    arrives(Ipv4{.payload = Octets(8)});
+    EXPECT_EQ(tables.link_uses[kUpPort], 2 * (14 + 20 + 980 + 24) + 4u + 84);
+}
+
+}  // namespace
+}  // namespace splitplane::test
