@@ -129,7 +129,9 @@ class FpmSource:
         self._monitor.close()
 
     def links_changed(self) -> None:
-        """Nothing to do: zebra says what becomes of its routes."""
+        """Read the kernel's own routes again where some went without a message; zebra says what becomes of its own."""
+        if self._table.system.ambiguous:
+            self._look_again.set()
 
     async def run(self) -> None:
         """Serve zebra, seed the table from the kernel once, and look after each replay."""

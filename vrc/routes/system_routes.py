@@ -97,11 +97,16 @@ class SystemRoutes:
         self.apply(changes)
 
     def drop_over(self, is_down: Callable[[int], bool]) -> None:
-        """Forget the IPv4 routes all of whose links are down: the kernel removes them and does not tell."""
+        """Forget the IPv4 routes all of whose links are down: the kernel removes them and does not tell.
+
+        Links and routes come by sockets of their own, so one that was made as its link came up may have been heard
+        before the link was said to be down: then that is `ambiguous`.
+        """
         for key, routes in list(self._routes.items()):
             if len(key) == 5:
                 left = [one for one in routes if not _is_over(one, is_down)]
                 if len(left) != len(routes):
+                    self.ambiguous = True
                     self._put(key, left)
 
     def _change(self, kind: int, key: bytes, shape: bytes, flags: int) -> None:

@@ -143,10 +143,26 @@ def test_ipv4_routes_of_a_link_that_goes_down_go_without_a_message() -> None:
     kernel(table, route("10.0.22.0/24", on_link(3), protocol=2, kernel=True))
     kernel(table, route("2001:db8:22::/64", on_link(3), protocol=2, kernel=True))
     table.apply(changes(chosen("10.0.22.0/24"), chosen("2001:db8:22::/64")), table.open_scope())
+    table.system.drop_over(lambda ifindex: ifindex == 4)
+    assert not table.system.ambiguous
     table.system.drop_over(lambda ifindex: ifindex == 3)
     table.follow_system()
     assert table.find(CONNECTED) == 0
     assert table.find(prefix_key("2001:db8:22::/64"))
+
+
+def test_a_route_heard_before_its_link_was_said_to_be_down_comes_back() -> None:
+    table = empty_table()
+    made = route("10.0.22.0/24", on_link(3), protocol=2, kernel=True)
+    kernel(table, made)
+    table.system.drop_over(lambda ifindex: ifindex == 3)
+    table.follow_system()
+    assert table.find(CONNECTED) == 0
+    assert table.system.ambiguous, "the kernel says it once"
+    table.system.replace(changes(made))
+    table.follow_system()
+    assert kind_of(table, CONNECTED) == SetKind.CONNECTED
+    assert not table.system.ambiguous
 
 
 @pytest.mark.parametrize("prefix", ["10.0.22.0/24", "2001:db8:22::/64"])
