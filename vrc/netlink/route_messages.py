@@ -66,16 +66,13 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class RouteSpec:
-    """All of a route but its prefix. ``supported`` is False for what no plane can do (encapsulation, TOS, source).
-
-    ``protocol`` is who made it (rtm_protocol, rtnetlink(7))."""
+    """All of a route but its prefix. ``supported`` is False for what no plane can do (encapsulation, TOS, source)."""
 
     type: int
     metric: int
     nexthop_id: int
     hops: tuple[Hop, ...]
     supported: bool = True
-    protocol: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +192,7 @@ def decode_shape(shape: bytes) -> RouteSpec:
             gateway = _gateway(kind, shape[start:end])
     if ifindex and not hops:
         hops = (Hop(ifindex, gateway),)
-    return RouteSpec(shape[5], metric, nexthop_id, hops, supported, shape[3])
+    return RouteSpec(shape[5], metric, nexthop_id, hops, supported)
 
 
 def _multipath(shape: bytes, start: int, end: int) -> tuple[tuple[Hop, ...], bool]:

@@ -5,9 +5,6 @@ neither the nexthop, which zebra does not install, nor that the route is gone, a
 tells both, so it is asked for both. Of a link without carrier it tells neither: Linux keeps such routes (`linkdown`),
 while zebra withdraws them, and from FPM in its older versions as well. Here they are not in force.
 
-A connected route whose link has carrier is zebra's best, whatever else there is, so where FPM has no route for its
-prefix the kernel's word is enough: 10.3 says nothing of one that came back soon after it had gone.
-
     kernel ── netlink ──► SystemRoutes ──► the best of a prefix ─┐
     zebra ──── FPM: a system route ──────► RouteTable ───────────┴─► what is mirrored
 """
@@ -39,16 +36,10 @@ def is_chosen_system(shape: bytes) -> bool:
     return shape[_PROTOCOL] == RTPROT_KERNEL
 
 
-def is_connected(route: Binding) -> bool:
-    """Whether the kernel made a route itself, for the network of an own address."""
-    spec = route.spec
-    return spec.protocol == RTPROT_KERNEL and bool(spec.hops) and not any(hop.gateway for hop in spec.hops)
-
-
 class SystemRoutes:
     """System routes by prefix, by metric: the first whose links have carrier is in force.
 
-    `changed` has the prefixes of which it may be another now, `connected` those with a connected route.
+    `changed` has the prefixes of which it may be another now.
     """
 
     def __init__(
@@ -56,7 +47,6 @@ class SystemRoutes:
     ) -> None:
         self.scope = NexthopScope(sets, usable, inline_first=True)
         self.changed: set[bytes] = set()
-        self.connected: set[bytes] = set()
         self.ambiguous = False  # the kernel said something only a dump can explain
         self.refused = 0
         self.malformed = 0
@@ -139,10 +129,6 @@ class SystemRoutes:
         for binding in former:
             binding.routes -= 1
         self._count += len(routes) - len(former)
-        if any(map(is_connected, routes)):
-            self.connected.add(key)
-        else:
-            self.connected.discard(key)
         if routes:
             self._routes[key] = routes
         else:

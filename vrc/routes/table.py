@@ -12,7 +12,7 @@ from vrc.errors import MalformedNetlink
 from vrc.netlink import _loops
 from vrc.netlink.route_messages import NLM_F_APPEND, RTM_DELNEXTHOP, RTM_NEWROUTE, Change, decode_shape
 from vrc.routes.nexthops import Binding, NexthopScope, NexthopSets
-from vrc.routes.system_routes import SystemRoutes, is_chosen_system, is_connected, is_system
+from vrc.routes.system_routes import SystemRoutes, is_chosen_system, is_system
 
 MAX_ROUTES = 4_000_000
 """Most prefixes kept; more are counted as `full`."""
@@ -102,16 +102,8 @@ class RouteTable:
         while (position := _loops.bind(changes, position, scope.bindings, *table)) < len(changes):
             self._apply_odd(changes[position], scope)
             position += 1
-        for key in self.system.connected:
-            if key not in self._routes and self._is_connected(key):
-                self._leave_to_kernel(key)
         self._repoint(scope.settle())
         scope.sweep()
-
-    def _is_connected(self, key: bytes) -> bool:
-        """Whether the kernel has a connected route in force for a prefix that is mirrored."""
-        found = self.system.find(key)
-        return found is not None and is_connected(found) and not (key[0] in _ODD and never_mirrored(key))
 
     def _apply_odd(self, change: Change, scope: NexthopScope) -> None:
         kind, key, shape, _ = change
@@ -140,10 +132,7 @@ class RouteTable:
         changed, self.system.changed = self.system.changed, set()
         for key in changed:
             held = self._routes.get(key)
-            if held is None:
-                left_to_it = key in self._awaited or self._is_connected(key)
-            else:
-                left_to_it = held.scope is self.system.scope
+            left_to_it = key in self._awaited if held is None else held.scope is self.system.scope
             if left_to_it and held is not self.system.find(key):
                 self._leave_to_kernel(key)
 

@@ -49,20 +49,6 @@ def test_zebra_may_say_it_before_the_kernel_was_heard() -> None:
     assert kind_of(table, CONNECTED) == SetKind.CONNECTED
 
 
-def test_a_connected_route_is_in_force_though_zebra_says_nothing_of_it() -> None:
-    table = empty_table()
-    made = route("10.0.22.0/24", on_link(3), protocol=2, kernel=True)
-    kernel(table, made, route("fe80::/64", on_link(3), protocol=2, kernel=True))
-    assert kind_of(table, CONNECTED) == SetKind.CONNECTED
-    assert set(taken(table)) == {CONNECTED}, "of link scope"
-    table.apply(changes(delete("10.0.22.0/24", by_nexthop(32))), table.open_scope())
-    assert kind_of(table, CONNECTED) == SetKind.CONNECTED, "zebra was late"
-    kernel(table, route("10.0.22.0/24", on_link(3), protocol=2, kernel=True, kind=RTM_DELROUTE))
-    assert table.find(CONNECTED) == 0
-    kernel(table, made)
-    assert kind_of(table, CONNECTED) == SetKind.CONNECTED
-
-
 def test_what_the_kernel_removes_goes_without_a_word_of_zebra() -> None:
     table = empty_table()
     kept = route("10.40.0.0/16", by_gateway("10.2.0.9", 3), protocol=3, kernel=True)
@@ -155,6 +141,7 @@ def test_a_route_heard_before_its_link_was_said_to_be_down_comes_back() -> None:
     table = empty_table()
     made = route("10.0.22.0/24", on_link(3), protocol=2, kernel=True)
     kernel(table, made)
+    table.apply(changes(chosen("10.0.22.0/24")), table.open_scope())
     table.system.drop_over(lambda ifindex: ifindex == 3)
     table.follow_system()
     assert table.find(CONNECTED) == 0
