@@ -85,7 +85,7 @@ class Bed:
         self._wires = self._stack.enter_context(OfferWires(*own))
         before = () if self.shared else ("unshare", "--mount", "sh", "-c", _WITHOUT_BTF, "sh")
         self._forwarder = Forwarder(
-            machine.program, work / f"fair{self.number}", tables, *self._speed_options(work), before=before
+            machine.program, work / f"fair{self.number}", tables, *self._speed_options(), before=before
         )
         self._stack.callback(self._forwarder.stop)
         self._forwarder.start(self._wires)
@@ -96,15 +96,10 @@ class Bed:
             for thread in self._wires.threads:
                 set_turn(thread, _TURN_S)
 
-    def _speed_options(self, work: Path) -> tuple[str, ...]:
-        """Return what tells the forwarder the speed of its egress port, where it has one."""
-        if not self.speed_bps:
-            return ()
-        path = work / "vr-forwarder.toml"
+    def _speed_options(self) -> tuple[str, ...]:
+        """Return what tells the forwarder the speed of its egress port, the last one, where it has one."""
         number = len(self._wires.intos) + 1
-        speed = f"{self.speed_bps / 1e6:.0f}M"
-        path.write_text(f'[ports]\n{number} = {{interface = "{self._wires.out}", speed = "{speed}"}}\n')
-        return "--config", str(path)
+        return ("--speed", f"{number}={self.speed_bps / 1e6:.3f}M") if self.speed_bps else ()
 
     def _scheduled(self, schedule: Schedule) -> Schedule:
         routers = self.case.routers
