@@ -157,6 +157,16 @@ class RouterLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class LostFrames:
+    """Frames that a port of a plane lost outside of the pipeline so far."""
+
+    port: str  # its name, or its number where it is not declared
+    place: str  # "egress": not sent; "device": what the network device says itself
+    loss: str  # what that calls it
+    frames: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlaneLoad:
     """What has passed through one plane so far; of a plane behind another one, what came by the link."""
 
@@ -167,6 +177,7 @@ class PlaneLoad:
     tables: dict[str, TableView]
     changes: int
     tells_lost_punts: bool = True  # False: what its policers drop is in no router's `lost_punts`
+    lost_frames: list[LostFrames] = field(default_factory=list)  # of planes that tell
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from controller.planes.shares import ShareUse, used_of
 from controller.shard.loop_share import LoopShare
 from controller.shard.router import VirtualRouter
 from controller.shard.shard import Shard
-from controller.views import LoadView, LostPunts, PlaneLoad, RouterLoad, ShareLoad, TableView
+from controller.views import LoadView, LostFrames, LostPunts, PlaneLoad, RouterLoad, ShareLoad, TableView
 
 _What = tuple[PuntPlace, PuntClass, int]
 """Where punts were lost, of which class, and how many."""
@@ -43,16 +43,17 @@ async def load_view(
         rows += mine
         written = sum(shard.mirror.changes.values())
         packets, link_packets = _total(row.packets for row in mine), _total(row.link_packets for row in mine)
+        own, others = (None, None) if read is None else read
         if shard.pair is None:
-            planes.append(PlaneLoad(name, time, packets, None, dict(tables[name]), written, _tells(shard.plane)))
+            told = _tells(shard.plane), _lost_frames(shard.plane, own)
+            planes.append(PlaneLoad(name, time, packets, None, dict(tables[name]), written, *told))
         else:
             moved = sum(shard.pair.routes.writes.changes.values())
             hardware, software = shard.pair.hardware, shard.pair.software
-            planes.append(PlaneLoad(name, time, packets, link_packets, dict(tables[name]), moved, _tells(hardware)))
-            behind = software.name
-            planes.append(
-                PlaneLoad(behind, time, link_packets, None, dict(tables[behind]), written, _tells(software))
-            )
+            told = _tells(hardware), _lost_frames(hardware, own)
+            planes.append(PlaneLoad(name, time, packets, link_packets, dict(tables[name]), moved, *told))
+            behind, told = software.name, (_tells(software), _lost_frames(software, others))
+            planes.append(PlaneLoad(behind, time, link_packets, None, dict(tables[behind]), written, *told))
     return LoadView(planes, rows)
 
 
@@ -125,6 +126,15 @@ def _share_load(vrf_id: int, shard: Shard, read: _Read | None) -> ShareLoad | No
 
 def _tells(plane: Plane) -> bool:
     return Capability.LOST_PUNTS in plane.capabilities
+
+
+def _lost_frames(plane: Plane, counters: Counters | None) -> list[LostFrames]:
+    lost = {} if counters is None else counters.lost_frames
+    names = {number: port.name for number, port in plane.ports.items()}
+    return [
+        LostFrames(names.get(port, str(port)), place, loss, frames)
+        for (port, place, loss), frames in sorted(lost.items())
+    ]
 
 
 def _received(counters: Counters, ids: Iterable[int]) -> int:

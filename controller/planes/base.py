@@ -399,6 +399,10 @@ class InterfaceCounters:
 LostPunts = dict[tuple[int, PuntClass, PuntPlace], int]
 """Packets by the id of a router interface, or of a router, and by class and place."""
 
+LostFrames = dict[tuple[int, str, str], int]
+"""Frames by the number of a port, by place ("egress": not sent; "device": by the network device's own word), and by
+what that calls the loss."""
+
 
 @dataclass(slots=True)
 class Counters:
@@ -411,6 +415,7 @@ class Counters:
     lost_punts: LostPunts = field(default_factory=dict)  # by the router interface that they came in by
     lost_of_routers: LostPunts = field(default_factory=dict)  # by vrf_id, of planes that do not tell the interface
     share_use: dict[int, ShareUse] = field(default_factory=dict)  # by vrf_id, of planes with SHARES
+    lost_frames: LostFrames = field(default_factory=dict)  # outside of the pipeline, of planes that tell
 
 
 @dataclass(slots=True)

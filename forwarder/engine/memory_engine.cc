@@ -70,9 +70,15 @@ std::vector<PortStatus> MemoryEngine::ports() {
 
 std::vector<PortLosses> MemoryEngine::losses() {
     const std::lock_guard guard(lock_);
+    if (!losses_.empty()) return losses_;
     std::vector<PortLosses> none;
     for (const PortStatus& status : ports_) none.push_back({status.port.number, {}, {}});
     return none;
+}
+
+void MemoryEngine::set_losses(std::vector<PortLosses> losses) {
+    const std::lock_guard guard(lock_);
+    losses_ = std::move(losses);
 }
 
 bool MemoryEngine::transmit(uint32_t port, uint16_t vlan, std::span<const uint8_t> frame) {

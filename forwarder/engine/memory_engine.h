@@ -44,6 +44,7 @@ class MemoryEngine : public Engine {
     void punt(uint32_t router_interface_id, uint8_t reason, std::span<const uint8_t> frame,
               uint8_t punt_class = SP_CLASS_LOCAL, uint16_t router = 1, uint16_t interface = 1);
     void set_up(uint32_t port, bool up);
+    void set_losses(std::vector<PortLosses> losses);  // that losses() tells, in place of nothing for each port
     std::vector<Sent> sent();  // since the last call; kSentAtMost are kept
     uint64_t grace_periods() const { return grace_periods_; }
 
@@ -57,6 +58,7 @@ class MemoryEngine : public Engine {
     std::mutex lock_;  // of what follows
     std::vector<PortStatus> ports_;
     std::vector<Sent> sent_;
+    std::vector<PortLosses> losses_;
 
     template <typename T>
     T* zeroed(size_t count);

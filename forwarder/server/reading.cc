@@ -4,6 +4,7 @@
 #include "server/decoding.h"
 #include "server/device_features.h"
 #include "server/encoding.h"
+#include "server/port_losses.h"
 #include "server/punt_drops.h"
 #include "server/samples.h"
 #include "server/shares.h"
@@ -25,10 +26,10 @@ struct Reading::Filter {
     uint32_t action_id;
 };
 
-Reading::Reading(const Tables& tables, const Schema& schema, bool shares, ReadSink sink)
+Reading::Reading(const Tables& tables, const Schema& schema, Engine& engine, ReadSink sink)
     : tables_(tables),
       schema_(schema),
-      shares_(shares),
+      engine_(engine),
       sink_(std::move(sink)),
       part_(google::protobuf::Arena::CreateMessage<p4::v1::ReadResponse>(&arena_)) {}
 
@@ -94,7 +95,7 @@ Result Reading::read(const p4::v1::Entity& wanted) {
             return {Code::kInvalidArgument, "a read needs an entity"};
         default:
             return {Code::kUnimplemented,
-                    "there are only tables, an action profile, a digest, lost punts, features and shares"};
+                    "there are only tables, an action profile, a digest, lost punts and frames, features and shares"};
     }
 }
 
@@ -117,6 +118,7 @@ Result Reading::read_extern(const p4::v1::ExternEntry& wanted) {
     static constexpr Extern kAll[] = {
         {kPuntDropsType, kFeaturesId, &Reading::read_features},
         {kPuntDropsType, kPuntDropsId, &Reading::read_punt_drops},
+        {kPuntDropsType, kPortLossesId, &Reading::read_port_losses},
         {kSharesType, kSliceShareId, &Reading::read_shares<Table::kSliceShare>},
         {kSharesType, kRouterShareId, &Reading::read_shares<Table::kRouterShare>},
         {kSharesType, kShareUseId, &Reading::read_share_use},
@@ -139,7 +141,7 @@ void Reading::read_features() {
     if (tables_.hashes_by_router()) {
         names.emplace_back("hash_by_router");
     }
-    if (shares_) {
+    if (engine_.shares()) {
         names.emplace_back("shares");
     }
     encode_features(names, *add().mutable_extern_entry());
@@ -164,6 +166,16 @@ void Reading::read_punt_drops() {
                 }
             }
         }
+        if (full()) {
+            flush();
+        }
+    }
+}
+
+// Of all ports that the engine has; what is lost meanwhile is counted or not.
+void Reading::read_port_losses() {
+    for (const PortLosses& losses : engine_.losses()) {
+        encode_port_losses(losses, [this]() -> auto& { return *add().mutable_extern_entry(); });
         if (full()) {
             flush();
         }

@@ -8,6 +8,7 @@
 
 #include <functional>
 
+#include "engine/engine.h"
 #include "server/schema.h"
 #include "tables/tables.h"
 
@@ -18,8 +19,8 @@ using ReadSink = std::function<bool(const p4::v1::ReadResponse&)>;
 
 class Reading {
   public:
-    // `shares`: whether the engine keeps routers to their shares.
-    Reading(const Tables& tables, const Schema& schema, bool shares, ReadSink sink);
+    // `engine`: whose losses are told, and whether it keeps routers to their shares.
+    Reading(const Tables& tables, const Schema& schema, Engine& engine, ReadSink sink);
     ~Reading();
 
     // Give everything that a request's entity asks for to the sink.
@@ -48,6 +49,7 @@ class Reading {
     Result read_extern(const p4::v1::ExternEntry& wanted);
     void read_features();
     void read_punt_drops();
+    void read_port_losses();
     template <Table table>
     void read_shares();
     void read_share_use();
@@ -61,7 +63,7 @@ class Reading {
 
     const Tables& tables_;
     const Schema& schema_;
-    const bool shares_;
+    Engine& engine_;
     ReadSink sink_;
     google::protobuf::Arena arena_;
     p4::v1::ReadResponse* part_;

@@ -174,7 +174,7 @@ grpc::Status Service::Read(grpc::ServerContext*, const p4::v1::ReadRequest* requ
         status = {grpc::FAILED_PRECONDITION, "there is no pipeline; set it first"};
     }
     std::vector<std::pair<size_t, Result>> refused;
-    Reading reading(tables_, schema_, engine_.shares(), [&](const auto& part) { return writer->Write(part); });
+    Reading reading(tables_, schema_, engine_, [&](const auto& part) { return writer->Write(part); });
     for (int position = 0; status.ok() && position < request->entities_size() && !reading.cancelled(); ++position) {
         Result result = reading.read(request->entities(position));
         if (!result.ok()) {

@@ -39,6 +39,7 @@ from controller.planes.p4runtime.channel import (
 )
 from controller.planes.p4runtime.features import TOLD, read_features
 from controller.planes.p4runtime.links import LinkWatch
+from controller.planes.p4runtime.lost_frames import read_lost_frames
 from controller.planes.p4runtime.lost_punts import read_lost_punts
 from controller.planes.p4runtime.p4info import Pipeline, golden_pipeline
 from controller.planes.p4runtime.program import Program
@@ -290,6 +291,7 @@ class P4RuntimePlane:
             counters = await read_counters(channel, self._program)
             if Capability.LOST_PUNTS in self.capabilities:
                 counters.lost_punts = await read_lost_punts(channel) or {}
+                counters.lost_frames = await read_lost_frames(channel)
             if Capability.SHARES in self.capabilities:
                 counters.share_use = await shares.read_share_use(channel)
             return counters

@@ -13,6 +13,7 @@ _GAP = 2
 _PLANES = ("plane", "packets_per_s", "in_hardware", "ipv4_table", "ipv6_table", "changes_per_s")
 _LOST = ("lost_punts_of", "interface", "class", "place", "packets_per_s", "packets")
 _SHARES = ("share_of", "plane", "core_ms_per_s", "over_core_per_s", "over_link_per_s", "over_share")
+_FRAMES = ("lost_frames_of", "port", "place", "loss", "frames_per_s", "frames")
 _ROUTERS = ("router", "plane", "packets_per_s", "in_hardware", "entries", "changes_per_s", "loop_ms_per_s")
 
 
@@ -45,11 +46,14 @@ def rates(before: Load, after: Load) -> dict[str, Any]:
     ]
     shares = [row for one in after["routers"] for row in _shares(known.get(one["router"], {}), one)]
     lost = [row for one in after["routers"] for row in _lost(known.get(one["router"], {}), one)]
+    known = {one["name"]: one for one in before["planes"]}
+    frames = [row for one in after["planes"] for row in _lost_frames(known.get(one["name"], {}), one)]
     return {
         "planes": sorted(planes, key=lambda row: (-(row["packets_per_s"] or 0), row["plane"])),
         "routers": sorted(routers, key=lambda row: (-(row["packets_per_s"] or 0), row["router"])),
         "shares": sorted(shares, key=lambda row: (-(row["core_ms_per_s"] or 0), row["router"])),
         "lost_punts": sorted(lost, key=lambda row: (-(row["packets_per_s"] or 0), -row["packets"], row["router"])),
+        "lost_frames": sorted(frames, key=lambda row: (-(row["frames_per_s"] or 0), -row["frames"], row["plane"])),
     }
 
 
@@ -73,15 +77,28 @@ def _shares(before: Load, after: Load) -> Iterator[dict[str, Any]]:
 
 def _lost(before: Load, after: Load) -> Iterator[dict[str, Any]]:
     """Yield what of a router's punts was lost, by interface, class and place."""
-    seconds = after["time"] - before.get("time", after["time"])
     known = {_whose(one): one["packets"] for one in before.get("lost_punts", ())}
     for one in after["lost_punts"]:
-        more = one["packets"] - known.get(_whose(one), 0)
-        yield {
-            "router": after["router"],
-            **one,
-            "packets_per_s": None if seconds <= 0 or more < 0 else more / seconds,
-        }
+        rate = _rate(before, after, one["packets"] - known.get(_whose(one), 0))
+        yield {"router": after["router"], **one, "packets_per_s": rate}
+
+
+def _lost_frames(before: Load, after: Load) -> Iterator[dict[str, Any]]:
+    """Yield what a plane's ports have lost, by port, place and loss. It has no rate where the plane was away."""
+    known = {_where(one): one["frames"] for one in before.get("lost_frames", ())}
+    told = before.get("packets") is not None
+    for one in after["lost_frames"]:
+        rate = _rate(before, after, one["frames"] - known.get(_where(one), 0)) if told else None
+        yield {"plane": after["name"], **one, "frames_per_s": rate}
+
+
+def _rate(before: Load, after: Load, more: int) -> float | None:
+    seconds = after["time"] - before.get("time", after["time"])
+    return None if seconds <= 0 or more < 0 else more / seconds
+
+
+def _where(lost: Load) -> tuple[str, str, str]:
+    return lost["port"], lost["place"], lost["loss"]
 
 
 def _whose(lost: Load) -> tuple[str, str, str]:
@@ -123,6 +140,8 @@ def lines(found: dict[str, Any], width: int, most: int | None = None) -> list[st
         shown += ["", *_table(_SHARES, 2, [_share_cells(row) for row in used], width)]
     if found["lost_punts"]:
         shown += ["", *_table(_LOST, 4, [_lost_cells(row) for row in found["lost_punts"]], width)]
+    if found["lost_frames"]:
+        shown += ["", *_table(_FRAMES, 4, [_frame_cells(row) for row in found["lost_frames"]], width)]
     mute = [row["plane"] for row in found["planes"] if not row["tells_lost_punts"]]
     shown += [f"plane {plane} does not tell what its policers drop"[:width] for plane in mute]
     if most is not None and len(shown) > most:
@@ -157,6 +176,11 @@ def _share_cells(row: dict[str, Any]) -> list[str]:
 def _lost_cells(row: dict[str, Any]) -> list[str]:
     names = [row["router"], row["interface"] or "?"]
     return [*names, row["punt_class"], row["place"], _number(row["packets_per_s"]), str(row["packets"])]
+
+
+def _frame_cells(row: dict[str, Any]) -> list[str]:
+    names = [row["plane"], row["port"], row["place"], row["loss"]]
+    return [*names, _number(row["frames_per_s"]), str(row["frames"])]
 
 
 def _number(rate: float | None) -> str:

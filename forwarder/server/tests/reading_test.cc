@@ -4,6 +4,7 @@
 #include <set>
 
 #include "server/device_features.h"
+#include "server/port_losses.h"
 #include "server/punt_drops.h"
 #include "server/tests/device.h"
 
@@ -161,6 +162,29 @@ TEST_F(Reading, LostPuntsAreToldByInterfacePlaceAndClass) {
     wanted.mutable_extern_entry()->set_extern_type_id(kPuntDropsType + 1);
     primary->read({wanted}, &status);
     EXPECT_EQ(status.error_code(), grpc::NOT_FOUND);
+}
+
+TEST_F(Reading, LostFramesAreToldByPortPlaceAndLoss) {
+    p4v1::Entity wanted;
+    wanted.mutable_extern_entry()->set_extern_type_id(kPuntDropsType);
+    wanted.mutable_extern_entry()->set_extern_id(kPortLossesId);
+    EXPECT_TRUE(primary->read({wanted}).empty());
+    PortLosses one{300, {}, {{"rx_drops", 0, 5}, {"tx_dropped", std::nullopt, 0}, {"rx_drops", 1, 2}}};
+    PortLosses none{1, {}, {}}, other{2, {}, {}};
+    one.egress[SP_LOSS_DOWN] = 70'000;
+    other.egress[SP_LOSS_RING_FULL] = 1;
+    device->engine().set_losses({one, none, other});
+    std::vector<std::vector<std::string>> told;
+    for (const auto& entity : primary->read({wanted})) {
+        p4v1::P4Data data;
+        EXPECT_TRUE(entity.extern_entry().entry().UnpackTo(&data));
+        auto& members = told.emplace_back();
+        for (const auto& member : data.struct_().members()) members.push_back(member.bitstring());
+    }
+    const std::vector<std::vector<std::string>> all{{value(300), "egress", "down", value(70'000)},
+                                                    {value(300), "device", "rx_drops", value(7)},
+                                                    {value(2), "egress", "ring_full", value(1)}};
+    EXPECT_EQ(told, all) << "queues together, and nothing of what was not lost";
 }
 
 TEST_F(Reading, FeaturesAreToldByName) {

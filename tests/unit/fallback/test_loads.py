@@ -10,7 +10,7 @@ from worlds import World, router_config
 from controller.model import Placement
 from controller.planes.base import Capability, Counters, PuntClass, PuntPlace
 from controller.planes.shares import ShareUse
-from controller.views import LoadView, LostPunts, PlaneLoad, RouterLoad, ShareLoad
+from controller.views import LoadView, LostFrames, LostPunts, PlaneLoad, RouterLoad, ShareLoad
 
 
 def row(view: LoadView) -> RouterLoad:
@@ -94,6 +94,24 @@ async def test_what_routers_have_had_is_of_both_planes_together_where_one_has_sh
     assert row(await world.views.load()).shares is not None
     world.software.capabilities -= {Capability.SHARES}
     assert row(await world.views.load()).shares is None
+
+
+async def test_lost_frames_are_told_by_plane_and_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port that is not declared by its number."""
+    world = await made()
+    told = Counters(), Counters()
+    for plane, counters in zip((world.hardware, world.software), told, strict=True):
+        monkeypatch.setattr(plane, "counters", partial(asyncio.sleep, 0, counters))
+    told[0].lost_frames[1, "egress", "down"] = 5
+    told[0].lost_frames[99, "device", "rx_dropped"] = 6
+    told[1].lost_frames[1, "egress", "ring_full"] = 7
+    view = planes(await world.views.load())
+    names = [plane.ports[1].name for plane in (world.hardware, world.software)]
+    assert view["s1"].lost_frames == [
+        LostFrames(names[0], "egress", "down", 5),
+        LostFrames("99", "device", "rx_dropped", 6),
+    ]
+    assert view["f1"].lost_frames == [LostFrames(names[1], "egress", "ring_full", 7)]
 
 
 async def test_a_plane_that_is_away_counts_nothing() -> None:

@@ -15,6 +15,7 @@ import grpc.aio
 from finsy.proto import p4d, p4r, rpc_code, rpc_status
 
 from controller.planes.p4runtime import shares
+from controller.planes.p4runtime.lost_frames import EXTERN_ID as LOST_FRAMES
 from controller.planes.p4runtime.lost_punts import EXTERN_ID as LOST_PUNTS
 from controller.planes.p4runtime.p4info import golden_pipeline
 
@@ -53,6 +54,7 @@ class Device:
     aborts: dict[str, tuple[grpc.StatusCode, str]] = field(default_factory=dict)  # what a method fails with
     silent: bool = False  # nothing is said on the stream
     lost_punts: list[p4r.ExternEntry] | None = None  # None: it does not tell
+    lost_frames: list[p4r.ExternEntry] | None = None  # the same
     features: list[p4r.ExternEntry] | None = None  # the same
     shares: dict[tuple[int, bytes], p4r.ExternEntry] = field(default_factory=dict)  # by extern and whose it is
     share_use: list[p4r.ExternEntry] = field(default_factory=list)
@@ -278,7 +280,7 @@ class Device:
             if wanted.extern_id == shares.USE_ID:
                 return self.share_use
             return [one for (extern_id, _), one in self.shares.items() if extern_id == wanted.extern_id]
-        return self.lost_punts if wanted.extern_id == LOST_PUNTS else self.features
+        return {LOST_PUNTS: self.lost_punts, LOST_FRAMES: self.lost_frames}.get(wanted.extern_id, self.features)
 
     async def _read(self, octets: bytes, context: Any) -> AsyncIterator[bytes]:
         request = p4r.ReadRequest.FromString(octets)

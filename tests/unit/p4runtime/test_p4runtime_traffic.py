@@ -22,7 +22,7 @@ from controller.planes.base import (
     Update,
     WriteBatch,
 )
-from controller.planes.p4runtime import features
+from controller.planes.p4runtime import features, lost_frames
 from controller.planes.p4runtime.channel import ChannelClosed
 from controller.planes.p4runtime.lost_punts import EXTERN_ID, EXTERN_TYPE
 from controller.planes.p4runtime.p4info import Schema, golden_pipeline
@@ -110,6 +110,67 @@ async def test_lost_punts_are_those_that_the_device_tells(edge: Edge) -> None:
     }
 
 
+# -- lost frames ---------------------------------------------------------------------------------------------------
+def lost_by_port(*members: bytes) -> p4r.ExternEntry:
+    """What a device says: port, place, loss, frames."""
+    data = p4d.P4Data()
+    for member in members:
+        data.struct.members.add(bitstring=member)
+    entry = p4r.ExternEntry(extern_type_id=EXTERN_TYPE, extern_id=lost_frames.EXTERN_ID)
+    entry.entry.Pack(data)
+    return entry
+
+
+async def test_lost_frames_are_those_that_the_device_tells(edge: Edge) -> None:
+    """One that tells of punts alone, as vr-forwarder did before, tells none; names that could be a terminal's are
+    none."""
+    edge.device.lost_punts = []
+    edge.device.close_streams()
+    await edge.connected_again()
+    assert (await edge.plane.counters()).lost_frames == {}
+    edge.device.lost_frames = [
+        lost_by_port(b"\1\2", b"egress", b"down", b"\1\0"),
+        lost_by_port(b"\1", b"device", b"rx0_out_of_buffer", b"\7"),
+        lost_by_port(b"\1", b"elsewhere", b"down", b"\1"),
+        lost_by_port(b"\1", b"device", b"rx\x1b[2J", b"\1"),
+        lost_by_port(b"\1", b"device", b"", b"\1"),
+        lost_by_port(b"\1", b"device", b"x" * 33, b"\1"),
+    ]
+    assert (await edge.plane.counters()).lost_frames == {
+        (258, "egress", "down"): 256,
+        (1, "device", "rx0_out_of_buffer"): 7,
+    }
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lost_by_port(b"\1", b"egress", b"down"),
+        lost_by_port(b"\1" * 9, b"egress", b"down", b"\1"),
+        p4r.ExternEntry(entry=any_pb2.Any(value=b"?")),
+    ],
+)
+async def test_lost_frames_that_are_none_end_the_connection(edge: Edge, answer: p4r.ExternEntry) -> None:
+    edge.device.lost_punts = []
+    edge.device.close_streams()
+    await edge.connected_again()
+    edge.device.lost_frames = [answer]
+    with pytest.raises(PlaneUnreachable, match="a read of lost frames"):
+        await edge.plane.counters()
+
+
+async def test_more_lost_frames_than_ports_can_have_end_the_connection(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edge.device.lost_punts = []
+    edge.device.close_streams()
+    await edge.connected_again()
+    monkeypatch.setattr(lost_frames, "MAX_LOSSES", 3)
+    edge.device.lost_frames = [lost_by_port(bytes((one,)), b"egress", b"down", b"\1") for one in range(4)]
+    with pytest.raises(PlaneUnreachable, match="more than 3 losses of its ports"):
+        await edge.plane.counters()
+
+
 # -- features --------------------------------------------------------------------------------------------------------
 def named(*names: bytes) -> p4r.ExternEntry:
     """What a device says that it does."""
@@ -123,16 +184,16 @@ def named(*names: bytes) -> p4r.ExternEntry:
 
 async def test_features_are_those_that_the_device_tells(edge: Edge) -> None:
     """Also where the one before it had others, under the same address."""
-    told = {Capability.PRIORITY_TAGS, Capability.HASH_BY_ROUTER}
+    told = {Capability.RESILIENT_HASH, Capability.HASH_BY_ROUTER}
     assert not told & edge.plane.capabilities
-    edge.device.features = [named(b"priority_tags", b"\xff", b"mtu"), named(b"hash_by_router")]
+    edge.device.features = [named(b"resilient_hash", b"\xff", b"mtu"), named(b"hash_by_router")]
     edge.device.close_streams()
     await edge.connected_again()
     assert told <= edge.plane.capabilities
-    edge.device.features = [named(b"priority_tags")]
+    edge.device.features = [named(b"resilient_hash")]
     edge.device.close_streams()
     await edge.connected_again(2)
-    assert told & edge.plane.capabilities == {Capability.PRIORITY_TAGS}
+    assert told & edge.plane.capabilities == {Capability.RESILIENT_HASH}
 
 
 @pytest.mark.parametrize("entry", [p4r.ExternEntry(), p4r.ExternEntry(entry=any_pb2.Any(value=b"?"))])

@@ -32,6 +32,7 @@ TABLES = {
 
 
 UNREACHABLE = {"punt_class": "unreachable", "place": "outbox"}
+LONG_LOSS = {"port": "p" * 63, "place": "device", "loss": "x" * 32}
 
 
 def load(time: float, *routers: tuple[str, int | None, int | None, int]) -> dict[str, Any]:
@@ -42,6 +43,7 @@ def load(time: float, *routers: tuple[str, int | None, int | None, int]) -> dict
         for name, packets, link, changes in routers
     ]
     plane = {"name": "s1", "time": time, "tables": TABLES, "changes": 10 * time, "tells_lost_punts": True}
+    plane |= {"lost_frames": []}
     return {
         "planes": [plane | {"packets": rows[0]["packets"], "link_packets": rows[0]["link_packets"]}],
         "routers": rows,
@@ -115,6 +117,29 @@ def test_what_routers_have_of_cores_and_links_is_shown_where_it_is_told() -> Non
     assert told == {"red/r1": None, "red/r2": 1000.0, "red/r3": 0.0}, "of the first nothing was known"
 
 
+def lost_by_port(frames: int, port: str = "p1", place: str = "egress", loss: str = "ring_full") -> dict[str, Any]:
+    return {"port": port, "place": place, "loss": loss, "frames": frames}
+
+
+def test_lost_frames_are_shown_by_port_and_those_of_now_come_first() -> None:
+    before, after = load(10.0, ("red/r1", 0, 0, 0)), load(12.0, ("red/r1", 0, 0, 0))
+    before["planes"][0]["lost_frames"] = [lost_by_port(9000, place="device", loss="rx_dropped"), lost_by_port(50)]
+    after["planes"][0]["lost_frames"] = [
+        lost_by_port(9000, place="device", loss="rx_dropped"),
+        lost_by_port(60),
+        lost_by_port(400, "p2", loss="down"),
+    ]
+    found = rates(before, after)
+    assert [line.split() for line in lines(found, 80)[6:]] == [
+        ["LOST", "FRAMES", "OF", "PORT", "PLACE", "LOSS", "FRAMES/S", "FRAMES"],
+        ["s1", "p2", "egress", "down", "200", "400"],
+        ["s1", "p1", "egress", "ring_full", "5", "60"],
+        ["s1", "p1", "device", "rx_dropped", "0", "9000"],
+    ]
+    before["planes"][0] |= {"packets": None, "lost_frames": []}
+    assert [row["frames_per_s"] for row in rates(before, after)["lost_frames"]] == [None] * 3, "it was away"
+
+
 def test_a_router_that_has_just_come_has_no_rates_yet() -> None:
     new = load(2.0, ("red/r1", 5, 0, 0))
     (row,) = rates({"planes": [], "routers": []}, new)["routers"]
@@ -136,6 +161,7 @@ def test_long_names_and_large_numbers_fit_a_line() -> None:
         "lost_punts": [
             {"router": f"{long}/{long}", "interface": long, "packets": 16_000_000_000} | UNREACHABLE | rate
         ],
+        "lost_frames": [{"plane": long, "frames": 16_000_000_000, "frames_per_s": 123_456_789.4} | LONG_LOSS],
     }
     shown = lines(found, 80)
     assert max(map(len, shown)) <= 80
@@ -143,6 +169,7 @@ def test_long_names_and_large_numbers_fit_a_line() -> None:
     assert shown[4].split()[2:] == ["123456789", "100.0", "%", "16000000", "99999", "999.9"]
     assert shown[7].split()[2:] == ["63999.9", "99999999", "99999999", "16000000000"]
     assert shown[10].split()[2:] == ["unreachable", "outbox", "123456789", "16000000000"]
+    assert shown[13].split()[-2:] == ["123456789", "16000000000"]
     assert {len(line) for line in lines(found, 200) if line} <= {len(line) for line in lines(found, 300) if line}
 
 
