@@ -19,8 +19,8 @@ LONGEST = (
     *("test_topology_run", "test_e2e_kill", "test_isis", "test_bfd", "test_e2e_route_source"),
     *("test_moving_tables", "test_guest_hangs", "test_hostile_guest"),
 )
-"""How files begin that take a minute and more: begun late, one of them alone would be waited for at the end. Most of it
-they wait, as what is in FOLDERS before "native" does; what computes comes behind, and does not hold up machines."""
+"""How files begin that take a minute and more: begun late, one of them alone would be waited for at the end. Most of
+it they wait, as what is in FOLDERS before "native" does; what computes comes behind, and does not hold up machines."""
 
 KINDS = ("fake", "ovs", "openflow", "bmv2", "forwarder", "forwarder_generic", "openflow+forwarder", "bmv2+forwarder")
 """What tests that are for several kinds of planes call them in their parameters."""
@@ -60,8 +60,9 @@ def unit(test: str) -> str:
     """Return what a test, by its node id, goes to a worker with: what it shares something with that is brought up.
 
     That is its file, but of tests for several kinds of planes only those for the same kind, as each kind has its own;
-    in conformance all files share the plane of a kind, and in native nothing shares anything. Machines go to one worker,
-    and those of several at once to another: more at a time are so slow on two cores that their tests miss deadlines.
+    in conformance all files share the plane of a kind, and in native nothing shares anything. Machines go to one
+    worker, and those of several at once to another: more at a time are so slow on two cores that their tests miss
+    deadlines.
     """
     file, _, name = test.partition("::")
     if emulates(file):

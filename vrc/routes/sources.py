@@ -129,7 +129,7 @@ class FpmSource:
         self._monitor.close()
 
     def links_changed(self) -> None:
-        """Read the kernel's own routes again where some went without a message; zebra says what becomes of its own."""
+        """Read the kernel's own routes again where some went without a message; zebra tells of the others."""
         if self._table.system.ambiguous:
             self._look_again.set()
 
