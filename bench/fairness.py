@@ -25,6 +25,7 @@ from bench import fairness_plot
 from bench.fairness_bed import STEP, WIRE_OCTETS, Bed, Machine
 from bench.fairness_cases import CASES, Case, added_cost
 from bench.fairness_judge import Costs
+from bench.fairness_table import table
 from lab.commands import NetworkError
 from lab.offers import MOST_STEPS
 from lab.processes import machine_s
@@ -206,10 +207,10 @@ def parsed() -> argparse.Namespace:
         "--build", type=Path, default=_ROOT / "build" / "forwarder", help="where forwarder/ was built"
     )
     parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the figures of docs/fairness.md there as well")
-    parser.add_argument("--from", type=Path, dest="kept", metavar="FILE", help="draw them from the last line of this")
+    parser.add_argument("--from", type=Path, dest="kept", metavar="FILE", help="of an earlier run: print its table")
     options = parser.parse_args()
-    if options.kept is not None and (options.plot is None or not options.kept.exists()):
-        parser.error("--from takes the result of an earlier run, and --plot the directory that is drawn into")
+    if options.kept is not None and not options.kept.exists():
+        parser.error(f"{options.kept} is not there; --from takes what an earlier run has printed")
     if options.runs < 1 or options.seconds < 1 or not 0 <= (options.steps or 0) <= MOST_STEPS:
         parser.error(f"--runs and --seconds are 1 at least, --steps {MOST_STEPS} at most")
     options.build = options.build.resolve()
@@ -236,12 +237,15 @@ def program(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Measure, and print JSON on the last line; or draw what was kept of that."""
+    """Measure, and print JSON on the last line; or show what was kept of that."""
     options = parsed()
     logging.getLogger("controller").setLevel(logging.ERROR)
     try:
         if options.kept is not None:
-            fairness_plot.draw(json.loads(options.kept.read_text().splitlines()[-1]), options.plot)
+            result = json.loads(options.kept.read_text().splitlines()[-1])
+            if options.plot is not None:
+                fairness_plot.draw(result, options.plot)
+            print(table(result))
             return 0
         enclose("bench.fairness")
         result = program(options)
