@@ -11,8 +11,8 @@ from bench.fairness_table import table
 def _case(name: str, load: float) -> dict[str, Any]:
     routers = [{"offered": 1e6 * load, "forwarded": 5e5, "cpu_share": 0.5, "entitled": 0.6} for _ in range(2)]
     figures: dict[str, Any] = {"error": 0.0, "routers": routers}
-    figures |= {"victim_loss": None, "victim_p99_us": 80.0, "converge_ms": 20.0, "idle": 0.01, "aggregate_ratio": 0.95}
-    figures["reached"] = load
+    figures |= {"victim_loss": None, "victim_p99_us": 80.0, "converge_ms": 20.0, "idle": 0.01}
+    figures |= {"reached": load, "aggregate_ratio": 0.95}
     return {"name": name, "load": load, "weights": [2, 1], "costs_ns": [500, 500, 100], "without": figures, **figures}
 
 
