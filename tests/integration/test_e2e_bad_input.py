@@ -53,6 +53,21 @@ MISTAKES = {
     ),
     "VLAN not in the slice": ("port: p9, a", "port: p9, vlan: 7, a", "VLAN 7 of plane s1 is not in the slice"),
     "port of another tenant": ("{p9: [untagged, 100]", "{p1: [untagged]", "in the slices of tenants red and green"),
+    "share on a switch without any": (
+        "      - plane: s1",
+        "      - plane: s1\n        share: {weight: 2}",
+        ":5: plane s1 has no shares, and so none for slice green@s1; leave share out, or use a plane that has them",
+    ),
+    "share of a weight of nothing": (
+        "        interfaces:",
+        "        share: {weight: 0}\n        interfaces:",
+        ":10: weight: 0 should be greater than or equal to 1",
+    ),
+    "ceiling below the guarantee": (
+        "        interfaces:",
+        "        share: {guarantee: 20 %, ceiling: 10 %}\n        interfaces:",
+        ":10: share: its ceiling of 10 % is below its guarantee of 20 %; raise the ceiling, or lower the guarantee",
+    ),
     "not an address": ("10.9.0.1/24", "10.9.0.300/24", "'10.9.0.300/24' does not appear to be"),
     "bad FRR configuration": (
         "        interfaces:",
