@@ -349,6 +349,8 @@ class Operations:
         before = plan.before.routers.get(router.full_name)
         if before is None or (before.interfaces, before.quota) != (router.interfaces, router.quota):
             return False
+        if (before.share, before.slice_share) != (router.share, router.slice_share):
+            return False
         return self._views.router_view(router).state not in ("no-plane", "starting")
 
     # What is given away or replaced: recorded as well

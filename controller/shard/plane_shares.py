@@ -137,6 +137,7 @@ class PlaneShares:
             return {}
         damaged = [key for key in read.keys() | self._installed.keys() if read.get(key) != self._installed.get(key)]
         self._installed = read
+        self._marked.update(dict.fromkeys(self._refused))  # there may be room now
         counts: dict[int, int] = {}
         for table, whose in damaged:
             self._marked[table, whose] = None

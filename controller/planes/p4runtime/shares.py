@@ -9,6 +9,7 @@ forwarder/server/shares.h:
 The pipeline has no such externs: a device says that it has them by the name of a capability (`features.py`).
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 
 from finsy.proto import p4d, p4r, rpc_code
@@ -29,6 +30,7 @@ UPDATES_PER_REQUEST = 1000
 _TABLES = {extern_id: table for table, extern_id in EXTERN_IDS.items()}
 _NUMBERS = {EXTERN_IDS[SLICE_SHARE]: 4, EXTERN_IDS[ROUTER_SHARE]: 5, USE_ID: 4}
 _NUMBER_OCTETS = 8
+_ENTITIES_AT_ONCE = 100
 _OTHER_OP: dict[tuple[Op, int], Op] = {
     (Op.INSERT, rpc_code.ALREADY_EXISTS): Op.MODIFY,
     (Op.MODIFY, rpc_code.NOT_FOUND): Op.INSERT,
@@ -102,8 +104,10 @@ async def _ask(channel: Channel, changes: list[_Change]) -> AsyncIterator[tuple[
 async def _entities(channel: Channel, extern_id: int) -> AsyncIterator[p4r.Entity]:
     wanted = p4r.Entity(extern_entry=p4r.ExternEntry(extern_type_id=EXTERN_TYPE, extern_id=extern_id))
     async for response in channel.read([wanted]):
-        for octets in entities_of(response):
+        for count, octets in enumerate(entities_of(response), 1):
             yield decoded(p4r.Entity, octets)
+            if count % _ENTITIES_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
 
 def entity_of(key: ShareKey, entry: ShareEntry | None) -> p4r.Entity:
