@@ -45,6 +45,7 @@ def test_open_vswitch_lacks_what_the_manual_says() -> None:
         Capability.SAMPLES,
         Capability.PUNT_SHARES,
         Capability.HASH_BY_ROUTER,
+        Capability.SHARES,
     }
 
 
