@@ -212,7 +212,7 @@ def summed(hard: Counters, soft: Counters) -> Counters:
     return hard
 
 
-def one_of(found: Collection[ShareEntry | None]) -> ShareEntry:
+def common_share(found: Collection[ShareEntry | None]) -> ShareEntry:
     """Return a share that is the same everywhere, or one that differs from all that may be desired."""
     first = next(iter(found))
     return ShareEntry(Share(weight=0)) if first is None or any(one != first for one in found) else first

@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from controller.errors import PlaneUnreachable
 from controller.fallback.hardware_routes import HardwareRoutes
-from controller.fallback.installed_entries import merged, one_of, summed
+from controller.fallback.installed_entries import common_share, merged, summed
 from controller.fallback.link import LinkPorts, port_number
 from controller.fallback.link_probe import LinkProbe
 from controller.fallback.traffic_poll import TrafficPoll
@@ -270,7 +270,7 @@ class FallbackPair:
         found = [read for plane in self._planes if (read := await plane.read_shares()) is not None]
         if not found:
             return None
-        return {key: one_of([read.get(key) for read in found]) for read in found for key in read}
+        return {key: common_share([read.get(key) for read in found]) for read in found for key in read}
 
     async def write_shares(
         self, put: Mapping[ShareKey, ShareEntry], gone: Collection[ShareKey]

@@ -78,8 +78,8 @@ class PlaneShares:
             self._desired.pop(key, None)
         else:
             self._desired[key] = entry
+        self._refused.pop(key, None)
         if self._desired.get(key) != self._installed.get(key):
-            self._refused.pop(key, None)
             self._marked[key] = None
             self._wake()
 
@@ -126,6 +126,9 @@ class PlaneShares:
             self._refused[table, whose] = reason
             text = f"plane {self._plane.name} {table} {whose}: {reason}"
             self._events.report("error", "entry-refused", self._plane.name, text)
+        for key in some:  # what was declared meanwhile may have been no change of what was known then
+            if key not in refused and self._desired.get(key) != self._installed.get(key):
+                self._marked[key] = None
         return {whose for table, whose in some if table == ROUTER_SHARE}
 
     async def audit(self) -> dict[int, int]:

@@ -1,6 +1,8 @@
 """Shares get onto a plane before anything else, follow what is declared, and are put right; who is over its share is
 told."""
 
+import asyncio
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from controller.model import Share
 from controller.planes.base import Capability, Op
 from controller.planes.fake import FakePlane
-from controller.planes.shares import ShareEntry, ShareUse
+from controller.planes.shares import ShareEntry, ShareKey, ShareUse
 from tests.unit.worlds import World, router_config
 
 SLICE = Share(3, 400_000)
@@ -63,6 +65,43 @@ async def test_the_share_of_a_slice_goes_with_its_last_router() -> None:
     assert set(world.plane.shares) == {R2, S7}
     await world.shards.remove_router(2)
     await world.until(lambda: not world.plane.shares)
+    await world.close()
+
+
+class SlowPlane(FakePlane):
+    """Has done what it confirms later."""
+
+    confirms: asyncio.Event
+
+    async def write_shares(
+        self, put: Mapping[ShareKey, ShareEntry], gone: Collection[ShareKey]
+    ) -> dict[ShareKey, str]:
+        refused = await super().write_shares(put, gone)
+        await self.confirms.wait()
+        return refused
+
+
+async def test_what_is_declared_while_the_plane_has_not_confirmed_is_not_lost() -> None:
+    plane = SlowPlane("s1")
+    plane.confirms = asyncio.Event()
+    plane.confirms.set()
+    world = await running(in_slice(1), in_slice(2, port=2), plane=plane)
+    before = plane.shares[R1]
+    plane.confirms.clear()
+    plane.share_writes.clear()
+    await world.shards.put_router(in_slice(1, Share(5)))
+    await world.until(lambda: bool(plane.share_writes))
+    await world.shards.put_router(in_slice(1))  # as it was, and as it was known to be
+    plane.confirms.set()
+    await world.until(lambda: plane.shares[R1] == before)
+    plane.confirms.clear()
+    plane.share_writes.clear()
+    await world.shards.put_router(router_config(3, (3,), slice_id=8, slice_share=Share(4)))
+    await world.until(lambda: bool(plane.share_writes))
+    shares = world.shards.of_plane("s1").mirror.shares
+    shares.drop(3)  # before anybody knows that it is there
+    plane.confirms.set()
+    await world.until(lambda: set(plane.shares) == {R1, R2, S7})
     await world.close()
 
 
