@@ -65,6 +65,7 @@ static inline void sp_burst_route(sp_tables tables, struct sp_burst *burst)
                 leaf = sp_load_word(&sp_vrf_at(tables, burst->metas[number].vrf)->default_leaf[family]);
             }
             burst->leaves[number] = leaf;
+            burst->reasons[number] = sp_share_route(tables, &burst->metas[number], burst->reasons[number], leaf);
             if (sp_likely(sp_leaf_kind(leaf) == SP_ROUTE_NEXTHOP)) {
                 __builtin_prefetch(sp_nexthop_at(tables, sp_leaf_slot(leaf)));
             }

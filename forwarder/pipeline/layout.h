@@ -236,15 +236,16 @@ struct sp_share {
 };
 SP_STATIC_ASSERT(sizeof(struct sp_share) == 16, "never on two cache lines");
 
-/* What each core knows of its routers and slices (core_share.h); each CPU writes only its own. Times are ns. */
+/* What each core knows of its routers and slices (share.h); each CPU writes only its own. Times are ns. */
 struct sp_core_router {
     sp_u64 spent;   /* of the core's time, since the first process; what its packets cost, those that are dropped, too */
     sp_u64 due;     /* how much it may have spent by now: beyond it is over its share */
     sp_u64 at;      /* the core's clock when `due` was last raised */
     sp_u64 told;    /* of `spent`, what its slice knows of */
     sp_u64 dropped; /* packets over its share of the core, since the first process */
+    sp_u64 seen;    /* as sp_core_slice.seen, of a router without a slice */
     sp_u32 cost;    /* that the program takes for one of its packets, a moving average; 0: not known yet */
-    sp_u32 reserved[5];
+    sp_u32 reserved[3];
 };
 SP_STATIC_ASSERT(sizeof(struct sp_core_router) == 64, "a cache line for each router");
 
@@ -252,7 +253,7 @@ struct sp_core_slice {
     sp_u64 at;    /* when `level` was last set */
     sp_u64 spent; /* by its routers since then */
     sp_u64 level; /* what its routers have for a weight of 1, of SP_CORE_WHOLE; 0: not set yet */
-    sp_u64 rate;  /* what the slice has, of SP_CORE_WHOLE */
+    sp_u64 seen;  /* the core's `measured` when it was last counted among those that send */
 };
 SP_STATIC_ASSERT(sizeof(struct sp_core_slice) == 32, "never on two cache lines");
 
@@ -260,11 +261,11 @@ SP_STATIC_ASSERT(sizeof(struct sp_core_slice) == 32, "never on two cache lines")
 /* So many packets may pass between two polls: of more there is nobody who measures, and then there are no shares. */
 #define SP_CORE_TRUST 8192u
 
-/* A core: what every packet reads, and what is known at the end of a poll (NAPI). */
+/* A core: what every packet reads, what a router's first packet of a poll does, and what is known at a poll's end (NAPI). */
 struct sp_core {
     sp_u64 clock;       /* when the last poll ended, or this one began */
     sp_u64 begun;       /* when this poll began */
-    sp_u64 charged;     /* to all in this poll */
+    sp_u64 charged;     /* to all in this poll, without what other polls take */
     sp_u64 timed;       /* when the packet began whose program is timed; 0: none is */
     sp_u32 left;        /* of SP_CORE_TRUST, in this poll; 0: there are no shares */
     sp_u32 until_timed; /* packets */
@@ -273,19 +274,26 @@ struct sp_core {
     sp_u32 driver_cost; /* what the driver takes for a packet besides, */
     sp_u32 driver_drop; /* and for one that is dropped */
     sp_u32 beside_cost; /* what other devices' polls take for one that was sent to them */
-    sp_u32 saturated;   /* milliseconds in which the ring was never empty */
+    sp_u32 reserved;
 
-    sp_u64 level;       /* what slices have for a weight of 1, of SP_CORE_WHOLE */
-    sp_u64 ended;       /* when the last poll ended, whoever's */
-    sp_u64 drained;     /* when the ring was last empty; 0: the last poll has left something in it */
-    sp_u64 queue;       /* that was polled last: who has left something in its ring */
-    sp_u64 measured;    /* since when the level is measured; */
-    sp_u64 idle;        /* of that, how long the ring was empty, */
-    sp_u64 beside;      /* how long other devices were polled, */
-    sp_u32 forwarded;   /* and packets that were not dropped over their share */
-    sp_u32 drains;      /* and polls that left the ring empty */
+    sp_u64 level;      /* what slices have for a weight of 1, of SP_CORE_WHOLE */
+    sp_u64 measured;   /* since when the next level is measured; */
+    sp_u32 weights;    /* of slices that have sent in this time, */
+    sp_u32 guaranteed; /* and what they are guaranteed */
+    sp_u64 drained;    /* when the ring was last empty; 0: the last poll has left something in it */
+    sp_u64 ended;      /* when the last poll ended, whoever's */
+    sp_u64 idle;       /* how long the ring was empty */
+    sp_u64 spent;      /* by all routers */
+    sp_u64 beside;     /* by other devices' polls */
+
+    sp_u64 queue;      /* that was polled last */
+    sp_u32 forwarded;  /* packets that were not dropped over their share */
+    sp_u32 drains;     /* polls that left the ring empty */
+    sp_u32 saturated;  /* milliseconds without any, up to SP_CORE_STEPS */
+    sp_u32 unused[11];
 };
-SP_STATIC_ASSERT(sizeof(struct sp_core) == 128, "two cache lines");
+SP_STATIC_ASSERT(sizeof(struct sp_core) == 192, "three cache lines");
+
 /* -- links: the same shares of a port's speed, link_share.h ------------------------------------------------------- */
 /* Rates are octets in 2^30 ns, so that no packet divides; octets are those of the wire. The daemon writes speeds and
  * shares, the pipeline the rest, atomically: CPUs that send by one port share all of it but sp_arrays.link_uses. */

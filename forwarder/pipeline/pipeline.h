@@ -2,11 +2,11 @@
  *
  * The pipeline contract in its order, as p4src/common/pipeline.p4 states it; stages are named as its tables.
  *
- *     interface_classifier ─► l3_admit ─► punt ─► route ─► ttl
- *                 │                                         │ fallback_link
- *                 │ from a fallback link                    ▼
- *                 │            nexthop_group ─► nexthop ─► router_interface ─► out
- *                 └───────────────────────────────────────►
+ *     interface_classifier ─► l3_admit ─► punt ─► share ─► route ─► ttl
+ *                 │                                                  │ fallback_link
+ *                 │ from a fallback link                             ▼
+ *                 │                     nexthop_group ─► nexthop ─► router_interface ─► out
+ *                 └──────────────────────────────► share ─────────►
  *       verdict ◄── whatever is punted or dropped
  *
  * Each stage returns SP_NO_REASON for a packet that goes on.
@@ -14,7 +14,10 @@
  * It is in two halves with the look-up between them, for an engine that takes packets one by one (sp_pipeline()) and
  * for one that takes many together (burst.h):
  *
- *     sp_begin: as far as punt ─► sp_route ─► sp_finish: from ttl on, and the verdict
+ *     sp_begin: as far as share ─► sp_route ─► sp_finish: from ttl on, and the verdict
+ *
+ * `share` is the one stage that the contract does not have: it drops what a core that is too small for all has no time
+ * for (share.h).
  */
 #ifndef SPLITPLANE_PIPELINE_H
 #define SPLITPLANE_PIPELINE_H
@@ -29,6 +32,7 @@
 #include "pipeline/route.h"
 #include "pipeline/router_interface.h"
 #include "pipeline/sample.h"
+#include "pipeline/share.h"
 #include "pipeline/ttl.h"
 #include "pipeline/verdict.h"
 
@@ -43,8 +47,8 @@ SP_INLINE sp_u32 sp_punt(const struct sp_packet *packet, struct sp_meta *meta)
     return sp_punt_others(meta);
 }
 
-/* The half before the look-up: whose the frame is, and what keeps it from being routed; returns a reason. */
-SP_INLINE sp_u32 sp_begin(sp_tables tables, const struct sp_packet *packet, struct sp_meta *meta)
+/* Whose the frame is, and what keeps it from being routed; returns a reason. */
+SP_INLINE sp_u32 sp_admit(sp_tables tables, const struct sp_packet *packet, struct sp_meta *meta)
 {
     sp_u32 reason;
 
@@ -57,6 +61,12 @@ SP_INLINE sp_u32 sp_begin(sp_tables tables, const struct sp_packet *packet, stru
     }
     reason = sp_l3_admit(tables, meta);
     return reason != SP_NO_REASON ? reason : sp_punt(packet, meta);
+}
+
+/* The half before the look-up; returns a reason. */
+SP_INLINE sp_u32 sp_begin(sp_tables tables, const struct sp_packet *packet, struct sp_meta *meta)
+{
+    return sp_share_core(tables, packet, meta, sp_admit(tables, packet, meta));
 }
 
 /* Whether sp_begin() has left a packet to look up: not one that another plane has routed. */
@@ -92,7 +102,7 @@ SP_INLINE sp_u32 sp_forward(sp_tables tables, struct sp_packet *packet, struct s
 SP_INLINE struct sp_verdict sp_finish(sp_tables tables, struct sp_packet *packet, struct sp_meta *meta, sp_u32 reason,
                                       sp_u32 leaf)
 {
-    struct sp_verdict verdict = {.action = SP_ACTION_DROP, .reason = reason};
+    struct sp_verdict verdict = {.action = SP_ACTION_DROP, .reason = reason, .vrf = meta->vrf};
     int sent = 0;
 
     if (sp_likely(sp_is_routed(meta, reason))) {
@@ -122,6 +132,7 @@ SP_INLINE struct sp_verdict sp_pipeline(sp_tables tables, struct sp_packet *pack
 
     if (sp_likely(sp_is_routed(&meta, reason))) {
         leaf = sp_route(tables, &meta);
+        reason = sp_share_route(tables, &meta, reason, leaf);
     }
     return sp_finish(tables, packet, &meta, reason, leaf);
 }

@@ -17,7 +17,7 @@ struct sp_verdict {
     sp_u32 port;                /* to send it out of */
     sp_u32 reason;              /* why it is dropped or punted */
     sp_u32 punt_class;          /* of a punt */
-    sp_u32 vrf;                 /* whose punt it is: a slot */
+    sp_u32 vrf;                 /* whose frame it is: a slot; 0: nobody's */
     sp_u32 interface;           /* by which a punt or a sample came in: a slot, */
     sp_u32 router_interface_id; /* and its id */
     sp_u32 l2_octets;           /* of a punt, which is as it came in, and of a sample, which is as it leaves */
@@ -93,6 +93,15 @@ static inline int sp_police_share(struct sp_policer *policer, sp_u64 *share_due,
     return sp_conforms(&policer->due, now, interval, tolerance);
 }
 
+/* Whether sp_police_share() would let a packet pass; nothing is counted. */
+static inline int sp_would_pass(const struct sp_policer *policer, const sp_u64 *share_due, sp_u64 now)
+{
+    sp_u64 tolerance = sp_load_long(&policer->tolerance_ns);
+
+    return sp_load_word(&policer->interval_ns) == 0 || sp_load_long(&policer->due) <= now + tolerance ||
+           sp_load_long(share_due) <= now + tolerance;
+}
+
 static inline void sp_count_engine(sp_tables tables, sp_u32 cpu, sp_u32 counter)
 {
     sp_u64 *at = sp_engine_counter_at(tables, cpu, counter);
@@ -134,7 +143,6 @@ static inline void sp_verdict_stage(sp_tables tables, const struct sp_packet *pa
         return;
     }
     verdict->action = SP_ACTION_PUNT;
-    verdict->vrf = meta->vrf;
     verdict->router_interface_id = sp_load_word(&sp_interface_at(tables, meta->interface)->id);
     verdict->l2_octets = meta->l2_octets;
 }

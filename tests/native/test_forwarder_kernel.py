@@ -21,6 +21,7 @@ LIMIT_S = 540
 RUNS = {
     "tests/pipeline/differential_test": "*/0",
     "tests/engine/losses_test": "*.APortThatIsDown*:*.WhatTheDriver*:*.DevicesTell*",
+    "tests/engine/shares_test": "*.OneThatHas*",
     "tests/engine/xdp_engine_test": "*.ForwardsIn*:*.PuntsReachTheSink:*.GoesOnWhenTheProcessIsKilled*:*Link*",
 }
 LOADER = "tests/engine/load_program"

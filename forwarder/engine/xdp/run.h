@@ -37,35 +37,58 @@ static inline sp_u32 sp_frame_length(struct xdp_md *context, const struct sp_pac
     return sp_likely(first < SP_SHORT_BUFFER) ? first : (sp_u32)bpf_xdp_get_buff_len(context);
 }
 
-static inline int sp_run(struct xdp_md *context, sp_u32 port)
+/* What the kernel is to do with the frame. */
+static inline int sp_act(struct xdp_md *context, const struct sp_packet *packet, const struct sp_verdict *verdict)
 {
-    struct sp_packet packet = {.engine = context};
     int lost;
 
-    sp_take_bounds(&packet);
-    packet.length = sp_frame_length(context, &packet);
-    struct sp_verdict verdict = sp_pipeline((sp_tables)0, &packet, port);
-    if (sp_likely(verdict.action == SP_ACTION_SEND)) {
-        if (sp_unlikely(verdict.sampled) &&
-            sp_send_sample(context, &verdict, packet.end - packet.data) == SP_COUNT_RING_FULL) {
-            sp_count_engine((sp_tables)0, sp_cpu(&packet), SP_COUNT_SAMPLE_RING_FULL);
+    if (sp_likely(verdict->action == SP_ACTION_SEND)) {
+        if (sp_unlikely(verdict->sampled) &&
+            sp_send_sample(context, verdict, packet->end - packet->data) == SP_COUNT_RING_FULL) {
+            sp_count_engine((sp_tables)0, sp_cpu(packet), SP_COUNT_SAMPLE_RING_FULL);
         }
-        if (sp_likely(bpf_redirect_map(&map_ports, verdict.port, XDP_DROP) == XDP_REDIRECT)) {
+        if (sp_likely(bpf_redirect_map(&map_ports, verdict->port, XDP_DROP) == XDP_REDIRECT)) {
             return XDP_REDIRECT;
         }
         lost = SP_COUNT_NO_PORT;
-    } else if (verdict.action == SP_ACTION_PUNT) {
-        lost = sp_send_punt(context, &verdict, packet.length);
+    } else if (verdict->action == SP_ACTION_PUNT) {
+        lost = sp_send_punt(context, verdict, packet->length);
         if (lost == SP_COUNT_RING_FULL) {
-            sp_count_punt_drop((sp_tables)0, &verdict, SP_PLACE_RING);
+            sp_count_punt_drop((sp_tables)0, verdict, SP_PLACE_RING);
         }
     } else {
         return XDP_DROP;
     }
     if (lost >= 0) {
-        sp_count_engine((sp_tables)0, sp_cpu(&packet), lost);
+        sp_count_engine((sp_tables)0, sp_cpu(packet), lost);
     }
     return XDP_DROP;
+}
+
+SP_APART int sp_timed_apart(sp_u32 cpu, sp_u32 vrf, sp_u32 reason)
+{
+    sp_core_timed((sp_tables)0, cpu, vrf, reason, bpf_ktime_get_ns());
+    return 0;
+}
+
+static inline int sp_run(struct xdp_md *context, sp_u32 port)
+{
+    struct sp_packet packet = {.engine = context};
+    sp_u32 cpu = sp_cpu(&packet);
+    struct sp_core *core = sp_core_at((sp_tables)0, cpu);
+
+    if (!core) {
+        return XDP_DROP;
+    }
+    sp_core_time(&packet, core);
+    sp_take_bounds(&packet);
+    packet.length = sp_frame_length(context, &packet);
+    struct sp_verdict verdict = sp_pipeline((sp_tables)0, &packet, port);
+    int action = sp_act(context, &packet, &verdict);
+    if (sp_unlikely(core->timed)) {
+        sp_timed_apart(cpu, verdict.vrf, verdict.reason);
+    }
+    return action;
 }
 
 #endif

@@ -39,6 +39,7 @@ XdpEngine::XdpEngine(XdpOptions options)
       object_(XdpObject::forwarding_program(), options_.capacity, pins_.path(), features_.known()),
       carrier_(object_),
       losses_(object_, pins_.path()),
+      clock_(object_, pins_.path()),
       packets_(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
       stop_(::eventfd(0, EFD_CLOEXEC)),
       ports_(object_, features_, pins_.path(), options_.generic_only) {
@@ -65,6 +66,7 @@ std::vector<std::string> XdpEngine::remarks() const {
     if (pins_.mounted()) all.push_back("mounted a bpffs at " + options_.bpffs);
     if (!carrier_.remark().empty()) all.push_back(carrier_.remark());
     if (!losses_.problem().empty()) all.push_back(losses_.problem());
+    if (!clock_.problem().empty()) all.push_back(clock_.problem());
     if (object_.counters_taken_over()) all.push_back("counters go on from those of the last process");
     return all;
 }
@@ -77,6 +79,7 @@ void XdpEngine::activate(const std::vector<Port>& ports) {
     ports_.activate(ports);
     carrier_.attach(pins_.path());
     losses_.take_over();
+    clock_.take_over();
     object_.drop_other_counters();
     if (!thread_.joinable()) thread_ = std::thread(&XdpEngine::run, this);
 }

@@ -14,6 +14,7 @@
 #include "engine/engine.h"
 #include "engine/netdev/xdp_features.h"
 #include "engine/xdp/carrier.h"
+#include "engine/xdp/core_clock.h"
 #include "engine/xdp/egress_losses.h"
 #include "engine/xdp/grace_period.h"
 #include "engine/xdp/links.h"
@@ -49,7 +50,7 @@ class XdpEngine : public Engine {
     void stop() override;
     void set_port_sink(std::function<void(const PortStatus&)> sink) override { port_sink_ = std::move(sink); }
     uint64_t transmit_failures() const override { return transmit_failures_; }
-    bool shares() const override { return false; }
+    bool shares() const override { return clock_.problem().empty(); }
     std::string description() const override;
     std::vector<std::string> remarks() const override;
 
@@ -71,6 +72,7 @@ class XdpEngine : public Engine {
     XdpObject object_;
     Carrier carrier_;
     XdpEgressLosses losses_;
+    XdpCoreClock clock_;
     GracePeriod grace_;
     Descriptor packets_;  // an AF_PACKET socket, for transmit()
     Descriptor stop_;

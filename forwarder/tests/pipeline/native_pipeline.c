@@ -2,6 +2,7 @@
 #include "tests/pipeline/native_pipeline.h"
 
 #include "pipeline/burst.h"
+#include "pipeline/core_clock.h"
 
 struct sp_verdict sp_native_pipeline(sp_tables tables, struct sp_packet *packet, sp_u32 port)
 {
@@ -37,4 +38,24 @@ sp_u32 sp_native_selector_hash(struct sp_packet *packet)
 sp_u32 sp_native_chosen(sp_u64 seed, sp_u32 vrf, sp_u32 hash, sp_u32 size)
 {
     return sp_chosen(seed, vrf, hash, size);
+}
+
+sp_u32 sp_native_shared(sp_tables tables, sp_u32 vrf, sp_u64 *now_ns, sp_u64 forward_ns, sp_u64 drop_ns)
+{
+    struct sp_native native = {.now_ns = *now_ns};
+    struct sp_packet packet = {.engine = &native};
+    struct sp_meta meta = {.vrf = vrf, .keep_ttl = 1};
+
+    sp_core_time(&packet, tables->cores);
+    sp_u32 reason = sp_share_core(tables, &packet, &meta, SP_NO_REASON);
+    *now_ns += reason == SP_DROP_OVER_SHARE ? drop_ns : forward_ns;
+    if (tables->cores->timed) {
+        sp_core_timed(tables, 0, vrf, reason, *now_ns);
+    }
+    return reason;
+}
+
+void sp_native_polled(sp_tables tables, sp_u64 queue, sp_u32 work, sp_u64 now_ns)
+{
+    sp_core_polled(tables->cores, queue, work, SP_NATIVE_BUDGET, now_ns);
 }

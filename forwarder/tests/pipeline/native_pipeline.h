@@ -17,4 +17,11 @@ int sp_native_over_link_share(sp_tables tables, sp_u32 port, sp_u32 interface, s
 sp_u32 sp_native_selector_hash(struct sp_packet *packet);
 sp_u32 sp_native_chosen(sp_u64 seed, sp_u32 vrf, sp_u32 hash, sp_u32 size);
 
+/* On core 0: what becomes of a router's packet that came at `now_ns`, which moves on by what its program takes. */
+sp_u32 sp_native_shared(const struct sp_arrays *tables, sp_u32 vrf, sp_u64 *now_ns, sp_u64 forward_ns, sp_u64 drop_ns);
+
+/* There a poll ends. */
+#define SP_NATIVE_BUDGET 64u
+void sp_native_polled(const struct sp_arrays *tables, sp_u64 queue, sp_u32 work, sp_u64 now_ns);
+
 #endif

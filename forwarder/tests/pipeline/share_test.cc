@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The law of a core's shares, on a core that is simulated: packets wait in a ring of 256, a poll takes up to 64 of them,
+// and each takes its time in its program, in the driver and, if it is sent, at the other end. What each router had of the
+// core is compared with what weights, guarantees and ceilings entitle it to.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <random>
+
+#include "tests/pipeline/world.h"
+
+extern "C" {
+#include "pipeline/core_clock.h"
+}
+
+namespace splitplane::test {
+namespace {
+
+constexpr double kMs = 1e6;  // ns
+constexpr uint32_t kRing = 256, kPercent = SP_SHARE_WHOLE / 100;
+constexpr double kDriver = 90, kDriverDrop = 30, kBeside = 40, kDrop = 25;  // ns
+constexpr double kWake = 2000, kPoll = 150;                                 // ns
+constexpr uint32_t kNearEnd = 1, kFarEnd = 2;                               // queues
+constexpr double kToConverge = 300 * kMs, kMeasured = 300 * kMs;
+constexpr double kError = 0.02;                           // of the core
+constexpr double kTarget = SP_CORE_IDLE / 1024.0 + 0.01;  // that is idle, and what polls themselves take
+
+struct SimulatedRouter {
+    double load;          // of a core, were all of its packets forwarded
+    double program = 100;  // ns that its packets take there
+    uint32_t together = 1;  // packets that come at once
+    uint64_t offered = 0, forwarded = 0, over_share = 0, ring = 0;
+    double used = 0;       // ns of the core
+
+    double cost() const { return program + kDriver + kBeside; }
+};
+
+struct Asked {
+    uint32_t weight = 1, guarantee = 0, ceiling = 0, slice = 0;  // percent
+    sp_share entry() const { return {weight, guarantee * kPercent, ceiling * kPercent, slice}; }
+};
+
+class SimulatedCore {
+  public:
+    explicit SimulatedCore(uint64_t seed = 1) : random_(seed) {}
+
+    uint32_t add(SimulatedRouter router, const Asked& share = {}) {
+        routers.push_back(router);
+        const auto vrf = static_cast<uint32_t>(routers.size());
+        tables.router_shares[vrf] = share.entry();
+        next_.push_back(now_);
+        return vrf;
+    }
+    // Let so much time pass, and count from 0.
+    void run(double ns) {
+        for (SimulatedRouter& router : routers) {
+            router.offered = router.forwarded = router.over_share = router.ring = 0;
+            router.used = 0;
+        }
+        began_ = now_;
+        for (size_t at = 0; at < routers.size(); ++at) next_[at] = std::max(next_[at], now_);
+        while (now_ < began_ + ns) poll();
+        lasted_ = now_ - began_;
+    }
+    double share(uint32_t vrf) const { return routers[vrf - 1].used / lasted_; }
+    double loss(uint32_t vrf) const {
+        const SimulatedRouter& router = routers[vrf - 1];
+        return router.offered == 0 ? 0 : 1 - static_cast<double>(router.forwarded) / static_cast<double>(router.offered);
+    }
+    uint64_t ring_losses() const {
+        uint64_t sum = 0;
+        for (const SimulatedRouter& router : routers) sum += router.ring;
+        return sum;
+    }
+    uint64_t offered() const {
+        uint64_t sum = 0;
+        for (const SimulatedRouter& router : routers) sum += router.offered;
+        return sum;
+    }
+
+    MemoryEngine engine{Capacity{.words = 1u << 16, .members = 1u << 10}, 1};
+    sp_arrays& tables = engine.arrays();
+    std::vector<SimulatedRouter> routers;
+    bool measures = true;  // whether the program is at the kernel's tracepoint
+
+  private:
+    void arrive() {
+        for (;;) {
+            const auto first = std::ranges::min_element(next_);
+            if (*first > now_) return;
+            SimulatedRouter& router = routers[static_cast<size_t>(first - next_.begin())];
+            for (uint32_t each = 0; each < router.together; ++each) {
+                ++router.offered;
+                if (ring_.size() < kRing) {
+                    ring_.push_back(static_cast<uint32_t>(first - next_.begin()) + 1);
+                } else {
+                    ++router.ring;
+                }
+            }
+            const double between = router.cost() / router.load * router.together;
+            *first += std::exponential_distribution<double>(1 / between)(random_);
+        }
+    }
+    void poll() {
+        arrive();
+        if (ring_.empty()) {
+            const double until = std::ranges::min(next_) + kWake;
+            now_ = until;
+            arrive();
+        }
+        now_ += kPoll;
+        uint32_t work = 0, sent = 0;
+        while (work < SP_NATIVE_BUDGET && !ring_.empty()) {
+            const uint32_t vrf = ring_.front();
+            SimulatedRouter& router = routers[vrf - 1];
+            ring_.pop_front();
+            auto now = static_cast<uint64_t>(now_);
+            const uint64_t began = now;
+            const bool dropped = sp_native_shared(&tables, vrf, &now, static_cast<uint64_t>(router.program),
+                                                  static_cast<uint64_t>(kDrop)) == SP_DROP_OVER_SHARE;
+            const double took = static_cast<double>(now - began) + (dropped ? kDriverDrop : kDriver);
+            now_ += took;
+            router.used += took + (dropped ? 0 : kBeside);
+            ++(dropped ? router.over_share : router.forwarded);
+            sent += !dropped;
+            ++work;
+            arrive();
+        }
+        if (measures) sp_native_polled(&tables, kNearEnd, work, static_cast<uint64_t>(now_));
+        if (sent == 0) return;
+        now_ += sent * kBeside;
+        if (measures) sp_native_polled(&tables, kFarEnd, sent, static_cast<uint64_t>(now_));
+    }
+
+    std::mt19937_64 random_;
+    std::deque<uint32_t> ring_;
+    std::vector<double> next_;
+    double now_ = 1e9, began_ = 0, lasted_ = 0;
+};
+
+class Loads : public ::testing::TestWithParam<double> {};
+
+TEST_P(Loads, TwoToOneWithArrivalsOneToTwo) {
+    const double load = GetParam(), heavy_wants = load / 3, light_wants = load * 2 / 3;
+    SimulatedCore core;
+    const uint32_t heavy = core.add({.load = heavy_wants}, {.weight = 2}), light = core.add({.load = light_wants});
+    core.run(kToConverge);
+    core.run(kMeasured);
+    // Poisson arrivals, polls and wake-ups of their own take some of the core.
+    EXPECT_NEAR(core.share(heavy), heavy_wants, kError);
+    EXPECT_NEAR(core.share(light), std::min(light_wants, 1 - heavy_wants), load < 1 ? kError : kError + kTarget);
+    EXPECT_LT(core.loss(heavy), 0.003);
+    EXPECT_LT(core.ring_losses(), core.offered() / 300);
+    EXPECT_GE(core.tables.core_routers[light].dropped, core.routers[light - 1].over_share);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Loads, ::testing::Values(0.5, 0.9, 1.0, 1.2, 1.5, 1.8));
+
+// More than that is not to be had from an early drop: what the light one's drops cost is more than its share. Nobody
+// forwards less for it than the ring alone would let him.
+TEST(CoreShare, FloodsThatCostTooMuchAreTheRingsToLose) {
+    for (const double load : {3.0, 4.0, 8.0}) {
+        SimulatedCore core;
+        const uint32_t heavy = core.add({.load = load / 3}, {.weight = 2}), light = core.add({.load = load * 2 / 3});
+        core.run(kToConverge);
+        core.run(kMeasured);
+        EXPECT_GT(core.share(heavy), 0.6) << load;
+        EXPECT_GT(core.share(heavy) + core.share(light), 0.95) << load;
+    }
+}
+
+TEST(CoreShare, TimeIsSharedNotPackets) {
+    SimulatedCore core;
+    const uint32_t cheap = core.add({.load = 1, .program = 100}), dear = core.add({.load = 1, .program = 192});
+    core.run(kToConverge);
+    core.run(kMeasured);
+    EXPECT_NEAR(core.share(cheap), core.share(dear), kError);
+    EXPECT_NEAR(core.share(cheap), 0.5, kError);
+    EXPECT_GT(core.routers[cheap - 1].forwarded, core.routers[dear - 1].forwarded * 11 / 10);
+}
+
+TEST(CoreShare, ModestOnesLoseNothingToAGreedyOne) {
+    SimulatedCore core;
+    std::vector<uint32_t> modest;
+    for (uint32_t each = 0; each < 63; ++each) modest.push_back(core.add({.load = 0.5 / 64}));
+    const uint32_t greedy = core.add({.load = 1.4});
+    core.run(kToConverge);
+    core.run(kMeasured);
+    for (const uint32_t each : modest) EXPECT_LT(core.loss(each), 0.01);
+    EXPECT_NEAR(core.share(greedy), 1 - 63 * 0.5 / 64, kError + kTarget);
+}
+
+TEST(CoreShare, AGuaranteeHolds) {
+    SimulatedCore core;
+    const uint32_t safe = core.add({.load = 0.7}, {.guarantee = 50});
+    const uint32_t one = core.add({.load = 0.7}), other = core.add({.load = 0.7});
+    core.run(kToConverge);
+    core.run(kMeasured);
+    EXPECT_NEAR(core.share(safe), 0.5, kError);
+    EXPECT_NEAR(core.share(one), 0.25, kError);
+    EXPECT_NEAR(core.share(other), 0.25, kError);
+}
+
+TEST(CoreShare, ACeilingHoldsOnAnIdleCore) {
+    SimulatedCore core;
+    const uint32_t low = core.add({.load = 0.6}, {.ceiling = 20}), free = core.add({.load = 0.3});
+    core.run(kToConverge);
+    core.run(kMeasured);
+    EXPECT_NEAR(core.share(low), 0.2, kError);
+    EXPECT_LT(core.loss(free), 0.001);
+}
+
+TEST(CoreShare, SlicesFirstThenTheirRouters) {
+    SimulatedCore core;
+    core.tables.slice_shares[2] = Asked{.weight = 2}.entry();
+    std::vector<uint32_t> three;
+    for (uint32_t each = 0; each < 3; ++each) three.push_back(core.add({.load = 0.3}, {.slice = 1}));
+    const uint32_t alone = core.add({.load = 1.5}, {.slice = 2});
+    core.run(kToConverge);
+    core.run(kMeasured);
+    for (const uint32_t each : three) EXPECT_NEAR(core.share(each), 1.0 / 9, kError);
+    EXPECT_NEAR(core.share(alone), 2.0 / 3, kError + kTarget);
+}
+
+TEST(CoreShare, WhatASliceDoesNotUseIsItsOthers) {
+    SimulatedCore core;
+    const uint32_t little = core.add({.load = 0.1}, {.slice = 1}), much = core.add({.load = 1}, {.slice = 1});
+    const uint32_t other = core.add({.load = 1});
+    core.run(kToConverge);
+    core.run(kMeasured);
+    EXPECT_LT(core.loss(little), 0.01);
+    EXPECT_NEAR(core.share(much), 0.4, kError);
+    EXPECT_NEAR(core.share(other), 0.5, kError);
+}
+
+TEST(CoreShare, TheCeilingOfASliceHoldsOnAnIdleCore) {
+    SimulatedCore core;
+    core.tables.slice_shares[1] = Asked{.ceiling = 30}.entry();
+    const uint32_t one = core.add({.load = 0.3}, {.weight = 2, .slice = 1}), other = core.add({.load = 0.3}, {.slice = 1});
+    core.run(kToConverge);
+    core.run(kMeasured);
+    EXPECT_NEAR(core.share(one), 0.2, kError);
+    EXPECT_NEAR(core.share(other), 0.1, kError);
+}
+
+TEST(CoreShare, WhoStopsLeavesTheCoreToOthersAndHasItAgainAtOnce) {
+    SimulatedCore core;
+    const uint32_t flooder = core.add({.load = 1.4}), other = core.add({.load = 0.9});
+    core.run(kToConverge);
+    core.routers[flooder - 1].load = 0.05;
+    core.run(100 * kMs);
+    core.run(100 * kMs);
+    EXPECT_LT(core.loss(other), 0.01);
+    EXPECT_LT(core.loss(flooder), 0.001);
+    core.routers[flooder - 1].load = 1.4;
+    core.run(250 * kMs);
+    core.run(100 * kMs);
+    EXPECT_NEAR(core.share(flooder), 0.5, kError);
+    EXPECT_NEAR(core.share(other), 0.5, kError);
+}
+
+TEST(CoreShare, NobodyIsHeldBackWhereNobodyMeasures) {
+    SimulatedCore core;
+    core.measures = false;
+    const uint32_t one = core.add({.load = 2});
+    core.run(20 * kMs);
+    EXPECT_EQ(core.routers[one - 1].over_share, 0u);
+    core.measures = true;
+    core.run(kToConverge);
+    EXPECT_GT(core.routers[one - 1].over_share, 0u);
+    core.measures = false; // the tracepoint's program is taken away under load
+    core.run(20 * kMs);
+    EXPECT_LE(core.routers[one - 1].over_share, SP_CORE_TRUST);
+    const uint64_t before = core.tables.core_routers[one].dropped;
+    core.run(20 * kMs);
+    EXPECT_EQ(core.tables.core_routers[one].dropped, before);
+}
+
+}  // namespace
+}  // namespace splitplane::test
