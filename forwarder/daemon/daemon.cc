@@ -207,8 +207,9 @@ Report Daemon::report() {
         report.pipeline = !tables_.pipeline().empty();
     }
     report.counters = read_counters(engine_->arrays(), config_.ports);
+    report.cores = read_core_shares(engine_->arrays());
     report.losses = engine_->losses();
-    report.limits = limits_.look({cpu_times(processor_statistics()), report.losses}, std::chrono::steady_clock::now());
+    report.limits = limits_.look({cpu_times(processor_statistics()), report.losses, report.cores.levels}, std::chrono::steady_clock::now());
     return report;
 }
 

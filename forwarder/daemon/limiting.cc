@@ -68,6 +68,11 @@ std::vector<Limit> limits_between(const Load& before, const Load& now) {
         limits.push_back({"core", "processor " + std::to_string(cpu) + ", " + std::to_string(share) +
                                       " % of its time in softirq"});
     }
+    for (const CoreLevel& core : now.levels) {
+        if (core.level == SP_SHARE_WHOLE) continue;
+        limits.push_back({"core", "processor " + std::to_string(core.cpu) + " is shared, " +
+                                      std::to_string(core.level / 10000) + " % of it for a weight of 1"});
+    }
     const bool core = !limits.empty();
     for (const PortLosses& port : now.losses) {
         const std::string name = "port " + std::to_string(port.port) + ", ";

@@ -2,7 +2,7 @@
 //
 // What keeps the forwarder from forwarding more: found by what was lost, and what processors did, since a while ago.
 //
-//     core   a processor does nothing but receive (softirq)
+//     core   a processor does nothing but receive (softirq), or is shared by routers that ask for more than it has
 //     ring   a device had received frames, and its receive ring had no room
 //     link   what was forwarded did not leave by its port
 #pragma once
@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/core_shares.h"
 #include "engine/engine.h"
 #include "engine/losses.h"
 
@@ -31,6 +32,7 @@ std::vector<CpuTimes> cpu_times(std::string_view text);
 struct Load {
     std::vector<CpuTimes> cpus;
     std::vector<PortLosses> losses;
+    std::vector<CoreLevel> levels{};
 };
 
 struct Limit {

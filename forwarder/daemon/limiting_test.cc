@@ -67,5 +67,13 @@ TEST(Limits, AreThoseOfTheLastSeconds) {
     EXPECT_TRUE(later.limits.empty()) << "it is over";
 }
 
+TEST(Limits, ACoreIsOneWhileItIsShared) {
+    const Load before{{{0, 0}, {0, 0}}, {}}, now{{{10, 100}, {10, 100}}, {}, {{0, SP_SHARE_WHOLE}, {1, 331000}}};
+    const std::vector<Limit> limits = limits_between(before, now);
+    ASSERT_EQ(limits.size(), 1u);
+    EXPECT_EQ(limits[0].kind, "core");
+    EXPECT_EQ(limits[0].detail, "processor 1 is shared, 33 % of it for a weight of 1");
+}
+
 }  // namespace
 }  // namespace splitplane

@@ -134,6 +134,30 @@ Columns port_lost_columns(const Report& report) {
     return columns;
 }
 
+// With one digit behind the point.
+std::string percent(uint64_t millionths) {
+    return std::to_string(millionths / 10000) + "." + std::to_string(millionths / 1000 % 10) + " %";
+}
+
+Columns core_columns(const CoreShares& cores) {
+    Columns columns({"CORE", "FOR A WEIGHT OF 1"});
+    for (const CoreLevel& core : cores.levels) {
+        const bool all = core.level == SP_SHARE_WHOLE;
+        columns.add({std::to_string(core.cpu), all ? "all that is asked for" : percent(core.level)});
+    }
+    return columns;
+}
+
+Columns over_share_columns(const CoreShares& cores) {
+    Columns columns({"OVER SHARE OF CORES", "CORE SECONDS", "PACKETS DROPPED"});
+    for (const auto& [id, time] : cores.routers) {
+        if (time.over_share == 0) continue;
+        columns.add({"router " + std::to_string(id), std::to_string(time.ns / 1'000'000'000),
+                     std::to_string(time.over_share)});
+    }
+    return columns;
+}
+
 Columns reason_columns(const Counters& counters) {
     Columns columns({"REASON", "PACKETS", "OCTETS"});
     const ReasonTraffic all = counters.all_routers();
@@ -172,6 +196,7 @@ std::string report_text(const Report& report) {
     packets.add({"sent", std::to_string(traffic.sent.packets), std::to_string(traffic.sent.octets)});
     return head_text(report) + ports.text() + tables.text() + packets.text() +
            reason_columns(report.counters).text() + lost_columns(report.counters).text() +
+           core_columns(report.cores).text() + over_share_columns(report.cores).text() +
            port_lost_columns(report).text();
 }
 
@@ -236,6 +261,16 @@ Json json_port_lost(const Report& report) {
     return list;
 }
 
+Json json_cores(const CoreShares& cores) {
+    Json list = Json::array();
+    for (const CoreLevel& core : cores.levels) list.push_back(Json{{"cpu", core.cpu}, {"level", core.level}});
+    Json::object_t routers;
+    for (const auto& [id, time] : cores.routers) {
+        add_key(routers, std::to_string(id), Json{{"core_ns", time.ns}, {"over_share", time.over_share}});
+    }
+    return Json{{"levels", list}, {"routers", routers}};
+}
+
 Json json_limits(const Limits::Seen& seen) {
     Json list = Json::array();
     for (const Limit& limit : seen.limits) list.push_back(Json{{"by", limit.kind}, {"detail", limit.detail}});
@@ -281,6 +316,7 @@ std::string report_json(const Report& report) {
         {"routers", json_routers(report.counters)},
         {"lost_punts", json_lost(report.counters)},
         {"lost_by_port", json_port_lost(report)},
+        {"core_shares", json_cores(report.cores)},
         {"limited", json_limits(report.limits)},
         {"lost", json_engine(report.counters, kEngineCounterNames)},
         {"samples", json_engine(report.counters, kSampleCounterNames)},
@@ -362,6 +398,18 @@ void write_ports_lost(OpenMetrics& metrics, const Report& report) {
     }
 }
 
+void write_cores(OpenMetrics& metrics, const CoreShares& cores) {
+    metrics.family("core_level", Type::kGauge, "Millionths of a core for a weight of 1; 1000000: no limit.");
+    for (const CoreLevel& core : cores.levels) metrics.sample(core.level, {{"cpu", std::to_string(core.cpu)}});
+    const auto family = [&](const char* name, const char* help, auto value) {
+        metrics.family(name, Type::kCounter, help);
+        for (const auto& [id, time] : cores.routers) metrics.sample(value(time), {{"router", std::to_string(id)}});
+    };
+    family("core_nanoseconds", "Time of cores that a router's packets took.", [](const CoreTime& t) { return t.ns; });
+    family("core_over_share", "Packets dropped over their router's share of a core.",
+           [](const CoreTime& t) { return t.over_share; });
+}
+
 void write_server(OpenMetrics& metrics, const Report& report) {
     std::string family;
     for (const ServerCount& count : report.server) {
@@ -407,6 +455,7 @@ std::string report_metrics(const Report& report) {
         metrics.sample(packets, {{"router_interface", std::to_string(id)}, {"class", punt_class}, {"place", place}});
     });
     write_ports_lost(metrics, report);
+    write_cores(metrics, report.cores);
     write_server(metrics, report);
     return std::move(metrics).text();
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/core_shares.h"
 #include "daemon/counters.h"
 #include "daemon/limiting.h"
 #include "engine/engine.h"
@@ -45,6 +46,7 @@ struct Report {
     uint64_t trie_octets_used = 0, trie_octets = 0;
     uint64_t journal_octets = 0;
     Counters counters;
+    CoreShares cores;
     std::vector<PortLosses> losses;
     Limits::Seen limits{{}, 0};
 };

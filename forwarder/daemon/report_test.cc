@@ -77,6 +77,9 @@ TEST_F(Counted, AreInAllThreeViews) {
     report.election_id = "7.1";
     report.server = {{"writes", "WriteRequests.", "code", "OK", 9}, {"packet_ins", "Packets.", "", "", 4}};
     report.counters = counters();
+    arrays_.cores[1].level = SP_CORE_WHOLE / 4;
+    arrays_.core_routers[SP_VRFS + 3] = {.spent = 2'000'000'000, .due = 0, .at = 0, .told = 0, .dropped = 17, .seen = 0, .cost = 0, .reserved = {}};
+    report.cores = read_core_shares(arrays_);
     PortLosses losses{2, {}, {{"rx_dropped", std::nullopt, 0}, {"rx_queue_1_drops", 1, 12}}};
     losses.egress[SP_LOSS_DOWN] = 11;
     report.losses = {losses};
@@ -86,6 +89,7 @@ TEST_F(Counted, AreInAllThreeViews) {
     for (const char* line : {"vr-forwarder 1.2.3, pid 0, up for 1 h 2 min, device id 0\n",
                              "\n  2     eth2       up      native\n", "\n  3     eth3       absent  -       is gone\n", "\n  ipv4_route  5        100\n",
                              "\n  punt ttl_expired  2        128\n",
+                             "\n  1     25.0 %\n", "\n  router 700           2             17\n",
                              "limits     link: port 2, 11 frames that it could not send in the last 3 s\n",
                              "\n  2             eth2       egress  down                     11\n",
                              "\n  2             eth2       device  rx_queue_1_drops  1      12\n", "\n  lost ring_full    1\n", "\n  sample policed    8\n",
@@ -94,7 +98,7 @@ TEST_F(Counted, AreInAllThreeViews) {
     }
     const std::string json = report_json(report);
     for (const char* part : {"\"ttl_expired\": {\n        \"packets\": 2,", "\"writes OK\": 9", "\"packet_ins\": 4",
-                             "\"problem\": \"is gone\"", "\"by\": \"link\"", "\"counter\": \"rx_queue_1_drops\"", "\"ring_full\": 1", "\"policed\": 8"}) {
+                             "\"problem\": \"is gone\"", "\"by\": \"link\"", "\"counter\": \"rx_queue_1_drops\"", "\"level\": 250000", "\"core_ns\": 2000000000", "\"ring_full\": 1", "\"policed\": 8"}) {
         EXPECT_NE(json.find(part), std::string::npos) << part << json;
     }
     const std::string metrics = report_metrics(report);
@@ -107,6 +111,9 @@ TEST_F(Counted, AreInAllThreeViews) {
           "vr_forwarder_egress_lost_frames_total{port=\"2\",interface=\"eth2\",reason=\"down\"} 11\n",
           "vr_forwarder_device_lost_frames_total{port=\"2\",interface=\"eth2\",counter=\"rx_queue_1_drops\","
           "queue=\"1\"} 12\n",
+          "vr_forwarder_core_level{cpu=\"1\"} 250000\n",
+          "vr_forwarder_core_nanoseconds_total{router=\"700\"} 2000000000\n",
+          "vr_forwarder_core_over_share_total{router=\"700\"} 17\n",
           "vr_forwarder_limited{by=\"link\"} 1\n", "vr_forwarder_limited{by=\"core\"} 0\n",
           "vr_forwarder_samples_total{outcome=\"policed\"} 8\n",
           "vr_forwarder_p4runtime_writes_total{code=\"OK\"} 9\n", "vr_forwarder_p4runtime_packet_ins_total 4\n"}) {
