@@ -56,7 +56,7 @@ static inline sp_u32 sp_link_way_octets(sp_u64 way) { return (sp_u32)(way >> 32)
 #define SP_BUCKET_PARTS 4  /* as a shift */
 #define SP_BUCKET_CLOCK 10 /* as a shift */
 #define SP_BUCKET_MOST (1ull << 31)
-#define SP_BUCKET_LONG (1u << 20) /* a second: whatever is filled for so long is full */
+#define SP_BUCKET_LONG (1u << 27) /* two minutes: whatever is filled for so long is full */
 #define SP_BUCKET_SKEW 0xffff0000u /* between CPUs' clocks: less than that back is not a long time ahead */
 
 static inline sp_u64 sp_link_bucket(sp_u64 has, sp_u32 at) { return has << 32 | at; }
@@ -128,10 +128,10 @@ static inline sp_u64 sp_link_rate(sp_u64 level, sp_u64 weight, sp_u64 guarantee,
 /* The highest level: a weight of 1 takes all. The lowest is far below what the largest weights of all routers leave. */
 static inline sp_u64 sp_link_top_level(sp_u64 rate) { return rate << SP_LINK_LEVEL_SHIFT; }
 
-#define SP_LINK_LONGEST_NS (1ull << 27)
+#define SP_LINK_LONGEST_NS (1ull << 30) /* longer than the tick of the slowest link */
 
 /* What is there of a rate in a time that is no longer than SP_LINK_LONGEST_NS. */
-static inline sp_u64 sp_link_octets(sp_u64 rate, sp_u64 ns) { return rate * ns >> 30; }
+static inline sp_u64 sp_link_octets(sp_u64 rate, sp_u64 ns) { return (rate >> 6) * (ns >> 4) >> 20; }
 
 /* The level from what was offered in so long a time. */
 SP_INLINE void sp_link_level(struct sp_link_whole *whole, sp_u64 rate, sp_u64 offered, sp_u64 elapsed_ns,

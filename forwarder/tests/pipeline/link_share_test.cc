@@ -200,6 +200,30 @@ TEST_F(Links, SlicesAndTheirRouters) {
     EXPECT_NEAR(had[2] / kGiga, 0.1, 0.002) << "below its share";
 }
 
+// A tick of these is half a second long.
+TEST_F(Links, SlowOnesTakeLonger) {
+    port(kMega);
+    router(1, 2);
+    router(2, 1);
+    senders = {{1, 2 * kMega, 500}, {2, 2 * kMega, 500}};
+    run(20);
+    EXPECT_TRUE(contended());
+    const auto had = run(60);
+    EXPECT_NEAR(had[0] / kMega, 2 / 3.0, 0.02);
+    EXPECT_NEAR(sum(had) / kMega, 1, 0.01);
+}
+
+TEST_F(Links, FastOnesOverflowNothing) {
+    port(400 * kGiga);
+    router(1, SP_SHARE_WEIGHTS);
+    router(2, SP_SHARE_WEIGHTS / 2);
+    senders = {{1, 500 * kGiga, 9014}, {2, 500 * kGiga, 9014}};
+    run(0.02);
+    const auto had = run(0.05);
+    EXPECT_NEAR(had[0] / kGiga / 400, 2 / 3.0, 0.01);
+    EXPECT_NEAR(sum(had) / kGiga / 400, 1, 0.01);
+}
+
 // Three routers of a slice send as much as they can, a slice of one sends what it may: one for one.
 TEST_F(Links, ASliceOfThreeAgainstASliceOfOne) {
     port(100 * kMega);
