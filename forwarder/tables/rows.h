@@ -20,14 +20,16 @@
 #include "tables/entries/router_interface_egress.h"
 #include "tables/entries/router_share.h"
 #include "tables/entries/slice_share.h"
+#include "tables/link_shares.h"
 
 namespace splitplane {
 
 class Rows {
   public:
     Rows(sp_arrays& arrays, GracePeriods& grace, Objects& objects, SampleRate rate)
-        : policers_(arrays, objects),
-          classifier_(arrays, objects, policers_),
+        : links_(arrays),
+          policers_(arrays, objects),
+          classifier_(arrays, objects, policers_, links_),
           l3_admit_(arrays, objects),
           router_interfaces_(arrays, objects, rate),
           egresses_(arrays, objects),
@@ -46,6 +48,9 @@ class Rows {
         }
     }
 
+    // What links are divided into by what several tables say.
+    LinkShares& links() { return links_; }
+    const LinkShares& links() const { return links_; }
     // What single tables have beside entries: the action profile and samples.
     NexthopGroup& profile() { return groups_; }
     const NexthopGroup& profile() const { return groups_; }
@@ -53,6 +58,7 @@ class Rows {
     const RouterInterface& router_interfaces() const { return router_interfaces_; }
 
   private:
+    LinkShares links_;
     Policer policers_;
     InterfaceClassifier classifier_;
     L3Admit l3_admit_;

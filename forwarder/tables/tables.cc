@@ -18,6 +18,20 @@ Result missing(const char* what) {
     return {Code::kNotFound, std::string(what) + ": no such entry"};
 }
 
+// Whether entries of a table say who sends by which port, or with what share.
+bool divides_links(Table table) {
+    switch (table) {
+        case Table::kL3Admit:
+        case Table::kRouterInterfaceEgress:
+        case Table::kFallbackLink:
+        case Table::kNexthop:
+        case Table::kNexthopGroup:
+        case Table::kReason:
+        case Table::kPolicer: return false;
+        default: return true;
+    }
+}
+
 Result named(Code code, const char* what, uint32_t id, const char* why) {
     return {code, std::string(what) + " " + std::to_string(id) + ": " + why};
 }
@@ -56,6 +70,7 @@ Result Tables::write_route(Op op, uint32_t vrf_id, Family family, const Prefix& 
 
 // -- rows ------------------------------------------------------------------------------------------------------------
 Result Tables::write_row(Op op, Table table, Key key, RowWrite wanted) {
+    links_changed_ |= divides_links(table);
     const Row* before = rows_.of(table).find(key);
     if (op == Op::kInsert && before != nullptr) {
         return exists(traits(table).name);
@@ -265,6 +280,7 @@ void Tables::set_election(ElectionId highest) {
 
 // The ways in go first, so that nothing is forwarded by half of the tables.
 void Tables::clear() {
+    links_changed_ = true;
     NexthopGroup& profile = rows_.profile();
     for (size_t table = 0; table < kTables; ++table) {
         EntryTable& of = rows_.of(static_cast<Table>(table));

@@ -78,7 +78,7 @@ class Tables {
     void set_election(ElectionId highest);
     // Remove every entry; pipeline and election id stay.
     void clear();
-    // Keep what was written since the last call; before it is confirmed to anybody.
+    // Keep what was written since the last call, and divide links by it; before it is confirmed to anybody.
     void commit();
 
     // -- reading ---------------------------------------------------------------------------------------------------
@@ -100,6 +100,8 @@ class Tables {
     // By a router's slot; without the lock, too.
     ShareUse share_use(uint32_t vrf) const;
     bool hashes_by_router() const { return *arrays_.hash_seed != 0; }  // set before there are readers
+    // How links are divided; without the lock, too.
+    LinkShares& links() { return rows_.links(); }
     const std::string& pipeline() const { return pipeline_; }
     ElectionId election() const { return election_; }
     JournalStatus journal_status() const;
@@ -139,6 +141,7 @@ class Tables {
     ElectionId election_;
     Journal journal_;
     Rewriting rewriting_;
+    bool links_changed_ = false;  // what links are divided by
     size_t rewrites_ = 0, cut_octets_ = 0, routes_replayed_ = 0;
 };
 

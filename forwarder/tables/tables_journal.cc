@@ -21,7 +21,11 @@ bool known(Table table) {
 Tables::Tables(sp_arrays& arrays, GracePeriods& grace, std::filesystem::path journal, SampleRate rate,
                const TableLimits& limits)
     : arrays_(arrays),
-      objects_(arrays, grace, [this](Space space, uint32_t slot, uint32_t id) { pending_.slot(space, slot, id); }),
+      objects_(arrays, grace,
+               [this](Space space, uint32_t slot, uint32_t id) {
+                   pending_.slot(space, slot, id);
+                   if (space == Space::kVrf) rows_.links().restart(slot);
+               }),
       rows_(arrays, grace, objects_, rate),
       routes_(arrays, grace, objects_),
       journal_(std::move(journal)) {
@@ -154,6 +158,8 @@ void Tables::replay_row(RecordReader& reader) {
 
 // -- rewriting -------------------------------------------------------------------------------------------------------
 void Tables::commit() {
+    if (links_changed_) rows_.links().divide();
+    links_changed_ = false;
     journal_.append(pending_.octets());
     pending_.reset();
     bool superseded = journal_.octets() > kRewriteFromOctets && journal_.octets() > 2 * live_octets();

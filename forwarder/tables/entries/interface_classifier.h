@@ -4,14 +4,15 @@
 #pragma once
 
 #include "tables/entries/policer.h"
+#include "tables/link_shares.h"
 
 namespace splitplane {
 
 class InterfaceClassifier : public EntryTable {
   public:
     static constexpr TableTraits kTraits{"interface_classifier", SP_INTERFACES, true};
-    InterfaceClassifier(sp_arrays& arrays, Objects& objects, Policer& policers)
-        : EntryTable(kTraits, arrays, objects), policers_(policers) {}
+    InterfaceClassifier(sp_arrays& arrays, Objects& objects, Policer& policers, LinkShares& links)
+        : EntryTable(kTraits, arrays, objects), policers_(policers), links_(links) {}
 
   protected:
     std::vector<Reference> references(Key key, const Row& row) const override {
@@ -27,8 +28,14 @@ class InterfaceClassifier : public EntryTable {
         return {};
     }
     void clear(Key key) override { publish(arrays().classifier[index(key)], sp_u64{0}); }
-    void entered(const Row& row) override { way_in(row, 1); }
-    void left(const Row& row) override { way_in(row, -1); }
+    void entered(const Row& row) override {
+        way_in(row, 1);
+        links_.entered(slot_of(Space::kInterface, row.params[0]), slot_of(Space::kVrf, row.params[1]));
+    }
+    void left(const Row& row) override {
+        way_in(row, -1);
+        links_.left(slot_of(Space::kInterface, row.params[0]));
+    }
     std::optional<Counter> counter(Key key) const override {
         return Counter{arrays().rx + slot_of(Space::kRxCounter, index(key)), SP_INTERFACES};
     }
@@ -43,6 +50,7 @@ class InterfaceClassifier : public EntryTable {
     }
 
     Policer& policers_;
+    LinkShares& links_;
 };
 
 }  // namespace splitplane
