@@ -112,8 +112,18 @@ std::vector<std::string> addresses_of(const toml::node& node) {
 void read_ports(const Reader& reader, const toml::table& table, Config& config) {
     config.ports.clear();
     for (const auto& [key, node] : table) {
-        reader.at(node, [&, number = key.str()] {
-            config.ports.push_back(port_of(number, text_of(node, "ports." + std::string(number))));
+        reader.at(node, [&, number = std::string(key.str())] {
+            std::string interface, speed;
+            if (const toml::table* both = node.as_table()) {
+                reader.read(*both, "ports." + number, {
+                    {"interface", [&](const toml::node& each) { interface = text_of(each, "interface"); }},
+                    {"speed", [&](const toml::node& each) { speed = text_of(each, "speed"); }},
+                });
+            } else {
+                interface = text_of(node, "ports." + number);
+            }
+            config.ports.push_back(port_of(number, interface));
+            if (!speed.empty()) config.ports.back().speed = speed_of(speed);
         });
     }
     std::ranges::sort(config.ports, {}, &Port::number);
@@ -238,7 +248,28 @@ Port port_of(std::string_view number, std::string_view interface) {
     if (!fits) {
         throw ConfigError(ticked(interface) + " is no name of an interface; `ip link` lists them");
     }
-    return {static_cast<uint32_t>(value), std::string(interface)};
+    return {static_cast<uint32_t>(value), std::string(interface), 0};
+}
+
+uint64_t speed_of(std::string_view text) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
+    const double bits = value * (unit == "G" ? 1e9 : unit == "M" ? 1e6 : 0);
+    // Not written the other way round: what is no number is not in between.
+    if (error != std::errc() || !(bits >= LinkShares::kLeast && bits <= LinkShares::kMost)) {
+        throw ConfigError(ticked(text) + " is no speed of a link; write bits a second from 1M to 400G, as 100M or 2.5G");
+    }
+    return static_cast<uint64_t>(bits);
+}
+
+void set_speed(Config& config, std::string_view number, std::string_view speed) {
+    const auto wanted = number_of(number, "a port's number", 1, SP_PORTS - 1);
+    const auto port = std::ranges::find(config.ports, wanted, &Port::number);
+    if (port == config.ports.end()) {
+        throw ConfigError("there is no port " + std::string(number) + " to have a speed; name it with --port");
+    }
+    port->speed = speed_of(speed);
 }
 
 std::string address_of(std::string_view text) {

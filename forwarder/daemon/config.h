@@ -10,6 +10,8 @@
 //     detach_on_exit = false               words = 16777216
 //     engine = "xdp"                       [samples]
 //     hash_by_router = true                one_in = 100
+//
+// A port whose link has a speed that its device does not tell: 3 = {interface = "eth3", speed = "1G"}.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +22,7 @@
 #include <vector>
 
 #include "engine/engines.h"
+#include "tables/link_shares.h"
 #include "tables/row.h"
 
 namespace splitplane {
@@ -74,6 +77,8 @@ void check_config(const Config& config);
 
 // One value each, as file and command line write it. ConfigError says what is wrong with it and what would be right.
 Port port_of(std::string_view number, std::string_view interface);
+uint64_t speed_of(std::string_view text);  // bits a second, of "100M", "2.5G"
+void set_speed(Config& config, std::string_view number, std::string_view speed);  // of a port that there is
 std::string address_of(std::string_view text);
 std::string client_of(std::string_view text);  // DNS name of a certificate
 EngineKind engine_of(std::string_view text);

@@ -55,6 +55,7 @@ hash_by_router = false
 [ports]
 10 = "eth1"
 2 = "eth2"
+3 = {interface = "eth3", speed = "2.5G"}
 [tls]
 cert = "/dev/null"
 key = "/dev/zero"
@@ -79,10 +80,13 @@ router_interfaces = 1
     EXPECT_EQ(config.log_level, LogLevel::kDebug);
     EXPECT_TRUE(config.detach_on_exit);
     EXPECT_FALSE(config.hash_by_router);
-    ASSERT_EQ(config.ports.size(), 2u);
+    ASSERT_EQ(config.ports.size(), 3u);
     EXPECT_EQ(config.ports[0].number, 2u);
     EXPECT_EQ(config.ports[0].interface, "eth2");
-    EXPECT_EQ(config.ports[1].number, 10u);
+    EXPECT_EQ(config.ports[0].speed, 0u);
+    EXPECT_EQ(config.ports[1].interface, "eth3");
+    EXPECT_EQ(config.ports[1].speed, 2'500'000'000u);
+    EXPECT_EQ(config.ports[2].number, 10u);
     EXPECT_EQ(config.capacity.words, 1008u);  // whole units
     EXPECT_EQ(config.capacity.members, 8u);
     EXPECT_EQ(config.limits.of(Table::kNexthop), 100u);
@@ -132,6 +136,14 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"[ports]\n1 = \"an/other\"\n", "`an/other` is no name of an interface"},
         Wrong{"[ports]\n1 = \"a23456789012345678\"\n", "is no name of an interface"},
         Wrong{"[ports]\n1 = \"eth1\"\n2 = \"eth1\"\n", "interface eth1 is two ports"},
+        Wrong{"[ports]\n1 = {interface = \"eth1\", sped = \"1G\"}\n",
+              "f.toml:2: unknown key `sped` in [ports.1]; there are interface, speed"},
+        Wrong{"[ports]\n1 = {interface = \"eth1\", speed = \"fast\"}\n",
+              "f.toml:2: `fast` is no speed of a link; write bits a second from 1M to 400G, as 100M or 2.5G"},
+        Wrong{"[ports]\n1 = {interface = \"eth1\", speed = \"900\"}\n", "`900` is no speed of a link"},
+        Wrong{"[ports]\n1 = {interface = \"eth1\", speed = \"401G\"}\n", "`401G` is no speed of a link"},
+        Wrong{"[ports]\n1 = {interface = \"eth1\", speed = \"nanG\"}\n", "`nanG` is no speed of a link"},
+        Wrong{"[ports]\n1 = {interface = \"eth1\", speed = 100}\n", "`speed` takes a text in quotes"},
         Wrong{"ports = 3\n", "f.toml:1: `ports` is a table: write [ports]"},
         Wrong{"listen = \"127.0.0.1:1\"\n", "`listen` takes a list"},
         Wrong{"listen = [\"9559\"]\n", "f.toml:1: `9559` is no address; write HOST:PORT, [IPV6]:PORT or unix:PATH"},
@@ -191,6 +203,14 @@ TEST(Options, TheCommandLineCountsMoreThanTheFile) {
     EXPECT_EQ(options.config.ports[0].interface, "eth4");
 }
 
+TEST(Options, ASpeedIsOfAPortThatThereIs) {
+    const Options options = parsed({"--speed", "4=100M", "--port", "4=eth4", "--port", "5=eth5"});
+    EXPECT_EQ(options.config.ports[0].speed, 100'000'000u);
+    EXPECT_EQ(options.config.ports[1].speed, 0u);
+    EXPECT_EQ(complaint({"--speed", "4=100M"}), "there is no port 4 to have a speed; name it with --port");
+    EXPECT_EQ(complaint({"--port", "4=eth4", "--speed", "100M"}), "--speed takes N=SPEED, not `100M`");
+}
+
 TEST(Options, VerbsAndTheirWords) {
     EXPECT_EQ(parsed({}).verb, Verb::kRun);
     EXPECT_EQ(parsed({"--port", "1=a"}).verb, Verb::kRun);
@@ -214,7 +234,7 @@ TEST(Options, HelpNamesCommandsAndOptions) {
         if (words >> word) first.insert(word);
     }
     for (const char* word :
-         {"run", "status", "dump", "detach", "check", "--config", "--port", "--device-id", "--listen", "--tls-cert",
+         {"run", "status", "dump", "detach", "check", "--config", "--port", "--speed", "--device-id", "--listen", "--tls-cert",
           "--tls-key", "--tls-ca", "--tls-client", "--metrics", "--state", "--engine", "--instance", "--capacity", "--samples", "--log-level",
           "--detach-on-exit", "--no-native", "--no-hash-by-router", "--json", "--version", "-h,--help"}) {
         EXPECT_TRUE(first.contains(word)) << word;

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 
 #include "daemon/hash_seed.h"
@@ -129,7 +130,9 @@ Daemon::Daemon(const Config& config)
     const std::vector<Listener> all = listeners();
     for (const Listener& listener : all) listening_.push_back(listener.address);
     server_.start(all);
+    engine_->set_port_sink([this](const PortStatus& port) { follow_speed(port); });
     engine_->activate(config_.ports);
+    for (const PortStatus& port : engine_->ports()) follow_speed(port);
     const auto answers = [this](std::string_view path) { return answer(path); };
     control_ = std::make_unique<HttpServer>(std::vector{"unix:" + config_.control_socket().string()}, answers);
     if (!config_.metrics.empty()) {
@@ -154,6 +157,27 @@ std::vector<Listener> Daemon::listeners() const {
         all.push_back({address, local ? grpc::InsecureServerCredentials() : tls_credentials(config_.tls)});
     }
     return all;
+}
+
+// What a device says beyond what links can have is taken for the most that they can.
+void Daemon::follow_speed(const PortStatus& port) {
+    const uint64_t speed = std::min(port.speed, LinkShares::kMost);
+    tables_.links().set_speed(port.port.number, speed < LinkShares::kLeast ? 0 : speed);
+}
+
+std::vector<LinkReport> Daemon::links() {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);  // the engine's clock
+    const uint64_t now_ns = static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+    std::vector<LinkReport> all;
+    for (const Port& port : config_.ports) all.push_back({port, tables_.links().status(port.number, now_ns)});
+    return all;
+}
+
+Load Daemon::load() {
+    Load load{cpu_times(processor_statistics()), engine_->losses(), read_core_shares(engine_->arrays()).levels, {}};
+    for (const LinkReport& link : links()) load.over_share[link.port.number] = link.status.over_share;
+    return load;
 }
 
 void Daemon::log_start() {
@@ -206,17 +230,19 @@ Report Daemon::report() {
         const auto guard = tables_.lock();
         report.pipeline = !tables_.pipeline().empty();
     }
+    report.links = links();
     report.counters = read_counters(engine_->arrays(), config_.ports);
     report.cores = read_core_shares(engine_->arrays());
-    report.losses = engine_->losses();
-    report.limits = limits_.look({cpu_times(processor_statistics()), report.losses, report.cores.levels}, std::chrono::steady_clock::now());
+    Load now = load();
+    report.losses = now.losses;
+    report.limits = limits_.look(std::move(now), std::chrono::steady_clock::now());
     return report;
 }
 
 std::string Daemon::status() {
     const ServerStatistics seen = server_.statistics();  // once whoever writes lets go of the tables
     // So that whoever asks for `status` is told of the last seconds, however long ago somebody asked before.
-    limits_.look({cpu_times(processor_statistics()), engine_->losses()}, std::chrono::steady_clock::now());
+    limits_.look(load(), std::chrono::steady_clock::now());
     const std::vector<PortStatus> ports = engine_->ports();
     const auto up = std::count_if(ports.begin(), ports.end(), [](const PortStatus& port) { return port.up; });
     return std::to_string(up) + " of " + std::to_string(ports.size()) + " ports up, " +

@@ -49,6 +49,9 @@ class Daemon {
     };
 
     std::vector<Listener> listeners() const;
+    void follow_speed(const PortStatus& port);
+    std::vector<LinkReport> links();
+    Load load();
     HttpResponse answer(std::string_view path);
     void log_start();
 

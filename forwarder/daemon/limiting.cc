@@ -83,6 +83,12 @@ std::vector<Limit> limits_between(const Load& before, const Load& now) {
             limits.push_back({"link", name + std::to_string(frames) + " frames that it could not send"});
         }
     }
+    for (const auto& [port, packets] : now.over_share) {
+        const auto earlier = before.over_share.find(port);
+        if (earlier == before.over_share.end() || packets <= earlier->second) continue;
+        limits.push_back({"link", "port " + std::to_string(port) + ", " + std::to_string(packets - earlier->second) +
+                                      " packets over their routers' shares"});
+    }
     return limits;
 }
 

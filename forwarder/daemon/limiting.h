@@ -4,11 +4,12 @@
 //
 //     core   a processor does nothing but receive (softirq), or is shared by routers that ask for more than it has
 //     ring   a device had received frames, and its receive ring had no room
-//     link   what was forwarded did not leave by its port
+//     link   what was forwarded did not leave by its port, or routers had more for it than their shares
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -33,6 +34,7 @@ struct Load {
     std::vector<CpuTimes> cpus;
     std::vector<PortLosses> losses;
     std::vector<CoreLevel> levels{};
+    std::map<uint32_t, uint64_t> over_share = {};  // packets over their routers' shares of a link, by port
 };
 
 struct Limit {

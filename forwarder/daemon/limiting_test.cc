@@ -75,5 +75,15 @@ TEST(Limits, ACoreIsOneWhileItIsShared) {
     EXPECT_EQ(limits[0].detail, "processor 1 is shared, 33 % of it for a weight of 1");
 }
 
+TEST(Limits, ALinkThatIsSharedIsOne) {
+    Load before = load(0, 100, 0), now = load(0, 200, 0);
+    before.over_share = {{2, 10}, {3, 5}};
+    now.over_share = {{2, 15}, {3, 5}, {4, 9}};
+    const std::vector<Limit> limits = limits_between(before, now);
+    ASSERT_EQ(limits.size(), 1u) << "of port 4 nothing is known from before";
+    EXPECT_EQ(limits[0].kind, "link");
+    EXPECT_EQ(limits[0].detail, "port 2, 5 packets over their routers' shares");
+}
+
 }  // namespace
 }  // namespace splitplane

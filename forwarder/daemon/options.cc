@@ -57,6 +57,11 @@ std::vector<Setting> settings(Config& config) {
              const auto [number, interface] = halves("--port", value, "N=INTERFACE");
              config.ports.push_back(port_of(number, interface));
          }},
+        {"--speed", "N=SPEED", "of the link of port N: 100M, 2.5G; where its device does not tell (docs);\nrepeatable",
+         [&config](const std::string& value) {
+             const auto [number, speed] = halves("--speed", value, "N=SPEED");
+             set_speed(config, number, speed);
+         }},
         {"--device-id", "N", "P4Runtime's device id (1)",
          [&config](const std::string& value) {
              config.device_id = number_of(value, "--device-id", 1, UINT64_MAX);

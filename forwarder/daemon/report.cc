@@ -158,6 +158,26 @@ Columns over_share_columns(const CoreShares& cores) {
     return columns;
 }
 
+// Bits a second as --speed takes them: "2.5G", "99.871M".
+std::string speed_text(uint64_t bits_per_s) {
+    constexpr uint64_t kMega = 1'000'000, kGiga = 1'000'000'000;
+    const uint64_t unit = bits_per_s >= kGiga ? kGiga : kMega;
+    std::string part = std::to_string(1000 + bits_per_s % unit / (unit / 1000)).substr(1);
+    part.erase(part.find_last_not_of('0') + 1);
+    return std::to_string(bits_per_s / unit) + (part.empty() ? "" : "." + part) + (unit == kGiga ? "G" : "M");
+}
+
+Columns link_columns(const Report& report) {
+    Columns columns({"LINK", "INTERFACE", "SPEED", "USE", "LEVEL", "SHARES", "OVER SHARE"});
+    for (const auto& [port, link] : report.links) {
+        const bool known = link.speed != 0;
+        columns.add({std::to_string(port.number), port.interface, known ? speed_text(link.speed) : "unknown",
+                     known ? speed_text(link.use) : "-", known ? speed_text(link.level) : "-",
+                     !known ? "none" : link.contended ? "applied" : "not needed", std::to_string(link.over_share)});
+    }
+    return columns;
+}
+
 Columns reason_columns(const Counters& counters) {
     Columns columns({"REASON", "PACKETS", "OCTETS"});
     const ReasonTraffic all = counters.all_routers();
@@ -194,7 +214,7 @@ std::string report_text(const Report& report) {
     Columns packets({"TRAFFIC", "PACKETS", "OCTETS"});
     packets.add({"received", std::to_string(traffic.received.packets), std::to_string(traffic.received.octets)});
     packets.add({"sent", std::to_string(traffic.sent.packets), std::to_string(traffic.sent.octets)});
-    return head_text(report) + ports.text() + tables.text() + packets.text() +
+    return head_text(report) + ports.text() + link_columns(report).text() + tables.text() + packets.text() +
            reason_columns(report.counters).text() + lost_columns(report.counters).text() +
            core_columns(report.cores).text() + over_share_columns(report.cores).text() +
            port_lost_columns(report).text();
@@ -208,6 +228,15 @@ Json json_of(const PortStatus& port) {
     return {
         {"number", port.port.number}, {"interface", port.port.interface}, {"present", port.present},
         {"up", port.up},              {"mode", port.mode},                {"problem", port.problem},
+    };
+}
+
+Json json_of(const LinkReport& link) {
+    const LinkStatus& status = link.status;
+    return {
+        {"port", link.port.number},       {"interface", link.port.interface}, {"speed_bit_s", status.speed},
+        {"use_bit_s", status.use},        {"level_bit_s", status.level},      {"contended", status.contended},
+        {"over_share", status.over_share},
     };
 }
 
@@ -309,6 +338,7 @@ std::string report_json(const Report& report) {
         {"trie_octets", report.trie_octets},
         {"journal_octets", report.journal_octets},
         {"ports", json_list(report.ports)},
+        {"links", json_list(report.links)},
         {"tables", json_list(report.tables)},
         {"controllers",
          {{"connected", report.controllers}, {"primary", report.primary}, {"election_id", report.election_id}}},
@@ -334,6 +364,25 @@ void write_ports(OpenMetrics& metrics, const Report& report) {
         metrics.sample(port.up && !port.mode.empty() ? 1 : 0,
                        {{"port", number}, {"interface", port.port.interface}, {"mode", port.mode}});
     }
+}
+
+// Only links whose speed is known.
+void write_links(OpenMetrics& metrics, const Report& report) {
+    const auto family = [&](const char* name, Type type, const char* help, auto value) {
+        metrics.family(name, type, help);
+        for (const auto& [port, link] : report.links) {
+            if (link.speed == 0) continue;
+            metrics.sample(value(link), {{"port", std::to_string(port.number)}, {"interface", port.interface}});
+        }
+    };
+    using L = const LinkStatus&;
+    family("link_speed_bits", Type::kGauge, "What a link takes a second.", [](L l) { return l.speed; });
+    family("link_use_bits", Type::kGauge, "What a link is sent a second.", [](L l) { return l.use; });
+    family("link_level_bits", Type::kGauge, "What a weight of 1 may send a second.", [](L l) { return l.level; });
+    family("link_contended", Type::kGauge, "1 while shares of a link are applied.",
+           [](L l) { return l.contended ? 1 : 0; });
+    family("link_over_share", Type::kCounter, "Packets over their router's share of a link.",
+           [](L l) { return l.over_share; });
 }
 
 void write_tables(OpenMetrics& metrics, const Report& report) {
@@ -436,6 +485,7 @@ std::string report_metrics(const Report& report) {
     metrics.family("uptime_seconds", Type::kGauge, "Since the process started.");
     metrics.sample(report.uptime_s);
     write_ports(metrics, report);
+    write_links(metrics, report);
     write_tables(metrics, report);
     write_interfaces(metrics, report.counters);
     write_reasons(metrics, report.counters, "punts", "Packets for a guest, before they are policed.", 1, kFirstDrop);

@@ -11,6 +11,7 @@
 #include "daemon/counters.h"
 #include "daemon/limiting.h"
 #include "engine/engine.h"
+#include "tables/link_shares.h"
 
 namespace splitplane {
 
@@ -18,6 +19,11 @@ struct TableReport {
     std::string name;
     uint64_t entries;
     uint64_t size;  // entries that fit
+};
+
+struct LinkReport {
+    Port port;
+    LinkStatus status;
 };
 
 // A number that goes up, of the P4Runtime server: `name` is what OpenMetrics call it, with at most one label.
@@ -38,6 +44,7 @@ struct Report {
     std::vector<std::string> remarks;  // of the engine, for the operator
     bool pipeline = false;             // a controller has set it
     std::vector<PortStatus> ports;
+    std::vector<LinkReport> links;     // of the same ports
     std::vector<TableReport> tables;
     uint64_t controllers = 0;          // that are connected
     bool primary = false;              // one of them is

@@ -71,6 +71,7 @@ TEST_F(Counted, AreInAllThreeViews) {
     report.engine = "memory";
     report.listening = {"127.0.0.1:9559"};
     report.ports = {{{2, "eth2"}, true, true, "native", ""}, {{3, "eth3"}, false, false, "", "is gone"}};
+    report.links = {{{2, "eth2"}, {1'000'000'000, 941'250'000, 333'000'000, true, 17}}, {{3, "eth3"}, {}}};
     report.tables = {{"ipv4_route", 5, 100}};
     report.controllers = 2;
     report.primary = true;
@@ -88,6 +89,8 @@ TEST_F(Counted, AreInAllThreeViews) {
     const std::string text = report_text(report);
     for (const char* line : {"vr-forwarder 1.2.3, pid 0, up for 1 h 2 min, device id 0\n",
                              "\n  2     eth2       up      native\n", "\n  3     eth3       absent  -       is gone\n", "\n  ipv4_route  5        100\n",
+                             "\n  2     eth2       1G       941.25M  333M   applied  17\n",
+                             "\n  3     eth3       unknown  -        -      none     0\n",
                              "\n  punt ttl_expired  2        128\n",
                              "\n  1     25.0 %\n", "\n  router 700           2             17\n",
                              "limits     link: port 2, 11 frames that it could not send in the last 3 s\n",
@@ -98,7 +101,7 @@ TEST_F(Counted, AreInAllThreeViews) {
     }
     const std::string json = report_json(report);
     for (const char* part : {"\"ttl_expired\": {\n        \"packets\": 2,", "\"writes OK\": 9", "\"packet_ins\": 4",
-                             "\"problem\": \"is gone\"", "\"by\": \"link\"", "\"counter\": \"rx_queue_1_drops\"", "\"level\": 250000", "\"core_ns\": 2000000000", "\"ring_full\": 1", "\"policed\": 8"}) {
+                             "\"problem\": \"is gone\"", "\"speed_bit_s\": 1000000000", "\"over_share\": 17", "\"by\": \"link\"", "\"counter\": \"rx_queue_1_drops\"", "\"level\": 250000", "\"core_ns\": 2000000000", "\"ring_full\": 1", "\"policed\": 8"}) {
         EXPECT_NE(json.find(part), std::string::npos) << part << json;
     }
     const std::string metrics = report_metrics(report);
@@ -114,6 +117,8 @@ TEST_F(Counted, AreInAllThreeViews) {
           "vr_forwarder_core_level{cpu=\"1\"} 250000\n",
           "vr_forwarder_core_nanoseconds_total{router=\"700\"} 2000000000\n",
           "vr_forwarder_core_over_share_total{router=\"700\"} 17\n",
+          "vr_forwarder_link_use_bits{port=\"2\",interface=\"eth2\"} 941250000\n",
+          "vr_forwarder_link_over_share_total{port=\"2\",interface=\"eth2\"} 17\n",
           "vr_forwarder_limited{by=\"link\"} 1\n", "vr_forwarder_limited{by=\"core\"} 0\n",
           "vr_forwarder_samples_total{outcome=\"policed\"} 8\n",
           "vr_forwarder_p4runtime_writes_total{code=\"OK\"} 9\n", "vr_forwarder_p4runtime_packet_ins_total 4\n"}) {

@@ -41,6 +41,7 @@ class VerifierRefused : public EngineError {
 struct Port {
     uint32_t number;        // 1 to SP_PORTS - 1
     std::string interface;  // its name
+    uint64_t speed = 0;     // of its link as it was declared, bits a second; 0: nobody said any
 };
 
 struct PortStatus {
@@ -49,6 +50,7 @@ struct PortStatus {
     bool present = false;   // the interface exists
     std::string mode;       // "native", "generic"; empty while not attached
     std::string problem;    // one line, empty when all is well
+    uint64_t speed = 0;     // of its link, bits a second, as declared or as its hardware says; 0: not known
 };
 
 // A packet for the controller, untagged: a punt as it came in, or the head of a sampled one as it leaves.

@@ -60,7 +60,7 @@ MemoryEngine::~MemoryEngine() = default;
 void MemoryEngine::activate(const std::vector<Port>& ports) {
     const std::lock_guard guard(lock_);
     ports_.clear();
-    for (const Port& port : ports) ports_.push_back({port, true, true, "memory", ""});
+    for (const Port& port : ports) ports_.push_back({port, true, true, "memory", "", port.speed});
 }
 
 std::vector<PortStatus> MemoryEngine::ports() {

@@ -45,6 +45,22 @@ Channels Ethtool::channels() const {
     return {all.combined_count + all.tx_count, std::max(all.max_combined, all.max_tx)};
 }
 
+// The first request is answered by how many words the masks behind it have, negative.
+uint64_t Ethtool::speed() const {
+    constexpr uint64_t kMega = 1'000'000;
+    constexpr size_t kMasks = 3;  // supported, advertised, and what the other end advertises
+    ethtool_link_settings first{};
+    first.cmd = ETHTOOL_GLINKSETTINGS;
+    if (!ask(&first) || first.link_mode_masks_nwords >= 0) return 0;
+    const auto octets = static_cast<size_t>(-first.link_mode_masks_nwords) * kMasks * sizeof(uint32_t);
+    auto words = room_for(sizeof first + octets);
+    auto* settings = reinterpret_cast<ethtool_link_settings*>(words.data());
+    settings->cmd = ETHTOOL_GLINKSETTINGS;
+    settings->link_mode_masks_nwords = static_cast<int8_t>(-first.link_mode_masks_nwords);
+    if (!ask(settings) || settings->speed == static_cast<uint32_t>(SPEED_UNKNOWN)) return 0;
+    return settings->speed * kMega;
+}
+
 std::vector<std::string> Ethtool::offload_names() const {
     auto set_words = room_for(sizeof(ethtool_sset_info) + sizeof(uint32_t));
     auto* set = reinterpret_cast<ethtool_sset_info*>(set_words.data());

@@ -34,6 +34,8 @@ class Ethtool {
 
     Driver driver() const;
     Channels channels() const;
+    // Of its link, bits a second; 0 where it has none, or does not tell. What is no hardware may tell anything.
+    uint64_t speed() const;
     // Offloads by the names of `ethtool -k NAME` in full ("rx-gro-hw", for generic-receive-offload "rx-gro").
     std::map<std::string, OffloadState> offloads() const;
     // Switch some of them off; which of them are off then, offloads() says.

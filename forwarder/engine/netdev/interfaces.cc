@@ -89,6 +89,7 @@ void InterfaceTable::take_link(const nlmsghdr* message) {
     state.promiscuous = (body->ifi_flags & IFF_PROMISC) != 0;
     state.mtu = facts.number(IFLA_MTU).value_or(0);
     state.kind = facts.nested(IFLA_LINKINFO).text(IFLA_INFO_KIND);
+    state.bus = facts.text(IFLA_PARENT_DEV_BUS_NAME);
     state.master = facts.number(IFLA_MASTER).value_or(0);
     state.change = ++changes_;
     known_[ifindex] = {std::move(state), dump_};

@@ -23,6 +23,7 @@ struct InterfaceState {
     bool promiscuous = false;  // by who configures it (IFF_PROMISC), sockets that ask for it not counted
     uint32_t mtu = 0;          // octets, without the Ethernet header
     std::string kind;          // "bond", "veth"; empty of most hardware
+    std::string bus;           // that it is a device on ("pci", "virtio"); empty of what is none
     uint32_t master = 0;       // the ifindex of the bond or bridge that it is a member of; 0: none
     uint64_t change = 0;       // a number that grows with each message about it
 };

@@ -92,7 +92,8 @@ std::vector<PortStatus> XdpPorts::settle_changed() {
     std::vector<PortStatus> changed;
     for (const PortStatus& was : before) {
         const PortStatus& now = ports_[was.port.number].status;
-        if (now.up != was.up || now.present != was.present || now.mode != was.mode || now.problem != was.problem) {
+        if (now.up != was.up || now.present != was.present || now.mode != was.mode || now.problem != was.problem ||
+            now.speed != was.speed) {
             changed.push_back(now);
         }
     }
@@ -127,6 +128,7 @@ bool XdpPorts::find_interface(Attached& port) {
     port.status.present = state.has_value();
     port.status.up = state && state->up;
     set_port_down(object_.arrays(), port.status.port.number, !port.status.up);
+    port.status.speed = state ? speed_of(port.status.port, *state) : port.status.port.speed;
     port.failure.clear();
     if (!state) {
         port.failure = "there is no such interface";
@@ -317,6 +319,15 @@ std::vector<InterfaceState> XdpPorts::devices_of(const InterfaceState& state) co
         all.insert(all.end(), members.begin(), members.end());
     }
     return all;
+}
+
+// As it was declared, or as the device says where that is hardware: veth and TAP devices tell speeds that they do not
+// have. A bond tells those of its members.
+uint64_t XdpPorts::speed_of(const Port& port, const InterfaceState& state) const {
+    if (port.speed != 0) return port.speed;
+    const std::vector<InterfaceState> devices = devices_of(state);
+    const bool hardware = std::ranges::any_of(devices, [](const InterfaceState& each) { return !each.bus.empty(); });
+    return hardware ? Ethtool(state.name).speed() : 0;
 }
 
 DeviceFacts XdpPorts::facts_of(const InterfaceState& state) const {

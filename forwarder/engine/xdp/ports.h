@@ -75,6 +75,7 @@ class XdpPorts {
     std::string frags_problem(const DeviceFacts& facts) const;
     std::vector<InterfaceState> devices_of(const InterfaceState& state) const;
     DeviceFacts facts_of(const InterfaceState& state) const;
+    uint64_t speed_of(const Port& port, const InterfaceState& state) const;
     std::string conditions(const InterfaceState& state) const;
     void map_ports(bool all);
     void detach_others();

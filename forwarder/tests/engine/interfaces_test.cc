@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/netdev/interfaces.h"
+#include "engine/netdev/netlink.h"
 
 namespace splitplane::test {
 namespace {
@@ -82,6 +83,19 @@ TEST(InterfaceTableTest, KnowsWhatADumpHadAndForgetsWhatTheNextHasNot) {
     EXPECT_FALSE(table.find("eth1"));
     EXPECT_TRUE(table.find("eth2"));
     EXPECT_TRUE(table.complete());
+}
+
+// Only what is on a bus is believed what it says of its speed.
+TEST(InterfaceTableTest, KnowsTheBusOfADevice) {
+    InterfaceTable table = two_interfaces();
+    ifinfomsg body{};
+    body.ifi_index = 3;
+    NetlinkRequest message(RTM_NEWLINK, 0);
+    message.body(body).attribute(IFLA_IFNAME, std::string("eth1"));
+    message.attribute(IFLA_PARENT_DEV_BUS_NAME, std::string("pci"));
+    table.take(message.octets());
+    EXPECT_EQ(table.find("eth1")->bus, "pci");
+    EXPECT_EQ(table.find("eth2")->bus, "");
 }
 
 // Overrun, dump, a second overrun, the kernel's EBUSY to a second dump: nothing of it is a reason to let ports go.
