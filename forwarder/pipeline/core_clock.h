@@ -19,6 +19,7 @@
 #include "pipeline/layout.h"
 
 #define SP_CORE_RING 256u                       /* packets that may wait in a ring for a poll */
+#define SP_CORE_BURST 65536u                    /* ns that a router may have ahead, at least */
 #define SP_CORE_MILLIONTH 4295u                 /* of SP_CORE_WHOLE */
 #define SP_CORE_LONG ((sp_u64)1 << 30)          /* ns for which credit is given at most, at once */
 #define SP_CORE_PAUSE ((sp_u64)1 << 24)         /* ns after which nobody is held back any more for what was before */
@@ -28,6 +29,8 @@
 #define SP_CORE_MOST (4096u * SP_CORE_FRACTION) /* no packet costs more */
 #define SP_CORE_IDLE 24u        /* 1024ths of the time that the ring is to be empty */
 #define SP_CORE_STEPS 4u        /* the level goes down by 1/64 at first, and by 1/8 from the fourth millisecond on */
+#define SP_CORE_ALONE ((sp_u64)1 << 34) /* ns, 17 s; some protocols say nothing for ten */
+#define SP_CORE_HOPELESS 64u    /* milliseconds without an empty ring, after which drops are not charged any more */
 #define SP_CORE_FEW 8u          /* a poll of fewer packets says little of what each took */
 #define SP_CORE_BESIDE_NS 512u  /* what a packet takes at most in another device's poll */
 
@@ -87,8 +90,10 @@ static inline void sp_core_tick(struct sp_core *core, sp_u64 now)
         core->beside_cost = core->beside_cost - core->beside_cost / 8 + (sp_u32)ns * SP_CORE_FRACTION / 8;
     }
     if (core->drains == 0) {
-        core->saturated += core->saturated < SP_CORE_STEPS;
-        level -= level >> (7 - (core->saturated & 7));
+        sp_u32 steps = core->saturated < SP_CORE_STEPS ? core->saturated + 1 : SP_CORE_STEPS;
+
+        core->saturated += core->saturated < SP_CORE_HOPELESS;
+        level -= level >> (7 - (steps & 7));
     } else {
         core->saturated = 0;
         if (idle > SP_CORE_IDLE) {
@@ -98,6 +103,12 @@ static inline void sp_core_tick(struct sp_core *core, sp_u64 now)
         }
     }
     level = level > least ? level : least;
+    if (core->senders > 1) {
+        core->company = now;
+    } else if (core->company == 0 || now - core->company > SP_CORE_ALONE) {
+        level = SP_CORE_WHOLE; /* whoever is alone has the ring to himself; it drops at no cost */
+    }
+    core->senders = 0;
     core->level = level < SP_CORE_WHOLE ? level : SP_CORE_WHOLE;
     core->measured = now;
     core->weights = 0;
@@ -114,6 +125,8 @@ static inline void sp_core_start(struct sp_core *core, sp_u64 now)
 {
     core->level = SP_CORE_WHOLE;
     core->saturated = 0;
+    core->senders = 0;
+    core->company = 0;
     core->idle = 0;
     core->beside = 0;
     core->forwarded = 0;

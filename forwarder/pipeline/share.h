@@ -54,6 +54,7 @@ static inline void sp_core_count(struct sp_core *core, const struct sp_share *sh
 
     if (*seen != core->measured) {
         *seen = core->measured;
+        core->senders++;
         core->weights += weight ? weight : 1;
         core->guaranteed += sp_load_word(&share->guarantee);
     }
@@ -105,6 +106,7 @@ static inline void sp_core_raise(sp_tables tables, struct sp_core *core, struct 
 {
     sp_u64 rate = sp_core_rate(tables, core, router, cpu, vrf), since = core->clock - router->at;
     sp_u64 burst = (sp_u64)(router->cost + core->driver_cost) * SP_CORE_RING / SP_CORE_FRACTION;
+    burst = burst > SP_CORE_BURST ? burst : SP_CORE_BURST; /* what its packets cost may not be known yet */
     sp_u64 most = router->spent + burst;
 
     since = since < SP_CORE_LONG ? since : SP_CORE_LONG;
@@ -189,9 +191,15 @@ SP_INLINE sp_u32 sp_share_over(sp_tables tables, const struct sp_packet *packet,
         sp_share_charge(core, router, router->cost + core->driver_cost, core->beside_cost);
         return SP_SHARED_SPARED;
     }
+    sp_u32 cost = core->drop_cost + core->driver_drop;
     core->dropped++;
     router->dropped++;
-    sp_share_charge(core, router, core->drop_cost + core->driver_drop, 0);
+    core->charged += cost;
+    /* Where drops alone are too much for the core, what they are charged is had by nobody: it would have a flooder's
+     * packets dropped all, and the core do nothing else. */
+    if (core->saturated < SP_CORE_HOPELESS) {
+        router->spent += cost / SP_CORE_FRACTION;
+    }
     return SP_SHARED_OVER;
 }
 
