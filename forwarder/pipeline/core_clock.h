@@ -30,7 +30,8 @@
 #define SP_CORE_IDLE 24u        /* 1024ths of the time that the ring is to be empty */
 #define SP_CORE_STEPS 4u        /* the level goes down by 1/64 at first, and by 1/8 from the fourth millisecond on */
 #define SP_CORE_ALONE ((sp_u64)1 << 34) /* ns, 17 s; some protocols say nothing for ten */
-#define SP_CORE_HOPELESS 64u    /* milliseconds without an empty ring, after which drops are not charged any more */
+#define SP_CORE_HOPELESS 64u    /* milliseconds without an empty ring, after which drops are not charged any more; */
+#define SP_CORE_RELIEF 8u       /* as many are made good by one with it */
 #define SP_CORE_FEW 8u          /* a poll of fewer packets says little of what each took */
 #define SP_CORE_BESIDE_NS 512u  /* what a packet takes at most in another device's poll */
 
@@ -95,7 +96,7 @@ static inline void sp_core_tick(struct sp_core *core, sp_u64 now)
         core->saturated += core->saturated < SP_CORE_HOPELESS;
         level -= level >> (7 - (steps & 7));
     } else {
-        core->saturated = 0;
+        core->saturated -= core->saturated < SP_CORE_RELIEF ? core->saturated : SP_CORE_RELIEF;
         if (idle > SP_CORE_IDLE) {
             level = elapsed >= SP_CORE_PAUSE ? SP_CORE_WHOLE : level + level * (idle - SP_CORE_IDLE) / 2048;
         } else {

@@ -289,7 +289,7 @@ struct sp_core {
     sp_u64 queue;      /* that was polled last */
     sp_u32 forwarded;  /* packets that were not dropped over their share */
     sp_u32 drains;     /* polls that left the ring empty */
-    sp_u32 saturated;  /* milliseconds without any, up to SP_CORE_HOPELESS */
+    sp_u32 saturated;  /* milliseconds without any, less what others make good */
     sp_u32 senders;    /* slices that have sent in this time, and routers without one */
     sp_u64 company;    /* when there was last more than one of them; 0: never */
     sp_u32 unused[8];
