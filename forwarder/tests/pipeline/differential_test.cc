@@ -7,6 +7,7 @@
 #include <bpf/libbpf.h>
 #include <gtest/gtest.h>
 #include <linux/bpf.h>
+#include <sched.h>
 
 #include <numeric>
 #include <optional>
@@ -107,6 +108,33 @@ TEST_P(Differential, SameVerdictsOctetsAndCounters) {
     EXPECT_EQ(totals(kernel.tables()), totals(native.arrays()));
     for (const uint32_t count : seen) EXPECT_GT(count, 10u) << "the frames are one-sided";
     EXPECT_GT(samples, 0u);
+}
+
+// Each core knows only what it has seen itself, so all frames have to come to one.
+TEST_P(Differential, SameWhereACoreIsShared) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<size_t>(::sched_getcpu()), &one);
+    ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+    InKernel kernel;
+    MemoryEngine native(kCapacity, 1);
+    Writer to_kernel(kernel.tables()), to_native(native.arrays());
+    write_random_tables(to_kernel, GetParam());
+    write_random_tables(to_native, GetParam());
+    hold_back_some(kernel.tables(), GetParam());
+    hold_back_some(native.arrays(), GetParam());
+    Draw draw(GetParam() ^ 0xc04e);
+    uint32_t over_share = 0;
+    for (int number = 0; number < 1500; ++number) {
+        const Arrival arrival = random_arrival(draw);
+        const Outcome wanted = run(native.arrays(), arrival.port, arrival.frame);
+        const Outcome got = kernel.run(arrival.port, arrival.frame, wanted.port);
+        over_share += wanted.reason == SP_DROP_OVER_SHARE;
+        ASSERT_EQ(got.action, wanted.action) << "frame " << number << ", reason " << wanted.reason;
+        ASSERT_EQ(got.frame, wanted.frame) << "frame " << number;
+    }
+    EXPECT_EQ(totals(kernel.tables()), totals(native.arrays()));
+    EXPECT_GT(over_share, 50u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, Differential, ::testing::Range<uint64_t>(1, 9));

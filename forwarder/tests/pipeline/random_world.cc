@@ -4,6 +4,10 @@
 
 #include <algorithm>
 
+extern "C" {
+#include "pipeline/core_clock.h"
+}
+
 namespace splitplane::test {
 namespace {
 
@@ -163,6 +167,31 @@ void write_random_tables(Writer& write, uint64_t seed) {
     }
 }
 
+void hold_back_some(sp_arrays& tables, uint64_t seed) {
+    constexpr uint32_t kNs = SP_CORE_FRACTION;
+    Draw draw(seed);
+    for (uint32_t vrf = 1; vrf <= kVrfs; ++vrf) {
+        tables.router_shares[vrf] = {draw.one_of<uint32_t>({0, 1, 7}), draw.one_of<uint32_t>({0, 1000}),
+                                     draw.one_of<uint32_t>({0, 20000}), draw.one_of<uint32_t>({0, 1, 2})};
+        sp_core_router router{};
+        router.spent = router.told = 1'000'000'000;
+        router.due = router.spent + draw.below(60'000);
+        router.at = draw.one_of<uint64_t>({900'000, 1'000'000});
+        router.cost = static_cast<uint32_t>(100 + draw.below(200)) * kNs;
+        for (uint32_t cpu = 0; cpu < tables.cpus; ++cpu) tables.core_routers[size_t{cpu} * SP_VRFS + vrf] = router;
+    }
+    sp_core core{};
+    core.clock = 1'000'000;
+    core.left = SP_CORE_TRUST - 1;
+    core.until_timed = ~0u;
+    core.level = SP_CORE_WHOLE / 100;
+    core.measured = 1;
+    core.driver_cost = 90 * kNs;
+    core.driver_drop = 40 * kNs;
+    core.drop_cost = 30 * kNs;
+    for (uint32_t cpu = 0; cpu < tables.cpus; ++cpu) tables.cores[cpu] = core;
+}
+
 Arrival random_arrival(Draw& draw) {
     const auto slot = static_cast<uint32_t>(draw.below(kInterfaces));
     const uint64_t to = draw.chance(80) ? kOwnMac : kMacs[draw.below(std::size(kMacs))];
@@ -200,6 +229,11 @@ std::vector<uint64_t> totals(const sp_arrays& tables) {
     add(all, tables.tx, SP_INTERFACES);
     add(all, tables.reasons, size_t{SP_VRFS} * SP_REASONS);
     for (uint32_t port = 1; port <= kPorts; ++port) all.push_back(tables.link_routers[port].dropped);
+    for (size_t vrf = 0; vrf < SP_VRFS; ++vrf) {
+        uint64_t dropped = 0;
+        for (size_t cpu = 0; cpu < tables.cpus; ++cpu) dropped += tables.core_routers[cpu * SP_VRFS + vrf].dropped;
+        all.push_back(dropped);
+    }
     all.insert(all.end(), tables.punt_drops, tables.punt_drops + sp_punt_drop_index(SP_INTERFACES, 0, 0));
     return all;
 }

@@ -32,6 +32,10 @@ class Draw {
 // The same tables for the same seed, whichever engine they are written to.
 void write_random_tables(Writer& write, uint64_t seed);
 
+// Let some routers have had their share of every core, and some have it soon: as in the midst of a poll. The engine is to
+// measure no packet.
+void hold_back_some(sp_arrays& tables, uint64_t seed);
+
 // For tables of write_random_tables(). Most frames are somebody's; some have a few octets damaged.
 Arrival random_arrival(Draw& draw);
 
