@@ -69,11 +69,6 @@ void LinkShares::left(uint32_t interface) {
     if (--owners_[interface].entries == 0) owners_[interface] = {};
 }
 
-void LinkShares::restart(uint32_t vrf) {
-    const std::lock_guard guard(mutex_);
-    dropped_[vrf] = 0;
-}
-
 void LinkShares::divide() {
     const std::lock_guard guard(mutex_);
     divide_now();
@@ -107,8 +102,7 @@ void LinkShares::divide_now() {
         division.guaranteed[{router.first, share.slice}] += share.guarantee;
     }
     for (const auto& [router, slot] : routers_.release_others(division.routers)) {
-        dropped_[router.second] += dropped(slot);
-        dropped_by_port_[router.first] += dropped(slot);
+        dropped_[router.first] += dropped(slot);
     }
     slices_.release_others(division.slices);
     for (const OnPort& slice : division.slices) write_slice(slice, division);
@@ -182,21 +176,12 @@ LinkStatus LinkShares::status(uint32_t port, uint64_t now_ns) const {
     status.speed = speeds_[port];
     status.contended = (loaded(arrays_.link_modes[port]) & SP_LINK_CONTENDED) != 0;
     status.level = status.contended ? bits_of(loaded(link.whole.level) >> SP_LINK_LEVEL_SHIFT) : status.speed;
-    status.over_share = dropped_by_port_[port];
+    status.over_share = dropped_[port];
     if (now_ns < since + kOldNs) status.use = bits_of(loaded(link.use));
     for (const auto& [router, slot] : routers_.taken()) {
         if (router.first == port) status.over_share += dropped(slot);
     }
     return status;
-}
-
-uint64_t LinkShares::over_share(uint32_t vrf) const {
-    const std::lock_guard guard(mutex_);
-    uint64_t packets = dropped_[vrf];
-    for (const auto& [router, slot] : routers_.taken()) {
-        if (router.second == vrf) packets += dropped(slot);
-    }
-    return packets;
 }
 
 }  // namespace splitplane

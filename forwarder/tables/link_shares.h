@@ -40,8 +40,6 @@ class LinkShares {
     // divided by the next divide().
     void entered(uint32_t interface, uint32_t vrf);
     void left(uint32_t interface);
-    // A router's slot is another one's from now on: it has lost nothing.
-    void restart(uint32_t vrf);
     // Entries that say who sends by which port, or with what share, are others than before.
     void divide();
     // The speed of a port, bits a second, kLeast to kMost; 0: it is not shared.
@@ -50,8 +48,6 @@ class LinkShares {
 
     // `now_ns`: of the engine's clock, CLOCK_MONOTONIC.
     LinkStatus status(uint32_t port, uint64_t now_ns) const;
-    // Packets that a router, by its slot, has lost to links since this process began.
-    uint64_t over_share(uint32_t vrf) const;
 
   private:
     using OnPort = std::pair<uint32_t, uint32_t>;  // the port, and the slot of a router or a slice
@@ -90,8 +86,7 @@ class LinkShares {
     std::vector<Owner> owners_ = std::vector<Owner>(SP_INTERFACES);
     std::vector<uint64_t> speeds_ = std::vector<uint64_t>(SP_PORTS);  // bits a second
     Pool routers_{SP_LINK_ROUTERS}, slices_{SP_LINK_SLICES};
-    // In slots that were given up, by router and by port.
-    std::vector<uint64_t> dropped_ = std::vector<uint64_t>(SP_VRFS), dropped_by_port_ = std::vector<uint64_t>(SP_PORTS);
+    std::vector<uint64_t> dropped_ = std::vector<uint64_t>(SP_PORTS);  // in slots that routers have given up
 };
 
 }  // namespace splitplane

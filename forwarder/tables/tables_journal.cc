@@ -21,11 +21,7 @@ bool known(Table table) {
 Tables::Tables(sp_arrays& arrays, GracePeriods& grace, std::filesystem::path journal, SampleRate rate,
                const TableLimits& limits)
     : arrays_(arrays),
-      objects_(arrays, grace,
-               [this](Space space, uint32_t slot, uint32_t id) {
-                   pending_.slot(space, slot, id);
-                   if (space == Space::kVrf) rows_.links().restart(slot);
-               }),
+      objects_(arrays, grace, [this](Space space, uint32_t slot, uint32_t id) { pending_.slot(space, slot, id); }),
       rows_(arrays, grace, objects_, rate),
       routes_(arrays, grace, objects_),
       journal_(std::move(journal)) {

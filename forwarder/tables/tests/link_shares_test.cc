@@ -93,6 +93,27 @@ TEST_F(LinkShare, SlicesAreGuaranteedWhatTheirRoutersAre) {
     EXPECT_EQ(slice.guarantee, kRate / 2);
 }
 
+// As a controller writes them.
+TEST_F(LinkShare, EntriesOfSharesCountWithTheirCommit) {
+    tables.links().set_speed(kPort, kGiga);
+    interface(1, 10, kPort);
+    RowWrite slice, router;
+    slice.action = router.action = Action::kShare;
+    slice.params = share_params({3, 400'000, 0}, 0);
+    router.params = share_params({2, 0, 500'000}, 77);
+    EXPECT_TRUE(tables.write_row(Op::kInsert, Table::kSliceShare, {77}, slice).ok());
+    EXPECT_TRUE(tables.write_row(Op::kInsert, Table::kRouterShare, {10}, router).ok());
+    tables.commit();
+    EXPECT_EQ(sender(1).weight, 2u);
+    EXPECT_EQ(sender(1).ceiling, kRate / 2);
+    ASSERT_NE(sender(1).slice, 0u);
+    EXPECT_EQ(arrays.link_slices[sender(1).slice].weight, 3u);
+    EXPECT_TRUE(tables.write_row(Op::kErase, Table::kRouterShare, {10}, {}).ok());
+    tables.commit();
+    EXPECT_EQ(sender(1).slice, 0u);
+    EXPECT_EQ(sender(1).ceiling, 0u);
+}
+
 TEST_F(LinkShare, ACeilingKeepsItsPortLookedAt) {
     tables.links().set_speed(kPort, kGiga);
     tables.links().set_speed(kOther, kGiga);
@@ -107,21 +128,19 @@ TEST_F(LinkShare, ACeilingKeepsItsPortLookedAt) {
     EXPECT_FALSE(mode() & SP_LINK_ALWAYS);
 }
 
-TEST_F(LinkShare, WhatARouterHasLostStaysCountedWhenItLeavesAPort) {
+TEST_F(LinkShare, WhatALinkHasDroppedStaysCountedWhenARouterLeavesIt) {
     tables.links().set_speed(kPort, kGiga);
     tables.links().set_speed(kOther, kGiga);
     interface(1, 10, kPort);
     interface(2, 11, kPort);
-    const uint32_t vrf = tables.objects().slot(Space::kVrf, 10);
     arrays.link_routers[slot_of(1)].dropped = 5;
-    EXPECT_EQ(tables.links().over_share(vrf), 5u);
     EXPECT_EQ(tables.links().status(kPort, 0).over_share, 5u);
     EXPECT_TRUE(tables.write_row(Op::kErase, Table::kInterfaceClassifier, {kPort, 1}, {}).ok());
     EXPECT_TRUE(tables.write_row(Op::kErase, Table::kRouterInterface, {1, 0}, {}).ok());
     interface(1, 10, kOther);
-    EXPECT_EQ(tables.links().over_share(vrf), 5u);
+    EXPECT_EQ(tables.links().status(kPort, 0).over_share, 5u);
+    EXPECT_EQ(tables.links().status(kOther, 0).over_share, 0u);
     EXPECT_EQ(sender(1).dropped, 0u);
-    EXPECT_EQ(tables.links().over_share(tables.objects().slot(Space::kVrf, 11)), 0u);
 }
 
 // Two entries say whose it is, for a moment: from one VLAN to another without a gap.
