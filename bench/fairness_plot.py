@@ -1,11 +1,15 @@
 """The figures of docs/fairness.md, drawn from the result of bench/fairness as SVG, as the papers draw theirs."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pygal
 from pygal.style import CleanStyle
+
+# It adds a finder of its plugins, which are none here, of a kind that Python warns of at each import that follows.
+sys.meta_path[:] = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
 
 _BY_RATE = ("arrivals-40-60", "queue-each", "arrivals-1-2", "rates-3-2-1")
 _DIVIDED = ("six-weights", "costs", "million-routes", "slices")

@@ -1,5 +1,6 @@
 """bench/fairness draws what it measured, the same file of the same result, and writes it into a table."""
 
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -27,6 +28,10 @@ def test_a_result_is_drawn(tmp_path: Path) -> None:
         text = (tmp_path / "once" / name).read_text()
         assert text == (tmp_path / "again" / name).read_text()
         assert not [element for element in ElementTree.fromstring(text).iter() if element.tag.endswith("script")]
+
+
+def test_whoever_draws_leaves_imports_as_they_were() -> None:
+    assert all(hasattr(finder, "find_spec") for finder in sys.meta_path)
 
 
 def test_a_result_is_a_table() -> None:
