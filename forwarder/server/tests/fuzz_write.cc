@@ -46,7 +46,7 @@ const Schema& schema() {
 // Everything that a controller can read, members and groups first.
 std::vector<p4::v1::Entity> everything(Tables& tables) {
     std::vector<p4::v1::Entity> entities;
-    Reading reading(tables, schema(), true, [&](const p4::v1::ReadResponse& part) {
+    Reading reading(tables, schema(), Process::engine(), [&](const p4::v1::ReadResponse& part) {
         entities.insert(entities.end(), part.entities().begin(), part.entities().end());
         return true;
     });
