@@ -20,7 +20,7 @@ LONGEST = (
     *("test_moving_tables", "test_guest_hangs", "test_hostile_guest"),
 )
 """How files begin that take a minute and more: begun late, one of them alone would be waited for at the end. Most of
-it they wait, as what is in FOLDERS before "native" does; what computes comes behind, and does not hold up machines."""
+it they wait, as what is in FOLDERS before "native" does; what computes comes behind and does not hold up machines."""
 
 KINDS = ("fake", "ovs", "openflow", "bmv2", "forwarder", "forwarder_generic", "openflow+forwarder", "bmv2+forwarder")
 """What tests that are for several kinds of planes call them in their parameters."""
