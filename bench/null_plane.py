@@ -14,6 +14,7 @@ from controller.planes.base import (
     RouterInterface,
     RoutesInto,
     Sampler,
+    SharedMeters,
     WriteBatch,
 )
 from controller.planes.shares import WithoutShares
@@ -27,6 +28,7 @@ class NullPlane(WithoutShares):
         self.capabilities: frozenset[Capability] = frozenset()
         self.connected = False
         self.table_sizes: dict[str, int] = {}
+        self.shared_meters: SharedMeters = ()
         self.ports = {number: PortState(number, port, True) for number, port in enumerate(ports, 1)}
         self.routes = 0
 

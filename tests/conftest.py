@@ -12,15 +12,11 @@ FOLDERS = ("integration", "daemons", "native", "conformance", "fuzz", "property"
 EMULATED = ("test_kvm_", "test_machine_", "test_topology_machines")
 """How files begin that emulate virtual machines, for minutes and with a core each."""
 
-SEVERAL_MACHINES = ("test_topology_machines", "test_machine_daemons")
-"""Of these, those that have several machines at once and mostly wait for their protocols."""
-
 LONGEST = (
     *("test_topology_run", "test_e2e_kill", "test_isis", "test_bfd", "test_e2e_route_source"),
-    *("test_moving_tables", "test_guest_hangs", "test_hostile_guest"),
+    *("test_forwarder_sanitized", "test_moving_tables", "test_guest_hangs", "test_hostile_guest", "test_fuzz"),
 )
-"""How files begin that take a minute and more: begun late, one of them alone would be waited for at the end. Most of
-it they wait, as what is in FOLDERS before "native" does; what computes comes behind and does not hold up machines."""
+"""How files begin that take a minute and more: begun late, one of them alone would be waited for at the end."""
 
 KINDS = ("fake", "ovs", "openflow", "bmv2", "forwarder", "forwarder_generic", "openflow+forwarder", "bmv2+forwarder")
 """What tests that are for several kinds of planes call them in their parameters."""
@@ -46,12 +42,11 @@ def _interrupt(*_: object) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with machines, then go by folder; one that FOLDERS does not name comes first."""
 
-    def place(item: pytest.Item) -> tuple[bool, bool, bool, int]:
+    def place(item: pytest.Item) -> tuple[bool, bool, int]:
         file = item.nodeid.split("::")[0]
         folder, name = PurePath(file).parts[1], PurePath(file).name
         at = FOLDERS.index(folder) if folder in FOLDERS else -1
-        several = name.startswith(SEVERAL_MACHINES)
-        return not emulates(file) or several, not name.startswith(LONGEST), not several, at
+        return not emulates(file), not name.startswith(LONGEST), at
 
     items.sort(key=place)
 
@@ -60,15 +55,12 @@ def unit(test: str) -> str:
     """Return what a test, by its node id, goes to a worker with: what it shares something with that is brought up.
 
     That is its file, but of tests for several kinds of planes only those for the same kind, as each kind has its own;
-    in conformance all files share the plane of a kind, and in native nothing shares anything. Machines go to one
-    worker, and those of several at once to another: more at a time are so slow on two cores that their tests miss
-    deadlines.
+    in conformance all files share the plane of a kind. Machines go to one worker: two at once are so slow on
+    two cores that their tests miss deadlines.
     """
     file, _, name = test.partition("::")
     if emulates(file):
-        return "several machines" if PurePath(file).name.startswith(SEVERAL_MACHINES) else "machines"
-    if PurePath(file).parts[1] == "native":
-        return test
+        return "machines"
     parameters = name.partition("[")[2].rstrip("]").split("-")
     kind = next((one for one in parameters if one in KINDS), "")
     return f"{PurePath(file).parent if kind and PurePath(file).parts[1] == 'conformance' else file} {kind}"

@@ -128,8 +128,9 @@ def test_privileges_are_spoken_of_where_they_lack(state: Path, capabilities: tup
 def test_status_shows_ports_and_that_nobody_has_set_the_pipeline(forwarder: PrivateForwarder) -> None:
     text = forwarder.run("status").stdout
     assert "pipeline   not set" in text
-    ports = [line.split() for line in text.splitlines() if line.startswith(("  1 ", "  2 "))]
-    assert ports == [["1", "p1", "up", "native"], ["2", "p2", "up", "native"]]
+    numbered = [line.split() for line in text.splitlines() if line.startswith(("  1 ", "  2 "))]
+    assert numbered[:2] == [["1", "p1", "up", "native"], ["2", "p2", "up", "native"]]
+    assert numbered[2:] == [[number, port, "unknown", "-", "-", "none", "0"] for number, port in (("1", "p1"), ("2", "p2"))]
     status = forwarder.show("status")
     assert [(port["number"], port["interface"], port["up"], port["problem"]) for port in status["ports"]] == [
         (1, "p1", True, ""),

@@ -117,8 +117,11 @@ TEST_F(SharesOfACore, EndWithTheClock) {
     const auto engine = running();
     EXPECT_LT(pass(kMany), kMany / 2);
     shell("rm " + bpffs() + "/test/core-clock");
-    pass(SP_CORE_TRUST * 2);  // spread over all cores, each of which trusts it for so long
-    EXPECT_EQ(pass(kMany), kMany);
+    uint32_t passed = 0;
+    for (int round = 0; round < 40 && passed != kMany; ++round) {
+        passed = pass(kMany);  // spread over cores as it comes, each of which trusts the clock for SP_CORE_TRUST packets
+    }
+    EXPECT_EQ(passed, kMany);
 }
 
 }  // namespace
