@@ -117,7 +117,7 @@ TEST_F(SharesOfACore, EndWithTheClock) {
     const auto engine = running();
     EXPECT_LT(pass(kMany), kMany / 2);
     shell("rm " + bpffs() + "/test/core-clock");
-    uint32_t passed = 0;
+    int passed = 0;
     for (int round = 0; round < 40 && passed != kMany; ++round) {
         passed = pass(kMany);  // spread over cores as it comes, each of which trusts the clock for SP_CORE_TRUST packets
     }
