@@ -85,7 +85,7 @@ class Bed:
         self._wires = self._stack.enter_context(OfferWires(*own))
         before = () if self.shared else ("unshare", "--mount", "sh", "-c", _WITHOUT_BTF, "sh")
         self._forwarder = Forwarder(
-            machine.program, work / f"fair{self.number}", tables, *self._speed_options(), before=before
+            machine.program, work / f"fair{self.number}", tables, "--core-shares", *self._speed_options(), before=before
         )
         self._stack.callback(self._forwarder.stop)
         self._forwarder.start(self._wires)

@@ -56,6 +56,7 @@ struct Config {
     LogLevel log_level = LogLevel::kInfo;
     bool detach_on_exit = false;
     bool native = true;          // false: generic XDP on all ports
+    bool core_shares = false;    // true: cores that are too small for all are divided by routers' shares
     bool hash_by_router = true;  // false: flows are spread alike by all routers, and as BMv2 does
     std::vector<Port> ports;  // in order of their numbers
     TlsFiles tls;
@@ -63,7 +64,7 @@ struct Config {
     TableLimits limits;  // [capacity], too
     SampleRate samples;
 
-    EngineOptions engine_options() const { return {engine, instance, capacity, native}; }
+    EngineOptions engine_options() const { return {engine, instance, capacity, native, core_shares}; }
     std::filesystem::path control_socket() const { return state / "control.sock"; }
     std::filesystem::path p4runtime_socket() const { return state / "p4rt.sock"; }
 };

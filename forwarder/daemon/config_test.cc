@@ -52,6 +52,7 @@ instance = "edge-1"
 log_level = "debug"
 detach_on_exit = true
 hash_by_router = false
+core_shares = true
 [ports]
 10 = "eth1"
 2 = "eth2"
@@ -80,6 +81,8 @@ router_interfaces = 1
     EXPECT_EQ(config.log_level, LogLevel::kDebug);
     EXPECT_TRUE(config.detach_on_exit);
     EXPECT_FALSE(config.hash_by_router);
+    EXPECT_TRUE(config.core_shares);
+    EXPECT_TRUE(config.engine_options().core_shares);
     ASSERT_EQ(config.ports.size(), 3u);
     EXPECT_EQ(config.ports[0].number, 2u);
     EXPECT_EQ(config.ports[0].interface, "eth2");
@@ -109,6 +112,7 @@ TEST(Config, AnEmptyFileIsTheDefaults) {
     EXPECT_TRUE(config.ports.empty());
     EXPECT_FALSE(config.detach_on_exit);
     EXPECT_TRUE(config.hash_by_router);
+    EXPECT_FALSE(config.core_shares);
 }
 
 struct Wrong {
@@ -127,7 +131,7 @@ TEST_P(WrongConfig, IsOneLineThatNamesPlaceThingAndRemedy) {
 INSTANTIATE_TEST_SUITE_P(
     All, WrongConfig,
     testing::Values(
-        Wrong{"device_id = 1\nprots = 3\n", "f.toml:2: unknown key `prots`; there are capacity, detach_on_exit"},
+        Wrong{"device_id = 1\nprots = 3\n", "f.toml:2: unknown key `prots`; there are capacity, core_shares, detach_on_exit"},
         Wrong{"[tls]\nkeys = \"x\"\n", "f.toml:2: unknown key `keys` in [tls]; there are ca, cert, client, key"},
         Wrong{"[ports]\n\n512 = \"eth1\"\n", "f.toml:3: a port's number is a number from 1 to 511, not `512`"},
         Wrong{"[ports]\n0 = \"eth1\"\n", "f.toml:2: a port's number is a number from 1 to 511, not `0`"},
@@ -236,7 +240,7 @@ TEST(Options, HelpNamesCommandsAndOptions) {
     for (const char* word :
          {"run", "status", "dump", "detach", "check", "--config", "--port", "--speed", "--device-id", "--listen", "--tls-cert",
           "--tls-key", "--tls-ca", "--tls-client", "--metrics", "--state", "--engine", "--instance", "--capacity", "--samples", "--log-level",
-          "--detach-on-exit", "--no-native", "--no-hash-by-router", "--json", "--version", "-h,--help"}) {
+          "--detach-on-exit", "--no-native", "--core-shares", "--no-hash-by-router", "--json", "--version", "-h,--help"}) {
         EXPECT_TRUE(first.contains(word)) << word;
     }
 }

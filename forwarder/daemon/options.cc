@@ -151,6 +151,8 @@ Options parse_options(std::span<const std::string> words) {
     bool alike = false;
     bool generic = false;
     app.add_flag("--no-native", generic, "generic XDP on all ports, for a driver whose native XDP does harm");
+    bool core_shares = false;
+    app.add_flag("--core-shares", core_shares, "divide cores that are too small for all by routers' shares");
     app.add_flag("--no-hash-by-router", alike, "spread flows alike on all routers, as BMv2 does");
     app.add_flag("--json", options.json, "status and dump for programs");
     if (!parsed(app, words, options.verb)) {
@@ -164,6 +166,7 @@ Options parse_options(std::span<const std::string> words) {
     }
     options.config.detach_on_exit |= detach_on_exit;
     options.config.native &= !generic;
+    options.config.core_shares |= core_shares;
     options.config.hash_by_router &= !alike;
     std::ranges::sort(options.config.ports, {}, &Port::number);
     return options;

@@ -13,6 +13,7 @@ std::unique_ptr<Engine> make_engine(const EngineOptions& options) {
     xdp.instance = options.instance;
     xdp.capacity = options.capacity;
     xdp.generic_only = !options.native;
+    xdp.core_shares = options.core_shares;
     return std::make_unique<XdpEngine>(std::move(xdp));
 }
 

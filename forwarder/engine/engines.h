@@ -22,6 +22,7 @@ struct EngineOptions {
     std::string instance = "vr-forwarder";  // of what outlives the process
     Capacity capacity;
     bool native = true;  // native XDP where all ports' drivers have it
+    bool core_shares = false;  // divide cores that are too small for all by routers' shares
 };
 
 // EngineError.

@@ -88,7 +88,8 @@ class PrivateForwarder(PrivateDevice):
     def start(self, *options: str) -> None:
         """Start the daemon and wait until it says that it serves. NetworkError with its last words."""
         generic = ("--no-native",) if self.generic else ()
-        self.daemon.start({host.link: host.port for host in self.hosts}, *generic, *self.options, *options)
+        ports = {host.link: host.port for host in self.hosts}
+        self.daemon.start(ports, "--core-shares", *generic, *self.options, *options)
 
     def kill(self) -> None:
         """Kill the daemon at once; what it has attached goes on forwarding."""

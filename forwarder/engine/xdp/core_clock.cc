@@ -27,10 +27,13 @@ struct CloseClock {
 
 }  // namespace
 
-XdpCoreClock::XdpCoreClock(const XdpObject& object, std::string pins) : pin_(std::move(pins) + "/core-clock") {
+XdpCoreClock::XdpCoreClock(const XdpObject& object, std::string pins, bool wanted)
+    : pin_(std::move(pins) + "/core-clock") {
+    if (!wanted) return;
     const auto earlier = libbpf_set_print(nullptr);
     try {
         attach(object);
+        attached_ = true;
     } catch (const EngineError& error) {
         problem_ = std::string("routers have no shares of a core: ") + error.what();
     }
@@ -56,7 +59,7 @@ void XdpCoreClock::attach(const XdpObject& object) {
 }
 
 void XdpCoreClock::take_over() {
-    if (problem_.empty()) {
+    if (attached_) {
         ::rename((pin_ + kUntilItIs).c_str(), pin_.c_str());
     } else {
         ::unlink(pin_.c_str());

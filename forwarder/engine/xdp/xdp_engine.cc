@@ -39,7 +39,7 @@ XdpEngine::XdpEngine(XdpOptions options)
       object_(XdpObject::forwarding_program(), options_.capacity, pins_.path(), features_.known()),
       carrier_(object_),
       losses_(object_, pins_.path()),
-      clock_(object_, pins_.path()),
+      clock_(object_, pins_.path(), options_.core_shares),
       packets_(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
       stop_(::eventfd(0, EFD_CLOEXEC)),
       ports_(object_, features_, pins_.path(), options_.generic_only) {

@@ -30,6 +30,7 @@ struct XdpOptions {
     std::string bpffs = "/sys/fs/bpf";
     Capacity capacity;
     bool generic_only = false;  // never try native XDP
+    bool core_shares = true;    // divide cores that are too small for all
 };
 
 class XdpEngine : public Engine {
@@ -50,7 +51,7 @@ class XdpEngine : public Engine {
     void stop() override;
     void set_port_sink(std::function<void(const PortStatus&)> sink) override { port_sink_ = std::move(sink); }
     uint64_t transmit_failures() const override { return transmit_failures_; }
-    bool shares() const override { return clock_.problem().empty(); }
+    bool shares() const override { return clock_.attached(); }
     std::string description() const override;
     std::vector<std::string> remarks() const override;
 
