@@ -84,9 +84,8 @@ class Bed:
         own = (self.number, machine.generator, schedule.write(work / "destinations"), entrances, work)
         self._wires = self._stack.enter_context(OfferWires(*own))
         before = () if self.shared else ("unshare", "--mount", "sh", "-c", _WITHOUT_BTF, "sh")
-        self._forwarder = Forwarder(
-            machine.program, work / f"fair{self.number}", tables, "--core-shares", *self._speed_options(), before=before
-        )
+        options = ("--core-shares", *self._speed_options())
+        self._forwarder = Forwarder(machine.program, work / f"fair{self.number}", tables, *options, before=before)
         self._stack.callback(self._forwarder.stop)
         self._forwarder.start(self._wires)
         self._wires.pin()
