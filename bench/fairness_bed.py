@@ -11,6 +11,7 @@ from bench.fairness_judge import SECOND, Costs, Judge
 from bench.peer_kinds import ROUTE, Forwarder
 from bench.schedule import Schedule
 from lab.cpu_groups import CpuGroups, cpu_groups, set_turn
+from lab.namespaces import Private
 from lab.offers import ENTRANCES, WINDOW_S, OfferWires, Outcome, Phase, between
 from lab.prefixes import Announcement, announcements
 from lab.wires import WiresError
@@ -39,16 +40,9 @@ class Machine:
     seed: int
 
 
-_WITHOUT_BTF = 'mount -n --bind /dev/null /sys/kernel/btf/vmlinux && exec "$@"'
-
-
 @dataclass
-class Bed:
-    """The forwarder of one case: ``with Bed(…) as bed``; its egress port has a speed where one is given, in bit/s.
-
-    Without shares it is the same program, for which the kernel has no BTF: that is what its tracepoints ask for, and
-    shares come with one of them.
-    """
+class Bed(Private):
+    """The forwarder of one case: ``with Bed(…) as bed``; its egress port has a speed where one is given, in bit/s."""
 
     machine: Machine
     case: Case
@@ -59,18 +53,8 @@ class Bed:
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
     _groups: CpuGroups | None = field(default=None, init=False)
 
-    def __enter__(self) -> "Bed":
-        try:
-            self._start()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def _start(self) -> None:
+    def bring_up(self) -> None:
+        """Start the wires, the forwarder and what schedules its queues."""
         case, machine, routers = self.case, self.machine, self.case.routers
         entrances = len(routers) if case.each_its_queue else 1
         if entrances > ENTRANCES:
@@ -83,9 +67,8 @@ class Bed:
         schedule = self._scheduled(Schedule(tables, entrances, machine.seed))
         own = (self.number, machine.generator, schedule.write(work / "destinations"), entrances, work)
         self._wires = self._stack.enter_context(OfferWires(*own))
-        before = () if self.shared else ("unshare", "--mount", "sh", "-c", _WITHOUT_BTF, "sh")
-        options = ("--core-shares", *self._speed_options())
-        self._forwarder = Forwarder(machine.program, work / f"fair{self.number}", tables, *options, before=before)
+        options = ("--core-shares", *self._speed_options()) if self.shared else self._speed_options()
+        self._forwarder = Forwarder(machine.program, work / f"fair{self.number}", tables, *options)
         self._stack.callback(self._forwarder.stop)
         self._forwarder.start(self._wires)
         self._wires.pin()

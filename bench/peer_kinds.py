@@ -172,11 +172,9 @@ class Forwarder:
         directory: Path,
         tables: list[list[Announcement]],
         *options: str,
-        before: Sequence[str] = (),
     ) -> None:
-        """``tables`` holds the routes of each router; ``options`` end its command line, ``before`` begins it."""
+        """``tables`` holds the routes of each router; ``options`` end its command line."""
         self._program, self._directory, self._tables, self._options = program, directory, tables, options
-        self._before = tuple(before)
         self._process: forwarder.Forwarder | None = None
 
     @property
@@ -189,7 +187,7 @@ class Forwarder:
         """Start it and write its tables."""
         place = self._directory
         place.mkdir(parents=True)
-        own = (place.name, 1, place / "state", place / "log", (*_on_core(wires), *self._before), self._program)
+        own = (place.name, 1, place / "state", place / "log", _on_core(wires), self._program)
         self._process = forwarder.Forwarder("vr-forwarder", *own)
         links = {into: _IN_PORT + place for place, into in enumerate(wires.intos)}
         out = _IN_PORT + len(links)

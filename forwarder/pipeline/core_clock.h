@@ -81,6 +81,20 @@ static inline sp_u64 sp_core_least(const struct sp_core *core, sp_u64 elapsed)
     return (usable - guaranteed) / core->weights + SP_CORE_LEAST;
 }
 
+/* Begins to measure for the next level. */
+static inline void sp_core_measure(struct sp_core *core, sp_u64 now)
+{
+    core->measured = now;
+    core->senders = 0;
+    core->weights = 0;
+    core->guaranteed = 0;
+    core->spent = 0;
+    core->idle = 0;
+    core->beside = 0;
+    core->forwarded = 0;
+    core->drains = 0;
+}
+
 static inline void sp_core_tick(struct sp_core *core, sp_u64 now)
 {
     sp_u64 elapsed = now - core->measured, level = core->level, least = sp_core_least(core, elapsed);
@@ -109,16 +123,8 @@ static inline void sp_core_tick(struct sp_core *core, sp_u64 now)
     } else if (core->company == 0 || now - core->company > SP_CORE_ALONE) {
         level = SP_CORE_WHOLE; /* whoever is alone has the ring to himself; it drops at no cost */
     }
-    core->senders = 0;
     core->level = level < SP_CORE_WHOLE ? level : SP_CORE_WHOLE;
-    core->measured = now;
-    core->weights = 0;
-    core->guaranteed = 0;
-    core->spent = 0;
-    core->idle = 0;
-    core->beside = 0;
-    core->forwarded = 0;
-    core->drains = 0;
+    sp_core_measure(core, now);
 }
 
 /* Nobody has measured so far: all begins anew. */
@@ -126,16 +132,7 @@ static inline void sp_core_start(struct sp_core *core, sp_u64 now)
 {
     core->level = SP_CORE_WHOLE;
     core->saturated = 0;
-    core->senders = 0;
     core->company = 0;
-    core->idle = 0;
-    core->beside = 0;
-    core->forwarded = 0;
-    core->drains = 0;
-    core->weights = 0;
-    core->guaranteed = 0;
-    core->spent = 0;
-    core->measured = now;
     core->clock = now;
     core->ended = now;
     core->drained = now;
@@ -143,6 +140,7 @@ static inline void sp_core_start(struct sp_core *core, sp_u64 now)
     core->dropped = 0;
     core->charged = 0;
     core->left = SP_CORE_TRUST;
+    sp_core_measure(core, now);
 }
 
 /* The poll of a queue has ended after `work` packets of at most `budget`. It was one of ours where packets have come
