@@ -7,7 +7,7 @@ one that only redirects), and is on the forwarder's core with all that touches a
 import asyncio
 import shutil
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
