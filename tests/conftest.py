@@ -1,9 +1,11 @@
 """The order of all tests, which of them share a worker, and how a run ends."""
 
 import signal
+from collections.abc import Iterator
 from pathlib import PurePath
 
 import pytest
+from machine_time import prefer, release
 from xdist.scheduler import LoadFileScheduling
 
 FOLDERS = ("integration", "daemons", "native", "conformance", "fuzz", "property", "contract", "unit")
@@ -49,6 +51,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return not emulates(file), not name.startswith(LONGEST), at
 
     items.sort(key=place)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Prefer a worker as long as it emulates machines: what the others do is done before."""
+    emulated, goes_on = (one is not None and emulates(one.nodeid.split("::")[0]) for one in (item, nextitem))
+    if emulated:
+        prefer()
+    try:
+        return (yield)
+    finally:
+        if emulated and not goes_on:
+            release()
 
 
 def unit(test: str) -> str:
