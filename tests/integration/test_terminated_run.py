@@ -37,7 +37,8 @@ def test_fixtures_end(tmp_path: Path, waits: str, inherits: str) -> None:
     """In the background of a script SIGINT is ignored."""
     folder = tmp_path / "tests" / "unit"
     folder.mkdir(parents=True)
-    shutil.copy(CONFTEST, folder.parent)
+    for ours in CONFTEST, CONFTEST.with_name("machine_time.py"):
+        shutil.copy(ours, folder.parent)
     (folder / "test_waits.py").write_text(PROGRAM + WAITING[waits])
     options = ("-q", "-s", "-p", "no:cacheprovider", "-p", "pytest_asyncio.plugin", "-o", "asyncio_mode=auto")
     with subprocess.Popen(

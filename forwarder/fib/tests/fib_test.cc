@@ -228,7 +228,7 @@ TEST_P(Roots, HaveTheSizeOfTheirTable) {
         }
     }
     auto expect_alike = [&] {
-        for (int at = 0; at < 4000; ++at) {
+        for (int at = 0; at < 600; ++at) {  // the reference looks for each length in turn
             Key address = Key{static_cast<uint32_t>(chance())} << 96;
             ASSERT_EQ(arrays.lookup(9, family, address), reference.lookup(address, 32));
         }
