@@ -16,7 +16,8 @@ EMULATED = ("test_kvm_", "test_machine_", "test_topology_machines")
 
 LONGEST = (
     *("test_topology_run", "test_e2e_kill", "test_isis", "test_bfd", "test_e2e_route_source"),
-    *("test_forwarder_sanitized", "test_moving_tables", "test_guest_hangs", "test_hostile_guest", "test_fuzz"),
+    *("test_forwarder_sanitized", "test_forwarder_kernel", "test_forwarder_native", "test_moving_tables"),
+    *("test_cases", "test_guest_hangs", "test_hostile_guest", "test_fuzz"),
 )
 """How files begin that take a minute and more: begun late, one of them alone would be waited for at the end."""
 
