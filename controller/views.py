@@ -126,8 +126,8 @@ class LostPunts:
     """Packets of one class for a router's guest that were lost at one place so far."""
 
     interface: str  # by which they came in; empty where the plane does not tell
-    punt_class: str
-    place: str  # "policer", "ring", "outbox", "relay"
+    punt_class: str  # empty where nobody tells
+    place: str  # "policer", "ring", "outbox", "relay", "tap"
     packets: int
 
 

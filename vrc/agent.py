@@ -21,6 +21,7 @@ from functools import partial
 from vrc.errors import TapError, VrcError
 from vrc.interfaces import Interfaces
 from vrc.kernel import GuestKernel
+from vrc.losses import read_kernel_drops
 from vrc.neighbors import DEFAULT_LIMIT, Neighbors
 from vrc.netlink.sockets import Rtnetlink
 from vrc.packets import PacketRelay
@@ -39,6 +40,7 @@ log = logging.getLogger("vrc")
 _RESTART_S = 1.0
 _SWEEP_S = 5.0
 _GATEWAYS_S = 0.2
+_LOSSES_S = 5.0
 _PROBES_S = 15.0  # six seconds without an answer, and a kernel gives a neighbor up; a busy machine takes longer
 
 
@@ -126,6 +128,7 @@ class Agent(SessionOwner):
                     ("session", self.session.run),
                     ("gateways", self._follow_gateways),
                     ("sweep", self._sweep),
+                    ("losses", self._tell_losses),
                     ("interfaces", self._take_late_interfaces),
                     ("addresses", self._repeat_addresses),
                 ):
@@ -246,6 +249,12 @@ class Agent(SessionOwner):
             if self.sets.gone:
                 self._changed()
             log.debug("%d routes, %d sets, lost frames %s", len(self.table), len(self.sets), dict(self.relay.lost))
+
+    async def _tell_losses(self) -> None:
+        while True:
+            if self.relay.losses.look(self.interfaces.declared, read_kernel_drops()):
+                self._changed()
+            await asyncio.sleep(_LOSSES_S)
 
 
 def process_age_s(name: str) -> float | None:

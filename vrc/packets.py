@@ -6,6 +6,7 @@ import os
 from collections import Counter, deque
 from dataclasses import dataclass
 
+from vrc.losses import OF_THE_GUEST, FrameLosses
 from wire import MAX_FRAME_BYTES
 from wire.frames import MAGIC, BadFrame, FrameReader, pack_frame
 
@@ -27,10 +28,12 @@ class _Attached:
 
 
 class PacketRelay:
-    """The frames of all TAPs. ``lost`` counts what was dropped, by reason; ``sent`` and ``received`` what was not."""
+    """The frames of all TAPs. ``lost`` counts what was dropped, by reason; ``sent`` and ``received`` what was not.
+    ``losses`` is the same for the controller, by interface."""
 
     def __init__(self) -> None:
         self.lost: Counter[str] = Counter()
+        self.losses = FrameLosses()
         self.sent = 0
         self.received = 0
         self._by_id: dict[int, int] = {}
@@ -69,7 +72,7 @@ class PacketRelay:
             except BlockingIOError:
                 break
             except OSError:  # the TAP was deleted under us: the declaration makes it again
-                self.lost["interface_gone"] += 1
+                self._lose("interface_gone")
                 self.detach(tap.fd)
                 break
             self._outbound(tap.interface_id, frame)
@@ -77,13 +80,13 @@ class PacketRelay:
 
     def _outbound(self, interface_id: int, frame: bytes) -> None:
         if self._link is None:
-            self.lost["no_session"] += 1
+            self._lose("no_session")
         elif not _MIN_FRAME_BYTES <= len(frame) <= MAX_FRAME_BYTES:
-            self.lost["frame_size"] += 1
+            self._lose("frame_size")
         else:
             if len(self._queue) >= QUEUE_FRAMES:  # the newest is worth more: its sender still waits for the answer
                 self._queue.popleft()
-                self.lost["queue_full"] += 1
+                self._lose("queue_full")
             self._queue.append((interface_id, frame))
 
     def connect(self, link: "FrameLink") -> None:
@@ -94,7 +97,7 @@ class PacketRelay:
         """Send no more; so many of the frames that were sent have not arrived."""
         self._link = None
         self.sent -= unsent
-        self.lost["no_session"] += len(self._queue) + unsent
+        self._lose("no_session", frames=len(self._queue) + unsent)
         self._queue.clear()
 
     def flush(self) -> None:
@@ -109,15 +112,20 @@ class PacketRelay:
         """Write one frame to the TAP of an interface; what cannot be written is counted."""
         fd = self._by_id.get(interface_id)
         if fd is None:
-            self.lost["unknown_interface"] += 1
+            self._lose("unknown_interface", interface_id)
         elif not _MIN_FRAME_BYTES <= len(frame) <= MAX_FRAME_BYTES:
-            self.lost["frame_size"] += 1
+            self._lose("frame_size", interface_id)
         else:
             try:
                 os.write(fd, frame)
                 self.received += 1
             except OSError as error:
-                self.lost[_LOST.get(error.errno or 0, "refused")] += 1
+                self._lose(_LOST.get(error.errno or 0, "refused"), interface_id)
+
+    def _lose(self, reason: str, interface_id: int = OF_THE_GUEST, frames: int = 1) -> None:
+        if frames:
+            self.lost[reason] += frames
+            self.losses.add(interface_id, reason, frames)
 
 
 class FrameLink(asyncio.Protocol):

@@ -1,7 +1,7 @@
 """One life of the Control stream: what changed is told in order, and acknowledgements bound how far ahead.
 
 What is sent is state, not a log: at its turn each changed thing is sent as it is then. Order of a turn: interfaces,
-neighbors and notices; nexthop sets; routes that use them; released sets; the end of a resync.
+neighbors, notices and lost frames; nexthop sets; routes that use them; released sets; the end of a resync.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from vrc.neighbors import Neighbors, Report
 from vrc.packets import PacketRelay
 from vrc.routes.nexthops import NexthopSets
 from vrc.routes.table import Columns, RouteTable
-from wire import MAX_ITEMS_PER_MESSAGE, MAX_ROUTES_PER_MESSAGE, PROTOCOL_VERSION
+from wire import LOSSES_PROTOCOL_VERSION, MAX_ITEMS_PER_MESSAGE, MAX_ROUTES_PER_MESSAGE, PROTOCOL_VERSION
 from wire import splitplane_pb2 as pb
 from wire.columns import pack_ids, pack_prefixes
 
@@ -31,6 +31,7 @@ _MEMBERS_PER_MESSAGE = 8000
 _NEIGHBORS_PER_MESSAGE = 1000
 _NOTICES = 64
 _SNAPSHOT_REQUESTS = 4
+_MOST_FRAMES = (1 << 32) - 1  # of a loss, in one message
 
 
 @dataclass(slots=True)
@@ -179,6 +180,7 @@ class ControlStream:
                 await self._send_interfaces()
                 or await self._send_neighbors()
                 or await self._send_notice()
+                or await self._send_losses()
                 or await self._send_routes()
                 or await self._send_released()
                 or await self._send_resync_end()
@@ -211,6 +213,14 @@ class ControlStream:
             return False
         kind, text = self._known.notices.popleft()
         await self.write(notice=pb.Notice(kind=kind, text=text))
+        return True
+
+    async def _send_losses(self) -> bool:
+        due = self._known.relay.losses.due
+        if not due or self.protocol < LOSSES_PROTOCOL_VERSION:
+            return False
+        told = [(key, due.pop(key)) for key in list(due)[:MAX_ITEMS_PER_MESSAGE]]
+        await self.write(frame_losses=pb.FrameLosses(losses=[_loss(*key, frames) for key, frames in told]))
         return True
 
     async def _send_routes(self) -> bool:
@@ -303,3 +313,7 @@ def _routes(columns: Columns) -> pb.Routes:
 
 def _neighbor(interface_id: int, address: bytes, report: Report) -> pb.Neighbor:
     return pb.Neighbor(interface_id=interface_id, address=address, mac=report.mac, failed=report.failed)
+
+
+def _loss(interface_id: int, reason: str, frames: int) -> pb.FrameLoss:
+    return pb.FrameLoss(interface_id=interface_id, reason=reason.upper(), frames=min(frames, _MOST_FRAMES))

@@ -1,6 +1,6 @@
 """The contract between a VRC and the controller: protobuf messages, the codec of their columns, and frames."""
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 """The newest version that both ends of this tree speak."""
 
 OLDEST_PROTOCOL_VERSION = 3
@@ -8,8 +8,11 @@ OLDEST_PROTOCOL_VERSION = 3
 
 Whatever the version, a Control stream begins with Hello, which says what the VRC speaks; the Declaration says what
 both do from there on. Streams of each version that is spoken are kept (tests/streams), and read by the code of today.
-Version 2 had frames on a gRPC stream and was in no release.
+Version 2 had frames on a gRPC stream and was in no release; in 3 a VRC did not tell which frames were lost with it.
 """
+
+LOSSES_PROTOCOL_VERSION = 4
+"""From which on a VRC tells of frames that were lost with it."""
 
 MAX_MESSAGE_BYTES = 1 << 20
 """Largest gRPC message either side accepts."""

@@ -81,9 +81,11 @@ class _Lost:
     def of(self, router: VirtualRouter) -> list[LostPunts]:
         """Return what was lost on the way to a router's guest, the relay's own included."""
         names = {interface.id: interface.name for interface in router.config.interfaces}
-        lost: Counter[tuple[str, PuntPlace, PuntClass]] = Counter()
+        lost: Counter[tuple[str, PuntPlace, PuntClass | None]] = Counter()
         for (interface_id, punt_class), packets in router.punts.lost.items():
             lost[names.get(interface_id, ""), PuntPlace.RELAY, punt_class] += packets
+        for interface_id, packets in router.punts.lost_at_tap.items():
+            lost[names.get(interface_id, ""), PuntPlace.TAP, None] += packets
         told = [
             (name, one) for interface_id, name in names.items() for one in self._of_interface.get(interface_id, ())
         ]
@@ -91,8 +93,8 @@ class _Lost:
         for name, (place, punt_class, packets) in told:
             lost[name, place, punt_class] += packets
         return [
-            LostPunts(name, punt_class.name.lower(), place, packets)
-            for (name, place, punt_class), packets in sorted(lost.items())
+            LostPunts(name, "" if punt_class is None else punt_class.name.lower(), place, packets)
+            for (name, place, punt_class), packets in sorted(lost.items())  # those without a class differ by name
         ]
 
 

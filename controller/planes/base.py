@@ -79,6 +79,7 @@ class PuntPlace(StrEnum):
     RING = "ring"  # between vr-forwarder's program in the kernel and its process
     OUTBOX = "outbox"  # vr-forwarder's process, for the controller
     RELAY = "relay"  # the controller, for the guest
+    TAP = "tap"  # the guest, by its VRC's word
 
 
 class DropReason(StrEnum):

@@ -228,11 +228,19 @@ class ControlSession:
         if snapshot.end:
             self._router.snapshot_end(snapshot.id, snapshot.error[:200])
 
+    def _on_frame_losses(self, losses: Any) -> None:
+        _require_few(losses.losses, "frame losses")
+        told = ((one.interface_id, _REASONS.get(one.reason, "other"), one.frames) for one in losses.losses)
+        self._router.punts.lost_with_guest(told, self._router.fib.interfaces)
+
     def _on_notice(self, notice: Any) -> None:
         # Older guests write `fpm_lost`.
         kind = "vrc-" + printable(notice.kind, 32).replace("_", "-")
         text = printable(notice.text, 200)
         self._events.report("warning", kind, self._router.config.full_name, text, share="vrc-notice")
+
+
+_REASONS = {number: name.lower() for name, number in splitplane_pb2.FrameLoss.Reason.items()}
 
 
 def _agreed(hello: Any, protocols: range) -> int:

@@ -3,13 +3,13 @@
 What a guest can take goes to it at once. Where it reads too slowly, frames wait in a bounded queue per punt class and
 the most urgent go out first (`PuntClass`); the interfaces of a class take turns, and of too many frames the interface
 gives way that has most. What does not fit is dropped and counted by interface and class; what a guest may not
-send, by reason.
+send, by reason. What is lost in the guest, in either direction, its VRC tells now and then.
 """
 
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Container, Iterable
 from typing import Protocol
 
 from controller.events.token_bucket import TokenBucket
@@ -108,6 +108,7 @@ class RouterPunts:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.counters: Counter[str] = Counter()
         self.lost: Counter[tuple[int, PuntClass]] = Counter()  # of frames for the guest, by interface
+        self.lost_at_tap: Counter[int] = Counter()  # the same, as its VRC tells; 0: by none that the router has now
         self._queues = {one: _ClassQueue(QUEUE_FRAMES.get(one, OTHER_QUEUE_FRAMES)) for one in PuntClass}
         self._outlet: FrameOutlet | None = None
         self._clock = clock
@@ -169,6 +170,18 @@ class RouterPunts:
             for interface_id, dropped in queue.clear().items():
                 self.counters["drop_no_session"] += dropped
                 self.lost[interface_id, its_class] += dropped
+
+    # Both, in the guest
+
+    def lost_with_guest(self, losses: Iterable[tuple[int, str, int]], interfaces: Container[int]) -> None:
+        """Count what a VRC says was lost beyond here: interface (0: the guest sent it), reason, frames.
+
+        The router has these ``interfaces``; of another one a frame may have been under way when it was taken away.
+        """
+        for interface_id, reason, frames in losses:
+            self.counters[f"vrc_drop_{reason}"] += frames
+            if interface_id:
+                self.lost_at_tap[interface_id if interface_id in interfaces else 0] += frames
 
     # Guest → plane
 

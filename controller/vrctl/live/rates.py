@@ -175,7 +175,7 @@ def _share_cells(row: dict[str, Any]) -> list[str]:
 
 def _lost_cells(row: dict[str, Any]) -> list[str]:
     names = [row["router"], row["interface"] or "?"]
-    return [*names, row["punt_class"], row["place"], _number(row["packets_per_s"]), str(row["packets"])]
+    return [*names, row["punt_class"] or "?", row["place"], _number(row["packets_per_s"]), str(row["packets"])]
 
 
 def _frame_cells(row: dict[str, Any]) -> list[str]:

@@ -76,13 +76,17 @@ async def test_lost_punts_are_told_by_interface_class_and_place(monkeypatch: pyt
     told[1].lost_punts[first.id, PuntClass.BFD, PuntPlace.OUTBOX] = 6
     told[1].lost_punts[9_999, PuntClass.BFD, PuntPlace.OUTBOX] = 60
     router.punts.lost[second.id, PuntClass.BFD] = 7
+    router.punts.lost_with_guest([(second.id, "kernel", 3), (9_999, "refused", 2), (0, "not_read", 9)], {second.id})
     world.hardware.capabilities -= {Capability.LOST_PUNTS}
     view = await world.views.load()
     assert row(view).lost_punts == [
         LostPunts("", "arp", "policer", 5),
+        LostPunts("", "", "tap", 2),
         LostPunts(first.name, "bfd", "outbox", 6),
         LostPunts(second.name, "bfd", "relay", 7),
+        LostPunts(second.name, "", "tap", 3),
     ]
+    assert router.punts.counters["vrc_drop_not_read"] == 9, "the guest sent them: they are no punts"
     assert {name: one.tells_lost_punts for name, one in planes(view).items()} == {"s1": False, "f1": True}
 
 

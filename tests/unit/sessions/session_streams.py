@@ -186,13 +186,15 @@ class Controller:
         neighbors = {one.address: [one.interface, one.mac, one.state] for one in neighbor_views(fib)}
         own = {one.config.name: sorted(a.hex() for a in one.addresses) for one in fib.interfaces.values()}
         told = [e.text for e in self.world.events.recent() if e.kind.startswith("vrc-") and e.kind != "vrc-connected"]
-        return {
+        lost = {name: count for name, count in self.router.punts.counters.items() if name.startswith("vrc_drop")}
+        learned = {
             "routes": routes,
             "neighbors": neighbors,
             "addresses": own,
             "notices": told,
             "snapshot": self.snapshots,
         }
+        return learned | ({"lost": lost} if lost else {})  # of version 3 none is told
 
 
 async def quiet() -> None:
@@ -256,6 +258,10 @@ def _steps(guest: Guest, controller: Controller) -> Any:
     guest.known.notices.append(("overrun", "the kernel's messages came too fast"))
     guest.wake.set()
     yield "failed"
+    guest.known.relay.losses.add(2, "interface_down", 3)
+    guest.known.relay.losses.look({}, "")
+    guest.wake.set()
+    yield "frames lost"
     controller.world.plane.set_port(2, "p2", False)
     yield "port"
     controller.ask_for_snapshot()

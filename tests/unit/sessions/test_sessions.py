@@ -13,7 +13,7 @@ from controller.pki.authority import PKI
 from controller.planes.base import PuntReason
 from controller.sessions.control_stream import whole
 from controller.sessions.server import SessionServer
-from wire import MAX_MESSAGE_BYTES, PROTOCOL_VERSION
+from wire import MAX_ITEMS_PER_MESSAGE, MAX_MESSAGE_BYTES, PROTOCOL_VERSION
 from wire import splitplane_pb2 as pb
 from wire.columns import pack_ids, prefix_key
 
@@ -152,6 +152,10 @@ FORGERIES = {
             )
         },
         "snapshot 4 was not asked for",
+    ),
+    "too many lost frames": (
+        {"frame_losses": pb.FrameLosses(losses=[pb.FrameLoss()] * (MAX_ITEMS_PER_MESSAGE + 1))},
+        "4097 frame losses in one message",
     ),
     "a second Hello": (
         {"hello": pb.Hello(protocol=PROTOCOL_VERSION, router="red/r1")},

@@ -15,6 +15,7 @@ from vrc.routes.nexthops import NexthopSets
 from vrc.routes.snapshot import DumpInterrupted
 from vrc.routes.table import Columns, RouteTable
 from vrc.stream import ROUTE_MESSAGES_AHEAD, ControlStream, Known, SessionOwner
+from wire import LOSSES_PROTOCOL_VERSION
 from wire import splitplane_pb2 as pb
 from wire.columns import prefix_key, unpack_ids
 
@@ -196,3 +197,16 @@ async def test_a_port_that_changes_while_a_declaration_is_applied(world: World) 
     assert world.owner.ports == [(102, False)]
     await world.hear(declaration=pb.Declaration())
     assert world.owner.ports == []
+
+
+async def test_lost_frames_are_told_once_and_to_no_controller_that_does_not_know_them(world: World) -> None:
+    losses = world.known.relay.losses
+    await world.hear(declaration=pb.Declaration(protocol=LOSSES_PROTOCOL_VERSION - 1))
+    losses.add(102, "interface_down", 1 << 40)
+    losses.add(0, "no_session", 7)
+    assert losses.look({}, "")
+    assert await world.hear() == []
+    assert await world.hear(declaration=pb.Declaration(protocol=LOSSES_PROTOCOL_VERSION)) == ["frame_losses"]
+    told = [(one.interface_id, one.reason, one.frames) for one in world.call.sent[-1].frame_losses.losses]
+    assert told == [(102, pb.FrameLoss.INTERFACE_DOWN, (1 << 32) - 1), (0, pb.FrameLoss.NO_SESSION, 7)]
+    assert await world.hear() == []

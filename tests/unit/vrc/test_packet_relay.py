@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from vrc.losses import OF_THE_GUEST
 from vrc.packets import FRAMES_PER_TURN, QUEUE_FRAMES, FrameLink, PacketRelay
 from wire import MAX_FRAME_BYTES
 from wire.frames import MAGIC, pack_frame
@@ -122,6 +123,8 @@ async def test_what_was_being_written_when_the_session_ended_is_counted(
     there.close()
     await link.lost
     assert (relay.sent, relay.lost["no_session"]) == (accepted, 2)
+    assert relay.losses.look({}, "")
+    assert dict(relay.losses.due) == {(OF_THE_GUEST, "no_session"): 2}
 
 
 async def test_frames_in(
@@ -135,6 +138,8 @@ async def test_frames_in(
     assert tap[0].recv(100) == FRAME
     assert relay.received == 1
     assert dict(relay.lost) == {"unknown_interface": 1, "frame_size": 1}
+    assert relay.losses.look({}, "")
+    assert dict(relay.losses.due) == {(999, "unknown_interface"): 1, (101, "frame_size"): 1}
 
 
 async def test_a_controller_that_says_what_is_no_frame_is_left(linked: tuple[FrameLink, socket.socket]) -> None:

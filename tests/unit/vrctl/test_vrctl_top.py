@@ -85,12 +85,15 @@ def lost(packets: int, interface: str = "eth0", punt_class: str = "icmp", place:
 def test_lost_punts_are_shown_by_class_and_place_and_those_of_now_come_first() -> None:
     before, after = load(10.0, ("red/r1", 0, 0, 0)), load(12.0, ("red/r1", 0, 0, 0))
     before["routers"][0]["lost_punts"] = [lost(5000, "eth1", "ttl", "relay"), lost(100)]
+    before["routers"][0]["lost_punts"].append(lost(4, punt_class="", place="tap"))
     after["routers"][0]["lost_punts"] = [lost(5000, "eth1", "ttl", "relay"), lost(700), lost(7, "", "arp")]
+    after["routers"][0]["lost_punts"].append(lost(6, punt_class="", place="tap"))
     found = rates(before, after)
     assert [line.split() for line in lines(found, 80)[6:]] == [
         ["LOST", "PUNTS", "OF", "INTERFACE", "CLASS", "PLACE", "PACKETS/S", "PACKETS"],
         ["red/r1", "eth0", "icmp", "policer", "300", "700"],
         ["red/r1", "?", "arp", "policer", "4", "7"],
+        ["red/r1", "eth0", "?", "tap", "1", "6"],
         ["red/r1", "eth1", "ttl", "relay", "0", "5000"],
     ]
     after["planes"][0]["tells_lost_punts"] = False
