@@ -175,6 +175,8 @@ void read_root(const Reader& reader, const toml::table& root, Config& config) {
         {"detach_on_exit", [&](const toml::node& node) { config.detach_on_exit = flag_of(node, "detach_on_exit"); }},
         {"native", [&](const toml::node& node) { config.native = flag_of(node, "native"); }},
         {"core_shares", [&](const toml::node& node) { config.core_shares = flag_of(node, "core_shares"); }},
+        {"route_counters",
+         [&](const toml::node& node) { config.samples.count_routes = flag_of(node, "route_counters"); }},
         {"hash_by_router", [&](const toml::node& node) { config.hash_by_router = flag_of(node, "hash_by_router"); }},
         {"ports", [&](const toml::node& node) { read_ports(reader, reader.table(node, "ports"), config); }},
         {"tls", [&](const toml::node& node) { read_tls(reader, reader.table(node, "tls"), config.tls); }},

@@ -10,6 +10,7 @@
 //     detach_on_exit = false               words = 16777216
 //     engine = "xdp"                       [samples]
 //     hash_by_router = true                one_in = 100
+//     route_counters = false
 //
 // A port whose link has a speed that its device does not tell: 3 = {interface = "eth3", speed = "1G"}.
 #pragma once

@@ -52,6 +52,7 @@ instance = "edge-1"
 log_level = "debug"
 detach_on_exit = true
 hash_by_router = false
+route_counters = true
 core_shares = true
 [ports]
 10 = "eth1"
@@ -103,6 +104,7 @@ router_interfaces = 1
     EXPECT_EQ(config.tls.client, "controller.example");
     EXPECT_EQ(config.samples.one_in, 20u);
     EXPECT_EQ(config.samples.per_s, 50u);
+    EXPECT_TRUE(config.samples.count_routes);
 }
 
 TEST(Config, AnEmptyFileIsTheDefaults) {
@@ -112,6 +114,7 @@ TEST(Config, AnEmptyFileIsTheDefaults) {
     EXPECT_TRUE(config.ports.empty());
     EXPECT_FALSE(config.detach_on_exit);
     EXPECT_TRUE(config.hash_by_router);
+    EXPECT_FALSE(config.samples.count_routes);
     EXPECT_FALSE(config.core_shares);
 }
 
@@ -240,7 +243,7 @@ TEST(Options, HelpNamesCommandsAndOptions) {
     for (const char* word :
          {"run", "status", "dump", "detach", "check", "--config", "--port", "--speed", "--device-id", "--listen", "--tls-cert",
           "--tls-key", "--tls-ca", "--tls-client", "--metrics", "--state", "--engine", "--instance", "--capacity", "--samples", "--log-level",
-          "--detach-on-exit", "--no-native", "--core-shares", "--no-hash-by-router", "--json", "--version", "-h,--help"}) {
+          "--detach-on-exit", "--no-native", "--core-shares", "--route-counters", "--no-hash-by-router", "--json", "--version", "-h,--help"}) {
         EXPECT_TRUE(first.contains(word)) << word;
     }
 }

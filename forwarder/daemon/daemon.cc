@@ -97,6 +97,8 @@ std::vector<ServerCount> counts_of(const ServerStatistics& seen) {
     add("packet_ins_queue_full", "Packets dropped: the primary did not take them.", seen.packet_ins_queue_full);
     add("samples", "Samples given to the primary controller.", seen.samples);
     add("samples_dropped", "Samples dropped: no controller was primary, or it did not take them.", seen.samples_dropped);
+    add("route_samples_dropped", "Samples not counted by route: the tables were written for too long.",
+        seen.route_samples_dropped);
     add("packet_outs", "Packets sent for the primary controller.", seen.packet_outs);
     add("packet_outs_refused", "Packet-outs that were malformed or not allowed.", seen.packet_outs_refused);
     add("packet_outs_no_port", "Packet-outs that no port took.", seen.packet_outs_no_port);

@@ -53,8 +53,7 @@ class Schema {
         return found == fields_.end() ? Name{std::to_string(id)} : found->second;
     }
     const std::map<std::string, uint32_t>& tables() const { return ids_; }
-    // Routes are not counted by the forwarder, whatever the P4Info says.
-    bool counted(uint32_t table) const { return counted_.contains(table) && !name(table).ends_with("_route"); }
+    bool counted(uint32_t table) const { return counted_.contains(table); }
 
   private:
     std::map<uint32_t, std::string> names_;
@@ -193,6 +192,7 @@ class Client {
         return Schema(response.config().p4info());
     }
 
+    // Routes are counted by a forwarder that was told to, whatever the P4Info says; another one refuses all at once.
     template <typename Each>
     void read(uint32_t table, bool counted, const Each& each) {
         grpc::ClientContext context;
@@ -206,7 +206,9 @@ class Client {
         while (reader->Read(&response)) {
             for (const auto& entity : response.entities()) each(entity.table_entry());
         }
-        checked(reader->Finish());
+        const grpc::Status status = reader->Finish();
+        if (counted && status.error_code() == grpc::StatusCode::UNIMPLEMENTED) return read(table, false, each);
+        checked(status);
     }
 
   private:

@@ -153,6 +153,8 @@ Options parse_options(std::span<const std::string> words) {
     app.add_flag("--no-native", generic, "generic XDP on all ports, for a driver whose native XDP does harm");
     bool core_shares = false;
     app.add_flag("--core-shares", core_shares, "divide cores that are too small for all by routers' shares");
+    bool count_routes = false;
+    app.add_flag("--route-counters", count_routes, "count packets by route, by samples of them");
     app.add_flag("--no-hash-by-router", alike, "spread flows alike on all routers, as BMv2 does");
     app.add_flag("--json", options.json, "status and dump for programs");
     if (!parsed(app, words, options.verb)) {
@@ -167,6 +169,7 @@ Options parse_options(std::span<const std::string> words) {
     options.config.detach_on_exit |= detach_on_exit;
     options.config.native &= !generic;
     options.config.core_shares |= core_shares;
+    options.config.samples.count_routes |= count_routes;
     options.config.hash_by_router &= !alike;
     std::ranges::sort(options.config.ports, {}, &Port::number);
     return options;

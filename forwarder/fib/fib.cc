@@ -47,6 +47,7 @@ class Fib::Tables {
     FibResult set(uint32_t vrf, Family family, const Prefix& prefix, uint32_t leaf);
     FibResult erase(uint32_t vrf, Family family, const Prefix& prefix);
     uint32_t find(uint32_t vrf, Family family, const Prefix& prefix) const;
+    std::optional<Prefix> longest(uint32_t vrf, Family family, const Prefix& address) const;
     bool next(uint32_t vrf, Family family, std::optional<Prefix>& cursor, uint32_t& leaf) const;
     FibMemory memory() const;
 
@@ -329,6 +330,26 @@ uint32_t Fib::Tables::find(uint32_t vrf, Family family, const Prefix& prefix) co
     return 0;
 }
 
+std::optional<Prefix> Fib::Tables::longest(uint32_t vrf, Family family, const Prefix& address) const {
+    const Key key = key_of(address);
+    uint32_t length = 0;
+    for (uint32_t index = table(vrf, family).node; index != 0;) {
+        const RouteNode& node = store_.at(index);
+        if (((key ^ node.key) & mask_of(node.depth)) != 0) {
+            break;
+        }
+        const uint32_t slot = slot_of(key, node.depth);
+        if (const uint32_t heap = store_.heap_over(node, kSlots | slot); heap != 0) {
+            length = node.depth + heap_bits(heap);
+        }
+        index = store_.child(node, slot);
+    }
+    if (length == 0 && default_leaf(vrf, family) == 0) {
+        return std::nullopt;
+    }
+    return prefix_of(key & mask_of(length), length);
+}
+
 bool Fib::Tables::next(uint32_t vrf, Family family, std::optional<Prefix>& cursor, uint32_t& leaf) const {
     uint32_t node = table(vrf, family).node;
     if (!cursor && default_leaf(vrf, family) != 0) {
@@ -365,6 +386,9 @@ FibResult Fib::set(uint32_t vrf, Family family, const Prefix& prefix, uint32_t l
 FibResult Fib::erase(uint32_t vrf, Family family, const Prefix& prefix) { return tables_->erase(vrf, family, prefix); }
 uint32_t Fib::find(uint32_t vrf, Family family, const Prefix& prefix) const {
     return tables_->find(vrf, family, prefix);
+}
+std::optional<Prefix> Fib::longest(uint32_t vrf, Family family, const Prefix& address) const {
+    return tables_->longest(vrf, family, address);
 }
 bool Fib::next(uint32_t vrf, Family family, std::optional<Prefix>& cursor, uint32_t& leaf) const {
     return tables_->next(vrf, family, cursor, leaf);

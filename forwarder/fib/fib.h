@@ -61,6 +61,8 @@ class Fib {
 
     // The leaf of exactly this prefix; 0: none.
     uint32_t find(uint32_t vrf, Family family, const Prefix& prefix) const;
+    // The longest prefix with a route that covers an address, a prefix of full length; none: no route does.
+    std::optional<Prefix> longest(uint32_t vrf, Family family, const Prefix& address) const;
     // The first route behind `cursor` (the first of all where it has none) in order of address, then length, which
     // becomes the cursor. False: there is none.
     bool next(uint32_t vrf, Family family, std::optional<Prefix>& cursor, uint32_t& leaf) const;

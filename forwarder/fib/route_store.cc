@@ -149,13 +149,16 @@ uint64_t RouteStore::covered(const RouteNode& node) const {
     return covered;
 }
 
-uint32_t RouteStore::leaf_over(const RouteNode& node, uint32_t heap, uint32_t background) const {
-    for (; heap > 1; heap /= 2) {
-        if (has(node, heap)) {
-            return leaf(node, heap);
-        }
+uint32_t RouteStore::heap_over(const RouteNode& node, uint32_t heap) const {
+    while (heap > 1 && !has(node, heap)) {
+        heap /= 2;
     }
-    return background;
+    return heap > 1 ? heap : 0;
+}
+
+uint32_t RouteStore::leaf_over(const RouteNode& node, uint32_t heap, uint32_t background) const {
+    uint32_t over = heap_over(node, heap);
+    return over != 0 ? leaf(node, over) : background;
 }
 
 uint64_t RouteStore::visible(const RouteNode& node, uint32_t heap) const {

@@ -64,7 +64,9 @@ class RouteStore {
     // The leaf of every slot by the node's own routes, `background` elsewhere. Returns the slots that a route covers.
     uint64_t paint(const RouteNode& node, uint32_t background, std::array<uint32_t, kSlots>& slots) const;
     uint64_t covered(const RouteNode& node) const;
-    // The leaf of the longest route of the node that covers a prefix (by heap number), or `background`.
+    // The longest route of the node that covers a prefix (both by heap number); 0: none does.
+    uint32_t heap_over(const RouteNode& node, uint32_t heap) const;
+    // Its leaf, or `background`.
     uint32_t leaf_over(const RouteNode& node, uint32_t heap, uint32_t background) const;
     // The slots of a prefix in which no longer route of the node covers it.
     uint64_t visible(const RouteNode& node, uint32_t heap) const;

@@ -34,7 +34,7 @@ Result check_plain(const TableSchema& table, const p4::v1::TableEntry& entry) {
         return refuse(Code::kInvalidArgument, table.name, "is_const is not the controller's to set");
     }
     if (entry.has_counter_data() && table.kind == TableSchema::Kind::kRoutes) {
-        return refuse(Code::kUnimplemented, table.name, "routes are not counted one by one");
+        return refuse(Code::kUnimplemented, table.name, "counters of routes cannot be set");
     }
     if (entry.has_counter_data() && !table.counted) {
         return refuse(Code::kInvalidArgument, table.name, "it has no direct counter");

@@ -74,8 +74,7 @@ void encode_row(const Schema& schema, const TableSchema& table, Key key, const R
     encode_notes(row.notes(), entry);
 }
 
-void encode_route(const TableSchema& table, uint32_t vrf_id, const Prefix& prefix, RouteAction action,
-                  const Notes* notes, p4::v1::TableEntry& entry) {
+void encode_route_key(const TableSchema& table, uint32_t vrf_id, const Prefix& prefix, p4::v1::TableEntry& entry) {
     entry.set_table_id(table.id);
     auto* vrf = entry.add_match();
     vrf->set_field_id(table.fields[0].id);
@@ -88,6 +87,11 @@ void encode_route(const TableSchema& table, uint32_t vrf_id, const Prefix& prefi
         auto start = std::find_if(prefix.address.begin(), end - 1, [](uint8_t octet) { return octet != 0; });
         match->mutable_lpm()->mutable_value()->assign(start, end);
     }
+}
+
+void encode_route(const TableSchema& table, uint32_t vrf_id, const Prefix& prefix, RouteAction action,
+                  const Notes* notes, p4::v1::TableEntry& entry) {
+    encode_route_key(table, vrf_id, prefix, entry);
     encode_action(*table.action_of(action.kind), {action.object_id, 0, 0}, *entry.mutable_action()->mutable_action());
     if (notes != nullptr) {
         encode_notes(*notes, entry);

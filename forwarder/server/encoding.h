@@ -13,6 +13,7 @@ void encode_value(uint64_t value, std::string& octets);
 
 void encode_key(const TableSchema& table, Key key, p4::v1::TableEntry& entry);
 void encode_row(const Schema& schema, const TableSchema& table, Key key, const Row& row, p4::v1::TableEntry& entry);
+void encode_route_key(const TableSchema& table, uint32_t vrf_id, const Prefix& prefix, p4::v1::TableEntry& entry);
 void encode_route(const TableSchema& table, uint32_t vrf_id, const Prefix& prefix, RouteAction action,
                   const Notes* notes, p4::v1::TableEntry& entry);
 void encode_default(const TableSchema& table, p4::v1::TableEntry& entry);

@@ -132,6 +132,14 @@ void Service::punt(const Punt& punt) {
         }
     }
     if (punt.reason == SP_SAMPLE) {
+        if (tables_.counts_routes()) {
+            if (const auto packet = routed_packet(punt.router, punt.frame)) {
+                tables_.count_routed(*packet);
+            }
+            if (!tables_.samples()) {
+                return;  // nobody wants to see it
+            }
+        }
         bool queued = outbox && push_sample(punt, *outbox);
         count([&](auto& statistics) { ++(queued ? statistics.samples : statistics.samples_dropped); });
         return;

@@ -17,6 +17,7 @@ constexpr int kEntitiesAtOnce = 2000;      // some 150 KiB, and 1 ms of the lock
 constexpr size_t kOctetsAtOnce = 1 << 20;  // where notes and groups are long: clients take 4 MiB by default
 constexpr size_t kRoutesAtOnce = 100;
 constexpr size_t kMemberOctets = 32;
+constexpr const char* kUncounted = "routes are not counted one by one; start vr-forwarder with --route-counters";
 
 }  // namespace
 
@@ -144,6 +145,9 @@ void Reading::read_features() {
     if (engine_.shares()) {
         names.emplace_back("shares");
     }
+    if (tables_.counts_routes()) {
+        names.emplace_back("sampled_route_counters");
+    }
     encode_features(names, *add().mutable_extern_entry());
 }
 
@@ -226,8 +230,8 @@ Result Reading::read_entries(const p4::v1::TableEntry& wanted) {
 }
 
 Result Reading::check(const TableSchema& table, const p4::v1::TableEntry& wanted) const {
-    if (wanted.has_counter_data() && table.kind == TableSchema::Kind::kRoutes) {
-        return refuse(Code::kUnimplemented, table.name, "routes are not counted one by one");
+    if (wanted.has_counter_data() && table.kind == TableSchema::Kind::kRoutes && !tables_.counts_routes()) {
+        return refuse(Code::kUnimplemented, table.name, kUncounted);
     }
     if ((wanted.has_counter_data() && !table.counted) || (wanted.has_meter_config() && !table.metered)) {
         return refuse(Code::kInvalidArgument, table.name, "it has no direct counter or meter of this kind");
@@ -255,7 +259,9 @@ Result Reading::read_table(const TableSchema& table, const Filter& filter) {
         return read_one(table, filter);
     }
     if (table.kind == TableSchema::Kind::kRoutes) {
-        read_routes(table, filter);
+        visit_routes(table, [&](uint32_t vrf, const Prefix& prefix, uint32_t leaf) {
+            read_route(table, vrf, prefix, leaf, filter);
+        });
     } else {
         read_rows(table, filter);
     }
@@ -331,16 +337,15 @@ void Reading::read_row(const TableSchema& table, Key key, const Row& row, const 
     }
 }
 
-void Reading::read_routes(const TableSchema& table, const Filter& filter) {
+// All routes of a table, in parts.
+template <typename Visit>
+void Reading::visit_routes(const TableSchema& table, Visit visit) {
     Routes::Cursor cursor;
     for (bool more = true; more && !cancelled_;) {
         {
             auto lock = tables_.lock();
             for (int some = 0; more && !full() && some * kRoutesAtOnce < kEntitiesAtOnce; ++some) {
-                more = tables_.routes().visit(table.family, cursor, kRoutesAtOnce,
-                                              [&](uint32_t vrf, const Prefix& prefix, uint32_t leaf) {
-                                                  read_route(table, vrf, prefix, leaf, filter);
-                                              });
+                more = tables_.routes().visit(table.family, cursor, kRoutesAtOnce, visit);
             }
         }
         flush();
@@ -360,8 +365,11 @@ void Reading::read_route(const TableSchema& table, uint32_t vrf, const Prefix& p
                  (noted && !wanted.metadata().empty() && wanted.metadata() != notes->metadata);
     if (!other) {
         octets_ += notes == nullptr ? 0 : notes->metadata.size();
-        encode_route(table, tables_.objects().id_of(Space::kVrf, vrf), prefix, action, notes,
-                     *add().mutable_table_entry());
+        auto& entry = *add().mutable_table_entry();
+        encode_route(table, tables_.objects().id_of(Space::kVrf, vrf), prefix, action, notes, entry);
+        if (wanted.has_counter_data() && tables_.counts_routes()) {
+            encode_count(tables_.route_count({vrf, table.family, prefix}), *entry.mutable_counter_data());
+        }
     }
 }
 
@@ -373,7 +381,7 @@ Result Reading::read_resources(const p4::v1::TableEntry& wanted, bool counters) 
             return {Code::kNotFound, "no table " + std::to_string(wanted.table_id())};
         }
         if (counters && table->kind == TableSchema::Kind::kRoutes) {
-            return refuse(Code::kUnimplemented, table->name, "routes are not counted one by one");
+            return read_route_counters(*table, wanted);
         }
         if (!(counters ? table->counted : table->metered)) {
             return refuse(Code::kInvalidArgument, table->name, "it has no direct counter or meter of this kind");
@@ -384,9 +392,38 @@ Result Reading::read_resources(const p4::v1::TableEntry& wanted, bool counters) 
         bool has = table.kind == TableSchema::Kind::kRows && (counters ? table.counted : table.metered);
         if (has && !cancelled_) {
             read_resource(table, wanted, counters);
+        } else if (table.kind == TableSchema::Kind::kRoutes && counters && tables_.counts_routes() && !cancelled_) {
+            read_route_counters(table, wanted);
         }
     }
     return {};
+}
+
+Result Reading::read_route_counters(const TableSchema& table, const p4::v1::TableEntry& wanted) {
+    if (!tables_.counts_routes()) {
+        return refuse(Code::kUnimplemented, table.name, kUncounted);
+    }
+    const auto add_one = [&](uint32_t vrf, const Prefix& prefix, uint32_t) {
+        auto& entry = *add().mutable_direct_counter_entry();
+        encode_route_key(table, tables_.objects().id_of(Space::kVrf, vrf), prefix, *entry.mutable_table_entry());
+        encode_count(tables_.route_count({vrf, table.family, prefix}), *entry.mutable_data());
+    };
+    if (wanted.match_size() == 0) {
+        visit_routes(table, add_one);
+        return {};
+    }
+    RouteKey key;
+    Result result = decode_route_key(table, wanted, key);
+    if (result.ok()) {
+        auto lock = tables_.lock();
+        const uint32_t leaf = tables_.routes().find(key.vrf_id, table.family, key.prefix);
+        if (leaf == 0) {
+            return refuse(Code::kNotFound, table.name, "no such entry");
+        }
+        add_one(tables_.objects().slot(Space::kVrf, key.vrf_id), key.prefix, leaf);
+    }
+    flush();
+    return result;
 }
 
 Result Reading::read_resource(const TableSchema& table, const p4::v1::TableEntry& wanted, bool counters) {

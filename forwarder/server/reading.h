@@ -37,7 +37,7 @@ class Reading {
     void read_const(const TableSchema& table, const Filter& filter);
     void read_rows(const TableSchema& table, const Filter& filter);
     void read_row(const TableSchema& table, Key key, const Row& row, const Filter& filter);
-    void read_routes(const TableSchema& table, const Filter& filter);
+    Result read_route_counters(const TableSchema& table, const p4::v1::TableEntry& wanted);
     void read_route(const TableSchema& table, uint32_t vrf, const Prefix& prefix, uint32_t leaf, const Filter& filter);
     Result read_one(const TableSchema& table, const Filter& filter);
     Result read_resources(const p4::v1::TableEntry& wanted, bool counters);
@@ -55,6 +55,8 @@ class Reading {
     void read_share_use();
     std::vector<std::pair<uint32_t, uint32_t>> slots_of(Space space) const;
 
+    template <typename Visit>
+    void visit_routes(const TableSchema& table, Visit visit);
     template <typename Visit>
     void visit_rows(Table table, Visit visit);
     p4::v1::Entity& add();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/samples.h"
 
+#include <algorithm>
+
 #include "server/encoding.h"
 
 namespace splitplane {
@@ -10,14 +12,18 @@ namespace {
 constexpr size_t kEtherType = 12, kIp = 14;
 constexpr uint16_t kIpv4 = 0x0800, kIpv6 = 0x86dd;
 
-// Where an IP header has its destination.
+// Where an IP header has its destination, and its length, to which so many octets are added.
 struct Version {
     uint8_t number;
+    Family family;
     size_t at, octets;
+    size_t length_at;
+    uint32_t length_more;
 };
 
 const Version* version_of(std::span<const uint8_t> head) {
-    static constexpr Version kVersion4{4, kIp + 16, 4}, kVersion6{6, kIp + 24, 16};
+    static constexpr Version kVersion4{4, Family::kIpv4, kIp + 16, 4, kIp + 2, kIp};
+    static constexpr Version kVersion6{6, Family::kIpv6, kIp + 24, 16, kIp + 4, kIp + 40};
     if (head.size() < kIp) {
         return nullptr;
     }
@@ -72,6 +78,18 @@ void encode_samples(const Schema& schema, const SampleDigest& digest, p4::v1::Di
     entry.set_digest_id(schema.sample_digest_id());
     entry.mutable_config()->set_max_timeout_ns(digest.max_timeout_ns);
     entry.mutable_config()->set_max_list_size(digest.max_list_size);
+}
+
+std::optional<RoutedPacket> routed_packet(uint32_t vrf, std::span<const uint8_t> head) {
+    const Version* version = version_of(head);
+    if (version == nullptr) {
+        return std::nullopt;
+    }
+    RoutedPacket packet{vrf, version->family, {}, version->length_more};
+    packet.octets += static_cast<uint32_t>(head[version->length_at] << 8 | head[version->length_at + 1]);
+    std::ranges::copy(head.subspan(version->at, version->octets), packet.destination.address.begin());
+    packet.destination.length = static_cast<uint8_t>(version->octets * 8);
+    return packet;
 }
 
 bool encode_sample(uint32_t router_interface_id, std::span<const uint8_t> head, uint64_t timestamp,

@@ -64,6 +64,7 @@ struct ServerStatistics {
     uint64_t packet_ins_queue_full = 0;  // dropped: the primary does not take them fast enough
     uint64_t samples = 0;                // that joined a list of digests
     uint64_t samples_dropped = 0;        // nobody to send them to, or the primary does not take them fast enough
+    uint64_t route_samples_dropped = 0;  // not counted by route: who had the tables had them for too long
     uint64_t packet_outs = 0;
     uint64_t packet_outs_refused = 0;    // by this side: malformed, not primary, no such router interface
     uint64_t packet_outs_no_port = 0;    // by the engine

@@ -172,6 +172,8 @@ grpc::Status Service::Read(grpc::ServerContext*, const p4::v1::ReadRequest* requ
     }
     if (auto lock = tables_.lock(); status.ok() && tables_.pipeline().empty()) {
         status = {grpc::FAILED_PRECONDITION, "there is no pipeline; set it first"};
+    } else {
+        tables_.settle_route_counts();
     }
     std::vector<std::pair<size_t, Result>> refused;
     Reading reading(tables_, schema_, engine_, [&](const auto& part) { return writer->Write(part); });
@@ -321,6 +323,7 @@ ServerStatistics Service::statistics() const {
         statistics.primary = arbitration_.primary().has_value();
         statistics.election = arbitration_.highest().value_or(ElectionId{});
     }
+    statistics.route_samples_dropped = tables_.route_samples_dropped();
     auto lock = tables_.lock();
     for (const auto& table : schema_.tables()) {
         if (table.kind == TableSchema::Kind::kRoutes) {

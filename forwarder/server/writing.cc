@@ -135,7 +135,7 @@ Result find_resource(const Schema& schema, Op op, const p4::v1::TableEntry& entr
         return unknown_table(entry.table_id());
     }
     if (table->kind == TableSchema::Kind::kRoutes) {
-        return refuse(Code::kUnimplemented, table->name, "routes are not counted one by one");
+        return refuse(Code::kUnimplemented, table->name, "counters of routes cannot be set");
     }
     if (table->kind == TableSchema::Kind::kConst) {
         return refuse(Code::kInvalidArgument, table->name, "it has no direct counter or meter");

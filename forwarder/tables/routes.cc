@@ -29,9 +29,9 @@ const char* route_table_name(Family family) {
     return family == Family::kIpv4 ? "ipv4_route" : "ipv6_route";
 }
 
-size_t Routes::NoteHash::operator()(const NoteKey& key) const {
-    std::string_view octets(reinterpret_cast<const char*>(key.prefix.address.data()), key.prefix.address.size());
-    size_t rest = size_t{key.vrf} << 16 | size_t{key.prefix.length} << 1 | static_cast<size_t>(key.family);
+size_t RouteAtHash::operator()(const RouteAt& route) const {
+    std::string_view octets(reinterpret_cast<const char*>(route.prefix.address.data()), route.prefix.address.size());
+    size_t rest = size_t{route.vrf} << 16 | size_t{route.prefix.length} << 1 | static_cast<size_t>(route.family);
     return std::hash<std::string_view>()(octets) ^ rest * 0x9e3779b97f4a7c15u;
 }
 
@@ -144,24 +144,24 @@ Result Routes::restore_notes(uint32_t vrf, Family family, const Prefix& prefix, 
 }
 
 // Whether there is room for notes in the place of those that the route has.
-Result Routes::check_notes(const NoteKey& key, const Notes& notes) const {
+Result Routes::check_notes(const RouteAt& route, const Notes& notes) const {
     if (notes.empty()) {
         return {};
     }
-    auto found = notes_.find(key);
+    auto found = notes_.find(route);
     size_t before = found == notes_.end() ? 0 : note_size(found->second);
     if (note_octets_ - before + note_size(notes) <= kRouteNoteOctets) {
         return {};
     }
-    return {Code::kResourceExhausted, std::string(route_table_name(key.family)) + ": metadata of all routes takes " +
+    return {Code::kResourceExhausted, std::string(route_table_name(route.family)) + ": metadata of all routes takes " +
                                           std::to_string(kRouteNoteOctets >> 20) + " MiB already"};
 }
 
-void Routes::set_notes(const NoteKey& key, Notes notes) {
+void Routes::set_notes(const RouteAt& route, Notes notes) {
     if (notes_.empty() && notes.empty()) {
         return;
     }
-    auto found = notes_.try_emplace(key).first;
+    auto found = notes_.try_emplace(route).first;
     note_octets_ += note_size(notes) - note_size(found->second);
     if (notes.empty()) {
         notes_.erase(found);

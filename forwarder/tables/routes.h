@@ -18,6 +18,17 @@ inline constexpr size_t kRouteNoteOctets = 64u << 20;    // of all routes togeth
 
 const char* route_table_name(Family family);
 
+// A route by its router's slot.
+struct RouteAt {
+    uint32_t vrf;
+    Family family;
+    Prefix prefix;
+    bool operator==(const RouteAt&) const = default;
+};
+struct RouteAtHash {
+    size_t operator()(const RouteAt& route) const;
+};
+
 class Routes {
   public:
     // Where a reading of a table goes on.
@@ -32,6 +43,11 @@ class Routes {
     uint32_t find(uint32_t vrf_id, Family family, const Prefix& prefix) const;
     RouteAction action_of(uint32_t leaf) const;
     const Notes* notes(uint32_t vrf, Family family, const Prefix& prefix) const;
+
+    // Where a packet to an address (a prefix of full length) goes: the longest prefix that covers it, by slot.
+    std::optional<Prefix> longest(uint32_t vrf, Family family, const Prefix& address) const {
+        return fib_.longest(vrf, family, address);
+    }
 
     // Insert or replace; nothing has changed where it is refused. `vrf` and `leaf` become what the route is by slot.
     Result put(uint32_t vrf_id, Family family, const Prefix& prefix, RouteAction action, Notes notes, uint32_t& vrf,
@@ -68,25 +84,15 @@ class Routes {
     FibMemory memory() const { return fib_.memory(); }
 
   private:
-    struct NoteKey {
-        uint32_t vrf;
-        Family family;
-        Prefix prefix;
-        bool operator==(const NoteKey&) const = default;
-    };
-    struct NoteHash {
-        size_t operator()(const NoteKey& key) const;
-    };
-
     std::optional<uint32_t> acquire_target(RouteAction action);
     void release_target(uint32_t leaf);
-    Result check_notes(const NoteKey& key, const Notes& notes) const;
-    void set_notes(const NoteKey& key, Notes notes);
+    Result check_notes(const RouteAt& route, const Notes& notes) const;
+    void set_notes(const RouteAt& route, Notes notes);
     Result full(Family family) const;
 
     Objects& objects_;
     Fib fib_;
-    std::unordered_map<NoteKey, Notes, NoteHash> notes_;
+    std::unordered_map<RouteAt, Notes, RouteAtHash> notes_;
     size_t note_octets_ = 0;
 };
 

@@ -114,10 +114,12 @@ struct SampleDigest {
     bool operator==(const SampleDigest&) const = default;
 };
 
-// How often samples are taken where a controller wants them: one of so many packets, and so many a second at most.
+// How often samples are taken where a controller wants them, or routes are counted: one of so many packets, and so many a
+// second at most.
 struct SampleRate {
     uint32_t one_in = 25;
     uint32_t per_s = 10'000;
+    bool count_routes = false;  // by samples (route_counts.h)
 };
 
 // What is kept for the controller alone and returned as written.

@@ -48,10 +48,14 @@ Result Tables::write_route(Op op, uint32_t vrf_id, Family family, const Prefix& 
     if (op != Op::kInsert && before == 0) {
         return missing(route_table_name(family));
     }
+    if (op != Op::kModify) {
+        route_counts_.settle(routes_);  // what has come belongs to the routes of now
+    }
     if (op == Op::kErase) {
         uint32_t vrf = objects_.slot(Space::kVrf, vrf_id);
         Result result = routes_.remove(vrf_id, family, prefix);
         if (result.ok()) {
+            route_counts_.forget({vrf, family, prefix});
             pending_.route_gone(vrf, family, prefix);
         }
         return result;
@@ -66,6 +70,16 @@ Result Tables::write_route(Op op, uint32_t vrf_id, Family family, const Prefix& 
         pending_.route(vrf, family, prefix, leaf, noted ? routes_.notes(vrf, family, prefix) : nullptr);
     }
     return result;
+}
+
+// Whoever has the tables is not waited for: he may have a million routes to write.
+void Tables::count_routed(const RoutedPacket& sample) {
+    constexpr size_t kAtOnce = 1024;
+    if (route_counts_.take(sample) >= kAtOnce) {
+        if (std::unique_lock lock(mutex_, std::try_to_lock); lock) {
+            settle_route_counts();
+        }
+    }
 }
 
 // -- rows ------------------------------------------------------------------------------------------------------------
@@ -295,6 +309,8 @@ void Tables::clear() {
         profile.remove_member(profile.members().begin()->first);
     }
     clear_routes();
+    route_counts_.settle(routes_);  // there is none for them
+    route_counts_.clear();
     rows_.router_interfaces().sample(std::nullopt);
     pending_.cleared();
 }

@@ -15,6 +15,7 @@
 
 #include "tables/journal.h"
 #include "tables/records.h"
+#include "tables/route_counts.h"
 #include "tables/routes.h"
 #include "tables/rows.h"
 
@@ -97,6 +98,14 @@ class Tables {
     void count_punt_drop(uint32_t interface, uint32_t place, uint32_t punt_class) {
         __atomic_fetch_add(&arrays_.punt_drops[sp_punt_drop_index(interface, place, punt_class)], 1, __ATOMIC_RELAXED);
     }
+    // Whether routes are counted, by samples; those that were lost; without the lock, too.
+    bool counts_routes() const { return route_counts_.kept(); }
+    uint64_t route_samples_dropped() const { return route_counts_.dropped(); }
+    // Take a sample that the engine gives; without the lock, too.
+    void count_routed(const RoutedPacket& sample);
+    // Have the counts of routes be those of all samples that have come.
+    void settle_route_counts() { route_counts_.settle(routes_); }
+    Count route_count(const RouteAt& route) const { return route_counts_.of(route); }
     // By a router's slot; without the lock, too.
     ShareUse share_use(uint32_t vrf) const;
     bool hashes_by_router() const { return *arrays_.hash_seed != 0; }  // set before there are readers
@@ -137,6 +146,7 @@ class Tables {
     Objects objects_;
     Rows rows_;
     Routes routes_;
+    RouteCounts route_counts_;
     std::string pipeline_;
     ElectionId election_;
     Journal journal_;

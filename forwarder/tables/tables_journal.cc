@@ -24,6 +24,7 @@ Tables::Tables(sp_arrays& arrays, GracePeriods& grace, std::filesystem::path jou
       objects_(arrays, grace, [this](Space space, uint32_t slot, uint32_t id) { pending_.slot(space, slot, id); }),
       rows_(arrays, grace, objects_, rate),
       routes_(arrays, grace, objects_),
+      route_counts_(arrays, rate),
       journal_(std::move(journal)) {
     cut_octets_ = journal_.replay([this](std::span<const uint8_t> records) { replay(records); });
     objects_.restored();

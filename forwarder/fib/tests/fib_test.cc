@@ -116,6 +116,19 @@ void expect_same_routes(const Fib& fib, uint32_t vrf, Family family, const Refer
     ASSERT_EQ(fib.size(vrf, family), reference.routes.size());
 }
 
+void expect_same_longest(const Fib& fib, uint32_t vrf, Family family, const Reference& reference, Prefixes& prefixes) {
+    for (int at = 0; at < 50; ++at) {
+        const Key address = prefixes.address();
+        const auto found = fib.longest(vrf, family, prefix_of(address, bits_of(family)));
+        const uint32_t leaf = found ? fib.find(vrf, family, *found) : 0;
+        ASSERT_EQ(leaf, reference.lookup(address, bits_of(family)));
+        if (found) {
+            ASSERT_EQ(reference.lookup(address, bits_of(family), found->length), leaf) << "there is no longer one";
+            ASSERT_EQ(prefix_of(address & mask_of(found->length), found->length), *found);
+        }
+    }
+}
+
 class RandomTables : public testing::TestWithParam<std::tuple<Family, uint32_t>> {};
 
 TEST_P(RandomTables, AnswerAsTheReferenceDoes) {
@@ -146,6 +159,7 @@ TEST_P(RandomTables, AnswerAsTheReferenceDoes) {
         }
         if (step % 24 == 0 || reference.routes.size() < 6) {
             expect_alike(arrays, vrf, family, reference, prefixes);
+            expect_same_longest(fib, vrf, family, reference, prefixes);
         }
         if (HasFatalFailure()) {
             FAIL() << "step " << step;

@@ -35,11 +35,11 @@ Folder::~Folder() {
     std::filesystem::remove_all(path_);
 }
 
-Device::Device(const std::filesystem::path& folder, ServerOptions options)
+Device::Device(const std::filesystem::path& folder, ServerOptions options, SampleRate rate)
     : address_("unix:" + (folder / "p4rt.sock").string()),
       engine_(std::make_unique<MemoryEngine>(kSmall)),
       grace_(std::make_unique<EngineGrace>(*engine_)),
-      tables_(std::make_unique<Tables>(engine_->arrays(), *grace_, folder / "journal")) {
+      tables_(std::make_unique<Tables>(engine_->arrays(), *grace_, folder / "journal", rate)) {
     options.log = [this](const std::string& line) {
         std::lock_guard guard(mutex_);
         log_.push_back(line);
@@ -304,7 +304,7 @@ std::vector<p4v1::TableEntry> Controller::read_entries(uint32_t table_id, grpc::
 }
 
 void WithDevice::SetUp() {
-    device = std::make_unique<Device>(folder.path());
+    device = std::make_unique<Device>(folder.path(), ServerOptions{.device_id = kDevice}, rate);
     primary = std::make_unique<Controller>(*device);
     ASSERT_EQ(primary->arbitrate(election(1)).status().code(), grpc::OK);
     ASSERT_TRUE(primary->set_pipeline().ok());
@@ -314,7 +314,7 @@ void WithDevice::restart() {
     primary->hang_up();
     primary.reset();
     device.reset();
-    device = std::make_unique<Device>(folder.path());
+    device = std::make_unique<Device>(folder.path(), ServerOptions{.device_id = kDevice}, rate);
     primary = std::make_unique<Controller>(*device);
     ASSERT_EQ(primary->arbitrate(election(1)).status().code(), grpc::OK);
 }

@@ -47,7 +47,8 @@ class EngineGrace : public GracePeriods {
 // One process of the daemon: engine, tables, server. A second one over the same folder is what comes after a crash.
 class Device {
   public:
-    explicit Device(const std::filesystem::path& folder, ServerOptions options = {.device_id = kDevice});
+    explicit Device(const std::filesystem::path& folder, ServerOptions options = {.device_id = kDevice},
+                    SampleRate rate = {});
     ~Device();
 
     std::shared_ptr<grpc::Channel> connect() const;
@@ -143,6 +144,7 @@ class WithDevice : public ::testing::Test {
     void restart();
 
     Folder folder;
+    SampleRate rate;
     std::unique_ptr<Device> device;
     std::unique_ptr<Controller> primary;
 };

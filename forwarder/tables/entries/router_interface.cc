@@ -13,13 +13,20 @@ constexpr uint32_t kLeastBurst = 10, kBurstPart = 10;  // of samples: a tenth of
 
 }  // namespace
 
+RouterInterface::RouterInterface(sp_arrays& arrays, Objects& objects, SampleRate rate)
+    : EntryTable(kTraits, arrays, objects), rate_(rate) {
+    if (rate_.count_routes) {
+        set_sampling();
+    }
+}
+
 std::vector<Reference> RouterInterface::references(Key key, const Row&) const {
     return {{Space::kInterface, id_of(key.first)}};
 }
 
 Result RouterInterface::store(Key key, const Row& row) {
     publish(port(key), sp_port(id_of(row.params[0]), id_of(row.params[1]), id_of(row.params[2])) |
-                           (samples_ ? SP_SAMPLED : 0));
+                           (sampled() ? SP_SAMPLED : 0));
     ways_out_.set(id_of(key.first), {id_of(row.params[0]), static_cast<uint16_t>(row.params[1])});
     return {};
 }
@@ -40,14 +47,18 @@ void RouterInterface::sample(std::optional<SampleDigest> digest) {
         std::lock_guard guard(samples_mutex_);
         samples_ = digest;
     }
-    auto& sampling = *arrays().sampling;
     if (digest) {
-        publish(sampling.threshold, static_cast<sp_u32>((uint64_t{1} << 32) / rate_.one_in - 1));
-        set_rate(sampling.policer, rate_.per_s, std::max(kLeastBurst, rate_.per_s / kBurstPart));
+        set_sampling();
     }
     for (const auto& [key, row] : rows()) {
         store(key, row);
     }
+}
+
+void RouterInterface::set_sampling() {
+    auto& sampling = *arrays().sampling;
+    publish(sampling.threshold, static_cast<sp_u32>((uint64_t{1} << 32) / rate_.one_in - 1));
+    set_rate(sampling.policer, rate_.per_s, std::max(kLeastBurst, rate_.per_s / kBurstPart));
 }
 
 }  // namespace splitplane

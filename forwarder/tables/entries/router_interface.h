@@ -13,10 +13,9 @@ namespace splitplane {
 class RouterInterface : public EntryTable {
   public:
     static constexpr TableTraits kTraits{"router_interface", SP_INTERFACES, false};
-    RouterInterface(sp_arrays& arrays, Objects& objects, SampleRate rate)
-        : EntryTable(kTraits, arrays, objects), rate_(rate) {}
+    RouterInterface(sp_arrays& arrays, Objects& objects, SampleRate rate);
 
-    // Whether what router interfaces send is sampled, and how samples are sent. Anybody may ask at any time: who has a
+    // Whether a controller wants samples of what router interfaces send, and how they are sent. Anybody may ask at any time: who has a
     // sample to send does not wait for who writes.
     std::optional<SampleDigest> samples() const;
     void sample(std::optional<SampleDigest> digest);
@@ -29,6 +28,8 @@ class RouterInterface : public EntryTable {
     void clear(Key key) override;
 
   private:
+    bool sampled() const { return samples_ || rate_.count_routes; }
+    void set_sampling();
     sp_u64& port(Key key) const { return arrays().egresses[slot_of(Space::kInterface, key.first)].port; }
 
     const SampleRate rate_;
