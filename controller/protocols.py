@@ -17,6 +17,7 @@ from controller.views import (
     NeighborView,
     PlacementView,
     PlaneView,
+    RouteCounterView,
     RouterView,
     RouteView,
     TraceStep,
@@ -91,6 +92,9 @@ class DiagnosticsPort(Protocol):
 
     async def counters(self, vrf_id: int) -> CounterView:
         """Read a router's counters."""
+
+    async def route_counters(self, vrf_id: int) -> Iterator[RouteCounterView]:
+        """Read what a router's routes have met; Conflict where its plane counts none."""
 
     async def load(self) -> LoadView:
         """Count what has passed through all planes and routers."""

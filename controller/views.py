@@ -200,6 +200,17 @@ class CounterView:
 
 
 @dataclass(frozen=True, slots=True)
+class RouteCounterView:
+    """What a route of a router has met on a plane since it was installed there."""
+
+    prefix: str
+    plane: str
+    packets: int
+    octets: int
+    counted: str  # "exact", or "sampled": an estimate
+
+
+@dataclass(frozen=True, slots=True)
 class TraceStep:
     """One table a packet meets."""
 

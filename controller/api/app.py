@@ -396,6 +396,12 @@ async def counters(router: Router, views: Views) -> CounterView:
     return await views.running.counters(router.vrf_id)
 
 
+@api.get("/routers/{tenant}/{router}/counters/routes", responses=_streamed(NDJSON, "RouteCounterView, one a line"))
+async def route_counters(router: Router, views: Views) -> StreamingResponse:
+    """Read what the routes of a router have met, those that carry most first; those that met nothing are left out."""
+    return StreamingResponse(streams.table(await views.running.route_counters(router.vrf_id)), media_type=NDJSON)
+
+
 @api.get("/routers/{tenant}/{router}/trace")
 async def trace(router: Router, views: Views, destination: str, interface: str | None = None) -> list[TraceStep]:
     """Follow a packet to ``destination`` through the tables."""

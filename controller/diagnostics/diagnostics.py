@@ -13,6 +13,7 @@ from controller.diagnostics.fallback_views import (
     placement_view,
 )
 from controller.diagnostics.load import load_view
+from controller.diagnostics.route_counters import route_counters
 from controller.diagnostics.trace import trace
 from controller.errors import Conflict, NoSuch, PlaneUnreachable
 from controller.planes.base import Clock
@@ -28,6 +29,7 @@ from controller.views import (
     NeighborView,
     PlacementView,
     PlaneView,
+    RouteCounterView,
     RouterView,
     RouteView,
     TraceStep,
@@ -117,6 +119,10 @@ class Diagnostics:
         punts = {reason.name.lower(): count[0] for (vrf, reason), count in read.punts.items() if vrf == vrf_id}
         drops = {str(reason): count[0] for (vrf, reason), count in read.drops.items() if vrf in (0, vrf_id)}
         return CounterView(router.config.full_name, interfaces, punts, dict(router.punts.counters), drops)
+
+    async def route_counters(self, vrf_id: int) -> Iterator[RouteCounterView]:
+        """Read what a router's routes have met. Conflict where its plane counts none."""
+        return await route_counters(self._shards.router(vrf_id), self._shards.of_router(vrf_id))
 
     async def load(self) -> LoadView:
         """Count what has passed through all planes and routers."""

@@ -40,6 +40,7 @@ from controller.planes.base import (
     RouteCounts,
     RouterInterface,
     RoutesInto,
+    RouteTraffic,
     Sampler,
     WriteBatch,
 )
@@ -262,6 +263,11 @@ class FallbackPair:
         """Read what the hardware's routes have met."""
         self._require()
         return await self.hardware.route_counts()
+
+    async def route_traffic(self, vrf_id: int) -> RouteTraffic:
+        """Read what the hardware's routes of a router have met; who wants the software's asks that."""
+        self._require()
+        return await self.hardware.route_traffic(vrf_id)
 
     async def read_shares(self) -> ShareEntries | None:
         """Read back the shares of both; None where neither has any. One that is not the same in both counts as one

@@ -119,6 +119,7 @@ class Capability(StrEnum):
     EXACT_WEIGHTS = "exact_weights"
     LOCAL_FAILOVER = "local_failover"
     ROUTE_COUNTERS = "route_counters"
+    SAMPLED_ROUTE_COUNTERS = "sampled_route_counters"
     SAMPLES = "samples"
     PUNT_SHARES = "punt_shares"
     LOST_PUNTS = "lost_punts"
@@ -427,6 +428,9 @@ class RouteCounts:
     covers: dict[int, dict[bytes, int]] = field(default_factory=dict)
 
 
+RouteTraffic = dict[bytes, tuple[int, int]]
+"""Packets and octets that met each route of a router, by prefix key; FALLBACK routes left out."""
+
 Sample = tuple[int, bytes]
 """Of one packet that was routed: the router interface that it came in by, and its destination as a key of full length
 (4 octets and 32, or 16 and 128)."""
@@ -502,6 +506,9 @@ class Plane(Sharing, Protocol):
 
     async def route_counts(self) -> RouteCounts:
         """Read what each route has met; nothing without ROUTE_COUNTERS. PlaneUnreachable as for read."""
+
+    async def route_traffic(self, vrf_id: int) -> RouteTraffic:
+        """The same of one router, with octets; an estimate with SAMPLED_ROUTE_COUNTERS. PlaneUnreachable as above."""
 
     async def sent(self) -> dict[int, int]:
         """Read how many packets each router interface has sent, by its id. PlaneUnreachable as for read."""

@@ -22,6 +22,7 @@ from controller.planes.base import (
     RouteKind,
     RouterInterface,
     RoutesInto,
+    RouteTraffic,
     Sampler,
     SharedMeters,
     WriteBatch,
@@ -215,8 +216,17 @@ class FakePlane:
             met = self._path.routes.get(vrf_id, {})
             for key, action in routes.items():
                 into = counts.covers if action == FALLBACK else counts.routes
-                into.setdefault(vrf_id, {})[key] = met.get(key, 0)
+                into.setdefault(vrf_id, {})[key] = met.get(key, (0, 0))[0]
         return counts
+
+    async def route_traffic(self, vrf_id: int) -> RouteTraffic:
+        """Return how many frames met each route of a router, and their octets."""
+        self._require_channel()
+        if not {Capability.ROUTE_COUNTERS, Capability.SAMPLED_ROUTE_COUNTERS} & self.capabilities:
+            return {}
+        met = self._path.routes.get(vrf_id, {})
+        routes = self.entries.routes.get(vrf_id, {})
+        return {key: met.get(key, (0, 0)) for key, action in routes.items() if action != FALLBACK}
 
     async def sent(self) -> dict[int, int]:
         """Return how many frames left by each router interface."""

@@ -15,6 +15,7 @@ from controller.planes.base import (
     PuntClass,
     PuntPlace,
     RouterInterface,
+    RouteTraffic,
     burst,
 )
 from controller.planes.punt_class import CLASSES_OF, punt_class
@@ -45,7 +46,7 @@ class FakePath:
 
     clock: Clock
     counters: Counters = field(default_factory=Counters)
-    routes: dict[int, dict[bytes, int]] = field(default_factory=dict)  # packets by vrf_id and prefix key
+    routes: dict[int, RouteTraffic] = field(default_factory=dict)  # by vrf_id
     _buckets: dict[tuple[int, int], TokenBucket] = field(default_factory=dict)  # by vrf_id and PuntClass
     _shares: dict[tuple[int, int, int], tuple[int, TokenBucket]] = field(default_factory=dict)
     # by vrf_id, PuntClass and router interface: among how many, and the bucket
@@ -75,7 +76,8 @@ class FakePath:
             return outcome, 0
         if verdict.route is not None:
             met = self.routes.setdefault(verdict.ingress.vrf_id, {})
-            met[verdict.route] = met.get(verdict.route, 0) + 1
+            packets, octets = met.get(verdict.route, (0, 0))
+            met[verdict.route] = packets + 1, octets + len(frame)
         ingress = self._of_interface(verdict.ingress.id)
         ingress.rx_packets += 1
         ingress.rx_bytes += len(frame)

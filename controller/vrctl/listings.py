@@ -160,8 +160,17 @@ def neighbors(router: Router, form: Output = Format.TABLE) -> None:
 
 
 @app.command()
-def counters(router: Router, form: Output = Format.TABLE) -> None:
-    """Show packets and octets of a router's interfaces, and punts and drops by reason."""
+def counters(
+    router: Router,
+    by_route: Annotated[bool, typer.Option("--routes", help="of its routes, where the plane counts them")] = False,
+    form: Output = Format.TABLE,
+) -> None:
+    """Show packets and octets of a router's interfaces, and punts and drops by reason; or of its routes."""
+    if by_route:
+        routes = client().lines("GET", path_of(*router_path(router), "counters", "routes"))
+        of_routes = ("prefix", "plane", "packets", "octets", "counted")
+        output.write_rows(routes, of_routes, form, "no packet has met a route")
+        return None
     view = client().get(*router_path(router), "counters")
     if form is not Format.TABLE:
         return output.write_value(view, form)

@@ -42,6 +42,7 @@ def test_open_vswitch_lacks_what_the_manual_says() -> None:
         Capability.HOP_BY_HOP,
         Capability.RESILIENT_HASH,
         Capability.EXACT_WEIGHTS,
+        Capability.SAMPLED_ROUTE_COUNTERS,
         Capability.SAMPLES,
         Capability.PUNT_SHARES,
         Capability.HASH_BY_ROUTER,

@@ -235,6 +235,19 @@ async def test_routes_are_counted_where_the_plane_can_and_covers_apart(under_tes
     assert counts.routes == {VRF: dict.fromkeys({prefix_key(text) for text in PREFIXES} - keys, 0)}
 
 
+async def test_what_one_router_s_routes_have_met_is_of_no_other(under_test: PlaneUnderTest) -> None:
+    other = routes({"10.0.0.0/8": LOCAL}, vrf_id=VRF + 1)
+    await under_test.plane.write(everything(under_test.ports))
+    await under_test.plane.write(WriteBatch(routes=other))
+    traffic = await under_test.plane.route_traffic(VRF)
+    if Capability.ROUTE_COUNTERS not in under_test.plane.capabilities:
+        assert traffic == {}
+        return
+    keys = {prefix_key(text) for text, action in PREFIXES.items() if action != FALLBACK}
+    assert traffic == dict.fromkeys(keys, (0, 0))
+    assert await under_test.plane.route_traffic(VRF + 1) == {prefix_key("10.0.0.0/8"): (0, 0)}
+
+
 async def test_what_router_interfaces_have_sent_is_counted(under_test: PlaneUnderTest) -> None:
     assert await under_test.plane.sent() == {}
     await under_test.plane.write(everything(under_test.ports))

@@ -38,6 +38,18 @@ async def test_transit_is_forwarded_by_the_switch_alone(net: Single, address: st
     assert punted(net) - before < 10
 
 
+async def test_an_operator_sees_which_routes_carry_traffic(net: Single) -> None:
+    def carried() -> dict[str, int]:
+        rows = net.rig.show("counters", ROUTER, "--routes")
+        assert all((row["plane"], row["counted"]) == ("s1", "exact") for row in rows), rows
+        return {row["prefix"]: row["packets"] for row in rows}
+
+    assert await net.left.ping(FAR, 3) == 3  # the first one may go through the guest
+    before = carried().get("192.0.2.0/24", 0)
+    assert await net.left.ping(FAR, 40) == 40
+    until("they are counted", lambda: carried().get("192.0.2.0/24", 0) >= before + 40)
+
+
 @pytest.mark.parametrize("address", ["10.1.0.2", "2001:db8:1::2"])
 async def test_and_the_other_way(net: Single, address: str) -> None:
     assert await net.right.ping(address, 5) == 5

@@ -23,6 +23,7 @@ from controller.views import (
     PlacementView,
     PlaneLoad,
     PlaneView,
+    RouteCounterView,
     RouterLoad,
     RouterView,
     RouteView,
@@ -161,6 +162,11 @@ class FakeCore:
         members = ["eth0 02:00:00:00:00:01 port 1 vlan 0 weight 1"]
         for route, where in zip(self.routes(vrf_id), cycle(self.where), strict=False):
             yield FibEntryView(route.prefix, "nexthop", 7, members, where)
+
+    async def route_counters(self, vrf_id: int) -> Iterator[RouteCounterView]:
+        """Have ``rows`` routes carry less and less."""
+        routes = enumerate(self.routes(vrf_id))
+        return (RouteCounterView(one.prefix, "s1", 1000 - at, 64 * (1000 - at), "sampled") for at, one in routes)
 
     async def placement(self, vrf_id: int) -> PlacementView:
         """Have all routes where they are declared, except one."""

@@ -18,6 +18,7 @@ from controller.planes.base import (
     RouteCounts,
     RouterInterface,
     RoutesInto,
+    RouteTraffic,
     Sampler,
     SharedMeters,
     WriteBatch,
@@ -29,7 +30,7 @@ from controller.planes.openflow.channel import Channel, ChannelClosed, RequestRe
 from controller.planes.openflow.codec import BundleControl, Multipart
 from controller.planes.openflow.messages import MeterCounts
 from controller.planes.openflow.policers import MeterLayout
-from controller.planes.openflow.readback import Readback, count, read_route_counts, read_sent
+from controller.planes.openflow.readback import Readback, count, read_route_counts, read_route_traffic, read_sent
 from controller.planes.openflow.sender import Sender
 from controller.planes.openflow.server import OpenFlowListener
 from controller.planes.shares import WithoutShares
@@ -209,6 +210,11 @@ class OpenFlowPlane(WithoutShares):
         """Read what each route has met; it lags by about a second."""
         with self._reachable() as (channel, _):
             return await read_route_counts(channel)
+
+    async def route_traffic(self, vrf_id: int) -> RouteTraffic:
+        """Read what each route of a router has met; it lags by about a second."""
+        with self._reachable() as (channel, _):
+            return await read_route_traffic(channel, vrf_id)
 
     async def sent(self) -> dict[int, int]:
         """Read how many packets each router interface has sent."""

@@ -17,6 +17,7 @@ from controller.planes.base import (
     PuntReason,
     RouteCounts,
     RoutesInto,
+    RouteTraffic,
 )
 from controller.planes.openflow import codec, messages
 from controller.planes.openflow import program as prog
@@ -26,7 +27,7 @@ from controller.planes.openflow.messages import MeterCounts
 from controller.planes.openflow.pipeline import static_flows
 from controller.planes.openflow.policers import MeterLayout, find_policer, meter_of, meters_of
 from controller.planes.openflow.program import Kind, Table
-from controller.planes.openflow.routes import SHARE_MASK, SHARES, RouteCounter, RouteReader
+from controller.planes.openflow.routes import SHARE_MASK, SHARES, RouteCounter, RouteReader, TrafficReader
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -196,6 +197,18 @@ async def _list_routes(channel: Channel, readers: Mapping[int, RouteReader]) -> 
         for share in range(SHARES):
             body = codec.flow_stats_request(prog.ROUTE_TABLE[family], share, SHARE_MASK)
             await channel.list(Multipart.FLOW, body, reader.add)
+
+
+async def read_route_traffic(channel: Channel, vrf_id: int) -> RouteTraffic:
+    """Read what the routes of one router have met; no others are asked for."""
+    traffic: RouteTraffic = {}
+    cookie, mask = prog.cookie(Kind.ROUTE, vrf_id), prog.ENTRY_MASK
+    for family, table in prog.ROUTE_TABLE.items():
+        meter = TrafficReader(family, vrf_id, traffic)
+        for share in range(SHARES):
+            body = codec.flow_stats_request(table, cookie | share, mask | SHARE_MASK)
+            await channel.list(Multipart.FLOW, body, meter.add)
+    return traffic
 
 
 async def read_sent(channel: Channel) -> dict[int, int]:

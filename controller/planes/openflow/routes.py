@@ -16,7 +16,7 @@ route's cookie hold a share that its address gives, and routes are read share by
 import struct
 from collections.abc import Iterable
 
-from controller.planes.base import FALLBACK, Op, RouteCounts, RouteUpdates
+from controller.planes.base import FALLBACK, Op, RouteCounts, RouteTraffic, RouteUpdates
 from controller.planes.openflow import codec
 from controller.planes.openflow.codec import METADATA_VRF, Command, Oxm, oxm
 from controller.planes.openflow.program import (
@@ -206,6 +206,22 @@ class RouteCounter(RouteReader):
         counts = into.setdefault(vrf_id, {})
         counts[key] = _packets(entry)
         return counts
+
+
+class TrafficReader(RouteReader):
+    """Collects what the routes of one router have met, packets and octets, from the flow statistics of one table."""
+
+    def __init__(self, family: int, vrf_id: int, traffic: RouteTraffic) -> None:
+        super().__init__(family, {})
+        self._vrf_id, self._traffic = vrf_id, traffic
+
+    def add(self, body: bytes) -> None:
+        """Take one part of a flow statistics reply; MalformedMessage where its entries do not fit."""
+        for each in map(codec.decode_flow, codec.split_entries(body)):
+            ours = cookie_is_ours(each.flow.cookie) and cookie_kind(each.flow.cookie) == Kind.ROUTE
+            key = self._key(self._vrf_id, each.flow) if ours and cookie_id(each.flow.cookie) == self._vrf_id else None
+            if key is not None and find_route_action(each.flow.instructions) != FALLBACK:
+                self._traffic[key] = each.packets, each.octets
 
 
 def _packets(entry: bytes) -> int:

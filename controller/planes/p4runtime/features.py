@@ -23,6 +23,7 @@ _NAMES = (
     Capability.LOCAL_FAILOVER,
     Capability.HASH_BY_ROUTER,
     Capability.SHARES,
+    Capability.SAMPLED_ROUTE_COUNTERS,
 )
 
 TOLD = {name.encode(): name for name in _NAMES}

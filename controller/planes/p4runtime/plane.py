@@ -22,6 +22,7 @@ from controller.planes.base import (
     RouteCounts,
     RouterInterface,
     RoutesInto,
+    RouteTraffic,
     Sampler,
     SharedMeters,
     WriteBatch,
@@ -43,7 +44,14 @@ from controller.planes.p4runtime.lost_frames import read_lost_frames
 from controller.planes.p4runtime.lost_punts import read_lost_punts
 from controller.planes.p4runtime.p4info import Pipeline, golden_pipeline
 from controller.planes.p4runtime.program import Program
-from controller.planes.p4runtime.readback import Readback, counts_routes, read_counters, read_route_counts, read_sent
+from controller.planes.p4runtime.readback import (
+    Readback,
+    counts_routes,
+    read_counters,
+    read_route_counts,
+    read_route_traffic,
+    read_sent,
+)
 from controller.planes.p4runtime.samples import SampleDigest, keep_samples
 from controller.planes.p4runtime.sender import Sender
 from controller.planes.shares import ShareEntries, ShareEntry, ShareKey, ShareUse
@@ -192,13 +200,14 @@ class P4RuntimePlane:
         await readback.read_small(channel)
         sender = Sender(channel, self._program, readback.inventory)
         await self._keep_own_rows(channel, sender)
-        self._note(Capability.ROUTE_COUNTERS, await counts_routes(channel, self._program))
         told = await read_lost_punts(channel) is not None
         self._note(Capability.LOST_PUNTS, told)
         self._note(Capability.PUNT_SHARES, told)
         features = await read_features(channel)
         for capability in TOLD.values():
             self._note(capability, capability in features)
+        exact = Capability.SAMPLED_ROUTE_COUNTERS not in features and await counts_routes(channel, self._program)
+        self._note(Capability.ROUTE_COUNTERS, exact)
         return sender
 
     async def _keep_own_rows(self, channel: Channel, sender: Sender) -> None:
@@ -323,6 +332,14 @@ class P4RuntimePlane:
             if Capability.ROUTE_COUNTERS not in self.capabilities:
                 return RouteCounts()
             return await read_route_counts(channel, self._program)
+
+    async def route_traffic(self, vrf_id: int) -> RouteTraffic:
+        """Read what each route of a router has met."""
+        counted = {Capability.ROUTE_COUNTERS, Capability.SAMPLED_ROUTE_COUNTERS}
+        with self._reachable() as (channel, _):
+            if not counted & self.capabilities:
+                return {}
+            return await read_route_traffic(channel, self._program, vrf_id)
 
     async def sent(self) -> dict[int, int]:
         """Read how many packets each router interface has sent."""

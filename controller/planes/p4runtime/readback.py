@@ -25,6 +25,7 @@ from controller.planes.base import (
     Policer,
     RouteCounts,
     RouterInterface,
+    RouteTraffic,
 )
 from controller.planes.p4runtime.channel import Channel, ChannelClosed, RequestRefused, decoded
 from controller.planes.p4runtime.messages import entities_of
@@ -196,15 +197,29 @@ async def counts_routes(channel: Channel, program: Program) -> bool:
 async def read_route_counts(channel: Channel, program: Program) -> RouteCounts:
     """Read what the routes have met."""
     counts = RouteCounts()
+    async for reader, some in _counted_routes(channel, program):
+        reader.count(some, counts)
+    return counts
+
+
+async def read_route_traffic(channel: Channel, program: Program, vrf_id: int) -> RouteTraffic:
+    """Read what the routes of one router have met. It reads those of all: a device gives out a table whole."""
+    traffic: RouteTraffic = {}
+    async for reader, some in _counted_routes(channel, program):
+        reader.traffic(some, vrf_id, traffic)
+    return traffic
+
+
+async def _counted_routes(channel: Channel, program: Program) -> AsyncIterator[tuple[RouteReader, list[bytes]]]:
+    """Yield some entries at a time, and who understands them."""
     for family, table in ROUTE_TABLE_NAME.items():
         reader = RouteReader(program.schema, family, {})
         wanted = p4r.TableEntry(table_id=program.schema.table(table).id, counter_data=p4r.CounterData())
         async for response in channel.read([p4r.Entity(table_entry=wanted)]):
             entities = entities_of(response)
             while some := list(islice(entities, _ENTRIES_AT_ONCE)):
-                reader.count(some, counts)
+                yield reader, some
                 await asyncio.sleep(0)
-    return counts
 
 
 async def read_sent(channel: Channel, program: Program) -> dict[int, int]:

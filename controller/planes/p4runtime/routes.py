@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from finsy.proto import p4r
 
 from controller.planes import base
-from controller.planes.base import ROUTE_TABLE_NAME, Op, RouteCounts, RouteKind, route_action
+from controller.planes.base import ROUTE_TABLE_NAME, Op, RouteCounts, RouteKind, RouteTraffic, route_action
 from controller.planes.p4runtime.channel import ChannelClosed, decoded
 from controller.planes.p4runtime.messages import update_of
 from controller.planes.p4runtime.p4info import Field, Schema, Table
@@ -150,6 +150,14 @@ class RouteReader:
             if found is not None:
                 into = counts.covers if self._find_action(entry.action) == base.FALLBACK else counts.routes
                 into.setdefault(found[0], {})[found[1]] = entry.counter_data.packet_count
+
+    def traffic(self, entities: Iterable[bytes], vrf_id: int, traffic: RouteTraffic) -> None:
+        """Take what the routes of one router have met; ChannelClosed as for `add`."""
+        for entity in entities:
+            entry = self._entry(entity)
+            found = self._find_prefix(entry)
+            if found is not None and found[0] == vrf_id and self._find_action(entry.action) != base.FALLBACK:
+                traffic[found[1]] = entry.counter_data.packet_count, entry.counter_data.byte_count
 
     def _entry(self, octets: bytes) -> p4r.TableEntry:
         entry = decoded(p4r.Entity, octets).table_entry

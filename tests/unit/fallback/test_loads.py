@@ -7,6 +7,7 @@ import pytest
 from pairs import PairWorld, learned, made, packet
 from worlds import World, router_config
 
+from controller.errors import Conflict
 from controller.model import Placement
 from controller.planes.base import Capability, Counters, PuntClass, PuntPlace
 from controller.planes.shares import ShareUse
@@ -138,3 +139,31 @@ async def test_a_plane_that_is_removed_while_it_is_read_is_left_out() -> None:
     world.hardware.counters = read  # type: ignore[method-assign]
     view = await world.views.load()
     assert (view.planes, view.routers) == ([], [])
+
+
+async def test_what_routes_have_met_is_told_by_plane_and_how_it_was_counted() -> None:
+    world = await made()
+    await learned(world)
+    world.software.capabilities = world.software.capabilities - {Capability.ROUTE_COUNTERS}
+    world.software.capabilities |= {Capability.SAMPLED_ROUTE_COUNTERS}
+    for count, last in ((1, 1), (3, 2)):
+        for _ in range(count):
+            world.hardware.inject(1, packet(f"20.{last}.0.1"))
+    await world.shards.put_router(router_config(1, (1, 2), placement=Placement.SOFTWARE))
+    await world.pair.work()
+    world.hardware.inject(1, packet("20.1.0.1"))
+    rows = list(await world.views.route_counters(1))
+    shown = {(one.prefix, one.plane, one.packets, one.counted) for one in rows}
+    assert ("20.1.0.0/16", "f1", 1, "sampled") in shown
+    assert {one.plane for one in rows if one.counted == "exact"} <= {"s1"}
+    assert [one.packets for one in rows] == sorted((one.packets for one in rows), reverse=True)
+    tag = {"s1": 0, "f1": 4}  # of the link's VLAN
+    assert all(one.octets == one.packets * (len(packet("20.1.0.1")) + tag[one.plane]) for one in rows)
+
+
+async def test_a_plane_that_counts_no_routes_is_named_with_the_remedy() -> None:
+    world = World()
+    await world.start(router_config(1, (1, 2)))
+    world.plane.capabilities -= {Capability.ROUTE_COUNTERS, Capability.SAMPLED_ROUTE_COUNTERS}
+    with pytest.raises(Conflict, match="plane s1 counts no packets by route; a vr-forwarder does with --route-c"):
+        await world.views.route_counters(1)

@@ -59,6 +59,29 @@ async def test_packets_are_counted_by_route_and_covers_apart(edge: Edge) -> None
     assert Capability.ROUTE_COUNTERS in edge.plane.capabilities
 
 
+async def test_packets_and_octets_of_one_router_s_routes(edge: Edge) -> None:
+    await edge.plane.write(WriteBatch(routes=columns(ROUTES)))
+    for table, octets in (("ipv4_route", 640), ("ipv6_route", 800)):
+        count(edge.device, table, octets // 100)
+        for entry in edge.device.rows(table):
+            entry.counter_data.byte_count = octets
+    ten, v6 = prefix_key("10.0.0.0/8"), prefix_key("2001:db8::/32")
+    assert await edge.plane.route_traffic(7) == {ten: (6, 640), v6: (8, 800)}, "a cover is no route"
+    assert await edge.plane.route_traffic(8) == {}
+
+
+async def test_what_is_sampled_is_not_taken_for_counted(edge: Edge) -> None:
+    edge.device.features = [named(b"sampled_route_counters")]
+    edge.device.close_streams()
+    await edge.connected_again()
+    assert Capability.SAMPLED_ROUTE_COUNTERS in edge.plane.capabilities
+    assert Capability.ROUTE_COUNTERS not in edge.plane.capabilities, "the hardware of a pair is judged by exact ones"
+    await edge.plane.write(WriteBatch(routes=columns(ROUTES)))
+    count(edge.device, "ipv4_route", 5)
+    assert (await edge.plane.route_traffic(7))[prefix_key("10.0.0.0/8")] == (5, 0)
+    assert (await edge.plane.route_counts()).routes == {}
+
+
 async def test_what_is_sent_is_counted_by_router_interface(edge: Edge) -> None:
     interface = RouterInterface(3, 7, 1, 12, bytes((2, 0, 0, 0, 0, 1)), 1500)
     await edge.plane.write(WriteBatch(router_interfaces=[Update(Op.INSERT, interface)]))

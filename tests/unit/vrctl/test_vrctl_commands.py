@@ -155,6 +155,18 @@ async def test_routes_and_fib_of_any_length(vrctl: Vrctl, applied: str, controll
     assert len(json.loads((await vrctl("fib", "red/r1", "-o", "json"))[1])) == 1203
 
 
+async def test_counters_of_routes(vrctl: Vrctl, applied: str, controller: Controller) -> None:
+    assert (await vrctl("apply", "-f", applied))[0] == 0
+    status, out, err = await vrctl("counters", "red/r1", "--routes")
+    assert (status, err) == (0, "")
+    assert [line.split() for line in out.splitlines()[:2]] == [
+        ["PREFIX", "PLANE", "PACKETS", "OCTETS", "COUNTED"],
+        ["10.0.0.0/24", "s1", "1000", "64000", "sampled"],
+    ]
+    controller.core.rows = 0
+    assert await vrctl("counters", "red/r1", "--routes") == (0, "", "no packet has met a route\n")
+
+
 async def test_fib_says_where_only_on_a_plane_with_a_fallback(
     vrctl: Vrctl, applied: str, controller: Controller
 ) -> None:
