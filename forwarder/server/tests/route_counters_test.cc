@@ -118,6 +118,23 @@ TEST_F(RouteCounters, NoControllerHasToWantSamples) {
     EXPECT_EQ(device->arrays().sampling->threshold, (uint64_t{1} << 32) / 10 - 1);
 }
 
+TEST_F(RouteCounters, AControllerMayWantTheSamplesTooAndTakesNothingAwayWhenItDoesNotAnyMore) {
+    ASSERT_EQ(primary->write_one(insert(entry(kInterfaceTable, {5}, kSetPort, {1, 0, 1500}))), grpc::OK);
+    p4v1::Entity digest;
+    digest.mutable_digest_entry()->set_digest_id(golden().digests(0).preamble().id());
+    digest.mutable_digest_entry()->mutable_config()->set_max_list_size(1);
+    ASSERT_EQ(primary->write_one(update(p4v1::Update::INSERT, digest)), grpc::OK);
+    sample(head4({10, 0, 0, 1}, 100));
+    const auto told = primary->receive();
+    ASSERT_TRUE(told);
+    EXPECT_EQ(told->digest().data_size(), 1);
+    ASSERT_EQ(primary->write_one(update(p4v1::Update::DELETE, digest)), grpc::OK);
+    const uint32_t interface = device->tables().objects().slot(Space::kInterface, 5);
+    EXPECT_TRUE(device->arrays().egresses[interface].port & SP_SAMPLED);
+    sample(head4({10, 0, 0, 1}, 100));
+    EXPECT_EQ(counted("10.0.0.0/8").packet_count(), 20);
+}
+
 // Whoever writes holds the lock for as long as he likes: samples wait, and of too many the rest is dropped by count.
 TEST_F(RouteCounters, NoSampleWaitsForWhoHasTheTables) {
     {
