@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/reading.h"
 
-#include "server/decoding.h"
 #include "server/device_features.h"
 #include "server/encoding.h"
 #include "server/port_losses.h"
@@ -55,23 +54,38 @@ void Reading::flush() {
     }
 }
 
-// All rows of a table, in parts.
-template <typename Visit>
-void Reading::visit_rows(Table table, Visit visit) {
-    std::optional<Key> behind;
+// All of a map, in parts.
+template <typename Map, typename Visit>
+void Reading::visit_all(const Map& map, Visit visit) {
+    std::optional<typename Map::key_type> behind;
     for (bool more = true; more && !cancelled_;) {
         {
             auto lock = tables_.lock();
-            const auto& rows = tables_.rows().of(table).rows();
-            auto row = behind ? rows.upper_bound(*behind) : rows.begin();
-            for (; row != rows.end() && !full(); ++row) {
-                visit(row->first, row->second);
-                behind = row->first;
+            auto entry = behind ? map.upper_bound(*behind) : map.begin();
+            for (; entry != map.end() && !full(); ++entry) {
+                visit(entry->first, entry->second);
+                behind = entry->first;
             }
-            more = row != rows.end();
+            more = entry != map.end();
         }
         flush();
     }
+}
+
+// One of a map; false: there is none.
+template <typename Map, typename Visit>
+bool Reading::visit_one(const Map& map, const typename Map::key_type& key, Visit visit) {
+    bool found = false;
+    {
+        auto lock = tables_.lock();
+        auto entry = map.find(key);
+        found = entry != map.end();
+        if (found) {
+            visit(entry->first, entry->second);
+        }
+    }
+    flush();
+    return found;
 }
 
 Result Reading::read(const p4::v1::Entity& wanted) {
@@ -188,7 +202,7 @@ void Reading::read_port_losses() {
 
 template <Table table>
 void Reading::read_shares() {
-    visit_rows(table, [this](Key key, const Row& row) {
+    visit_all(tables_.rows().of(table).rows(), [this](Key key, const Row& row) {
         encode_share(table, key, row, *add().mutable_extern_entry());
     });
 }
@@ -255,17 +269,7 @@ Result Reading::read_table(const TableSchema& table, const Filter& filter) {
         read_const(table, filter);
         return {};
     }
-    if (filter.wanted.match_size() != 0) {
-        return read_one(table, filter);
-    }
-    if (table.kind == TableSchema::Kind::kRoutes) {
-        visit_routes(table, [&](uint32_t vrf, const Prefix& prefix, uint32_t leaf) {
-            read_route(table, vrf, prefix, leaf, filter);
-        });
-    } else {
-        read_rows(table, filter);
-    }
-    return {};
+    return table.kind == TableSchema::Kind::kRoutes ? read_routes(table, filter) : read_rows(table, filter);
 }
 
 void Reading::read_const(const TableSchema& table, const Filter& filter) {
@@ -285,35 +289,29 @@ void Reading::read_const(const TableSchema& table, const Filter& filter) {
     flush();
 }
 
-Result Reading::read_one(const TableSchema& table, const Filter& filter) {
-    {
-        auto lock = tables_.lock();
-        if (table.kind == TableSchema::Kind::kRoutes) {
-            RouteKey key;
-            Result result = decode_route_key(table, filter.wanted, key);
-            if (!result.ok()) {
-                return result;
-            }
-            if (uint32_t leaf = tables_.routes().find(key.vrf_id, table.family, key.prefix)) {
-                read_route(table, tables_.objects().slot(Space::kVrf, key.vrf_id), key.prefix, leaf, filter);
-            }
-        } else {
-            Key key;
-            Result result = decode_key(table, filter.wanted, key);
-            if (!result.ok()) {
-                return result;
-            }
-            if (const Row* row = tables_.rows().of(table.table).find(key)) {
-                read_row(table, key, *row, filter);
-            }
-        }
+Result Reading::read_rows(const TableSchema& table, const Filter& filter) {
+    const auto& rows = tables_.rows().of(table.table).rows();
+    const auto visit = [&](Key key, const Row& row) { read_row(table, key, row, filter); };
+    Result result;
+    if (filter.wanted.match_size() == 0) {
+        visit_all(rows, visit);
+    } else if (Key key; (result = decode_key(table, filter.wanted, key)).ok()) {
+        visit_one(rows, key, visit);
     }
-    flush();
-    return {};
+    return result;
 }
 
-void Reading::read_rows(const TableSchema& table, const Filter& filter) {
-    visit_rows(table.table, [&](Key key, const Row& row) { read_row(table, key, row, filter); });
+Result Reading::read_routes(const TableSchema& table, const Filter& filter) {
+    const auto visit = [&](uint32_t vrf, const Prefix& prefix, uint32_t leaf) {
+        read_route(table, vrf, prefix, leaf, filter);
+    };
+    Result result;
+    if (filter.wanted.match_size() == 0) {
+        visit_routes(table, visit);
+    } else if (RouteKey key; (result = decode_route_key(table, filter.wanted, key)).ok()) {
+        visit_route(table, key, visit);
+    }
+    return result;
 }
 
 void Reading::read_row(const TableSchema& table, Key key, const Row& row, const Filter& filter) {
@@ -350,6 +348,21 @@ void Reading::visit_routes(const TableSchema& table, Visit visit) {
         }
         flush();
     }
+}
+
+// One route; false: there is none.
+template <typename Visit>
+bool Reading::visit_route(const TableSchema& table, const RouteKey& key, Visit visit) {
+    uint32_t leaf = 0;
+    {
+        auto lock = tables_.lock();
+        leaf = tables_.routes().find(key.vrf_id, table.family, key.prefix);
+        if (leaf != 0) {
+            visit(tables_.objects().slot(Space::kVrf, key.vrf_id), key.prefix, leaf);
+        }
+    }
+    flush();
+    return leaf != 0;
 }
 
 void Reading::read_route(const TableSchema& table, uint32_t vrf, const Prefix& prefix, uint32_t leaf,
@@ -403,49 +416,30 @@ Result Reading::read_route_counters(const TableSchema& table, const p4::v1::Tabl
     if (!tables_.counts_routes()) {
         return refuse(Code::kUnimplemented, table.name, kUncounted);
     }
-    const auto add_one = [&](uint32_t vrf, const Prefix& prefix, uint32_t) {
+    const auto visit = [&](uint32_t vrf, const Prefix& prefix, uint32_t) {
         auto& entry = *add().mutable_direct_counter_entry();
         encode_route_key(table, tables_.objects().id_of(Space::kVrf, vrf), prefix, *entry.mutable_table_entry());
         encode_count(tables_.route_count({vrf, table.family, prefix}), *entry.mutable_data());
     };
+    Result result;
     if (wanted.match_size() == 0) {
-        visit_routes(table, add_one);
-        return {};
+        visit_routes(table, visit);
+    } else if (RouteKey key; (result = decode_route_key(table, wanted, key)).ok() && !visit_route(table, key, visit)) {
+        result = refuse(Code::kNotFound, table.name, "no such entry");
     }
-    RouteKey key;
-    Result result = decode_route_key(table, wanted, key);
-    if (result.ok()) {
-        auto lock = tables_.lock();
-        const uint32_t leaf = tables_.routes().find(key.vrf_id, table.family, key.prefix);
-        if (leaf == 0) {
-            return refuse(Code::kNotFound, table.name, "no such entry");
-        }
-        add_one(tables_.objects().slot(Space::kVrf, key.vrf_id), key.prefix, leaf);
-    }
-    flush();
     return result;
 }
 
 Result Reading::read_resource(const TableSchema& table, const p4::v1::TableEntry& wanted, bool counters) {
-    if (wanted.match_size() != 0) {
-        Key key;
-        Result result = decode_key(table, wanted, key);
-        if (!result.ok()) {
-            return result;
-        }
-        {
-            auto lock = tables_.lock();
-            const Row* row = tables_.rows().of(table.table).find(key);
-            if (row == nullptr) {
-                return refuse(Code::kNotFound, table.name, "no such entry");
-            }
-            add_resource(table, key, *row, counters);
-        }
-        flush();
-        return {};
+    const auto& rows = tables_.rows().of(table.table).rows();
+    const auto visit = [&](Key key, const Row& row) { add_resource(table, key, row, counters); };
+    Result result;
+    if (wanted.match_size() == 0) {
+        visit_all(rows, visit);
+    } else if (Key key; (result = decode_key(table, wanted, key)).ok() && !visit_one(rows, key, visit)) {
+        result = refuse(Code::kNotFound, table.name, "no such entry");
     }
-    visit_rows(table.table, [&](Key key, const Row& row) { add_resource(table, key, row, counters); });
-    return {};
+    return result;
 }
 
 void Reading::add_resource(const TableSchema& table, Key key, const Row& row, bool counters) {
@@ -467,25 +461,17 @@ Result Reading::read_members(const p4::v1::ActionProfileMember& wanted) {
     if (wanted.action_profile_id() != 0 && wanted.action_profile_id() != schema_.profile_id()) {
         return {Code::kNotFound, "no action profile " + std::to_string(wanted.action_profile_id())};
     }
-    uint32_t behind = 0;  // no member has this id
-    for (bool more = true; more && !cancelled_;) {
-        {
-            auto lock = tables_.lock();
-            const auto& members = tables_.rows().profile().members();
-            auto member = wanted.member_id() != 0 ? members.find(wanted.member_id()) : members.upper_bound(behind);
-            for (; member != members.end() && !full(); ++member) {
-                auto& message = *add().mutable_action_profile_member();
-                message.set_action_profile_id(schema_.profile_id());
-                message.set_member_id(member->first);
-                encode_member(schema_, member->second.nexthop_id, *message.mutable_action());
-                behind = member->first;
-                if (wanted.member_id() != 0) {
-                    break;
-                }
-            }
-            more = wanted.member_id() == 0 && member != members.end();
-        }
-        flush();
+    const auto& members = tables_.rows().profile().members();
+    const auto visit = [this](uint32_t id, const ProfileMember& member) {
+        auto& message = *add().mutable_action_profile_member();
+        message.set_action_profile_id(schema_.profile_id());
+        message.set_member_id(id);
+        encode_member(schema_, member.nexthop_id, *message.mutable_action());
+    };
+    if (wanted.member_id() == 0) {
+        visit_all(members, visit);
+    } else {
+        visit_one(members, wanted.member_id(), visit);
     }
     return {};
 }
@@ -494,31 +480,23 @@ Result Reading::read_groups(const p4::v1::ActionProfileGroup& wanted) {
     if (wanted.action_profile_id() != 0 && wanted.action_profile_id() != schema_.profile_id()) {
         return {Code::kNotFound, "no action profile " + std::to_string(wanted.action_profile_id())};
     }
-    uint32_t behind = 0;
-    for (bool more = true; more && !cancelled_;) {
-        {
-            auto lock = tables_.lock();
-            const auto& groups = tables_.rows().profile().groups();
-            auto group = wanted.group_id() != 0 ? groups.find(wanted.group_id()) : groups.upper_bound(behind);
-            for (; group != groups.end() && !full(); ++group) {
-                auto& message = *add().mutable_action_profile_group();
-                message.set_action_profile_id(schema_.profile_id());
-                message.set_group_id(group->first);
-                message.set_max_size(group->second.max_size);
-                octets_ += group->second.parts.size() * kMemberOctets;
-                for (const auto& part : group->second.parts) {
-                    auto* member = message.add_members();
-                    member->set_member_id(part.member_id);
-                    member->set_weight(static_cast<int32_t>(part.weight));
-                }
-                behind = group->first;
-                if (wanted.group_id() != 0) {
-                    break;
-                }
-            }
-            more = wanted.group_id() == 0 && group != groups.end();
+    const auto& groups = tables_.rows().profile().groups();
+    const auto visit = [this](uint32_t id, const ProfileGroup& group) {
+        auto& message = *add().mutable_action_profile_group();
+        message.set_action_profile_id(schema_.profile_id());
+        message.set_group_id(id);
+        message.set_max_size(group.max_size);
+        octets_ += group.parts.size() * kMemberOctets;
+        for (const auto& part : group.parts) {
+            auto* member = message.add_members();
+            member->set_member_id(part.member_id);
+            member->set_weight(static_cast<int32_t>(part.weight));
         }
-        flush();
+    };
+    if (wanted.group_id() == 0) {
+        visit_all(groups, visit);
+    } else {
+        visit_one(groups, wanted.group_id(), visit);
     }
     return {};
 }

@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "engine/engine.h"
+#include "server/decoding.h"
 #include "server/schema.h"
 #include "tables/tables.h"
 
@@ -35,11 +36,11 @@ class Reading {
     Result read_table(const TableSchema& table, const Filter& filter);
     Result check(const TableSchema& table, const p4::v1::TableEntry& wanted) const;
     void read_const(const TableSchema& table, const Filter& filter);
-    void read_rows(const TableSchema& table, const Filter& filter);
+    Result read_rows(const TableSchema& table, const Filter& filter);
+    Result read_routes(const TableSchema& table, const Filter& filter);
     void read_row(const TableSchema& table, Key key, const Row& row, const Filter& filter);
     Result read_route_counters(const TableSchema& table, const p4::v1::TableEntry& wanted);
     void read_route(const TableSchema& table, uint32_t vrf, const Prefix& prefix, uint32_t leaf, const Filter& filter);
-    Result read_one(const TableSchema& table, const Filter& filter);
     Result read_resources(const p4::v1::TableEntry& wanted, bool counters);
     Result read_resource(const TableSchema& table, const p4::v1::TableEntry& wanted, bool counters);
     void add_resource(const TableSchema& table, Key key, const Row& row, bool counters);
@@ -55,10 +56,14 @@ class Reading {
     void read_share_use();
     std::vector<std::pair<uint32_t, uint32_t>> slots_of(Space space) const;
 
+    template <typename Map, typename Visit>
+    void visit_all(const Map& map, Visit visit);
+    template <typename Map, typename Visit>
+    bool visit_one(const Map& map, const typename Map::key_type& key, Visit visit);
     template <typename Visit>
     void visit_routes(const TableSchema& table, Visit visit);
     template <typename Visit>
-    void visit_rows(Table table, Visit visit);
+    bool visit_route(const TableSchema& table, const RouteKey& key, Visit visit);
     p4::v1::Entity& add();
     bool full() const;
     void flush();
