@@ -91,3 +91,22 @@ async def test_what_is_policed_counts_for_what_is_not() -> None:
                 await asyncio.sleep(0.05)
         sent = (await net.plane.sent())[2]
         assert 200 <= met <= sent
+
+
+async def test_a_count_is_near_what_was_sent_where_chance_decides() -> None:
+    """Of 4,000 packets a quarter is sampled: six standard deviations are 16 %."""
+    options = ("--route-counters", "--samples", "one_in=4", "--samples", "per_s=1000000")
+    async with device_net(partial(PrivateForwarder, options=options)) as net:
+        await net.install(ROUTES)
+        frame = packet(net, "10.9.1.7", b"one of many")
+        for _ in range(4000):
+            net.send(1, frame)
+        async with asyncio.timeout(60):
+            while (sent := (await net.plane.sent())[2]) < 3000:  # noqa: ASYNC110  some may be lost before the switch
+                await asyncio.sleep(0.01)
+        before = -1
+        while sent != before:  # until the last has gone by
+            before, sent = sent, (await net.plane.sent())[2]
+        packets, octets = (await net.plane.route_traffic(VRF))[NARROW]
+        assert abs(packets / sent - 1) < 0.2, (packets, sent)
+        assert abs(octets - packets * len(frame)) <= len(frame)

@@ -70,7 +70,8 @@ async def test_what_a_tap_refuses_is_told_by_interface(net: Net) -> None:
     until("and by interface", lambda: net.lost_at_tap() == net.dropped("interface_down"))
     assert net.dropped("kernel") == 0, "it counts them as well"
     net.rig.ok("exec", ROUTER, "--", "ip", "link", "set", "left", "up")
-    until("it answers again", lambda: net.rig.router(ROUTER)["state"] == "up")
+    until("it is up again", lambda: net.rig.api.get("interfaces")[0]["up"])
+    net.rig.up(ROUTER)
 
 
 async def test_what_the_vrc_does_not_read_in_time_is_told(net: Net) -> None:
