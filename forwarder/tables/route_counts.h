@@ -58,9 +58,9 @@ class RouteCounts {
     const sp_arrays& arrays_;
     const SampleRate rate_;
     std::unordered_map<RouteAt, Tally, RouteAtHash> counts_;  // of routes that have any: some 90 octets each
-    uint64_t settled_lost_;
-    std::vector<RoutedPacket> settling_;  // empty, but keeps its room
     std::atomic<uint64_t> dropped_{0};
+    uint64_t settled_lost_;               // of lost()
+    std::vector<RoutedPacket> settling_;  // empty, but keeps its room
 
     std::mutex mutex_;  // of what follows
     std::vector<RoutedPacket> waiting_;
