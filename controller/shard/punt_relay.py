@@ -218,6 +218,10 @@ class RouterPunts:
         if self._captures and taken:
             self._capture(interface_id, False, frame)
 
+    def dropped_before_plane(self) -> None:
+        """Count a frame by an interface that the plane does not have, or not yet."""
+        self.counters["drop_interface_not_on_plane"] += 1
+
     # Watching
 
     async def capture(self, interface_id: int | None) -> AsyncIterator[CapturedFrame]:

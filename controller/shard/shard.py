@@ -230,13 +230,14 @@ class Shard:
         self.mirror.configured(router.fib)
 
     def packet_out(self, router: VirtualRouter, interface_id: int, frame: bytes) -> str | None:
-        """Send a guest's frame; returns why it was refused, if it was."""
+        """Send a guest's frame; returns why it was refused, if it was. It is no fault of a guest's, and so dropped
+        without a word, that the plane does not have its interface yet."""
         interface = router.fib.interfaces.get(interface_id)
         reason = router.punts.refusal(None if interface is None else interface.config, frame)
         if reason is None:
             entry = router.fib.installed_interface(interface_id)
             if entry is None:
-                reason = "interface_not_on_plane"
+                router.punts.dropped_before_plane()
             else:
                 router.punts.sent(interface_id, frame, self.plane.packet_out(entry, frame))
                 router.said(interface_id, frame)

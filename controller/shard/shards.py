@@ -120,7 +120,10 @@ class Shards:
     def packet_out(self, router: VirtualRouter, interface_id: int, frame: bytes) -> str | None:
         """Send a guest's frame; returns why it was refused, if it was."""
         shard = self.by_plane.get(router.config.plane)
-        reason = "interface_not_on_plane" if shard is None else shard.packet_out(router, interface_id, frame)
+        if shard is None:
+            router.punts.dropped_before_plane()
+            return None
+        reason = shard.packet_out(router, interface_id, frame)
         if reason is not None:
             router.punts.counters[f"refused_{reason}"] += 1
         return reason

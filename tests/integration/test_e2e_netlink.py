@@ -113,6 +113,8 @@ def test_a_zebra_that_dies_is_back_and_what_it_writes_to_the_kernel_is_forwarded
     os.kill(before, signal.SIGKILL)
     until("another zebra", lambda: rig.process(ROUTER, "/usr/lib/frr/zebra") not in (0, before))
     rig.up(ROUTER)
-    net.guest("vtysh", "-c", "configure terminal", "-c", "ip route 192.0.2.0/24 10.2.0.2")
+    route = ("vtysh", "-c", "configure terminal", "-c", "ip route 192.0.2.0/24 10.2.0.2")
+    # While zebra is told its text again, mgmtd of FRR 10 lets nobody else change anything.
+    until("a route can be configured", lambda: rig.vrctl("exec", ROUTER, "--", *route).returncode == 0, every_s=0.2)
     until("the route", lambda: nexthops(net, "192.0.2.0/24"))
     rig.verified()

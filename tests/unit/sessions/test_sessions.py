@@ -231,6 +231,19 @@ async def test_forged_packet_out(service, red, interface_id, frame, reason):
     assert any(reason in text for text in refusals(world, "packet-out-refused"))
 
 
+async def test_a_guest_that_is_up_before_its_interface_does_no_wrong(service, red):
+    world, _, _ = service
+    await red.begin()
+    await world.settle()
+    frames = await red.frames()
+    world.plane.fault = lambda table, key, op: "no room" if table == "router_interface" else None
+    await world.shards.put_router(router_config(1, (1, 2, 4)))
+    await frames.send((4, bytes(6) + mac(4) + FRAME[12:]))
+    counters = world.router().punts.counters
+    await world.until(lambda: counters["drop_interface_not_on_plane"])
+    assert refusals(world, "packet-out-refused") == []
+
+
 @pytest.mark.parametrize("group", ["0180c2000010", "0180c2000014", "0180c2000015", "09002b000005"])
 async def test_groups_of_routers_leave_the_guest(service, red, group):
     """IS-IS has the middle two, ISO/IEC 10589 section 8.4.8."""
