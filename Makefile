@@ -20,7 +20,7 @@ check:
 # TESTS names some of them, and then only what these need is set up.
 test:
 	@scripts/setup tests $(TESTS)
-	@$(PY) -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(if $(TESTS),$(TESTS),tests)
+	@$(PY) -m pytest -n 5 --dist loadfile --no-loadscope-reorder $(if $(TESTS),$(TESTS),tests)
 
 # The XDP program by each clang that Debian has, on each kernel there is here.
 clangs:
