@@ -18,7 +18,7 @@ def prefer(root: Path = ROOT) -> None:
     """Have this process and its guests preferred, unless it is; where groups cannot be had, nothing is."""
     base, file, usual = _hierarchy(root)
     own, guests = base / OWN, base / PARENT
-    held = guests / OWN  # so that the group of all guests stays, and with it its weight, when the last of them has gone
+    held = guests / OWN  # so that the group of all guests stays with its weight when the last of them has gone
     with suppress(OSError):
         if file == "cpu.weight":
             (base / "cgroup.subtree_control").write_text("+cpu")
