@@ -81,6 +81,23 @@ static inline sp_u64 sp_core_least(const struct sp_core *core, sp_u64 elapsed)
     return (usable - guaranteed) / core->weights + SP_CORE_LEAST;
 }
 
+/* What other devices' polls took for what was forwarded, of as many ticks as that needs. Before a pause it was little,
+ * and during it they may have worked for anybody. */
+static inline void sp_core_beside(struct sp_core *core, sp_u64 elapsed)
+{
+    if (elapsed < SP_CORE_PAUSE && core->forwarded < SP_CORE_RING) {
+        return;
+    }
+    if (elapsed < SP_CORE_PAUSE) {
+        sp_u64 ns = core->beside / core->forwarded;
+
+        ns = ns < SP_CORE_BESIDE_NS ? ns : SP_CORE_BESIDE_NS;
+        core->beside_cost = core->beside_cost - core->beside_cost / 8 + (sp_u32)ns * SP_CORE_FRACTION / 8;
+    }
+    core->beside = 0;
+    core->forwarded = 0;
+}
+
 /* Begins to measure for the next level. */
 static inline void sp_core_measure(struct sp_core *core, sp_u64 now)
 {
@@ -90,8 +107,6 @@ static inline void sp_core_measure(struct sp_core *core, sp_u64 now)
     core->guaranteed = 0;
     core->spent = 0;
     core->idle = 0;
-    core->beside = 0;
-    core->forwarded = 0;
     core->drains = 0;
 }
 
@@ -100,10 +115,7 @@ static inline void sp_core_tick(struct sp_core *core, sp_u64 now)
     sp_u64 elapsed = now - core->measured, level = core->level, least = sp_core_least(core, elapsed);
     sp_u64 idle = core->idle < elapsed ? core->idle * 1024 / elapsed : 1024;
 
-    if (core->forwarded >= SP_CORE_RING) {
-        sp_u64 ns = core->beside / core->forwarded;
-        core->beside_cost = core->beside_cost - core->beside_cost / 8 + (sp_u32)ns * SP_CORE_FRACTION / 8;
-    }
+    sp_core_beside(core, elapsed);
     if (core->drains == 0) {
         sp_u32 steps = core->saturated < SP_CORE_STEPS ? core->saturated + 1 : SP_CORE_STEPS;
 
@@ -140,6 +152,8 @@ static inline void sp_core_start(struct sp_core *core, sp_u64 now)
     core->dropped = 0;
     core->charged = 0;
     core->left = SP_CORE_TRUST;
+    core->beside = 0;
+    core->forwarded = 0;
     sp_core_measure(core, now);
 }
 
