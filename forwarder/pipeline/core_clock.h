@@ -7,11 +7,15 @@
  *                                                               │ until the first packet of the next: idle
  *     idle more than SP_CORE_IDLE of a millisecond ──► level up │ less ──► level down
  *     ring never empty in a millisecond            ──► level down, by more each time
+ *     drops take more than SP_CORE_DROPS           ──► level up, whatever the ring is
  *
  * It aims at a ring that is empty now and then, because what overflows it is lost blindly, and at as little idle time as
  * that takes. Idle is what the ring was, not the core: while others have that, it does not count, and a core that has too
  * little time for all of them is a small one. Where everybody has what he wants the level rises to a whole core for a
  * weight of 1, and nobody is held back.
+ *
+ * The lower the level, the more is dropped, the faster packets are done, and the more of them the ring has room for: a
+ * flood could make the core do nothing but drop. So drops have a bound, at which the ring loses the rest at no cost.
  */
 #ifndef SPLITPLANE_CORE_CLOCK_H
 #define SPLITPLANE_CORE_CLOCK_H
@@ -28,10 +32,10 @@
 #define SP_CORE_FRACTION 256u                   /* costs are in parts of a nanosecond, so that averages do not stick */
 #define SP_CORE_MOST (4096u * SP_CORE_FRACTION) /* no packet costs more */
 #define SP_CORE_IDLE 24u        /* 1024ths of the time that the ring is to be empty */
-#define SP_CORE_STEPS 4u        /* the level goes down by 1/64 at first, and by 1/8 from the fourth millisecond on */
+#define SP_CORE_STEPS 3u        /* the level goes down by 1/64 at first, and by 1/8 from the fourth millisecond on */
 #define SP_CORE_ALONE ((sp_u64)1 << 34) /* ns, 17 s; some protocols say nothing for ten */
-#define SP_CORE_HOPELESS 64u    /* milliseconds without an empty ring, after which drops are not charged any more; */
-#define SP_CORE_RELIEF 8u       /* as many are made good by one with it */
+#define SP_CORE_DROPS 384u      /* 1024ths of what is spent that drops may take; the ring is to lose the rest */
+#define SP_CORE_KEPT 32u        /* a part of 1/32 of what a router has is for what it forwards */
 #define SP_CORE_FEW 8u          /* a poll of fewer packets says little of what each took */
 #define SP_CORE_BESIDE_NS 512u  /* what a packet takes at most in another device's poll */
 
@@ -66,19 +70,23 @@ static inline void sp_core_calibrate(struct sp_core *core, sp_u64 took, sp_u32 p
     core->driver_drop = sp_core_moved(core->driver_drop, error * dropped / norm, up);
 }
 
+/* What of a rate there is for a weight of 1 were all to take all that they may. */
+static inline sp_u64 sp_core_level_of(sp_u64 rate, sp_u32 weights, sp_u32 guaranteed)
+{
+    sp_u64 before = (sp_u64)guaranteed * SP_CORE_MILLIONTH;
+
+    return weights == 0 || rate <= before ? SP_CORE_LEAST : (rate - before) / weights + SP_CORE_LEAST;
+}
+
 /* What there is for a weight of 1 were all that send at present to take all that they may. Below it a level would hold
  * back who has not had his share, for those whose packets cost too much even when they are dropped: the ring loses
  * these blindly, and at no cost. */
 static inline sp_u64 sp_core_least(const struct sp_core *core, sp_u64 elapsed)
 {
     sp_u64 usable = core->spent < elapsed ? core->spent * SP_CORE_WHOLE / elapsed : SP_CORE_WHOLE;
-    sp_u64 guaranteed = (sp_u64)core->guaranteed * SP_CORE_MILLIONTH;
 
     usable -= usable / 16; /* so that a ring that is full can be emptied */
-    if (core->weights == 0 || usable <= guaranteed) {
-        return SP_CORE_LEAST;
-    }
-    return (usable - guaranteed) / core->weights + SP_CORE_LEAST;
+    return sp_core_level_of(usable, core->weights, core->guaranteed);
 }
 
 /* What other devices' polls took for what was forwarded, of as many ticks as that needs. Before a pause it was little,
@@ -106,6 +114,7 @@ static inline void sp_core_measure(struct sp_core *core, sp_u64 now)
     core->weights = 0;
     core->guaranteed = 0;
     core->spent = 0;
+    core->drops = 0;
     core->idle = 0;
     core->drains = 0;
 }
@@ -114,15 +123,18 @@ static inline void sp_core_tick(struct sp_core *core, sp_u64 now)
 {
     sp_u64 elapsed = now - core->measured, level = core->level, least = sp_core_least(core, elapsed);
     sp_u64 idle = core->idle < elapsed ? core->idle * 1024 / elapsed : 1024;
+    sp_u64 drops = core->drops * 1024 / (core->spent ? core->spent : 1);
 
     sp_core_beside(core, elapsed);
-    if (core->drains == 0) {
-        sp_u32 steps = core->saturated < SP_CORE_STEPS ? core->saturated + 1 : SP_CORE_STEPS;
+    if (drops > SP_CORE_DROPS) {
+        level += level * (drops - SP_CORE_DROPS) / 1024;
+    } else if (core->drains == 0) {
+        sp_u64 less = level >> (6 - core->saturated), most = level * (SP_CORE_DROPS - drops) / 1024;
 
-        core->saturated += core->saturated < SP_CORE_HOPELESS;
-        level -= level >> (7 - (steps & 7));
+        core->saturated += core->saturated < SP_CORE_STEPS;
+        level -= less < most ? less : most;
     } else {
-        core->saturated -= core->saturated < SP_CORE_RELIEF ? core->saturated : SP_CORE_RELIEF;
+        core->saturated = 0;
         if (idle > SP_CORE_IDLE) {
             level = elapsed >= SP_CORE_PAUSE ? SP_CORE_WHOLE : level + level * (idle - SP_CORE_IDLE) / 2048;
         } else {

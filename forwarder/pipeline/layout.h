@@ -37,7 +37,7 @@ typedef int32_t sp_i32;
 #endif
 
 /* Goes up with every change of this file: maps of another number are never taken over. */
-#define SP_LAYOUT 8
+#define SP_LAYOUT 9
 
 /* -- sizes, in entries ------------------------------------------------------------------------------------------ */
 #define SP_PORTS 512u /* bit<9> */
@@ -243,9 +243,11 @@ struct sp_core_router {
     sp_u64 at;      /* the core's clock when `due` was last raised */
     sp_u64 told;    /* of `spent`, what its slice knows of */
     sp_u64 dropped; /* packets over its share of the core, since the first process */
-    sp_u64 seen;    /* as sp_core_slice.seen, of a router without a slice */
+    sp_u64 seen;    /* when the time began in which it was last counted among those that send: to its slice, or the core */
     sp_u32 cost;    /* that the program takes for one of its packets, a moving average; 0: not known yet */
-    sp_u32 reserved[3];
+    sp_u32 drops;   /* of `spent`, for packets that were dropped since `due` was last raised, */
+    sp_u32 is_capped; /* and whether a ceiling, its own or its slice's, was the reason */
+    sp_u32 reserved;
 };
 SP_STATIC_ASSERT(sizeof(struct sp_core_router) == 64, "a cache line for each router");
 
@@ -254,8 +256,12 @@ struct sp_core_slice {
     sp_u64 spent; /* by its routers since then */
     sp_u64 level; /* what its routers have for a weight of 1, of SP_CORE_WHOLE; 0: not set yet */
     sp_u64 seen;  /* the core's `measured` when it was last counted among those that send */
+    sp_u32 weights;    /* of its routers that have sent since `at`, */
+    sp_u32 guaranteed; /* and what they are guaranteed */
+    sp_u32 is_capped;  /* whether its ceiling was all that it had when `level` was last set */
+    sp_u32 reserved[5];
 };
-SP_STATIC_ASSERT(sizeof(struct sp_core_slice) == 32, "never on two cache lines");
+SP_STATIC_ASSERT(sizeof(struct sp_core_slice) == 64, "never on two cache lines");
 
 #define SP_CORE_WHOLE ((sp_u64)1 << 32) /* all of a core's time, as a rate or level */
 /* So many packets may pass between two polls: of more there is nobody who measures, and then there are no shares. */
@@ -289,10 +295,11 @@ struct sp_core {
     sp_u64 queue;      /* that was polled last */
     sp_u32 forwarded;  /* packets that were not dropped over their share */
     sp_u32 drains;     /* polls that left the ring empty */
-    sp_u32 saturated;  /* milliseconds without any, less what others make good */
+    sp_u32 saturated;  /* milliseconds without any, one after the other, SP_CORE_STEPS at most */
     sp_u32 senders;    /* slices that have sent in this time, and routers without one */
     sp_u64 company;    /* when there was last more than one of them; 0: never */
-    sp_u32 unused[8];
+    sp_u64 drops;      /* of `spent`, for packets of whom the level held back */
+    sp_u32 unused[6];
 };
 SP_STATIC_ASSERT(sizeof(struct sp_core) == 192, "three cache lines");
 

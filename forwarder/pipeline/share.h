@@ -32,6 +32,14 @@ static inline sp_u64 sp_share_rate(const struct sp_share *share, sp_u64 level)
     return rate < SP_CORE_WHOLE ? rate : SP_CORE_WHOLE;
 }
 
+/* Whether it is a share's ceiling that makes its rate. */
+static inline int sp_share_is_capped(const struct sp_share *share, sp_u64 rate)
+{
+    sp_u32 ceiling = sp_load_word(&share->ceiling);
+
+    return ceiling && rate >= (sp_u64)ceiling * SP_CORE_MILLIONTH;
+}
+
 /* A level that has given `spent` where `allowed` was to be given (Stoica, Shenker, Zhang: Core-Stateless Fair Queueing,
  * SIGCOMM 1998): in one step right where it holds everybody back, in a few where it does some. */
 static inline sp_u64 sp_share_level(sp_u64 level, sp_u64 allowed, sp_u64 spent)
@@ -47,70 +55,77 @@ static inline sp_u64 sp_share_level(sp_u64 level, sp_u64 allowed, sp_u64 spent)
     return level < SP_CORE_WHOLE ? level : SP_CORE_WHOLE;
 }
 
-/* Who sends at present: of these the level is made. */
-static inline void sp_core_count(struct sp_core *core, const struct sp_share *share, sp_u64 *seen)
+/* Who sends at present: of these the level is made. Returns whether he was not counted since then. */
+static inline int sp_core_count(const struct sp_share *share, sp_u64 since, sp_u64 *seen, sp_u32 *weights,
+                                sp_u32 *guaranteed)
 {
     sp_u32 weight = sp_load_word(&share->weight);
 
-    if (*seen != core->measured) {
-        *seen = core->measured;
-        core->senders++;
-        core->weights += weight ? weight : 1;
-        core->guaranteed += sp_load_word(&share->guarantee);
+    if (*seen == since) {
+        return 0;
     }
+    *seen = since;
+    *weights += weight ? weight : 1;
+    *guaranteed += sp_load_word(&share->guarantee);
+    return 1;
 }
 
-/* The level of a slice, which is told what a router of it has spent since it was last told. */
-static inline sp_u64 sp_core_slice(sp_tables tables, struct sp_core *core, sp_u32 cpu, sp_u32 slice, sp_u64 spent)
+/* Tells a slice what a router of it has spent since it was last told, and sets its level where it is time. */
+static inline void sp_core_slice(struct sp_core *core, struct sp_core_router *router,
+                                 const struct sp_share *router_share, struct sp_core_slice *state,
+                                 const struct sp_share *share)
 {
-    struct sp_core_slice *state = sp_core_slice_at(tables, cpu, slice);
-
-    if (!state) {
-        return core->level;
-    }
-    const struct sp_share *share = sp_slice_share_at(tables, slice);
     sp_u64 since = core->clock - state->at;
-    sp_core_count(core, share, &state->seen);
-    state->spent += spent;
-    if (since >= SP_CORE_TICK) {
-        sp_u64 rate = sp_share_rate(share, core->level);
 
-        if (rate == SP_CORE_WHOLE || since >= SP_CORE_PAUSE) {
-            state->level = SP_CORE_WHOLE;
-        } else {
-            state->level = sp_share_level(state->level, rate * since / SP_CORE_WHOLE, state->spent);
-        }
-        state->spent = 0;
-        state->at = core->clock;
+    core->senders += sp_core_count(share, core->measured, &state->seen, &core->weights, &core->guaranteed);
+    sp_core_count(router_share, state->at, &router->seen, &state->weights, &state->guaranteed);
+    state->spent += router->spent - router->told;
+    if (since < SP_CORE_TICK) {
+        return;
     }
-    return state->level;
+    sp_u64 rate = sp_share_rate(share, core->level), level = SP_CORE_WHOLE;
+    sp_u64 least = sp_core_level_of(rate, state->weights, state->guaranteed);
+
+    if (rate != SP_CORE_WHOLE && since < SP_CORE_PAUSE) {
+        level = sp_share_level(state->level, rate * since / SP_CORE_WHOLE, state->spent);
+    }
+    state->level = level > least ? level : least;
+    state->is_capped = (sp_u32)sp_share_is_capped(share, rate);
+    state->spent = 0;
+    state->weights = 0;
+    state->guaranteed = 0;
+    state->at = core->clock;
 }
 
 /* What a router may take of the core at present, of SP_CORE_WHOLE. */
-static inline sp_u64 sp_core_rate(sp_tables tables, struct sp_core *core, struct sp_core_router *router, sp_u32 cpu,
-                                  sp_u32 vrf)
+static inline sp_u64 sp_core_rate(sp_tables tables, const struct sp_core *core, struct sp_core_router *router,
+                                  sp_u32 cpu, sp_u32 vrf)
 {
     const struct sp_share *share = sp_router_share_at(tables, vrf);
     sp_u32 slice = sp_load_word(&share->slice);
+    const struct sp_core_slice *state = slice ? sp_core_slice_at(tables, cpu, slice) : 0;
+    sp_u64 rate = sp_share_rate(share, state ? state->level : core->level);
 
-    if (!slice) {
-        sp_core_count(core, share, &router->seen);
-        return sp_share_rate(share, core->level);
-    }
-    return sp_share_rate(share, sp_core_slice(tables, core, cpu, slice, router->spent - router->told));
+    router->is_capped = (sp_u32)sp_share_is_capped(share, rate) | (state ? state->is_capped : 0);
+    return rate;
 }
 
-/* Gives a router what is due since its last packet. */
+/* Gives a router what is due since its last packet. Drops are paid with most of it, and what they took beyond is no debt:
+ * a part is for what it forwards. */
 static inline void sp_core_raise(sp_tables tables, struct sp_core *core, struct sp_core_router *router, sp_u32 cpu,
                                  sp_u32 vrf)
 {
+    core->drops += router->is_capped ? 0 : router->drops; /* no level changes those of a ceiling */
     sp_u64 rate = sp_core_rate(tables, core, router, cpu, vrf), since = core->clock - router->at;
     sp_u64 burst = (sp_u64)(router->cost + core->driver_cost) * SP_CORE_RING / SP_CORE_FRACTION;
     burst = burst > SP_CORE_BURST ? burst : SP_CORE_BURST; /* what its packets cost may not be known yet */
     sp_u64 most = router->spent + burst;
 
     since = since < SP_CORE_LONG ? since : SP_CORE_LONG;
-    sp_u64 due = router->due + rate * since / SP_CORE_WHOLE;
+    sp_u64 gain = rate * since / SP_CORE_WHOLE, due = router->due + gain;
+    gain -= gain / SP_CORE_KEPT;
+    due += router->drops > gain ? router->drops - gain : 0;
+    router->drops = 0;
     router->told = router->spent;
     router->at = core->clock;
     if (rate == SP_CORE_WHOLE || due > most) {
@@ -159,17 +174,51 @@ static inline void sp_share_charge(struct sp_core *core, struct sp_core_router *
     router->spent += (cost + beside) / SP_CORE_FRACTION;
 }
 
-/* Of a router's first packet in a poll, and of those beyond its share: whether it is over its share now. */
-static inline sp_u32 sp_share_due(sp_tables tables, const struct sp_packet *packet, sp_u32 cpu, sp_u32 vrf)
+/* Charges a packet that is dropped. */
+static inline void sp_share_drop(struct sp_core *core, struct sp_core_router *router)
+{
+    sp_u32 cost = core->drop_cost + core->driver_drop;
+
+    core->dropped++;
+    core->charged += cost;
+    router->dropped++;
+    router->spent += cost / SP_CORE_FRACTION;
+    router->drops += cost / SP_CORE_FRACTION;
+}
+
+/* Of a router's first packet in a poll: what it tells its core and slice. */
+static inline void sp_share_begin(sp_tables tables, const struct sp_packet *packet, sp_u32 cpu, sp_u32 vrf)
+{
+    struct sp_core *core = sp_core_at(tables, cpu);
+    struct sp_core_router *router = sp_core_router_at(tables, cpu, vrf);
+
+    if (!core || !router) {
+        return;
+    }
+    if (core->left == SP_CORE_TRUST) {
+        sp_core_begin(packet, core);
+    }
+    if (router->at == core->clock) {
+        return;
+    }
+    const struct sp_share *share = sp_router_share_at(tables, vrf);
+    sp_u32 slice = sp_load_word(&share->slice);
+    struct sp_core_slice *state = slice ? sp_core_slice_at(tables, cpu, slice) : 0;
+    if (state) {
+        sp_core_slice(core, router, share, state, sp_slice_share_at(tables, slice));
+    } else {
+        core->senders += sp_core_count(share, core->measured, &router->seen, &core->weights, &core->guaranteed);
+    }
+}
+
+/* Then it has more of its share due: whether it is over its share all the same. */
+static inline sp_u32 sp_share_due(sp_tables tables, sp_u32 cpu, sp_u32 vrf)
 {
     struct sp_core *core = sp_core_at(tables, cpu);
     struct sp_core_router *router = sp_core_router_at(tables, cpu, vrf);
 
     if (!core || !router) {
         return 0;
-    }
-    if (core->left == SP_CORE_TRUST) {
-        sp_core_begin(packet, core);
     }
     if (router->at != core->clock) {
         sp_core_raise(tables, core, router, cpu, vrf);
@@ -191,21 +240,14 @@ SP_INLINE sp_u32 sp_share_over(sp_tables tables, const struct sp_packet *packet,
         sp_share_charge(core, router, router->cost + core->driver_cost, core->beside_cost);
         return SP_SHARED_SPARED;
     }
-    sp_u32 cost = core->drop_cost + core->driver_drop;
-    core->dropped++;
-    router->dropped++;
-    core->charged += cost;
-    /* Where drops alone are too much for the core, what they are charged is had by nobody: it would have a flooder's
-     * packets dropped all, and the core do nothing else. */
-    if (core->saturated < SP_CORE_HOPELESS) {
-        router->spent += cost / SP_CORE_FRACTION;
-    }
+    sp_share_drop(core, router);
     return SP_SHARED_OVER;
 }
 
 #if defined(__bpf__)
 #include "engine/xdp/share_apart.h" /* the same, where the verifier goes through it once */
 #else
+#define sp_share_begin_apart sp_share_begin
 #define sp_share_due_apart sp_share_due
 #define sp_share_over_apart sp_share_over
 #endif
@@ -220,14 +262,19 @@ SP_INLINE sp_u32 sp_share_core(sp_tables tables, const struct sp_packet *packet,
     if (sp_unlikely(!core || !router || !core->left)) {
         return reason;
     }
-    int is_due = core->left != SP_CORE_TRUST && router->at == core->clock && router->spent <= router->due;
-    if (sp_unlikely(!is_due) && sp_share_due_apart(tables, packet, meta->cpu, meta->vrf)) {
-        core->left--;
+    int is_known = core->left != SP_CORE_TRUST && router->at == core->clock; /* since then nothing has become due */
+    sp_u32 is_over = router->spent > router->due && meta->vrf != 0;
+
+    if (sp_unlikely(!is_known)) {
+        sp_share_begin_apart(tables, packet, meta->cpu, meta->vrf);
+        is_over = sp_share_due_apart(tables, meta->cpu, meta->vrf);
+    }
+    core->left--;
+    if (sp_unlikely(is_over)) {
         sp_u32 shared = sp_share_over_apart(tables, packet, meta, reason);
         meta->spared = shared & SP_SHARED_SPARED;
         return shared == SP_SHARED_OVER ? SP_DROP_OVER_SHARE : reason;
     }
-    core->left--;
     sp_share_charge(core, router, router->cost + core->driver_cost, core->beside_cost);
     return reason;
 }

@@ -13,14 +13,25 @@
 
 #define SP_APART __attribute__((noinline)) /* and global: static ones are gone through with each call */
 
-SP_APART int sp_due_of(sp_u32 cpu, sp_u32 vrf)
+SP_APART int sp_begin_of(sp_u32 cpu, sp_u32 vrf)
 {
     struct sp_packet nothing = {0}; /* it has the clock, which asks no packet */
 
-    return (int)sp_share_due((sp_tables)0, &nothing, cpu, vrf);
+    sp_share_begin((sp_tables)0, &nothing, cpu, vrf);
+    return 0;
 }
 
-static inline sp_u32 sp_share_due_apart(sp_tables tables, const struct sp_packet *packet, sp_u32 cpu, sp_u32 vrf)
+static inline void sp_share_begin_apart(sp_tables tables, const struct sp_packet *packet, sp_u32 cpu, sp_u32 vrf)
+{
+    sp_begin_of(cpu, vrf);
+}
+
+SP_APART int sp_due_of(sp_u32 cpu, sp_u32 vrf)
+{
+    return (int)sp_share_due((sp_tables)0, cpu, vrf);
+}
+
+static inline sp_u32 sp_share_due_apart(sp_tables tables, sp_u32 cpu, sp_u32 vrf)
 {
     return (sp_u32)sp_due_of(cpu, vrf);
 }

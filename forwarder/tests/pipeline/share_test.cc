@@ -33,8 +33,9 @@ struct Costs {
     double driver = 90, driver_drop = 30, beside = 40, drop = 25;
 };
 
-// As a veth's, with a way out that is slower: a drop takes a quarter of what a packet takes that is forwarded.
+// As a veth's, with a way out that is slower: a drop takes a quarter of what a packet takes that is forwarded, or half.
 constexpr Costs kQuarter{.driver = 420, .driver_drop = 90, .beside = 40, .drop = 50};
+constexpr Costs kHalf{.driver = 420, .driver_drop = 180, .beside = 40, .drop = 100};
 
 struct SimulatedRouter {
     double load;          // of a core, were all of its packets forwarded
@@ -91,6 +92,11 @@ class SimulatedCore {
     double loss(uint32_t vrf) const {
         const SimulatedRouter& router = routers[vrf - 1];
         return router.offered == 0 ? 0 : 1 - static_cast<double>(router.forwarded) / static_cast<double>(router.offered);
+    }
+    // What its packets that the ring had room for would take, were all of them forwarded.
+    double taken(uint32_t vrf) const {
+        const SimulatedRouter& router = routers[vrf - 1];
+        return static_cast<double>(router.forwarded + router.over_share) * cost(router) / lasted_;
     }
     uint64_t ring_losses() const {
         uint64_t sum = 0;
@@ -183,18 +189,76 @@ TEST_P(Loads, TwoToOneWithArrivalsOneToTwo) {
 
 INSTANTIATE_TEST_SUITE_P(All, Loads, ::testing::Values(0.5, 0.9, 1.0, 1.2, 1.5, 1.8));
 
-// More than that is not to be had from an early drop: what the light one's drops cost is more than its share. The ring
-// loses the rest, and the core goes on forwarding for both.
-TEST(CoreShare, FloodsWhoseDropsAreTooMuchDoNotStopForwarding) {
-    for (const double load : {3.0, 4.0, 8.0}) {
-        SimulatedCore core;
-        const uint32_t heavy = core.add({.load = load / 3}, {.weight = 2});
-        core.add({.load = load * 2 / 3});
-        core.run(kToConverge);
-        core.run(kMeasured);
-        EXPECT_GT(core.share(heavy), 0.45) << load;
-        EXPECT_GT(core.forwarding(), 0.75) << load;
+// Drops of all that comes would leave little or nothing of the core. They get no more than their bound, the ring loses
+// the rest, and the core goes on forwarding for all.
+struct Flood {
+    Costs costs;
+    double load;
+};
+class Floods : public ::testing::TestWithParam<Flood> {
+  protected:
+    static void expect_forwarding(const SimulatedCore& core) {
+        EXPECT_GT(core.forwarding(), 1 - SP_CORE_DROPS / 1024.0 - kTarget);
+        EXPECT_GT(core.forwarding(), 0.6);
     }
+};
+
+TEST_P(Floods, OfTwoToOneAreDividedByWhatTheRingLeaves) {
+    const auto [costs, load] = GetParam();
+    SimulatedCore core(costs);
+    const uint32_t heavy = core.add({.load = load * 0.4}, {.weight = 2}), light = core.add({.load = load * 0.6});
+    core.run(kToConverge);
+    core.run(kMeasured);
+    expect_forwarding(core);
+    EXPECT_NEAR(core.share(heavy), std::min(2.0 / 3, core.taken(heavy)), kError + kTarget);
+    EXPECT_GT(core.forwarding(light), (1 - core.share(heavy)) / SP_CORE_KEPT - kError);
+}
+
+TEST_P(Floods, ByOneAmongManyDoNotStopForwarding) {
+    const auto [costs, load] = GetParam();
+    SimulatedCore core(costs);
+    for (uint32_t each = 0; each < 63; ++each) core.add({.load = 0.5 / 64});
+    core.add({.load = load - 63 * 0.5 / 64});
+    core.run(kToConverge);
+    core.run(kMeasured);
+    expect_forwarding(core);
+    for (uint32_t each = 1; each < 64; ++each) EXPECT_EQ(core.routers[each - 1].over_share, 0u) << each;
+}
+
+TEST_P(Floods, InASliceLeaveItsRoutersTheirParts) {
+    const auto [costs, load] = GetParam();
+    SimulatedCore core(costs);
+    std::vector<uint32_t> three;
+    for (uint32_t each = 0; each < 3; ++each) three.push_back(core.add({.load = load / 4}, {.slice = 1}));
+    core.add({.load = load / 4}, {.slice = 2});
+    core.run(kToConverge);
+    core.run(kMeasured);
+    expect_forwarding(core);
+    for (const uint32_t each : three) EXPECT_NEAR(core.share(each), 1.0 / 6, kError + kTarget);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Floods, ::testing::Values(Flood{kQuarter, 2}, Flood{kQuarter, 4}, Flood{kHalf, 2},
+                                                        Flood{kHalf, 4}));
+
+// Its drops are no reason to let others have more.
+TEST(CoreShare, ACeilingWhoseDropsAreManyDoesNotKeepOthersFromTheirShares) {
+    SimulatedCore core(kQuarter);
+    core.add({.load = 2}, {.ceiling = 1});
+    const uint32_t heavy = core.add({.load = 0.5}, {.weight = 2}), light = core.add({.load = 0.5});
+    core.run(kToConverge);
+    core.run(kMeasured);
+    EXPECT_GT(core.share(heavy), 1.5 * core.share(light));
+    EXPECT_GT(core.share(heavy), 0.3);
+}
+
+TEST(CoreShare, ASliceLosesNothingOfWhatThereIsFor) {
+    SimulatedCore core(kQuarter);
+    for (uint32_t each = 0; each < 3; ++each) core.add({.load = 0.3}, {.slice = 1});
+    const uint32_t modest = core.add({.load = 0.3}, {.slice = 2});
+    core.run(kToConverge);
+    core.run(kMeasured);
+    EXPECT_LT(core.loss(modest), 0.01);
+    EXPECT_GT(core.forwarding(), 0.87);
 }
 
 // Nobody pays for what others had of the core while nothing came.
