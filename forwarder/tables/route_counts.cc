@@ -31,6 +31,9 @@ size_t RouteCounts::take(const RoutedPacket& sample) {
 
 // What was lost while none came counts for those that come next.
 void RouteCounts::settle(const Routes& routes) {
+    if (!kept()) {
+        return;
+    }
     {
         std::lock_guard guard(mutex_);
         settling_.swap(waiting_);

@@ -44,7 +44,11 @@ class RouteCounts {
     // All else with the tables' lock.
     void settle(const Routes& routes);
     Count of(const RouteAt& route) const;
-    void forget(const RouteAt& route) { counts_.erase(route); }
+    void forget(const RouteAt& route) {
+        if (kept()) {
+            counts_.erase(route);
+        }
+    }
     void clear() { counts_.clear(); }
 
   private:
@@ -57,7 +61,7 @@ class RouteCounts {
 
     const sp_arrays& arrays_;
     const SampleRate rate_;
-    std::unordered_map<RouteAt, Tally, RouteAtHash> counts_;  // of routes that have any: some 90 octets each
+    std::unordered_map<RouteAt, Tally, RouteAtHash> counts_;  // of routes that have any
     std::atomic<uint64_t> dropped_{0};
     uint64_t settled_lost_;               // of lost()
     std::vector<RoutedPacket> settling_;  // empty, but keeps its room
