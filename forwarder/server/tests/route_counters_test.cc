@@ -135,6 +135,18 @@ TEST_F(RouteCounters, AControllerMayWantTheSamplesTooAndTakesNothingAwayWhenItDo
     EXPECT_EQ(counted("10.0.0.0/8").packet_count(), 20);
 }
 
+TEST_F(RouteCounters, BeginAnewWithTheProcess) {
+    ASSERT_EQ(primary->write_one(insert(entry(kInterfaceTable, {5}, kSetPort, {1, 0, 1500}))), grpc::OK);
+    sample(head4({10, 0, 0, 1}, 100));
+    EXPECT_EQ(counted("10.0.0.0/8").packet_count(), 10);
+    restart();
+    EXPECT_EQ(counted("10.0.0.0/8").packet_count(), 0);
+    const uint32_t interface = device->tables().objects().slot(Space::kInterface, 5);
+    EXPECT_TRUE(device->arrays().egresses[interface].port & SP_SAMPLED) << "what the journal has is sampled as well";
+    sample(head4({10, 0, 0, 1}, 100));
+    EXPECT_EQ(counted("10.0.0.0/8").packet_count(), 10);
+}
+
 // Whoever writes holds the lock for as long as he likes: samples wait, and of too many the rest is dropped by count.
 TEST_F(RouteCounters, NoSampleWaitsForWhoHasTheTables) {
     {
