@@ -167,6 +167,7 @@ class Agent(SessionOwner):
     async def _apply_interfaces(self, declared: list[pb.Interface] | None = None) -> None:
         for problem in await self.taps.apply(declared):
             self.notify("interface", problem)
+        self._look_at_losses()  # what the kernel counts of a new interface from now on is ours
 
     async def declared(self, declaration: pb.Declaration) -> None:
         """Make the guest as declared and wait until the source knows all that is there already."""
@@ -252,9 +253,12 @@ class Agent(SessionOwner):
 
     async def _tell_losses(self) -> None:
         while True:
-            if self.relay.losses.look(self.interfaces.declared, read_kernel_drops()):
-                self._changed()
             await asyncio.sleep(_LOSSES_S)
+            self._look_at_losses()
+
+    def _look_at_losses(self) -> None:
+        if self.relay.losses.look(self.interfaces.declared, read_kernel_drops()):
+            self._changed()
 
 
 def process_age_s(name: str) -> float | None:
