@@ -211,8 +211,8 @@ static inline void sp_share_begin(sp_tables tables, const struct sp_packet *pack
     }
 }
 
-/* Then it has more of its share due: whether it is over its share all the same. */
-static inline sp_u32 sp_share_due(sp_tables tables, sp_u32 cpu, sp_u32 vrf)
+/* Then it has more of its share due. Of it, and of those beyond its share: whether it is over its share now. */
+static inline sp_u32 sp_share_over_now(sp_tables tables, sp_u32 cpu, sp_u32 vrf)
 {
     struct sp_core *core = sp_core_at(tables, cpu);
     struct sp_core_router *router = sp_core_router_at(tables, cpu, vrf);
@@ -247,8 +247,11 @@ SP_INLINE sp_u32 sp_share_over(sp_tables tables, const struct sp_packet *packet,
 #if defined(__bpf__)
 #include "engine/xdp/share_apart.h" /* the same, where the verifier goes through it once */
 #else
-#define sp_share_begin_apart sp_share_begin
-#define sp_share_due_apart sp_share_due
+static inline sp_u32 sp_share_due_apart(sp_tables tables, const struct sp_packet *packet, sp_u32 cpu, sp_u32 vrf)
+{
+    sp_share_begin(tables, packet, cpu, vrf);
+    return sp_share_over_now(tables, cpu, vrf);
+}
 #define sp_share_over_apart sp_share_over
 #endif
 
@@ -262,19 +265,14 @@ SP_INLINE sp_u32 sp_share_core(sp_tables tables, const struct sp_packet *packet,
     if (sp_unlikely(!core || !router || !core->left)) {
         return reason;
     }
-    int is_known = core->left != SP_CORE_TRUST && router->at == core->clock; /* since then nothing has become due */
-    sp_u32 is_over = router->spent > router->due && meta->vrf != 0;
-
-    if (sp_unlikely(!is_known)) {
-        sp_share_begin_apart(tables, packet, meta->cpu, meta->vrf);
-        is_over = sp_share_due_apart(tables, meta->cpu, meta->vrf);
-    }
-    core->left--;
-    if (sp_unlikely(is_over)) {
+    int is_due = core->left != SP_CORE_TRUST && router->at == core->clock && router->spent <= router->due;
+    if (sp_unlikely(!is_due) && sp_share_due_apart(tables, packet, meta->cpu, meta->vrf)) {
+        core->left--;
         sp_u32 shared = sp_share_over_apart(tables, packet, meta, reason);
         meta->spared = shared & SP_SHARED_SPARED;
         return shared == SP_SHARED_OVER ? SP_DROP_OVER_SHARE : reason;
     }
+    core->left--;
     sp_share_charge(core, router, router->cost + core->driver_cost, core->beside_cost);
     return reason;
 }

@@ -21,18 +21,15 @@ SP_APART int sp_begin_of(sp_u32 cpu, sp_u32 vrf)
     return 0;
 }
 
-static inline void sp_share_begin_apart(sp_tables tables, const struct sp_packet *packet, sp_u32 cpu, sp_u32 vrf)
-{
-    sp_begin_of(cpu, vrf);
-}
-
 SP_APART int sp_due_of(sp_u32 cpu, sp_u32 vrf)
 {
-    return (int)sp_share_due((sp_tables)0, cpu, vrf);
+    return (int)sp_share_over_now((sp_tables)0, cpu, vrf);
 }
 
-static inline sp_u32 sp_share_due_apart(sp_tables tables, sp_u32 cpu, sp_u32 vrf)
+/* Two, because the stack of the one that calls them leaves 96 octets to each. */
+static inline sp_u32 sp_share_due_apart(sp_tables tables, const struct sp_packet *packet, sp_u32 cpu, sp_u32 vrf)
 {
+    sp_begin_of(cpu, vrf);
     return (sp_u32)sp_due_of(cpu, vrf);
 }
 
