@@ -79,7 +79,8 @@ TEST_F(Counted, AreInAllThreeViews) {
     report.server = {{"writes", "WriteRequests.", "code", "OK", 9}, {"packet_ins", "Packets.", "", "", 4}};
     report.counters = counters();
     arrays_.cores[1].level = SP_CORE_WHOLE / 4;
-    arrays_.core_routers[SP_VRFS + 3] = {.spent = 2'000'000'000, .due = 0, .at = 0, .told = 0, .dropped = 17, .seen = 0, .cost = 0, .reserved = {}};
+    arrays_.core_routers[SP_VRFS + 3].spent = 2'000'000'000;
+    arrays_.core_routers[SP_VRFS + 3].dropped = 17;
     report.cores = read_core_shares(arrays_);
     PortLosses losses{2, {}, {{"rx_dropped", std::nullopt, 0}, {"rx_queue_1_drops", 1, 12}}};
     losses.egress[SP_LOSS_DOWN] = 11;
