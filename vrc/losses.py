@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 OF_THE_GUEST = 0
 """In the place of an interface: the guest sent it."""
 
+DEVICES = "/proc/net/dev"
+
 _HEAD_LINES, _RX_DROPPED, _TX_DROPPED = 2, 3, 11  # of /proc/net/dev
 # What the kernel counts as rx_dropped, too: of what it is asked to take and refuses it says so.
 _COUNTED_TWICE = ("interface_down", "refused")
@@ -26,9 +28,12 @@ def kernel_drops(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def read_kernel_drops() -> str:
-    """Read the counters of all devices of this network namespace."""
-    with open("/proc/net/dev", encoding="ascii", errors="replace") as file:
-        return file.read()
+    """Read the counters of all devices of this network namespace; nothing where this process has no such /proc."""
+    try:
+        with open(DEVICES, encoding="ascii", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 class FrameLosses:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from vrc.losses import OF_THE_GUEST, FrameLosses, kernel_drops, read_kernel_drops
 from wire import splitplane_pb2 as pb
 
@@ -21,6 +23,14 @@ def test_this_kernel_s_counters_are_understood() -> None:
         statistics = Path(f"/sys/class/net/{name}/statistics")
         assert (statistics / "rx_dropped").exists(), "the names are those of devices"
     assert "lo" in devices
+
+
+def test_without_proc_what_the_vrc_counts_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("vrc.losses.DEVICES", str(tmp_path / "none"))
+    losses = FrameLosses()
+    losses.add(101, "refused")
+    assert losses.look(IDS, read_kernel_drops())
+    assert dict(losses.due) == {(101, "refused"): 1}
 
 
 def test_the_kernel_s_are_those_since_the_first_look() -> None:
