@@ -1,6 +1,6 @@
 """Processor time for emulated machines, each of which would get as much as one of the processes beside it.
 
-A worker that emulates machines is in a group that weighs as much as ten others, and so is what it starts; its guests
+A worker that emulates machines is in a group that weighs as much as four others, and so is what it starts; its guests
 are in a group beside it (`controller.guests.limits`), which then weighs as much.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from controller.guests.limits import PARENT, ROOT
 
 OWN = "splitplane-tests"
-TIMES = 10
+TIMES = 4
 
 
 def prefer(root: Path = ROOT) -> None:

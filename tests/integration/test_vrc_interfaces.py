@@ -1,6 +1,7 @@
 """Interfaces are used, changed and left alone in the guest as the controller says, and their state is told."""
 
 import asyncio
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -136,7 +137,10 @@ def until_listening(pid: int) -> None:
 
 
 def _hears(process: Path) -> bool:
-    own = {os.readlink(fd) for fd in (process / "fd").iterdir()}
+    own = set()
+    for fd in (process / "fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it is being started: what it was opens and closes meanwhile
+            own.add(os.readlink(fd))
     table = [line.split() for line in (process / "net/netlink").read_text().splitlines()[1:]]
     return any(int(line[3], 16) and f"socket:[{line[-1]}]" in own for line in table)
 
