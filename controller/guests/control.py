@@ -60,6 +60,10 @@ class Refusal(GuestError):
     """The guest's supervisor answered, and what it answered is no."""
 
 
+class Absence(Refusal):
+    """A machine answered that its guest does not run now: what was asked may be asked again."""
+
+
 class Silence(GuestError):
     """The guest did not answer in time."""
 
@@ -87,8 +91,11 @@ class Conversation:
         await self._writer.drain()
         reply = await _reply(self._reader, wanted, self._strays)
         if not reply["ok"]:
+            said = printable(str(reply["error"]), MAX_ERROR)
+            if reply.get("absent"):
+                raise Absence(f"{self._router}: {said}")
             prefix = f"{suite_of(request.get('config', {}))} " if request["op"] == "reload" else ""
-            raise Refusal(f"{self._router}: {prefix}{printable(str(reply['error']), MAX_ERROR)}")
+            raise Refusal(f"{self._router}: {prefix}{said}")
         return reply
 
     async def settle(self) -> None:
@@ -170,7 +177,7 @@ class Reloads:
         self._refused: dict[Path, tuple[dict[str, Any], str]] = {}
 
     async def reload(self, directory: Path, router: str, config: dict[str, Any]) -> None:
-        """Bring a running guest to ``config``; GuestError as its suite put it."""
+        """Bring a running guest to ``config``; GuestError as its suite put it, Absence where none runs now."""
         refused, why = self._refused.get(directory, (None, ""))
         if refused == config:
             raise GuestError(why)
@@ -178,6 +185,8 @@ class Reloads:
         try:
             request = {"op": "reload", "config": config}
             await ask(directory, router, request, RELOAD_LIMIT_S, shared=self._shared)
+        except Absence:
+            raise
         except Refusal as refusal:
             self._refused[directory] = (config, str(refusal))
             raise

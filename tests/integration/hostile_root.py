@@ -57,7 +57,7 @@ class Stream:
     """One stream of octets: what is put is sent, what comes back is kept, and how it ended."""
 
     def __init__(self, link, method="Control"):
-        self._outbound, self._ended = [], threading.Event()
+        self._outbound, self._ended, self._finished = [], threading.Event(), False
         self._ready = threading.Condition()
         self.received, self.end = [], ""
         self.sent = 0
@@ -67,8 +67,10 @@ class Stream:
     def _requests(self):
         while not self._ended.is_set():
             with self._ready:
-                self._ready.wait_for(lambda: self._outbound or self._ended.is_set(), 0.2)
+                self._ready.wait_for(lambda: self._outbound or self._finished or self._ended.is_set(), 0.2)
                 if not self._outbound:
+                    if self._finished:
+                        return
                     continue
                 octets = self._outbound.pop(0)
                 self._ready.notify_all()
@@ -92,6 +94,12 @@ class Stream:
             self._outbound.append(octets)
             self._ready.notify_all()
         return not self._ended.is_set()
+
+    def finish(self):
+        """Say that nothing more comes: the controller ends the stream once it has followed all of it."""
+        with self._ready:
+            self._finished = True
+            self._ready.notify_all()
 
     def ends(self, limit_s=15):
         """Wait for its end; returns why it ended."""
@@ -285,11 +293,14 @@ def routes(router, count="10000000", limit_s=str(ROUTES_S)):
             columns[1::5] = bytes((number >> 4 & 255,)) * size
             columns[2::5] = third.translate(bytes(((number & 15) << 4 | low) & 255 for low in range(256)))
             message = pb.Routes(family=4, prefixes=bytes(columns), sets=ids)
-            if not session.say(routes=message) or time.monotonic() > began + float(limit_s):
+            if not session.say(routes=message):
                 break
             announced += size
+            if time.monotonic() > began + float(limit_s):
+                break
         seconds = time.monotonic() - began
-        return {"announced": announced, "ended": session.stream.end, "seconds": round(seconds, 1)}
+        session.stream.finish()
+        return {"announced": announced, "ended": session.stream.ends(FINISH_S), "seconds": round(seconds, 1)}
 
 
 def churn(router, seconds="3"):

@@ -174,9 +174,11 @@ class Rig(Private):
         return dict(_ENVIRONMENT)
 
     def ok(self, *arguments: str, text: str | None = None) -> str:
-        """Return what vrctl prints; AssertionError with its own words where it fails."""
+        """Return what vrctl prints; AssertionError with its own words, and the logs that it names, where it fails."""
         done = self.vrctl(*arguments, text=text)
-        assert done.returncode == 0, f"vrctl {' '.join(arguments)}: {done.stdout[-3000:]}{done.stderr}"
+        if done.returncode:
+            named = [self.vrctl("logs", name).stdout[-3000:] for name in re.findall(r"see vrctl logs (\S+)", done.stderr)]
+            raise AssertionError("\n".join((f"vrctl {' '.join(arguments)}: {done.stdout[-3000:]}{done.stderr}", *named)))
         return done.stdout
 
     def complaint(self, *arguments: str, text: str | None = None, status: int = 1) -> str:

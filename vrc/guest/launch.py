@@ -31,7 +31,7 @@ from vrc.guest.privileges import give_up_privileges, refuse_system_calls
 from wire.scheduling import work_in_batches
 
 LIMIT_S = 25.0
-"""How long the guest may take to be closed in; whoever started vr-guest waits a little longer."""
+"""How long the guest may take to be closed in on a host; whoever started vr-guest waits a little longer."""
 EXIT_RUNS_ALREADY = 75
 """vr-guest's exit status where there is a guest in its directory already."""
 PID_FILE = "guest.pid"
@@ -57,15 +57,15 @@ class Plan:
     become: Callable[[], FirstProcess]
 
 
-def launch(plan: Plan) -> str:
-    """Start a guest; return "" once it runs, else why it does not."""
+def launch(plan: Plan, limit_s: float = LIMIT_S) -> str:
+    """Start a guest; return "" once it runs, else why it does not, within ``limit_s``."""
     read, write = os.pipe()
     stage = os.fork()
     if stage == 0:
         os.close(read)
         _guarded(write, lambda: _stage(plan, write))
     os.close(write)
-    said = _said_within(LIMIT_S, read)
+    said = _said_within(limit_s, read)
     os.close(read)
     if said is None:
         _kill(stage, plan.directory)
@@ -73,7 +73,7 @@ def launch(plan: Plan) -> str:
     if said == "ready":
         return ""
     if said is None:
-        return f"its first process was not ready within {LIMIT_S:g} s; see guest.log"
+        return f"its first process was not ready within {limit_s:g} s; see guest.log"
     return said or "its first process ended without a word"
 
 

@@ -2,10 +2,10 @@
 
 Standard library only, and little of it: the process is there once for every router.
 
-    vr-guest --config DIRECTORY/guest.json [--group CGROUP.PROCS]…
+    vr-guest --config DIRECTORY/guest.json [--limit SECONDS] [--group CGROUP.PROCS]…
 
-It returns when the guest runs, or with one line on stderr why it does not. All of the guest is in these control
-groups.
+It returns when the guest runs, or with one line on stderr why it does not, which it has to within the limit. All of
+the guest is in these control groups.
 
 The controller's socket is DIRECTORY/control.sock: one JSON object a line, one reply a line.
 
@@ -30,7 +30,7 @@ from typing import Any
 from vrc.guest.children import Children, KeptChild
 from vrc.guest.enclosure import ETC, OWN, Bind, Folders
 from vrc.guest.interfaces import GuestInterface, GuestInterfaces
-from vrc.guest.launch import EXIT_RUNS_ALREADY, Plan, launch
+from vrc.guest.launch import EXIT_RUNS_ALREADY, LIMIT_S, Plan, launch
 from vrc.guest.listener import Listener, listen
 from vrc.guest.log import GuestLog
 from vrc.guest.namespaces import GuestIds
@@ -269,10 +269,14 @@ def _enter_groups(procs: Iterable[str]) -> None:
 def main() -> int:
     """The console script ``vr-guest``."""
     options = list(zip(sys.argv[1::2], sys.argv[2::2], strict=False))
-    if len(sys.argv) % 2 == 0 or [name for name, _ in options] != ["--config", *["--group"] * (len(options) - 1)]:
-        print("usage: vr-guest --config DIRECTORY/guest.json [--group CGROUP.PROCS]…", file=sys.stderr)
+    names = [name for name, _ in options]
+    limited = names[1:2] == ["--limit"]
+    groups = options[1 + limited :]
+    if len(sys.argv) % 2 == 0 or names != ["--config", *["--limit"] * limited, *["--group"] * len(groups)]:
+        print("usage: vr-guest --config DIRECTORY/guest.json [--limit SECONDS] [--group CGROUP.PROCS]…", file=sys.stderr)
         return 2
-    (_, path), *groups = options
+    path = options[0][1]
+    limit_s = float(options[1][1]) if limited else LIMIT_S
     with open(path) as file:
         config = GuestConfig.parse(json.load(file))
     directory = os.open(config.directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -289,7 +293,7 @@ def main() -> int:
         print(f"{error.filename}: {error.strerror}", file=sys.stderr)
         return 1
     _limit_resources()
-    problem = launch(_plan(config, directory))
+    problem = launch(_plan(config, directory), limit_s)
     if problem:
         print(problem, file=sys.stderr)
         return 1

@@ -30,6 +30,11 @@ def refusal(error: str) -> dict[str, Any]:
     return {"ok": False, "error": error}
 
 
+def absence(error: str) -> dict[str, Any]:
+    """Return the answer that there is nobody to ask now: the same request may be granted later."""
+    return refusal(error) | {"absent": True}
+
+
 class ControlChannel:
     """Serves ``operations`` by name on the descriptor ``fd``, which it owns; calls ``on_end`` when the host left."""
 

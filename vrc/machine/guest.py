@@ -13,11 +13,13 @@ from vrc.guest.children import Backoff
 from vrc.guest.launch import EXIT_RUNS_ALREADY
 from vrc.guest.lines import TOO_LONG, LineStream
 from vrc.guest.reactor import Reactor, Timer
-from vrc.machine.control import Reply, refusal
+from vrc.machine.control import Reply, absence, refusal
 
 DIRECTORY = "/run/guest"
-LAUNCH_LIMIT_S = 60.0
-"""How long vr-guest may take to close the guest in; an emulated processor needs a few seconds."""
+CLOSE_IN_LIMIT_S = 90.0
+"""How long closing the guest in may take: a few seconds of an emulated processor, which others may hold up."""
+LAUNCH_LIMIT_S = CLOSE_IN_LIMIT_S + 10.0
+"""How long vr-guest may take to say so."""
 ANSWER_LIMIT_S = 130.0
 """How long vr-guest may take for an answer; a reload takes longest."""
 MAX_ASKED = 8
@@ -43,6 +45,7 @@ class KeptGuest:
         self._pidfd = -1
         self._wanted = False
         self._asked = 0
+        self._held: list[tuple[bytes, Reply]] = []  # questions to a guest that is being started
         self.pid = 0
         self.state = "starting"
         self.restarts = 0
@@ -52,7 +55,7 @@ class KeptGuest:
         self._wanted, self._late, self._started_s = True, False, time.monotonic()
         read, write = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(read, False)
-        argv = [*self._launcher, "--config", f"{self._directory}/guest.json"]
+        argv = [*self._launcher, "--config", f"{self._directory}/guest.json", "--limit", f"{CLOSE_IN_LIMIT_S:g}"]
         try:
             self._launching = os.posix_spawn(
                 argv[0],
@@ -110,6 +113,9 @@ class KeptGuest:
             return
         self.state = "up"
         self._reactor.add_reader(self._pidfd, self._ended)
+        held, self._held = self._held, []
+        for question in held:
+            self._put(*question)
         if not self._wanted:  # stopped while it was started
             os.kill(self.pid, signal.SIGKILL)
 
@@ -120,30 +126,40 @@ class KeptGuest:
         self._failed("its first process ended")
 
     def _failed(self, why: str) -> None:
+        self.state = f"failed: {why}" if self._wanted else "stopped"
+        held, self._held = self._held, []
+        for _, reply in held:
+            reply(self._absent())
         if not self._wanted:
-            self.state = "stopped"
             return
         self.restarts += 1
-        self.state = f"failed: {why}"
         pause_s = self._backoff.delay_s(time.monotonic() - self._started_s)
         self._log(f"the guest does not run: {why}; started again in {pause_s:g} s")
         self._next_start = self._reactor.call_later(pause_s, self.start)
 
     def ask(self, request: bytes, reply: Reply) -> None:
-        """Pass one request on to vr-guest; ``reply`` gets its answer, or a refusal."""
-        if self._asked >= MAX_ASKED:
+        """Pass one request on to vr-guest, once that runs; ``reply`` gets its answer, or a refusal."""
+        if self._asked + len(self._held) >= MAX_ASKED:
             reply(refusal(f"{MAX_ASKED} requests are unanswered already"))
-            return
+        elif self._launching:
+            self._held.append((request, reply))
+        else:
+            self._put(request, reply)
+
+    def _put(self, request: bytes, reply: Reply) -> None:
         client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             client.setblocking(False)
             client.connect(f"{self._directory}/control.sock")
-        except OSError as error:
+        except OSError:
             client.close()
-            reply(refusal(f"the guest's supervisor cannot be asked: {error.strerror} ({self.state})"))
+            reply(self._absent())
             return
         self._asked += 1
         _Question(self._reactor, client, request, lambda answer: self._answered(answer, reply))
+
+    def _absent(self) -> dict[str, Any]:
+        return absence(f"the guest does not run ({self.state})")
 
     def _answered(self, answer: dict[str, Any], reply: Reply) -> None:
         self._asked -= 1
@@ -196,4 +212,4 @@ class _Question:
     def _end(self) -> None:
         self._limit.cancel()
         self._stream.close()
-        self._answered(refusal("the guest's supervisor ended before it answered"))
+        self._answered(absence("the guest's supervisor ended before it answered"))

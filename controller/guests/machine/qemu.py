@@ -29,7 +29,7 @@ from typing import Any
 
 from controller.errors import GuestError
 from controller.guests import control, handshake, launcher, limits, pidfile, startup
-from controller.guests.base import BOOTING, STARTING, GuestSpec, GuestStatus, failing
+from controller.guests.base import BOOTING, GuestSpec, GuestStatus, failing
 from controller.guests.guest_files import make_directory, read_config, replace_file, write_config
 from controller.guests.guest_json import Place, enclosure_of, guest_config, section_changed, vrc_command
 from controller.guests.machine import console, image, monitor, relay, seed, terminal
@@ -191,8 +191,8 @@ class QemuDriver:
             states, restarts = {"machine": self._silent(spec, pid)}, 0
         except control.Refusal as refusal:
             failed = str(refusal).removeprefix(f"{spec.router}: ")
-            absent = {"machine": state} if state == STARTING else {"machine": "up", "supervisor": f"failed: {failed}"}
-            states, restarts = absent, 0
+            # Where the machine does not say that its guest is up, that says why.
+            states, restarts = {"machine": state} | ({"supervisor": f"failed: {failed}"} if state == "up" else {}), 0
         except GuestError as error:
             states, restarts = {"machine": f"failed: {str(error).removeprefix(f'{spec.router}: ')}"}, 0
         else:

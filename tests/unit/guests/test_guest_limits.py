@@ -231,9 +231,9 @@ def said_of_what_hangs(limit_s, pipe):
 folder, noted = sys.argv[1], sys.argv[2] == "True"
 hangs, hung = os.pipe()
 said_within, launch._said_within = launch._said_within, said_of_what_hangs
-launch.LIMIT_S, launch._stage = 0.05, hang
+launch._stage = hang
 directory, folders, ids = os.open(folder, os.O_RDONLY), Folders("", "", (0, 0)), GuestIds(1 << 30, 1 << 31)
-print(launch.launch(launch.Plan(directory, "r1", (), (), folders, ids, lambda: None)))
+print(launch.launch(launch.Plan(directory, "r1", (), (), folders, ids, lambda: None), 0.05))
 """
 """In a process of its own: this one may have threads of gRPC, which a fork of it does not survive."""
 

@@ -98,9 +98,12 @@ def bed(tmp_path: Path) -> Iterator[Bed]:
 
 
 def test_requests_are_passed_on_to_the_supervisor(bed: Bed) -> None:
-    bed.up()
+    assert bed.guest.state == "starting"  # a request waits for it
     assert bed.ask(op="status") == {"ok": True, "echo": {"op": "status"}}
-    assert "ended before it answered" in bed.ask(op="silent")["error"]
+    assert bed.guest.state == "up"
+    silent = bed.ask(op="silent")
+    assert silent["absent"]
+    assert "ended before it answered" in silent["error"]
     assert "cannot be used" in bed.ask(op="nonsense")["error"]
 
 
@@ -120,7 +123,7 @@ def test_a_guest_that_does_not_start_says_why_and_is_tried_again(bed: Bed, monke
     os.kill(bed.guest.pid, signal.SIGKILL)
     run_until(bed.reactor, lambda: bed.guest.state == "failed: frr: no such thing")
     refused = bed.ask(op="status")
-    assert refused["error"].endswith("(failed: frr: no such thing)")
+    assert refused == {"ok": False, "absent": True, "error": "the guest does not run (failed: frr: no such thing)"}
     (bed.directory / "broken").unlink()
     bed.up()
 
@@ -134,7 +137,13 @@ def test_a_guest_that_runs_when_its_launcher_was_too_slow_is_kept(
     bed.guest.start()
     try:
         run_until(bed.reactor, (tmp_path / "taken").exists)
+        bed.guest.ask(b'{"op": "status"}', bed.answers.append)
+        assert bed.guest._limit
         bed.guest._limit.callback()  # as when its time is up
+        run_until(bed.reactor, lambda: bool(bed.answers))
+        said = bed.answers.pop()
+        assert said["absent"]
+        assert "did not close the guest in within 100 s" in said["error"]
         bed.up()
         assert bed.guest.pid == int((tmp_path / "guest.pid").read_text().split()[0])
         assert bed.ask(op="status")["ok"]

@@ -123,6 +123,44 @@ async def test_what_frr_refused_is_not_tried_again_until_it_changes(tmp_path: Pa
         assert len(asked) == 3
 
 
+async def test_what_a_guest_did_not_hear_is_tried_again(tmp_path: Path) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readline())
+        absent = b'{"ok": false, "absent": true, "error": "the guest does not run"}\n'
+        writer.write(absent if len(asked) == 1 else b'{"ok": true}\n')
+        writer.close()
+
+    asked: list[bytes] = []
+    reloads = control.Reloads()
+    async with await asyncio.start_unix_server(answer, tmp_path / "control.sock"):
+        with pytest.raises(control.Absence, match=r"^red/r1: the guest does not run$"):
+            await reloads.reload(tmp_path, "red/r1", {"text": "good"})
+        await reloads.reload(tmp_path, "red/r1", {"text": "good"})
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("supervisor", "states"),
+    [
+        ("starting", {"machine": "starting"}),
+        ("failed: its first process ended", {"machine": "failed: its first process ended"}),
+        ("up", {"machine": "up", "supervisor": "failed: nobody there"}),
+    ],
+)
+async def test_why_a_guest_in_a_machine_does_not_run_is_what_the_machine_says(
+    tmp_path: Path, supervisor: str, states: dict[str, str]
+) -> None:
+    def answer(request: dict[str, Any]) -> list[bytes]:
+        if request["op"] == "machine":
+            return [to(request, supervisor=supervisor)]
+        return [to(request, error="nobody there", absent=True).replace(b"true", b"false", 1)]
+
+    pidfile.write(tmp_path, os.getpid())
+    machine(tmp_path, answer)
+    spec = GuestSpec(1, "red/r1", RouteSource.FPM, Routing(text="!"), 30, tmp_path, tmp_path, tmp_path)
+    assert (await QemuDriver(tmp_path, AcceleratorProbe(tmp_path)).status(spec)).daemons == states
+
+
 async def test_a_new_certificate_arrives_whatever_is_refused_of_a_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
