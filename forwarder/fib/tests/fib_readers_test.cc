@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kReaders = 2;
 constexpr uint32_t kAddresses = 48;
-constexpr uint32_t kVersions = 12000;
+constexpr uint32_t kVersions = rounds(12000);
 
 // A reader is in the tables while its number is odd (epochs; McKenney's quiescent states).
 class Epochs : public GracePeriods {
