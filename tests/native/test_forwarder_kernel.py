@@ -13,14 +13,17 @@ from pathlib import Path
 
 import pytest
 
+from controller.guests.machine.command_line import Accelerator, accelerator_options
+
 ROOT = Path(__file__).parents[2]
 IMAGE, BUILD = ROOT / "build/guest", ROOT / "build/forwarder"
 LIMIT_S = 540
+EMULATED = accelerator_options(Accelerator.TCG)
 
 # Not all of them: emulated, they take ten times as long.
 RUNS = {
     "tests/pipeline/differential_test": "*/0",
-    "tests/engine/losses_test": "*.APortThatIsDown*:*.WhatTheDriver*:*.DevicesTell*",
+    "tests/engine/losses_test": "*.APortThatIsDown:*.WhatTheDriver*:*.DevicesTell*",
     "tests/engine/shares_test": "*.OneThatHas*",
     "tests/engine/xdp_engine_test": "*.ForwardsIn*:*.PuntsReachTheSink:*.GoesOnWhenTheProcessIsKilled*:*Link*",
 }
@@ -83,7 +86,7 @@ def make_initrd(directory: Path) -> Path:
 def test_programs_load_and_do_the_same_on_the_images_kernel(tmp_path: Path) -> None:
     assert (IMAGE / "image.json").exists(), f"{IMAGE} is missing; run: scripts/setup tests"
     command = (
-        *("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-machine", "q35", "-accel", "tcg", "-cpu", "max"),
+        *("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-machine", "q35", *EMULATED),
         *("-smp", "2", "-m", "1024", "-display", "none", "-serial", "stdio", "-no-reboot"),
         *("-kernel", str(IMAGE / "vmlinuz"), "-initrd", str(make_initrd(tmp_path))),
         *("-append", "console=ttyS0 quiet panic=-1 splitplane.init=/tests/run"),  # a panic ends QEMU too
