@@ -23,6 +23,7 @@ from lab.prefixes import announcements
 from lab.wires import FORWARDER_CORE, GENERATOR_CORE, Conversation
 
 ROUTES = 100_000
+_MORE_ROUTES = 1000  # the quota has room for the router's own, too
 ATTACKER_CORE = FORWARDER_CORE
 _ROUTER = "load/r"
 _NEAR, _FAR, _OUTSIDE = "10.7.0.1", "10.8.0.1", "10.8.0.2"
@@ -48,7 +49,9 @@ class LoadedNeighbor:
         """Return its tenant for `Rig.apply`."""
         ends = [interface("near", "load-n", f"{_NEAR}/24"), interface("far", "load-f", f"{_FAR}/24")]
         frr = bgp_config([_OUTSIDE], bird.AS_NUMBER)
-        return tenant("load", ["load-n", "load-f"], {"name": "r", "interfaces": ends, "frr": frr})
+        router = {"name": "r", "interfaces": ends, "frr": frr}
+        # Of what nobody asks for, its part beside twenty others' would be too small.
+        return tenant("load", ["load-n", "load-f"], router, ipv4_routes=ROUTES + _MORE_ROUTES)
 
     def learn(self) -> None:
         """Have it learn its routes, once it is up; returns when the plane has them."""
