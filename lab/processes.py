@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-_PREFERRED = -10
+_PREFERRED, _GIVES_WAY = -10, 19
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -75,9 +75,19 @@ def machine_s() -> dict[str, float]:
 def prefer(pid: int) -> None:
     """Give a process, with all its threads, nice -10, also against other sessions (autogroups)."""
     for thread in os.listdir(f"/proc/{pid}/task"):
-        os.setpriority(os.PRIO_PROCESS, int(thread), _PREFERRED)
+        _renice(int(thread), _PREFERRED)
+
+
+def give_way() -> None:
+    """Have this process, in a session of its own from now on, run at nice 19, also against other sessions."""
+    os.setsid()
+    _renice(os.getpid(), _GIVES_WAY)
+
+
+def _renice(pid: int, nice: int) -> None:
+    os.setpriority(os.PRIO_PROCESS, pid, nice)
     with suppress(OSError):  # without CONFIG_SCHED_AUTOGROUP
-        Path(f"/proc/{pid}/autogroup").write_text(str(_PREFERRED))
+        Path(f"/proc/{pid}/autogroup").write_text(str(nice))
 
 
 class Meter:
