@@ -42,6 +42,7 @@ from controller.planes.p4runtime.channel import TlsFiles
 from controller.sessions.server import SessionServer
 from controller.shard.mirror import AUDIT_INTERVAL_S
 from controller.shard.plane_factory import PlaneFactory, TlsOf
+from controller.shard.cpu_pressure import CpuPressure
 from controller.shard.shards import Shards
 from controller.store.sqlite import SqliteStore
 from controller.supervisor import Supervisor
@@ -170,7 +171,7 @@ class Daemon:
         self.events = EventLog()
         self.store = SqliteStore(state)
         self.pki = PKI(state, self.store)
-        self.shards = Shards(self.events, audit_s=options.audit_interval)
+        self.shards = Shards(self.events, audit_s=options.audit_interval, crowded=CpuPressure().crowded)
         self.sessions = SessionServer(self.shards, self.pki, options.run / "sessions", self.events)
         listen: Listen = options.openflow
         planes = PlaneCertificates(self.pki, self.store, system_clock)

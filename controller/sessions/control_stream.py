@@ -192,7 +192,8 @@ class ControlSession:
 
     def _on_interfaces(self, interfaces: Any) -> None:
         _require_few(interfaces.states, "interface states")
-        self._router.interface_states((one.id, one.up, one.addresses) for one in interfaces.states)
+        latest = {one.id: one for one in interfaces.states}
+        self._router.interface_states((one.id, one.up, one.addresses) for one in latest.values())
 
     def _on_neighbors(self, neighbors: Any) -> Iterator[Literal[False]]:
         _require_few(neighbors.neighbors, "neighbors")

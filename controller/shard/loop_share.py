@@ -14,6 +14,10 @@ future would wake it in a turn of its own. A router that asks for one thing at a
 then; where it takes a turn of the loop to do so, as messages of gRPC do, the others are held back for that long once
 they are ahead of it. Where nobody waits, nobody pays for what was before. What lasts for a millisecond or more counts
 as the thread's own CPU time: a host that is busy with something else is no router's fault.
+
+The loop is not all there is to divide: the controller runs at a better priority than guests (docs/vr-controller.service),
+and what keeps it busy for one of them takes the cores that the others' daemons wait for. So where the cores are
+crowded, tenants that are greedy rest for so long that all of them together have a third of the loop's time.
 """
 
 import asyncio
@@ -32,14 +36,19 @@ TURN_S = 0.003
 """How long a turn of the loop lasts before others than those under way have to wait for the next one."""
 
 EMPTY_TURNS = 3
-"""Turns of the loop after one in which some had waited: a packet on its way between guest and plane needs several,
-each 35 µs where nothing else is ready, and would wait in each for all that a turn takes."""
+"""Turns of the loop after one with work in it: a packet on its way between guest and plane needs several, each 35 µs
+where nothing else is ready, and would wait in each for all that a turn takes."""
 
 AHEAD_S = 0.001
 """How far one may get ahead, in a turn, of another that was served in it and may come back in the next."""
 
 LONG_SLICE_S, LONGEST_REST_S = 0.02, 1.0
 """A piece of work that took longer is told, and followed by a rest of its tenant as long, up to the latter."""
+
+MODEST_S, WITHIN_S = 0.01, 0.1
+"""Who takes more of the loop than so much within so long is greedy."""
+GREEDY_PART = 3
+"""What part of the loop's time, a third, greedy tenants have together where the cores are crowded."""
 
 CPU_READ_S = 0.001
 """How old the last reading of the CPU time may be, and how long a piece of work lasts that is measured by it: a
@@ -56,6 +65,8 @@ class _Tenant:
     name: str
     accounts: int = 0
     rests_until_s: float = 0.0
+    used_s: float = 0.0  # of the loop, since then
+    since_s: float = 0.0
     start_s: float = 0.0
     queued: bool = False
     left_in: int = 0
@@ -128,12 +139,19 @@ class _Waiter:
 
 
 class LoopShare:
-    """The turns of one event loop. ``tell_long`` is told of work that took longer than `LONG_SLICE_S`."""
+    """The turns of one event loop.
 
-    def __init__(self, tell_long: TellLong = lambda *_: None) -> None:
-        self._tell_long = tell_long
+    ``tell_long`` is told of work that took longer than `LONG_SLICE_S`; ``crowded`` tells whether the machine's cores
+    are, at a moment of the clock.
+    """
+
+    def __init__(
+        self, tell_long: TellLong = lambda *_: None, crowded: Callable[[float], bool] = lambda _: False
+    ) -> None:
+        self._tell_long, self._crowded = tell_long, crowded
         self._accounts: dict[int, LoopAccount] = {}  # by vrf_id
         self._tenants: dict[str, _Tenant] = {}
+        self._greedy: list[_Tenant] = []  # that rest, or did a moment ago
         self._waiting: FairQueue[_Tenant] = FairQueue()  # that have somebody waiting
         self._turn = 0
         self.cpu_s, self.cpu_read_s = 0.0, -inf  # the thread's CPU time, and when it was read last
@@ -175,6 +193,23 @@ class LoopShare:
         if took_s > LONG_SLICE_S:
             account.tenant.rests_until_s = time.perf_counter() + min(took_s, LONGEST_REST_S)
             self._tell_long(account.name, took_s, what)
+        elif account.returns:
+            account.tenant.used_s += took_s
+            if account.tenant.used_s > MODEST_S:
+                self._leave_cores_to_others(account.tenant)
+
+    def _leave_cores_to_others(self, tenant: _Tenant) -> None:
+        """Have a tenant that has just used `MODEST_S` rest, if it is greedy and others of the machine wait."""
+        now_s = time.perf_counter()
+        used_s, tenant.used_s = tenant.used_s, 0.0
+        within_s, tenant.since_s = now_s - tenant.since_s, now_s
+        if within_s > WITHIN_S or len(self._tenants) < 2 or not self._crowded(now_s):
+            return
+        self._greedy = [one for one in self._greedy if one.rests_until_s > now_s and one is not tenant]
+        self._greedy.append(tenant)
+        rest_s = used_s * (GREEDY_PART * len(self._greedy) - 1)
+        tenant.rests_until_s = max(tenant.rests_until_s, now_s + rest_s)
+        tenant.since_s = tenant.rests_until_s  # so that it is still greedy when it comes back
 
     # Turns
 
@@ -211,7 +246,14 @@ class LoopShare:
     def _begin(self) -> None:
         self._began = time.perf_counter()
         self._turn += 1
-        asyncio.get_running_loop().call_soon(self._next)
+        asyncio.get_running_loop().call_soon(self._end, self._began)
+
+    def _end(self, began_s: float) -> None:
+        """End a turn that began as nobody waited."""
+        if time.perf_counter() - began_s > TURN_S:
+            self._leave(EMPTY_TURNS)
+        else:
+            self._next()
 
     def _next(self) -> None:
         """Begin another turn of the loop, with those who wait: who comes next depends on what the last ones cost."""

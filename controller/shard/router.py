@@ -251,7 +251,7 @@ class VirtualRouter:
             self.vrc.acknowledge(reached)
 
     def interface_states(self, states: Iterable[tuple[int, bool, Sequence[bytes]]]) -> None:
-        """The guest's states of interfaces: id, up, own addresses; of several of one interface the last counts.
+        """The guest's states of interfaces: id, up, own addresses.
 
         SessionRefused, with nothing done, where one is malformed or not this router's.
         """
@@ -273,7 +273,9 @@ class VirtualRouter:
         done, where one is malformed or on a foreign interface.
         """
         known: dict[tuple[int, bytes], tuple[bytes, bool]] = {}
-        for interface_id, address, mac, failed in states:
+        for number, (interface_id, address, mac, failed) in enumerate(states, 1):
+            if number % NEIGHBORS_AT_ONCE == 0:
+                yield False
             if not self._has_interface(interface_id):
                 continue
             if len(address) not in (4, 16) or len(mac) not in (0, 6) or (mac and mac[0] & 1):

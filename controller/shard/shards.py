@@ -16,12 +16,21 @@ from controller.spec.reservations import Shares
 
 
 class Shards:
-    """The shards by plane, and the routers: also those whose plane is detached. Implements `ShardsPort`."""
+    """The shards by plane, and the routers: also those whose plane is detached. Implements `ShardsPort`.
 
-    def __init__(self, events: EventLog, clock: Clock = time.monotonic, audit_s: float = AUDIT_INTERVAL_S) -> None:
+    ``crowded`` tells whether the machine's cores are (`CpuPressure`).
+    """
+
+    def __init__(
+        self,
+        events: EventLog,
+        clock: Clock = time.monotonic,
+        audit_s: float = AUDIT_INTERVAL_S,
+        crowded: Callable[[float], bool] = lambda _: False,
+    ) -> None:
         self.routers: dict[int, VirtualRouter] = {}
         self.by_plane: dict[str, Shard] = {}
-        self.loop_share = LoopShare(self._tell_long)
+        self.loop_share = LoopShare(self._tell_long, crowded)
         self.on_adopted: Callable[[], None] = nobody_asks  # called whenever it became known what a plane has
         self._events, self._clock, self._audit_s = events, clock, audit_s
 
