@@ -40,9 +40,9 @@ from controller.pki.switches import SwitchContext, server_context
 from controller.planes.openflow.server import OpenFlowListener
 from controller.planes.p4runtime.channel import TlsFiles
 from controller.sessions.server import SessionServer
+from controller.shard.cpu_pressure import CpuPressure
 from controller.shard.mirror import AUDIT_INTERVAL_S
 from controller.shard.plane_factory import PlaneFactory, TlsOf
-from controller.shard.cpu_pressure import CpuPressure
 from controller.shard.shards import Shards
 from controller.store.sqlite import SqliteStore
 from controller.supervisor import Supervisor

@@ -3,8 +3,8 @@
 python -m bench.attacks NAME FILE SECONDS: the file is `Target`'s. Prints one JSON object: what became of it. The time
 begins once what the attack needs to be there is there.
 
-All run at nice 19, in a session of their own, so that others wait for what they make the controller and the switch do, and not for the CPU that
-they take themselves.
+All run at nice 19, in a session of their own, so that others wait for what they make the controller and the switch
+do, and not for the CPU that they take themselves.
 """
 
 import json

@@ -1,8 +1,6 @@
-"""Whether more wants the machine's cores than they can serve, as the kernel tells (Documentation/accounting/psi.rst)."""
+"""Whether more wants the machine's cores than they serve, as the kernel tells (Documentation/accounting/psi.rst)."""
 
-from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
 
 PRESSURE = Path("/proc/pressure/cpu")
 LOOK_S = 0.1
@@ -16,9 +14,7 @@ class CpuPressure:
     """The pressure on the machine's cores; none where the kernel does not tell."""
 
     def __init__(self, path: Path = PRESSURE) -> None:
-        self._file: BinaryIO | None = None
-        with suppress(OSError):  # a kernel without CONFIG_PSI
-            self._file = path.open("rb", buffering=0)
+        self._path = path
         self._looked_s, self._waited_s = 0.0, self._read()
         self._crowded = False
 
@@ -33,8 +29,9 @@ class CpuPressure:
 
     def _read(self) -> float:
         """Return for how many seconds since boot something has waited for a core; 0 where that is not told."""
-        if self._file is None:
+        try:
+            told = self._path.read_text()
+        except OSError:  # a kernel without CONFIG_PSI
             return 0.0
-        self._file.seek(0)
-        first = self._file.read(256).partition(b"\n")[0]  # some avg10=… avg60=… avg300=… total=MICROSECONDS
-        return int(first.rpartition(b"total=")[2]) / 1e6
+        first = told.partition("\n")[0]  # some avg10=… avg60=… avg300=… total=MICROSECONDS
+        return int(first.rpartition("total=")[2]) / 1e6

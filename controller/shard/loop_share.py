@@ -15,9 +15,9 @@ then; where it takes a turn of the loop to do so, as messages of gRPC do, the ot
 they are ahead of it. Where nobody waits, nobody pays for what was before. What lasts for a millisecond or more counts
 as the thread's own CPU time: a host that is busy with something else is no router's fault.
 
-The loop is not all there is to divide: the controller runs at a better priority than guests (docs/vr-controller.service),
-and what keeps it busy for one of them takes the cores that the others' daemons wait for. So where the cores are
-crowded, tenants that are greedy rest for so long that all of them together have a third of the loop's time.
+The loop is not all there is to divide: the controller runs at a better priority than guests, and what keeps it busy
+for one of them takes the cores that the others' daemons wait for. So where the cores are crowded (`CpuPressure`),
+tenants that are greedy rest for so long that all of them together have a third of the loop's time.
 """
 
 import asyncio

@@ -177,8 +177,12 @@ class Rig(Private):
         """Return what vrctl prints; AssertionError with its own words, and the logs that it names, where it fails."""
         done = self.vrctl(*arguments, text=text)
         if done.returncode:
-            named = [self.vrctl("logs", name).stdout[-3000:] for name in re.findall(r"see vrctl logs (\S+)", done.stderr)]
-            raise AssertionError("\n".join((f"vrctl {' '.join(arguments)}: {done.stdout[-3000:]}{done.stderr}", *named)))
+            named = [
+                self.vrctl("logs", name).stdout[-3000:] for name in re.findall(r"see vrctl logs (\S+)", done.stderr)
+            ]
+            raise AssertionError(
+                "\n".join((f"vrctl {' '.join(arguments)}: {done.stdout[-3000:]}{done.stderr}", *named))
+            )
         return done.stdout
 
     def complaint(self, *arguments: str, text: str | None = None, status: int = 1) -> str:

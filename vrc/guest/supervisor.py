@@ -273,7 +273,9 @@ def main() -> int:
     limited = names[1:2] == ["--limit"]
     groups = options[1 + limited :]
     if len(sys.argv) % 2 == 0 or names != ["--config", *["--limit"] * limited, *["--group"] * len(groups)]:
-        print("usage: vr-guest --config DIRECTORY/guest.json [--limit SECONDS] [--group CGROUP.PROCS]…", file=sys.stderr)
+        print(
+            "usage: vr-guest --config DIRECTORY/guest.json [--limit SECONDS] [--group CGROUP.PROCS]…", file=sys.stderr
+        )
         return 2
     path = options[0][1]
     limit_s = float(options[1][1]) if limited else LIMIT_S

@@ -7,7 +7,17 @@ import pytest
 from worlds import router_config
 
 from controller.shard import loop_share
-from controller.shard.loop_share import LONG_SLICE_S, LONGEST_REST_S, TURN_S, LoopAccount, LoopShare
+from controller.shard.loop_share import (
+    EMPTY_TURNS,
+    GREEDY_PART,
+    LONG_SLICE_S,
+    LONGEST_REST_S,
+    MODEST_S,
+    TURN_S,
+    WITHIN_S,
+    LoopAccount,
+    LoopShare,
+)
 
 WORK_S = TURN_S / 5
 
@@ -177,6 +187,55 @@ async def test_a_long_piece_of_work_is_told_and_its_tenant_rests_as_long(
         ("red/r1", pytest.approx(took_s), "routes of 7 octets") for took_s in (0.3, 60.0)
     ]  # whose router it was
     assert slept == [pytest.approx(0.3), pytest.approx(LONGEST_REST_S)]
+
+
+@pytest.mark.parametrize("work_s", [TURN_S / 2, 3 * TURN_S])
+async def test_after_a_long_turn_others_of_the_loop_have_some(clock: Clock, work_s: float) -> None:
+    share, turns = LoopShare(), 0
+    account = share.account(router_config())
+    await share.turn(account)
+    clock.busy(work_s)
+    while not share.turn_now(account):
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns == (0 if work_s < TURN_S else EMPTY_TURNS + 2)
+
+
+async def spend(clock: Clock, share: LoopShare, work_s: dict[LoopAccount, float], every_s: float = 0.0) -> float:
+    """Have each work as often as it may, with a pause after all of them; returns what part of the time they had."""
+    began_s = clock.now_s
+    while clock.now_s < began_s + 10.0:
+        had = [one for one in work_s if share.turn_now(one)]
+        for one in had:
+            with share.slice(one, "work"):
+                clock.busy(work_s[one])
+        clock.busy(every_s if had else 0.0005)
+        for _ in range(EMPTY_TURNS + 3):
+            await asyncio.sleep(0)
+    return sum(one.spent_s for one in work_s) / 10.0
+
+
+@pytest.mark.parametrize("tenants", [1, 2, 5])
+async def test_greedy_tenants_have_a_third_of_the_loop_where_cores_are_crowded(clock: Clock, tenants: int) -> None:
+    share = LoopShare(crowded=lambda _: True)
+    share.account(router_config(100, tenant="modest"))
+    greedy = [share.account(router_config(number, tenant=f"t{number}")) for number in range(tenants)]
+    part = await spend(clock, share, dict.fromkeys(greedy, 0.001))
+    assert part == pytest.approx(1 / GREEDY_PART, rel=0.15)
+
+
+async def test_nobody_rests_who_is_modest_or_alone_or_where_cores_are_free(clock: Clock) -> None:
+    modest, alone, free = (LoopShare(crowded=lambda _, is_so=is_so: is_so) for is_so in (True, True, False))
+    for share in (modest, free):
+        share.account(router_config(100, tenant="blue"))
+    account = modest.account(router_config())
+    part = await spend(clock, modest, {account: MODEST_S / 2}, WITHIN_S)
+    assert part == pytest.approx(MODEST_S / 2 / (WITHIN_S + MODEST_S / 2), rel=0.05)
+    assert account.tenant.rests_until_s == 0.0
+    for share in (alone, free):
+        account = share.account(router_config())
+        assert await spend(clock, share, {account: 0.001}) > 0.95
+        assert account.tenant.rests_until_s == 0.0
 
 
 async def test_nobody_pays_for_what_he_had_while_nobody_waited(clock: Clock) -> None:
