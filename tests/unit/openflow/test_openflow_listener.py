@@ -6,6 +6,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import pytest
 from switch_end import DATAPATH_ID, SwitchEnd, connected
@@ -16,7 +17,7 @@ from controller.planes.openflow.channel import Channel, ChannelClosed
 from controller.planes.openflow.claims import SETTLED_S, SILENT_OF_ALL, SILENT_OF_ONE, Claim, SilentPeers
 from controller.planes.openflow.codec import Type, message
 from controller.planes.openflow.peer_user import PeerGone, peer_uid
-from controller.planes.openflow.server import OpenFlowListener
+from controller.planes.openflow.server import ACCEPTED_AT_ONCE, OpenFlowListener
 
 HELLO = message(Type.HELLO, 1)
 
@@ -81,6 +82,18 @@ async def until(holds: Callable[[], object]) -> None:
     async with asyncio.timeout(30):
         while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.001)
+
+
+async def test_a_turn_of_the_loop_accepts_a_few_connections() -> None:
+    async with bed() as made:
+        at_once = [socket.create_connection(("127.0.0.1", made.listener.port)) for _ in range(2 * ACCEPTED_AT_ONCE)]
+        accepted = [0]
+        while accepted[-1] < len(at_once):
+            await asyncio.sleep(0)
+            accepted.append(len(made.listener._connections))
+        assert max(after - before for before, after in pairwise(accepted)) <= ACCEPTED_AT_ONCE
+        for one in at_once:
+            one.close()
 
 
 async def test_silent_peers_of_one_address_keep_no_switch_of_it_out() -> None:
