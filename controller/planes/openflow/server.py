@@ -26,10 +26,12 @@ log = logging.getLogger(__name__)
 GREETING_S = 2.0
 """From the connection's begin, TLS included, until a peer has said who it is."""
 
-ACCEPTED_AT_ONCE = 8
-"""How many connections one turn of the event loop accepts at most: each costs some 0.2 ms."""
+ACCEPT_EVERY_S = 0.005
+"""How long after one connection the next is accepted: each costs the event loop several turns and some 0.2 ms, and
+who says nothing can make 2,500 a second."""
 WAITING_TO_BE_ACCEPTED = 128
-"""How many more the kernel keeps until then."""
+"""How many the kernel keeps until then."""
+_RETRY_S = 0.1
 
 _PROBE_S = 3.0
 
@@ -68,6 +70,7 @@ class OpenFlowListener:
         self._echo_interval_s, self._dead_after_s = echo_interval_s, dead_after_s
         self._planes: dict[int, Attachable] = {}
         self._server: asyncio.Server | None = None
+        self._taking: dict[socket.socket, asyncio.Task[None]] = {}
         self._connections: set[asyncio.Task[None]] = set()
         self._silent = SilentPeers()
         self._claims: dict[int, Claim] = {}  # by datapath id
@@ -95,20 +98,40 @@ class OpenFlowListener:
     async def start(self) -> None:
         """Begin to accept; OSError where the address cannot be used."""
         if self._sock is not None:
-            self._server = await asyncio.start_server(self._accept, sock=self._sock, backlog=ACCEPTED_AT_ONCE)
+            self._server = await asyncio.start_server(self._accept, sock=self._sock, start_serving=False)
         else:
-            self._server = await asyncio.start_server(self._accept, *self._address, backlog=ACCEPTED_AT_ONCE)
-        for listening in self._server.sockets:  # asyncio accepts as many at once as it has the kernel keep
-            with socket.socket(fileno=os.dup(listening.fileno())) as same:
-                same.listen(WAITING_TO_BE_ACCEPTED)
+            self._server = await asyncio.start_server(self._accept, *self._address, start_serving=False)
+        for bound in self._server.sockets:
+            listening = socket.socket(fileno=os.dup(bound.fileno()))
+            listening.setblocking(False)
+            listening.listen(WAITING_TO_BE_ACCEPTED)
+            self._taking[listening] = asyncio.create_task(self._take(listening))
+
+    async def _take(self, listening: socket.socket) -> None:
+        """Accept one connection after the other; asyncio's own server takes all that there are in one turn."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(listening)
+                await loop.connect_accepted_socket(self._stream, accepted)
+            except OSError as error:  # no descriptor is left, or the peer has gone again
+                log.warning("openflow: a connection is not accepted: %s", error.strerror)
+                await asyncio.sleep(_RETRY_S)
+            await asyncio.sleep(ACCEPT_EVERY_S)
+
+    def _stream(self) -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._accept)
 
     async def close(self) -> None:
         """Close the listener and every connection."""
         if self._server is not None:
             self._server.close()
-        for task in self._connections:
+        tasks = [*self._taking.values(), *self._connections]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for listening in self._taking:
+            listening.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -17,7 +17,7 @@ from controller.planes.openflow.channel import Channel, ChannelClosed
 from controller.planes.openflow.claims import SETTLED_S, SILENT_OF_ALL, SILENT_OF_ONE, Claim, SilentPeers
 from controller.planes.openflow.codec import Type, message
 from controller.planes.openflow.peer_user import PeerGone, peer_uid
-from controller.planes.openflow.server import ACCEPTED_AT_ONCE, OpenFlowListener
+from controller.planes.openflow.server import OpenFlowListener
 
 HELLO = message(Type.HELLO, 1)
 
@@ -84,14 +84,15 @@ async def until(holds: Callable[[], object]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_a_turn_of_the_loop_accepts_a_few_connections() -> None:
+async def test_connections_are_accepted_one_by_one_with_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "ACCEPT_EVERY_S", 0.02)
     async with bed() as made:
-        at_once = [socket.create_connection(("127.0.0.1", made.listener.port)) for _ in range(2 * ACCEPTED_AT_ONCE)]
-        accepted = [0]
-        while accepted[-1] < len(at_once):
+        at_once = [socket.create_connection(("127.0.0.1", made.listener.port)) for _ in range(6)]
+        loop, accepted = asyncio.get_running_loop(), [0.0]
+        while len(accepted) <= len(at_once):
             await asyncio.sleep(0)
-            accepted.append(len(made.listener._connections))
-        assert max(after - before for before, after in pairwise(accepted)) <= ACCEPTED_AT_ONCE
+            accepted += [loop.time()] * (len(made.listener._connections) + 1 - len(accepted))
+        assert min(after - before for before, after in pairwise(accepted)) > 0.015
         for one in at_once:
             one.close()
 
