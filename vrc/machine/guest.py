@@ -137,12 +137,17 @@ class KeptGuest:
         self._log(f"the guest does not run: {why}; started again in {pause_s:g} s")
         self._next_start = self._reactor.call_later(pause_s, self.start)
 
-    def ask(self, request: bytes, reply: Reply) -> None:
-        """Pass one request on to vr-guest, once that runs; ``reply`` gets its answer, or a refusal."""
+    def ask(self, request: bytes, reply: Reply, *, patient: bool = False) -> None:
+        """Pass one request on to vr-guest; ``reply`` gets its answer, or a refusal.
+
+        ``patient``: a guest that is being started is waited for.
+        """
         if self._asked + len(self._held) >= MAX_ASKED:
             reply(refusal(f"{MAX_ASKED} requests are unanswered already"))
-        elif self._launching:
+        elif self._launching and patient:
             self._held.append((request, reply))
+        elif self._launching:
+            reply(self._absent())
         else:
             self._put(request, reply)
 

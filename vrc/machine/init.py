@@ -178,10 +178,11 @@ class Machine:
 
     # ── operations ──
 
-    def _pass_on(self, request: dict[str, Any], reply: Reply) -> None:
+    def _pass_on(self, request: dict[str, Any], reply: Reply, *, patient: bool = False) -> None:
         if self._problem:
             raise Refused(self._problem)
-        self._guest.ask(json.dumps({name: value for name, value in request.items() if name != "id"}).encode(), reply)
+        passed = {name: value for name, value in request.items() if name != "id"}
+        self._guest.ask(json.dumps(passed).encode(), reply, patient=patient)
 
     def _reload(self, request: dict[str, Any], reply: Reply) -> None:
         config = own_ids(request["config"])
@@ -195,7 +196,7 @@ class Machine:
                     self._console.say(f"a guest that is started again will not have this change: {error.strerror}")
             reply(answer)
 
-        self._pass_on({**request, "config": config}, applied)
+        self._pass_on({**request, "config": config}, applied, patient=True)
 
     def _stop(self, _request: dict[str, Any], reply: Reply) -> None:
         self._guest.stop(lambda: reply({"ok": True}), STOP_LIMIT_S)

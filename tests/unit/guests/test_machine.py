@@ -83,8 +83,8 @@ class Bed:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
 
-    def ask(self, **request: Any) -> dict[str, Any]:
-        self.guest.ask(json.dumps(request).encode(), self.answers.append)
+    def ask(self, *, patient: bool = False, **request: Any) -> dict[str, Any]:
+        self.guest.ask(json.dumps(request).encode(), self.answers.append, patient=patient)
         run_until(self.reactor, lambda: bool(self.answers))
         return self.answers.pop()
 
@@ -98,9 +98,11 @@ def bed(tmp_path: Path) -> Iterator[Bed]:
 
 
 def test_requests_are_passed_on_to_the_supervisor(bed: Bed) -> None:
-    assert bed.guest.state == "starting"  # a request waits for it
-    assert bed.ask(op="status") == {"ok": True, "echo": {"op": "status"}}
+    starts = {"ok": False, "absent": True, "error": "the guest does not run (starting)"}
+    assert bed.ask(op="status") == starts
+    assert bed.ask(patient=True, op="reload") == {"ok": True, "echo": {"op": "reload"}}
     assert bed.guest.state == "up"
+    assert bed.ask(op="status") == {"ok": True, "echo": {"op": "status"}}
     silent = bed.ask(op="silent")
     assert silent["absent"]
     assert "ended before it answered" in silent["error"]
@@ -137,7 +139,7 @@ def test_a_guest_that_runs_when_its_launcher_was_too_slow_is_kept(
     bed.guest.start()
     try:
         run_until(bed.reactor, (tmp_path / "taken").exists)
-        bed.guest.ask(b'{"op": "status"}', bed.answers.append)
+        bed.guest.ask(b'{"op": "reload"}', bed.answers.append, patient=True)
         assert bed.guest._limit
         bed.guest._limit.callback()  # as when its time is up
         run_until(bed.reactor, lambda: bool(bed.answers))
@@ -247,7 +249,7 @@ def own_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[mac
     """A machine whose guest says yes to everything, with a console in a file."""
     (tmp_path / "console").touch()
     made = machine.Machine(Reactor(), machine.Console(str(tmp_path / "console")))
-    monkeypatch.setattr(made._guest, "ask", lambda _request, reply: reply({"ok": True}))
+    monkeypatch.setattr(made._guest, "ask", lambda _request, reply, **_: reply({"ok": True}))
     yield made
     os.close(made._console.fd)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGIO):
