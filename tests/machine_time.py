@@ -1,6 +1,6 @@
 """Processor time for emulated machines, each of which would get as much as one of the processes beside it.
 
-A worker that emulates machines is in a group that weighs as much as four others, and so is what it starts; its guests
+A worker that emulates machines is in a group that weighs as much as two others, and so is what it starts; its guests
 are in a group beside it (`controller.guests.limits`), which then weighs as much.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from controller.guests.limits import PARENT, ROOT
 
 OWN = "splitplane-tests"
-TIMES = 4
+TIMES = 2
 
 
 def prefer(root: Path = ROOT) -> None:
