@@ -178,6 +178,11 @@ def _configure(host: FrrHost) -> None:
         "ipv4/icmp_ratelimit": 0,
         "ipv6/icmp/ratelimit": 0,
     }
+    if host.gateways:
+        # While a controller starts nobody answers for them. On a busy machine that takes longer than the six seconds
+        # after which Linux gives a silent gateway up, though what it is sent would be forwarded.
+        trust = {"base_reachable_time_ms": 3_600_000, "delay_first_probe_time": 0}
+        settings |= {f"{ip}/neigh/eth0/{name}": value for ip in ("ipv4", "ipv6") for name, value in trust.items()}
     lines = [f"echo {value} > /proc/sys/net/{name}" for name, value in settings.items()]
     lines += [f"ip address add {address} dev eth0{' nodad' * (':' in address)}" for address in host.addresses]
     lines += [f"ip {'-6' if ':' in gateway else '-4'} route add default via {gateway}" for gateway in host.gateways]
