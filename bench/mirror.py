@@ -27,7 +27,7 @@ from bench import p4reference
 from bench.beside import Beside
 from bench.profile import Profile
 from bench.references import FpmSink, bundle_s
-from bench.rig import AS_NUMBER, PLANE, Rig, bgp_config, interface, report, say, tenant
+from bench.rig import AS_NUMBER, MORE_ROUTES, PLANE, Rig, bgp_config, interface, report, say, tenant
 from lab import bird
 from lab.bird import Bird
 from lab.enclosure import run_enclosed
@@ -41,7 +41,6 @@ _OURS, _THEIRS = "10.0.1.1", "10.0.1.2"
 _ROUTE_TABLE = 3  # ipv4_route
 _POLL_S, _LAST_POLL_S = 0.5, 0.05
 _NEARLY = 0.6  # of the routes are learned: from now on every answer may be the last
-_MORE_ROUTES = 1000  # the quota has room for the router's own, too
 
 
 class Measurement:
@@ -66,7 +65,7 @@ class Measurement:
         fpm_sink_s = sink.measure(self._bird(sink_feed), self._announced, options.timeout)
         say(f"fpm_sink_s {fpm_sink_s:.2f}, cpu_s {sink.cpu_s}")
         router = {"name": "r1", "interfaces": [interface("eth0", "feed", f"{_OURS}/24")], "frr": self._frr}
-        load = tenant("load", ["feed"], router, ipv4_routes=options.routes + _MORE_ROUTES)
+        load = tenant("load", ["feed"], router, ipv4_routes=options.routes + MORE_ROUTES)
         rig.apply([load, *(beside.tenants() if beside else [])])
         feeding = self._bird(feed)
         feeding.start(self._announced)

@@ -20,7 +20,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.rig import AS_NUMBER, PLANE, PREFIXES, RECEIVED, SENT, Rig, bgp_config, interface, report, say, tenant
+from bench.rig import (
+    AS_NUMBER,
+    MORE_ROUTES,
+    PLANE,
+    PREFIXES,
+    RECEIVED,
+    SENT,
+    Rig,
+    bgp_config,
+    interface,
+    report,
+    say,
+    tenant,
+)
 from lab import bird
 from lab.bird import Bird
 from lab.enclosure import run_enclosed
@@ -32,7 +45,6 @@ from lab.processes import Meter, prefer
 ROUTER = "edge/r1"
 _LINKS = [(f"10.2.{number}.1", f"10.2.{number}.2") for number in range(8)]
 _OWN_ENTRIES = 2 + len(_LINKS)  # the default entry and own addresses
-_MORE_ROUTES = 1000  # the quota has room for the router's own, too
 _DROPPED = re.compile(r"\bd(\d+)\)")  # the last field of a socket's skmem
 _POLL_S = 0.05
 _CALM_S = 3.0  # a first move has ended when nothing changed for so long
@@ -102,7 +114,7 @@ class Moves:
         frr = _spread() + bgp_config([theirs], bird.AS_NUMBER, f" neighbor {theirs} route-map spread in")
         router = {"name": "r1", "interfaces": interfaces, "frr": frr, "placement": "hardware"}
         ports = [one["port"] for one in interfaces]
-        rig.apply([tenant("edge", ports, router, ipv4_routes=options.routes + _MORE_ROUTES)])
+        rig.apply([tenant("edge", ports, router, ipv4_routes=options.routes + MORE_ROUTES)])
         own = rig.api.router(ROUTER)["ipv4_routes"]
         announced = announcements(options.routes, options.seed)
         PREFIXES.write_text("\n".join(one.text for one in announced))

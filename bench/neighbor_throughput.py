@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from bench import destinations
-from bench.rig import AS_NUMBER, PLANE, WORK, Rig, bgp_config, interface, say, take_generated, tenant
+from bench.rig import AS_NUMBER, MORE_ROUTES, PLANE, WORK, Rig, bgp_config, interface, say, take_generated, tenant
 from lab import bird, generator
 from lab.bird import Bird
 from lab.network import NetworkError, checked, inside, wait_for
@@ -23,7 +23,6 @@ from lab.prefixes import announcements
 from lab.wires import FORWARDER_CORE, GENERATOR_CORE, Conversation
 
 ROUTES = 100_000
-_MORE_ROUTES = 1000  # the quota has room for the router's own, too
 ATTACKER_CORE = FORWARDER_CORE
 _ROUTER = "load/r"
 _NEAR, _FAR, _OUTSIDE = "10.7.0.1", "10.8.0.1", "10.8.0.2"
@@ -51,7 +50,7 @@ class LoadedNeighbor:
         frr = bgp_config([_OUTSIDE], bird.AS_NUMBER)
         router = {"name": "r", "interfaces": ends, "frr": frr}
         # Of what nobody asks for, its part beside twenty others' would be too small.
-        return tenant("load", ["load-n", "load-f"], router, ipv4_routes=ROUTES + _MORE_ROUTES)
+        return tenant("load", ["load-n", "load-f"], router, ipv4_routes=ROUTES + MORE_ROUTES)
 
     def learn(self) -> None:
         """Have it learn its routes, once it is up; returns when the plane has them."""

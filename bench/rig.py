@@ -183,6 +183,10 @@ def take_generated(rig: Rig, port: str) -> None:
         checked(["ethtool", "-K", port, "gro", "on"])
 
 
+MORE_ROUTES = 1000
+"""What a quota of routes has beside those that a bench announces: room for the router's own."""
+
+
 def tenant(name: str, ports: list[str], *routers: dict[str, Any], **quota: int) -> dict[str, Any]:
     """Return a tenant for `Rig.apply`."""
     return {

@@ -13,6 +13,7 @@ from mininet.node import Host, Node, OVSBridge, Switch
 
 from lab import frr
 from lab.commands import NetworkError, checked, output, wait_for
+from lab.namespaces import TRUSTED_GATEWAY
 from lab.planes.base import Planes
 
 __all__ = [
@@ -179,10 +180,7 @@ def _configure(host: FrrHost) -> None:
         "ipv6/icmp/ratelimit": 0,
     }
     if host.gateways:
-        # While a controller starts nobody answers for them. On a busy machine that takes longer than the six seconds
-        # after which Linux gives a silent gateway up, though what it is sent would be forwarded.
-        trust = {"base_reachable_time_ms": 3_600_000, "delay_first_probe_time": 0}
-        settings |= {f"{ip}/neigh/eth0/{name}": value for ip in ("ipv4", "ipv6") for name, value in trust.items()}
+        settings |= TRUSTED_GATEWAY
     lines = [f"echo {value} > /proc/sys/net/{name}" for name, value in settings.items()]
     lines += [f"ip address add {address} dev eth0{' nodad' * (':' in address)}" for address in host.addresses]
     lines += [f"ip {'-6' if ':' in gateway else '-4'} route add default via {gateway}" for gateway in host.gateways]

@@ -251,7 +251,7 @@ class VirtualRouter:
             self.vrc.acknowledge(reached)
 
     def interface_states(self, states: Iterable[tuple[int, bool, Sequence[bytes]]]) -> None:
-        """The guest's states of interfaces: id, up, own addresses.
+        """The guest's states of interfaces, one of each: id, up, own addresses.
 
         SessionRefused, with nothing done, where one is malformed or not this router's.
         """

@@ -32,7 +32,7 @@ from controller.guests import limits
 from controller.vrctl.cli import app as vrctl
 from controller.vrctl.client import Client, Refused, Unreachable
 from lab.bird import BirdDaemon
-from lab.namespaces import Host, Private, sh
+from lab.namespaces import TRUSTED_GATEWAY, Host, Private, sh
 from lab.private.ovs import PrivateOvs
 from lab.processes import descendants
 from lab.readings import Stream
@@ -288,14 +288,9 @@ class Rig(Private):
 
     # -- hosts -------------------------------------------------------------------------------------------------------
     def host(self, number: int, address: str, gateway: str = "", vlan: int = 0) -> Host:
-        """Add a host with an address and a default route.
-
-        It trusts a gateway that once answered for an hour, as routers do. Linux asks again after half a minute and
-        gives up a gateway that is silent for six seconds, though what it is sent would be forwarded.
-        """
+        """Add a host with an address and a default route; it trusts a gateway that once answered."""
         host = self.switch.host(number, address, vlan)
-        trust = ("base_reachable_time_ms=3600000", "delay_first_probe_time=0")
-        settings = [f"net.{ip}.neigh.eth0.{one}" for ip in ("ipv4", "ipv6") for one in trust]
+        settings = [f"net/{name}={value}" for name, value in TRUSTED_GATEWAY.items()]
         sh("ip", "netns", "exec", host.namespace, "sysctl", "-qw", *settings)
         if gateway:
             host.ip("-6" if ":" in gateway else "-4", "route", "add", "default", "via", gateway)

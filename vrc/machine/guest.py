@@ -113,8 +113,7 @@ class KeptGuest:
             return
         self.state = "up"
         self._reactor.add_reader(self._pidfd, self._ended)
-        held, self._held = self._held, []
-        for question in held:
+        for question in self._waited():
             self._put(*question)
         if not self._wanted:  # stopped while it was started
             os.kill(self.pid, signal.SIGKILL)
@@ -127,8 +126,7 @@ class KeptGuest:
 
     def _failed(self, why: str) -> None:
         self.state = f"failed: {why}" if self._wanted else "stopped"
-        held, self._held = self._held, []
-        for _, reply in held:
+        for _, reply in self._waited():
             reply(self._absent())
         if not self._wanted:
             return
@@ -162,6 +160,10 @@ class KeptGuest:
             return
         self._asked += 1
         _Question(self._reactor, client, request, lambda answer: self._answered(answer, reply))
+
+    def _waited(self) -> list[tuple[bytes, Reply]]:
+        held, self._held = self._held, []
+        return held
 
     def _absent(self) -> dict[str, Any]:
         return absence(f"the guest does not run ({self.state})")
