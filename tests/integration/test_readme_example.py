@@ -1,13 +1,18 @@
 """README's smallest example: its commands, run as they are printed, print what README says."""
 
 import re
+from pathlib import Path
 
 import pytest
 from printed_commands import ROOT, blurred, printed_commands, run_enclosed_page
+from rig import until
+
+from controller.guests import limits
 
 pytestmark = pytest.mark.root
 
 README = ROOT / "README.md"
+GUEST = Path("/run/readme/state/guests/1")
 RUNNING = """
 export PATH=$PWD/.venv/bin:$PWD/build/forwarder/daemon:$PATH SPLITPLANE_SOCKET=/run/splitplane/api.sock
 mkdir /run/readme
@@ -37,5 +42,8 @@ def test_the_smallest_example_prints_what_readme_says(tmp_path):
     page = printed_commands(waiting.read_text())
     printing = [one.command for one in page if one.output]
     assert printing == ["vrctl apply -f red.yaml", "vrctl get routers", "vrctl fib red/r1"]
-    done, _ = run_enclosed_page(waiting, f"{RUNNING}cat >red.yaml <<'END'\n{document}END\n")
+    try:
+        done, _ = run_enclosed_page(waiting, f"{RUNNING}cat >red.yaml <<'END'\n{document}END\n")
+    finally:  # the guest ended with its namespaces, and nobody was left to take its control groups away
+        until("the guest's control groups are empty", lambda: limits.remove(GUEST))
     assert [blurred(one.output) for one in done] == [blurred(one.output) for one in page]
