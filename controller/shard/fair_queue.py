@@ -4,9 +4,13 @@
     whose turn it is  = who has the earliest start; the virtual time is that start
     a piece of work   ─► moves its member's start by what it cost
 
+Who has more to do as soon as it was served may go on for a while, the run, before that is looked at: what it works on
+is in the caches then.
+
 P. Goyal, H. M. Vin, H. Cheng, "Start-time Fair Queuing", SIGCOMM 1996. It divides as deficit round robin does, but
-without rounds: who comes anew begins at the virtual time, so it waits for one piece of the others and not for a round
-of them. Who has left and comes back after a few turns keeps the start that it had: it asks for one thing at a time.
+without rounds: who comes anew begins at the virtual time, so it waits for one piece or run of the others and not for
+a round of them. Who has left and comes back after a few turns keeps the start that it had: it asks for one thing at a
+time.
 """
 
 import heapq
@@ -15,6 +19,9 @@ from typing import Generic, Protocol, TypeVar
 
 MOST_LAG_S, MOST_LEAD_S = 0.02, 1.0
 """How far the start of a member may be behind and ahead of the virtual time."""
+
+_BEFORE_ALL_S = -1.0
+"""The place in the queue of whoever goes on: before any start."""
 
 RETURN_TURNS = 4
 """Within how many turns one has to come back to have what it did not use meanwhile."""
@@ -35,10 +42,15 @@ M = TypeVar("M", bound=Member)
 
 
 class FairQueue(Generic[M]):
-    """The members that wait. What they cost is said by `charge`, also of those that do not wait."""
+    """The members that wait. What they cost is said by `charge`, also of those that do not wait.
 
-    def __init__(self) -> None:
+    ``run_s`` is how long one may go on that comes back while nobody else was served.
+    """
+
+    def __init__(self, run_s: float = 0.0) -> None:
         self.now_s = 0.0  # the virtual time
+        self._run_s, self._ran_s = run_s, 0.0
+        self._runs: M | None = None  # who was served last
         self._heap: list[tuple[float, bool, int, M]] = []  # by start, of which it may have got a later one since
         self._numbers = count()
         self._left: list[tuple[float, int, int, M]] = []  # who left lately and in which turn, by start
@@ -54,21 +66,23 @@ class FairQueue(Generic[M]):
         anew = one.start_s < earliest_s
         one.start_s = max(one.start_s, earliest_s)
         one.queued = True
-        heapq.heappush(self._heap, (one.start_s, not anew, next(self._numbers), one))
+        start_s = _BEFORE_ALL_S if one is self._runs and self._ran_s < self._run_s else one.start_s
+        heapq.heappush(self._heap, (start_s, not anew, next(self._numbers), one))
 
     def first(self) -> M:
         """Return whose turn it is; it stays in the queue."""
         heap = self._heap
-        while heap[0][0] < (one := heap[0][-1]).start_s:  # it was charged while it waited
+        while _BEFORE_ALL_S < heap[0][0] < (one := heap[0][-1]).start_s:  # it was charged while it waited
             heapq.heapreplace(heap, (one.start_s, True, next(self._numbers), one))
         return heap[0][-1]
 
     def pop(self) -> M:
-        """Take off whose turn it is; the virtual time goes on to its start."""
+        """Take off whose turn it is; the virtual time goes on to its start, unless it is one that goes on."""
         one = self.first()
-        heapq.heappop(self._heap)
+        if heapq.heappop(self._heap)[0] > _BEFORE_ALL_S:
+            self._runs, self._ran_s = one, 0.0
+            self.now_s = max(self.now_s, one.start_s)
         one.queued = False
-        self.now_s = max(self.now_s, one.start_s)
         return one
 
     def leave(self, one: M, turn: int) -> None:
@@ -90,6 +104,8 @@ class FairQueue(Generic[M]):
 
     def charge(self, one: M, took_s: float) -> None:
         """Move a member's start by what it took; where nobody else waits, nobody has a claim on that."""
+        if one is self._runs:
+            self._ran_s += took_s
         start_s, now_s = one.start_s, self.now_s
         if start_s < now_s - MOST_LAG_S:
             start_s = now_s - MOST_LAG_S

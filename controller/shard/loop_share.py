@@ -39,6 +39,11 @@ EMPTY_TURNS = 3
 """Turns of the loop after one with work in it: a packet on its way between guest and plane needs several, each 35 µs
 where nothing else is ready, and would wait in each for all that a turn takes."""
 
+RUN_S = 0.001
+"""How long a router that has more to do goes on, and its tenant, before it is another's turn. If ten thousand routers
+took turns message by message, each would find its tables out of the caches, and each message would be a batch of its
+own to the plane: half as much again a route (docs/bench.md)."""
+
 AHEAD_S = 0.001
 """How far one may get ahead, in a turn, of another that was served in it and may come back in the next."""
 
@@ -63,6 +68,7 @@ class _Tenant:
     """What divides the loop: a tenant, or the writer of a plane."""
 
     name: str
+    routers: "FairQueue[LoopAccount]"  # that have somebody waiting
     accounts: int = 0
     rests_until_s: float = 0.0
     used_s: float = 0.0  # of the loop, since then
@@ -70,7 +76,6 @@ class _Tenant:
     start_s: float = 0.0
     queued: bool = False
     left_in: int = 0
-    routers: "FairQueue[LoopAccount]" = field(default_factory=FairQueue)  # that have somebody waiting
 
 
 @dataclass(slots=True, eq=False)
@@ -142,17 +147,20 @@ class LoopShare:
     """The turns of one event loop.
 
     ``tell_long`` is told of work that took longer than `LONG_SLICE_S`; ``crowded`` tells whether the machine's cores
-    are, at a moment of the clock.
+    are, at a moment of the clock; ``run_s`` is how long one goes on that has more to do.
     """
 
     def __init__(
-        self, tell_long: TellLong = lambda *_: None, crowded: Callable[[float], bool] = lambda _: False
+        self,
+        tell_long: TellLong = lambda *_: None,
+        crowded: Callable[[float], bool] = lambda _: False,
+        run_s: float = RUN_S,
     ) -> None:
-        self._tell_long, self._crowded = tell_long, crowded
+        self._tell_long, self._crowded, self._run_s = tell_long, crowded, run_s
         self._accounts: dict[int, LoopAccount] = {}  # by vrf_id
         self._tenants: dict[str, _Tenant] = {}
         self._greedy: list[_Tenant] = []  # that rest, or did a moment ago
-        self._waiting: FairQueue[_Tenant] = FairQueue()  # that have somebody waiting
+        self._waiting: FairQueue[_Tenant] = FairQueue(run_s)  # that have somebody waiting
         self._turn = 0
         self.cpu_s, self.cpu_read_s = 0.0, -inf  # the thread's CPU time, and when it was read last
         self._began: float | None = None  # of this turn of the loop; None: nobody has asked in it yet
@@ -163,14 +171,19 @@ class LoopShare:
         """Return a router's account."""
         known = self._accounts.get(config.vrf_id)
         if known is None:
-            tenant = self._tenants.setdefault(config.tenant, _Tenant(config.tenant))
+            tenant = self._tenants.get(config.tenant)
+            if tenant is None:
+                tenant = self._tenants[config.tenant] = self._new_tenant(config.tenant)
             tenant.accounts += 1
             known = self._accounts[config.vrf_id] = LoopAccount(config.full_name, tenant)
         return known
 
     def writer(self, plane: str) -> LoopAccount:
         """Return an account for what is done for all routers of a plane; it stands beside the tenants."""
-        return LoopAccount(f"plane {plane}", _Tenant(f"plane {plane}"), returns=False)
+        return LoopAccount(f"plane {plane}", self._new_tenant(f"plane {plane}"), returns=False)
+
+    def _new_tenant(self, name: str) -> _Tenant:
+        return _Tenant(name, FairQueue(self._run_s))
 
     def forget(self, vrf_id: int) -> None:
         """Close a router's account."""

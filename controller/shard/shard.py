@@ -11,6 +11,7 @@ their planes are OpenFlow datapaths, the listener. Who divides tables among tena
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Set
 
 from controller.errors import NoSuch
@@ -21,7 +22,7 @@ from controller.planes.base import Clock, Plane, PuntReason
 from controller.routing.fib import Fib
 from controller.routing.rib import NexthopSet
 from controller.routing.usage import TABLE_QUOTAS, Pool, SliceUsage
-from controller.shard.loop_share import LoopShare
+from controller.shard.loop_share import RUN_S, LoopShare
 from controller.shard.mirror import PlaneMirror
 from controller.shard.neighbor_responder import answer
 from controller.shard.router import VirtualRouter
@@ -306,8 +307,11 @@ class Shard:
 
     async def tick(self) -> None:
         """Let time pass for the routers that wait for it; call it every `TICK_S`."""
+        until_s = 0.0
         for vrf_id in self._timers.pop_due(self._clock()):
-            await self._loop_share.turn(self.mirror.account)  # all of them wait for each of them here
+            if time.perf_counter() >= until_s:
+                await self._loop_share.turn(self.mirror.account)  # all of them wait for each of them here
+                until_s = time.perf_counter() + RUN_S
             router = self.routers.get(vrf_id)
             if router is not None:
                 with self._loop_share.slice(self._loop_share.account(router.config), "what was due"):

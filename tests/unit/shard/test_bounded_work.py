@@ -5,6 +5,7 @@ import contextlib
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from worlds import FakeVrc, World, gateway, mac, router_config
 
 from controller.model import Quota
 from controller.planes.base import GroupMember, Installed, Nexthop, NexthopGroup, NexthopState
-from controller.routing import fib, rib
+from controller.routing import fib, resolve, rib
 from controller.routing.objects import PlaneObjects
 from controller.routing.resolve import DEAD_SETTLE_S
 from controller.routing.rib import SetKind
@@ -186,6 +187,49 @@ async def test_many_released_sets_are_looked_at_in_shares(
         left, before = len(list(router.fib._rib.sets)), left
         assert before - left <= FEW
     assert not left
+
+
+async def test_many_nexthops_that_nothing_uses_are_looked_at_in_shares(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resolve, "COLLECT_AT_ONCE", FEW)
+    world = await fresh(make_world)
+    router, resolution = world.router(), world.router().fib._resolution
+    for set_id in range(1, 3 * FEW + 1):
+        router.define_set(set_id, SetKind.FORWARD, [(1, (10 << 24 | set_id).to_bytes(4, "big"), 1)])
+    await world.settle()
+    held = [len(resolution.nexthops)]
+    router.release(range(1, 3 * FEW + 1))  # which looks at a first share
+    held.append(len(resolution.nexthops))
+    while held[-1] < held[-2]:
+        router.fib.collect()
+        held.append(len(resolution.nexthops))
+    gone = [before - after for before, after in pairwise(held)]
+    assert max(gone) == FEW
+    assert sum(gone) >= 3 * FEW - 1  # one is of the world's own set, too
+
+
+async def test_a_new_set_takes_away_no_unused_one_while_something_is_written(make_world: MakeWorld) -> None:
+    world = await fresh(make_world)
+    router = world.router()
+    connected(router, FEW)
+    router.fib.in_flight += 1
+    router.release(range(1, FEW + 1))
+    before = len(list(router.fib._rib.sets))
+    router.fib.define_set(FEW + 1, SetKind.BLACKHOLE, ())
+    assert len(list(router.fib._rib.sets)) == before + 1
+
+
+async def test_the_least_cost_lets_one_in_that_a_quota_kept_out(make_world: MakeWorld) -> None:
+    world = await fresh(make_world)
+    resolution = world.router().fib._resolution
+    await try_again_what_a_quota_kept_out(world, 12)
+    kept_out = len(resolution.over_quota)
+    world.router().fib.usage.quota = QUOTA
+    resolution.retry_over_quota()
+    left, let_in = resolution.attach_waiting(1)
+    assert left <= 0
+    assert (len(let_in), len(resolution.over_quota)) == (1, kept_out - 1)
 
 
 async def begin_a_resync(world: World, size: int) -> Callable[[], object]:

@@ -7,6 +7,7 @@ import pytest
 from worlds import router_config
 
 from controller.shard import loop_share
+from controller.shard.fair_queue import FairQueue
 from controller.shard.loop_share import (
     EMPTY_TURNS,
     GREEDY_PART,
@@ -17,6 +18,7 @@ from controller.shard.loop_share import (
     WITHIN_S,
     LoopAccount,
     LoopShare,
+    _Tenant,
 )
 
 WORK_S = TURN_S / 5
@@ -141,6 +143,27 @@ async def test_those_who_wait_share_the_turns_of_the_loop(clock: Clock, monkeypa
     assert len(begun) < 1.5 * 10.0 / TURN_S
     longest = max(later - earlier for earlier, later in itertools.pairwise(begun))
     assert longest < TURN_S + 2 * WORK_S
+
+
+@pytest.mark.parametrize(
+    ("run_s", "served"),
+    [(0.0, "abcabcabcabcadbcadbca"), (0.003, "aaabbbcccaaabbbdddccc"), (0.002, "aabbccaabbccaaddbbcc")],
+)
+def test_who_has_more_to_do_goes_on_for_a_while(run_s: float, served: str) -> None:
+    """So a router's messages are taken together; who comes anew in the 14th turn waits for no more than one run."""
+    queue: FairQueue[LoopAccount] = FairQueue(run_s)
+    members = [LoopAccount(name, _Tenant(name, FairQueue())) for name in "abcd"]
+    for one in members[:3]:
+        queue.push(one, 0)
+    taken = ""
+    for turn in range(len(served)):
+        if turn == 13:
+            queue.push(members[3], turn)
+        one = queue.pop()
+        queue.charge(one, 0.001)
+        queue.push(one, turn)
+        taken += one.name
+    assert taken == served
 
 
 async def test_who_comes_anew_waits_for_no_round_of_the_others(clock: Clock) -> None:
