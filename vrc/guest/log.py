@@ -6,6 +6,9 @@ import time
 
 MAX_LOG_BYTES = 4 << 20
 MAX_LINE_BYTES = 2000
+LINES_AT_ONCE, LINES_PER_S = 10_000, 1_000
+"""So many lines of one source are written at once, and so many a second then: zebra can say 40,000 a second, and to
+write one costs the guest's first process more than zebra."""
 
 
 class GuestLog:
@@ -21,9 +24,25 @@ class GuestLog:
         self._fd = _open(path, os.O_RDWR | os.O_APPEND)
         self._former_fd = _open(self.former, os.O_WRONLY)
         self._size = os.fstat(self._fd).st_size
+        self._room: dict[str, _Room] = {}  # by source
 
     def write(self, source: str, line: str) -> None:
-        """Add one line said by ``source``; a full disk loses it and counts it, and never stops the guest."""
+        """Add one line said by ``source``; a full disk loses it and counts it, and never stops the guest.
+
+        What one source says beyond `LINES_PER_S` is lost and counted, too, and the next line of it says so.
+        """
+        room = self._room.get(source)
+        if room is None:
+            room = self._room[source] = _Room()
+        if not room.take(time.monotonic()):
+            self.lost += 1
+            return
+        if room.refused:
+            refused, room.refused = room.refused, 0
+            self._write("vr-guest", f"{refused} lines of {source} are lost: more than {LINES_PER_S} a second")
+        self._write(source, line)
+
+    def _write(self, source: str, line: str) -> None:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
         data = f"{stamp}Z {source}: {line}".encode(errors="replace")[:MAX_LINE_BYTES] + b"\n"
         try:
@@ -43,6 +62,25 @@ class GuestLog:
                 copied += sent
         os.ftruncate(self._fd, 0)
         self._size = 0
+
+
+class _Room:
+    """A token bucket of lines."""
+
+    def __init__(self) -> None:
+        self.refused = 0
+        self._lines, self._since_s = float(LINES_AT_ONCE), 0.0
+
+    def take(self, now_s: float) -> bool:
+        """Take room for one line, if there is any; one that was refused counts."""
+        self._lines = min(LINES_AT_ONCE, self._lines + (now_s - self._since_s) * LINES_PER_S)
+        self._since_s = now_s
+        # After a refusal there is room for a hundred: what is lost is told ten times a second, not before each line.
+        if self._lines < (LINES_PER_S // 10 if self.refused else 1):
+            self.refused += 1
+            return False
+        self._lines -= 1
+        return True
 
 
 def _open(path: str, flags: int) -> int:

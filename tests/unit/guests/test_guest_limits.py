@@ -87,7 +87,7 @@ def test_a_daemon_without_an_answer_is_failed_from_then_until_it_answers(family:
 
 
 class Programs:
-    """FRR's programs as scripts; whatever begins with ``slow`` hangs."""
+    """FRR's programs as scripts, which are told what would have been run."""
 
     def __init__(self, folder: Path, family: Children, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.replies = folder, list[str]()
@@ -110,7 +110,10 @@ class Programs:
 
     def _unprivileged(self, next_job: Callable[[frr.FrrDaemons], None]) -> Callable[[frr.FrrDaemons], None]:
         def change(suite: frr.FrrDaemons) -> None:
-            suite._jobs = [(name, [str(self.folder / name)], done) for name, _, done in suite._jobs]
+            suite._jobs = [
+                (name, argv if argv[0] == (script := str(self.folder / name)) else [script, *argv], done)
+                for name, argv, done in suite._jobs
+            ]
             next_job(suite)
 
         return change
@@ -174,6 +177,40 @@ def test_a_reload_that_hangs_is_refused_and_leaves_the_former_text(programs: Pro
     suite.change({**SECTION, "text": "new\n"}, programs.replies.append)  # and nothing of it is in the way
     programs.until(lambda: len(programs.replies) == 2)
     assert (programs.replies[1], suite.settings.text) == ("", "new\n")
+
+
+AGAIN = ("-b", "1", "--test")
+"""… and mgmtd is let alone for a second, before its commit is looked at that the look before may have ended."""
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("left", "runs"),
+    [
+        ([], ["-b", "--test"]),
+        (["ip route 10.0.0.0/8 Null0"], ["-b", "--test", *AGAIN]),
+        (["FRR shows it otherwise", "FRR shows it otherwise"], ["-b", "--test", *AGAIN]),
+        (["some", "others", "once more"], ["-b", "--test", *AGAIN, *AGAIN]),
+    ],
+)
+def test_what_mgmtd_has_forgotten_is_given_again(programs: Programs, left: list[str], runs: list[str]) -> None:
+    """``left`` is what frr-reload.py says is left, each time that it is asked."""
+    suite, log = programs.suite, programs.folder / "log"
+    suite._daemons["mgmtd"] = mgmtd = frr.Daemon("mgmtd")
+    mgmtd.ready = True
+    log.touch()
+    log.chmod(0o666)
+    programs.folder.chmod(0o777)
+    for number, line in enumerate(left, 1):
+        (programs.folder / f"left.{number}").write_text(f"{line}\n")
+    programs.write("vtysh", f"echo $2 >>{log}")
+    programs.write("sleep", f"echo $2 >>{log}")
+    tell = f"cat {programs.folder}/left.$(grep -c test {log}) 2>/dev/null"
+    programs.write("frr-reload", f"echo $3 >>{log}; {tell}; exit 0")
+    suite._advance()
+    programs.until(lambda: suite.tell_states() == {"zebra": "up", "mgmtd": "up"})
+    assert log.read_text().split() == runs
+    assert logged(programs.family).count("not in the daemons as in the text") == len(left)
 
 
 def test_a_change_does_not_wait_for_a_daemon_that_never_comes(programs: Programs) -> None:

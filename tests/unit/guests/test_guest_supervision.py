@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from vrc.guest import children
+from vrc.guest import log as log_module
 from vrc.guest.children import Backoff, describe_end
-from vrc.guest.log import MAX_LINE_BYTES, GuestLog
+from vrc.guest.log import LINES_AT_ONCE, LINES_PER_S, MAX_LINE_BYTES, GuestLog
 from vrc.guest.reactor import Reactor
 
 
@@ -129,6 +130,31 @@ def test_the_log_is_bounded_and_keeps_one_old_file(tmp_path: Path) -> None:
     assert len(old) <= 1000
     assert {path.name for path in tmp_path.iterdir()} == {"guest.log", "guest.log.1"}
     assert log.lost == 0
+
+
+def test_a_source_that_floods_the_log_is_bounded_and_told_and_takes_no_room_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 1e6
+    monkeypatch.setattr(log_module.time, "monotonic", lambda: now_s)
+    log = GuestLog(str(tmp_path / "guest.log"))
+    for _ in range(LINES_AT_ONCE + 7):
+        log.write("zebra", "again")
+    log.write("bgpd", "once")
+    assert log.lost == 7
+    now_s += 0.01
+    log.write("zebra", "so soon")  # not a line about what is lost for each that is written
+    assert log.lost == 8
+    now_s += 1.0
+    for _ in range(LINES_PER_S + 1):
+        log.write("zebra", "later")
+    said = [line.split("Z ", 1)[1] for line in (tmp_path / "guest.log").read_text().splitlines()]
+    assert said[LINES_AT_ONCE : LINES_AT_ONCE + 2] == [
+        "bgpd: once",
+        f"vr-guest: 8 lines of zebra are lost: more than {LINES_PER_S} a second",
+    ]
+    assert said.count("zebra: later") == LINES_PER_S + 1
+    assert log.lost == 8
 
 
 def test_the_log_needs_no_right_to_its_directory_once_it_is_open(tmp_path: Path) -> None:

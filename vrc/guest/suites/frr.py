@@ -12,7 +12,8 @@ an orderly end would tell the peers to drop their routes.
 
 mgmtd is there from FRR 9 on: it keeps the configuration of zebra, staticd, ripd and ripngd. Without it a reload says
 that all went well and changes nothing of theirs, so none begins before it is up. One that starts again knows nothing;
-the text that it is given is the one that its daemons run with already.
+the text that it is given is the one that its daemons run with already. After each text it is asked what it has, as it
+may have forgotten some of it (`_give`).
 """
 
 import contextlib
@@ -20,7 +21,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from vrc.guest.children import Backoff, Child, Children, describe_end, late
@@ -43,6 +44,10 @@ _SILENT = "zebra does not send routes (no FPM connection); it is told to connect
 _LEADERS = ("mgmtd", "zebra")
 """Those that are waited for before others start, in this order."""
 _PROBE_AGAIN_S = 0.02
+_ROUNDS = 3
+"""So often a text is given to the daemons until they have it."""
+_COMMIT_S = 1
+"""So long mgmtd is let alone with a text that it has not committed once: the next look would end that too."""
 _FPM_THREAD = "dplane_fpm_nl"
 _PROMPT = ("bfdd",)
 """Daemons that take short turns: at 50 ms times 3, a session is down if six turns together come 100 ms late."""
@@ -323,7 +328,7 @@ class FrrDaemons:
     def _load(self, name: str) -> None:
         argv = ["/usr/bin/vtysh", "-b", *(("-d", name) if name else ())]
         names = [name] if name else [daemon.name for daemon in self._daemons.values() if daemon.ready]
-        self._submit("vtysh", argv, lambda job, status: self._load_done(name, names, job, status))
+        self._give("vtysh", argv, lambda job, status: self._load_done(name, names, job, status))
         if not name and self.settings.fpm:
             self._let_fpm_interrupt(self._daemons["zebra"])
 
@@ -384,7 +389,7 @@ class FrrDaemons:
         assert self._change
         settings, reply = self._change
         self._write_text(settings.text)
-        self._submit("frr-reload", _RELOAD, lambda job, status: self._reload_done(settings, reply, job, status))
+        self._give("frr-reload", _RELOAD, lambda job, status: self._reload_done(settings, reply, job, status))
 
     def _reload_done(self, settings: FrrSettings, reply: Reply, job: Child, exit_status: int) -> None:
         self._change = None
@@ -396,7 +401,7 @@ class FrrDaemons:
             return
         objection = job_error(job, settings)
         self._write_text(self.settings.text)
-        self._submit("frr-reload", _RELOAD, lambda back, _status: self._taken_back(back))
+        self._give("frr-reload", _RELOAD, lambda back, _status: self._taken_back(back))
         reply(f"{objection}; see vrctl logs" if job.overran else objection)
 
     def _taken_back(self, job: Child) -> None:
@@ -443,6 +448,39 @@ class FrrDaemons:
 
     # ── one vtysh or frr-reload.py at a time, as a user without privileges ──
 
+    def _give(self, name: str, argv: list[str], done: "Done", left: Sequence[str] = (), rounds: int = 1) -> None:
+        """Have daemons take the text, and where mgmtd keeps a part of it, look whether they have.
+
+        mgmtd forgets a commit that is under way when any vtysh ends, such as an operator's or that of the look, and
+        says that all went well (FRR issue 18541). The same once more puts that right; lines that are left then FRR
+        shows otherwise, or are of a daemon that is not there.
+        """
+
+        def given(job: Child, status: int) -> None:
+            if status or "mgmtd" not in self._daemons:
+                done(job, status)
+            elif rounds > 1:
+                self._submit("sleep", ["/bin/sleep", str(_COMMIT_S)], lambda _pause, _status: look_for(job))
+            else:
+                look_for(job)
+
+        def look_for(job: Child) -> None:
+            self._submit("frr-reload", _DIFFERENCE, lambda look, _status: looked(job, look))
+
+        def looked(job: Child, look: Child) -> None:
+            if not look.lines or look.overran:
+                done(job, 0)
+                return
+            again = look.lines != left and rounds < _ROUNDS
+            remark = "they are given it again" if again else "it stays so"
+            self._children.log.write("vr-guest", f"not in the daemons as in the text: {look.lines[-1]}; {remark}")
+            if again:
+                self._give(name, argv, done, look.lines, rounds + 1)
+            else:
+                done(job, 0)
+
+        self._submit(name, argv, given)
+
     def _submit(self, name: str, argv: list[str], done: "Done") -> None:
         self._jobs.append((name, argv, done))
         self._next_job()
@@ -483,10 +521,16 @@ Done = Callable[[Child, int], None]
 """Told a job and its exit status."""
 
 
-_RELOAD = [
-    *("/usr/bin/python3", f"{BINARIES}/frr-reload.py", "--reload", "--stdout", "--log-level", "error"),
-    *("--bindir", "/usr/bin", "--confdir", CONFIGURATION, "--rundir", SOCKETS, f"{CONFIGURATION}/frr.conf"),
-]
+def _frr_reload(action: str) -> list[str]:
+    return [
+        *("/usr/bin/python3", f"{BINARIES}/frr-reload.py", action, "--stdout", "--log-level", "error"),
+        *("--bindir", "/usr/bin", "--confdir", CONFIGURATION, "--rundir", SOCKETS, f"{CONFIGURATION}/frr.conf"),
+    ]
+
+
+_RELOAD = _frr_reload("--reload")
+_DIFFERENCE = _frr_reload("--test")
+"""It says the lines that a reload would take away and add, and nothing where there are none."""
 
 
 def job_error(job: Child, settings: FrrSettings) -> str:
