@@ -102,6 +102,8 @@ std::vector<ServerCount> counts_of(const ServerStatistics& seen) {
     add("packet_outs", "Packets sent for the primary controller.", seen.packet_outs);
     add("packet_outs_refused", "Packet-outs that were malformed or not allowed.", seen.packet_outs_refused);
     add("packet_outs_no_port", "Packet-outs that no port took.", seen.packet_outs_no_port);
+    add("packet_outs_over_share", "Packet-outs dropped: their router had no share of the link left.",
+        seen.packet_outs_over_share);
     add("stream_errors_dropped", "StreamErrors for which there was no room.", seen.stream_errors_dropped);
     return counts;
 }

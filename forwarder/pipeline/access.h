@@ -19,19 +19,41 @@ static inline sp_u64 sp_load_long(const sp_u64 *at) { return *(const volatile sp
 #define sp_likely(condition) __builtin_expect(!!(condition), 1)
 #define sp_unlikely(condition) __builtin_expect(!!(condition), 0)
 
+/* A value of which BPF's compiler knows nothing from here on. */
+static inline sp_u32 sp_hidden(sp_u32 value)
+{
+#if defined(__bpf__)
+    __asm__("" : "+r"(value));
+#endif
+    return value;
+}
+
 /* value & mask, of a value that is never more. BPF's verifier asks for the mask wherever it does not know that; a compiler
  * that does know (clang from 17 on of a count of bits, clang 22 of a VLAN id) would leave it out, so the value passes
  * where it cannot see it. */
 static inline sp_u32 sp_bounded(sp_u32 value, sp_u32 mask)
 {
 #if defined(__bpf__)
-    __asm__("" : "+r"(value));
-    return value & mask;
+    return sp_hidden(value) & mask;
 #else
     (void)mask;
     return value;
 #endif
 }
+
+/* A copy to compare. What BPF's verifier learns by that of a value, it would otherwise know of all copies, and go through
+ * what follows once for each of their ranges. (A compiler for the host, which tests have compile this, has no __BPF__.) */
+static inline sp_u64 sp_compared(sp_u64 value)
+{
+#if defined(__BPF__)
+    __asm__("%0 ^= 0" : "+r"(value));
+#endif
+    return value;
+}
+
+/* Whether two values are the same, 1 or 0, of less than 64 bits each. Not by a comparison: BPF's verifier would go through
+ * all that follows twice. */
+static inline sp_u32 sp_alike(sp_u64 value, sp_u64 other) { return (sp_u32)(((value ^ other) - 1) >> 63); }
 
 /* What changes a frame is never a function of its own, however seldom it is called: BPF's verifier would not know there
  * what the caller has compared with the frame's end. */

@@ -344,7 +344,8 @@ struct sp_link_router {
     sp_u64 slice;   /* its slot; 0: none */
     sp_u64 bucket;
     sp_u64 dropped; /* packets over its share */
-    sp_u64 reserved[2];
+    sp_u64 routing; /* a bucket: what it may send for its routing protocols beyond its share, packet_out.h */
+    sp_u64 reserved;
 };
 SP_STATIC_ASSERT(sizeof(struct sp_link) == 64 && sizeof(struct sp_link_slice) == 64 &&
                      sizeof(struct sp_link_router) == 64, "a cache line each");

@@ -100,7 +100,7 @@ static inline int sp_is_plain_ipv6(sp_u64 high)
 
 SP_INLINE sp_u32 sp_punt_special_ipv6(struct sp_meta *meta, sp_u64 source_high, sp_u64 source_low)
 {
-    sp_u64 high = meta->destination[0], low = meta->destination[1];
+    sp_u64 high = sp_compared(meta->destination[0]), low = sp_compared(meta->destination[1]);
 
     if (high >> 48 == 0xff02 || high >> 54 == 0xfe80 >> 6) {
         return SP_PUNT_CONTROL;
@@ -116,7 +116,7 @@ SP_INLINE sp_u32 sp_punt_special_ipv6(struct sp_meta *meta, sp_u64 source_high, 
         return SP_DROP_MARTIAN;
     }
     /* RFC 4861 section 7.2: it may reach the router's own addresses, but RFC 4291 section 2.5.6 forbids to forward. */
-    meta->link_local_source = source_high >> 54 == 0xfe80 >> 6;
+    meta->link_local_source = sp_alike(source_high >> 54, 0xfe80 >> 6);
     return SP_NO_REASON;
 }
 
@@ -137,12 +137,12 @@ SP_INLINE sp_u32 sp_punt_ipv6(const struct sp_packet *packet, struct sp_meta *me
     meta->ttl = first & 0xff;
     meta->destination[0] = sp_get64(header + 24);
     meta->destination[1] = sp_get64(header + 32);
-    meta->exception = meta->protocol == SP_PROTOCOL_HOP_BY_HOP ? SP_PUNT_HOP_BY_HOP : SP_NO_REASON;
+    meta->exception = sp_alike(meta->protocol, SP_PROTOCOL_HOP_BY_HOP) * SP_PUNT_HOP_BY_HOP;
     if (sp_unlikely(first >> 60 != 6 || meta->l3_length > packet->length - meta->l2_octets)) {
         return SP_DROP_MALFORMED;
     }
     sp_u64 source_high = sp_get64(header + 8);
-    if (!sp_is_plain_ipv6(source_high) || !sp_is_plain_ipv6(meta->destination[0]) || sp_to_group(meta->dst_mac)) {
+    if (!sp_is_plain_ipv6(source_high) || !sp_is_plain_ipv6(sp_compared(meta->destination[0])) || sp_to_group(meta->dst_mac)) {
         return sp_punt_special_ipv6(meta, source_high, sp_get64(header + 16));
     }
     return SP_NO_REASON;

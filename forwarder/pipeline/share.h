@@ -266,7 +266,7 @@ SP_INLINE sp_u32 sp_share_core(sp_tables tables, const struct sp_packet *packet,
         return reason;
     }
     int is_due = core->left != SP_CORE_TRUST && router->at == core->clock && router->spent <= router->due;
-    if (sp_unlikely(!is_due) && sp_share_due_apart(tables, packet, meta->cpu, meta->vrf)) {
+    if (sp_unlikely(!is_due) && sp_likely(sp_share_due_apart(tables, packet, meta->cpu, meta->vrf))) {
         core->left--;
         sp_u32 shared = sp_share_over_apart(tables, packet, meta, reason);
         meta->spared = shared & SP_SHARED_SPARED;

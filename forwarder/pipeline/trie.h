@@ -134,7 +134,7 @@ SP_INLINE sp_u32 sp_trie_step(sp_tables tables, sp_u32 word, sp_u64 high, sp_u32
     if (!(word & SP_TRIE_OTHER)) {
         /* Slot 0 is the highest bit, which is always set. */
         word = sp_load_word(words + SP_TRIE_NODE_WORDS - 1 + sp_bounded(sp_trie_count(bits >> (~high >> 58)), 127));
-        *taken = (word >> 31) * SP_TRIE_STRIDE; /* a list asks for them again */
+        *taken = -sp_hidden(word >> 31) & SP_TRIE_STRIDE; /* a list asks for them again */
         return word;
     }
     if ((high ^ bits) >> ((64 - (bits & 63)) & 63)) {

@@ -9,6 +9,10 @@
 #include "server/samples.h"
 #include "server/service.h"
 
+extern "C" {
+#include "pipeline/packet_out.h"
+}
+
 namespace splitplane {
 
 namespace {
@@ -19,6 +23,12 @@ constexpr size_t kLeastFrame = 14, kLongestFrame = 65536;
 constexpr size_t kMostListed = 1000;
 constexpr std::chrono::hours kLongestWait{1};
 constexpr uint64_t kTimestampMask = (uint64_t{1} << kSampleTimestampBits) - 1;
+
+// The engine's clock, CLOCK_MONOTONIC.
+uint64_t monotonic_ns() {
+    const std::chrono::nanoseconds since = std::chrono::steady_clock::now().time_since_epoch();
+    return static_cast<uint64_t>(since.count());
+}
 
 p4::v1::StreamMessageResponse stream_error(const Result& result) {
     p4::v1::StreamMessageResponse response;
@@ -184,8 +194,7 @@ bool Service::push_sample(const Punt& sample, Outbox& outbox) {
 
 // In microseconds, and never the same twice.
 uint64_t Service::sample_time() {
-    using std::chrono::duration_cast, std::chrono::microseconds, std::chrono::steady_clock;
-    const auto now = static_cast<uint64_t>(duration_cast<microseconds>(steady_clock::now().time_since_epoch()).count());
+    const uint64_t now = monotonic_ns() / 1000;
     uint64_t last = last_sample_time_;
     uint64_t next = 0;
     do {
@@ -219,7 +228,13 @@ Result Service::send_packet(Arbitration::Stream id, const p4::v1::PacketOut& pac
     if (!way) {
         return {Code::kNotFound, "packet-out: no router interface " + std::to_string(interface_id)};
     }
-    bool sent = engine_.transmit(way->port, way->vlan, {reinterpret_cast<const uint8_t*>(frame.data()), frame.size()});
+    const std::span octets(reinterpret_cast<const uint8_t*>(frame.data()), frame.size());
+    if (!sp_lets_out(&engine_.arrays(), way->port, way->vlan, octets.data(), static_cast<sp_u32>(octets.size()),
+                     monotonic_ns())) {
+        count([](auto& statistics) { ++statistics.packet_outs_over_share; });
+        return {};
+    }
+    bool sent = engine_.transmit(way->port, way->vlan, octets);
     count([&](auto& statistics) { ++(sent ? statistics.packet_outs : statistics.packet_outs_no_port); });
     return {};
 }

@@ -152,7 +152,7 @@ Result Reading::read_extern(const p4::v1::ExternEntry& wanted) {
 }
 
 void Reading::read_features() {
-    std::vector<std::string> names{"priority_tags", "resilient_hash", "local_failover"};
+    std::vector<std::string> names{"resilient_hash", "local_failover"};
     if (tables_.hashes_by_router()) {
         names.emplace_back("hash_by_router");
     }

@@ -68,6 +68,7 @@ struct ServerStatistics {
     uint64_t packet_outs = 0;
     uint64_t packet_outs_refused = 0;    // by this side: malformed, not primary, no such router interface
     uint64_t packet_outs_no_port = 0;    // by the engine
+    uint64_t packet_outs_over_share = 0;  // dropped: their router has no share of the link left
     uint64_t stream_errors_dropped = 0;  // for which the queue had no room
 
     struct Occupancy {

@@ -53,6 +53,8 @@ struct Device {
             RowWrite row{.action = Action::kSetPort, .params = {port, id % 3 * 100, 1500}};
             require(tables.write_row(Op::kInsert, Table::kRouterInterface, {id, 0}, row).ok(), "router interface");
         }
+        tables.links().set_speed(1, LinkShares::kLeast);  // of which there is too little for what comes
+        engine.arrays().link_modes[1] |= SP_LINK_CONTENDED;
         p4::v1::StreamMessageRequest message;
         for (const auto stream : {primary, backup}) {
             message.mutable_arbitration()->set_device_id(1);
@@ -141,8 +143,9 @@ void check_message(Device& device, Arbitration::Stream stream, const p4::v1::Str
     const auto after = device.look(before);
     const uint64_t sent = after.packet_outs - before.packet_outs,
                    refused = after.packet_outs_refused - before.packet_outs_refused,
-                   no_port = after.packet_outs_no_port - before.packet_outs_no_port;
-    require(sent + refused + no_port == message.has_packet(), "a packet-out comes to one end");
+                   no_port = after.packet_outs_no_port - before.packet_outs_no_port,
+                   over = after.packet_outs_over_share - before.packet_outs_over_share;
+    require(sent + refused + no_port + over == message.has_packet(), "a packet-out comes to one end");
     const auto frames = device.engine.sent();
     require(frames.size() == sent, "what counts as sent is sent");
     require(sent == 0 || stream == device.primary, "only the primary sends");

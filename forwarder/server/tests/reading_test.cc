@@ -199,11 +199,11 @@ TEST_F(Reading, FeaturesAreToldByName) {
         for (const auto& member : data.struct_().members()) names.push_back(member.bitstring());
         return names;
     };
-    EXPECT_EQ(told(), (std::vector<std::string>{"priority_tags", "resilient_hash", "local_failover", "shares"}))
+    EXPECT_EQ(told(), (std::vector<std::string>{"resilient_hash", "local_failover", "shares"}))
         << "of all externs";
     wanted.mutable_extern_entry()->set_extern_id(kFeaturesId);
     *device->arrays().hash_seed = 1;
-    EXPECT_EQ(told(), (std::vector<std::string>{"priority_tags", "resilient_hash", "local_failover", "hash_by_router",
+    EXPECT_EQ(told(), (std::vector<std::string>{"resilient_hash", "local_failover", "hash_by_router",
                                                 "shares"}));
 }
 

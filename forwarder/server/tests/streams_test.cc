@@ -218,6 +218,20 @@ TEST_F(Packets, GoOutByTheirRouterInterface) {
     EXPECT_EQ(device->server().statistics().packet_outs, 1u);
 }
 
+TEST_F(Packets, PayTheirRoutersShareOfTheLink) {
+    ASSERT_EQ(primary->write_one(insert(entry(kInterfaceTable, {5}, kSetPort, {2, 30, 1500}))), grpc::OK);
+    device->tables().links().set_speed(2, 1'000'000);
+    const uint64_t uncontended = SP_LINK_BURST / 10 * 9 / (64 + 4 + 24), many = 8 * uncontended;  // frames
+    for (uint64_t each = 0; each < many; ++each) primary->send(packet_out(5));
+    primary->arbitrate(election(1));
+    const auto seen = device->server().statistics();
+    EXPECT_EQ(device->engine().sent().size(), seen.packet_outs);
+    EXPECT_EQ(seen.packet_outs + seen.packet_outs_over_share, many);
+    EXPECT_GE(seen.packet_outs, uncontended);
+    EXPECT_GT(seen.packet_outs_over_share, 0u);
+    EXPECT_EQ(device->tables().links().status(2, 0).over_share, seen.packet_outs_over_share);
+}
+
 TEST_F(Packets, GoOutWhileTheTablesAreWritten) {
     ASSERT_EQ(primary->write_one(insert(entry(kInterfaceTable, {5}, kSetPort, {2, 30, 1500}))), grpc::OK);
     auto writing = device->tables().lock();

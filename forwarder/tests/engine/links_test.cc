@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "engine/netdev/ethtool.h"
 #include "engine/xdp/xdp_engine.h"
 #include "tables/link_shares.h"
@@ -16,8 +18,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// So slow that what may leave at once lasts longer than most turns of others on this processor.
-constexpr uint64_t kSpeed = 20'000'000;
+// So slow that what may leave at once lasts longer than nearly all turns of others on this processor.
+constexpr uint64_t kSpeed = 4'000'000;
 constexpr uint32_t kOtherVrf = 2, kOtherLan = 5, kOtherUp = 6, kToOtherUp = 3;  // slots
 constexpr uint32_t kOtherLanTag = 300, kOtherUpTag = 301;
 constexpr size_t kPayload = 1476;  // octets; with both headers and a tag a frame of 1,514
@@ -64,10 +66,10 @@ class Links : public OnTwoWires {
         double time_s = 0;
         double sum() const { return octets[0] + octets[1]; }
     };
-    // Let both send as much as they can, and count for so long as nothing holds this process up: while it does not send
-    // buckets are filled, and whoever sends then has as much at once as each other.
+    // Let both send six times what the link takes, and count for so long as nothing holds this process up: while it does
+    // not send buckets are filled, and whoever sends then has as much at once as each other.
     Left flood(double time_s) {
-        constexpr std::chrono::milliseconds kHeldUp{10}, kSettled{200};
+        constexpr std::chrono::milliseconds kEach{1}, kHeldUp{50}, kSettled{700};
         const Octets packet = Ipv4{.payload = Octets(kPayload)}.octets();
         const Octets first = ethernet(kOwnMac, kHostMac, 0x0800, packet);
         const Octets second = ethernet(kOwnMac, kHostMac, 0x0800, packet, kOtherLanTag);
@@ -78,12 +80,15 @@ class Links : public OnTwoWires {
             if (now - before > kHeldUp) from = now + kSettled;
             const bool counts = now >= from;
             if (counts) left.time_s += std::chrono::duration<double>(now - before).count();
+            for (; before < now; before += kEach) {
+                lan->send(first);
+                lan->send(second);
+            }
             before = now;
-            lan->send(first);
-            lan->send(second);
             while (const auto frame = up->receive(std::chrono::milliseconds(0))) {
                 if (counts) left.octets[frame->at(12) == 0x81] += static_cast<double>(frame->size()) + 24;
             }
+            std::this_thread::sleep_for(kEach);
         }
         EXPECT_GE(left.time_s, time_s) << "this machine has no time to send";
         return left;
@@ -106,7 +111,7 @@ class Links : public OnTwoWires {
 
 TEST_F(Links, AreDividedByWeight) {
     start();
-    const Left left = flood(1);
+    const Left left = flood(3);
     EXPECT_NEAR(left.octets[0] / left.sum(), 2 / 3.0, 0.05 * 2 / 3);
     EXPECT_NEAR(left.sum() * 8 / left.time_s, kSpeed, 0.05 * kSpeed);
     EXPECT_GT(dropped(kVrf), 0u);

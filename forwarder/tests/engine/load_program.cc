@@ -1,12 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 //     load_program OBJECT     0 where the kernel takes the XDP program of a BPF object, else what it said
+//
+// In how many steps its verifier came through is printed, and too many are refused (engine/README.md).
+#include <bpf/bpf.h>
+
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <vector>
 
 #include "engine/xdp/object.h"
+
+namespace {
+
+constexpr uint32_t kMostSteps = 250'000;  // it takes 120,000 to 175,000; the kernel's own limit is 1,000,000
+
+uint32_t steps_of(int program) {
+    bpf_prog_info info{};
+    uint32_t size = sizeof info;
+    return bpf_obj_get_info_by_fd(program, &info, &size) == 0 ? info.verified_insns : UINT32_MAX;
+}
+
+}  // namespace
 
 int main(int count, char** words) {
     using namespace splitplane;
@@ -20,7 +36,12 @@ int main(int count, char** words) {
         constexpr Capacity kCapacity{.words = 1u << 18, .members = 1u << 10};
         for (const bool frags : {false, true}) {
             const XdpObject object(elf, kCapacity, {}, frags);
-            if (object.program("forward") < 0) return 1;
+            const uint32_t steps = steps_of(object.program("forward"));
+            std::cout << steps << " steps of the verifier\n";
+            if (steps > kMostSteps) {
+                std::cerr << "more than " << kMostSteps << ": see engine/README.md, Steps of the verifier\n";
+                return 1;
+            }
         }
         return 0;
     } catch (const VerifierRefused& refused) {

@@ -15,8 +15,10 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "engine/xdp/xdp_engine.h"
 
@@ -57,8 +59,15 @@ Wire::~Wire() {
     [[maybe_unused]] const int status = std::system(("ip link del dev " + near_ + " 2> /dev/null").c_str());
 }
 
+// A ring that is full is emptied by somebody who has to have his turn first.
 void Wire::send(const Octets& frame) const {
-    ASSERT_EQ(::send(socket_.get(), frame.data(), frame.size(), 0), static_cast<ssize_t>(frame.size()));
+    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    ssize_t sent = ::send(socket_.get(), frame.data(), frame.size(), 0);
+    while (sent < 0 && errno == ENOBUFS && std::chrono::steady_clock::now() < patience) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        sent = ::send(socket_.get(), frame.data(), frame.size(), 0);
+    }
+    ASSERT_EQ(sent, static_cast<ssize_t>(frame.size())) << std::strerror(errno);
 }
 
 std::optional<Octets> Wire::receive(std::chrono::milliseconds wait) const {

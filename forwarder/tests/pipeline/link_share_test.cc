@@ -10,6 +10,10 @@
 
 #include "tests/pipeline/world.h"
 
+extern "C" {
+#include "pipeline/packet_out.h"
+}
+
 namespace splitplane::test {
 namespace {
 
@@ -27,6 +31,7 @@ struct Sender {
     uint32_t frame = kLong;
     uint32_t cpu = 0;
     double from_s = 0, to_s = 1e9;
+    Octets out = {};  // it is the controller that sends, this
 };
 
 struct Links : ::testing::Test {
@@ -46,13 +51,21 @@ struct Links : ::testing::Test {
         tables.link_modes[kPort] = sp_link_mode(SP_LINK_SHARED | bits, quantum);
     }
     static uint64_t sp_link_octets_of(const sp_link& link) { return link.speed * link.tick_ns >> 30; }
-    // Guarantees and ceilings are parts of the port's speed; interface and router have the same slot.
+    // Guarantees and ceilings are parts of the port's speed; interface, its VLAN and router are one number.
     void router(uint32_t slot, uint32_t weight = 1, double guarantee = 0, double ceiling = 0, uint32_t slice = 0) {
         tables.link_slots[slot] = slot;
-        tables.link_routers[slot] = {rate_of(guarantee * speed), rate_of(ceiling * speed), weight, slice, 0, 0, {}};
+        tables.classifier[sp_classifier_index(kPort, slot)] = sp_classifier(SP_CLASSIFIER_INGRESS, slot, slot, slot);
+        tables.link_routers[slot] = {rate_of(guarantee * speed), rate_of(ceiling * speed), weight, slice, 0, 0, 0, 0};
     }
     void slice(uint32_t slot, uint32_t weight = 1, double guarantee = 0, double ceiling = 0) {
         tables.link_slices[slot] = {rate_of(guarantee * speed), rate_of(ceiling * speed), weight, 0, {}};
+    }
+    bool passes(const Sender& sender, uint64_t at) {
+        if (sender.out.empty()) {
+            return !sp_native_over_link_share(&tables, kPort, sender.interface, sender.frame, sender.cpu, at);
+        }
+        const auto octets = static_cast<uint32_t>(sender.out.size());
+        return sp_lets_out(&tables, kPort, sender.interface, sender.out.data(), octets, at) != 0;
     }
     bool contended() const { return tables.link_modes[kPort] & SP_LINK_CONTENDED; }
 
@@ -66,8 +79,11 @@ struct Links : ::testing::Test {
         std::priority_queue<Next, std::vector<Next>, std::greater<>> queue;
         std::uniform_real_distribution<double> chance(0.5, 1.5);
         const double end = seconds * kSecond;
+        const auto frame_of = [](const Sender& sender) {
+            return sender.out.empty() ? sender.frame : static_cast<uint32_t>(sender.out.size()) + 4;
+        };
         const auto gap = [&](const Sender& sender) {
-            return wire_bits(sender.frame) / sender.bits_per_s * kSecond * chance(random);
+            return wire_bits(frame_of(sender)) / sender.bits_per_s * kSecond * chance(random);
         };
         for (size_t each = 0; each < senders.size(); ++each) {
             queue.push({senders[each].from_s * kSecond + gap(senders[each]), each});
@@ -78,10 +94,7 @@ struct Links : ::testing::Test {
             queue.pop();
             const Sender& sender = senders[each];
             if (at > sender.to_s * kSecond) continue;
-            if (!sp_native_over_link_share(&tables, kPort, sender.interface, sender.frame, sender.cpu,
-                                           now + static_cast<uint64_t>(at))) {
-                had[each] += wire_bits(sender.frame) / seconds;
-            }
+            if (passes(sender, now + static_cast<uint64_t>(at))) had[each] += wire_bits(frame_of(sender)) / seconds;
             queue.push({at + gap(sender), each});
         }
         now += static_cast<uint64_t>(end);
@@ -302,6 +315,95 @@ TEST_F(Links, NeverMuchMoreThanTheSpeed) {
         if (each > 0) most = std::max(most, had - 100 * kMega * 0.01 / 8);
     }
     EXPECT_LE(most, SP_LINK_BURST);
+}
+
+// -- what the controller sends ----------------------------------------------------------------------------------------
+struct PacketOuts : Links {
+    static Octets ping(uint32_t payload = 1400) {
+        return ethernet(2, 1, 0x0800, Ipv4{.protocol = 1, .payload = Octets(payload)}.octets());
+    }
+    static Octets bgp() {
+        Octets ports;
+        put(ports, 179u << 16 | 40000, 4);
+        return ethernet(2, 1, 0x0800, Ipv4{.protocol = 6, .payload = ports + Octets(1000)}.octets());
+    }
+    // The parts of the link that they have.
+    std::vector<double> parts() {
+        run(0.3);
+        std::vector<double> had = run(1);
+        for (double& each : had) each /= speed;
+        return had;
+    }
+};
+
+TEST_F(PacketOuts, AFloodOfThemHasItsRoutersShare) {
+    port(100 * kMega);
+    router(1);
+    router(2);
+    senders = {{.interface = 1, .bits_per_s = 300 * kMega, .out = ping()}, {2, 49 * kMega}};
+    const auto had = parts();
+    EXPECT_NEAR(had[0], 0.51, 0.01);
+    EXPECT_NEAR(had[1], 0.49, 0.003) << "who keeps to his share";
+    EXPECT_GT(tables.link_routers[1].dropped, 0u);
+}
+
+TEST_F(PacketOuts, AloneTheyHaveTheWholeLink) {
+    port(100 * kMega);
+    router(1);
+    senders = {{.interface = 1, .bits_per_s = 80 * kMega, .out = ping()}};
+    EXPECT_NEAR(parts()[0], 0.8, 0.01);
+    EXPECT_FALSE(contended());
+    senders = {{.interface = 1, .bits_per_s = 150 * kMega, .out = ping()}};
+    EXPECT_NEAR(parts()[0], 1, 0.01);
+    EXPECT_TRUE(contended());
+}
+
+TEST_F(PacketOuts, RoutingProtocolsGoOnBesideTheirRoutersTransit) {
+    port(100 * kMega);
+    router(1);
+    router(2);
+    senders = {{1, 200 * kMega}, {2, 40 * kMega}, {.interface = 1, .bits_per_s = 0.5 * kMega, .out = bgp()}};
+    auto had = parts();
+    EXPECT_NEAR(had[2], 0.005, 2e-4);
+    EXPECT_NEAR(had[1], 0.4, 0.002);
+    EXPECT_NEAR(sum(had), 1, 0.01);
+    senders[2].out = ping();
+    EXPECT_LT(parts()[2], 0.004) << "what is no routing protocol's waits behind it";
+}
+
+TEST_F(PacketOuts, WhatCallsItselfARoutingProtocolHasLittleMore) {
+    port(100 * kMega);
+    router(1);
+    router(2);
+    senders = {{.interface = 1, .bits_per_s = 200 * kMega, .out = bgp()}, {2, 49 * kMega}};
+    const auto had = parts();
+    EXPECT_NEAR(had[0], 0.51, 0.01);
+    EXPECT_NEAR(had[1], 0.49, 0.003);
+}
+
+// By their router's bucket, which is empty.
+TEST_F(PacketOuts, WhatARoutingProtocolSays) {
+    port(100 * kMega, SP_LINK_CONTENDED);
+    router(1);
+    const auto goes = [&](const Octets& frame) {
+        tables.link_routers[1].bucket = now >> 10 & 0xffffffff;
+        return passes({.interface = 1, .bits_per_s = 0, .out = frame}, now);
+    };
+    const auto ip = [](uint8_t protocol, uint8_t ttl, uint32_t ports = 0) {
+        Octets payload;
+        put(payload, ports, 4);
+        return ethernet(2, 1, 0x0800, Ipv4{.ttl = ttl, .protocol = protocol, .payload = payload + Octets(20)}.octets());
+    };
+    const Octets isis = ethernet(0x0180c2000014, 1, 100, Octets(100)), arp = ethernet(2, 1, 0x0806, Octets(46));
+    for (const Octets& frame : {bgp(), arp, isis, ip(89, 1), ip(17, 255, 49152u << 16 | 3784), ip(112, 255)}) {
+        EXPECT_TRUE(goes(frame)) << "of " << frame.size() << " octets";
+    }
+    const Octets lldp = ethernet(0x0180c200000e, 1, 0x88cc, Octets(100)), other = ethernet(2, 1, 100, Octets(100));
+    const Octets tagged = ethernet(2, 1, 0x0806, Octets(46), 5);
+    const Octets wrong = ethernet(2, 1, 0x0800, Ipv4{.protocol = 89, .header_checksum = 1}.octets());
+    for (const Octets& frame : {ping(), lldp, other, tagged, wrong, ip(17, 64, 49152u << 16 | 3784), Octets(13)}) {
+        EXPECT_FALSE(goes(frame)) << "of " << frame.size() << " octets";
+    }
 }
 
 // -- in the pipeline --------------------------------------------------------------------------------------------------

@@ -59,6 +59,26 @@ def test_a_prefix_enters_with_its_cover() -> None:
     ]
 
 
+def test_a_cover_goes_with_its_prefix_unless_one_inside_needs_it() -> None:
+    fast = a_table(4, {**NESTED, **flat(10)})
+    fast.sample(1, VRF, [WIDE] * 5, 10)
+    fast.rebalance(1, 100)
+    assert fast.change(VRF, {LONGER: None}) == {}  # there is LONGEST
+    assert fast.change(VRF, {LONGEST: None}) == {}
+    assert fast.change(VRF, {LONGER: 2, LONGEST: 3}) == {}
+    assert fast.change(VRF, {LONGEST: None, LONGER: None}) == {LONGER: (FALLBACK, None)}
+
+
+def test_what_is_kept_has_the_room_of_what_the_change_before_deleted() -> None:
+    first, second = flat(2)
+    fast = a_table(2, flat(2))
+    fast.sample(1, VRF, [first] * 5, 10)
+    fast.rebalance(1, 100)
+    assert fast.keep(VRF, [second], ()) == {}
+    assert fast.change(VRF, {first: None}) == {first: (1, None)}
+    assert fast.keep(VRF, [second], ()) == {second: (None, 2)}
+
+
 def test_a_prefix_with_too_large_a_cover_enters_in_parts() -> None:
     inside = {bytes((30, number, 0, 0, 24)): 2 for number in range(0, 2 * MAX_COVER + 4, 2)}
     wide, host = prefix_key("30.0.0.0/8"), bytes((30, 1, 2, 3, 32))
