@@ -123,7 +123,6 @@ class Capability(StrEnum):
     SAMPLES = "samples"
     PUNT_SHARES = "punt_shares"
     LOST_PUNTS = "lost_punts"
-    PRIORITY_TAGS = "priority_tags"
     HASH_BY_ROUTER = "hash_by_router"
     SHARES = "shares"
 

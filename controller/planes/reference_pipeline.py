@@ -86,7 +86,7 @@ def forward(
     ValueError for a frame of less than 14 octets, which no port delivers.
     """
     read = Frame.read(frame)
-    if read.vlan == 0 and Capability.PRIORITY_TAGS in capabilities:
+    if read.vlan == 0:
         read = replace(read, vlan=None)
     egress = way_back(entries, port, read)
     if egress is not None:
@@ -109,8 +109,7 @@ def forward(
 
 # -- before the routes -----------------------------------------------------------------------------------------------
 def interface_classifier(entries: Installed, port: int, frame: Frame) -> RouterInterface | None:
-    """Return the enabled router interface of the port and the frame's VLAN; a tag with VLAN id 0, where it is not one
-    that `forward` has taken off, is nobody's."""
+    """Return the enabled router interface of the port and the frame's VLAN."""
     for interface in entries.router_interfaces.values():
         if interface.enabled and _came_in_by(interface, port, frame):
             return interface

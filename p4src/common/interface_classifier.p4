@@ -28,7 +28,7 @@ control InterfaceClassifier(inout headers_t hdr, inout metadata_t meta) {
     }
 
     // Programmed by: a router interface that is enabled, as its last entry. A miss drops `unknown_interface`. A tag
-    // with VLAN id 0 only carries a priority; no router interface has it, hence key 4095, which no VLAN can be.
+    // with VLAN id 0 only carries a priority: such a frame is an untagged one (IEEE 802.1Q table 9-2).
     @name(".interface_classifier") @id(INTERFACE_CLASSIFIER_TABLE)
     table interface_classifier {
         key = {
@@ -47,9 +47,6 @@ control InterfaceClassifier(inout headers_t hdr, inout metadata_t meta) {
 
     apply {
         if (hdr.vlan.isValid()) {
-            if (hdr.vlan.vlan_id == 0) {
-                meta.vlan_id = 4095;
-            }
             hdr.ethernet.ether_type = hdr.vlan.ether_type;
             hdr.vlan.setInvalid();
         }

@@ -3,7 +3,8 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
@@ -73,8 +74,34 @@ async def compare(wired: WiredPlane, trial: Trial, before: Installed | None = No
     allowed = possible(wired, trial)
     if before is not None:
         allowed += possible(wired, replace(trial, entries=before))
-    seen = await wired.observe(trial.port, trial.frame)
-    if wired.counts_too_long_as_sent and any(PuntReason.MTU_EXCEEDED in dict(_reasons(each)) for each in allowed):
+    return await _differs(wired, {trial.port: [trial.frame]}, allowed)
+
+
+async def compare_all(wired: WiredPlane, trials: Sequence[Trial]) -> AsyncIterator[tuple[Trial, str]]:
+    """The same for many frames: those that may do only one thing all together, and one by one where that differs."""
+    alone, arrivals, expected = [], defaultdict(list), Observation()
+    for trial in trials:
+        allowed = possible(wired, trial)
+        if len(allowed) > 1 or _counts_too_long(wired, allowed):
+            alone.append(trial)
+        else:
+            arrivals[trial.port].append(trial.frame)
+            expected += allowed[0]
+    together = await _differs(wired, arrivals, [expected])
+    found = False
+    for trial in alone if together is None else trials:
+        if difference := await compare(wired, trial):
+            found = True
+            yield trial, difference
+    if together is not None and not found:
+        yield trials[0], f"only together: {together}"
+
+
+async def _differs(
+    wired: WiredPlane, arrivals: Mapping[int, Sequence[bytes]], allowed: list[Observation]
+) -> str | None:
+    seen = await wired.observe_all(arrivals)
+    if _counts_too_long(wired, allowed):
         allowed = [replace(each, sent=seen.sent) for each in allowed]
     for _ in range(LATE if wired.counts_late else 0):
         if seen in allowed or not any(_went_alike(seen, each) for each in allowed):
@@ -82,6 +109,11 @@ async def compare(wired: WiredPlane, trial: Trial, before: Installed | None = No
         await asyncio.sleep(0.1)
         await wired.count_again(seen)
     return None if seen in allowed else f"{wired.kind} did {seen}\nthe contract allows {allowed}"
+
+
+def _counts_too_long(wired: WiredPlane, allowed: list[Observation]) -> bool:
+    """Whether the plane counts as sent what is too long for where one of these would have it go."""
+    return wired.counts_too_long_as_sent and any(PuntReason.MTU_EXCEEDED in dict(_reasons(each)) for each in allowed)
 
 
 def _went_alike(one: Observation, other: Observation) -> bool:
@@ -99,10 +131,8 @@ async def first_difference(wired: WiredPlane, seed: int, packets: int) -> str | 
     trials = [Trial(entries, *random_arrival(draw, entries)) for _ in range(packets)]
     await wired.program(entries)
     async for place in wired.places():
-        for trial in trials:
-            found = await compare(wired, trial)
-            if found is not None:
-                return await _smallest(wired, trial, f"seed {seed}, routes {place}: {found}")
+        async for trial, found in compare_all(wired, trials):
+            return await _smallest(wired, trial, f"seed {seed}, routes {place}: {found}")
     return None
 
 

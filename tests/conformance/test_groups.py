@@ -33,6 +33,7 @@ async def member_of_each(wired: WiredPlane, frames: list[bytes]) -> dict[bytes, 
     return {frame[-20:]: member_of(frame) for _, frame in outputs}
 
 
+@pytest.mark.kinds("openflow", "bmv2", "forwarder")  # generic, its program spreads them as it does otherwise
 @pytest.mark.parametrize("weights", WEIGHTS, ids=str)
 async def test_each_member_gets_its_share(wired: WiredPlane, weights: tuple[int, ...]) -> None:
     assert await shares_off(wired, weights) == []

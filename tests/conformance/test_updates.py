@@ -24,7 +24,7 @@ from case import (
     via,
     wan,
 )
-from differences import compare
+from differences import compare_all
 from entries import route_columns
 from frames import IPV4, ethernet, ipv4, ipv6, mac, tagged
 from random_tables import Trial
@@ -152,8 +152,8 @@ def updates(before: Installed, after: Installed) -> WriteBatch:
 
 
 async def check(wired: WiredPlane, entries: Installed) -> None:
-    found = [await compare(wired, Trial(entries, probe.port, probe.frame)) for probe in PROBES]
-    assert [text for text in found if text] == []
+    trials = [Trial(entries, probe.port, probe.frame) for probe in PROBES]
+    assert [text async for _, text in compare_all(wired, trials)] == []
 
 
 @pytest.mark.parametrize("after", CHANGES.values(), ids=CHANGES)

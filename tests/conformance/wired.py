@@ -8,7 +8,7 @@ their own, which is in none of the observations.
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cables import PORTS
@@ -83,6 +83,20 @@ class Observation:
     sent: Counter[int] = field(default_factory=Counter)
     punted: Counter[tuple[int, PuntReason]] = field(default_factory=Counter)
     dropped: Counter[DropReason] = field(default_factory=Counter)  # summed over routers: not every plane knows whose
+
+    def __iadd__(self, other: "Observation") -> "Observation":
+        """Add what other frames did."""
+        self.outputs = sorted(self.outputs + other.outputs)
+        self.punts = sorted(self.punts + other.punts)
+        for mine, others in (
+            (self.received, other.received),
+            (self.received_octets, other.received_octets),
+            (self.sent, other.sent),
+            (self.punted, other.punted),
+            (self.dropped, other.dropped),
+        ):
+            mine.update(others)  # type: ignore[arg-type]
+        return self
 
 
 @dataclass
@@ -196,7 +210,12 @@ class WiredPlane:
 
     async def observe(self, port: int, *frames: bytes) -> Observation:
         """Let frames come in by a port and return all that they did."""
-        await self.pour(port, frames)
+        return await self.observe_all({port: frames})
+
+    async def observe_all(self, arrivals: Mapping[int, Sequence[bytes]]) -> Observation:
+        """Let frames come in by several ports, by one after the other, and return all that they did."""
+        for port, frames in arrivals.items():
+            await self.pour(port, frames)
         seen = Observation(sorted(self.heard.outputs), sorted(self.heard.packets))
         self.heard.outputs.clear()
         self.heard.packets.clear()

@@ -50,7 +50,6 @@ class OpenFlowPlane(WithoutShares):
             Capability.LOCAL_FAILOVER,
             Capability.ROUTE_COUNTERS,
             Capability.LOST_PUNTS,
-            Capability.PRIORITY_TAGS,
         }
     )
 

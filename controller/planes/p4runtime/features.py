@@ -18,7 +18,6 @@ from controller.planes.p4runtime.messages import entities_of
 EXTERN_ID = 0x81000002
 
 _NAMES = (
-    Capability.PRIORITY_TAGS,
     Capability.RESILIENT_HASH,
     Capability.LOCAL_FAILOVER,
     Capability.HASH_BY_ROUTER,

@@ -20,10 +20,9 @@ from case import (
 )
 from frames import ARP, IPV4, IPV6, ethernet, ipv4, ipv6, tagged
 
-from controller.planes.base import Capability, DropReason, PuntReason
+from controller.planes.base import DropReason, PuntReason
 
 UNKNOWN = DropReason.UNKNOWN_INTERFACE
-PRIORITY_TAGS = Capability.PRIORITY_TAGS
 to_24 = ipv4("10.2.0.9")
 frame = ethernet(lan.mac, IPV4, to_24)
 
@@ -55,32 +54,27 @@ CASES = [
         "a priority tag",
         stray(1, tagged(frame, 0, priority=3)).by(lan),
         leaves(to_up, ipv4("10.2.0.9", ttl=63)),
-        PRIORITY_TAGS,
     ),
     Case(
         "a priority tag, tagged out",
         stray(2, tagged(ethernet(up.mac, IPV6, ipv6("2001:db8:3::9")), 0, priority=7)).by(up),
         leaves(to_wan, ipv6("2001:db8:3::9", ttl=63)),
-        PRIORITY_TAGS,
     ),
     Case(
         "VLAN 0 without a priority",
         stray(1, tagged(frame, 0)).by(lan),
         leaves(to_up, ipv4("10.2.0.9", ttl=63)),
-        PRIORITY_TAGS,
     ),
     Case(
         "a priority tag does not reach the guest",
         stray(1, tagged(ethernet("ffffffffffff", ARP, bytes(46)), 0, priority=6)).by(lan),
         PuntReason.CONTROL,
-        PRIORITY_TAGS,
     ),
     Case("a priority tag on a port with VLANs only", stray(3, tagged(frame, 0, priority=3)), UNKNOWN),
     Case(
         "a second tag behind a priority tag",
         stray(1, tagged(tagged(frame, 10), 0, priority=3)).by(lan),
         DropReason.ETHERTYPE,
-        PRIORITY_TAGS,
     ),
     Case("untagged on a port with VLANs only", stray(3, frame), UNKNOWN),
     Case("tagged with another's VLAN bits", stray(4, tagged(frame, 100)), UNKNOWN),
