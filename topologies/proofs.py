@@ -49,7 +49,7 @@ def trace(lab: Lab, host: str, address: str, expected: Sequence[set[str]]) -> li
 
 def equal_cost(lab: Lab, router: str, prefixes: Sequence[str], members: int) -> list[str]:
     """The FIB of a router has that many nexthops for each prefix."""
-    entries = {entry["prefix"]: entry for entry in lab.controller.show("fib", router)}
+    entries = {entry["prefix"]: entry for entry in lab.controller.fib(router)}
     found = []
     for prefix in prefixes:
         expect(prefix in entries, f"{prefix} is not in the FIB of {router}")
@@ -155,9 +155,7 @@ def forwarded(lab: Lab, router: str) -> int:
 def switch_forwards(lab: Lab, progress: Progress, ends: Sequence[tuple[str, str]], count: int = 200) -> list[str]:
     """Under traffic the guests' kernels forward nothing, and never forwarded more than was punted to them."""
     routers = lab.topology.routers
-    before = {
-        router: (forwarded(lab, router), lab.controller.show("counters", router)["punts"]) for router in routers
-    }
+    before = {router: (forwarded(lab, router), lab.controller.counters(router)["punts"]) for router in routers}
     for host, address in ends:
         progress(f"{count} pings {host} → {address}")
         text = output(inside(lab.network[host], ["ping", "-n", "-D", "-c", str(count), "-i", "0.005", address]))
@@ -166,7 +164,7 @@ def switch_forwards(lab: Lab, progress: Progress, ends: Sequence[tuple[str, str]
     found = []
     for router, (earlier, punts) in before.items():
         after = forwarded(lab, router)
-        counters = lab.controller.show("counters", router)
+        counters = lab.controller.counters(router)
         punted = sum(counters["punts"].values())
         moved = sum(interface["tx_packets"] for interface in counters["interfaces"].values())
         growth = after - earlier

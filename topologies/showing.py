@@ -75,7 +75,7 @@ def _carried(lab: Lab, tenant: str, address: str) -> float:
 
 def _sent(lab: Lab, tenant: str) -> int:
     """Return how many octets the switch has sent towards a tenant's h2."""
-    interfaces = lab.controller.show("counters", f"{tenant}/r2")["interfaces"]
+    interfaces = lab.controller.counters(f"{tenant}/r2")["interfaces"]
     return sum(int(interfaces[name]["tx_bytes"]) for name in _TOWARDS_H2)
 
 

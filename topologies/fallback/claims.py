@@ -19,6 +19,7 @@ from topologies.fallback.topology import H1, HARDWARE, N1, OWN_ROUTES, ROOM, ROU
 
 _COUNT = 20
 _MOVE_S = 60.0
+_CONFIRMED_S = 10.0
 _FOLLOWED_S = 120.0
 _ASKED_FOR = 3
 _TRIES = 10
@@ -34,11 +35,17 @@ _LONGEST = 24
 
 def learned(lab: Lab, progress: Progress) -> list[str]:
     """The session is up, and nothing of what it brought is refused."""
-    (view,) = lab.controller.show("get", "routers")
+    # What is asked for moves into the switch at any time, and is pending for as long.
+    wait_for(f"{ROUTER} with nothing pending", lambda: not _counts(lab)["pending"], _CONFIRMED_S)
+    view = _counts(lab)
     seen = f"{ROUTER}: {view['ipv4_routes']} routes learned, {view['pending']} pending, {view['refused']} refused"
-    wanted = view["ipv4_routes"] == lab.topology.routes[ROUTER]
-    expect(wanted and not view["pending"] and not view["refused"], seen)
+    expect(view["ipv4_routes"] == lab.topology.routes[ROUTER] and not view["refused"], seen)
     return [*proofs.sessions_up(lab, progress), seen]
+
+
+def _counts(lab: Lab) -> dict[str, Any]:
+    (view,) = lab.controller.get("routers")
+    return dict(view)
 
 
 def follows(lab: Lab, progress: Progress) -> list[str]:
@@ -178,13 +185,13 @@ def verified(lab: Lab, progress: Progress) -> list[str]:
 
 
 def _entries(lab: Lab) -> dict[str, int]:
-    views: list[dict[str, Any]] = lab.controller.show("get", "planes")
+    views: list[dict[str, Any]] = lab.controller.get("planes")
     return next(view["entries"] for view in views if view["name"] == HARDWARE)
 
 
 def _in_hardware(lab: Lab) -> set[str]:
     """Return the prefixes that the switch routes."""
-    return {entry["prefix"] for entry in lab.controller.show("fib", ROUTER, "--where", "hardware")}
+    return {entry["prefix"] for entry in lab.controller.fib(ROUTER) if entry["where"] == "hardware"}
 
 
 def _destinations(lab: Lab) -> dict[str, str]:

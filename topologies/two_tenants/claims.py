@@ -32,7 +32,7 @@ def trace(lab: Lab, progress: Progress) -> list[str]:
 
 def tagged(lab: Lab, progress: Progress) -> list[str]:
     """The neighbor behind VLAN 100 is reached, and by that VLAN."""
-    interfaces = {(view["router"], view["name"]): view for view in lab.controller.show("get", "interfaces")}
+    interfaces = {(view["router"], view["name"]): view for view in lab.controller.get("interfaces")}
     n1 = interfaces["red/r1", "n1"]
     expect((n1["port"], n1["vlan"]) == ("trunk", 100), f"n1 of red/r1 is on {n1['port']} VLAN {n1['vlan']}")
     return proofs.reach(lab, [("red-n1", "10.0.1.1"), ("red-n1", "2001:db8:101::1")])

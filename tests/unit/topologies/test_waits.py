@@ -30,13 +30,13 @@ class Told(control.Controller):
         super().__init__()
         self.answers = answers
 
-    def show(self, *arguments: str) -> object:
-        """Return what was given for the last word."""
-        return self.answers[arguments[1] if arguments[0] == "get" else arguments[0]]
+    def get(self, *parts: str) -> object:
+        """Return what was given of a resource."""
+        return self.answers[parts[0]]
 
-    def routers(self) -> dict[str, dict[str, object]]:
-        """Return the routers that were given."""
-        return {one["router"]: one for one in self.answers["routers"]}
+    def fib(self, router: str) -> list[dict[str, object]]:
+        """Return the entries that were given."""
+        return self.answers["fib"]
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_routes_that_do_not_move_are_named_with_their_router_and_where_they_are(
     monkeypatch.setattr(fallback_claims, "_FOLLOWED_S", 0.0)
     lab = Lab(FALLBACK, FALLBACK.planes())
     planes = [{"name": "s1", "entries": {"hardware ipv4_route": 900}}]
-    fib = [{"prefix": "192.0.2.0/24"}]
+    fib = [{"prefix": "192.0.2.0/24", "where": "hardware"}]
     lab.controller = Told(routers=[view("red/r1")], planes=planes, fib=fib)
     with pytest.raises(NetworkError) as caught:
         fallback_claims._wait_moved(lab, "software")
