@@ -87,10 +87,9 @@ class FallbackPair:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """What both have. The hardware takes what comes in, so no priority tag goes on to the software; and that sees
-        the port of the link alone, so it takes none of the others out of its groups."""
-        both = self.hardware.capabilities & (self.software.capabilities | {Capability.PRIORITY_TAGS})
-        return both - {Capability.LOCAL_FAILOVER}
+        """What both have. The software sees the port of the link alone, so it takes none of the others out of its
+        groups."""
+        return (self.hardware.capabilities & self.software.capabilities) - {Capability.LOCAL_FAILOVER}
 
     @property
     def _planes(self) -> tuple[Plane, Plane]:

@@ -78,7 +78,7 @@ class SessionServer:
         self._events = events
         self._server: grpc.aio.Server | None = None
         self._shown = (b"", b"", b"")  # key, certificate, authorities
-        self._frame_share = LoopShare()  # not that of route work
+        self._frame_share = LoopShare(run_s=0.0)  # not that of route work: each frame is for itself
         self._sessions: dict[int, ControlSession] = {}  # that have said Hello, the latest of each router
         self._frames: dict[int, FrameConnection] = {}  # whose ticket is that of the session
         self._admitted: dict[int, asyncio.Event] = {}  # set: revoked

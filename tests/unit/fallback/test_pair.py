@@ -42,10 +42,10 @@ async def test_it_has_what_both_planes_have_as_they_tell_it():
     world = await made()
     both = set(Capability) - {Capability.LOCAL_FAILOVER}  # the software sees the port of the link alone
     assert world.pair.capabilities == both
-    world.software.capabilities -= {Capability.RESILIENT_HASH, Capability.PRIORITY_TAGS}
+    world.software.capabilities -= {Capability.RESILIENT_HASH}
     assert world.pair.capabilities == both - {Capability.RESILIENT_HASH}
-    world.hardware.capabilities -= {Capability.PRIORITY_TAGS}
-    assert world.pair.capabilities == both - {Capability.RESILIENT_HASH, Capability.PRIORITY_TAGS}
+    world.hardware.capabilities -= {Capability.LOST_PUNTS}
+    assert world.pair.capabilities == both - {Capability.RESILIENT_HASH, Capability.LOST_PUNTS}
 
 
 async def test_shares_are_written_where_there_are_any_and_promised_where_both_have_them():
