@@ -72,14 +72,29 @@ _KINDS = {"without": _without, "ideal": _ideal, "with": _with}
 
 
 def _errors(by_name: dict[str, _Cases], path: Path) -> None:
-    """How far the worst router is off, by load: with shares, and without."""
-    chart = _chart(pygal.XY, "error of the worst router", "load", "% of the whole", logarithmic=True)
-    for name, loads in by_name.items():
-        for kind, found in (("", loads), (", without", [load["without"] for load in loads])):
-            points = [
-                (load["load"], max(_LEAST_ERROR, 100 * one["error"])) for load, one in zip(loads, found, strict=True)
-            ]
-            chart.add(name + kind, points, stroke_style={"dasharray": "3,6"} if kind else None)
+    """How far the worst router of each case is off at twice what there is: with shares, and without."""
+    loads = {name: load for name, cases in by_name.items() for load in cases if load["load"] == _OVERLOAD}
+    if not loads:
+        return
+    chart = _chart(
+        pygal.HorizontalBar,
+        f"error of the worst router at a load of {_OVERLOAD:g}",
+        "% of the whole, logarithmic",
+        "",
+        logarithmic=True,
+        range=(_LEAST_ERROR, 100),
+        zero=_LEAST_ERROR,
+        y_labels=[_LEAST_ERROR, 0.1, 1, 10, 100],
+        value_formatter=lambda percent: f"{percent:g}",
+        height=80 + 40 * len(loads),
+    )
+    names = sorted(loads, key=lambda name: loads[name]["error"])
+    chart.x_labels = names
+    for title, found in (
+        ("with shares", [loads[name] for name in names]),
+        ("without shares", [loads[name]["without"] for name in names]),
+    ):
+        chart.add(title, [max(_LEAST_ERROR, 100 * one["error"]) for one in found])
     _save(chart, path)
 
 
@@ -97,8 +112,8 @@ def _divided(case: dict[str, Any], path: Path) -> None:
 
 
 def _chart(kind: Any, title: str, x_title: str, y_title: str, **options: Any) -> Any:
-    size = {"width": 640, "height": 400, "legend_at_bottom": True, "dots_size": 2}
-    chart = kind(title=title, x_title=x_title, y_title=y_title, style=CleanStyle, **size, **options)
+    options = {"width": 640, "height": 400, "legend_at_bottom": True, "dots_size": 2} | options
+    chart = kind(title=title, x_title=x_title, y_title=y_title, style=CleanStyle, **options)
     chart.uuid = title.replace(" ", "-").replace(":", "")  # else one by chance
     chart.add_xml_filter(_without_scripts)
     return chart

@@ -6,8 +6,9 @@
 Floods of a host come at a share of what one core forwards: bench/peers measures that before, or it is given.
 
 Each attack is a JSON line on stderr as well, beside what the attacker did. The last line of stdout is {"attacks":
-[{"name", "sessions_lost", "transit_lost", "route_change_worst_ms", "arp_p99_ms", "loop_stall_max_ms"}]}, all of the
-modest ones; and "memory", where that attack is among them: what it costs the throughput of a router beside.
+[{"name", "sessions_lost", "transit_lost", "route_change_worst_ms", "arp_p99_ms", "loop_stall_max_ms", "loop_ran_ms"}
+]}, all of the modest ones; and "memory", where that attack is among them: what it costs the throughput of a router
+beside.
 """
 
 import argparse
@@ -34,7 +35,9 @@ from lab.commands import last_lines
 from lab.control import Controller
 from lab.enclosure import run_enclosed
 from lab.network import NetworkError, checked
+from lab.planes.base import Planes
 from lab.planes.catalog import DEFAULT, PLANES
+from lab.planes.forwarder import ForwarderPlanes
 
 NONE = "none"
 _CHOICES = (NONE, *ATTACKS)
@@ -55,7 +58,7 @@ class UnderAttack:
         WORK.mkdir(parents=True, exist_ok=True)
         self._stalls = StallFile(_STALLS)
         watched = Controller([sys.executable, "-m", "bench.watched_controller", str(_STALLS)])
-        self._rig = rig = Rig(PLANES[options.plane](), watched)
+        self._rig = rig = Rig(_planes(options), watched)
         self._modest = ModestRouters(rig, options.routers)
         self._attackers = Attackers(rig, options.share * (options.core_mpps or 0) * 1e6)
         self._loaded = LoadedNeighbor(rig) if RANDOM_ACCESS in options.attacks else None
@@ -103,7 +106,7 @@ class UnderAttack:
                 self._stalls.forget()
                 told = self._attack(name)
                 time.sleep(_AFTER_S)
-                stall_s = self._stalls.longest_s()
+                stall_s, ran_s = self._stalls.longest_s()
         say(f"{name}: the attacker: {told}")
         lost = self._modest.sessions_lost() - before
         lost["vrc"] = self._vrc_sessions_lost()
@@ -115,6 +118,7 @@ class UnderAttack:
             "route_change_worst_ms": seen["route_change_worst_ms"],
             "arp_p99_ms": seen["arp_p99_ms"],
             "loop_stall_max_ms": round(1000 * stall_s, 1),
+            "loop_ran_ms": round(1000 * ran_s, 1),
         }
         found.append(result)
         say(json.dumps(result))
@@ -177,6 +181,11 @@ def _options() -> argparse.Namespace:
         "--share", type=float, default=0.5, metavar="S", help="of a core's rate, of floods, up to 4 (default: 0.5)"
     )
     parser.add_argument(
+        "--core-shares",
+        action="store_true",
+        help="vr-forwarder divides its cores by shares, which it does not by itself",
+    )
+    parser.add_argument(
         "--core-mpps", type=float, metavar="R", help="a core's rate (default: bench/peers measures it)"
     )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="copy all logs to DIR at the end")
@@ -192,6 +201,9 @@ def main() -> int:
     if not 0 < options.share <= _MOST_SHARE:
         print(f"hostile: --share is more than 0, and at most {_MOST_SHARE:g}", file=sys.stderr)
         return 2
+    if options.core_shares and options.plane != DEFAULT:
+        print(f"hostile: --core-shares are of --plane {DEFAULT} alone", file=sys.stderr)
+        return 2
     if options.core_mpps is not None and options.core_mpps <= 0:
         print("hostile: --core-mpps is more than 0", file=sys.stderr)
         return 2
@@ -205,6 +217,10 @@ def main() -> int:
         sys.argv += ["--core-mpps", str(rate)]
     missing = PLANES[options.plane]().missing
     return run_enclosed("hostile", "bench.hostile", program, lambda: missing() or generator.missing())
+
+
+def _planes(options: argparse.Namespace) -> Planes:
+    return ForwarderPlanes("--core-shares") if options.core_shares else PLANES[options.plane]()
 
 
 def _core_mpps(plane: str) -> float | None:

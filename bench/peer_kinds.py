@@ -119,7 +119,6 @@ class Ovs:
         self._directory.mkdir(parents=True)
         self._daemons = daemons = OvsDaemons(self._directory, _on_core(wires))
         daemons.start()
-        prefer(daemons.pid)
         daemons.vsctl("add-br", "br", "--", "set", "bridge", "br", "datapath_type=netdev", "fail_mode=secure")
         for number, end in ((_IN_PORT, wires.into), (_OUT_PORT, wires.out)):
             daemons.vsctl("add-port", "br", end, "--", "set", "interface", end, f"ofport_request={number}")

@@ -11,7 +11,7 @@ from lab.bird import Bird
 from lab.network import NetworkError, Node, checked, output, wait_for
 from lab.prefixes import Announcement
 from lab.private.ovs import PrivateOvs
-from lab.processes import Meter, guest_processes, prefer
+from lab.processes import Meter, guest_processes
 
 _SINK = Path(__file__).with_name("sink.py")
 _WORK = Path("/run/bench/sink")
@@ -99,7 +99,6 @@ def bundle_s(bridge: str, table: int, wanted: int) -> float:
     (_WORK / "flows").write_text("\n".join(flows) + "\n")
     (_WORK / "groups").write_text("\n".join(_members_last(groups)) + "\n")
     with PrivateOvs() as switch:
-        prefer(switch.pid)
         switch.add_bridge("s1", 1)
         switch.ofctl("add-groups", "s1", str(_WORK / "groups"))
         start = time.monotonic()

@@ -1,6 +1,6 @@
-"""A vr-controller whose event loop is watched: how long it took no other turn, at most, is in a file of 8 octets.
+"""A vr-controller whose event loop is watched: how long it took no other turn, at most, is in a file of 16 octets.
 
-watched_controller.py FILE ARGUMENTS…: the arguments are vr-controller's. Whoever writes 0.0 to the file begins anew.
+watched_controller.py FILE ARGUMENTS…: the arguments are vr-controller's. Zeros in the file: begin anew.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from pathlib import Path
 from controller.__main__ import main as run
 
 _EVERY_S = 0.002
-_LONGEST = struct.Struct("=d")
+_LONGEST = struct.Struct("=dd")
 
 
 class StallFile:
-    """The longest stall in seconds since it was last forgotten, shared by two processes."""
+    """The longest stall since it was last forgotten, and for how much of it the loop ran, shared by two processes."""
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
@@ -25,19 +25,19 @@ class StallFile:
         with path.open("r+b") as file:
             self._shared = mmap.mmap(file.fileno(), _LONGEST.size)
 
-    def note(self, stall_s: float) -> None:
+    def note(self, stall_s: float, ran_s: float) -> None:
         """Keep a stall where it is longer than all before."""
-        if stall_s > self.longest_s():
-            _LONGEST.pack_into(self._shared, 0, stall_s)
+        if stall_s > self.longest_s()[0]:
+            _LONGEST.pack_into(self._shared, 0, stall_s, ran_s)
 
-    def longest_s(self) -> float:
-        """Return the longest one."""
-        longest: float = _LONGEST.unpack_from(self._shared)[0]
+    def longest_s(self) -> tuple[float, float]:
+        """Return the longest one, and the CPU time of the loop's thread in it: the rest it waited for a core."""
+        longest: tuple[float, float] = _LONGEST.unpack_from(self._shared)
         return longest
 
     def forget(self) -> None:
         """Begin anew."""
-        _LONGEST.pack_into(self._shared, 0, 0.0)
+        _LONGEST.pack_into(self._shared, 0, 0.0, 0.0)
 
 
 class _Watched(asyncio.DefaultEventLoopPolicy):
@@ -50,12 +50,12 @@ class _Watched(asyncio.DefaultEventLoopPolicy):
     def new_event_loop(self) -> asyncio.AbstractEventLoop:
         loop = super().new_event_loop()
 
-        def look(due: float) -> None:
-            now = time.monotonic()
-            self._stalls.note(now - due)
-            loop.call_later(_EVERY_S, look, now + _EVERY_S)
+        def look(due: float, before_cpu: float) -> None:
+            now, cpu = time.monotonic(), time.thread_time()
+            self._stalls.note(now - due, cpu - before_cpu)
+            loop.call_later(_EVERY_S, look, now + _EVERY_S, cpu)
 
-        loop.call_soon(look, float("inf"))
+        loop.call_soon(look, float("inf"), 0.0)
         return loop
 
 

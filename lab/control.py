@@ -7,11 +7,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from controller.vrctl.client import Client, Refused, Unreachable
+from controller.vrctl.client import Client, Refused, Unreachable, path_of
+from controller.vrctl.guest import command_for
 from lab.commands import NetworkError, ended, last_lines, ran
 from lab.enclosure import STATE
 from lab.network import CONTROLLER
@@ -86,16 +88,35 @@ class Controller:
         except json.JSONDecodeError:
             raise NetworkError(_complaint(done, arguments)) from None
 
+    def get(self, *parts: str) -> Any:
+        """Return a resource of the API: what vrctl shows, without its start, for whoever asks again and again."""
+        with _answered("/".join(parts)) as client:
+            return client.get(*parts)
+
     def routers(self) -> dict[str, dict[str, Any]]:
-        """Return what `vrctl get routers` says, by router; without vrctl, which waits would start again and again."""
-        try:
-            return {view["router"]: view for view in Client(SOCKET).get("routers")}
-        except (Unreachable, Refused) as problem:
-            raise NetworkError(f"routers: {problem}", LOG) from None
+        """Return what `vrctl get routers` says, by router."""
+        return {view["router"]: view for view in self.get("routers")}
+
+    def counters(self, router: str) -> dict[str, Any]:
+        """Return what `vrctl counters` says of a router ("tenant/router")."""
+        counted: dict[str, Any] = self.get("routers", *router.split("/"), "counters")
+        return counted
+
+    def fib(self, router: str) -> list[dict[str, Any]]:
+        """Return what `vrctl fib` says of a router, an entry each."""
+        with _answered(f"fib of {router}") as client:
+            return list(client.lines("GET", path_of("routers", *router.split("/"), "fib")))
 
     def exec(self, router: str, *argv: str) -> str:
-        """Return what a command prints inside a router's guest."""
-        return self.vrctl("exec", router, "--", *argv)
+        """Return what a command prints inside a router's guest; it is run as `vrctl exec` runs it."""
+        with _answered(f"exec {router}") as client:
+            target = path_of("routers", *router.split("/"), "exec")
+            inside = client.call("POST", target, {"argv": argv})["argv"]
+            command = command_for(client.controller_pid(), inside)
+        done = ran(command, _VRCTL_LIMIT_S, logs=[LOG])
+        if done.returncode:
+            raise NetworkError(_complaint(done, ("exec", router, *argv)))
+        return done.stdout
 
     @staticmethod
     def _vrctl(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -103,6 +124,14 @@ class Controller:
         environment = os.environ | {"COLUMNS": "110"}  # its tables, where it sees no terminal
         limit_s = _APPLY_LIMIT_S if arguments[0] == "apply" else _VRCTL_LIMIT_S
         return ran(command, limit_s, logs=[LOG], environment=environment)
+
+
+@contextmanager
+def _answered(what: str) -> Iterator[Client]:
+    try:
+        yield Client(SOCKET)
+    except (Unreachable, Refused) as problem:
+        raise NetworkError(f"{what}: {problem}", LOG) from None
 
 
 def _listens() -> bool:

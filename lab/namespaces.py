@@ -25,18 +25,22 @@ T = TypeVar("T")
 _NAMESPACES = "/run/netns"
 _CLONE_NEWNET = 0x40000000
 _ETH_P_ALL = 0x0003
-TRUSTED_GATEWAY = {
-    f"{ip}/neigh/eth0/{name}": value
-    for ip in ("ipv4", "ipv6")
-    for name, value in (("base_reachable_time_ms", 3_600_000), ("delay_first_probe_time", 0))
-}
-"""What of /proc/sys/net makes an end host trust a gateway that once answered for an hour, as routers do.
-
-Linux asks again after half a minute, and gives up a gateway that is silent for six seconds, though what it is sent
-would be forwarded. While a controller starts nobody answers, and on a busy machine that takes longer.
-"""
 QUIETLY = ("-W", "1")
 """For `Host.ping`: wait for an answer for a second, and not for as long as a busy machine may take."""
+
+
+def trusting(*interfaces: str) -> dict[str, int]:
+    """Return what of /proc/sys/net makes a node trust a neighbor that once answered for an hour, as many routers do.
+
+    Linux asks again after half a minute, and gives up a neighbor that is silent for six seconds, though what it is
+    sent would be forwarded. While a controller starts nobody answers, and on a busy machine that takes longer.
+    """
+    return {
+        f"{ip}/neigh/{interface}/{name}": value
+        for ip in ("ipv4", "ipv6")
+        for interface in interfaces
+        for name, value in (("base_reachable_time_ms", 3_600_000), ("delay_first_probe_time", 0))
+    }
 
 
 def sh(*command: str, env: dict[str, str] | None = None, logs: Sequence[Path] = ()) -> str:

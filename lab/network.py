@@ -13,7 +13,7 @@ from mininet.node import Host, Node, OVSBridge, Switch
 
 from lab import frr
 from lab.commands import NetworkError, checked, output, wait_for
-from lab.namespaces import TRUSTED_GATEWAY
+from lab.namespaces import trusting
 from lab.planes.base import Planes
 
 __all__ = [
@@ -178,9 +178,8 @@ def _configure(host: FrrHost) -> None:
         # Demonstrations trace more than once a second.
         "ipv4/icmp_ratelimit": 0,
         "ipv6/icmp/ratelimit": 0,
+        **trusting(*host.intfNames()),
     }
-    if host.gateways:
-        settings |= TRUSTED_GATEWAY
     lines = [f"echo {value} > /proc/sys/net/{name}" for name, value in settings.items()]
     lines += [f"ip address add {address} dev eth0{' nodad' * (':' in address)}" for address in host.addresses]
     lines += [f"ip {'-6' if ':' in gateway else '-4'} route add default via {gateway}" for gateway in host.gateways]

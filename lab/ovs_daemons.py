@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lab.commands import checked, ended, ran, spawned, still_runs, wait_for
 from lab.namespaces import sh
+from lab.processes import prefer
 
 _SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 _ENVIRONMENT = ("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR")
@@ -38,7 +39,11 @@ class OvsDaemons:
         return self._processes["ovs-vswitchd"].pid
 
     def start(self) -> None:
-        """Start both, with the configuration they had; returns when the switch takes orders. NetworkError."""
+        """Start both, with the configuration they had; returns when the switch takes orders. NetworkError.
+
+        The switch runs at nice -10, as with Debian's ovs-ctl: its main thread takes orders and packets, and what a
+        port's socket has no room for meanwhile is lost.
+        """
         database = self._directory / "conf.db"
         if not database.exists():
             checked(["ovsdb-tool", "create", str(database), _SCHEMA])
@@ -49,6 +54,7 @@ class OvsDaemons:
         self.vsctl("--no-wait", "set", "Open_vSwitch", ".", *threads)
         self._spawn("ovs-vswitchd", self._database)
         self.vsctl("init")  # waits until the switch has read it
+        prefer(self.pid)
 
     def kill(self) -> None:
         """Kill the switch and its database at once; harmless when repeated."""

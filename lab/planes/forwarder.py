@@ -43,6 +43,8 @@ class Forwarder:
     log: Path
     prefix: Sequence[str] = ()
     """Begins each of its commands: the namespaces that it runs in."""
+    options: Sequence[str] = ()
+    """Of its `run`, whenever it starts."""
     program: Path = field(default_factory=lambda: PROGRAM)
     _process: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
 
@@ -68,7 +70,9 @@ class Forwarder:
             Path(notices).chmod(0o777)
             heard.settimeout(_EVERY_S)
             environment = os.environ | {"NOTIFY_SOCKET": notices}  # systemd's protocol, sd_notify(3)
-            self._process = spawned(self.command("run", *own, *numbered, *options), self.log, environment)
+            self._process = spawned(
+                self.command("run", *own, *numbered, *self.options, *options), self.log, environment
+            )
             wait_for(f"{self.name} serving", lambda: self._ready(heard), _START_LIMIT_S, 0, [self.log])
 
     def stop(self, how: signal.Signals = signal.SIGKILL) -> int:
@@ -117,8 +121,9 @@ class ForwarderPlanes(DevicePlanes):
     needs_cables = False
     polled = True
 
-    def __init__(self) -> None:
-        super().__init__(enclosed)
+    def __init__(self, *options: str) -> None:
+        """``options`` are those of each one's `run`."""
+        super().__init__(functools.partial(enclosed, options=options))
 
     def switch(self, mininet: Mininet, name: str, number: int) -> DeviceSwitch:
         """Add a switch."""
@@ -130,7 +135,7 @@ class ForwarderPlanes(DevicePlanes):
         return "" if PROGRAM.exists() else f"{PROGRAM} is missing; run: make setup"
 
 
-def enclosed(name: str, device_id: int, place: int = 0) -> Forwarder:
+def enclosed(name: str, device_id: int, place: int = 0, options: Sequence[str] = ()) -> Forwarder:
     """Return a vr-forwarder of the enclosure."""
     own = f"vr-forwarder-{name}"
-    return Forwarder(f"vr-forwarder {name}", own, device_id, _RUN / own, _RUN / f"{own}.log")
+    return Forwarder(f"vr-forwarder {name}", own, device_id, _RUN / own, _RUN / f"{own}.log", options=options)
