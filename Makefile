@@ -16,11 +16,11 @@ check:
 	@.venv/bin/lint-imports --no-cache
 	@$(PY) -m pytest -q -n 2 --hypothesis-profile=quick -m "not root" tests/unit tests/property tests/contract
 
-# In the units and the order of tests/conftest.py. Five at a time: most of them wait for daemons rather than compute.
+# In the units and the order of tests/conftest.py. Six at a time: most of them wait for daemons rather than compute.
 # TESTS names some of them, and then only what these need is set up.
 test:
 	@scripts/setup tests $(TESTS)
-	@$(PY) -m pytest -n 5 --dist loadfile --no-loadscope-reorder $(if $(TESTS),$(TESTS),tests)
+	@$(PY) -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(if $(TESTS),$(TESTS),tests)
 
 # The XDP program by each clang that Debian has, on each kernel there is here.
 clangs:

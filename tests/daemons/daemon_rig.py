@@ -141,7 +141,12 @@ class Between:
         """Wait until addresses behind the second neighbor answer the first one, by the plane and not by the guest."""
         for address in addresses:
             # The first packets resolve neighbors, which a guest's kernel does and the plane is told of.
-            until("the plane forwards, not the guest", lambda address=address: self._by_the_plane(address), LIMIT_S)
+            try:
+                until(
+                    "the plane forwards, not the guest", lambda address=address: self._by_the_plane(address), LIMIT_S
+                )
+            except AssertionError as problem:
+                raise AssertionError(f"{problem}\n{self._ways(address)}") from None
         self.rig.verified()
         refused = [event for event in self.rig.show("events") if event["kind"] == "packet-out-refused"]
         assert not refused, refused
@@ -164,6 +169,27 @@ class Between:
         answered, forwarded = self.answered(address), self._forwarded() - before
         print(f"{address}: {answered} of {BURST} answered, {forwarded} forwarded by the guest")
         return (answered, forwarded) == (BURST, 0)
+
+    def _ways(self, address: str) -> str:
+        """Return what each router knows of the ways there and back."""
+        ours, _ = LOOPBACKS[6 if ":" in address else 4]
+        get = ("ip", "-6" if ":" in address else "-4", "route", "get")
+        told = {
+            f"n1 to {address}": lambda: self.n1.run(*get, address),
+            f"n2 to {ours}": lambda: self.n2.run(*get, ours),
+            "the guest": lambda: self.rig.ok("exec", self.name, "--", "ip", "route"),
+            "its neighbors": lambda: self.rig.ok("exec", self.name, "--", "ip", "neigh"),
+            "the plane": lambda: self.rig.ok("fib", self.name),
+            "counters": lambda: self.rig.ok("counters", self.name),
+            "events": lambda: self.rig.ok("events"),
+        }
+        said = []
+        for what, tell in told.items():
+            try:
+                said.append(f"{what}:\n{tell()}")
+            except AssertionError as problem:
+                said.append(f"{what}: {problem}")
+        return "\n".join(said)
 
     def _prefixes(self) -> set[str]:
         return {route["prefix"] for route in self.rig.show("fib", self.name)}

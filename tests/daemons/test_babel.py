@@ -21,10 +21,14 @@ protocol babel {
   interface "eth0" { type wired; hello interval 1 s; update interval 2 s; };
 }
 """
+# babeld announces its own addresses as hosts, also on the link that they are on. A zebra that has taken that one
+# before the routes by it looks for the gateway there, and has these `inactive` from then on.
+BABELD_TEXT = """interface eth0 type wired hello-interval 1
+interface eth1 type wired hello-interval 1
+redistribute local deny
+"""
 BABELD = {
-    "files": {
-        "babeld.conf": "interface eth0 type wired hello-interval 1\ninterface eth1 type wired hello-interval 1\n"
-    },
+    "files": {"babeld.conf": BABELD_TEXT},
     "daemons": [
         {"argv": ["/usr/sbin/babeld", "-c", "/run/command/etc/babeld.conf", "-I", "", "-S", "/run/command/run/state"]}
     ],

@@ -1,4 +1,4 @@
-"""Every fuzz target for a few seconds, after all inputs that are kept of it; what breaks one is printed."""
+"""Every fuzz target for a second, after all inputs that are kept of it; what breaks one is printed."""
 
 import json
 import runpy
@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts/fuzz"
-SECONDS = 2
+SECONDS = 1
 LIMIT_S = 500
 FUZZ: dict[str, Any] = runpy.run_path(str(SCRIPT))
 NAMES = (*FUZZ["PYTHON"], *FUZZ["NATIVE"])

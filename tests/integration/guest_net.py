@@ -69,6 +69,18 @@ class GuestBed:
             raise AssertionError(f"never got there: {status}\n{log}") from None
         return status
 
+    async def routed(self, spec: GuestSpec, prefix: str, *, without: str = "") -> GuestStatus:
+        """Wait until the guest's kernel routes a prefix, and no longer another: a daemon is up before its routes are.
+
+        From FRR 9 on mgmtd hands a text on to staticd after vtysh has ended, and staticd its routes to zebra then.
+        """
+
+        def there(status: GuestStatus) -> bool:
+            routes = self.run(status, "ip", "route").stdout
+            return runs(status) and prefix in routes and not (without and without in routes)
+
+        return await self.settled(spec, there)
+
     def run(self, status: GuestStatus, *argv: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the guest, as an operator would."""
         inside = self.driver.exec_argv(self.specs[0], status.pid, list(argv))

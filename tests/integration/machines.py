@@ -1,6 +1,5 @@
 """The image of guests in machines for tests, and what is left of machines on a host."""
 
-import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
@@ -36,14 +35,6 @@ def _opened(process: Path) -> Iterator[Path]:
     for held in (process / "fd").iterdir():
         with suppress(FileNotFoundError):
             yield held.readlink()
-
-
-def machine_of(state: Path, router: str) -> int:
-    """Return the QEMU process of a router ("tenant/router") whose controller keeps its state there, 0 for none."""
-    for config in state.glob("guests/*/guest.json"):
-        if json.loads(config.read_text())["router"] == router:
-            return next(iter(machines_of(config.parent)), 0)
-    return 0
 
 
 def control_groups(directory: Path) -> set[str]:

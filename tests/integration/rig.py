@@ -32,7 +32,7 @@ from controller.guests import limits
 from controller.vrctl.cli import app as vrctl
 from controller.vrctl.client import Client, Refused, Unreachable
 from lab.bird import BirdDaemon
-from lab.namespaces import TRUSTED_GATEWAY, Host, Private, sh
+from lab.namespaces import Host, Private, sh, trusting
 from lab.private.ovs import PrivateOvs
 from lab.processes import descendants
 from lab.readings import Stream
@@ -260,12 +260,23 @@ class Rig(Private):
 
     # -- what can be looked at from outside --------------------------------------------------------------------------
     def guest_pid(self, name: str) -> int:
-        """Return the first process of a router's guest, as this process sees it."""
-        for config in self.state.glob("guests/*/guest.json"):
-            if json.loads(config.read_text())["router"] == name:
-                inner = config.with_name("guest.pid").read_text().split()[0]
-                return next(pid for pid in descendants(self.first) if _inner_pid(pid)[1:2] == [inner])
-        raise AssertionError(f"router {name} has no guest")
+        """Return the first process of a router's guest, as this process sees it.
+
+        It is looked for again where it is not found: a list of processes is no snapshot, and one whose parent ends
+        meanwhile, as what starts a guest does, may be below nobody in it.
+        """
+        found: list[int] = []
+
+        def found_it() -> bool:
+            for config in self.state.glob("guests/*/guest.json"):
+                if json.loads(config.read_text())["router"] == name:
+                    inner = config.with_name("guest.pid").read_text().split()[0]
+                    found[:] = [pid for pid in descendants(self.first) if _inner_pid(pid)[1:2] == [inner]]
+                    return bool(found)
+            raise AssertionError(f"router {name} has no guest")
+
+        until(f"the first process of {name}", found_it)
+        return found[0]
 
     def process(self, name: str, program: str) -> int:
         """Return the process of a router's guest whose command line has ``program`` in it, 0 where none runs."""
@@ -290,7 +301,7 @@ class Rig(Private):
     def host(self, number: int, address: str, gateway: str = "", vlan: int = 0) -> Host:
         """Add a host with an address and a default route; it trusts a gateway that once answered."""
         host = self.switch.host(number, address, vlan)
-        settings = [f"net/{name}={value}" for name, value in TRUSTED_GATEWAY.items()]
+        settings = [f"net/{name}={value}" for name, value in trusting("eth0").items()]
         sh("ip", "netns", "exec", host.namespace, "sysctl", "-qw", *settings)
         if gateway:
             host.ip("-6" if ":" in gateway else "-4", "route", "add", "default", "via", gateway)

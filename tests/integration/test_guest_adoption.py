@@ -51,9 +51,7 @@ async def test_a_change_of_text_is_reloaded_and_starts_and_stops_daemons_as_need
         )
         status = await bed.started(changed)
         assert "ospfd" in status.daemons
-        routes = bed.run(status, "vtysh", "-c", "show ip route static").stdout
-        assert "10.6.0.0/24" in routes
-        assert "10.5.0.0/24" not in routes
+        await bed.routed(changed, "10.6.0.0/24", without="10.5.0.0/24")
         status = await bed.started(spec)
         assert "ospfd" not in status.daemons
         after = processes(status)

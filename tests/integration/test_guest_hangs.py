@@ -110,7 +110,7 @@ async def test_a_daemon_that_hangs_is_named_and_comes_up_by_itself(name: str) ->
         driver.go_on(name)
         status = await bed.settled(spec)
         assert (await driver.look_after(spec), driver.trouble(spec)) == ([], "")
-        await bed.settled(spec, lambda status: "10.5.0.0/24" in bed.run(status, "ip", "route").stdout)
+        await bed.routed(spec, "10.5.0.0/24")
         if name == "bgpd":
             assert "65002" in bed.run(status, "vtysh", "-c", "show running-config bgpd").stdout
         pids = processes(status)
@@ -160,7 +160,7 @@ async def test_a_command_that_hangs_and_is_deaf_holds_up_nobody() -> None:
     async with guest_bed() as bed:
         spec = bed.spec(routing=_command(deaf, writes))
         status = await bed.started(spec)
-        await bed.settled(spec, lambda status: "10.5.0.0/24" in bed.run(status, "ip", "route").stdout)
+        await bed.routed(spec, "10.5.0.0/24")
         pid = processes(status)["sh"]
         begun = time.monotonic()
         await bed.driver.start(replace(spec, routing=_command(deaf | {"argv": ["/bin/sleep", "602"]}, writes)))

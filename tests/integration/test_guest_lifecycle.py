@@ -16,8 +16,10 @@ pytestmark = pytest.mark.root
 
 async def test_a_guest_runs_the_daemons_its_configuration_asks_for() -> None:
     async with guest_bed() as bed:
-        status = await bed.started(bed.spec())
+        spec = bed.spec()
+        status = await bed.started(spec)
         assert set(status.daemons) == {"vrc", "bgpd"} | FRR_ALWAYS
+        await bed.routed(spec, "10.5.0.0/24")
         assert "10.5.0.0/24" in bed.run(status, "vtysh", "-c", "show ip route static").stdout
         assert "65002" in bed.run(status, "vtysh", "-c", "show running-config").stdout
         assert bed.run(status, "hostname").stdout.strip() == "red-r1"

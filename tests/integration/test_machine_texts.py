@@ -60,10 +60,6 @@ def test_what_frr_refuses_of_the_first_text_is_told_and_stays_until_it_is_mended
     assert re.match(REFUSED, rig.router(ROUTER)["reason"])
     rig.apply(machine.red(GOOD))
     rig.up(ROUTER, limit_s=BOOT_S)
-    assert re.match(f"vrctl: red/r1: {REFUSED}", machine.complaint(BAD))
-    until("it is degraded again", lambda: rig.router(ROUTER)["state"] == "degraded")
-    rig.apply(machine.red(GOOD))
-    rig.up(ROUTER)
 
 
 def test_a_zebra_without_fpm_is_degraded_and_told_to_connect_again(machine: Machine) -> None:

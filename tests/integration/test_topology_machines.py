@@ -1,4 +1,8 @@
-"""two_tenants with red's routers in virtual machines and blue's in namespaces holds all that it claims."""
+"""two_tenants with red's routers in virtual machines and blue's in namespaces holds all that it claims.
+
+So protocols of two machines converge through punted packets, and the plane alone forwards between them. What becomes
+of a router whose QEMU is killed is in test_kvm_guest.
+"""
 
 import pytest
 from programs import ROOT, all_hold, finish

@@ -85,6 +85,15 @@ def test_a_set_is_kept_while_a_route_or_a_name_uses_it() -> None:
     assert [one.members for one in rib.collect()] == [A]
 
 
+def test_as_many_sets_are_looked_at_as_a_call_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rib_module, "COLLECT_AT_ONCE", 2)  # a set and its member count two
+    rib = Rib()
+    rib.define(1, SetKind.FORWARD, A)
+    rib.define(2, SetKind.FORWARD, B)
+    rib.release([1, 2])
+    assert [len(rib.collect()), len(rib.collect()), len(rib.collect())] == [1, 1, 0]
+
+
 def test_what_is_not_repeated_is_withdrawn_and_uncounted() -> None:
     rib = learned(1, 1, 2)
     rib.replace(6, V6[:2], array("I", [1, 2]))
@@ -115,3 +124,16 @@ def test_new_routes_are_admitted_up_to_the_most_and_all_else_always() -> None:
     assert rib.unkept == {4: 1, 6: 2}
     with pytest.raises(SessionRefused, match="routes use nexthop set 8, which"):
         rib.admit(4, V4, array("I", [9, 8, 0, 1]), most=9)
+
+
+def test_what_a_resync_repeated_is_forgotten_bit_by_bit() -> None:
+    rib = learned(1, 2, 1)
+    rib.begin_resync()
+    rib.define(1, SetKind.FORWARD, A)
+    rib.replace(4, V4[:2], array("I", [1, 1]))
+    rib.forget_left(1 << 20)  # what the session before had named
+    assert not rib.has_left
+    rib.end_resync()
+    assert rib.has_left
+    rib.forget_left(1 << 20)
+    assert not rib.has_left
