@@ -17,10 +17,15 @@ pytestmark = pytest.mark.root
 ETH0 = InterfaceConfig(1, "eth0", "p1", 0, bytes.fromhex("02000000aa01"), 9000, ("10.1.0.1/24", "2001:db8:1::1/64"))
 ETH1 = InterfaceConfig(2, "eth1", "p1", 7, bytes.fromhex("02000000aa02"), 1400, ("10.2.0.1/24",))
 
-# A VRC that gives eth0 carrier, and dies when killed.
+# A VRC that gives eth0 carrier as soon as it is up, and dies when killed. Carrier is read of what is up alone.
 VRC = """
 import signal
+import time
+from pathlib import Path
 from vrc.tun import open_queue, set_carrier
+flags = Path("/sys/class/net/eth0/flags")
+while not (flags.exists() and int(flags.read_text(), 16) & 1):
+    time.sleep(0.01)
 set_carrier(open_queue("eth0", carrier=True), True)
 print("carrier", flush=True)
 signal.pause()
