@@ -132,11 +132,15 @@ async def test_a_neighbor_that_flaps_under_many_groups_holds_up_no_other(make_wo
 async def test_groups_and_routes_of_two_routers_share_alike(make_world):
     world, one, addresses = await with_groups(make_world)
     world.forget_writes()
+    world.plane.gate.clear()
+    world.learn(many(8 * BATCH_ROUTES), 2)
+    await world.until(lambda: len(world.plane.writes) == WRITES_IN_FLIGHT)
     list(one.neighbors([(1, address, mac(300 + address[3]), False) for address in addresses[:2]]))
     for address in addresses[:2]:
         list(one.neighbors([(1, address, b"", True)]))
     one.processed(1000)
-    world.learn(many(6 * BATCH_ROUTES), 2)
+    await world.until(lambda: one.fib.busy and not one.fib.unfinished)  # all that it has to write is known
+    world.plane.gate.set()
     await world.settle(2)
     await world.settle(1)
     both = [(cost(batch) - written(batch, 2), written(batch, 2)) for batch in world.plane.writes]
