@@ -5,11 +5,12 @@ from another process instead. Each case is a process of its own.
 
     us_per_route         from the first message until every route is confirmed, by the number of routes
     put_ms               one changed route of one router until it is confirmed, while all else is idle; median
+    put_again_ms         the same right after another router's; not of `sessions`
     loop_stall_ms_max    longest time for which the event loop took no other turn, from the first message on
     peak_mib             largest resident size of the process
 
 The last line is JSON: {"cases": [{"name", "routers", "routes", "planes", "us_per_route", "put_ms",
-"loop_stall_ms_max", "peak_mib"}]}.
+"put_again_ms", "loop_stall_ms_max", "peak_mib"}]}.
 """
 
 import argparse
@@ -182,10 +183,14 @@ class Vrc:
         while True:
             yield await self._said.get()
 
-    def put(self, number: int, set_number: int) -> None:
-        """Say another set for one route."""
+    def encode_put(self, number: int, set_number: int) -> bytes:
+        """Return the message of another set for one route, which is to be said next."""
         self._sequence += 1
-        self._said.put_nowait(_routes(self._sequence, [_prefix(number)], set_number))
+        return _routes(self._sequence, [_prefix(number)], set_number)
+
+    def say(self, octets: bytes) -> None:
+        """Say a message."""
+        self._said.put_nowait(octets)
 
 
 class Stall:
@@ -244,31 +249,39 @@ async def _measure(case: Case) -> dict[str, Any]:
         await asyncio.sleep(0)  # a listening socket takes them one by one, too
     await _settled(shards, configs, case.routes)
     took = time.perf_counter() - began
-    puts = []
-    for turn in range(PUTS):
-        vrc = vrcs[turn * len(vrcs) // PUTS]
-        await asyncio.sleep(IDLE_S / PUTS)
-        began = time.perf_counter()
-        before = sum(plane.routes for plane in planes)
-        vrc.put(turn, turn + 1)
-        while sum(plane.routes for plane in planes) == before:  # noqa: ASYNC110 - as soon as it can be seen
-            await asyncio.sleep(0)
-        puts.append(time.perf_counter() - began)
-    result = _result(case, took, statistics.median(puts), stall.longest_s)
+    idle_s = await _puts(case, vrcs, planes, IDLE_S / PUTS)
+    again_s = await _puts(case, vrcs, planes, 0.0)
+    result = _result(case, took, stall.longest_s, put=idle_s, put_again=again_s)
     stall.close()
     for task in [ticking, *(task for vrc in vrcs for task in vrc.tasks)]:
         task.cancel()
     return result
 
 
-def _result(case: Case, took_s: float, put_s: float | None, stall_s: float) -> dict[str, Any]:
+async def _puts(case: Case, vrcs: list[Vrc], planes: list[NullPlane], idle_s: float) -> float:
+    """Return how long one changed route takes until it is confirmed, after so long a pause: the median."""
+    took = []
+    for turn in range(PUTS):
+        number = turn * len(vrcs) // PUTS
+        plane, said = planes[number % case.planes], vrcs[number].encode_put(turn, turn + 1 + (not idle_s))
+        await asyncio.sleep(idle_s)
+        before = plane.routes
+        began = time.perf_counter()
+        vrcs[number].say(said)
+        while plane.routes == before:  # noqa: ASYNC110 - as soon as it can be seen
+            await asyncio.sleep(0)
+        took.append(time.perf_counter() - began)
+    return statistics.median(took)
+
+
+def _result(case: Case, took_s: float, stall_s: float, **puts_s: float) -> dict[str, Any]:
     return {
         "name": case.name,
         "routers": case.routers,
         "routes": case.routes,
         "planes": case.planes,
         "us_per_route": round(took_s * 1e6 / (case.routers * case.routes), 2),
-        "put_ms": None if put_s is None else round(put_s * 1e3, 3),
+        **{f"{name}_ms": round(took * 1e3, 3) for name, took in puts_s.items()},
         "loop_stall_ms_max": round(stall_s * 1e3, 1),
         "peak_mib": round(peak_mib(os.getpid())),
     }
@@ -304,7 +317,7 @@ async def _measure_sessions(
             clients.stdin.write(b"put\n")
             puts.append(float(await clients.stdout.readline()))
             await asyncio.sleep(IDLE_S / PUTS)
-        result = _result(case, took, statistics.median(puts), stall.longest_s)
+        result = _result(case, took, stall.longest_s, put=statistics.median(puts))
         await server.close()
         clients.terminate()
         await clients.wait()

@@ -224,7 +224,7 @@ class Fib(FibState):
         ticket = Ticket()
         left = limit
         whole = True
-        if not ahead:
+        if not ahead and (self.policers or resolution.interface_entries):
             policers, interfaces = self.policers.take(left), resolution.interface_entries.take(left)
             batch.policers += policers.updates
             batch.router_interfaces += interfaces.updates

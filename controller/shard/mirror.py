@@ -378,10 +378,13 @@ class PlaneMirror:
         await asyncio.gather(*pending, return_exceptions=True)
 
     async def _sleep(self, seconds: float | None) -> None:
-        # asyncio.wait_for of Python 3.11 swallows a cancellation that meets the wake-up; asyncio.timeout does not.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
+        # asyncio.timeout would cancel and catch for what a timer does by one call.
+        timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
         self._wake.clear()
 
     def _advance(self) -> None:
