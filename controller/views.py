@@ -27,6 +27,15 @@ class PlacementView:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareView:
+    """What a slice, or a router, gets of each core and link, as declared."""
+
+    weight: int
+    guarantee_percent: float | None  # of the whole
+    ceiling_percent: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class RouterView:
     """The state of one router."""
 
@@ -46,7 +55,7 @@ class RouterView:
     placement: str = ""  # as declared, on a plane with a fallback
     move: MoveView | None = None  # while its routes are on their way
     remarks: list[str] = field(default_factory=list)  # of its VRC's version, and what of its text no plane forwards
-    share: str = ""  # as declared: "weight 2, ceiling 40 %"; empty where it is that of every other
+    share: ShareView | None = None  # None where it is that of every other
 
 
 @dataclass(frozen=True, slots=True)

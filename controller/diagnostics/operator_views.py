@@ -7,12 +7,22 @@ from controller.errors import Conflict, NoSuch
 from controller.guests.base import GuestStatus
 from controller.guests.fleet import GuestFleet
 from controller.guests.suites import unforwarded
-from controller.model import USUAL_SHARE, PlaneConfig, Quota, RouterConfig, SliceConfig, TenantConfig, names_of
+from controller.model import (
+    SHARE_WHOLE,
+    USUAL_SHARE,
+    PlaneConfig,
+    Quota,
+    RouterConfig,
+    Share,
+    SliceConfig,
+    TenantConfig,
+    names_of,
+)
 from controller.protocols import DeclaredPort, DiagnosticsPort
 from controller.spec.changes import show_vlans
 from controller.spec.planes import reached_at
 from controller.spec.reservations import Shares, interfaces_on
-from controller.views import CapturedFrame, InterfaceView, PlaneView, RouterView, TableView
+from controller.views import CapturedFrame, InterfaceView, PlaneView, RouterView, ShareView, TableView
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +37,7 @@ class SliceView:
     quota: dict[str, int | None]  # as they hold now; None: no bound
     reserved: dict[str, int]  # of tables whose size is known: no other slice gets this
     used: dict[str, int]  # what all routers of the slice have together
-    share: str = ""  # as declared: "weight 2, ceiling 40 %"
+    share: ShareView
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +84,7 @@ class OperatorViews:
             quota_view(shares.limits.get(tenant, part.quota)),
             shares.reserved.get(tenant, {}),
             self.running.slice_usage(tenant, part.plane) | {"interfaces": interfaces},
-            str(part.share),
+            _share_view(part.share),
         )
 
     def tenant_views(self) -> list[TenantView]:
@@ -114,7 +124,7 @@ class OperatorViews:
             view = self._with_trouble(router, view)
         remarks = [*view.remarks, *filter(None, [unforwarded.remark(router.routing)])]
         suite = router.routing.suite.value
-        share = "" if router.share == USUAL_SHARE else str(router.share)
+        share = None if router.share == USUAL_SHARE else _share_view(router.share)
         return replace(view, guest=self._guests.label(router), suite=suite, remarks=remarks, share=share)
 
     def _with_trouble(self, router: RouterConfig, view: RouterView) -> RouterView:
@@ -185,3 +195,11 @@ def quota_view(quota: Quota) -> dict[str, int | None]:
     """Return a quota as plain numbers."""
     limits = {each.name: getattr(quota, each.name) for each in fields(quota) if each.name != "punts_per_s"}
     return limits | {f"punts_{name}_per_s": rate for name, rate in quota.punts_per_s._asdict().items()}
+
+
+def _share_view(share: Share) -> ShareView:
+    return ShareView(share.weight, _percent(share.guarantee), _percent(share.ceiling))
+
+
+def _percent(part: int) -> float | None:
+    return part * 100 / SHARE_WHOLE if part else None

@@ -57,7 +57,7 @@ def tenant_row(view: dict[str, Any]) -> dict[str, Any]:
 def slice_row(view: dict[str, Any]) -> dict[str, Any]:
     """Write of each quota what is used of what is reserved, or of the limit where nothing is to be reserved from."""
     rule = "overcommit" if view["overcommit"] else "reserved"
-    row = {"slice": view["slice"], "rule": rule, "share": view["share"]}
+    row = {"slice": view["slice"], "rule": rule, "share": _share_text(view["share"])}
     for name in ("ipv4_routes", "ipv6_routes", "neighbors", "nexthops", "groups", "sets", "members", "interfaces"):
         row[name] = f"{view['used'].get(name, 0)}/{view['reserved'].get(name, view['quota'][name])}"
     room = view["reserved"].get("memory")
@@ -89,8 +89,15 @@ def _fullness(table: dict[str, Any]) -> str:
 def router_row(view: dict[str, Any]) -> dict[str, Any]:
     """Show a move under way beside the placement that it leads to, and what no plane forwards where all is well."""
     move = view["move"]
-    view = view | {"reason": view["reason"] or "; ".join(view["remarks"])}
+    share = view["share"] and _share_text(view["share"])
+    view = view | {"reason": view["reason"] or "; ".join(view["remarks"]), "share": share}
     return view if move is None else view | {"placement": f"→ {move['to']} {move['done']:,}/{move['total']:,}"}
+
+
+def _share_text(view: dict[str, Any]) -> str:
+    """Write a share as the document does: weight 2, ceiling 40 %."""
+    parts = {name: view[f"{name}_percent"] for name in ("guarantee", "ceiling")}
+    return ", ".join([f"weight {view['weight']}", *(f"{name} {part:g} %" for name, part in parts.items() if part)])
 
 
 _ROWS = {Kind.TENANTS: tenant_row, Kind.SLICES: slice_row, Kind.PLANES: plane_row, Kind.ROUTERS: router_row}

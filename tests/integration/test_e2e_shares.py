@@ -36,10 +36,14 @@ class Net:
         """Declare these shares; returns what has changed."""
         return self.rig.apply(self.declared(of_slice, of_router))
 
-    def shown(self) -> tuple[str, str]:
-        """Return the share of the slice and that of the router, as they are shown."""
+    def shown(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the share of the slice and that of the router, as they are shown to programs."""
         (part,), (router,) = self.rig.show("get", "slices"), self.rig.show("get", "routers")
         return part["share"], router["share"]
+
+
+def share(weight: int, guarantee: float | None = None, ceiling: float | None = None) -> dict[str, Any]:
+    return {"weight": weight, "guarantee_percent": guarantee, "ceiling_percent": ceiling}
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +57,10 @@ async def test_a_share_is_changed_without_a_loss_and_shown(net: Net) -> None:
         of_slice = {"weight": 3, "guarantee": "20 %"}
         said = net.apply(of_slice, {"weight": 2})
         assert "change slice red@s1\n    share weight 1 → weight 3, guarantee 20 %\n" in said
-        assert net.shown() == ("weight 3, guarantee 20 %", "weight 2")
+        assert net.shown() == (share(3, guarantee=20.0), share(2))
         said = net.apply(of_slice, {"ceiling": "90 %"})
         assert said == "change router red/r1\n    share weight 2 → weight 1, ceiling 90 %\n"
-        assert net.shown() == ("weight 3, guarantee 20 %", "weight 1, ceiling 90 %")
+        assert net.shown() == (share(3, guarantee=20.0), share(1, ceiling=90.0))
     net.rig.up(ROUTER)
 
 

@@ -5,6 +5,7 @@ from operator_world import Controller
 
 from controller.errors import SpecError
 from controller.model import Share
+from controller.views import ShareView
 
 TEXT = """\
 version: 1
@@ -56,8 +57,8 @@ async def test_a_router_is_put_with_its_share_and_that_of_its_slice(controller: 
 
 async def test_they_are_shown(controller: Controller) -> None:
     await controller.apply(OF_SLICE)
-    assert [view.share for view in controller.views.slice_views()] == ["weight 3, ceiling 40 %"]
-    assert [view.share for view in controller.views.router_views()] == [""]
+    assert [view.share for view in controller.views.slice_views()] == [ShareView(3, None, 40.0)]
+    assert [view.share for view in controller.views.router_views()] == [None]
     await controller.apply(OF_ROUTER)
-    assert [view.share for view in controller.views.slice_views()] == ["weight 1"]
-    assert [view.share for view in controller.views.router_views()] == ["weight 2"]
+    assert [view.share for view in controller.views.slice_views()] == [ShareView(1, None, None)]
+    assert [view.share for view in controller.views.router_views()] == [ShareView(2, None, None)]

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import struct
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -425,3 +426,15 @@ def test_no_controller_is_status_3(
     assert ended.value.code == 3
     expected = f"vrctl: no controller at {tmp_path}/none.sock; start vr-controller or give --socket\n"
     assert capsys.readouterr().err == expected
+
+
+@pytest.mark.parametrize(
+    ("weight", "guarantee", "ceiling", "text"),
+    [(1, None, None, "weight 1"), (2, 12.5, 40.0, "weight 2, guarantee 12.5 %, ceiling 40 %")],
+)
+def test_a_share_is_written_as_in_the_document(
+    weight: int, guarantee: float | None, ceiling: float | None, text: str
+) -> None:
+    share = {"weight": weight, "guarantee_percent": guarantee, "ceiling_percent": ceiling}
+    row = {"slice": "red@s1", "overcommit": False, "share": share, "used": {}, "reserved": {}, "quota": Counter()}
+    assert listings.slice_row(row)["share"] == text
