@@ -21,6 +21,7 @@ MGMTD = ("mgmtd",) if Path("/usr/lib/frr/mgmtd").exists() else ()
 FRR_ALWAYS = {*MGMTD, "zebra", "staticd"}
 """The daemons of FRR in every guest."""
 DEADLINE_S = 60.0
+_FORKED = "a copy of vr-guest, before its exec"
 
 
 def idle_vrc(_spec: GuestSpec, python: str) -> list[str]:
@@ -89,6 +90,15 @@ class GuestBed:
 
 def processes(status: GuestStatus) -> dict[str, int]:
     """The guest's processes by name, as the host sees them; none that the supervisor has only just forked."""
+    return {name: pid for name, pid in _found(status).items() if name != _FORKED}
+
+
+def runs(status: GuestStatus) -> bool:
+    """Whether all is up and has become its program: the VRC is up from its fork on, and is setpriv at first."""
+    return set(status.daemons.values()) == {"up"} and not {_FORKED, "setpriv"} & _found(status).keys()
+
+
+def _found(status: GuestStatus) -> dict[str, int]:
     supervisor = Path(f"/proc/{status.pid}")
     namespace, own_line = os.readlink(supervisor / "ns/net"), (supervisor / "cmdline").read_bytes()
     found = {"vr-guest": status.pid}
@@ -96,16 +106,12 @@ def processes(status: GuestStatus) -> dict[str, int]:
         try:
             if not entry.name.isdigit() or os.readlink(entry / "ns/net") != namespace:
                 continue
-            if (entry / "cmdline").read_bytes() != own_line:  # else still a copy of it, before its exec
-                found[(entry / "comm").read_text().strip()] = int(entry.name)
+            is_copy = (entry / "cmdline").read_bytes() == own_line
+            if int(entry.name) != status.pid:
+                found[_FORKED if is_copy else (entry / "comm").read_text().strip()] = int(entry.name)
         except OSError:
             continue
     return found
-
-
-def runs(status: GuestStatus) -> bool:
-    """Whether all is up and has become its program: the VRC is up from its fork on, and is setpriv at first."""
-    return set(status.daemons.values()) == {"up"} and "setpriv" not in processes(status)
 
 
 def alive(pid: int) -> bool:
