@@ -200,6 +200,7 @@ class GuestFleet:
         """Start, adopt or change a guest; GuestError where it cannot run."""
         spec = self.spec(router)
         async with self._gates[router.tenant] if self._running(spec) else self._gate:
+            await self._notice_death(router)
             try:
                 self._wait_after_death(spec)
                 await self.admit([router])
@@ -233,15 +234,21 @@ class GuestFleet:
     async def watch(self, router: RouterConfig) -> None:
         """Notice a guest that died as a whole, for the next `ensure` to start it again, and what ails the others."""
         known = self._guests[router.vrf_id]
-        if (spec := known.started) is None:
+        if (spec := known.started) is None or await self._notice_death(router):
             return
-        driver = self.driver(router)
-        if not driver.running(spec):
-            self._note_death(router, known, spec, await driver.last_words(spec))
-            return
-        for line in await driver.look_after(spec):
+        for line in await self.driver(router).look_after(spec):
             self._events.report("warning", "guest-trouble", router.full_name, line)
         self._note_silence(router, known)
+
+    async def _notice_death(self, router: RouterConfig) -> bool:
+        """Tell of a guest that was started and does not run any more; tells whether it was so."""
+        known = self._guests[router.vrf_id]
+        if (spec := known.started) is None or (driver := self._drivers[spec.guest.kind]).running(spec):
+            return False
+        words = await driver.last_words(spec)
+        if known.started is spec:  # else somebody else has told it meanwhile
+            self._note_death(router, known, spec, words)
+        return True
 
     def _note_death(self, router: RouterConfig, known: _Known, spec: GuestSpec, words: str) -> None:
         now, before = self._clock(), known.death

@@ -379,6 +379,16 @@ async def test_a_guest_that_died_is_started_again(controller: Controller) -> Non
     assert controller.guests.starts == ["red/r1", "red/r1"]
 
 
+async def test_a_guest_that_died_in_a_change_is_told_and_started_again(controller: Controller) -> None:
+    await controller.apply(HEAD + RED)
+    controller.guests.running_specs.clear()
+    controller.guests.words = "the machine is gone"
+    await controller.apply(HEAD + RED.replace("100", "9"))
+    told = [event.text for event in controller.events.recent(0) if event.kind == "guest-died"]
+    assert told == ["the machine is gone"]
+    assert controller.guests.starts == ["red/r1", "red/r1"]
+
+
 async def test_a_link_keeps_one_of_its_routers_from_being_deleted_alone(controller: Controller) -> None:
     text = HEAD + (
         "  - name: red\n    slices: [{plane: s1}]\n    routers:\n"
