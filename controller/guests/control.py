@@ -20,7 +20,6 @@ from controller.guests.guest_files import short_path
 from controller.guests.handshake import SETTLE_S, SOCKET, hello
 from controller.guests.suites.choice import suite_of
 
-RELOAD_LIMIT_S = 120.0
 MAX_REPLY_BYTES = 1 << 20
 MAX_ERROR = 1000
 """Characters of a guest's refusal that are shown."""
@@ -172,8 +171,8 @@ class Reloads:
     Trying that again would apply a part of it and take it back, each time.
     """
 
-    def __init__(self, *, shared: bool = False) -> None:
-        self._shared = shared
+    def __init__(self, limit_s: float, *, shared: bool = False) -> None:
+        self._limit_s, self._shared = limit_s, shared
         self._refused: dict[Path, tuple[dict[str, Any], str]] = {}
 
     async def reload(self, directory: Path, router: str, config: dict[str, Any]) -> None:
@@ -184,7 +183,7 @@ class Reloads:
         self.forget(directory)
         try:
             request = {"op": "reload", "config": config}
-            await ask(directory, router, request, RELOAD_LIMIT_S, shared=self._shared)
+            await ask(directory, router, request, self._limit_s, shared=self._shared)
         except Absence:
             raise
         except Refusal as refusal:

@@ -18,6 +18,15 @@ START_LIMIT_S = {GuestKind.NETNS: 20.0, GuestKind.KVM: 60.0}
 An emulated machine on a busy host is some ten times slower: zebra was seen to take more than 20 s in one.
 """
 
+JOB_LIMIT_S = {GuestKind.NETNS: 100.0, GuestKind.KVM: 250.0}
+"""How long a program may take that gives daemons their text, before it is killed and the former text put back.
+
+frr-reload.py was seen to be at work for more than 100 s in one of several emulated machines on two cores.
+"""
+
+RELOAD_LIMIT_S = {kind: limit_s + 20.0 for kind, limit_s in JOB_LIMIT_S.items()}
+"""How long the controller waits for a guest to take a change."""
+
 _MAX_HOSTNAME = 64  # __NEW_UTS_LEN of Linux
 
 Command = Callable[[GuestSpec, str], Sequence[str]]
@@ -76,7 +85,11 @@ def guest_config(spec: GuestSpec, place: Place, argv: Sequence[str]) -> dict[str
             for interface in spec.interfaces
         ],
         "vrc": {"uid": vrc_uid(spec.vrf_id), "argv": list(argv), "environment": environment},
-        spec.routing.suite.value: {"ids": place.ids, "start_limit_s": START_LIMIT_S[spec.guest.kind]}
+        spec.routing.suite.value: {
+            "ids": place.ids,
+            "start_limit_s": START_LIMIT_S[spec.guest.kind],
+            "job_limit_s": JOB_LIMIT_S[spec.guest.kind],
+        }
         | suite.section(spec, hostname),
     }
 

@@ -38,6 +38,7 @@ from controller.guests.guest_files import (
     write_config,
 )
 from controller.guests.guest_json import (
+    RELOAD_LIMIT_S,
     Bind,
     Command,
     Place,
@@ -50,7 +51,7 @@ from controller.guests.nsenter import entering
 from controller.guests.shutdown import end_guest
 from controller.guests.suites.choice import SUITES
 from controller.guests.users import SETPRIV, vrc_uid
-from controller.model import RouterConfig
+from controller.model import GuestKind, RouterConfig
 from controller.pki.authority import IDENTITY_FILES
 
 DEFAULT_MEMORY_MIB = 2048
@@ -99,7 +100,7 @@ class NetnsDriver:
     ) -> None:
         self._hidden, self._command, self._policy = tuple(hidden), command, policy
         self._locks: dict[Path, asyncio.Lock] = {}
-        self._reloads = control.Reloads()
+        self._reloads = control.Reloads(RELOAD_LIMIT_S[GuestKind.NETNS])
         self._seen: defaultdict[Path, _Seen] = defaultdict(_Seen)  # by directory
 
     async def start(self, spec: GuestSpec) -> None:

@@ -31,7 +31,14 @@ from controller.errors import GuestError
 from controller.guests import control, handshake, launcher, limits, pidfile, startup
 from controller.guests.base import BOOTING, GuestSpec, GuestStatus, failing
 from controller.guests.guest_files import make_directory, read_config, replace_file, write_config
-from controller.guests.guest_json import Place, enclosure_of, guest_config, section_changed, vrc_command
+from controller.guests.guest_json import (
+    RELOAD_LIMIT_S,
+    Place,
+    enclosure_of,
+    guest_config,
+    section_changed,
+    vrc_command,
+)
 from controller.guests.machine import console, image, monitor, relay, seed, terminal
 from controller.guests.machine.accelerator import DEVICE, AcceleratorProbe
 from controller.guests.machine.command_line import (
@@ -59,7 +66,7 @@ from controller.guests.shutdown import end_guest, ended
 from controller.guests.suites import frr
 from controller.guests.suites.choice import SUITES
 from controller.guests.users import SETPRIV, as_user, machine_uid
-from controller.model import RouterConfig, Routing, Suite
+from controller.model import GuestKind, RouterConfig, Routing, Suite
 
 BOOT_LIMIT_S = 60.0
 STATUS_LIMIT_S = 3.0
@@ -113,7 +120,7 @@ class QemuDriver:
     ) -> None:
         self._image, self._probe, self._hidden, self._policy = image_directory, probe, tuple(hidden), policy
         self._contacts: defaultdict[Path, _Contact] = defaultdict(_Contact)  # by directory
-        self._reloads = control.Reloads(shared=True)
+        self._reloads = control.Reloads(RELOAD_LIMIT_S[GuestKind.KVM], shared=True)
         self._digests = ImageDigests()
 
     async def check(self, router: RouterConfig) -> list[str]:

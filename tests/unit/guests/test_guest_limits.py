@@ -18,7 +18,7 @@ from vrc.guest.children import Child, Children, KeptChild
 from vrc.guest.log import GuestLog
 from vrc.guest.reactor import Reactor
 from vrc.guest.suites import any_daemon, bird, frr, static
-from vrc.guest.suites.base import START_LIMIT_S, start_limit_of
+from vrc.guest.suites.base import JOB_LIMIT_S, START_LIMIT_S, start_limit_of
 from vrc.machine import guest as machine_guest
 
 SECTION = {"text": "!\n", "daemons": ["zebra"], "hold_time_s": 30, "fpm": False, "start_limit_s": 0.05}
@@ -101,9 +101,9 @@ class Programs:
         monkeypatch.setattr(frr, "LOAD_AGAIN_S", 0.0)
         monkeypatch.setattr(frr, "watch_directory", lambda _: os.eventfd(0, os.EFD_NONBLOCK))
         monkeypatch.setattr(frr.FrrDaemons, "_next_job", self._unprivileged(frr.FrrDaemons._next_job))
-        self.family, self._monkeypatch = family, monkeypatch
-        self.limit(600)
+        self.family = family
         self.suite = frr.FrrDaemons(family, {**SECTION, "ids": [os.getuid(), os.getgid(), 0]}, str(folder / "etc"))
+        self.limit(600)
         zebra = self.suite._daemons["zebra"]
         zebra.ready = True
         self.suite._spawn = lambda daemon: None  # type: ignore[method-assign]
@@ -120,7 +120,7 @@ class Programs:
 
     def limit(self, seconds: float) -> None:
         """What follows may take so long: next to nothing where it hangs, and for ever where it does not."""
-        self._monkeypatch.setattr(frr, "JOB_LIMIT_S", seconds)
+        self.suite.settings = replace(self.suite.settings, job_limit_s=seconds)
 
     def write(self, name: str, script: str) -> None:
         # A new file under the name: what is about to run the old one would fail on one that is being written.
@@ -243,8 +243,10 @@ def test_an_ip_that_hangs_is_killed_and_told(
     routes._links.close()
 
 
-def test_a_start_limit_is_that_of_guest_json() -> None:
+def test_limits_are_those_of_guest_json() -> None:
     assert (start_limit_of({}), start_limit_of({"start_limit_s": 3})) == (START_LIMIT_S, 3.0)
+    assert frr.FrrSettings.parse({**SECTION, "job_limit_s": 250}).job_limit_s == 250.0
+    assert frr.FrrSettings.parse(SECTION).job_limit_s == JOB_LIMIT_S
     assert bird.BirdSettings.parse({"text": "", "start_limit_s": 3}).start_limit_s == 3.0
 
 

@@ -111,7 +111,7 @@ async def test_what_frr_refused_is_not_tried_again_until_it_changes(tmp_path: Pa
         writer.write(b'{"ok": false, "error": "line 3: no"}\n' if bad else b'{"ok": true}\n')
         writer.close()
 
-    reloads = control.Reloads()
+    reloads = control.Reloads(60.0)
     async with await asyncio.start_unix_server(answer, tmp_path / "control.sock"):
         for _ in range(3):
             with pytest.raises(GuestError, match=r"^red/r1: frr line 3: no$"):
@@ -131,7 +131,7 @@ async def test_what_a_guest_did_not_hear_is_tried_again(tmp_path: Path) -> None:
         writer.close()
 
     asked: list[bytes] = []
-    reloads = control.Reloads()
+    reloads = control.Reloads(60.0)
     async with await asyncio.start_unix_server(answer, tmp_path / "control.sock"):
         with pytest.raises(control.Absence, match=r"^red/r1: the guest does not run$"):
             await reloads.reload(tmp_path, "red/r1", {"text": "good"})

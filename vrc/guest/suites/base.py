@@ -19,6 +19,15 @@ START_LIMIT_S = 20.0
 """A daemon that does not answer for so long after its start is killed and started again."""
 
 
+JOB_LIMIT_S = 100.0
+"""A program that gives daemons their text and has not ended by then is killed."""
+
+
+def job_limit_of(section: Section) -> float:
+    """Return the limit of such a program, in seconds; ``job_limit_s`` of the section where it has one."""
+    return float(section.get("job_limit_s", JOB_LIMIT_S))
+
+
 def start_limit_of(section: Section) -> float:
     """Return the limit of a suite's daemons, in seconds; ``start_limit_s`` of the section where it has one."""
     return float(section.get("start_limit_s", START_LIMIT_S))

@@ -28,15 +28,21 @@ from vrc.guest.children import Backoff, Child, Children, describe_end, late
 from vrc.guest.enclosure import FRR_STATE
 from vrc.guest.kernel import watch_directory
 from vrc.guest.reactor import Timer
-from vrc.guest.suites.base import ENVIRONMENT, Reply, Section, empty_directory, start_limit_of, write_file
+from vrc.guest.suites.base import (
+    ENVIRONMENT,
+    Reply,
+    Section,
+    empty_directory,
+    job_limit_of,
+    start_limit_of,
+    write_file,
+)
 from vrc.guest.suites.frr_objections import first_error, refusals
 from vrc.guest.suites.source_watch import SourceWatch, Tell, fpm_is_missing
 
 BINARIES = "/usr/lib/frr"
 CONFIGURATION = "/etc/frr"
 SOCKETS = "/var/run/frr"
-JOB_LIMIT_S = 100.0
-"""A vtysh or frr-reload.py that has not ended by then is killed; the controller waits longer for a change."""
 LOAD_AGAIN_S = 5.0
 """How long after that a text is loaded again."""
 FPM_LINE = "fpm address 127.0.0.1"
@@ -66,6 +72,7 @@ class FrrSettings:
     fpm: bool
     lines_before: int  # of the text that are not the operator's, and not counted in what is said of it
     start_limit_s: float  # a daemon without a vty socket for so long after its start is killed and started again
+    job_limit_s: float  # so is a vtysh or frr-reload.py, which is killed; the controller waits longer for a change
 
     @classmethod
     def parse(cls, section: Section) -> "FrrSettings":
@@ -76,7 +83,8 @@ class FrrSettings:
         mgmtd = ("mgmtd",) if os.path.exists(f"{BINARIES}/mgmtd") else ()
         daemons = (*mgmtd, *section["daemons"])
         before = section.get("lines_before", 0)
-        return cls(section["text"], daemons, section["hold_time_s"], section["fpm"], before, start_limit_of(section))
+        limits = start_limit_of(section), job_limit_of(section)
+        return cls(section["text"], daemons, section["hold_time_s"], section["fpm"], before, *limits)
 
     @property
     def zebra_options(self) -> list[str]:
@@ -492,7 +500,7 @@ class FrrDaemons:
         user = ["--reuid", str(self._uid), "--regid", str(self._gid), "--groups", str(self._vty_gid)]
         prefix = ["/usr/bin/setpriv", *user, "--bounding-set", "-all", "--inh-caps", "-all"]
         job = Child(name, prefix + argv, ENVIRONMENT, lambda job, status: self._job_done(job, status, done))
-        job.lines, job.limit_s = [], JOB_LIMIT_S
+        job.lines, job.limit_s = [], self.settings.job_limit_s
         self._job = job
         try:
             self._children.spawn(job)
