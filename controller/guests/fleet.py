@@ -243,7 +243,9 @@ class GuestFleet:
     async def _notice_death(self, router: RouterConfig) -> bool:
         """Tell of a guest that was started and does not run any more; tells whether it was so."""
         known = self._guests[router.vrf_id]
-        if (spec := known.started) is None or (driver := self._drivers[spec.guest.kind]).running(spec):
+        spec = known.started
+        driver = None if spec is None else self._drivers.get(spec.guest.kind)
+        if spec is None or driver is None or driver.running(spec):
             return False
         words = await driver.last_words(spec)
         if known.started is spec:  # else somebody else has told it meanwhile
