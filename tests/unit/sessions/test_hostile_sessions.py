@@ -193,7 +193,10 @@ async def test_what_was_not_kept_is_asked_for_again_once_there_is_room(small):
     vrc, router = small.connect(), small.router()
     router.define_set(1, SetKind.BLACKHOLE, [])
     router.routes(4, prefixes(200), [1] * 200)
-    router.routes(4, prefixes(60), [0] * 60)
+    router.routes(4, prefixes(49), [0] * 49)
+    router.tick()
+    assert vrc.closed is None  # one of the spare room is still taken
+    router.routes(4, prefixes(1, 49), [0])
     router.tick()
     assert vrc.closed == "there is room again for routes that were not kept"
     again = FakeVrc()
