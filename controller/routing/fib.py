@@ -361,7 +361,7 @@ class Fib(FibState):
     def collect(self) -> None:
         """Delete sets, groups and nexthops that nothing uses any more, some at a time (`untidy`: there are more).
 
-        Only while idle: a reference may be in flight.
+        Only while idle: a reference may be in flight. Groups and nexthops stay while the plane is `unsure`.
         """
         resolution, let_go = self._resolution, self._prefixes.let_go
         for one in self._rib.collect():
@@ -369,7 +369,8 @@ class Fib(FibState):
         if let_go:
             resolution.loosen(let_go)
             let_go.clear()
-        resolution.collect(self._prefixes.uses)
+        if not self.unsure:
+            resolution.collect(self._prefixes.uses)
 
     # Inside
 

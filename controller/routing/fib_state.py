@@ -248,7 +248,13 @@ class FibState:
     @property
     def untidy(self) -> bool:
         """Whether sets, groups or nexthops may be unused that can be deleted now."""
-        return (self._rib.loose or self._resolution.loose or bool(self._prefixes.let_go)) and self.idle
+        loose = self._resolution.loose and not self.unsure
+        return (self._rib.loose or loose or bool(self._prefixes.let_go)) and self.idle
+
+    @property
+    def unsure(self) -> bool:
+        """Whether the plane refused to change a route, which may use anything that it used before."""
+        return self._prefixes.unsure
 
     @property
     def refusing(self) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
 
-from controller.planes.base import Op, RouteUpdates
+from controller.planes.base import UNKNOWN_ACTION, Op, RouteUpdates
 from controller.routing import _routes
 from controller.routing.rib import NexthopSet
 from controller.routing.usage import SliceUsage
@@ -210,6 +210,11 @@ class PrefixTable:
     def uses(self, action: int) -> bool:
         """Tell whether a prefix has this action, or may still have it on the plane."""
         return action in self._references
+
+    @property
+    def unsure(self) -> bool:
+        """Whether a prefix has an action on the plane that is not known, as a change of it was refused."""
+        return UNKNOWN_ACTION in self._references
 
     def actions_in_use(self) -> set[int]:
         """Return all actions for which `uses` holds."""

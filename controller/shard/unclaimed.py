@@ -77,7 +77,7 @@ class UnclaimedObjects:
         for _ in range(min(LOOKS, len(self._turn))):
             owners = self._turn.popleft()
             waited_for = [fibs[vrf_id] for vrf_id in owners if vrf_id in fibs]
-            if not all(fib.settled and fib.idle for fib in waited_for):
+            if not all(fib.settled and fib.idle and not fib.unsure for fib in waited_for):
                 self._turn.append(owners)
                 continue
             for entry in self._of(owners, waited_for):

@@ -251,6 +251,27 @@ async def test_quota_refuses_by_name_and_readmits(make_world):
     assert not world.router().fib.refused_routes
 
 
+async def test_what_a_refused_change_leaves_keeps_its_group(make_world):
+    """The plane may still route by it; without it, it would drop, or follow whoever gets its id."""
+    world, _ = await ready(make_world)
+    router = world.router()
+    router.define_set(7, SetKind.FORWARD, [(1, gateway(1), 1), (2, gateway(2), 1)])
+    router.define_set(8, SetKind.BLACKHOLE, [])
+    world.learn({"20.1.0.0/16": 7})
+    await world.settle()
+    groups = dict(world.plane.entries.groups)
+    world.plane.fault = lambda table, key, op: "no" if table == "ipv4_route" else None
+    world.learn({"20.1.0.0/16": 8})
+    router.release([7])
+    await world.settle()
+    assert world.plane.entries.groups == groups
+    world.plane.fault = lambda *_: None
+    router.fib.retry_refused()
+    world.learn({})
+    await world.settle()
+    assert len(world.plane.entries.groups) == len(groups) - 1
+
+
 async def test_table_full_is_reported_and_the_rest_is_in_force(make_world):
     world, _ = await ready(make_world)
     world.plane.fault = lambda table, key, op: "no room" if key == b"\x14\x01\x00\x00\x10" else None
