@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 LEAST_MARGIN, MOST_MARGIN = 0.0, 3.0
 """Subtracted from a short mean, in standard errors: three are hardly ever chance."""
-_TRIAL_S = 5.0
+TRIAL_S = 5.0
 """A read of the counters, at least."""
 _STEP = 1.0
 _WITNESSES = 10
@@ -51,7 +51,7 @@ class Confidence:
         for key, trial in trials.items():
             trial.packets += packets.get(key, 0)
             passed = now - trial.since
-            if passed >= _TRIAL_S:
+            if passed >= TRIAL_S:
                 decided.append(key)
                 right += trial.packets >= trial.needed * passed
         for key in decided:

@@ -7,7 +7,7 @@ from pairs import FAR, LINK, PairWorld, learned, made, packet, verified
 from worlds import gateway, router_config
 
 from controller.diagnostics.verify import longest_match
-from controller.fallback.recovery import has_lost_routes
+from controller.fallback.recovery import Withdrawn, has_lost_routes
 from controller.model import Placement
 from controller.planes.base import FALLBACK, LOCAL, UNREACHABLE, RouteKind, WriteBatch, route_action
 from controller.routing.rib import SetKind
@@ -250,3 +250,12 @@ async def test_what_was_one_entry_in_hardware_is_many_routes_again() -> None:
     await relearned(again, BLOCKS)
     watched.check()
     assert again.in_software() == software
+
+
+def test_withdrawn_prefixes_are_forgotten_where_a_route_comes_and_others_are_not_touched() -> None:
+    withdrawn = Withdrawn(4)
+    inside, beside, apart = (prefix_key(text) for text in ("20.1.0.0/16", "20.2.0.0/16", "30.0.0.0/8"))
+    withdrawn.add([inside, beside])
+    assert withdrawn.displaced({apart: ONE, beside: None}) == {}
+    assert withdrawn.displaced({inside: ONE, apart: ONE}) == {inside: None}
+    assert withdrawn.displaced({prefix_key("20.0.0.0/8"): ONE}) == {beside: None}

@@ -1,6 +1,6 @@
 """How much has to be seen of a prefix before it moves, and what is learned from what came of it."""
 
-from controller.route_cache.confidence import LEAST_MARGIN, MOST_MARGIN, Confidence
+from controller.route_cache.confidence import LEAST_MARGIN, MOST_MARGIN, TRIAL_S, Confidence
 from controller.route_cache.fast_table import FastTable
 
 VRF = 1
@@ -38,6 +38,16 @@ def test_the_margin_grows_by_what_was_wrong_and_falls_by_what_was_right() -> Non
             confidence.begin(VRF, key, now, 10.0)
         confidence.count(now + 8, VRF, dict.fromkeys(keys, 80))
     assert confidence.margin == LEAST_MARGIN
+
+
+def test_a_trial_is_decided_once_its_time_is_over() -> None:
+    confidence, key = Confidence(), MANY[0]
+    before = confidence.margin
+    confidence.begin(VRF, key, 0, 10.0)
+    confidence.count(TRIAL_S - 0.01, VRF, {key: 0})
+    assert confidence.margin == before
+    confidence.count(TRIAL_S, VRF, {key: 0})
+    assert confidence.margin > before
 
 
 def test_a_trial_ends_undecided_with_its_entry() -> None:

@@ -124,6 +124,21 @@ def test_a_new_longer_prefix_is_covered_at_once() -> None:
     } | {prefix_key("10.9.9.0/24"): (None, 3)}
 
 
+def test_a_cover_that_comes_later_is_counted_with_what_it_is_in_until_that_leaves() -> None:
+    """What an entry brings is divided by the entries it takes, its cover among them."""
+    fast = a_table(10, {WIDE: 1, **flat(20)})
+    play(fast, {WIDE: 100}, seconds=2)
+    router = fast._routers[VRF]
+    meter = router.hard[WIDE]
+    assert meter.entries == 1
+    fast.change(VRF, {LONGER: 2, LONGEST: 3})
+    assert (meter.entries, router.hard[LONGEST].entries) == (2, 1)
+    fast.resize(1)
+    fast.rebalance(3, 100)
+    assert router.soft[WIDE] is meter
+    assert meter.entries == 1
+
+
 def test_the_shorter_prefix_leaves_where_the_cover_has_no_room() -> None:
     fast = a_table(2, {WIDE: 1, **flat(20)})
     play(fast, {WIDE: 100}, seconds=2)
