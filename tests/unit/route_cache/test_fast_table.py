@@ -124,6 +124,12 @@ def test_a_new_longer_prefix_is_covered_at_once() -> None:
     } | {prefix_key("10.9.9.0/24"): (None, 3)}
 
 
+@pytest.mark.parametrize(("capacity", "enter"), [(11, 10), (10, 0)])
+def test_a_table_that_fits_with_its_default_entry_enters_without_traffic(capacity: int, enter: int) -> None:
+    fast = a_table(capacity, flat(10))
+    assert len(fast.rebalance(1, 100).get(VRF, {})) == enter
+
+
 def test_a_cover_that_comes_later_is_counted_with_what_it_is_in_until_that_leaves() -> None:
     """What an entry brings is divided by the entries it takes, its cover among them."""
     fast = a_table(10, {WIDE: 1, **flat(20)})
