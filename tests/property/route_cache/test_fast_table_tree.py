@@ -1,8 +1,11 @@
 """The tree of prefixes against plain search."""
 
+from unittest.mock import patch
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from controller.route_cache import prefix_tree
 from controller.route_cache.prefix_tree import PrefixTree
 from wire.columns import ADDRESS_BYTES
 
@@ -32,9 +35,13 @@ scripts = families.flatmap(
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(scripts)
-def test_around_inside_and_free_parts(script: tuple[int, list[dict[bytes, int | None]], bytes]) -> None:
-    family, steps, key = script
+@given(scripts, st.sampled_from([1, 2, 512]))
+def test_around_inside_and_free_parts(script: tuple[int, list[dict[bytes, int | None]], bytes], bucket: int) -> None:
+    with patch.object(prefix_tree, "_BUCKET", bucket):
+        compared(*script)
+
+
+def compared(family: int, steps: list[dict[bytes, int | None]], key: bytes) -> None:
     tree, plain = PrefixTree(family), {}
     for changes in steps:
         tree.update(changes)
