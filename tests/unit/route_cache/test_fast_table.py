@@ -124,6 +124,26 @@ def test_a_new_longer_prefix_is_covered_at_once() -> None:
     } | {prefix_key("10.9.9.0/24"): (None, 3)}
 
 
+def test_the_goal_of_a_router_is_what_others_leave_to_it() -> None:
+    fast = a_table(20, flat(30))
+    fast.add(2, "blue")
+    fast.change(2, {WIDE: 1})
+    play(fast, dict.fromkeys(flat(30), 100), seconds=5)
+    assert (len(fast.entries(VRF)), len(fast.entries(2))) == (19, 1)
+    assert (fast.goal(VRF), fast.goal(2)) == (19, 1)
+
+
+def test_what_only_a_short_mean_speaks_for_enters_on_trial() -> None:
+    first, second, third = flat(3)
+    fast = a_table(3, flat(3))
+    trials = fast._rebalance.confidence._trials
+    play(fast, {first: 50, second: 50}, seconds=600)
+    assert set(fast.entries(VRF)) == {DEFAULT, first, second}
+    play(fast, {first: 50, second: 50, third: 400}, start=600, seconds=5)
+    assert third in fast.entries(VRF)
+    assert set(trials.get(VRF, {})) == {third}
+
+
 @pytest.mark.parametrize(("capacity", "enter"), [(11, 10), (10, 0)])
 def test_a_table_that_fits_with_its_default_entry_enters_without_traffic(capacity: int, enter: int) -> None:
     fast = a_table(capacity, flat(10))
