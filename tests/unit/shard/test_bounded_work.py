@@ -322,14 +322,17 @@ async def test_what_takes_a_pass_over_the_tables_is_done_in_slices(
     assert slices_of_many > 5
 
 
+@pytest.mark.parametrize("most_pending", [0, table_passes.MOST_PENDING])
 async def test_a_message_is_acknowledged_once_the_pass_that_it_began_is_done(
-    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, most_pending: int
 ) -> None:
+    """Also where the plane has confirmed all that the pass has found so far."""
     world = await fresh(make_world)
     learn_many(world, MANY)
     await world.settle()
     vrc = world.connect()
     monkeypatch.setattr(fib, "SLICE_COST", FEW)
+    monkeypatch.setattr(table_passes, "MOST_PENDING", most_pending)
     world.router().resync_end(True)
     world.router().processed(7)
     while world.router().fib.unfinished:
