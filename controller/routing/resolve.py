@@ -268,14 +268,12 @@ class Resolution:
         self._set_group_content(group, owner.content)  # type: ignore[arg-type]
 
     def content_of(self, action: int) -> tuple[object, ...]:
-        """Return what an installed action does, comparable with `NexthopSet.content`."""
+        """Return what an installed nexthop or group does, comparable with `NexthopSet.content`."""
         kind, value = action >> 28, action & 0xFFFFFF
         if kind == RouteKind.NEXTHOP:
             return ((value, 1),)
-        if kind == RouteKind.GROUP:
-            group = self.groups.get(value)
-            return (None,) if group is None else group.content
-        return (action,)
+        group = self.groups.get(value) if kind == RouteKind.GROUP else None
+        return (None,) if group is None else group.content
 
     # Nexthops
 
