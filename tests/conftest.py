@@ -1,12 +1,15 @@
 """The order of all tests, which of them share a worker, and how a run ends."""
 
+import contextlib
+import os
 import signal
 from collections.abc import Iterator
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 import pytest
 from machine_time import prefer, release
 from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import NodeManager
 
 FOLDERS = ("integration", "daemons", "native", "conformance", "fuzz", "property", "contract", "unit")
 """The longest files first; the short ones keep all workers busy to the end."""
@@ -31,15 +34,36 @@ def emulates(file: str) -> bool:
     return path.parts[1] in ("integration", "daemons") and path.name.startswith(EMULATED)
 
 
+END_LIMIT_S = 60
+"""How long workers that are interrupted have for what their tests put away."""
+
+
 def pytest_configure() -> None:
     """Have a run that is terminated end as by Ctrl-C: without a word its daemons and namespaces would stay."""
     signal.signal(signal.SIGTERM, _interrupt)
+    NodeManager.EXIT_TIMEOUT = END_LIMIT_S
 
 
 def _interrupt(*_: object) -> None:
+    for worker in _workers():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGTERM)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script
         raise KeyboardInterrupt
-    signal.raise_signal(signal.SIGINT)
+    try:
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        if "PYTEST_XDIST_WORKER" in os.environ:  # execnet interrupts once more, after 5 s in what puts things away
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _workers() -> Iterator[int]:
+    """Find xdist's workers, which are interrupted here alone: whoever terminates a run knows its first process."""
+    for children in Path("/proc/self/task").glob("*/children"):
+        for pid in map(int, children.read_text().split()):
+            with contextlib.suppress(OSError):
+                if b"exec(eval(sys.stdin.readline()))" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    yield pid
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
