@@ -263,6 +263,7 @@ async def _puts(case: Case, vrcs: list[Vrc], planes: list[NullPlane], idle_s: fl
     took = []
     for turn in range(PUTS):
         number = turn * len(vrcs) // PUTS
+        # A set that this route does not have, nor has it since the puts before.
         plane, said = planes[number % case.planes], vrcs[number].encode_put(turn, turn + 1 + (not idle_s))
         await asyncio.sleep(idle_s)
         before = plane.routes

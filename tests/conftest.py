@@ -27,15 +27,14 @@ LONGEST = (
 KINDS = ("fake", "ovs", "openflow", "bmv2", "forwarder", "forwarder_generic", "openflow+forwarder", "bmv2+forwarder")
 """What tests that are for several kinds of planes call them in their parameters."""
 
+END_LIMIT_S = 60
+"""How long workers that are interrupted have for what their tests put away."""
+
 
 def emulates(file: str) -> bool:
     """Tell whether a file of tests, relative to the project's folder, emulates virtual machines."""
     path = PurePath(file)
     return path.parts[1] in ("integration", "daemons") and path.name.startswith(EMULATED)
-
-
-END_LIMIT_S = 60
-"""How long workers that are interrupted have for what their tests put away."""
 
 
 def pytest_configure() -> None:

@@ -19,7 +19,6 @@ Pure: no sockets, no clock of its own, no await.
 
 from array import array
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from controller.model import RouterConfig
@@ -40,23 +39,13 @@ from controller.routing.entries import Taken
 from controller.routing.fib_state import FibState
 from controller.routing.neighbors import NeighborKey
 from controller.routing.objects import PlaneObjects
-from controller.routing.prefixes import Desired, RouteTicket
+from controller.routing.prefixes import Desired, Ticket
 from controller.routing.resolve import Interface, NexthopObject
 from controller.routing.rib import Member, NexthopSet, SetKind
 from controller.routing.table_pass import INSTALLED_COST, LEARNED_COST, SLICE_COST, STALE_COST, KeyScan, PassRequest
 from controller.routing.usage import SliceUsage
 
 _FIRST_OBJECT_ACTION = RouteKind.NEXTHOP << 28
-
-
-@dataclass(slots=True)
-class Ticket:
-    """What one `take` put into a batch, to be handed back to `confirm`."""
-
-    routes: RouteTicket = field(default_factory=RouteTicket)
-    freed: list[int] = field(default_factory=list)  # object ids deleted
-    cost: int = 0  # of the updates, in routes
-    entries: int = 0  # of these, of others than routes
 
 
 class Fib(FibState):

@@ -33,10 +33,20 @@ class Desired:
 
 @dataclass(slots=True)
 class RouteTicket:
-    """What one `take` removed from the queue, to be handed back to `confirm`."""
+    """What one `take` of a table removed from the queue, to be handed back to `confirm`."""
 
     taken: int = 0  # prefixes taken over the table's life, these included
     released: list[int] = field(default_factory=list)  # actions that prefixes no longer have
+
+
+@dataclass(slots=True)
+class Ticket:
+    """What one `take` of a FIB put into a batch, to be handed back to `confirm`."""
+
+    routes: RouteTicket = field(default_factory=RouteTicket)
+    freed: list[int] = field(default_factory=list)  # object ids deleted
+    cost: int = 0  # of the updates, in routes
+    entries: int = 0  # of these, of others than routes
 
 
 class PrefixTable:

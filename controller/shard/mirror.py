@@ -35,8 +35,9 @@ from controller.planes.base import (
     WriteBatch,
 )
 from controller.planes.encoding_time import SHARED
-from controller.routing.fib import Fib, Ticket
+from controller.routing.fib import Fib
 from controller.routing.objects import PlaneObjects
+from controller.routing.prefixes import Ticket
 from controller.routing.table_pass import KeyScan
 from controller.shard.loop_share import LoopShare
 from controller.shard.plane_shares import PlaneShares

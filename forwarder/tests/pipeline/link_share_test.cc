@@ -327,6 +327,17 @@ struct PacketOuts : Links {
         put(ports, 179u << 16 | 40000, 4);
         return ethernet(2, 1, 0x0800, Ipv4{.protocol = 6, .payload = ports + Octets(1000)}.octets());
     }
+    // Beside one who keeps to his share a router that sends three times what the link takes has the rest.
+    void expect_floods_have_their_share(const Octets& frame) {
+        port(100 * kMega);
+        router(1);
+        router(2);
+        senders = {{.interface = 1, .bits_per_s = 300 * kMega, .out = frame}, {2, 49 * kMega}};
+        const auto had = parts();
+        EXPECT_NEAR(had[0], 0.51, 0.01);
+        EXPECT_NEAR(had[1], 0.49, 0.003);
+        EXPECT_GT(tables.link_routers[1].dropped, 0u);
+    }
     // The parts of the link that they have.
     std::vector<double> parts() {
         run(0.3);
@@ -336,16 +347,9 @@ struct PacketOuts : Links {
     }
 };
 
-TEST_F(PacketOuts, AFloodOfThemHasItsRoutersShare) {
-    port(100 * kMega);
-    router(1);
-    router(2);
-    senders = {{.interface = 1, .bits_per_s = 300 * kMega, .out = ping()}, {2, 49 * kMega}};
-    const auto had = parts();
-    EXPECT_NEAR(had[0], 0.51, 0.01);
-    EXPECT_NEAR(had[1], 0.49, 0.003) << "who keeps to his share";
-    EXPECT_GT(tables.link_routers[1].dropped, 0u);
-}
+TEST_F(PacketOuts, AFloodOfThemHasItsRoutersShare) { expect_floods_have_their_share(ping()); }
+
+TEST_F(PacketOuts, WhatCallsItselfARoutingProtocolHasLittleMore) { expect_floods_have_their_share(bgp()); }
 
 TEST_F(PacketOuts, AloneTheyHaveTheWholeLink) {
     port(100 * kMega);
@@ -369,16 +373,6 @@ TEST_F(PacketOuts, RoutingProtocolsGoOnBesideTheirRoutersTransit) {
     EXPECT_NEAR(sum(had), 1, 0.01);
     senders[2].out = ping();
     EXPECT_LT(parts()[2], 0.004) << "what is no routing protocol's waits behind it";
-}
-
-TEST_F(PacketOuts, WhatCallsItselfARoutingProtocolHasLittleMore) {
-    port(100 * kMega);
-    router(1);
-    router(2);
-    senders = {{.interface = 1, .bits_per_s = 200 * kMega, .out = bgp()}, {2, 49 * kMega}};
-    const auto had = parts();
-    EXPECT_NEAR(had[0], 0.51, 0.01);
-    EXPECT_NEAR(had[1], 0.49, 0.003);
 }
 
 // By their router's bucket, which is empty.
