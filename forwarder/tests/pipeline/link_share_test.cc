@@ -327,12 +327,12 @@ struct PacketOuts : Links {
         put(ports, 179u << 16 | 40000, 4);
         return ethernet(2, 1, 0x0800, Ipv4{.protocol = 6, .payload = ports + Octets(1000)}.octets());
     }
-    // Beside one who keeps to his share a router that sends three times what the link takes has the rest.
+    // Beside one who keeps to his share a router that sends twice what the link takes has the rest.
     void expect_floods_have_their_share(const Octets& frame) {
         port(100 * kMega);
         router(1);
         router(2);
-        senders = {{.interface = 1, .bits_per_s = 300 * kMega, .out = frame}, {2, 49 * kMega}};
+        senders = {{.interface = 1, .bits_per_s = 200 * kMega, .out = frame}, {2, 49 * kMega}};
         const auto had = parts();
         EXPECT_NEAR(had[0], 0.51, 0.01);
         EXPECT_NEAR(had[1], 0.49, 0.003);
