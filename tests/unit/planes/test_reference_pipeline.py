@@ -91,6 +91,16 @@ def test_a_group_divides_by_weight() -> None:
     assert ways(verdict(TO_GROUP)) == {(up.id, 2): 1, (wan.id, 3): 3}
 
 
+@pytest.mark.parametrize(
+    ("ether_type", "became"),
+    [(0x05FF, PuntReason.CONTROL), (0x0600, None), (0x8870, PuntReason.CONTROL), (0x886F, None)],
+)
+def test_isis_is_what_has_a_length_or_the_type_for_long_ones(ether_type: int, became: PuntReason | None) -> None:
+    isis = bytes.fromhex("0180c2000014") + bytes(6) + ether_type.to_bytes(2, "big") + bytes(60)
+    seen = forward(ROUTERS, ALL, PORTS, lan.port, isis).ways[0].outcome
+    assert getattr(seen, "reason", None) == (became or DropReason.ETHERTYPE)
+
+
 def watched(*members: tuple[int, int, int]) -> Installed:
     group = NexthopGroup(two_ways.id, tuple(GroupMember(*member) for member in members))
     return replace(ROUTERS, groups={group.id: group})

@@ -50,6 +50,16 @@ def test_a_trial_is_decided_once_its_time_is_over() -> None:
     assert confidence.margin > before
 
 
+def test_a_trial_goes_on_where_another_entry_leaves() -> None:
+    confidence, (key, other) = Confidence(), MANY[:2]
+    for one in (key, other):
+        confidence.begin(VRF, one, 0, 10.0)
+    confidence.drop(VRF, other)
+    before = confidence.margin
+    confidence.count(TRIAL_S, VRF, {key: 0})
+    assert confidence.margin > before
+
+
 def test_a_trial_ends_undecided_with_its_entry() -> None:
     confidence, key = Confidence(), MANY[0]
     before = confidence.margin

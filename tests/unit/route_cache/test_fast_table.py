@@ -6,7 +6,7 @@ import pytest
 
 from controller.model import Placement
 from controller.planes.base import FALLBACK
-from controller.route_cache import fast_table
+from controller.route_cache import fast_table, rebalance
 from controller.route_cache.cover import MAX_COVER, MAX_PARTS, MAX_WRITES, CoveredTable, Room
 from controller.route_cache.fast_table import FastTable, PrefixLocation
 from wire.columns import prefix_key
@@ -77,6 +77,33 @@ def test_what_is_kept_has_the_room_of_what_the_change_before_deleted() -> None:
     assert fast.keep(VRF, [second], ()) == {}
     assert fast.change(VRF, {first: None}) == {first: (1, None)}
     assert fast.keep(VRF, [second], ()) == {second: (None, 2)}
+
+
+def test_what_stays_on_the_plane_takes_no_room_of_what_is_kept_beside_it() -> None:
+    first, second, third, fourth = flat(4)
+    fast = a_table(4, flat(4))
+    fast.leaving(VRF, "red", 2)
+    kept = fast.keep(VRF, [first, second, third, fourth], {first, second})
+    assert set(kept) == {first, second, third}
+    assert fast.used == 4
+
+
+def test_what_is_kept_needs_no_cover_for_what_is_kept_inside_it() -> None:
+    inside = {bytes((10, number, 0, 0, 16)): 2 for number in range(MAX_COVER + 1)}
+    fast = a_table(100, {WIDE: 1, **inside})
+    assert set(fast.keep(VRF, [WIDE, *inside], ())) == {WIDE, *inside}
+
+
+def test_a_part_goes_to_the_prefix_that_comes_around_it() -> None:
+    wide, half, part = (prefix_key(text) for text in ("10.0.0.0/8", "10.0.0.0/9", "10.64.0.0/10"))
+    inside = {bytes((10, number, 0, 0, 24)): 2 for number in range(MAX_COVER + 1)}
+    fast = a_table(MAX_COVER, {wide: 1, **inside})
+    assert fast.keep(VRF, [part], ()) == {part: (None, 1)}
+    assert fast.change(VRF, {half: 5}) == {part: (1, 5)}
+    assert fast.change(VRF, {half: 6}) == {part: (5, 6)}
+    assert fast.change(VRF, {wide: 7}) == {}
+    assert fast.change(VRF, {part: 8}) == {part: (6, 8)}
+    assert fast.counts(VRF).parts == 0
 
 
 def test_a_prefix_with_too_large_a_cover_enters_in_parts() -> None:
@@ -366,6 +393,16 @@ def test_a_quota_keeps_a_slice_from_the_room_of_others() -> None:
     fast.resize(303)
     assert uses(60) == (60, 101)
     assert uses(None) == (202, 101)
+
+
+def test_what_came_after_the_last_search_leaves_for_a_smaller_quota_in_one_round(monkeypatch) -> None:
+    monkeypatch.setattr(rebalance, "HARD_SLICE", 2)
+    fast = a_table(200, flat(100))
+    fast.rebalance(1, 0)
+    fast.keep(VRF, flat(100), ())
+    fast.limit("red", 10)
+    fast.rebalance(1, 1000)
+    assert fast.used == 10
 
 
 def test_routers_of_a_slice_get_of_its_quota_what_they_bring() -> None:

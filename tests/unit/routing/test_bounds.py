@@ -5,7 +5,7 @@ import pytest
 from controller.model import Quota
 from controller.routing import repeated_keys
 from controller.routing.repeated_keys import RepeatedKeys
-from controller.routing.usage import MEMBER_OCTETS, SET_OCTETS, SliceUsage
+from controller.routing.usage import MEMBER_OCTETS, SET_OCTETS, Pool, SliceUsage
 
 
 @pytest.mark.parametrize(("octets", "refused"), [(0, False), (-1, True)])
@@ -15,6 +15,17 @@ def test_the_memory_quota_has_room_for_a_set_of_just_what_is_left(octets: int, r
     usage = SliceUsage(Quota(memory=memory))
     assert usage.refuses_set(members, fresh=True) == (f"quota memory of {memory} octets" if refused else "")
     assert usage.refuses_set(members, fresh=False) == ""
+
+
+def test_own_addresses_have_all_of_the_pool_that_is_not_in_use() -> None:
+    pool = Pool({"ipv4_routes": 100}, {"ipv4_routes": 10})
+    red, blue = SliceUsage(Quota(ipv4_routes=90)), SliceUsage(Quota(ipv4_routes=90))
+    for usage, count in ((red, 30), (blue, 50)):
+        usage.join(pool)
+        usage.add("ipv4_routes", count)
+    assert (red.room("ipv4_routes"), red.room_beside("ipv4_routes")) == (10, 20)
+    red.join(None)
+    assert red.room_beside("ipv4_routes") == 90 + red.quota.neighbors - 30
 
 
 @pytest.mark.parametrize("expected", [0, 8])

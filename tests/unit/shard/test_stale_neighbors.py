@@ -51,6 +51,7 @@ async def test_those_of_before_make_room_for_those_that_are_told_now(make_world)
     assert router.state == ("up", "")
     list(router.neighbors([(1, gateway(3), mac(3), False)]))
     assert router.state == ("degraded", "quota neighbors of 2")
+    assert router.punts.counters["neighbors_over_quota"] == 1
 
 
 async def test_a_gateway_in_use_is_forwarded_to_while_it_is_looked_for(make_world):
