@@ -19,6 +19,7 @@ from vrc.guest.log import GuestLog
 from vrc.guest.reactor import Reactor
 from vrc.guest.suites import any_daemon, bird, frr, static
 from vrc.guest.suites.base import JOB_LIMIT_S, START_LIMIT_S, start_limit_of
+from vrc.guest.suites.frr_jobs import FrrJobs
 from vrc.machine import guest as machine_guest
 
 SECTION = {"text": "!\n", "daemons": ["zebra"], "hold_time_s": 30, "fpm": False, "start_limit_s": 0.05}
@@ -100,7 +101,7 @@ class Programs:
         monkeypatch.setattr(frr, "FRR_STATE", str(folder / "none"))
         monkeypatch.setattr(frr, "LOAD_AGAIN_S", 0.0)
         monkeypatch.setattr(frr, "watch_directory", lambda _: os.eventfd(0, os.EFD_NONBLOCK))
-        monkeypatch.setattr(frr.FrrDaemons, "_next_job", self._unprivileged(frr.FrrDaemons._next_job))
+        monkeypatch.setattr(FrrJobs, "_next", self._unprivileged(FrrJobs._next))
         self.family = family
         self.suite = frr.FrrDaemons(family, {**SECTION, "ids": [os.getuid(), os.getgid(), 0]}, str(folder / "etc"))
         self.limit(600)
@@ -108,13 +109,13 @@ class Programs:
         zebra.ready = True
         self.suite._spawn = lambda daemon: None  # type: ignore[method-assign]
 
-    def _unprivileged(self, next_job: Callable[[frr.FrrDaemons], None]) -> Callable[[frr.FrrDaemons], None]:
-        def change(suite: frr.FrrDaemons) -> None:
-            suite._jobs = [
+    def _unprivileged(self, next_job: Callable[[FrrJobs], None]) -> Callable[[FrrJobs], None]:
+        def change(jobs: FrrJobs) -> None:
+            jobs._waiting = [
                 (name, argv if argv[0] == (script := str(self.folder / name)) else [script, *argv], done)
-                for name, argv, done in suite._jobs
+                for name, argv, done in jobs._waiting
             ]
-            next_job(suite)
+            next_job(jobs)
 
         return change
 
@@ -171,7 +172,7 @@ def test_a_reload_that_hangs_is_refused_and_leaves_the_former_text(programs: Pro
     programs.until(lambda: bool(programs.replies))
     assert programs.replies == ["frr-reload did not end within 0.2 s; see vrctl logs"]
     assert (programs.folder / "etc/frr.conf").read_text() == suite.settings.text == "!\n"
-    programs.until(lambda: suite._job is None)
+    programs.until(lambda: not suite._jobs.running)
     programs.write("frr-reload", "exit 0")
     programs.limit(600)
     suite.change({**SECTION, "text": "new\n"}, programs.replies.append)  # and nothing of it is in the way

@@ -13,7 +13,7 @@ an orderly end would tell the peers to drop their routes.
 mgmtd is there from FRR 9 on: it keeps the configuration of zebra, staticd, ripd and ripngd. Without it a reload says
 that all went well and changes nothing of theirs, so none begins before it is up. One that starts again knows nothing;
 the text that it is given is the one that its daemons run with already. After each text it is asked what it has, as it
-may have forgotten some of it (`_give`).
+may have forgotten some of it (`frr_jobs.py`).
 """
 
 import contextlib
@@ -21,7 +21,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from vrc.guest.children import Backoff, Child, Children, describe_end, late
@@ -37,12 +37,10 @@ from vrc.guest.suites.base import (
     start_limit_of,
     write_file,
 )
+from vrc.guest.suites.frr_jobs import BINARIES, SOCKETS, FrrJobs
 from vrc.guest.suites.frr_objections import first_error, refusals
 from vrc.guest.suites.source_watch import SourceWatch, Tell, fpm_is_missing
 
-BINARIES = "/usr/lib/frr"
-CONFIGURATION = "/etc/frr"
-SOCKETS = "/var/run/frr"
 LOAD_AGAIN_S = 5.0
 """How long after that a text is loaded again."""
 FPM_LINE = "fpm address 127.0.0.1"
@@ -50,10 +48,6 @@ _SILENT = "zebra does not send routes (no FPM connection); it is told to connect
 _LEADERS = ("mgmtd", "zebra")
 """Those that are waited for before others start, in this order."""
 _PROBE_AGAIN_S = 0.02
-_ROUNDS = 3
-"""So often a text is given to the daemons until they have it."""
-_COMMIT_S = 1
-"""So long mgmtd is let alone with a text that it has not committed once: the next look would end that too."""
 _FPM_THREAD = "dplane_fpm_nl"
 _PROMPT = ("bfdd",)
 """Daemons that take short turns: at 50 ms times 3, a session is down if six turns together come 100 ms late."""
@@ -133,7 +127,7 @@ class Daemon:
 
 
 class FrrDaemons:
-    """Runs FRR as its settings say; `etc` is where this process may write what is CONFIGURATION to the daemons."""
+    """Runs FRR as its settings say; `etc` is where this process may write what the daemons have as /etc/frr."""
 
     def __init__(self, children: Children, section: Section, etc: str) -> None:
         self.settings, self.restarts = FrrSettings.parse(section), 0
@@ -145,8 +139,8 @@ class FrrDaemons:
         self._falling = False  # zebra died: waiting for the others to be gone
         self._pause_s = 0.0  # before zebra starts again
         self._stopping = False
-        self._job: Child | None = None
-        self._jobs: list[tuple[str, list[str], Done]] = []
+        ids = (self._uid, self._gid, self._vty_gid)
+        self._jobs = FrrJobs(children, ids, lambda: self.settings.job_limit_s, self._job_ended)
         self._load_again: Timer | None = None
         self._change: tuple[FrrSettings, Reply] | None = None  # waits for new daemons or for the first load
         self._inotify = watch_directory(SOCKETS)
@@ -187,7 +181,7 @@ class FrrDaemons:
     @property
     def running(self) -> bool:
         """Tell whether any process of FRR is left."""
-        return self._job is not None or any(daemon.running for daemon in self._daemons.values())
+        return self._jobs.running or any(daemon.running for daemon in self._daemons.values())
 
     @property
     def _leaders(self) -> list[Daemon]:
@@ -321,22 +315,21 @@ class FrrDaemons:
 
     def _advance(self) -> None:
         """Load or reload as soon as no daemon is left that has not yet come up or failed once."""
-        if self._falling or self._job or not all(leader.ready for leader in self._leaders):
+        if self._falling or self._jobs.running or not all(leader.ready for leader in self._leaders):
             return
         if any(not daemon.ready and not daemon.backoff.deaths for daemon in self._daemons.values()):
             return
         if not self._loaded:
             self._loaded = True
             self._load("")
-        elif self._change and not self._jobs:
+        elif self._change and not self._jobs.busy:
             self._reload()
 
     # ── configuration ──
 
     def _load(self, name: str) -> None:
-        argv = ["/usr/bin/vtysh", "-b", *(("-d", name) if name else ())]
         names = [name] if name else [daemon.name for daemon in self._daemons.values() if daemon.ready]
-        self._give("vtysh", argv, lambda job, status: self._load_done(name, names, job, status))
+        self._jobs.load(name, lambda job, status: self._load_done(name, names, job, status), self._has_mgmtd)
         if not name and self.settings.fpm:
             self._let_fpm_interrupt(self._daemons["zebra"])
 
@@ -397,7 +390,7 @@ class FrrDaemons:
         assert self._change
         settings, reply = self._change
         self._write_text(settings.text)
-        self._give("frr-reload", _RELOAD, lambda job, status: self._reload_done(settings, reply, job, status))
+        self._jobs.reload(lambda job, status: self._reload_done(settings, reply, job, status), self._has_mgmtd)
 
     def _reload_done(self, settings: FrrSettings, reply: Reply, job: Child, exit_status: int) -> None:
         self._change = None
@@ -409,7 +402,7 @@ class FrrDaemons:
             return
         objection = job_error(job, settings)
         self._write_text(self.settings.text)
-        self._give("frr-reload", _RELOAD, lambda back, _status: self._taken_back(back))
+        self._jobs.reload(lambda back, _status: self._taken_back(back), self._has_mgmtd)
         reply(f"{objection}; see vrctl logs" if job.overran else objection)
 
     def _taken_back(self, job: Child) -> None:
@@ -420,7 +413,7 @@ class FrrDaemons:
 
     def _refuse_change(self, why: str) -> None:
         """Give up a change that waits for a daemon which does not come."""
-        if not self._change or self._job or self._jobs:
+        if not self._change or self._jobs.busy:
             return
         _, reply = self._change
         self._change = None
@@ -446,99 +439,31 @@ class FrrDaemons:
 
     def _sends_routes(self) -> bool:
         """Whether zebra is to be connected: it was given a text that says so, and nothing is being changed."""
-        settled = self._loaded and not self._falling and not self._stopping and not self._job and not self._change
-        return self.settings.fpm and settled and self._daemons["zebra"].configured
+        moving = self._falling or self._stopping or self._jobs.running or self._change
+        return self.settings.fpm and self._loaded and not moving and self._daemons["zebra"].configured
 
     def _connect_fpm(self) -> None:
         self._children.log.write("vr-guest", f"zebra has no FPM connection and is told: {FPM_LINE}")
-        argv = ["/usr/bin/vtysh", "-c", "configure terminal", "-c", FPM_LINE]
-        self._submit("vtysh", argv, lambda _job, _status: self._advance())
+        self._jobs.configure(FPM_LINE, lambda _job, _status: self._advance())
 
-    # ── one vtysh or frr-reload.py at a time, as a user without privileges ──
+    # ── jobs ──
 
-    def _give(self, name: str, argv: list[str], done: "Done", left: Sequence[str] = (), rounds: int = 1) -> None:
-        """Have daemons take the text, and where mgmtd keeps a part of it, look whether they have.
+    @property
+    def _has_mgmtd(self) -> bool:
+        return "mgmtd" in self._daemons
 
-        mgmtd forgets a commit that is under way when any vtysh ends, such as an operator's or that of the look, and
-        says that all went well (FRR issue 18541). The same once more puts that right; lines that are left then FRR
-        shows otherwise, or are of a daemon that is not there.
-        """
-
-        def given(job: Child, status: int) -> None:
-            if status or "mgmtd" not in self._daemons:
-                done(job, status)
-            elif rounds > 1:
-                self._submit("sleep", ["/bin/sleep", str(_COMMIT_S)], lambda _pause, _status: look_for(job))
-            else:
-                look_for(job)
-
-        def look_for(job: Child) -> None:
-            self._submit("frr-reload", _DIFFERENCE, lambda look, _status: looked(job, look))
-
-        def looked(job: Child, look: Child) -> None:
-            if not look.lines or look.overran:
-                done(job, 0)
-                return
-            again = look.lines != left and rounds < _ROUNDS
-            remark = "they are given it again" if again else "it stays so"
-            self._children.log.write("vr-guest", f"not in the daemons as in the text: {look.lines[-1]}; {remark}")
-            if again:
-                self._give(name, argv, done, look.lines, rounds + 1)
-            else:
-                done(job, 0)
-
-        self._submit(name, argv, given)
-
-    def _submit(self, name: str, argv: list[str], done: "Done") -> None:
-        self._jobs.append((name, argv, done))
-        self._next_job()
-
-    def _next_job(self) -> None:
-        if self._job or not self._jobs:
-            return
-        name, argv, done = self._jobs.pop(0)
-        user = ["--reuid", str(self._uid), "--regid", str(self._gid), "--groups", str(self._vty_gid)]
-        prefix = ["/usr/bin/setpriv", *user, "--bounding-set", "-all", "--inh-caps", "-all"]
-        job = Child(name, prefix + argv, ENVIRONMENT, lambda job, status: self._job_done(job, status, done))
-        job.lines, job.limit_s = [], self.settings.job_limit_s
-        self._job = job
-        try:
-            self._children.spawn(job)
-        except OSError as error:
-            job.lines = [f"% {name}: {error.strerror}"]
-            self._job_done(job, 127, done)
-
-    def _job_done(self, job: Child, exit_status: int, done: "Done") -> None:
-        self._job = None
+    def _job_ended(self) -> bool:
+        """Go on with a fall that waited for a job; tells whether what came of it still counts."""
         if self._falling:
             self._fallen()
-        elif not self._stopping:
-            done(job, exit_status)
-            self._next_job()
+            return False
+        return not self._stopping
 
     def _clear_jobs(self) -> None:
-        self._jobs.clear()
         if self._load_again:
             self._load_again.cancel()
         self._load_again = None
-        if self._job:
-            self._job.kill_all()
-
-
-Done = Callable[[Child, int], None]
-"""Told a job and its exit status."""
-
-
-def _frr_reload(action: str) -> list[str]:
-    return [
-        *("/usr/bin/python3", f"{BINARIES}/frr-reload.py", action, "--stdout", "--log-level", "error"),
-        *("--bindir", "/usr/bin", "--confdir", CONFIGURATION, "--rundir", SOCKETS, f"{CONFIGURATION}/frr.conf"),
-    ]
-
-
-_RELOAD = _frr_reload("--reload")
-_DIFFERENCE = _frr_reload("--test")
-"""It says the lines that a reload would take away and add, and nothing where there are none."""
+        self._jobs.clear()
 
 
 def job_error(job: Child, settings: FrrSettings) -> str:
