@@ -1,7 +1,7 @@
 """The tables of one router: what is refused, and for how long that is said; which objects their entries use."""
 
 from controller.model import Quota
-from controller.planes.base import Op, Policer, WriteBatch
+from controller.planes.base import GroupMember, NexthopGroup, Op, Policer, WriteBatch
 from controller.planes.encoding_time import EncodingTime
 from controller.routing.entries import EntryTable
 from controller.routing.prefixes import PrefixTable
@@ -20,6 +20,120 @@ def test_a_plane_that_is_read_anew_has_refused_nothing() -> None:
     table.adopt({1: policer}, ())
     assert table.refused == {}
     assert not table.take(10).updates
+
+
+ONE, OTHER = Policer(1, (1,)), Policer(1, (2,))
+
+
+def ops(table: EntryTable[Policer], limit: int = 10, deletions: bool = True) -> list[tuple[Op, Policer]]:
+    return [(update.op, update.entry) for update in table.take(limit, deletions).updates]
+
+
+def policers(*ids: int) -> EntryTable[Policer]:
+    table: EntryTable[Policer] = EntryTable("policer")
+    for one in ids:
+        table.want(one, Policer(one, ()))
+    return table
+
+
+def test_an_update_leads_from_what_is_installed_to_what_is_desired() -> None:
+    table: EntryTable[Policer] = EntryTable("policer")
+    table.want(1, None)  # which is nowhere
+    assert not table
+    table.want(1, ONE)
+    assert (bool(table), ops(table), bool(table)) == (True, [(Op.INSERT, ONE)], False)
+    table.want(1, ONE)
+    assert not table
+    table.want(1, OTHER)
+    assert ops(table) == [(Op.MODIFY, OTHER)]
+    table.want(1, ONE)
+    table.want(1, OTHER)  # back before it was taken
+    assert (ops(table), table.writes) == ([], 2)
+    table.want(1, None)
+    assert ops(table) == [(Op.DELETE, OTHER)]
+    table.want(1, ONE)
+    table.want(1, None)
+    assert (ops(table), table.installed, table.writes) == ([], {}, 3)
+
+
+def test_a_batch_takes_one_at_least_and_no_more_than_its_limit() -> None:
+    table = policers(1, 2, 3)
+    for limit, ids, whole in ((0, [], False), (1, [1], False), (2, [2, 3], True)):
+        taken = table.take(limit)
+        assert ([one.entry.vrf_id for one in taken.updates], taken.cost, taken.whole) == (ids, len(ids), whole)
+
+
+def test_a_group_costs_as_many_as_it_has_members() -> None:
+    table: EntryTable[NexthopGroup] = EntryTable("nexthop_group")
+    for one in (1, 2, 3):
+        table.want(one, NexthopGroup(one, tuple(GroupMember(nexthop, 1, 0) for nexthop in range(one % 3))))
+    assert [table.take(1).cost for _ in range(3)] == [1, 2, 1]  # an empty one counts as well
+
+
+def test_deletions_may_wait() -> None:
+    table = policers(1, 2)
+    ops(table)
+    table.want(1, None)
+    table.want(2, OTHER)
+    assert ops(table, deletions=False) == [(Op.MODIFY, OTHER)]
+    assert ops(table, deletions=False) == []
+    assert ops(table) == [(Op.DELETE, Policer(1, ()))]
+
+
+def test_what_a_plane_refused_is_tried_again_once_it_is_asked_for() -> None:
+    table = policers(1)
+    ops(table)
+    table.want(1, OTHER)
+    ops(table)
+    table.refuse(1, Op.MODIFY, "no")
+    assert (table.refused, table.installed, bool(table)) == ({1: "no"}, {}, False)
+    table.retry()
+    assert (table.refused, ops(table)) == ({}, [(Op.INSERT, OTHER)])
+
+
+def test_what_was_refused_may_be_there_in_part_and_is_deleted_when_it_goes() -> None:
+    table = policers(1)
+    ops(table)
+    table.refuse(1, Op.INSERT, "no")
+    table.want(1, None)
+    assert ops(table) == [(Op.DELETE, Policer(1, ()))]
+    table.refuse(1, Op.DELETE, "not found")  # it was not
+    assert table.refused == {}
+
+
+def test_a_refused_delete_of_what_is_installed_is_told() -> None:
+    table = policers(1)
+    ops(table)
+    table.want(1, None)
+    ops(table)
+    table.refuse(1, Op.DELETE, "busy")
+    assert table.refused == {1: "busy"}
+    table.want(1, ONE)
+    assert (ops(table), table.refused) == ([(Op.INSERT, ONE)], {})
+
+
+def test_what_is_read_back_is_made_what_is_desired() -> None:
+    table = policers(1, 2, 3)
+    ops(table)
+    first, second = Policer(1, ()), Policer(2, ())
+    table.adopt({1: first, 2: OTHER, 9: ONE}, {1})
+    assert ops(table) == [
+        (Op.MODIFY, first),  # damaged
+        (Op.MODIFY, second),
+        (Op.INSERT, Policer(3, ())),
+        (Op.DELETE, ONE),
+    ]
+    assert ops(table) == []
+
+
+def test_an_audit_repairs_what_differs_and_leaves_what_it_did_not_ask_for() -> None:
+    table = policers(1, 2, 3, 4)
+    ops(table)
+    found = {1: Policer(1, ()), 2: OTHER, 4: Policer(4, ()), 9: ONE}
+    assert table.repair(found, {4, 8}) == 3
+    assert table.installed == {1: Policer(1, ()), 2: OTHER, 4: Policer(4, ())}
+    assert ops(table) == [(Op.MODIFY, Policer(2, ())), (Op.INSERT, Policer(3, ())), (Op.MODIFY, Policer(4, ()))]
+    assert ops(table) == []
 
 
 def test_an_action_is_in_use_until_the_last_prefix_that_was_found_with_it_is_found_with_another() -> None:

@@ -1,4 +1,4 @@
-"""What nexthop sets become on the plane: which nexthops and groups there are, until when, and what looking at them costs."""
+"""What nexthop sets become on the plane: which nexthops and groups there are, until when, and what a look costs."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -143,9 +143,17 @@ def test_with_virtual_macs_only_declared_addresses_are_the_interfaces_own() -> N
 
 @pytest.mark.parametrize(
     ("port", "port_up", "guest_up", "up"),
-    [(1, True, True, True), (1, True, None, True), (1, True, False, False), (1, False, True, False), (None, True, True, False)],
+    [
+        (1, True, True, True),
+        (1, True, None, True),
+        (1, True, False, False),
+        (1, False, True, False),
+        (None, True, True, False),
+    ],
 )
-def test_a_link_is_up_where_port_and_guest_say_so(port: int | None, port_up: bool, guest_up: bool | None, up: bool) -> None:
+def test_a_link_is_up_where_port_and_guest_say_so(
+    port: int | None, port_up: bool, guest_up: bool | None, up: bool
+) -> None:
     assert Interface(config(1), port, port_up, guest_up).up is up
 
 
@@ -273,7 +281,7 @@ def test_a_group_without_its_set_follows_a_sharer_of_its_content() -> None:
     router.attach(owner, sharer)
     group = router.resolution.owned[owner][0]
     router.resolution.note_sharer(group, sharer)
-    assert sharer.shares and group.shared and not router.resolution.owned[sharer][0].shared
+    assert (sharer.shares, group.shared, router.resolution.owned[sharer][0].shared) == (True, True, False)
     router.resolution.detach(owner)
     assert [one.id for one in router.resolution.owned[sharer]] == [sharer.action & 0xFFFFFF, group.id]
     router.neighbors(1)
@@ -327,7 +335,8 @@ def test_routes_that_are_left_on_a_group_that_waits_give_it_their_set() -> None:
     group = router.resolution.owned[first][0]
     router.resolution.detach(first)
     router.resolution.note_sharer(group, second)
-    assert group.owner is second and not router.resolution._orphans
+    assert group.owner is second
+    assert not router.resolution._orphans
     router.collect()
     assert router.entries == (2, 2)
 
@@ -452,7 +461,8 @@ def test_sets_that_a_quota_kept_out_get_in_as_far_as_the_cost_goes() -> None:
     router.resolution.detach(wide)  # which waits: it is passed over
     cost, let_in = router.resolution.attach_waiting(ALL)
     assert (cost, let_in) == (ALL - 2 * SET_COST - 3 * MEMBER_COST, [narrow])
-    assert not router.resolution.waits and not router.resolution.over_quota
+    assert not router.resolution.waits
+    assert router.resolution.over_quota == {}
 
 
 def test_a_set_that_there_is_still_no_room_for_is_not_let_in() -> None:
