@@ -88,7 +88,8 @@ def test_what_a_plane_refused_is_tried_again_once_it_is_asked_for() -> None:
     table.refuse(1, Op.MODIFY, "no")
     assert (table.refused, table.installed, bool(table)) == ({1: "no"}, {}, False)
     table.retry()
-    assert (table.refused, ops(table)) == ({}, [(Op.INSERT, OTHER)])
+    assert table.refused == {}
+    assert ops(table) == [(Op.INSERT, OTHER)]
 
 
 def test_what_was_refused_may_be_there_in_part_and_is_deleted_when_it_goes() -> None:
@@ -124,6 +125,20 @@ def test_what_is_read_back_is_made_what_is_desired() -> None:
         (Op.DELETE, ONE),
     ]
     assert ops(table) == []
+
+
+def test_once_it_is_read_back_nothing_may_be_there_in_part() -> None:
+    table = policers(1, 2)
+    ops(table)
+    for one in (1, 2):
+        table.refuse(one, Op.INSERT, "no")
+    table.want(2, None)
+    assert ops(table) == [(Op.DELETE, Policer(2, ()))]  # which is under way
+    table.adopt({2: ONE}, ())
+    table.want(1, None)
+    assert ops(table) == [(Op.DELETE, ONE)]
+    table.refuse(2, Op.DELETE, "busy")  # it was there now
+    assert table.refused == {2: "busy"}
 
 
 def test_an_audit_repairs_what_differs_and_leaves_what_it_did_not_ask_for() -> None:
