@@ -1,7 +1,7 @@
 """The tables of one router: what is refused, and for how long that is said; which objects their entries use."""
 
 from controller.model import Quota
-from controller.planes.base import GroupMember, NexthopGroup, Op, Policer, WriteBatch
+from controller.planes.base import GroupMember, NexthopGroup, Op, Policer, Update, WriteBatch
 from controller.planes.encoding_time import EncodingTime
 from controller.routing.entries import EntryTable
 from controller.routing.prefixes import PrefixTable
@@ -77,7 +77,7 @@ def test_deletions_may_wait() -> None:
     table.want(2, OTHER)
     assert ops(table, deletions=False) == [(Op.MODIFY, OTHER)]
     assert ops(table, deletions=False) == []
-    assert ops(table) == [(Op.DELETE, Policer(1, ()))]
+    assert table.take(10).updates == [Update(Op.DELETE, Policer(1, ()))]
 
 
 def test_what_a_plane_refused_is_tried_again_once_it_is_asked_for() -> None:
@@ -125,6 +125,10 @@ def test_what_is_read_back_is_made_what_is_desired() -> None:
         (Op.DELETE, ONE),
     ]
     assert ops(table) == []
+    table.want(1, None)
+    assert ops(table) == [(Op.DELETE, first)]
+    table.want(1, ONE)
+    assert ops(table) == [(Op.INSERT, ONE)]  # it is damaged no more
 
 
 def test_once_it_is_read_back_nothing_may_be_there_in_part() -> None:
