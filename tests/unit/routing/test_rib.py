@@ -5,11 +5,13 @@ from array import array
 import pytest
 
 from controller.errors import SessionRefused
+from controller.model import Quota
 from controller.routing import rib as rib_module
 from controller.routing.rib import Member, Rib, SetKind
+from controller.routing.usage import SliceUsage
 from wire.columns import prefix_key
 
-A, B = (Member(1, b"\x0a\0\1\2"),), (Member(2, b"\x0a\0\2\2"),)
+A, B, C = ((Member(number, bytes((10, 0, number, 2))),) for number in (1, 2, 3))
 V4 = [prefix_key(f"20.{number}.0.0/16") for number in range(4)]
 V6 = [prefix_key(f"2001:db8:{number}::/48") for number in range(1, 4)]
 
@@ -137,3 +139,101 @@ def test_what_a_resync_repeated_is_forgotten_bit_by_bit() -> None:
     assert rib.has_left
     rib.forget_left(1 << 20)
     assert not rib.has_left
+
+
+def test_a_session_that_begins_has_all_of_the_quota_again() -> None:
+    usage = SliceUsage(Quota(sets=2, members=2))
+    rib = Rib(usage)
+    rib.define(1, SetKind.FORWARD, A)
+    rib.define(2, SetKind.FORWARD, B)
+    rib.define(3, SetKind.FORWARD, C)
+    assert (rib.unkept_sets, usage.sets, usage.members) == ({3: "quota sets of 2"}, 2, 2)
+    rib.begin_resync()
+    assert (rib.unkept_sets, usage.sets, usage.members, usage.kept_sets, usage.kept_members) == ({}, 0, 0, 2, 2)
+    assert rib.define(3, SetKind.FORWARD, C) is not None
+    assert (usage.sets, usage.members, usage.kept_sets, usage.kept_members) == (1, 1, 3, 3)
+
+
+def test_sets_of_an_earlier_session_go_once_their_names_are_forgotten() -> None:
+    rib = learned(1, 1)
+    rib.begin_resync()
+    assert rib.collect() == []
+    assert not rib.loose
+    rib.forget_left(1 << 20)
+    assert rib.loose
+    assert [one.members for one in rib.collect()] == [B]
+    assert not rib.loose
+    rib.withdraw(list(rib.routes))
+    assert rib.loose
+    assert [one.members for one in rib.collect()] == [A]
+
+
+def test_names_of_an_earlier_session_are_forgotten_as_far_as_the_cost_goes() -> None:
+    rib = Rib()
+    for number in range(1, 8):
+        rib.define(number, SetKind.FORWARD, (Member(number, b"\x0a\0\1\2"),))
+    rib.begin_resync()
+    assert rib.forget_left(0) == 0
+    assert rib.forget_left(1) == -3  # one, at 4 each
+    assert rib.forget_left(8) == -4  # three: as many as that pays for, and one
+    assert (len(rib.collect()), rib.has_left) == (4, True)
+    assert rib.forget_left(1 << 20) == (1 << 20) - 12
+    assert (len(rib.collect()), rib.has_left) == (3, False)
+
+
+def test_a_resync_inside_another_begins_anew() -> None:
+    rib = learned(1, 1)
+    rib.begin_resync()
+    rib.define(1, SetKind.FORWARD, A)
+    rib.replace(4, V4[:2], array("I", [1, 1]))
+    assert not rib.is_stale(V4[0])
+    rib.begin_resync()
+    assert rib.is_stale(V4[0])
+    assert not rib.is_stale(V4[3])  # which is no route
+    rib.forget_left(1 << 20)
+    assert not rib.has_left
+
+
+@pytest.mark.parametrize("quota", [Quota(sets=3, members=2), Quota(sets=2, members=3), Quota(sets=2, members=2)])
+def test_what_kept_a_set_out_may_be_over(quota: Quota) -> None:
+    usage = SliceUsage(Quota(sets=2, members=2))
+    rib = Rib(usage)
+    rib.define(1, SetKind.FORWARD, A)
+    rib.define(2, SetKind.FORWARD, B)
+    assert not rib.room_for_sets
+    rib.define(3, SetKind.FORWARD, C)
+    assert not rib.room_for_sets
+    usage.quota = quota
+    assert rib.room_for_sets is (quota != Quota(sets=2, members=2))
+    usage.quota = Quota(sets=2, members=2)
+    rib.release([1])
+    assert rib.room_for_sets
+    assert (usage.sets, usage.members) == (1, 1)
+    rib.release([3, 9])
+    assert not rib.room_for_sets  # nothing is kept out any more
+    assert (usage.sets, usage.members) == (1, 1)
+
+
+def test_a_name_that_was_kept_out_stays_so_and_withdraws_what_it_names() -> None:
+    rib = Rib(SliceUsage(Quota(sets=1)))
+    rib.define(1, SetKind.FORWARD, A)
+    rib.define(2, SetKind.FORWARD, B)
+    assert rib.define(2, SetKind.FORWARD, A) is None
+    rib.replace(4, V4[:1], array("I", [2]))
+    assert rib.routes[V4[0]] is rib.unkept_set
+    rib.release([2])
+    assert (rib.names.keys(), rib.unkept_set.names) == ({1}, 1)
+
+
+def test_what_moved_and_what_was_learned_is_counted() -> None:
+    usage = SliceUsage(Quota())
+    rib = Rib(usage)
+    rib.define(1, SetKind.FORWARD, A)
+    rib.replace(4, V4, array("I", [1] * 4))
+    rib.replace(6, V6, array("I", [1] * 3))
+    assert (rib.moved, usage.learned, rib.counts) == (7, 7, {4: 4, 6: 3})
+    rib.replace(4, V4[:2], array("I", [1, 0]))
+    assert (rib.moved, usage.learned, rib.counts) == (8, 6, {4: 3, 6: 3})
+    rib.begin_resync()
+    rib.withdraw([V4[0], V4[1], V6[0]])  # of which one is gone
+    assert (rib.moved, usage.learned, rib.counts) == (10, 4, {4: 2, 6: 2})
