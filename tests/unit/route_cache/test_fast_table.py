@@ -458,6 +458,18 @@ def test_no_room_for_a_router() -> None:
         fast.add(2, "red")
 
 
+def test_a_router_that_goes_makes_room_for_what_is_counted_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_table, "_TRACKED", 5)
+    fast = a_table(2, flat(12))
+    fast.add(2, "red")
+    fast.change(2, flat(12))
+    fast.sample(1, VRF, flat(12), 10)
+    assert fast.untracked == 2
+    fast.remove(VRF)
+    fast.sample(1, 2, list(flat(10)), 10)
+    assert fast.untracked == 2
+
+
 def test_what_is_counted_in_software_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast_table, "_TRACKED", 20)
     routes = flat(100)

@@ -70,9 +70,10 @@ def test_what_is_added_moved_looked_at_and_taken_back() -> None:
     assert (meter.looked_slow, meter.looked_middle, meter.looked_fast) == (-1.0, -2.0, -3.0)
     meter.leave((5.0, 1.0, 9.0))
     assert (meter.looked_slow, meter.looked_middle, meter.looked_fast) == (4.0, 0.0, 6.0)
-    meter.decay((0.5, 0.5, 0.25))
-    assert (meter.slow, meter.middle, meter.fast) == (1.5, 0.0, 2.5)
-    assert (meter.looked_slow, meter.looked_middle, meter.looked_fast) == (2.0, 0.0, 1.5)
+    meter.middle = meter.looked_middle = 8.0
+    meter.decay((0.5, 0.125, 0.25))
+    assert (meter.slow, meter.middle, meter.fast) == (1.5, 1.0, 2.5)
+    assert (meter.looked_slow, meter.looked_middle, meter.looked_fast) == (2.0, 1.0, 1.5)
 
 
 def looked_at(half_life_s: float, seconds: float) -> float:
