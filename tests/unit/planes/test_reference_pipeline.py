@@ -101,6 +101,14 @@ def test_isis_is_what_has_a_length_or_the_type_for_long_ones(ether_type: int, be
     assert getattr(seen, "reason", None) == (became or DropReason.ETHERTYPE)
 
 
+@pytest.mark.parametrize("vlan", [0, 1])
+def test_the_first_vlan_is_not_the_untagged_one(vlan: int) -> None:
+    one, other = replace(lan, vlan=vlan), replace(lan, id=lan.id + 50, vlan=1 - vlan)
+    entries = replace(ROUTERS, router_interfaces={one.id: one})
+    assert verdict(arrives(one, ipv4("10.8.0.1")), entries).ingress == one
+    assert verdict(arrives(other, ipv4("10.8.0.1")), entries).ingress is None
+
+
 def watched(*members: tuple[int, int, int]) -> Installed:
     group = NexthopGroup(two_ways.id, tuple(GroupMember(*member) for member in members))
     return replace(ROUTERS, groups={group.id: group})

@@ -395,6 +395,15 @@ def test_a_quota_keeps_a_slice_from_the_room_of_others() -> None:
     assert uses(None) == (202, 101)
 
 
+def test_what_goes_to_software_leaves_from_the_outside() -> None:
+    fast = a_table(20, {WIDE: 1, LONGER: 2})
+    for key in (LONGER, WIDE):
+        fast.keep(VRF, [key], ())
+    fast.set_placement(VRF, Placement.SOFTWARE)
+    assert fast.rebalance(1, 1) == {VRF: {WIDE: (1, None)}}
+    assert fast.rebalance(2, 1) == {VRF: {LONGER: (2, None)}}
+
+
 def test_what_came_after_the_last_search_leaves_for_a_smaller_quota_in_one_round(monkeypatch) -> None:
     monkeypatch.setattr(rebalance, "HARD_SLICE", 2)
     fast = a_table(200, flat(100))
