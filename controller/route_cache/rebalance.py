@@ -9,7 +9,7 @@ Candidates are those that were sampled lately, and a slice of the others (`incre
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from heapq import nlargest
+from heapq import heappop, heappush, nlargest
 from math import inf
 
 from controller.model import Placement
@@ -207,14 +207,21 @@ class Round:
 
     def _swap(self) -> None:
         # Who brings most comes first; for whom this round has no writes, the next one has.
-        best = nlargest(self._budget, self._candidates())
+        best = [(-rate, vrf_id, key) for rate, vrf_id, key in nlargest(self._budget, self._candidates())]
         for _, vrf_id, key in best:
             self._routers[vrf_id].recent.add(key)
-        for _, vrf_id, key in best:
-            if self._left <= 0:
-                return
-            if self._try(vrf_id, self._routers[vrf_id], key):
-                self._routers[vrf_id].recent.discard(key)
+        while best and self._left > 0:
+            _, vrf_id, key = heappop(best)
+            router = self._routers[vrf_id]
+            if not eligible(router, key):
+                del router.soft[key]
+                router.recent.discard(key)
+                continue
+            cover, brings = self._look_at(router, key)
+            if best and brings < -best[0][0]:  # its cover is larger than was known, or it would not be first
+                heappush(best, (-brings, vrf_id, key))
+            elif self._try(vrf_id, router, key, cover, brings):
+                router.recent.discard(key)
 
     def _candidates(self) -> Iterator[tuple[float, int, bytes]]:
         keys: dict[int, Iterable[bytes]] = {}
@@ -232,19 +239,22 @@ class Round:
                     yield rate, vrf_id, key
             recent.clear()
 
-    def _try(self, vrf_id: int, router: Router, key: bytes) -> bool:
-        """Bring one candidate in, in the place of victims that bring less, if there are; False to try again soon."""
+    def _look_at(self, router: Router, key: bytes) -> tuple[list[bytes] | None, float]:
+        """Return the cover that a candidate needs, None for too large a one, and what it brings for each entry."""
         meter, table = router.soft[key], router.table
-        if not eligible(router, key):
-            router.soft.pop(key)
-            return True
         cover = table.uncovered(key)
         if cover is None:
             meter.entries = MAX_COVER + 2
+        else:  # its parts leave when it is there as a whole
+            meter.entries = max(1, len(cover) + (key not in table.hardware) - table.parts(key))
+        return cover, self._soft.of(meter) / meter.entries
+
+    def _try(self, vrf_id: int, router: Router, key: bytes, cover: list[bytes] | None, brings: float) -> bool:
+        """Bring one candidate in, in the place of victims that bring less, if there are; False to try again soon."""
+        meter, table = router.soft[key], router.table
+        if cover is None:
             return True
         need = len(cover) + (key not in table.hardware)
-        meter.entries = max(1, need - table.parts(key))  # its parts leave when it is there as a whole
-        brings = self._soft.of(meter) / meter.entries
         if not brings and (need > 1 or not meter.slow):
             return True  # one sample is not worth a cover; or it was that of a part which has entered
         if brings <= max(map(self._floor, table.room.chain)):

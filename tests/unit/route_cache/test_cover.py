@@ -252,6 +252,16 @@ def test_for_want_of_room_what_is_around_leaves_too() -> None:
     assert WIDE in table.loose
 
 
+def test_the_covers_of_what_leaves_for_want_of_room_are_not_needed() -> None:
+    table = a_table({WIDE: 1, LONGER: 2, BESIDE: 3})
+    enter(table, BESIDE, LONGER, WIDE)
+    table.refuse(BESIDE, full=False)
+    table.loose.clear()
+    table.refuse(LONGER, full=True)
+    assert hardware(table) == {DEFAULT: FALLBACK, WIDE: FALLBACK, BESIDE: FALLBACK}
+    assert table.loose == {WIDE, BESIDE}
+
+
 def test_a_part_that_was_refused_refuses_its_prefix() -> None:
     table = a_table(NESTED)
     enter(table, PART)

@@ -395,6 +395,21 @@ def test_a_quota_keeps_a_slice_from_the_room_of_others() -> None:
     assert uses(None) == (202, 101)
 
 
+@pytest.mark.parametrize(
+    ("packets", "written", "enters"), [(50, 0, False), (60, 0, False), (70, 3, True), (100, 3, True)]
+)
+def test_what_leaves_with_its_cover_does_not_come_back_before_what_it_left_for(
+    packets: int, written: int, enters: bool
+) -> None:
+    free = prefix_key("11.0.0.0/8")
+    fast = a_table(3, {WIDE: 1, LONGER: 2, LONGEST: 3, free: 4})
+    play(fast, {WIDE: 100})
+    before = {DEFAULT: FALLBACK, WIDE: 1, LONGER: FALLBACK}  # 50 for each of its two entries
+    assert dict(fast.entries(VRF)) == before
+    assert play(fast, {WIDE: 100, free: packets}, start=60, seconds=300) == written
+    assert dict(fast.entries(VRF)) == ({DEFAULT: FALLBACK, free: 4} if enters else before)
+
+
 def test_what_goes_to_software_leaves_from_the_outside() -> None:
     fast = a_table(20, {WIDE: 1, LONGER: 2})
     for key in (LONGER, WIDE):

@@ -131,6 +131,20 @@ def test_what_is_read_back_is_made_what_is_desired() -> None:
     assert ops(table) == [(Op.INSERT, ONE)]  # it is damaged no more
 
 
+def test_what_was_perhaps_there_and_has_come_back_is_there() -> None:
+    table = policers(1)
+    ops(table)
+    table.refuse(1, Op.INSERT, "no")
+    table.want(1, None)
+    assert ops(table) == [(Op.DELETE, Policer(1, ()))]
+    table.want(1, ONE)
+    assert ops(table) == [(Op.INSERT, ONE)]
+    table.want(1, None)
+    assert ops(table) == [(Op.DELETE, ONE)]
+    table.refuse(1, Op.DELETE, "busy")
+    assert table.refused == {1: "busy"}
+
+
 def test_once_it_is_read_back_nothing_may_be_there_in_part() -> None:
     table = policers(1, 2)
     ops(table)
