@@ -40,5 +40,7 @@ def test_differences_go_from_first_to_last_address_up_to_the_end_of_all() -> Non
         (at("255.0.0.0"), END - 1, (None, "d", None)),
     ]
     assert list(differences([first, first], 4)) == []
+    short = flatten(table(a="10.0.0.0/8"), 4)
+    assert list(differences([short, [(0, None)]], 4)) == [(at("10.0.0.0"), at("10.255.255.255"), ("a", None))]
     default = flatten({prefix_key("::/0"): "e"}, 6)
     assert list(differences([default, [(0, None)]], 6)) == [(0, (1 << 128) - 1, ("e", None))]
