@@ -19,7 +19,7 @@ be at p or between the two and match instead. So p is e's prefix or that which e
 From one such table to the next goes controller/route_cache/write_order.py.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from controller.planes.base import FALLBACK
 from controller.route_cache.prefix_tree import PrefixTree
@@ -180,6 +180,12 @@ class CoveredTable:
             if len(found) > MAX_COVER:
                 return None
         return found
+
+    def outermost(self, key: bytes, leaving: Container[bytes] = ()) -> bytes:
+        """Return the entry around which only covers stay, of those that ``key`` depends on."""
+        while (around := self.hardware.above(key)) is not None and self.forwards(around) and around not in leaving:
+            key = around
+        return key
 
     def enter(self, key: bytes, cover: list[bytes]) -> None:
         """Bring a prefix, or a free part of one, into hardware. ``cover`` is what uncovered() returned; room for both

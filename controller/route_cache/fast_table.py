@@ -25,7 +25,8 @@ from controller.planes.base import FALLBACK
 from controller.route_cache.cover import UNLIMITED, CoveredTable, Room
 from controller.route_cache.incremental_scan import SOFT_SLICE, Slices
 from controller.route_cache.popularity import Meter, Moment, Popularity
-from controller.route_cache.rebalance import RECENT_S, RebalanceState, Round, Router, eligible, enter_pinned
+from controller.route_cache.rebalance import RECENT_S, RebalanceState, Round, eligible, enter_pinned
+from controller.route_cache.router import Router
 from controller.route_cache.write_order import Changes
 from wire.columns import ADDRESS_BYTES
 

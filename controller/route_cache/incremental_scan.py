@@ -6,7 +6,6 @@ looked at because what a victim brings may become less: they need not have been 
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from heapq import heappop, heappush, heapreplace
 
 HARD_SLICE = 4_000
 SOFT_SLICE = 5_000
@@ -38,37 +37,3 @@ class Slices:
             if not keys:
                 self._keys.pop()
             yield vrf_id, taken
-
-
-class Victims:
-    """Entries by what they bring, least first; what one brings now is looked up, None where it is none any more."""
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[float, int, bytes]] = []
-        self._next: list[tuple[float, int, bytes]] = []
-
-    def note(self, rate: float, vrf_id: int, key: bytes) -> None:
-        """Add an entry to the heap that is being made."""
-        heappush(self._next, (rate, vrf_id, key))
-
-    def renew(self) -> None:
-        """Use what was noted since the last time instead of what is left of before."""
-        self._heap, self._next = self._next, []
-
-    def least(self, rate: Callable[[int, bytes], float | None]) -> tuple[float, int, bytes] | None:
-        """Return the entry that brings least, None where there is none."""
-        heap = self._heap
-        while heap:
-            before, vrf_id, key = heap[0]
-            now = rate(vrf_id, key)
-            if now is None:
-                heappop(heap)
-            elif now > before:
-                heapreplace(heap, (now, vrf_id, key))
-            else:
-                return heap[0]
-        return None
-
-    def pop(self) -> None:
-        """Take out what least() returned."""
-        heappop(self._heap)

@@ -7,46 +7,25 @@ enter while there is room, or in the place of victims that bring clearly less. F
 Candidates are those that were sampled lately, and a slice of the others (`incremental_scan`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from heapq import heappop, heappush, nlargest
+from itertools import islice
 from math import inf
 
 from controller.model import Placement
 from controller.planes.base import FALLBACK
 from controller.route_cache.confidence import Confidence
-from controller.route_cache.cover import MAX_COVER, MAX_PARTS, UNLIMITED, CoveredTable, Room
-from controller.route_cache.incremental_scan import HARD_SLICE, SOFT_SLICE, Slices, Victims
-from controller.route_cache.popularity import Meter, Moment, Popularity
+from controller.route_cache.cover import MAX_COVER, MAX_PARTS, UNLIMITED, Room
+from controller.route_cache.eviction import HYSTERESIS, Candidate, Eviction, Group, Key, Victims
+from controller.route_cache.incremental_scan import HARD_SLICE, SOFT_SLICE, Slices
+from controller.route_cache.popularity import Moment, Popularity
+from controller.route_cache.router import Router
 
-_HYSTERESIS = 1.25
-"""So many times what a victim brings has to come from whoever takes its place: less gain is not worth two writes."""
 RECENT_S = 60.0
 """Counts that are older, or farther apart, tell nothing of the present."""
 _LISTED_S = 5.0
 """Victims are looked for anew as often, and when entries were counted."""
-
-
-@dataclass(slots=True)
-class Router:
-    """One router: its tables, and what its prefixes bring."""
-
-    table: CoveredTable
-    placement: Placement = Placement.AUTO
-    hard: dict[bytes, Meter] = field(default_factory=dict)  # by entry that forwards
-    soft: dict[bytes, Meter] = field(default_factory=dict)  # by prefix or part of one, in software
-    recent: set[bytes] = field(default_factory=set)  # of these, what was sampled since the last round
-    counted: Moment | None = None  # when the entries were counted last
-    pinned: set[bytes] = field(default_factory=set)
-    waiting: set[bytes] = field(default_factory=set)  # pinned, but there was no room
-    backlog: list[bytes] = field(default_factory=list)  # of a router that wants all: what is missing, longest last
-    incomplete: bool = False  # more may be missing than the backlog has
-    fitted: bool = False  # whether everything of all routers beside it had room: what is new enters at once then
-
-    def missing(self, key: bytes) -> bool:
-        """Tell whether a prefix of the full table is in software although the plane would take it."""
-        table = self.table
-        return key in table.full and key not in table.refused and not table.forwards(key)
 
 
 @dataclass(slots=True)
@@ -89,6 +68,8 @@ class Round:
             else popularity.estimates(router.counted, margin, counted=True)
             for vrf_id, router in routers.items()
         }
+        self._eviction = Eviction(routers, self._hard, state.victims, state.together)
+        self._best: list[tuple[float, int, bytes]] = []  # a heap of what is to be tried, by what it brings, negative
         self._searched = False  # all entries were looked at for victims in this round
 
     def run(self) -> None:
@@ -127,7 +108,7 @@ class Round:
                     if self._left <= 0:
                         return
                     if key not in router.pinned and router.table.forwards(key):
-                        self._leave(router, _outermost(router.table, key))
+                        self._leave(router, router.table.outermost(key))
         for room in reversed(self._members):  # slices before the plane: what leaves for them makes room there too
             while room.excess > 0 and self._left > 0 and (self._evict_any(room) or self._uncover(room)):
                 pass
@@ -152,7 +133,7 @@ class Round:
                 if room.used <= room.capacity or self._left <= 0:
                     return
                 while room.used > room.capacity and self._left > 0 and router.table.forwards(key):
-                    self._leave(router, _outermost(router.table, key))
+                    self._leave(router, router.table.outermost(key))
                 if router.missing(key):
                     router.waiting.add(key)
 
@@ -207,7 +188,7 @@ class Round:
 
     def _swap(self) -> None:
         # Who brings most comes first; for whom this round has no writes, the next one has.
-        best = [(-rate, vrf_id, key) for rate, vrf_id, key in nlargest(self._budget, self._candidates())]
+        best = self._best = [(-rate, vrf_id, key) for rate, vrf_id, key in nlargest(self._budget, self._candidates())]
         for _, vrf_id, key in best:
             self._routers[vrf_id].recent.add(key)
         while best and self._left > 0:
@@ -259,10 +240,14 @@ class Round:
             return True  # one sample is not worth a cover; or it was that of a part which has entered
         if brings <= max(map(self._floor, table.room.chain)):
             return True
-        for room in table.room.chain:
-            while room.excess + need > 0:
-                if self._left <= need or not self._evict(brings, room):
-                    return self._left > need
+        needs = {room: room.excess + need for room in table.room.chain}
+        if self._left < need + (max(needs.values()) > 0):
+            return False
+        candidate = Candidate((vrf_id, key), brings, self._worth_of_next(vrf_id, key))
+        groups = self._eviction.plan(needs, self._left - need, candidate)
+        if groups is None:
+            return True
+        self._take_out(groups)
         if table.room.spare < need:
             for room in table.room.chain:
                 room.awaited += need
@@ -274,10 +259,45 @@ class Round:
                 home.move(meter)
         return True
 
+    def _worth_of_next(self, vrf_id: int, key: bytes) -> Callable[[int, Set[Key]], float]:
+        """Return what tells how much the candidates after one bring in so many entries, in packets per second."""
+        following = self._following(vrf_id, key)
+        looked_at: list[tuple[Key, int, float]] = []
+
+        def worth(entries: int, without: Set[Key]) -> float:
+            left, total = entries, 0.0
+            looked_at.extend(islice(following, max(0, entries + len(without) - len(looked_at))))
+            for one, need, rate in looked_at:
+                if need <= left and one not in without:
+                    left -= need
+                    total += rate
+            return total
+
+        return worth
+
+    def _following(self, vrf_id: int, key: bytes) -> Iterator[tuple[Key, int, float]]:
+        """Iterate over the candidates after one: each with the entries that it takes, and the packets per second.
+
+        Of a prefix and its parts one alone counts: the samples of a part are those of its prefix as well.
+        """
+        seen = {(vrf_id, self._home(vrf_id, key))}
+        for _, vrf_id, key in sorted(self._best):
+            router, home = self._routers[vrf_id], (vrf_id, self._home(vrf_id, key))
+            if home not in seen and eligible(router, key):
+                cover, brings = self._look_at(router, key)
+                if cover is not None:
+                    seen.add(home)
+                    yield (vrf_id, key), router.soft[key].entries, brings * router.soft[key].entries
+
+    def _home(self, vrf_id: int, key: bytes) -> bytes | None:
+        """Return the prefix that a candidate is a part of, or that it is itself."""
+        full = self._routers[vrf_id].table.full
+        return key if key in full else full.above(key)
+
     def _begin_trial(self, vrf_id: int, router: Router, key: bytes) -> None:
         """Put what has entered on trial, where only a short mean spoke for it."""
         meter = router.soft[key]
-        needed = max(map(self._least, self._limiting(router))) * _HYSTERESIS * meter.entries
+        needed = max(map(self._least, self._limiting(router))) * HYSTERESIS * meter.entries
         if self._soft.slow(meter) <= needed < self._soft.of(meter):
             self._rebalance.confidence.begin(vrf_id, key, self._now, needed)
 
@@ -287,25 +307,12 @@ class Round:
 
     def _floor(self, room: Room) -> float:
         """Return what a candidate has to bring more than: nothing while there is room."""
-        return -1.0 if room.excess < 0 else self._least(room) * _HYSTERESIS
+        return -1.0 if room.excess < 0 else self._least(room) * HYSTERESIS
 
     def _least(self, room: Room) -> float:
         """Return what the first victim of a room brings."""
-        victim = self._victim(room)
+        victim = self._eviction.least(room)
         return inf if victim is None else victim[0]
-
-    def _victim(self, room: Room) -> tuple[float, int, bytes] | None:
-        victims = self._rebalance.victims.get(room)
-        return None if victims is None else victims.least(self._brings)
-
-    def _brings(self, vrf_id: int, key: bytes) -> float | None:
-        """Return what an entry brings for each that it takes; None where it is no victim (any more)."""
-        router = self._routers.get(vrf_id)
-        meter = None if router is None or key in router.pinned or not key[-1] else router.hard.get(key)
-        if router is None or meter is None or not router.table.forwards(key):
-            return None
-        own = self._hard[vrf_id].of(meter) / meter.entries
-        return max(own, self._rebalance.together.get((vrf_id, key), own))
 
     def _list(self) -> None:
         """Look for victims in another slice of the entries, where it is time to."""
@@ -318,7 +325,8 @@ class Round:
             if counted or self._now >= state.listed_at + _LISTED_S:
                 state.listed_at = self._now
                 state.together.clear()
-            state.victims = {room: state.victims.get(room, Victims()) for room in self._members}
+            for room in state.victims.keys() - self._members.keys():
+                del state.victims[room]
         for vrf_id, keys in state.hard.next(lambda: ((one, router.hard) for one, router in routers.items())):
             if vrf_id in routers:
                 self._note(vrf_id, routers[vrf_id], keys)
@@ -336,7 +344,7 @@ class Round:
 
     def _evict_any(self, room: Room) -> bool:
         """Take out a victim, also one that came after the last search for them."""
-        if self._evict(inf, room):
+        if self._evict(room):
             return True
         if self._searched:
             return False
@@ -345,50 +353,17 @@ class Round:
         self._rebalance.listed_at = -inf
         self._list()
         self._rebalance.hard = Slices(HARD_SLICE)
-        return self._evict(inf, room)
+        return self._evict(room)
 
-    def _evict(self, brings: float, room: Room) -> bool:
-        """Take out the victim of a room that brings least, with what depends on it, if that is clearly less than
-        ``brings``.
-        """
-        while (victim := self._victim(room)) is not None:
-            rate, owner, key = victim
-            if not self._less(rate, brings):
-                return False
-            router = self._routers[owner]
-            outermost = _outermost(router.table, key)
-            if outermost != key or router.hard[key].entries > 1:
-                # Alone it would become a cover and free nothing: it leaves with the prefix around it or not at all.
-                together = self._together(owner, router, outermost, brings)
-                if not self._less(together, brings):
-                    self._rebalance.together[owner, key] = together
-                    continue
-            self._rebalance.victims[room].pop()
-            self._leave(router, outermost)
-            return True
-        return False
+    def _evict(self, room: Room) -> bool:
+        groups = self._eviction.plan({room: 1}, self._left)
+        self._take_out(groups or [])
+        return bool(groups)
 
-    def _less(self, rate: float, brings: float) -> bool:
-        return rate * _HYSTERESIS < brings
-
-    def _together(self, vrf_id: int, router: Router, key: bytes, brings: float) -> float:
-        """Return what an entry brings for each entry that leaves with it: its covers, and prefixes below that only
-        stay because they take no more than a cover.
-        """
-        meter = router.hard.get(key)
-        if meter is None:  # it has just come
-            return inf
-        estimates = self._hard[vrf_id]
-        total, meter.entries, followers = estimates.of(meter), 1, 0
-        for inner in router.table.hardware.inside(key):
-            own = router.hard.get(inner)
-            if not router.table.forwards(inner):
-                meter.entries += 1
-            elif own is not None and inner not in router.pinned and self._less(estimates.of(own), brings):
-                total += estimates.of(own)
-                followers += 1
-        entries = meter.entries + followers - (not key[-1])  # the default entry itself always stays
-        return total / entries if entries else inf
+    def _take_out(self, groups: list[Group]) -> None:
+        for group in groups:
+            for key in group.keys:
+                self._leave(self._routers[group.vrf_id], key)
 
     def _leave(self, router: Router, key: bytes) -> None:
         router.table.leave(key)
@@ -406,13 +381,6 @@ def enter_pinned(router: Router, key: bytes) -> bool:
         return False
     table.enter(key, cover)
     return True
-
-
-def _outermost(table: CoveredTable, key: bytes) -> bytes:
-    """Return the entry around which only covers are, of those that ``key`` depends on."""
-    while (around := table.hardware.above(key)) is not None and table.forwards(around):
-        key = around
-    return key
 
 
 def eligible(router: Router, key: bytes) -> bool:

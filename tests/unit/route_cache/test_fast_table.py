@@ -16,6 +16,7 @@ DEFAULT = prefix_key("0.0.0.0/0")
 WIDE, LONGER, LONGEST, BESIDE = (
     prefix_key(text) for text in ("10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "10.9.0.0/16")
 )
+FREE = prefix_key("11.0.0.0/8")
 NESTED = {WIDE: 1, LONGER: 2, LONGEST: 3, BESIDE: 4}
 
 
@@ -396,18 +397,73 @@ def test_a_quota_keeps_a_slice_from_the_room_of_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("packets", "written", "enters"), [(50, 0, False), (60, 0, False), (70, 3, True), (100, 3, True)]
+    ("packets", "beside", "written", "enters"),
+    [(60, 60, 0, False), (70, 70, 4, True), (100, 0, 0, False), (120, 0, 0, False), (150, 0, 3, True)],
 )
-def test_what_leaves_with_its_cover_does_not_come_back_before_what_it_left_for(
-    packets: int, written: int, enters: bool
+def test_what_leaves_with_its_cover_makes_room_for_what_brings_more_than_both(
+    packets: int, beside: int, written: int, enters: bool
 ) -> None:
-    free = prefix_key("11.0.0.0/8")
-    fast = a_table(3, {WIDE: 1, LONGER: 2, LONGEST: 3, free: 4})
+    """Two that bring 70 each, or one that brings 150, not one of 120 that would leave the other entry empty."""
+    free, other = prefix_key("11.0.0.0/8"), prefix_key("12.0.0.0/8")
+    fast = a_table(3, {WIDE: 1, LONGER: 2, LONGEST: 3, free: 4, other: 5})
     play(fast, {WIDE: 100})
-    before = {DEFAULT: FALLBACK, WIDE: 1, LONGER: FALLBACK}  # 50 for each of its two entries
+    before = {DEFAULT: FALLBACK, WIDE: 1, LONGER: FALLBACK}
     assert dict(fast.entries(VRF)) == before
-    assert play(fast, {WIDE: 100, free: packets}, start=60, seconds=300) == written
-    assert dict(fast.entries(VRF)) == ({DEFAULT: FALLBACK, free: 4} if enters else before)
+    assert play(fast, {WIDE: 100, free: packets, other: beside}, start=60, seconds=300) == written
+    after = {DEFAULT: FALLBACK, free: 4} | ({other: 5} if beside else {})
+    assert dict(fast.entries(VRF)) == (after if enters else before)
+
+
+@pytest.mark.parametrize(("packets", "enters"), [(60, False), (70, True)])
+def test_what_is_pinned_inside_what_a_victim_leaves_with_does_not_leave(packets: int, enters: bool) -> None:
+    """WIDE and LONGER bring 50 for each of the two, and would bring 33 with the pinned one."""
+    first, second, pinned = prefix_key("11.0.0.0/8"), prefix_key("12.0.0.0/8"), prefix_key("10.0.0.1/32")
+    fast = a_table(4, {WIDE: 1, LONGER: 2, first: 4, second: 5})
+    fast.change(VRF, {pinned: 7}, pinned=True)
+    play(fast, {WIDE: 100, LONGER: 0, pinned: 0})
+    before = {DEFAULT: FALLBACK, pinned: 7, WIDE: 1, LONGER: 2}
+    assert dict(fast.entries(VRF)) == before
+    play(fast, {WIDE: 100, LONGER: 0, first: packets, second: packets, pinned: 0}, start=60, seconds=300)
+    after = {DEFAULT: FALLBACK, pinned: 7, first: 4, second: 5}
+    assert dict(fast.entries(VRF)) == (after if enters else before)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "packets", "held"),
+    [
+        (2, {WIDE: 100, LONGER: 40}, {LONGER: 2}),  # LONGER would be the cover of WIDE
+        (3, {WIDE: 100, LONGER: 40, FREE: 60}, {WIDE: 1, LONGER: 2}),
+        (4, {WIDE: 100, LONGER: 40, FREE: 50}, {WIDE: 1, LONGER: 2, FREE: 9}),
+    ],
+)
+def test_an_entry_does_not_leave_for_whom_it_would_be_the_cover(
+    capacity: int, packets: dict[bytes, int], held: dict[bytes, int]
+) -> None:
+    fast = a_table(capacity, {WIDE: 1, LONGER: 2, FREE: 9, **flat(2)})
+    play(fast, packets)
+    assert dict(fast.entries(VRF)) == {DEFAULT: FALLBACK, **held}
+    assert play(fast, packets, start=60) == 0
+
+
+def test_what_a_victim_brought_with_the_prefix_around_it_keeps_it_no_longer_than_that_does() -> None:
+    first, second = prefix_key("11.0.0.0/8"), prefix_key("12.0.0.0/8")
+    fast = a_table(3, {WIDE: 1, LONGER: 2, first: 4, second: 4})
+    play(fast, {WIDE: 100, LONGER: 0})
+    play(fast, {WIDE: 100, LONGER: 0, first: 60}, start=60)
+    assert dict(fast.entries(VRF)) == {DEFAULT: FALLBACK, WIDE: 1, LONGER: 2}
+    play(fast, {WIDE: 0, LONGER: 0, first: 20, second: 20}, start=120, seconds=600)
+    assert dict(fast.entries(VRF)) == {DEFAULT: FALLBACK, first: 4, second: 4}
+
+
+def test_what_is_not_brought_in_is_not_tried_again_before_its_next_sample() -> None:
+    free = prefix_key("11.0.0.0/8")
+    inside = {bytes((10, number, 0, 0, 16)): 2 for number in range(MAX_COVER + 1)}
+    fast = a_table(2, {WIDE: 1, LONGER: 2, free: 3, BESIDE: 4, **inside})
+    play(fast, {free: 100}, seconds=10)
+    fast.sample(10, VRF, [WIDE, BESIDE], 10)  # WIDE with too large a cover, BESIDE without bringing enough
+    fast.rebalance(10, 100)
+    assert dict(fast.entries(VRF)) == {DEFAULT: FALLBACK, free: 3}
+    assert fast._routers[VRF].recent == set()
 
 
 def test_what_goes_to_software_leaves_from_the_outside() -> None:

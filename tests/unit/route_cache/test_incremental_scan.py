@@ -1,6 +1,6 @@
 """Going over meters in slices."""
 
-from controller.route_cache.incremental_scan import Slices, Victims
+from controller.route_cache.incremental_scan import Slices
 
 
 def test_a_trip_sees_every_key_once_whatever_changes_meanwhile() -> None:
@@ -15,19 +15,3 @@ def test_a_trip_sees_every_key_once_whatever_changes_meanwhile() -> None:
     assert sorted(seen) == [(1, b"a"), (1, b"b"), (1, b"c"), (3, b"d"), (3, b"e")]
     assert any(vrf_id == 2 for _ in range(3) for vrf_id, _ in slices.next(held.items))
     assert list(Slices(2).next(dict[int, list[bytes]]().items)) == []
-
-
-def test_the_first_victim_is_the_least_as_things_are_now() -> None:
-    victims, rates = Victims(), {b"a": 1.0, b"b": 2.0, b"c": 3.0}
-    for key, rate in rates.items():
-        victims.note(rate, 1, key)
-    assert victims.least(lambda _, key: rates[key]) is None  # the search is not complete
-    victims.renew()
-    assert victims.least(lambda _, key: rates[key]) == (1.0, 1, b"a")
-    rates[b"a"] = 2.5
-    assert victims.least(lambda _, key: rates[key]) == (2.0, 1, b"b")
-    assert victims.least(lambda _, key: None if key == b"b" else rates[key]) == (2.5, 1, b"a")
-    victims.pop()
-    assert victims.least(lambda _, key: rates[key]) == (3.0, 1, b"c")
-    victims.renew()
-    assert victims.least(lambda _, key: rates[key]) is None

@@ -1,0 +1,236 @@
+"""Which entries leave hardware so that others have room, and what is lost by that.
+
+An entry with one around it would only become a cover and free nothing: it leaves in a group, with that one, the
+covers of that, and what else is inside and worth no more than a cover. What leaves is chosen as a whole before
+anything does, and it always brings clearly less than what comes: so what hardware brings grows by each exchange, and
+while traffic is steady the exchanges come to an end.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+from heapq import heappop, heappush, heapreplace
+from math import inf
+
+from controller.route_cache.cover import Room
+from controller.route_cache.popularity import Estimates
+from controller.route_cache.router import Router
+
+HYSTERESIS = 1.25
+"""So many times what leaves brings has to come from whoever takes its place: less gain is not worth two writes."""
+_MOST_PASSED_OVER = 32
+"""Victims that one candidate passes over because they would be its covers."""
+
+Key = tuple[int, bytes]
+"""Of a router, a prefix."""
+Victim = tuple[float, int, bytes]
+"""What it brings for each entry in packets per second, its router, its entry."""
+
+
+class Victims:
+    """Entries by what they bring, least first; what one brings now is looked up, None where it is none any more."""
+
+    def __init__(self) -> None:
+        self._heap: list[Victim] = []
+        self._next: list[Victim] = []
+
+    def note(self, rate: float, vrf_id: int, key: bytes) -> None:
+        """Add an entry to the heap that is being made."""
+        heappush(self._next, (rate, vrf_id, key))
+
+    def renew(self) -> None:
+        """Use what was noted since the last time instead of what is left of before."""
+        self._heap, self._next = self._next, []
+
+    def least(self, rate: Callable[[int, bytes], float | None]) -> Victim | None:
+        """Return the entry that brings least, None where there is none."""
+        heap = self._heap
+        while heap:
+            before, vrf_id, key = heap[0]
+            now = rate(vrf_id, key)
+            if now is None:
+                heappop(heap)
+            elif now > before:
+                heapreplace(heap, (now, vrf_id, key))
+            else:
+                return heap[0]
+        return None
+
+    def pop(self) -> None:
+        """Take out what least() returned."""
+        heappop(self._heap)
+
+    def put_back(self, victim: Victim) -> None:
+        """Have again what was taken out."""
+        heappush(self._heap, victim)
+
+
+@dataclass(slots=True)
+class Group:
+    """Entries of one router that leave together, the outermost first, and with them what only they need as covers."""
+
+    vrf_id: int
+    keys: list[bytes]
+    entries: int
+    """Those that are free afterwards."""
+    rate: float
+    """Packets per second of all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """For whom others leave."""
+
+    key: Key
+    brings: float
+    """Packets per second for each entry that it takes."""
+    worth: Callable[[int, Set[Key]], float]
+    """What those that come after it bring in so many entries, in packets per second, without some of them."""
+
+
+class Eviction:
+    """What may leave in one round, and what it brings. ``together`` keeps what victims bring for each entry of the
+    group that they last were in.
+    """
+
+    def __init__(
+        self,
+        routers: Mapping[int, Router],
+        estimates: Mapping[int, Estimates],
+        victims: Mapping[Room, Victims],
+        together: dict[Key, float],
+    ) -> None:
+        self.routers, self.estimates, self.victims, self.together = routers, estimates, victims, together
+
+    def least(self, room: Room) -> Victim | None:
+        """Return the first victim of a room, None where there is none."""
+        victims = self.victims.get(room)
+        return None if victims is None else victims.least(self._brings)
+
+    def plan(self, needs: Mapping[Room, int], most: int, candidate: Candidate | None = None) -> list[Group] | None:
+        """Choose what leaves so that in each room so many entries more are free, ``most`` of them in all; None where
+        not enough may. Without a candidate all may leave that is not pinned.
+        """
+        return _Plan(self, most, candidate).make(needs)
+
+    def covered(self, vrf_id: int, key: bytes) -> Key | None:
+        """Return the prefix that would need an entry as its cover, were it in hardware; None for a part of one."""
+        full = self.routers[vrf_id].table.full
+        around = full.above(key) if key in full else None
+        return None if around is None else (vrf_id, around)
+
+    def _brings(self, vrf_id: int, key: bytes) -> float | None:
+        """Return what an entry brings for each that it takes; None where it is no victim (any more)."""
+        router = self.routers.get(vrf_id)
+        meter = None if router is None or key in router.pinned or not key[-1] else router.hard.get(key)
+        if router is None or meter is None or not router.table.forwards(key):
+            return None
+        own = self.estimates[vrf_id].of(meter) / meter.entries
+        return max(own, self.together.get((vrf_id, key), own))
+
+
+class _Plan:
+    """What leaves for one candidate, group after group, before anything does."""
+
+    def __init__(self, eviction: Eviction, most: int, candidate: Candidate | None) -> None:
+        self._eviction, self._left, self._candidate = eviction, most, candidate
+        self._brings = inf if candidate is None else candidate.brings
+        self._groups: list[Group] = []
+        self._gone: defaultdict[int, set[bytes]] = defaultdict(set)  # by router
+        self._passed: list[tuple[Victims, Victim]] = []  # looked at, and no victim of this plan again
+
+    def make(self, needs: Mapping[Room, int]) -> list[Group] | None:
+        """Find groups for all rooms; None where there are not enough."""
+        try:
+            for room, need in needs.items():
+                while (short := need - self._freed(room)) > 0:
+                    group = self._next(room, short)
+                    if group is None:
+                        return None
+                    self._groups.append(group)
+                    self._gone[group.vrf_id].update(group.keys)
+                    self._left -= group.entries
+        finally:
+            for victims, victim in self._passed:
+                victims.put_back(victim)
+        return self._groups
+
+    def _freed(self, room: Room) -> int:
+        routers = self._eviction.routers
+        return sum(one.entries for one in self._groups if room in routers[one.vrf_id].table.room.chain)
+
+    def _next(self, room: Room, short: int) -> Group | None:
+        """Return what leaves next for a room that lacks ``short`` entries."""
+        eviction = self._eviction
+        while (victim := eviction.least(room)) is not None:
+            rate, vrf_id, key = victim
+            if not is_less(rate, self._brings) or len(self._passed) > len(self._groups) + _MOST_PASSED_OVER:
+                return None
+            gone, group = self._gone[vrf_id], None
+            outermost = eviction.routers[vrf_id].table.outermost(key, gone)
+            if key not in gone and not self._would_cover(vrf_id, outermost):
+                group = self._group(vrf_id, outermost, short)
+                if group is None or group.rate / group.entries > rate:  # dearer than it seemed: others may come first
+                    eviction.together[vrf_id, key] = self._brings if group is None else group.rate / group.entries
+                    continue
+            fits = group is not None and group.entries <= self._left
+            if group is None or not fits or key in group.keys:  # or it may be next, what was around it gone
+                self._passed.append((eviction.victims[room], victim))
+                eviction.victims[room].pop()
+            if fits:
+                return group
+        return None
+
+    def _would_cover(self, vrf_id: int, key: bytes) -> bool:
+        """Tell whether the candidate would need an entry as its cover: that leaves no room for it."""
+        return self._candidate is not None and self._eviction.covered(vrf_id, key) == self._candidate.key
+
+    def _group(self, vrf_id: int, outermost: bytes, short: int) -> Group | None:
+        """Return the smallest group that leaves with an entry and brings clearly less than what comes for it; None
+        where there is none. One of more entries than are left is returned as well.
+        """
+        router, estimates = self._eviction.routers[vrf_id], self._eviction.estimates[vrf_id]
+        meter = router.hard.get(outermost)
+        if meter is None:  # it has just come
+            return None
+        followers, meter.entries = [], 1
+        for inner in router.table.hardware.inside(outermost):
+            own = router.hard.get(inner)
+            if not router.table.forwards(inner):
+                meter.entries += 1
+            elif own is not None and inner not in router.pinned and inner not in self._gone[vrf_id]:
+                rate = estimates.of(own)
+                if is_less(rate / own.entries, self._brings):
+                    followers.append((rate / own.entries, own.entries, inner))
+        followers.sort(reverse=True)
+        # The default entry itself always stays.
+        group = Group(vrf_id, [outermost], meter.entries - (not outermost[-1]), estimates.of(meter))
+        while not group.entries or not self._is_worth(group, short):
+            if not followers:
+                return None
+            rate, entries, inner = followers.pop()
+            group.keys.append(inner)
+            group.entries += entries
+            group.rate += rate * entries
+            if group.entries > self._left:
+                break
+        return group
+
+    def _is_worth(self, group: Group, short: int) -> bool:
+        """Tell whether the candidate, and those after it in what it leaves of the room, bring clearly more."""
+        candidate = self._candidate
+        if candidate is None:
+            return True
+        if not is_less(group.rate, candidate.brings * group.entries):
+            return False
+        more = group.entries - short
+        if more <= 0:
+            return True
+        leaving = ((one.vrf_id, key) for one in (*self._groups, group) for key in one.keys)
+        dearer = {covered for one in leaving if (covered := self._eviction.covered(*one))}  # they need other covers
+        return is_less(group.rate, candidate.brings * short + candidate.worth(more, dearer))
+
+
+def is_less(rate: float, brings: float) -> bool:
+    """Tell whether a rate is clearly less than what comes for it."""
+    return rate * HYSTERESIS < brings

@@ -1,0 +1,29 @@
+"""One router of the route cache: its tables, and what is known of its prefixes."""
+
+from dataclasses import dataclass, field
+
+from controller.model import Placement
+from controller.route_cache.cover import CoveredTable
+from controller.route_cache.popularity import Meter, Moment
+
+
+@dataclass(slots=True)
+class Router:
+    """One router: its tables, and what its prefixes bring."""
+
+    table: CoveredTable
+    placement: Placement = Placement.AUTO
+    hard: dict[bytes, Meter] = field(default_factory=dict)  # by entry that forwards
+    soft: dict[bytes, Meter] = field(default_factory=dict)  # by prefix or part of one, in software
+    recent: set[bytes] = field(default_factory=set)  # of these, what was sampled since the last round
+    counted: Moment | None = None  # when the entries were counted last
+    pinned: set[bytes] = field(default_factory=set)
+    waiting: set[bytes] = field(default_factory=set)  # pinned, but there was no room
+    backlog: list[bytes] = field(default_factory=list)  # of a router that wants all: what is missing, longest last
+    incomplete: bool = False  # more may be missing than the backlog has
+    fitted: bool = False  # whether everything of all routers beside it had room: what is new enters at once then
+
+    def missing(self, key: bytes) -> bool:
+        """Tell whether a prefix of the full table is in software although the plane would take it."""
+        table = self.table
+        return key in table.full and key not in table.refused and not table.forwards(key)
