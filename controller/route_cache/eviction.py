@@ -1,9 +1,9 @@
 """Which entries leave hardware so that others have room, and what is lost by that.
 
-An entry with one around it would only become a cover and free nothing: it leaves in a group, with that one, the
-covers of that, and what else is inside and worth no more than a cover. What leaves is chosen as a whole before
-anything does, and it always brings clearly less than what comes: so what hardware brings grows by each exchange, and
-while traffic is steady the exchanges come to an end.
+An entry with one around it would only become a cover and free nothing: it leaves with that one, the covers of that,
+and what else is inside and worth no more than a cover. What leaves is chosen as a whole before anything does, and it
+always brings clearly less than what comes: so what hardware brings grows by each exchange, and while traffic is
+steady the exchanges come to an end.
 """
 
 from collections import defaultdict
@@ -66,7 +66,7 @@ class Victims:
 
 
 @dataclass(slots=True)
-class Group:
+class Eviction:
     """Entries of one router that leave together, the outermost first, and with them what only they need as covers."""
 
     vrf_id: int
@@ -75,6 +75,11 @@ class Group:
     """Those that are free afterwards."""
     rate: float
     """Packets per second of all of them."""
+
+    @property
+    def per_entry(self) -> float:
+        """The packets per second for each entry that is free afterwards."""
+        return self.rate / self.entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +93,9 @@ class Candidate:
     """What those that come after it bring in so many entries, in packets per second, without some of them."""
 
 
-class Eviction:
+class Evictions:
     """What may leave in one round, and what it brings. ``together`` keeps what victims bring for each entry of the
-    group that they last were in.
+    eviction that they last were in.
     """
 
     def __init__(
@@ -107,7 +112,7 @@ class Eviction:
         victims = self.victims.get(room)
         return None if victims is None else victims.least(self._brings)
 
-    def plan(self, needs: Mapping[Room, int], most: int, candidate: Candidate | None = None) -> list[Group] | None:
+    def plan(self, needs: Mapping[Room, int], most: int, candidate: Candidate | None = None) -> list[Eviction] | None:
         """Choose what leaves so that in each room so many entries more are free, ``most`` of them in all; None where
         not enough may. Without a candidate all may leave that is not pinned.
         """
@@ -130,66 +135,67 @@ class Eviction:
 
 
 class _Plan:
-    """What leaves for one candidate, group after group, before anything does."""
+    """What leaves for one candidate, one eviction after another, before anything does."""
 
-    def __init__(self, eviction: Eviction, most: int, candidate: Candidate | None) -> None:
-        self._eviction, self._left, self._candidate = eviction, most, candidate
+    def __init__(self, evictions: Evictions, most: int, candidate: Candidate | None) -> None:
+        self._evictions, self._left, self._candidate = evictions, most, candidate
         self._brings = inf if candidate is None else candidate.brings
-        self._groups: list[Group] = []
+        self._planned: list[Eviction] = []
         self._gone: defaultdict[int, set[bytes]] = defaultdict(set)  # by router
         self._passed: list[tuple[Victims, Victim]] = []  # looked at, and no victim of this plan again
 
-    def make(self, needs: Mapping[Room, int]) -> list[Group] | None:
-        """Find groups for all rooms; None where there are not enough."""
+    def make(self, needs: Mapping[Room, int]) -> list[Eviction] | None:
+        """Find evictions for all rooms; None where there are not enough."""
         try:
             for room, need in needs.items():
                 while (short := need - self._freed(room)) > 0:
-                    group = self._next(room, short)
-                    if group is None:
+                    eviction = self._next(room, short)
+                    if eviction is None:
                         return None
-                    self._groups.append(group)
-                    self._gone[group.vrf_id].update(group.keys)
-                    self._left -= group.entries
+                    self._planned.append(eviction)
+                    self._gone[eviction.vrf_id].update(eviction.keys)
+                    self._left -= eviction.entries
         finally:
             for victims, victim in self._passed:
                 victims.put_back(victim)
-        return self._groups
+        return self._planned
 
     def _freed(self, room: Room) -> int:
-        routers = self._eviction.routers
-        return sum(one.entries for one in self._groups if room in routers[one.vrf_id].table.room.chain)
+        routers = self._evictions.routers
+        return sum(one.entries for one in self._planned if room in routers[one.vrf_id].table.room.chain)
 
-    def _next(self, room: Room, short: int) -> Group | None:
+    def _next(self, room: Room, short: int) -> Eviction | None:
         """Return what leaves next for a room that lacks ``short`` entries."""
-        eviction = self._eviction
-        while (victim := eviction.least(room)) is not None:
+        evictions = self._evictions
+        while (victim := evictions.least(room)) is not None:
             rate, vrf_id, key = victim
-            if not is_less(rate, self._brings) or len(self._passed) > len(self._groups) + _MOST_PASSED_OVER:
+            if not is_less(rate, self._brings) or len(self._passed) > len(self._planned) + _MOST_PASSED_OVER:
                 return None
-            gone, group = self._gone[vrf_id], None
-            outermost = eviction.routers[vrf_id].table.outermost(key, gone)
+            gone, eviction = self._gone[vrf_id], None
+            outermost = evictions.routers[vrf_id].table.outermost(key, gone)
             if key not in gone and not self._would_cover(vrf_id, outermost):
-                group = self._group(vrf_id, outermost, short)
-                if group is None or group.rate / group.entries > rate:  # dearer than it seemed: others may come first
-                    eviction.together[vrf_id, key] = self._brings if group is None else group.rate / group.entries
+                eviction = self._smallest(vrf_id, outermost, short)
+                brings = self._brings if eviction is None else eviction.per_entry
+                if eviction is None or brings > rate:  # dearer than it seemed: others may come first
+                    evictions.together[vrf_id, key] = brings
                     continue
-            fits = group is not None and group.entries <= self._left
-            if group is None or not fits or key in group.keys:  # or it may be next, what was around it gone
-                self._passed.append((eviction.victims[room], victim))
-                eviction.victims[room].pop()
+            fits = eviction is not None and eviction.entries <= self._left
+            if eviction is None or not fits or key in eviction.keys:  # or it may be next, what was around it gone
+                self._passed.append((evictions.victims[room], victim))
+                evictions.victims[room].pop()
             if fits:
-                return group
+                return eviction
         return None
 
     def _would_cover(self, vrf_id: int, key: bytes) -> bool:
         """Tell whether the candidate would need an entry as its cover: that leaves no room for it."""
-        return self._candidate is not None and self._eviction.covered(vrf_id, key) == self._candidate.key
+        return self._candidate is not None and self._evictions.covered(vrf_id, key) == self._candidate.key
 
-    def _group(self, vrf_id: int, outermost: bytes, short: int) -> Group | None:
-        """Return the smallest group that leaves with an entry and brings clearly less than what comes for it; None
+    def _smallest(self, vrf_id: int, outermost: bytes, short: int) -> Eviction | None:
+        """Return the smallest eviction that an entry is in and that brings clearly less than what comes for it; None
         where there is none. One of more entries than are left is returned as well.
         """
-        router, estimates = self._eviction.routers[vrf_id], self._eviction.estimates[vrf_id]
+        router, estimates = self._evictions.routers[vrf_id], self._evictions.estimates[vrf_id]
         meter = router.hard.get(outermost)
         if meter is None:  # it has just come
             return None
@@ -204,31 +210,31 @@ class _Plan:
                     followers.append((rate / own.entries, own.entries, inner))
         followers.sort(reverse=True)
         # The default entry itself always stays.
-        group = Group(vrf_id, [outermost], meter.entries - (not outermost[-1]), estimates.of(meter))
-        while not group.entries or not self._is_worth(group, short):
+        eviction = Eviction(vrf_id, [outermost], meter.entries - (not outermost[-1]), estimates.of(meter))
+        while not eviction.entries or not self._is_worth(eviction, short):
             if not followers:
                 return None
             rate, entries, inner = followers.pop()
-            group.keys.append(inner)
-            group.entries += entries
-            group.rate += rate * entries
-            if group.entries > self._left:
+            eviction.keys.append(inner)
+            eviction.entries += entries
+            eviction.rate += rate * entries
+            if eviction.entries > self._left:
                 break
-        return group
+        return eviction
 
-    def _is_worth(self, group: Group, short: int) -> bool:
+    def _is_worth(self, eviction: Eviction, short: int) -> bool:
         """Tell whether the candidate, and those after it in what it leaves of the room, bring clearly more."""
         candidate = self._candidate
         if candidate is None:
             return True
-        if not is_less(group.rate, candidate.brings * group.entries):
+        if not is_less(eviction.rate, candidate.brings * eviction.entries):
             return False
-        more = group.entries - short
+        more = eviction.entries - short
         if more <= 0:
             return True
-        leaving = ((one.vrf_id, key) for one in (*self._groups, group) for key in one.keys)
-        dearer = {covered for one in leaving if (covered := self._eviction.covered(*one))}  # they need other covers
-        return is_less(group.rate, candidate.brings * short + candidate.worth(more, dearer))
+        leaving = ((one.vrf_id, key) for one in (*self._planned, eviction) for key in one.keys)
+        dearer = {covered for one in leaving if (covered := self._evictions.covered(*one))}  # they need other covers
+        return is_less(eviction.rate, candidate.brings * short + candidate.worth(more, dearer))
 
 
 def is_less(rate: float, brings: float) -> bool:

@@ -17,7 +17,7 @@ from controller.model import Placement
 from controller.planes.base import FALLBACK
 from controller.route_cache.confidence import Confidence
 from controller.route_cache.cover import MAX_COVER, MAX_PARTS, UNLIMITED, Room
-from controller.route_cache.eviction import HYSTERESIS, Candidate, Eviction, Group, Key, Victims
+from controller.route_cache.eviction import HYSTERESIS, Candidate, Eviction, Evictions, Key, Victims
 from controller.route_cache.incremental_scan import HARD_SLICE, SOFT_SLICE, Slices
 from controller.route_cache.popularity import Moment, Popularity
 from controller.route_cache.router import Router
@@ -68,7 +68,7 @@ class Round:
             else popularity.estimates(router.counted, margin, counted=True)
             for vrf_id, router in routers.items()
         }
-        self._eviction = Eviction(routers, self._hard, state.victims, state.together)
+        self._evictions = Evictions(routers, self._hard, state.victims, state.together)
         self._best: list[tuple[float, int, bytes]] = []  # a heap of what is to be tried, by what it brings, negative
         self._searched = False  # all entries were looked at for victims in this round
 
@@ -244,10 +244,10 @@ class Round:
         if self._left < need + (max(needs.values()) > 0):
             return False
         candidate = Candidate((vrf_id, key), brings, self._worth_of_next(vrf_id, key))
-        groups = self._eviction.plan(needs, self._left - need, candidate)
-        if groups is None:
+        planned = self._evictions.plan(needs, self._left - need, candidate)
+        if planned is None:
             return True
-        self._take_out(groups)
+        self._take_out(planned)
         if table.room.spare < need:
             for room in table.room.chain:
                 room.awaited += need
@@ -311,7 +311,7 @@ class Round:
 
     def _least(self, room: Room) -> float:
         """Return what the first victim of a room brings."""
-        victim = self._eviction.least(room)
+        victim = self._evictions.least(room)
         return inf if victim is None else victim[0]
 
     def _list(self) -> None:
@@ -356,14 +356,14 @@ class Round:
         return self._evict(room)
 
     def _evict(self, room: Room) -> bool:
-        groups = self._eviction.plan({room: 1}, self._left)
-        self._take_out(groups or [])
-        return bool(groups)
+        planned = self._evictions.plan({room: 1}, self._left)
+        self._take_out(planned or [])
+        return bool(planned)
 
-    def _take_out(self, groups: list[Group]) -> None:
-        for group in groups:
-            for key in group.keys:
-                self._leave(self._routers[group.vrf_id], key)
+    def _take_out(self, planned: list[Eviction]) -> None:
+        for eviction in planned:
+            for key in eviction.keys:
+                self._leave(self._routers[eviction.vrf_id], key)
 
     def _leave(self, router: Router, key: bytes) -> None:
         router.table.leave(key)

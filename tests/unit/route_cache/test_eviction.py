@@ -7,7 +7,7 @@ import pytest
 
 from controller.route_cache import eviction
 from controller.route_cache.cover import CoveredTable, Room
-from controller.route_cache.eviction import Candidate, Eviction, Group, Victims
+from controller.route_cache.eviction import Candidate, Eviction, Evictions, Victims
 from controller.route_cache.popularity import Estimates, Meter
 from controller.route_cache.router import Router
 from wire.columns import prefix_key
@@ -32,18 +32,18 @@ class World:
 
     plane: Room
     routers: dict[int, Router]
-    eviction: Eviction
+    evictions: Evictions
 
     def plan(self, need: int, brings: float, most: int = 100, next_rates: tuple[float, ...] = ()) -> object:
-        """Plan for a candidate that is no prefix of the world: the keys that leave, by group."""
+        """Plan for a candidate that is no prefix of the world: the keys that leave, by eviction."""
         return self.plan_for(BESIDE, need, brings, most, next_rates)
 
     def plan_for(
         self, key: bytes, need: int, brings: float, most: int = 100, next_rates: tuple[float, ...] = ()
     ) -> object:
         candidate = Candidate((RED, key), brings, lambda entries, _: sum(next_rates[:entries]))
-        groups = self.eviction.plan({self.plane: need}, most, candidate)
-        return groups and [group.keys for group in groups]
+        planned = self.evictions.plan({self.plane: need}, most, candidate)
+        return planned and [eviction.keys for eviction in planned]
 
 
 def a_world(
@@ -72,7 +72,7 @@ def a_world(
     for heap in victims.values():
         heap.renew()
     estimates = dict.fromkeys(routers, cast(Estimates, Slow()))
-    return World(plane, routers, Eviction(routers, estimates, victims, {}))
+    return World(plane, routers, Evictions(routers, estimates, victims, {}))
 
 
 @pytest.mark.parametrize(("brings", "leaves"), [(125, None), (126, [[FREE]])])
@@ -99,14 +99,14 @@ def test_nothing_leaves_where_not_enough_would() -> None:
 def test_without_a_candidate_all_leave_but_what_is_pinned() -> None:
     world = a_world({FREE: 30, INNER: 10})
     world.routers[RED].pinned.add(INNER)
-    assert world.eviction.plan({world.plane: 1}, 100) == [Group(RED, [FREE], 1, 30)]
-    assert world.eviction.plan({world.plane: 2}, 100) is None
+    assert world.evictions.plan({world.plane: 1}, 100) == [Eviction(RED, [FREE], 1, 30)]
+    assert world.evictions.plan({world.plane: 2}, 100) is None
 
 
 def test_covers_are_free_with_what_needs_them() -> None:
     world = a_world({WIDE: 90}, covers=(INNER, INMOST))
     assert world.routers[RED].table.hardware.actions.keys() >= {WIDE, INNER}
-    assert world.eviction.plan({world.plane: 2}, 100) == [Group(RED, [WIDE], 2, 90)]
+    assert world.evictions.plan({world.plane: 2}, 100) == [Eviction(RED, [WIDE], 2, 90)]
     assert world.plan(2, 57) == [[WIDE]]
     assert world.plan(2, 56) is None  # 45 for each of the two
 
@@ -154,8 +154,8 @@ def test_the_default_entry_frees_its_covers_alone(need: int) -> None:
     default = prefix_key("0.0.0.0/0")
     world = a_world({default: 100, INNER: 10, OTHER: 90}, covers=(FREE, prefix_key("11.1.0.0/16")))
     assert world.routers[RED].table.hardware.actions.keys() == {default, INNER, OTHER, FREE}
-    leaves = [Group(RED, [default], 1, 100), Group(RED, [INNER], 1, 10)]
-    assert world.eviction.plan({world.plane: need}, 100) == leaves[:need]
+    leaves = [Eviction(RED, [default], 1, 100), Eviction(RED, [INNER], 1, 10)]
+    assert world.evictions.plan({world.plane: need}, 100) == leaves[:need]
 
 
 @pytest.mark.parametrize(("brings", "leaves"), [(70, None), (71, [[WIDE, INNER]])])
@@ -180,7 +180,7 @@ def test_a_candidate_counts_by_each_entry_that_it_takes(brings: float, leaves: o
 def test_what_leaves_with_something_dear_leaves_after_others() -> None:
     world = a_world({WIDE: 100, INNER: 10, FREE: 30})
     assert world.plan(1, 200) == [[FREE]]
-    assert world.eviction.plan({world.plane: 1}, 100) == [Group(RED, [FREE], 1, 30)]
+    assert world.evictions.plan({world.plane: 1}, 100) == [Eviction(RED, [FREE], 1, 30)]
 
 
 def test_a_candidate_keeps_what_it_would_need_as_its_cover() -> None:
@@ -196,7 +196,7 @@ def test_the_next_ones_count_without_those_that_would_need_what_leaves_as_a_cove
     world.routers[RED].table.full.update({WIDE: 7})
     asked = []
     candidate = Candidate((RED, BESIDE), 70, lambda entries, without: asked.append((entries, without)) or 0)
-    assert world.eviction.plan({world.plane: 1}, 100, candidate) is None
+    assert world.evictions.plan({world.plane: 1}, 100, candidate) is None
     assert asked == [(1, {(RED, WIDE)})]
 
 
@@ -204,10 +204,10 @@ def test_what_leaves_for_a_slice_makes_room_in_the_plane_too() -> None:
     world = a_world({FREE: 30, INNER: 20}, more={FREE: 10, INNER: 40})
     red = world.routers[RED].table.room
     needs = {red: 1, world.plane: 1}
-    assert world.eviction.plan(needs, 100) == [Group(RED, [INNER], 1, 20)]
-    assert world.eviction.plan(needs | {world.plane: 2}, 100) == [
-        Group(RED, [INNER], 1, 20),
-        Group(BLUE, [FREE], 1, 10),
+    assert world.evictions.plan(needs, 100) == [Eviction(RED, [INNER], 1, 20)]
+    assert world.evictions.plan(needs | {world.plane: 2}, 100) == [
+        Eviction(RED, [INNER], 1, 20),
+        Eviction(BLUE, [FREE], 1, 10),
     ]
 
 
