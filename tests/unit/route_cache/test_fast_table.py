@@ -170,6 +170,16 @@ def test_what_only_a_short_mean_speaks_for_enters_on_trial() -> None:
     play(fast, {first: 50, second: 50, third: 400}, start=600, seconds=5)
     assert third in fast.entries(VRF)
     assert set(trials.get(VRF, {})) == {third}
+    assert trials[VRF][third].needed == pytest.approx(1.25 * 50, rel=0.05)
+
+
+def test_what_enters_on_trial_has_to_bring_enough_for_its_cover_too() -> None:
+    fast = a_table(4, {WIDE: 1, LONGER: 2, LONGEST: 3, **flat(3)})
+    before = dict.fromkeys(flat(3), 50)
+    play(fast, before, seconds=600)
+    play(fast, before | {WIDE: 800}, start=600, seconds=5)
+    assert len(fast.entries(VRF).keys() & before.keys()) == 1
+    assert fast._rebalance.confidence._trials[VRF][WIDE].needed == pytest.approx(2 * 1.25 * 50, rel=0.05)
 
 
 @pytest.mark.parametrize(("capacity", "enter"), [(11, 10), (10, 0)])
@@ -296,6 +306,51 @@ def test_modes() -> None:
     assert len(fast.change(VRF, flat(1000))) == 0
 
 
+def test_a_router_in_hardware_gets_the_rest_beside_what_has_too_large_a_cover() -> None:
+    inside = {bytes((10, number, 0, 0, 16)): 2 for number in range(MAX_COVER + 1)}
+    fast = a_table(100, {WIDE: 1, FREE: 3, **inside})
+    for key in inside:
+        fast._routers[VRF].table.refused.add(key)
+    fast.set_placement(VRF, Placement.HARDWARE)
+    fast.rebalance(1, 100)
+    assert dict(fast.entries(VRF)) == {DEFAULT: FALLBACK, FREE: 3}
+
+
+def test_a_router_in_hardware_gets_its_entries_back_when_others_have_gone() -> None:
+    fast = a_table(12)
+    fast.add(2, "red")
+    fast.change(2, {FREE: 1, WIDE: 2})
+    fast.set_placement(2, Placement.SOFTWARE)
+    fast.set_placement(VRF, Placement.HARDWARE)
+    fast.change(VRF, flat(10))
+    play(fast, {}, seconds=2)
+    assert fast.used == 12
+    fast.set_placement(2, Placement.AUTO)
+    for now in range(2, 12):
+        fast.count(now, VRF, {})
+        fast.sample(now, 2, [FREE] * 100, 10)
+        fast.rebalance(now, 100)
+    assert fast.where(2, FREE) is PrefixLocation.HARDWARE
+    assert len(fast.entries(VRF)) == 10
+    fast.change(2, {FREE: None})
+    fast.rebalance(12, 100)
+    assert len(fast.entries(VRF)) == 11
+
+
+def test_what_one_round_has_no_writes_for_is_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rebalance, "SOFT_SLICE", 1)
+    wide, inner, inmost = ([bytes((30 + number, 1, 2, 0, length)) for number in range(4)] for length in (8, 16, 24))
+    wide = [key[:1] + bytes(3) + key[4:] for key in wide]
+    inner = [key[:2] + bytes(2) + key[4:] for key in inner]
+    fast = a_table(
+        100, {**dict.fromkeys(wide, 1), **dict.fromkeys(inner, 2), **dict.fromkeys(inmost, 3), **flat(100)}
+    )
+    fast.sample(1, VRF, [key for key in wide for _ in range(9)], 10)
+    for _ in range(2):  # each takes two writes
+        assert len(fast.rebalance(1, 4)[VRF]) == 4
+    assert fast.entries(VRF).keys() == {DEFAULT, *wide, *inner}
+
+
 def test_a_router_in_hardware_gets_what_room_there_is() -> None:
     fast = a_table(20)
     fast.set_placement(VRF, Placement.HARDWARE)
@@ -312,8 +367,12 @@ def test_pinned_ones_wait_for_room_and_then_come_first() -> None:
     assert fast.used == 6
     pinned = prefix_key("10.0.0.1/32")
     assert fast.change(VRF, {pinned: 7}, pinned=True) == {}
+    assert fast.rebalance(6, 0) == {}
+    assert pinned not in fast.rebalance(6, 1).get(VRF, {})
     fast.change(VRF, {next(iter(routes)): None})
-    assert pinned in fast.rebalance(6, 1)[VRF]
+    assert fast.rebalance(7, 0) == {}
+    assert pinned in fast.rebalance(7, 1)[VRF]
+    assert fast._routers[VRF].waiting == set()
 
 
 def test_a_cover_around_another_takes_its_place() -> None:
@@ -458,11 +517,15 @@ def test_what_a_victim_brought_with_the_prefix_around_it_keeps_it_no_longer_than
 def test_what_is_not_brought_in_is_not_tried_again_before_its_next_sample() -> None:
     free = prefix_key("11.0.0.0/8")
     inside = {bytes((10, number, 0, 0, 16)): 2 for number in range(MAX_COVER + 1)}
-    fast = a_table(2, {WIDE: 1, LONGER: 2, free: 3, BESIDE: 4, **inside})
+    fast = a_table(2, {WIDE: 1, free: 3, **inside, BESIDE: 4})
     play(fast, {free: 100}, seconds=10)
     fast.sample(10, VRF, [WIDE, BESIDE], 10)  # WIDE with too large a cover, BESIDE without bringing enough
     fast.rebalance(10, 100)
     assert dict(fast.entries(VRF)) == {DEFAULT: FALLBACK, free: 3}
+    assert fast._routers[VRF].recent == set()
+    fast.resize(4)
+    fast.sample(11, VRF, [BESIDE], 10)
+    assert fast.rebalance(11, 100) == {VRF: {BESIDE: (None, 4)}}
     assert fast._routers[VRF].recent == set()
 
 
