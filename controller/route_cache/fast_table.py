@@ -379,8 +379,6 @@ class FastTable:
             for key in keys:
                 if key in soft and soft[key].slow <= events[len(events) // 2]:
                     del soft[key]
-                elif key in soft:
-                    soft[key].entries = 1  # its cover may have become smaller
 
 
 def _whole(table: CoveredTable) -> int:

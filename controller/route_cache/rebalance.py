@@ -211,6 +211,10 @@ class Round:
         ):
             if vrf_id in self._routers:
                 keys[vrf_id] = slice_
+                soft = self._routers[vrf_id].soft
+                for key in slice_:
+                    if key in soft:
+                        soft[key].entries = 1  # its cover may have become smaller: it is looked at anew
         for vrf_id, router in self._routers.items():
             soft, recent = router.soft, router.recent
             recent.update(keys.get(vrf_id, ()))

@@ -487,6 +487,18 @@ def test_what_is_pinned_inside_what_a_victim_leaves_with_does_not_leave(packets:
     assert dict(fast.entries(VRF)) == (after if enters else before)
 
 
+def test_a_candidate_whose_cover_has_become_smaller_takes_less() -> None:
+    inner = [prefix_key(f"10.{number}.0.0/16") for number in range(3)]
+    inmost = [prefix_key(f"10.{number}.1.0/24") for number in range(3)]
+    fast = a_table(7, {WIDE: 1, **dict.fromkeys(inner, 2), **dict.fromkeys(inmost, 3), **flat(6)})
+    packets = {WIDE: 100} | dict.fromkeys(flat(6), 40)
+    play(fast, packets)
+    assert fast.where(VRF, WIDE) is PrefixLocation.SOFTWARE  # 25 for each of four entries
+    fast.change(VRF, dict.fromkeys((*inner, *inmost)))
+    play(fast, packets, start=60, seconds=10)
+    assert fast.where(VRF, WIDE) is PrefixLocation.HARDWARE
+
+
 @pytest.mark.parametrize(
     ("capacity", "packets", "held"),
     [
