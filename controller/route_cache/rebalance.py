@@ -33,9 +33,7 @@ class RebalanceState:
     """What one round leaves for the next."""
 
     victims: dict[Room, Victims] = field(default_factory=dict)
-    together: dict[tuple[int, bytes], float] = field(
-        default_factory=dict
-    )  # what victims bring with the prefix around them
+    together: dict[Key, float] = field(default_factory=dict)  # what victims bring with what they leave with
     confidence: Confidence = field(default_factory=Confidence)
     listed_at: float = -inf  # when the search for victims began
     hard: Slices = field(default_factory=lambda: Slices(HARD_SLICE))
