@@ -77,6 +77,11 @@ class Eviction:
     """Packets per second of all of them."""
 
     @property
+    def writes(self) -> int:
+        """How many entries are written: the default entry is, too, and is not free."""
+        return self.entries + (not self.keys[0][-1])
+
+    @property
     def per_entry(self) -> float:
         """The packets per second for each entry that is free afterwards."""
         return self.rate / self.entries
@@ -113,8 +118,8 @@ class Evictions:
         return None if victims is None else victims.least(self._brings)
 
     def plan(self, needs: Mapping[Room, int], most: int, candidate: Candidate | None = None) -> list[Eviction] | None:
-        """Choose what leaves so that in each room so many entries more are free, ``most`` of them in all; None where
-        not enough may. Without a candidate all may leave that is not pinned.
+        """Choose what leaves so that in each room so many entries more are free, by ``most`` writes; None where not
+        enough may leave. Without a candidate all may leave that is not pinned.
         """
         return _Plan(self, most, candidate).make(needs)
 
@@ -154,7 +159,7 @@ class _Plan:
                         return None
                     self._planned.append(eviction)
                     self._gone[eviction.vrf_id].update(eviction.keys)
-                    self._left -= eviction.entries
+                    self._left -= eviction.writes
         finally:
             for victims, victim in self._passed:
                 victims.put_back(victim)
@@ -179,7 +184,7 @@ class _Plan:
                 if eviction is None or brings > rate:  # dearer than it seemed: others may come first
                     evictions.together[vrf_id, key] = brings
                     continue
-            fits = eviction is not None and eviction.entries <= self._left
+            fits = eviction is not None and eviction.writes <= self._left
             if eviction is None or not fits or key in eviction.keys:  # or it may be next, what was around it gone
                 self._passed.append((evictions.victims[room], victim))
                 evictions.victims[room].pop()
@@ -193,7 +198,7 @@ class _Plan:
 
     def _smallest(self, vrf_id: int, outermost: bytes, short: int) -> Eviction | None:
         """Return the smallest eviction that an entry is in and that brings clearly less than what comes for it; None
-        where there is none. One of more entries than are left is returned as well.
+        where there is none. One of more writes than are left is returned as well.
         """
         router, estimates = self._evictions.routers[vrf_id], self._evictions.estimates[vrf_id]
         meter = router.hard.get(outermost)
@@ -209,7 +214,6 @@ class _Plan:
                 if is_less(rate / own.entries, self._brings):
                     followers.append((rate / own.entries, own.entries, inner))
         followers.sort(reverse=True)
-        # The default entry itself always stays.
         eviction = Eviction(vrf_id, [outermost], meter.entries - (not outermost[-1]), estimates.of(meter))
         while not eviction.entries or not self._is_worth(eviction, short):
             if not followers:
@@ -218,7 +222,7 @@ class _Plan:
             eviction.keys.append(inner)
             eviction.entries += entries
             eviction.rate += rate * entries
-            if eviction.entries > self._left:
+            if eviction.writes > self._left:
                 break
         return eviction
 

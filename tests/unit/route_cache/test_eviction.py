@@ -155,7 +155,8 @@ def test_the_default_entry_frees_its_covers_alone(need: int) -> None:
     world = a_world({default: 100, INNER: 10, OTHER: 90}, covers=(FREE, prefix_key("11.1.0.0/16")))
     assert world.routers[RED].table.hardware.actions.keys() == {default, INNER, OTHER, FREE}
     leaves = [Eviction(RED, [default], 1, 100), Eviction(RED, [INNER], 1, 10)]
-    assert world.evictions.plan({world.plane: need}, 100) == leaves[:need]
+    assert world.evictions.plan({world.plane: need}, need + 1) == leaves[:need]
+    assert world.evictions.plan({world.plane: need}, need) is None  # the default entry is written as well
 
 
 @pytest.mark.parametrize(("brings", "leaves"), [(70, None), (71, [[WIDE, INNER]])])
