@@ -7,7 +7,7 @@ steady the exchanges come to an end.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from heapq import heappop, heappush, heapreplace
 from math import inf
@@ -129,6 +129,15 @@ class Evictions:
         around = full.above(key) if key in full else None
         return None if around is None else (vrf_id, around)
 
+    def dearer_without(self, vrf_id: int, key: bytes) -> Iterator[Key]:
+        """Iterate over the prefixes that take one entry more where another has left: that which would have needed it
+        as its cover, and its own covers, which are there already.
+        """
+        table = self.routers[vrf_id].table
+        if (covered := self.covered(vrf_id, key)) is not None:
+            yield covered
+        yield from ((vrf_id, inner) for inner in table.hardware.inside(key) if not table.forwards(inner))
+
     def _brings(self, vrf_id: int, key: bytes) -> float | None:
         """Return what an entry brings for each that it takes; None where it is no victim (any more)."""
         router = self.routers.get(vrf_id)
@@ -196,6 +205,13 @@ class _Plan:
         """Tell whether the candidate would need an entry as its cover: that leaves no room for it."""
         return self._candidate is not None and self._evictions.covered(vrf_id, key) == self._candidate.key
 
+    def _around_candidate(self, vrf_id: int) -> bytes | None:
+        """Return the entry of a router that has the candidate as its cover: without it, that takes an entry more."""
+        if self._candidate is None or self._candidate.key[0] != vrf_id:
+            return None
+        key, hardware = self._candidate.key[1], self._evictions.routers[vrf_id].table.hardware
+        return hardware.above(key) if key in hardware else None
+
     def _smallest(self, vrf_id: int, outermost: bytes, short: int) -> Eviction | None:
         """Return the smallest eviction that an entry is in and that brings clearly less than what comes for it; None
         where there is none. One of more writes than are left is returned as well.
@@ -205,6 +221,7 @@ class _Plan:
         if meter is None:  # it has just come
             return None
         followers, meter.entries = [], 1
+        around = self._around_candidate(vrf_id)
         for inner in router.table.hardware.inside(outermost):
             own = router.hard.get(inner)
             if not router.table.forwards(inner):
@@ -212,16 +229,18 @@ class _Plan:
             elif own is not None and inner not in router.pinned and inner not in self._gone[vrf_id]:
                 rate = estimates.of(own)
                 if is_less(rate / own.entries, self._brings):
-                    followers.append((rate / own.entries, own.entries, inner))
+                    followers.append((rate / own.entries, rate, inner))
         followers.sort(reverse=True)
-        eviction = Eviction(vrf_id, [outermost], meter.entries - (not outermost[-1]), estimates.of(meter))
+        # The default entry itself always stays.
+        entries = meter.entries - (not outermost[-1]) - (outermost == around)
+        eviction = Eviction(vrf_id, [outermost], entries, estimates.of(meter))
         while not eviction.entries or not self._is_worth(eviction, short):
             if not followers:
                 return None
-            rate, entries, inner = followers.pop()
+            _, rate, inner = followers.pop()
             eviction.keys.append(inner)
-            eviction.entries += entries
-            eviction.rate += rate * entries
+            eviction.entries += router.hard[inner].entries - (inner == around)
+            eviction.rate += rate
             if eviction.writes > self._left:
                 break
         return eviction
@@ -237,7 +256,7 @@ class _Plan:
         if more <= 0:
             return True
         leaving = ((one.vrf_id, key) for one in (*self._planned, eviction) for key in one.keys)
-        dearer = {covered for one in leaving if (covered := self._evictions.covered(*one))}  # they need other covers
+        dearer = {other for one in leaving for other in self._evictions.dearer_without(*one)}
         return is_less(eviction.rate, candidate.brings * short + candidate.worth(more, dearer))
 
 

@@ -192,13 +192,20 @@ def test_a_candidate_keeps_what_it_would_need_as_its_cover() -> None:
     assert world.plan(1, 100, next_rates=(20,)) == [[INNER]]
 
 
-def test_the_next_ones_count_without_those_that_would_need_what_leaves_as_a_cover() -> None:
+def test_the_next_ones_count_without_those_that_take_more_without_what_leaves() -> None:
     world = a_world({INNER: 90}, covers=(INMOST, prefix_key("10.1.2.0/28")))
     world.routers[RED].table.full.update({WIDE: 7})
     asked = []
     candidate = Candidate((RED, BESIDE), 70, lambda entries, without: asked.append((entries, without)) or 0)
     assert world.evictions.plan({world.plane: 1}, 100, candidate) is None
-    assert asked == [(1, {(RED, WIDE)})]
+    assert asked == [(1, {(RED, WIDE), (RED, INMOST)})]  # which would need a cover, which has been one
+
+
+@pytest.mark.parametrize(("need", "leaves"), [(1, [[WIDE]]), (2, [[WIDE], [FREE]]), (3, None)])
+def test_the_cover_that_a_candidate_is_itself_makes_no_room_for_it(need: int, leaves: object) -> None:
+    world = a_world({WIDE: 10, FREE: 30}, covers=(INNER, INMOST))
+    assert world.plan_for(INNER, need, 100) == leaves
+    assert world.plan(3, 100) == [[WIDE], [FREE]]
 
 
 def test_what_leaves_for_a_slice_makes_room_in_the_plane_too() -> None:
