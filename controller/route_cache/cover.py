@@ -64,6 +64,11 @@ class Room:
         return free if self._around is None else min(free, self._around.free)
 
     @property
+    def held(self) -> int:
+        """The entries in use, and those that the plane still has though they have left."""
+        return self.used + self._leaving
+
+    @property
     def excess(self) -> int:
         """How many entries have to go, the awaited ones and the reserve having room; below 0 where there is more."""
         return self.used + self.awaited + self.reserve - self.capacity

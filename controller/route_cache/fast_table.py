@@ -187,7 +187,8 @@ class FastTable:
     def refused(self, vrf_id: int, key: bytes, full: bool) -> Changes:
         """Do without an entry whose write the plane refused, and return what becomes of the table by that.
 
-        ``full``: for want of room, so the capacity is what is in use without it. Otherwise the prefix stays in
+        ``full``: for want of room, so the capacity is what the plane has without it; that much or less, as what was
+        not written yet counts as well, and the next refusal tells. Otherwise the prefix stays in
         software until its action changes or is allowed. ValueError for the default entry of a router.
         """
         router = self._routers[vrf_id]
@@ -195,7 +196,7 @@ class FastTable:
         router.table.refuse(key, full)
         router.incomplete = True
         if full:
-            self._room.capacity = min(self._room.capacity, self._room.used)
+            self._room.capacity = min(self._room.capacity, self._room.held)
             self._follow_reserved()
         if key in router.pinned and full:
             router.waiting.add(key)

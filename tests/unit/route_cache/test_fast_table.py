@@ -274,6 +274,21 @@ def test_an_entry_refused_for_want_of_room_teaches_the_capacity() -> None:
     assert fast.used <= 30
 
 
+def test_a_refusal_that_comes_after_many_have_left_does_not_make_the_plane_smaller_than_it_is() -> None:
+    routes = flat(40)
+    *first, last = routes
+    fast = a_table(50, routes)
+    fast.keep(VRF, routes, ())
+    fast.change(VRF, dict.fromkeys(first[3:]))
+    fast.leaving(VRF, "red", 36)  # which the plane has still
+    fast.change(VRF, {last: None})
+    fast.refused(VRF, last, full=True)  # it was written before
+    assert fast.capacity == 1 + 3 + 36
+    fast.leaving(VRF, "red", 0)
+    fast.rebalance(1, 100)
+    assert set(fast.entries(VRF)) == {DEFAULT, *first[:3]}
+
+
 def test_an_entry_refused_otherwise_stays_in_software_until_its_action_changes() -> None:
     fast = a_table(50, NESTED)
     play(fast, {}, seconds=2)
