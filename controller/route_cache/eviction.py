@@ -19,7 +19,7 @@ from controller.route_cache.router import Router
 HYSTERESIS = 1.25
 """So many times what leaves brings has to come from whoever takes its place: less gain is not worth two writes."""
 _MOST_PASSED_OVER = 32
-"""Victims that one candidate passes over because they would be its covers."""
+"""Victims that one candidate passes over, as they would be its covers or take more writes than are left."""
 
 Key = tuple[int, bytes]
 """Of a router, a prefix."""
@@ -129,6 +129,12 @@ class Evictions:
         around = full.above(key) if key in full else None
         return None if around is None else (vrf_id, around)
 
+    def around(self, vrf_id: int, key: bytes) -> Key | None:
+        """Return the entry that has a prefix as its cover: without that, the prefix takes an entry more."""
+        hardware = self.routers[vrf_id].table.hardware
+        entry = hardware.above(key) if key in hardware else None
+        return None if entry is None else (vrf_id, entry)
+
     def dearer_without(self, vrf_id: int, key: bytes) -> Iterator[Key]:
         """Iterate over the prefixes that take one entry more where another has left: that which would have needed it
         as its cover, and its own covers, which are there already.
@@ -154,6 +160,7 @@ class _Plan:
     def __init__(self, evictions: Evictions, most: int, candidate: Candidate | None) -> None:
         self._evictions, self._left, self._candidate = evictions, most, candidate
         self._brings = inf if candidate is None else candidate.brings
+        self._around = None if candidate is None else evictions.around(*candidate.key)
         self._planned: list[Eviction] = []
         self._gone: defaultdict[int, set[bytes]] = defaultdict(set)  # by router
         self._passed: list[tuple[Victims, Victim]] = []  # looked at, and no victim of this plan again
@@ -205,13 +212,6 @@ class _Plan:
         """Tell whether the candidate would need an entry as its cover: that leaves no room for it."""
         return self._candidate is not None and self._evictions.covered(vrf_id, key) == self._candidate.key
 
-    def _around_candidate(self, vrf_id: int) -> bytes | None:
-        """Return the entry of a router that has the candidate as its cover: without it, that takes an entry more."""
-        if self._candidate is None or self._candidate.key[0] != vrf_id:
-            return None
-        key, hardware = self._candidate.key[1], self._evictions.routers[vrf_id].table.hardware
-        return hardware.above(key) if key in hardware else None
-
     def _smallest(self, vrf_id: int, outermost: bytes, short: int) -> Eviction | None:
         """Return the smallest eviction that an entry is in and that brings clearly less than what comes for it; None
         where there is none. One of more writes than are left is returned as well.
@@ -221,7 +221,6 @@ class _Plan:
         if meter is None:  # it has just come
             return None
         followers, meter.entries = [], 1
-        around = self._around_candidate(vrf_id)
         for inner in router.table.hardware.inside(outermost):
             own = router.hard.get(inner)
             if not router.table.forwards(inner):
@@ -232,14 +231,14 @@ class _Plan:
                     followers.append((rate / own.entries, rate, inner))
         followers.sort(reverse=True)
         # The default entry itself always stays.
-        entries = meter.entries - (not outermost[-1]) - (outermost == around)
+        entries = meter.entries - (not outermost[-1]) - ((vrf_id, outermost) == self._around)
         eviction = Eviction(vrf_id, [outermost], entries, estimates.of(meter))
         while not eviction.entries or not self._is_worth(eviction, short):
             if not followers:
                 return None
             _, rate, inner = followers.pop()
             eviction.keys.append(inner)
-            eviction.entries += router.hard[inner].entries - (inner == around)
+            eviction.entries += router.hard[inner].entries - ((vrf_id, inner) == self._around)
             eviction.rate += rate
             if eviction.writes > self._left:
                 break
