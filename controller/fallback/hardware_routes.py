@@ -77,6 +77,7 @@ class HardwareRoutes:
     def rebalance(self, now: float) -> int:
         """Move what may be better placed; returns how many prefixes move, `BUDGET` of a family at most."""
         tables = self.tables
+        tables.grow(now)
         changed = tables.take_changed()
         if not changed and not self._sampled:
             return 0

@@ -132,6 +132,11 @@ class HardwareTables:
             self.fast[family].resize(declared.capacity or MAX_ROOM)
         self._changed = True
 
+    def grow(self, now: float) -> None:
+        """Ask the plane for room for more than was learned of it, where it is time to."""
+        for fast in self.fast.values():
+            self._changed |= fast.grow(now)
+
     def placement(self, vrf_id: int) -> Placement:
         """Return where a router's routes are to be."""
         return self._placements.get(vrf_id, Placement.AUTO)

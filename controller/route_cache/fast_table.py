@@ -22,7 +22,8 @@ from enum import StrEnum
 
 from controller.model import Placement
 from controller.planes.base import FALLBACK
-from controller.route_cache.cover import UNLIMITED, CoveredTable, Room
+from controller.route_cache.capacity import Capacity
+from controller.route_cache.cover import MAX_COVER, UNLIMITED, CoveredTable, Room
 from controller.route_cache.incremental_scan import SOFT_SLICE, Slices
 from controller.route_cache.popularity import Meter, Moment, Popularity
 from controller.route_cache.rebalance import RECENT_S, RebalanceState, Round, eligible, enter_pinned
@@ -59,6 +60,7 @@ class FastTable:
     def __init__(self, family: int, capacity: int, reserve: int | None = None) -> None:
         """``reserve`` entries are kept free for what changes of routes need at once, and for what is under way."""
         self._family = family
+        self._capacity = Capacity(capacity)
         self._room = Room(capacity, reserve)
         self._unreserved = Room(UNLIMITED, around=self._room)  # what slices have together that have no quota
         self._slices: dict[str, Room] = {}
@@ -115,8 +117,22 @@ class FastTable:
         self._follow_reserved()
 
     def resize(self, capacity: int) -> None:
-        """Change the capacity; rebalance() takes out what is too much."""
-        self._room.capacity = capacity
+        """Change the capacity, whatever was learned of it; rebalance() takes out what is too much."""
+        self._capacity.say(capacity)
+        self._follow_capacity()
+
+    def grow(self, now: float) -> bool:
+        """Have room for some entries more than was learned, where it is time to ask the plane for them; tell whether
+        there is. rebalance() moves them in.
+        """
+        left = self._room.capacity - self._room.used - self._room.reserve
+        grown = self._capacity.grow(now, left <= max(1 + MAX_COVER, self._room.reserve))
+        if grown:
+            self._follow_capacity()
+        return grown
+
+    def _follow_capacity(self) -> None:
+        self._room.capacity = self._capacity.known
         for router in self._routers.values():
             router.incomplete = True
         self._follow_reserved()
@@ -188,15 +204,16 @@ class FastTable:
         """Do without an entry whose write the plane refused, and return what becomes of the table by that.
 
         ``full``: for want of room, so the capacity is what the plane has without it; that much or less, as what was
-        not written yet counts as well, and the next refusal tells. Otherwise the prefix stays in
-        software until its action changes or is allowed. ValueError for the default entry of a router.
+        not written yet counts as well, and the next refusal tells. grow() asks for more later. Otherwise the prefix
+        stays in software until its action changes or is allowed. ValueError for the default entry of a router.
         """
         router = self._routers[vrf_id]
         router.table.room.begin()
         router.table.refuse(key, full)
         router.incomplete = True
         if full:
-            self._room.capacity = min(self._room.capacity, self._room.held)
+            self._capacity.refuse(self._room.held)
+            self._room.capacity = self._capacity.known
             self._follow_reserved()
         if key in router.pinned and full:
             router.waiting.add(key)

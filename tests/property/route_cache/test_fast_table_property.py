@@ -117,6 +117,7 @@ class World:
         del vrf_id
         self.now += self.chance.choice((1, 1, 30, 5000))
         budget = self.chance.choice((40, 40, 3, 1, 0)) if budget is None else budget
+        self.fast.grow(self.now)
         spare = self.fast.capacity - self.fast.used
         moved = self.fast.rebalance(self.now, budget)
         assert sum(map(len, moved.values())) <= budget

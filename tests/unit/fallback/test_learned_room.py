@@ -1,4 +1,4 @@
-"""What a refusal has taught of the room of hardware is kept while that is the same device with what it had."""
+"""What a refusal has taught of the room of hardware is kept for a while, and while that is the same device."""
 
 from collections.abc import Callable
 
@@ -8,6 +8,7 @@ from worlds import router_config
 
 from controller.model import Placement
 from controller.planes.base import Capability
+from controller.route_cache.capacity import FIRST_WAIT_S, LONGEST_WAIT_S
 
 
 def other_capabilities(world: PairWorld) -> None:
@@ -54,3 +55,29 @@ async def test_it_is_forgotten_with_the_device(come_back: Callable[[PairWorld], 
         assert known()[1] == ("given" if room else "reported" if come_back is other_sizes else "")
         assert world.pair.routes.usage.whole(1)
     assert (await verified(world)).equal
+
+
+async def test_hardware_that_has_more_room_than_it_had_is_asked_again() -> None:
+    world = await made(router_config(1, (1, 2), placement=Placement.HARDWARE), capacity=7)
+    await learned(world)
+    before = len(world.in_hardware())
+    world.hardware.capacity = 1000
+    await world.pair.work()
+    assert len(world.in_hardware()) == before
+    refusals = dict(world.pair.refusals)
+    world.clock.now += FIRST_WAIT_S
+    await world.pair.work()
+    assert world.pair.routes.usage.whole(1)
+    assert world.pair.refusals == refusals
+    assert (await verified(world)).equal
+
+
+async def test_hardware_that_has_no_more_room_goes_on_with_what_it_has() -> None:
+    world = await made(router_config(1, (1, 2), placement=Placement.HARDWARE), capacity=7)
+    await learned(world)
+    before = world.in_hardware()
+    for _ in range(3):
+        world.clock.now += LONGEST_WAIT_S
+        await world.pair.work()
+        assert len(world.in_hardware()) == len(before)
+        assert (await verified(world)).equal

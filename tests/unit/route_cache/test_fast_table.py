@@ -7,6 +7,7 @@ import pytest
 from controller.model import Placement
 from controller.planes.base import FALLBACK
 from controller.route_cache import fast_table, rebalance
+from controller.route_cache.capacity import FIRST_MORE, FIRST_WAIT_S
 from controller.route_cache.cover import MAX_COVER, MAX_PARTS, MAX_WRITES, CoveredTable, Room
 from controller.route_cache.fast_table import FastTable, PrefixLocation
 from wire.columns import prefix_key
@@ -272,6 +273,20 @@ def test_an_entry_refused_for_want_of_room_teaches_the_capacity() -> None:
     fast.sample(2, VRF, list(flat(60)), 10)
     fast.rebalance(2, 100)
     assert fast.used <= 30
+
+
+def test_more_than_was_learned_is_tried_again_later() -> None:
+    fast = a_table(50, flat(100))
+    fast.set_placement(VRF, Placement.HARDWARE)
+    fast.rebalance(1, 100)
+    for key in list(fast.entries(VRF))[5:]:
+        fast.refused(VRF, key, full=True)
+    assert (fast.capacity, fast.used) == (5, 5)
+    assert not fast.grow(2)
+    assert not fast.grow(2 + FIRST_WAIT_S - 1)
+    assert fast.grow(2 + FIRST_WAIT_S)
+    fast.rebalance(2 + FIRST_WAIT_S, 100)
+    assert fast.capacity == fast.used == 5 + FIRST_MORE
 
 
 def test_a_refusal_that_comes_after_many_have_left_does_not_make_the_plane_smaller_than_it_is() -> None:
