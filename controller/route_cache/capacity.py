@@ -2,7 +2,7 @@
 
     said ─► refused: what it held then ─► FIRST_WAIT_S later, if used up: some more ─► NEXT_S later: twice as many …
                        ▲                                                                      │
-                       └───────────── refused, and after as long again as the last time ◄─────┘
+                       └────────── refused, and in vain: the next time after twice as long ◄──┘
 
 A refusal tells of one moment. A plane may need more for one entry than for another, or free what has left a while
 after it said so: what was learned then would keep routes in software for good.
@@ -39,7 +39,7 @@ class Capacity:
     def grow(self, now: float, used_up: bool) -> bool:
         """Have room for more than was learned, where that is used up and it is time to; tell whether there is."""
         if self._refused:
-            in_vain = self._asked and self.known <= self._before
+            in_vain = self._asked > 0 and self.known <= self._before
             self._wait_s = min(2 * self._wait_s, LONGEST_WAIT_S) if in_vain else FIRST_WAIT_S
             self._refused, self._asked, self._due_s = False, 0, now + self._wait_s
         if self.known >= self._said or now < self._due_s or not used_up:

@@ -119,7 +119,7 @@ class FastTable:
     def resize(self, capacity: int) -> None:
         """Change the capacity, whatever was learned of it; rebalance() takes out what is too much."""
         self._capacity.say(capacity)
-        self._follow_capacity()
+        self._follow_capacity(self._routers.values())
 
     def grow(self, now: float) -> bool:
         """Have room for some entries more than was learned, where it is time to ask the plane for them; tell whether
@@ -128,12 +128,13 @@ class FastTable:
         left = self._room.capacity - self._room.used - self._room.reserve
         grown = self._capacity.grow(now, left <= max(1 + MAX_COVER, self._room.reserve))
         if grown:
-            self._follow_capacity()
+            self._follow_capacity(self._routers.values())
         return grown
 
-    def _follow_capacity(self) -> None:
+    def _follow_capacity(self, searched: Iterable[Router]) -> None:
+        """Use what is known of the capacity now; in ``searched`` is looked for what has room by that."""
         self._room.capacity = self._capacity.known
-        for router in self._routers.values():
+        for router in searched:
             router.incomplete = True
         self._follow_reserved()
 
@@ -213,8 +214,7 @@ class FastTable:
         router.incomplete = True
         if full:
             self._capacity.refuse(self._room.held)
-            self._room.capacity = self._capacity.known
-            self._follow_reserved()
+            self._follow_capacity(())
         if key in router.pinned and full:
             router.waiting.add(key)
         return self._settle(vrf_id, router)

@@ -82,6 +82,19 @@ def make_initrd(directory: Path) -> Path:
     return made
 
 
+def said_by(command: tuple[str, ...]) -> str:
+    """Return what a machine says until its end; AssertionError with the last of it where that does not come."""
+    try:
+        ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, check=True)
+    except subprocess.TimeoutExpired as error:
+        raise AssertionError(f"not ended within {LIMIT_S} s:\n{_text(error.stdout or b'')[-6000:]}") from None
+    return _text(ran.stdout)
+
+
+def _text(octets: bytes) -> str:
+    return octets.decode(errors="replace").replace("\r", "")
+
+
 @pytest.mark.root
 def test_programs_load_and_do_the_same_on_the_images_kernel(tmp_path: Path) -> None:
     assert (IMAGE / "image.json").exists(), f"{IMAGE} is missing; run: scripts/setup tests"
@@ -95,8 +108,7 @@ def test_programs_load_and_do_the_same_on_the_images_kernel(tmp_path: Path) -> N
         *("-append", append),
         *("-drive", f"file={IMAGE / 'root.squashfs'},format=raw,if=virtio,readonly=on"),
     )
-    ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, check=True)
-    said = ran.stdout.decode(errors="replace").replace("\r", "")
+    said = said_by(command)
     kernel = KERNELS[image["name"]]
     assert re.search(rf"^kernel {re.escape(kernel)}", said, re.MULTILINE), said[-3000:]
     wanted = [Path(name).name for name in RUNS] + [f"{Path(LOADER).name} /tests/{one.name}" for one in objects()]
