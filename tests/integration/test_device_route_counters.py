@@ -94,7 +94,7 @@ async def test_what_is_policed_counts_for_what_is_not() -> None:
 
 
 async def test_a_count_is_near_what_was_sent_where_chance_decides() -> None:
-    """Of 4,000 packets a quarter is sampled, and the ring has room for all of them: six standard deviations are 16 %."""
+    """Of 4,000 packets a quarter is sampled, for which the ring has room; six standard deviations are 16 %."""
     options = ("--route-counters", "--samples", "one_in=4", "--samples", "per_s=1000000")
     async with device_net(partial(PrivateForwarder, options=options)) as net:
         await net.install(ROUTES)
