@@ -186,8 +186,8 @@ class Forwarder:
         """Start it and write its tables."""
         place = self._directory
         place.mkdir(parents=True)
-        own = (place.name, 1, place / "state", place / "log", _on_core(wires), self._program)
-        self._process = forwarder.Forwarder("vr-forwarder", *own)
+        own = (place.name, 1, place / "state", place / "log", _on_core(wires))
+        self._process = forwarder.Forwarder("vr-forwarder", *own, program=self._program)
         links = {into: _IN_PORT + place for place, into in enumerate(wires.intos)}
         out = _IN_PORT + len(links)
         self._process.start({**links, wires.out: out}, *self._options)

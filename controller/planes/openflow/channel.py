@@ -9,14 +9,12 @@ from collections.abc import Callable
 from controller.planes.openflow import codec, messages
 from controller.planes.openflow.codec import MalformedMessage, Multipart, Type
 from controller.planes.openflow.messages import Features, SwitchError
-from controller.planes.shared_queue import SharedQueue
+from controller.planes.openflow.packet_outs import PacketOuts
 
 log = logging.getLogger(__name__)
 
 _READ_OCTETS = 1 << 16
 _MAX_UNSENT_OCTETS = 16 << 20  # beyond what drained writers leave: a peer that asks and never reads
-_PACKET_OUT_UNSENT_OCTETS = 1 << 16  # beyond that they wait: where asyncio has writers wait, too
-_QUEUED_PACKET_OUTS = 8192  # of all routers
 _MAX_LISTINGS = 64
 _LAST_XID = 0xFFFFFFF0
 _SLICE_S, _SLICE_MESSAGES = 0.002, 32  # of the event loop, between two looks at the clock
@@ -74,8 +72,7 @@ class Channel:
         self._replies: dict[int, asyncio.Future[bytes]] = {}
         self._listings: dict[int, tuple[int, PartReader, asyncio.Future[None]]] = {}
         self._watches: list[Watch] = []
-        self._packet_outs = SharedQueue[bytes](_QUEUED_PACKET_OUTS)
-        self._packet_outs_wait = asyncio.Event()
+        self._packet_outs = PacketOuts(writer, self._mark)
         self._hello: asyncio.Future[None] = self._loop.create_future()
         self._closed: str | None = None
         self.features: Features | None = None
@@ -217,28 +214,20 @@ class Channel:
 
     def send_packet(self, vrf_id: int, octets: bytes) -> bool:
         """Send a packet-out of a router, or keep it until those before it have gone; False where too many wait."""
-        if self._closed is not None:
-            return False
-        if not self._packet_outs and not self._congested:
-            self._writer.write(octets)
-            return True
-        self._packet_outs_wait.set()
-        return self._packet_outs.push(vrf_id, octets)
+        return self._closed is None and self._packet_outs.send(vrf_id, octets)
 
     async def _send_packets(self) -> None:
-        """Send the packet-outs that wait whenever the connection takes more."""
-        with contextlib.suppress(ChannelClosed):
-            while self._closed is None:
-                await self._packet_outs_wait.wait()
-                await self.drain()
-                while self._packet_outs and not self._congested:
-                    self._writer.write(self._packet_outs.pop())
-                if not self._packet_outs:
-                    self._packet_outs_wait.clear()
+        with contextlib.suppress(OSError):  # of which whoever reads hears as well
+            await self._packet_outs.run()
 
-    @property
-    def _congested(self) -> bool:
-        return self._writer.transport.get_write_buffer_size() > _PACKET_OUT_UNSENT_OCTETS
+    def _mark(self) -> asyncio.Future[bytes]:
+        """Return what is done once the switch has taken all that was sent; where the connection has ended, it has."""
+        try:
+            return self.ask(lambda xid: codec.message(Type.ECHO_REQUEST, xid))
+        except ChannelClosed as closed:
+            ended: asyncio.Future[bytes] = self._loop.create_future()
+            ended.set_exception(closed)
+            return ended
 
     async def drain(self) -> None:
         """Wait until the connection takes more; ChannelClosed where it ended."""

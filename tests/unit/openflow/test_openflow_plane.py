@@ -15,6 +15,7 @@ from controller.planes.base import Plane, PortState, PuntReason, RouterInterface
 from controller.planes.openflow import codec, pipeline, program
 from controller.planes.openflow.channel import Channel
 from controller.planes.openflow.codec import Multipart, Type, message
+from controller.planes.openflow.packet_outs import AHEAD, MARKED
 from controller.planes.openflow.plane import OpenFlowPlane
 from controller.planes.openflow.server import OpenFlowListener
 
@@ -179,6 +180,36 @@ async def test_a_router_that_fills_the_channel_keeps_no_other_out() -> None:
         await switch.until(Type.PACKET_OUT, sent + 1)
         order = [body.endswith(b"another's") for body in switch.sent(Type.PACKET_OUT)]
         assert order.index(True) < sent / 2
+
+
+async def test_few_packet_outs_are_ahead_of_what_the_switch_has_taken() -> None:
+    plane, told = edge(), Told()
+    await plane.start(told)
+    async with serving(plane) as (channel, switch, _task):
+        await told.until(2)
+        switch.deaf = {Type.ECHO_REQUEST}
+        before = len(switch.sent(Type.ECHO_REQUEST))
+        for number in range(AHEAD + 10):
+            assert plane.packet_out(NEAR, b"%d" % number)
+        await channel.barrier()
+        assert len(switch.sent(Type.PACKET_OUT)) == AHEAD
+        marks = [xid for kind, xid, _ in switch.received if kind == Type.ECHO_REQUEST][before:]
+        assert len(marks) == AHEAD // MARKED
+        assert plane.packet_out(replace(NEAR, id=4, vrf_id=8), b"another's")
+        switch.send(message(Type.ECHO_REPLY, marks[0]))
+        await switch.until(Type.PACKET_OUT, AHEAD + 11)
+        assert switch.sent(Type.PACKET_OUT)[AHEAD + 1].endswith(b"another's")
+
+
+async def test_a_switch_that_refuses_to_be_asked_takes_packet_outs_all_the_same() -> None:
+    plane, told = edge(), Told()
+    await plane.start(told)
+    async with serving(plane) as (_, switch, _task):
+        await told.until(2)
+        switch.refuse = lambda kind, body: (of13.OFPET_BAD_REQUEST, 0) if kind == Type.ECHO_REQUEST else None
+        for number in range(3 * AHEAD):
+            assert plane.packet_out(NEAR, b"%d" % number)
+        await switch.until(Type.PACKET_OUT, 3 * AHEAD)
 
 
 async def test_a_packet_out_is_tagged_and_sent() -> None:
