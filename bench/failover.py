@@ -109,9 +109,10 @@ class Failover:
 
     def _all_grouped(self) -> bool:
         view = self._rig.api.router(ROUTER)
-        if view["ipv4_routes"] < self._options.prefixes or view["pending"]:
+        wanted: int = self._options.prefixes
+        if view["ipv4_routes"] < wanted or view["pending"]:
             return False
-        return self._rig.api.text(f"routers/{ROUTER}/fib").count('"action":"group"') >= self._options.prefixes
+        return self._rig.api.text(f"routers/{ROUTER}/fib").count('"action":"group"') >= wanted
 
     def _wait_quiet(self) -> None:
         """Wait until the controller has written nothing for a while."""

@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from bench.rig import PLANE, STATE, Rig, bgp_config, report, say
-from lab.enclosure import run_enclosed
+from bench.rig import PLANE, Rig, bgp_config, report, say
+from lab.enclosure import STATE, run_enclosed
 from lab.network import NetworkError
 from lab.planes.catalog import DEFAULT, PLANES
 from lab.processes import cpu_s, descendants

@@ -28,12 +28,12 @@ from bench.attacks.floods import OF_HOSTS
 from bench.hostile_router import ATTACKS, HOSTILE, MACHINE, RANDOM_ACCESS, RESTORED_S, UP_S, Attackers
 from bench.modest_routers import HOSTS, ModestRouters
 from bench.neighbor_throughput import ATTACKED_S, ATTACKER_CORE, LoadedNeighbor
-from bench.rig import STATE, WORK, Rig, report, say
+from bench.rig import WORK, Rig, report, say
 from bench.watched_controller import StallFile
 from lab import generator
 from lab.commands import last_lines
 from lab.control import Controller
-from lab.enclosure import run_enclosed
+from lab.enclosure import STATE, run_enclosed
 from lab.network import NetworkError, checked
 from lab.planes.base import Planes
 from lab.planes.catalog import DEFAULT, PLANES

@@ -25,10 +25,11 @@ from bench.attacks.guest_root import OF_ROOT
 from bench.attacks.messages import OF_ROUTERS
 from bench.attacks.session import MOST_PREPARING_S, OF_CERTIFICATE
 from bench.attacks.target import Target
-from bench.rig import PLANE, STATE, WORK, Rig, interface, take_generated, tenant
+from bench.rig import PLANE, WORK, Rig, interface, take_generated, tenant
 from lab import generator, machine_root
 from lab.commands import ended, last_lines, output
 from lab.control import IMAGE, RUN, SOCKET, guest_logs
+from lab.enclosure import STATE
 from lab.guest_root import GuestRoot
 from lab.network import NetworkError, checked, inside, wait_for
 from lab.planes.bmv2 import OWN_SYSFS

@@ -13,6 +13,7 @@ from controller.planes.base import (
     RouteCounts,
     RouterInterface,
     RoutesInto,
+    RouteTraffic,
     Sampler,
     SharedMeters,
     WriteBatch,
@@ -61,6 +62,10 @@ class NullPlane(WithoutShares):
     async def route_counts(self) -> RouteCounts:
         """Count nothing."""
         return RouteCounts()
+
+    async def route_traffic(self, vrf_id: int) -> RouteTraffic:
+        """Count nothing."""
+        return {}
 
     async def sent(self) -> dict[int, int]:
         """Count nothing."""

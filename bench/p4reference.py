@@ -52,7 +52,7 @@ class Device:
             response_deserializer=p4r.StreamMessageResponse.FromString,
         )
         self._stream = open_stream(iter(self._requests.get, None))  # kept: without a holder it ends
-        answer = next(self._stream)
+        answer = next(iter(self._stream))
         if answer.arbitration.status.code:
             raise NetworkError(f"the device makes us no primary: {answer.arbitration.status.message}")
 
@@ -63,14 +63,16 @@ class Device:
             request_serializer=p4r.GetForwardingPipelineConfigRequest.SerializeToString,
             response_deserializer=p4r.GetForwardingPipelineConfigResponse.FromString,
         )
-        return ask(p4r.GetForwardingPipelineConfigRequest(device_id=self.device_id), timeout=_ANSWER_S).config
+        request = p4r.GetForwardingPipelineConfigRequest(device_id=self.device_id)
+        answer: p4r.GetForwardingPipelineConfigResponse = ask(request, timeout=_ANSWER_S)
+        return answer.config
 
     def push(self, pipeline: p4r.ForwardingPipelineConfig) -> None:
         """Have the device run a pipeline."""
         request = p4r.SetForwardingPipelineConfigRequest(device_id=self.device_id, config=pipeline)
         request.action = p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT
         request.election_id.CopyFrom(self._election_id)
-        push = self._channel.unary_unary(f"{_SERVICE}SetForwardingPipelineConfig")
+        push = self._channel.unary_unary(f"{_SERVICE}SetForwardingPipelineConfig", None, None)
         push(request.SerializeToString(), timeout=_ANSWER_S)
 
     def entries(self, table_id: int) -> Iterator[p4r.TableEntry]:
@@ -97,21 +99,21 @@ class Device:
             found.append(request.SerializeToString())
         return found
 
-    def update(self, kind: "p4r.Update.Type", entities: list[p4r.Entity]) -> None:
+    def update(self, kind: "p4r.Update.Type.ValueType", entities: list[p4r.Entity]) -> None:
         """Insert, modify or delete entities in one request. NetworkError where the device takes not all of them."""
         request = p4r.WriteRequest(device_id=self.device_id, election_id=self._election_id)
         for entity in entities:
             request.updates.add(type=kind, entity=entity)
         try:
-            self._channel.unary_unary(f"{_SERVICE}Write")(request.SerializeToString(), timeout=_ANSWER_S)
+            self._channel.unary_unary(f"{_SERVICE}Write", None, None)(request.SerializeToString(), timeout=_ANSWER_S)
         except grpc.RpcError as error:
             said = error.details() if isinstance(error, grpc.Call) else error
             raise NetworkError(f"P4Runtime: {said}") from error
 
     def write(self, requests: list[bytes]) -> None:
         """Send requests, some under way at a time, and wait for all answers."""
-        send = self._channel.unary_unary(f"{_SERVICE}Write")
-        waiting: list[grpc.Future] = []
+        send = self._channel.unary_unary(f"{_SERVICE}Write", None, None)
+        waiting: list[grpc.Future[bytes]] = []
         for request in requests:
             waiting.append(send.future(request, timeout=_ANSWER_S))
             if len(waiting) == _UNDER_WAY:

@@ -81,6 +81,9 @@ class Connected:
     def packet_in(self, plane: Plane, router_interface_id: int, reason: PuntReason, frame: bytes) -> None:
         """There are no packets."""
 
+    def noticed(self, plane: Plane, severity: str, kind: str, text: str) -> None:
+        """It has nothing to tell."""
+
 
 def say(text: str) -> None:
     """Tell people how far it is."""

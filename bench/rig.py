@@ -8,12 +8,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from controller.guests.suites import frr
 from lab import bird, traffic
-from lab.control import LOG, SOCKET, STATE, Controller
+from lab.control import LOG, SOCKET, Controller
+from lab.enclosure import STATE
 from lab.network import Network, NetworkError, Node, checked, inside, wait_for
 from lab.planes.base import Planes
 from lab.planes.open_vswitch import OpenVSwitchPlanes, daemon_logs, start_daemons
@@ -109,7 +111,7 @@ class Rig:
         self.declare(tenants)
         names = [f"{tenant['name']}/{router['name']}" for tenant in tenants for router in tenant["routers"]]
         for name in names:
-            wait_for(f"router {name}", lambda name=name: self._up(name), timeout_s)  # type: ignore[misc]
+            wait_for(f"router {name}", partial(self._up, name), timeout_s)
 
     def start_controller(self) -> None:
         """Start the controller; the network runs by then."""

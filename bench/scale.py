@@ -337,10 +337,10 @@ async def _run_clients(case: Case, directory: Path) -> None:
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.ssl_target_name_override", "vr-controller")]
         path = directory / "sessions" / str(config.vrf_id) / "session.sock"
         channel = grpc.aio.secure_channel(f"unix:{path}", credentials, options)
-        streams.append(channel.stream_stream(_CONTROL))
+        streams.append(channel.stream_stream(_CONTROL, None, None))
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
-    calls = [stream() for stream in streams]
+    calls = [stream(None) for stream in streams]
     acknowledged = [0] * len(calls)
     changed = asyncio.Event()
 

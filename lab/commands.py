@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 COMMAND_LIMIT_S = 60.0
 """Many times what a command of the set-up takes on a busy machine."""
@@ -58,8 +59,9 @@ def ran(
     What it prints goes to files: a daemon that it leaves behind with a pipe open would never let that end.
     """
     with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryFile("w+", errors="replace") as err:
-        streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err}
-        process = subprocess.Popen(argv, **streams, env=environment, start_new_session=True)
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True
+        )
         try:
             process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -73,7 +75,7 @@ def ran(
         return subprocess.CompletedProcess(argv, process.returncode, _content(out), _content(err))
 
 
-def _content(file: "tempfile._TemporaryFileWrapper[str]") -> str:
+def _content(file: IO[str]) -> str:
     file.seek(0)
     return file.read()
 

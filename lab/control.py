@@ -40,8 +40,8 @@ class Controller:
         """Start the daemon and wait until it serves its API."""
         RUN.mkdir(exist_ok=True)
         STATE.mkdir(exist_ok=True)
-        places = ("--state", str(STATE), "--run", str(RUN), "--openflow", CONTROLLER, "--guest-image", str(IMAGE))
-        places = (*places, "--limits", "best-effort")  # a lab is for hosts that lack control groups, too
+        places = ["--state", str(STATE), "--run", str(RUN), "--openflow", CONTROLLER, "--guest-image", str(IMAGE)]
+        places += ["--limits", "best-effort"]  # a lab is for hosts that lack control groups, too
         with LOG.open("ab") as log:
             # In a session of its own: Ctrl-C at the terminal is for us, not for the daemon.
             self._process = subprocess.Popen(

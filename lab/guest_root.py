@@ -26,9 +26,15 @@ class GuestRoot:
     def start(self, argv: Sequence[str], descriptors: Sequence[int] = ()) -> "subprocess.Popen[bytes]":
         """Start a command, which keeps ``descriptors`` of ours; its standard streams are pipes."""
         resource = path_of("routers", *self._router.split("/"), "exec")
-        command = Client(SOCKET).call("POST", resource, {"argv": list(argv)})["argv"]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(command, **pipes, pass_fds=descriptors, preexec_fn=self._enter)
+        command: list[str] = Client(SOCKET).call("POST", resource, {"argv": list(argv)})["argv"]
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=descriptors,
+            preexec_fn=self._enter,
+        )
 
     def run(self, argv: Sequence[str], limit_s: float, stdin: bytes, descriptors: Sequence[int] = ()) -> str:
         """Run one to its end; returns how it failed, empty where it did not. NetworkError where it does not end."""

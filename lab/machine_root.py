@@ -32,12 +32,13 @@ def run(directory: Path, *argv: str, stdin: bytes = b"") -> str:
 
     ``directory`` is the machine's own on the host. NetworkError, with what it complained of, where it fails.
     """
-    request = {"op": "exec", "id": secrets.token_hex(8), "argv": argv, "in": "machine", "limit_s": LIMIT_S}
+    wanted = secrets.token_hex(8)
+    request = {"op": "exec", "id": wanted, "argv": argv, "in": "machine", "limit_s": LIMIT_S}
     try:
         with _channel(directory) as channel:
             channel.settimeout(LIMIT_S + 5)
             channel.sendall(json.dumps(request | {"stdin": base64.b64encode(stdin).decode()}).encode() + b"\n")
-            reply = reply_to(channel, request["id"])
+            reply = reply_to(channel, wanted)
     except OSError as problem:
         raise NetworkError(f"{argv[0]}: the machine does not answer: {problem}") from None
     if not reply["ok"]:

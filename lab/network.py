@@ -36,7 +36,7 @@ Link = Sequence[tuple[str, str]]
 """A link as its two ends, each a node and an interface."""
 
 
-class FrrHost(Host):
+class FrrHost(Host):  # type: ignore[misc]  # Mininet has no types
     """A Mininet host with routing daemons, each with private /etc/frr and /run/frr."""
 
     def __init__(
@@ -75,7 +75,7 @@ class FrrHost(Host):
         return output(inside(self, ["vtysh", "-c", command]), where=self.name, logs=self.logs())
 
 
-class Prompt(CLI):  # type: ignore[misc]
+class Prompt(CLI):  # type: ignore[misc]  # Mininet has no types
     """Mininet's prompt, for hosts with a hyphen in their names."""
 
     identchars = CLI.identchars + "-"
@@ -111,12 +111,15 @@ class Network:
 
     def host(self, name: str, *addresses: str, gateways: Sequence[str] = ()) -> FrrHost:
         """Add an end host with these addresses on eth0 and default routes through ``gateways``."""
-        return self.mininet.addHost(name, ip=None, addresses=addresses, gateways=gateways)
+        host: FrrHost = self.mininet.addHost(name, ip=None, addresses=addresses, gateways=gateways)
+        return host
 
     def neighbor(self, name: str, config: Path, *daemons: str, held: bool = False) -> FrrHost:
         """Add an external router with FRR; zebra runs in any case. A ``held`` one is not started with the rest."""
         daemons = ("zebra", *daemons)
-        return self.mininet.addHost(name, ip=None, text=config.read_text(), daemons=daemons, held=held)
+        text = config.read_text()
+        host: FrrHost = self.mininet.addHost(name, ip=None, text=text, daemons=daemons, held=held)
+        return host
 
     def wire(self, node: Node, interface: str, other: Node, other_interface: str) -> None:
         """Connect two nodes by a veth pair with MAC addresses that are the same in every run."""

@@ -13,7 +13,8 @@ from ruamel.yaml import YAML
 
 from lab.bird import logs as bird_logs
 from lab.commands import wait_for, within
-from lab.control import LOG, RUN, STATE, Controller, guest_logs
+from lab.control import LOG, RUN, Controller, guest_logs
+from lab.enclosure import STATE
 from lab.network import Network, NetworkError
 from lab.planes.base import Planes
 from lab.planes.open_vswitch import daemon_logs, start_daemons

@@ -167,7 +167,7 @@ class Windowed:
 
     def due(self, sent: int) -> int:
         """Return how many packets may be sent by now, of which so many are."""
-        (came,) = _COUNT.unpack_from(self._came)
+        came: int = _COUNT.unpack_from(self._came)[0]
         now = time.monotonic()
         if came != self._last or sent == came + self._lost:
             self._last, self._since = came, now

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from lab.commands import NetworkError
 from lab.processes import prefer
@@ -75,6 +76,7 @@ class Conversation:
     nobody else's work."""
 
     def __init__(self, argv: Sequence[str], preferred: bool = True) -> None:
+        self._argv = argv
         self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         if self.answer() != ["ready"]:
             raise WiresError(f"{' '.join(argv)} did not start")
@@ -97,7 +99,7 @@ class Conversation:
         assert self._process.stdout is not None
         words = self._process.stdout.readline().split()
         if not words:
-            raise WiresError(f"{' '.join(map(str, self._process.args))} ended")  # type: ignore[arg-type]
+            raise WiresError(f"{' '.join(self._argv)} ended")
         return words
 
     def close(self) -> None:
@@ -129,7 +131,7 @@ class Wires:
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
     _generators: dict[Path, Conversation] = field(default_factory=dict, init=False)
 
-    def __enter__(self) -> "Wires":
+    def __enter__(self) -> Self:
         tag = f"{os.getpid() % 4096:03x}"
         self.intos = [f"{tag}{self.number}i{place or ''}" for place in range(self.entrances)]
         self.out = f"{tag}{self.number}o"

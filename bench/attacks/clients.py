@@ -85,7 +85,7 @@ def election_ids(target: Target, until: float) -> dict[str, Any]:
                 over.wait(1.0)
 
             try:
-                for octets in link.stream_stream(_P4RUNTIME)(requests()):
+                for octets in link.stream_stream(_P4RUNTIME, None, None)(requests()):
                     answer = p4r.StreamMessageResponse.FromString(octets)
                     ends[f"arbitration {answer.arbitration.status.code}"] += 1
             except grpc.RpcError as error:

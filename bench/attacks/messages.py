@@ -27,7 +27,7 @@ def _neighbors(interface: int) -> dict[str, Any]:
     return {"neighbors": pb.Neighbors(neighbors=known)}
 
 
-def _set(number: int, kind: int, interface: int, gateways: Iterator[int] | range) -> Any:
+def _set(number: int, kind: pb.NexthopSet.Kind, interface: int, gateways: Iterator[int] | range) -> pb.NexthopSet:
     members = [pb.Member(interface_id=interface, gateway=_gateway(one), weight=1) for one in gateways]
     return pb.NexthopSet(id=number, kind=kind, members=members)
 

@@ -52,9 +52,9 @@ class HostileRouter:
             with suppress(grpc.FutureTimeoutError, grpc.RpcError), self._channel() as link:
                 grpc.channel_ready_future(link).result(5)
                 for _ in range(4):
-                    call = link.stream_stream(_CONTROL)(iter([hello]))
+                    call = link.stream_stream(_CONTROL, None, None)(iter([hello]))
                     self.messages += 1
-                    call.cancel()
+                    call.cancel()  # type: ignore[no-untyped-call]  # the stubs do not say what it returns
             for _ in range(50):
                 with suppress(OSError), socket.socket(socket.AF_UNIX) as plain:
                     plain.settimeout(0.05)
@@ -71,8 +71,8 @@ class HostileRouter:
             over.wait()
 
         with self._channel() as link:
-            call = link.stream_stream(_CONTROL)(requests())
-            declaration = pb.ControllerMessage.FromString(next(call)).declaration
+            call = link.stream_stream(_CONTROL, None, None)(requests())
+            declaration = pb.ControllerMessage.FromString(next(iter(call))).declaration
             own = declaration.interfaces[0]
             frame = b"\xff" * 6 + own.mac + _EXPERIMENTAL + bytes(46)
             with suppress(OSError), socket.socket(socket.AF_UNIX) as frames:
@@ -87,7 +87,7 @@ class HostileRouter:
                     if taken == len(octets):
                         sent, taken = sent + _FRAMES_AT_ONCE, 0
             over.set()
-            call.cancel()
+            call.cancel()  # type: ignore[no-untyped-call]  # the stubs do not say what it returns
         return {"frames": sent, "per_s": round(sent / self._seconds)}
 
     def _channel(self) -> grpc.Channel:
@@ -110,12 +110,12 @@ class HostileRouter:
         declared: queue.Queue[int] = queue.Queue(1)
         over = threading.Event()
 
-        call = link.stream_stream(_CONTROL)(self._requests(say, declared, over))
+        call = link.stream_stream(_CONTROL, None, None)(self._requests(say, declared, over))
 
         def end() -> None:
             while not over.wait(0.1):
                 if time.monotonic() > self._until:
-                    call.cancel()
+                    call.cancel()  # type: ignore[no-untyped-call]  # the stubs do not say what it returns
                     return
 
         threading.Thread(target=end, daemon=True).start()

@@ -30,7 +30,7 @@ class Device(Protocol):
         """Kill it; harmless when repeated."""
 
 
-class DeviceSwitch(Switch):  # type: ignore[misc]
+class DeviceSwitch(Switch):  # type: ignore[misc]  # Mininet has no types
     """A device as a Mininet switch."""
 
     def __init__(self, name: str, device: Device, **params: object) -> None:
@@ -61,7 +61,8 @@ class DevicePlanes:
 
     def switch(self, mininet: Mininet, name: str, number: int) -> DeviceSwitch:
         """Add a switch."""
-        switch = mininet.addSwitch(name, cls=DeviceSwitch, device=self._make(name, number, len(self._switches)))
+        device = self._make(name, number, len(self._switches))
+        switch: DeviceSwitch = mininet.addSwitch(name, cls=DeviceSwitch, device=device)
         self._switches[name] = switch
         return switch
 
