@@ -6,9 +6,9 @@
 Floods of a host come at a share of what one core forwards: bench/peers measures that before, or it is given.
 
 Each attack is a JSON line on stderr as well, beside what the attacker did. The last line of stdout is {"attacks":
-[{"name", "sessions_lost", "transit_lost", "route_change_worst_ms", "arp_p99_ms", "loop_stall_max_ms", "loop_ran_ms"}
-]}, all of the modest ones; and "memory", where that attack is among them: what it costs the throughput of a router
-beside.
+[{"name", "sessions_lost", "transit_lost", "route_change_worst_ms", "arp_p99_ms", "loop_stall_max_ms", "loop_ran_ms",
+"loop_queued_ms"}]}, all of the modest ones; and "memory", where that attack is among them: what it costs the
+throughput of a router beside.
 """
 
 import argparse
@@ -106,7 +106,7 @@ class UnderAttack:
                 self._stalls.forget()
                 told = self._attack(name)
                 time.sleep(_AFTER_S)
-                stall_s, ran_s = self._stalls.longest_s()
+                stall_s, ran_s, queued_s = self._stalls.longest_s()
         say(f"{name}: the attacker: {told}")
         lost = self._modest.sessions_lost() - before
         lost["vrc"] = self._vrc_sessions_lost()
@@ -119,6 +119,7 @@ class UnderAttack:
             "arp_p99_ms": seen["arp_p99_ms"],
             "loop_stall_max_ms": round(1000 * stall_s, 1),
             "loop_ran_ms": round(1000 * ran_s, 1),
+            "loop_queued_ms": round(1000 * queued_s, 1),
         }
         found.append(result)
         say(json.dumps(result))

@@ -54,12 +54,12 @@ def test_messages_are_as_long_as_a_session_takes(name: str) -> None:
 
 def test_the_longest_stall_is_seen_by_another_process(tmp_path: Path) -> None:
     watched, reader = StallFile(tmp_path / "stalls"), StallFile(tmp_path / "stalls")
-    for stall_s, ran_s in ((0.1, 0.1), (0.3, 0.05), (0.2, 0.2)):
-        watched.note(stall_s, ran_s)
-    assert reader.longest_s() == (0.3, 0.05)
+    for stall in ((0.1, 0.1, 0.0), (0.3, 0.05, 0.2), (0.2, 0.2, 0.0)):
+        watched.note(*stall)
+    assert reader.longest_s() == (0.3, 0.05, 0.2)
     reader.forget()
-    watched.note(0.05, 0.01)
-    assert reader.longest_s() == (0.05, 0.01)
+    watched.note(0.05, 0.01, 0.03)
+    assert reader.longest_s() == (0.05, 0.01, 0.03)
 
 
 def test_a_target_is_read_as_it_was_written(tmp_path: Path) -> None:
