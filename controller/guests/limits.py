@@ -33,10 +33,12 @@ _DISKS_V1 = ("blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device"
 _NO_DISKS = ("loop", "ram", "zram")  # what has another disk, or memory, behind it
 BLOCK = Path("/sys/block")
 _PERIOD_US = 100_000
-# 0 is the process that writes.
+# 0 is the process that writes. What runs here may see them as vr-controller's unit does, which may not change them
+# (ProtectControlGroups=); root may all the same, by what the first process sees.
 _ENTER = """
 while [ "$1" != -- ]; do
-    echo 0 2>/dev/null >"$1" || { echo "vrctl: $1 cannot be written; run vrctl as root" >&2; exit 1; }
+    { echo 0 >"$1" || echo 0 >"/proc/1/root$1"; } 2>/dev/null ||
+        { echo "vrctl: $1 cannot be written; run vrctl as root" >&2; exit 1; }
     shift
 done
 shift

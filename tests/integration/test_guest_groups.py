@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -173,3 +174,18 @@ async def test_a_host_that_lacks_control_groups_is_an_error_unless_it_may(
         await bed.driver.start(spec)
         status = await bed.settled(spec, lambda seen: seen.daemons.get("bgpd") == "up")
         assert status.daemons["limits"] == "without memory, cpu, pids"
+
+
+def test_a_command_enters_groups_that_are_read_only_where_it_comes_from(tmp_path: Path) -> None:
+    """As in vr-controller's unit, whose namespaces vrctl enters first: what process 1 sees can be written."""
+    guest = tmp_path / "1"
+    group = tmp_path / "memory" / limits.PARENT / limits.name_of(guest)
+    group.mkdir(parents=True)
+    (group / "cgroup.procs").write_text("17\n")
+    entering = limits.entering(guest, ["/bin/echo", "inside"], tmp_path)
+    read_only = 'mount --bind "$0" "$0"; mount -o remount,bind,ro "$0"; ! echo 1 2>&- >"$1"; shift; exec "$@"'
+    unit = ["unshare", "--mount", "sh", "-ec", read_only, str(tmp_path), str(group / "cgroup.procs"), *entering]
+    host = ["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", '"$@"; exit $?', "sh"]
+    done = subprocess.run([*host, *unit], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "inside\n"), done.stderr
+    assert (group / "cgroup.procs").read_text() == "0\n"
