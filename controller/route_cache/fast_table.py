@@ -169,7 +169,7 @@ class FastTable:
                 router.pinned.add(key)
                 router.waiting.add(key)
         router.table.change(changes)
-        router.backlog.extend(sorted(changes, key=_length))
+        router.backlog.add(changes)
         if pinned:
             router.waiting.difference_update([key for key in changes if enter_pinned(router, key)])
         elif router.placement is Placement.HARDWARE or (router.fitted and len(changes) <= router.table.room.free):

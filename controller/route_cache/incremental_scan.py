@@ -11,6 +11,9 @@ HARD_SLICE = 4_000
 SOFT_SLICE = 5_000
 """Meters of a round, of less than 10 ms each."""
 
+SEARCH_SLICE = 8_000
+"""Prefixes of all routers that are looked at for what is missing in hardware; of a round, too."""
+
 
 class Slices:
     """Goes round and round over what many dictionaries hold that may change meanwhile."""

@@ -18,7 +18,7 @@ from controller.planes.base import FALLBACK
 from controller.route_cache.confidence import Confidence
 from controller.route_cache.cover import MAX_COVER, MAX_PARTS, UNLIMITED, Room
 from controller.route_cache.eviction import HYSTERESIS, Candidate, Eviction, Evictions, Key, Victims
-from controller.route_cache.incremental_scan import HARD_SLICE, SOFT_SLICE, Slices
+from controller.route_cache.incremental_scan import HARD_SLICE, SEARCH_SLICE, SOFT_SLICE, Slices
 from controller.route_cache.popularity import Moment, Popularity
 from controller.route_cache.router import Router
 
@@ -148,16 +148,30 @@ class Round:
                 router.backlog.clear()
                 router.incomplete = True
             router.fitted = fits
-            if router.incomplete and all(
+            room_is_free = all(
                 -room.excess > (0 if room in fitting else room.reserve // 2) for room in router.table.room.chain
-            ):
-                router.backlog = sorted(filter(router.missing, router.table.full.actions), key=_length)
+            )
+            if router.incomplete and room_is_free and not router.backlog.searching:
+                router.backlog.search(router.table.full.actions)
                 router.incomplete = False
-            while router.backlog and self._left > 0 and self._excess(router) < 0:
-                key = router.backlog[-1]
-                if router.missing(key) and not self._enter(router, key) and router.table.uncovered(key) is not None:
-                    break
-                router.backlog.pop()
+        searching = [router for router in self._routers.values() if router.backlog.searching]
+        for router in searching:
+            router.backlog.look(router.missing, max(1, SEARCH_SLICE // len(searching)))
+        self._enter_backlogs()
+
+    def _enter_backlogs(self) -> None:
+        looks = SEARCH_SLICE
+        for router in self._routers.values():
+            backlog = router.backlog
+            while (key := backlog.first) is not None and self._left > 0 and looks > 0 and self._excess(router) < 0:
+                looks -= 1
+                if router.missing(key):
+                    if backlog.searching and router.table.uncovered(key) != []:
+                        backlog.postpone()
+                        continue
+                    if not self._enter(router, key) and router.table.uncovered(key) is not None:
+                        break
+                backlog.pop()
 
     def _fitting(self) -> set[Room]:
         """Return the rooms that take all routes of all routers in them that want any in hardware."""
@@ -399,7 +413,3 @@ def eligible(router: Router, key: bytes) -> bool:
         and not (around is not None and table.forwards(around))
         and table.full.free(key)
     )
-
-
-def _length(key: bytes) -> int:
-    return key[-1]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from controller.model import Placement
+from controller.route_cache.backlog import Backlog
 from controller.route_cache.cover import CoveredTable
 from controller.route_cache.popularity import Meter, Moment
 
@@ -19,7 +20,7 @@ class Router:
     counted: Moment | None = None  # when the entries were counted last
     pinned: set[bytes] = field(default_factory=set)
     waiting: set[bytes] = field(default_factory=set)  # pinned, but there was no room
-    backlog: list[bytes] = field(default_factory=list)  # of a router that wants all: what is missing, longest last
+    backlog: Backlog = field(default_factory=Backlog)  # of a router that wants all: what is missing
     incomplete: bool = False  # more may be missing than the backlog has
     fitted: bool = False  # whether everything of all routers beside it had room: what is new enters at once then
 
