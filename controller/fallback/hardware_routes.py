@@ -90,9 +90,10 @@ class HardwareRoutes:
                 tables.note((vrf_id, family), changes)
                 by_router[vrf_id] += len(changes)
             most = max(most, sum(map(len, moved.values())))
-        self.moves.round(by_router.__getitem__, limited=most > budget // 2)
+        unfinished = any(fast.unfinished for fast in tables.fast.values())
+        self.moves.round(by_router.__getitem__, limited=unfinished or most > budget // 2)
         changed |= tables.take_changed()  # by this round
-        if (changed and most) or not tables.aggregated:
+        if (changed and most) or unfinished or not tables.aggregated:
             tables.mark_changed()
         self._sampled = bool(most)
         return most

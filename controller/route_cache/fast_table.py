@@ -84,6 +84,11 @@ class FastTable:
         """The entries in use, covers included."""
         return self._room.used
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether the next rebalance() has more to look for, though nothing changes."""
+        return self._rebalance.unfinished
+
     def add(self, vrf_id: int, slice_name: str) -> Changes:
         """Add a router of a slice. ValueError where the plane has not even room for its default entry."""
         room = self._slice(slice_name)

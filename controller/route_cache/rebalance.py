@@ -36,6 +36,7 @@ class RebalanceState:
     together: dict[Key, float] = field(default_factory=dict)  # what victims bring with what they leave with
     confidence: Confidence = field(default_factory=Confidence)
     listed_at: float = -inf  # when the search for victims began
+    unfinished: bool = False  # more is to be looked at for what is missing, whether or not anything changes
     hard: Slices = field(default_factory=lambda: Slices(HARD_SLICE))
     soft: Slices = field(default_factory=lambda: Slices(SOFT_SLICE))
 
@@ -157,9 +158,11 @@ class Round:
         searching = [router for router in self._routers.values() if router.backlog.searching]
         for router in searching:
             router.backlog.look(router.missing, max(1, SEARCH_SLICE // len(searching)))
-        self._enter_backlogs()
+        looked_at = self._enter_backlogs()
+        self._rebalance.unfinished = looked_at == SEARCH_SLICE or any(one.backlog.searching for one in searching)
 
-    def _enter_backlogs(self) -> None:
+    def _enter_backlogs(self) -> int:
+        """Bring in what waits; returns how many were looked at for that, `SEARCH_SLICE` at most."""
         looks = SEARCH_SLICE
         for router in self._routers.values():
             backlog = router.backlog
@@ -172,6 +175,7 @@ class Round:
                     if not self._enter(router, key) and router.table.uncovered(key) is not None:
                         break
                 backlog.pop()
+        return SEARCH_SLICE - looks
 
     def _fitting(self) -> set[Room]:
         """Return the rooms that take all routes of all routers in them that want any in hardware."""

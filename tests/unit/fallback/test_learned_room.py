@@ -8,6 +8,7 @@ from worlds import router_config
 
 from controller.model import Placement
 from controller.planes.base import Capability
+from controller.route_cache import rebalance
 from controller.route_cache.capacity import FIRST_WAIT_S, LONGEST_WAIT_S
 
 
@@ -55,6 +56,21 @@ async def test_it_is_forgotten_with_the_device(come_back: Callable[[PairWorld], 
         assert known()[1] == ("given" if room else "reported" if come_back is other_sizes else "")
         assert world.pair.routes.usage.whole(1)
     assert (await verified(world)).equal
+
+
+async def test_what_is_missing_is_found_though_nothing_else_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search takes several rounds, of which some find nothing."""
+    monkeypatch.setattr(rebalance, "SEARCH_SLICE", 1)
+    world = await made(router_config(1, (1, 2), placement=Placement.HARDWARE), capacity=7)
+    await learned(world)
+    world.hardware.capacity = 1000
+    world.pair.routes.tables.forget_learned()
+    rounds = 0
+    while not world.pair.routes.usage.whole(1):
+        rounds += 1
+        assert rounds < 100
+        await world.pair.work()
+    assert rounds > 1
 
 
 async def test_hardware_that_has_more_room_than_it_had_is_asked_again() -> None:
