@@ -8,6 +8,7 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -128,7 +129,8 @@ def test_privileges_are_spoken_of_where_they_lack(state: Path, capabilities: tup
 def test_status_shows_ports_and_that_nobody_has_set_the_pipeline(forwarder: PrivateForwarder) -> None:
     text = forwarder.run("status").stdout
     assert "pipeline   not set" in text
-    numbered = [line.split() for line in text.splitlines() if line.startswith(("  1 ", "  2 "))]
+    lines = takewhile(lambda line: line.split()[:1] != ["CORE"], text.splitlines())  # cores are as busy as they are
+    numbered = [line.split() for line in lines if line.startswith(("  1 ", "  2 "))]
     assert numbered[:2] == [["1", "p1", "up", "native"], ["2", "p2", "up", "native"]]
     links = [[number, f"p{number}", "unknown", "-", "-", "none", "0"] for number in ("1", "2")]
     assert numbered[2:] == links
