@@ -35,15 +35,14 @@ class Backlog:
         self.clear()
         self._unseen = list(keys)
 
-    def look(self, missing: Callable[[bytes], bool], most: int) -> int:
-        """Look at ``most`` more of what is searched and keep what is missing; returns how many were looked at."""
+    def look(self, missing: Callable[[bytes], bool], most: int) -> None:
+        """Look at ``most`` more of what is searched and keep what is missing."""
         seen = self._unseen[-most:]
         del self._unseen[-most:]
         self.add(filter(missing, seen))
         if not self._unseen:
             self.add(self._postponed)
             self._postponed = []
-        return len(seen)
 
     def add(self, keys: Iterable[bytes]) -> None:
         """Have more wait."""

@@ -149,10 +149,10 @@ class Round:
                 router.backlog.clear()
                 router.incomplete = True
             router.fitted = fits
-            room_is_free = all(
+            ready = router.incomplete and not router.backlog.searching
+            if ready and all(
                 -room.excess > (0 if room in fitting else room.reserve // 2) for room in router.table.room.chain
-            )
-            if router.incomplete and room_is_free and not router.backlog.searching:
+            ):
                 router.backlog.search(router.table.full.actions)
                 router.incomplete = False
         searching = [router for router in self._routers.values() if router.backlog.searching]

@@ -3,8 +3,8 @@
     send ─► those that wait, by router ─► connection: AHEAD at most ─► switch
                                               ▲ an echo request behind each MARKED of them; its reply: they are taken
 
-All that the plane is told goes by that connection: what of one router's packets lies in its buffers, thousands where
-nothing bounds them, is in front of every other's packets and routes. A switch takes messages in order here (OpenFlow
+All that the plane is told goes by that connection: what of one router's packets lies in its buffers is in front of
+every other's packets and routes. A switch takes messages in order here (OpenFlow
 1.3.5 section 6.2 has it so only around barriers, which would wait for flow-mods, too).
 """
 
@@ -71,4 +71,5 @@ class PacketOuts:
     def _taken(self, mark: "asyncio.Future[bytes]") -> None:
         mark.exception()  # a switch that refuses an echo has read it, too
         self._ahead -= MARKED
-        self._more.set()
+        if self._waiting:
+            self._more.set()
