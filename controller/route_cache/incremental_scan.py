@@ -21,16 +21,24 @@ class Slices:
     def __init__(self, size: int) -> None:
         self._size = size
         self._keys: list[tuple[int, list[bytes]]] = []
+        self.begun = 0
+        """Round trips, with the one under way."""
 
     @property
     def at_start(self) -> bool:
         """Whether the next slice is the first of a round trip."""
         return not self._keys
 
+    @property
+    def ended(self) -> int:
+        """Round trips that are over."""
+        return self.begun - (not self.at_start)
+
     def next(self, holders: Callable[[], Iterable[tuple[int, Iterable[bytes]]]]) -> Iterator[tuple[int, list[bytes]]]:
         """Iterate over the next slice; ``holders`` is asked for all keys by router where a trip begins."""
         left = self._size
         if not self._keys:
+            self.begun += 1
             self._keys = [(vrf_id, keys) for vrf_id, each in holders() if (keys := list(each))]
         while self._keys and left > 0:
             vrf_id, keys = self._keys[-1]

@@ -36,9 +36,19 @@ class RebalanceState:
     together: dict[Key, float] = field(default_factory=dict)  # what victims bring with what they leave with
     confidence: Confidence = field(default_factory=Confidence)
     listed_at: float = -inf  # when the search for victims began
-    unfinished: bool = False  # more is to be looked at for what is missing, whether or not anything changes
+    short: dict[Room, int] = field(default_factory=dict)  # rooms without victims, and the last search begun by then
+    unfinished: bool = False  # more is to be looked at, whether or not anything changes
     hard: Slices = field(default_factory=lambda: Slices(HARD_SLICE))
     soft: Slices = field(default_factory=lambda: Slices(SOFT_SLICE))
+
+    def searched(self, room: Room) -> bool:
+        """Tell whether all entries were looked at since a room has had no victim: it has none."""
+        return self.hard.ended > self.short.get(room, self.hard.ended)
+
+    @property
+    def seeking(self) -> bool:
+        """Whether a room without victims waits for a search."""
+        return not all(map(self.searched, self.short))
 
 
 class Round:
@@ -69,7 +79,7 @@ class Round:
         }
         self._evictions = Evictions(routers, self._hard, state.victims, state.together)
         self._best: list[tuple[float, int, bytes]] = []  # a heap of what is to be tried, by what it brings, negative
-        self._searched = False  # all entries were looked at for victims in this round
+        self._looked_again = False  # more than one slice was looked at for victims in this round
 
     def run(self) -> None:
         """Do the round."""
@@ -111,11 +121,16 @@ class Round:
         for room in reversed(self._members):  # slices before the plane: what leaves for them makes room there too
             while room.excess > 0 and self._left > 0 and (self._evict_any(room) or self._uncover(room)):
                 pass
-            if room.used > room.capacity:
+            if room.used > room.capacity and self._rebalance.searched(room):
                 self._shrink_pinned(room)
+        short = self._rebalance.short
+        for room in [room for room in short if room.excess <= 0 or room not in self._members]:
+            del short[room]
 
     def _uncover(self, room: Room) -> bool:
         """Let a default entry be FALLBACK that has a cover still: it is no victim, but its cover leaves with it."""
+        if not self._rebalance.searched(room):
+            return False
         for vrf_id in self._members[room]:
             router = self._routers[vrf_id]
             hardware = router.table.hardware
@@ -159,7 +174,8 @@ class Round:
         for router in searching:
             router.backlog.look(router.missing, max(1, SEARCH_SLICE // len(searching)))
         looked_at = self._enter_backlogs()
-        self._rebalance.unfinished = looked_at == SEARCH_SLICE or any(one.backlog.searching for one in searching)
+        missing = looked_at == SEARCH_SLICE or any(one.backlog.searching for one in searching)
+        self._rebalance.unfinished = missing or self._rebalance.seeking
 
     def _enter_backlogs(self) -> int:
         """Bring in what waits; returns how many were looked at for that, `SEARCH_SLICE` at most."""
@@ -338,11 +354,11 @@ class Round:
         """Look for victims in another slice of the entries, where it is time to."""
         state, routers = self._rebalance, self._routers
         if state.hard.at_start:
-            counted = any(router.counted and router.counted.at > state.listed_at for router in routers.values())
-            few = sum(len(router.hard) for router in routers.values()) <= HARD_SLICE
-            if not (few or counted or self._now >= state.listed_at + _LISTED_S):
+            due = state.seeking or self._now >= state.listed_at + _LISTED_S
+            due = due or any(router.counted and router.counted.at > state.listed_at for router in routers.values())
+            if not due and sum(len(router.hard) for router in routers.values()) > HARD_SLICE:
                 return
-            if counted or self._now >= state.listed_at + _LISTED_S:
+            if due:
                 state.listed_at = self._now
                 state.together.clear()
             for room in state.victims.keys() - self._members.keys():
@@ -363,16 +379,15 @@ class Round:
                 heap.note(rate, vrf_id, key)
 
     def _evict_any(self, room: Room) -> bool:
-        """Take out a victim, also one that came after the last search for them."""
+        """Take out a victim; where none is known, also one that came after the last search for them."""
         if self._evict(room):
             return True
-        if self._searched:
+        state = self._rebalance
+        state.short.setdefault(room, state.hard.begun)
+        if self._looked_again or not state.seeking:
             return False
-        self._searched = True
-        self._rebalance.hard = Slices(sum(len(router.hard) for router in self._routers.values()) + 1)
-        self._rebalance.listed_at = -inf
+        self._looked_again = True
         self._list()
-        self._rebalance.hard = Slices(HARD_SLICE)
         return self._evict(room)
 
     def _evict(self, room: Room) -> bool:

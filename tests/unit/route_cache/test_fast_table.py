@@ -10,6 +10,7 @@ from controller.route_cache import fast_table, rebalance
 from controller.route_cache.capacity import FIRST_MORE, FIRST_WAIT_S
 from controller.route_cache.cover import MAX_COVER, MAX_PARTS, MAX_WRITES, CoveredTable, Room
 from controller.route_cache.fast_table import FastTable, PrefixLocation
+from controller.route_cache.router import Router
 from wire.columns import prefix_key
 
 VRF = 1
@@ -580,16 +581,6 @@ def test_what_goes_to_software_leaves_from_the_outside() -> None:
     assert fast.rebalance(2, 1) == {VRF: {LONGER: (2, None)}}
 
 
-def test_what_came_after_the_last_search_leaves_for_a_smaller_quota_in_one_round(monkeypatch) -> None:
-    monkeypatch.setattr(rebalance, "HARD_SLICE", 2)
-    fast = a_table(200, flat(100))
-    fast.rebalance(1, 0)
-    fast.keep(VRF, flat(100), ())
-    fast.limit("red", 10)
-    fast.rebalance(1, 1000)
-    assert fast.used == 10
-
-
 def test_routers_of_a_slice_get_of_its_quota_what_they_bring() -> None:
     fast = FastTable(4, 1000, reserve=0)
     keys = list(flat(20))
@@ -726,3 +717,43 @@ def test_what_a_slice_reserves_is_kept_from_those_without_a_quota() -> None:
     fast.limit("red", None)
     fast.limit("blue", None)
     assert uses() == (1, 119)
+
+
+def test_victims_of_a_table_that_became_smaller_are_looked_for_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pinned prefixes wait only when all entries were looked at, and nothing that could leave is left."""
+    looked_at: list[int] = []
+    note = rebalance.Round._note
+
+    def noted(self: rebalance.Round, vrf_id: int, router: Router, keys: list[bytes]) -> None:
+        looked_at.append(len(keys))
+        note(self, vrf_id, router, keys)
+
+    monkeypatch.setattr(rebalance, "HARD_SLICE", 4)
+    monkeypatch.setattr(rebalance.Round, "_note", noted)
+    pinned = list(flat(40))[30:]
+    fast = a_table(100, flat(30))
+    fast.rebalance(1, 0)  # the last search found none of them
+    fast.change(VRF, dict.fromkeys(pinned, 9), pinned=True)
+    fast.keep(VRF, flat(30), ())
+    fast.resize(14)  # for three beside what is pinned and the default entry
+    for rounds in count(1):
+        assert rounds < 40
+        looked_at.clear()
+        fast.rebalance(1, 1000)
+        assert sum(looked_at) <= 8
+        assert fast.entries(VRF).keys() >= set(pinned)
+        if not fast.unfinished:
+            break
+    assert rounds > 4
+    assert fast.used == 14
+    fast.resize(6)
+    while fast.unfinished or fast.used > 6:
+        fast.rebalance(1, 1000)
+        held = fast.entries(VRF).keys()
+        assert held >= set(pinned) or held <= {DEFAULT, *pinned}
+    assert fast.used == 6
+    fast.limit("red", 0)  # what is left is its default entry, which has room in any case
+    while fast.used > 1:
+        fast.rebalance(1, 1000)
+    fast.rebalance(1, 1000)
+    assert not fast.unfinished
