@@ -18,7 +18,7 @@ from lab.namespaces import Host, in_namespace, namespace, sh
 PORTS = (1, 2, 3, 4)
 FRAME_OCTETS = 9500
 _RECEIVE_BUFFER = 16 << 20
-_SOL_PACKET, _PACKET_AUXDATA, _PACKET_IGNORE_OUTGOING = 263, 8, 23
+_SOL_PACKET, _PACKET_AUXDATA, _PACKET_QDISC_BYPASS, _PACKET_IGNORE_OUTGOING = 263, 8, 20, 23
 _SO_RCVBUFFORCE = 33
 _AUXDATA = struct.Struct("=IIIHHHH")  # struct tpacket_auxdata, packet(7)
 _VLAN_VALID, _VLAN_TPID_VALID = 1 << 4, 1 << 6
@@ -68,6 +68,8 @@ def _raw_socket(device: str) -> socket.socket:
     end.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
     end.setsockopt(_SOL_PACKET, _PACKET_AUXDATA, 1)
     end.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
+    # A queue discipline comes some time after the carrier does, and drops without a word until then.
+    end.setsockopt(_SOL_PACKET, _PACKET_QDISC_BYPASS, 1)
     end.bind((device, _ETH_P_ALL))
     end.setblocking(False)
     return end
