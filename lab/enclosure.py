@@ -1,9 +1,9 @@
 """Runs a program inside network, mount and PID namespaces of its own, so that nothing of it can stay behind.
 
-    caller ── outer (waits; passes SIGTERM on as an end) ── unshare ── PID 1 (reaps) ── the program
+    caller ── outer (waits; passes SIGTERM on) ── unshare ── PID 1 (reaps; at SIGTERM ends all) ── the program
 
 What they write to /run and /var/tmp goes to a tmpfs of the mount namespace. PID 1 dies with the outer process, even
-by kill -9, and the kernel then ends everything else.
+by kill -9, and the kernel then ends everything else; only empty control groups of guests stay after that.
 """
 
 import contextlib
@@ -13,8 +13,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from controller.guests import limits
 
@@ -22,6 +24,8 @@ STATE = Path("/run/splitplane-state")
 """Where the controller of an enclosure keeps its state."""
 _INSIDE = "SPLITPLANE_OUTER_PROC"
 _SET_UP_LIMIT_S = 60
+_END_LIMIT_S = 30
+"""How long a PID 1 that is terminated has, before it is killed."""
 _PROGRAMS = {
     "/usr/lib/frr/zebra": "frr",
     "/usr/lib/frr/bgpd": "frr",
@@ -76,8 +80,18 @@ def run_enclosed(name: str, module: str, program: Callable[[], int], also_missin
     child = subprocess.Popen(
         wrapped, env=os.environ | {_INSIDE: str(proc)}, pass_fds=[proc], preexec_fn=_restore_interrupt
     )
-    signal.signal(signal.SIGTERM, lambda *_: child.kill())
-    signal.signal(signal.SIGHUP, lambda *_: child.kill())
+    killed_at = 0.0
+
+    def end(*_: object) -> None:
+        nonlocal killed_at
+        if not killed_at:
+            killed_at = time.monotonic() + _END_LIMIT_S
+            signal.setitimer(signal.ITIMER_REAL, 1.0, 1.0)  # a PID 1 that has only begun hears nothing
+        if time.monotonic() > killed_at or not _terminate_children(child.pid):
+            child.kill()
+
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
+        signal.signal(number, end)
     status = child.wait()
     return status if status >= 0 else 128 - status
 
@@ -87,12 +101,23 @@ def outer_pid() -> int:
     return int(os.environ["SPLITPLANE_FIRST"])
 
 
+def _terminate_children(pid: int) -> bool:
+    """Terminate what a process has started; False where that is nothing."""
+    with contextlib.suppress(OSError):
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        for one in children:
+            os.kill(int(one), signal.SIGTERM)
+        return bool(children)
+    return False
+
+
 def _restore_interrupt() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _as_first_process(program: Callable[[], int]) -> int:
     """Prepare the namespaces, run ``program`` as a child and reap every orphan until it ends."""
+    signal.signal(signal.SIGTERM, lambda *_: _finish(-signal.SIGTERM))
     proc = int(os.environ.pop(_INSIDE))
     # "self" resolves in the PID namespace of the /proc it is looked up in: the machine's.
     os.environ["SPLITPLANE_FIRST"] = os.readlink("self", dir_fd=proc)
@@ -108,15 +133,21 @@ def _as_first_process(program: Callable[[], int]) -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     if child == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         return program()
     while True:
         pid, status = os.wait()
         if pid == child:
-            sys.stdout.flush()
-            _end_all()
-            _remove_groups()
-            code = os.waitstatus_to_exitcode(status)
-            os._exit(code if code >= 0 else 128 - code)  # ended by a signal: as a shell says it
+            _finish(os.waitstatus_to_exitcode(status))
+
+
+def _finish(code: int) -> NoReturn:
+    """End everything and exit; with what the program ended by, a signal as a shell says it."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.stdout.flush()
+    _end_all()
+    _remove_groups()
+    os._exit(code if code >= 0 else 128 - code)
 
 
 def _end_all() -> None:

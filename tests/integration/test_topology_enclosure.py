@@ -10,16 +10,25 @@ from pathlib import Path
 
 import pytest
 
+from controller.guests import limits
+from lab.enclosure import STATE
+
 pytestmark = pytest.mark.root
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
+GUEST = STATE / "guests" / f"left-over-{os.getpid()}"
 PROGRAM = """
 import asyncio, subprocess, sys
 from pathlib import Path
-from lab.enclosure import outer_pid, run_enclosed
+from controller.guests import limits
+from lab.enclosure import STATE, outer_pid, run_enclosed
+
+GUEST = STATE / "guests" / sys.argv[1]
 
 def program():
+    GUEST.mkdir(parents=True)
+    limits.make(GUEST, limits.Limits(memory_bytes=1 << 30, cpus=0, pids=1000))
     Path("/run/left-over").write_text("x")
     Path("/var/tmp/left-over").write_text("x")
     subprocess.run(["ip", "netns", "add", "left-over"], check=True)
@@ -60,18 +69,20 @@ async def enclosed(directory: Path) -> AsyncIterator[tuple[asyncio.subprocess.Pr
     pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{directory}"}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "enclosed_program", env=environment, start_new_session=True, **pipes
+        sys.executable, "-m", "enclosed_program", GUEST.name, env=environment, start_new_session=True, **pipes
     )
     try:
         first = int(await asyncio.wait_for(process.stdout.readline(), DEADLINE_S))
         namespace = os.readlink(f"/proc/{first}/ns/pid")
         assert namespace != os.readlink("/proc/self/ns/pid")
         assert len(members(namespace)) >= 3
+        assert list(limits.groups(GUEST))
         yield process, namespace
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
+        limits.remove(GUEST)
 
 
 async def gone(namespace: str) -> bool:
@@ -95,6 +106,7 @@ async def test_a_signal_to_the_outer_process_ends_everything(tmp_path, end):
         await asyncio.wait_for(process.wait(), DEADLINE_S)
         assert process.returncode != 0
         assert await gone(namespace)
+        assert not list(limits.groups(GUEST)) or end is signal.SIGKILL
     assert leftovers() == []
 
 
@@ -103,6 +115,7 @@ async def test_ctrl_c_at_the_terminal_reaches_the_program(tmp_path):
         os.killpg(process.pid, signal.SIGINT)
         assert await asyncio.wait_for(process.wait(), DEADLINE_S) == 130
         assert await gone(namespace)
+        assert not list(limits.groups(GUEST))
     assert leftovers() == []
 
 
