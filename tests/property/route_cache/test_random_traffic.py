@@ -1,7 +1,7 @@
 """Random packets of many prefixes: what is popular gets into hardware, what ends leaves, and a steady set settles."""
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, KeysView
 
 import pytest
 
@@ -28,8 +28,9 @@ class World:
         self.rates = dict.fromkeys(self.keys, 0.0)
         self._chance = random.Random(seed)
 
-    def held(self) -> set[bytes]:
-        return {key for key, action in self.fast.entries(VRF).items() if action != FALLBACK}
+    def held(self) -> KeysView[bytes]:
+        """What is in hardware, in the order of the table: that of a set is another one in each process."""
+        return {key: action for key, action in self.fast.entries(VRF).items() if action != FALLBACK}.keys()
 
     def play(self, seconds: int) -> int:
         """Let time pass; return how many entries were written."""
