@@ -378,8 +378,6 @@ def interface(name: str, host: Host, *addresses: str, **more: Any) -> dict[str, 
 
 
 _STATUS = re.compile(r"\d+/(\d+) packets, ")  # what ping says on SIGQUIT
-PING_S = 0.02
-"""The usual interval of pings: ping does not sleep for less than 10 ms, and has a core for itself by that."""
 LATE_S = 10.0
 """How late answers may be at the end, on a busy machine."""
 
@@ -387,7 +385,7 @@ LATE_S = 10.0
 class Traffic:
     """Pings with sequence numbers at a fixed rate, until `stop`."""
 
-    def __init__(self, rig: Rig, host: Host, address: str, interval_s: float = PING_S) -> None:
+    def __init__(self, rig: Rig, host: Host, address: str, interval_s: float = 0.01) -> None:
         self._interval_s = interval_s
         self._path = rig.directory / f"ping-{host.namespace}-{address}"  # a pipe that nobody reads would stop it
         command = ("ping", "-n", "-D", "-i", str(interval_s), address)
@@ -415,7 +413,7 @@ class Traffic:
 
 
 @contextlib.contextmanager
-def unbroken(rig: Rig, *ways: tuple[Host, str], interval_s: float = PING_S) -> Iterator[None]:
+def unbroken(rig: Rig, *ways: tuple[Host, str], interval_s: float = 0.01) -> Iterator[None]:
     """Traffic from hosts to addresses; at the end not one packet may have been lost."""
     streams = {(host.link, address): Traffic(rig, host, address, interval_s) for host, address in ways}
     try:
