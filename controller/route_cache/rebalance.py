@@ -354,8 +354,8 @@ class Round:
         """Look for victims in another slice of the entries, where it is time to."""
         state, routers = self._rebalance, self._routers
         if state.hard.at_start:
-            due = state.seeking or self._now >= state.listed_at + _LISTED_S
-            due = due or any(router.counted and router.counted.at > state.listed_at for router in routers.values())
+            counted = any(router.counted and router.counted.at > state.listed_at for router in routers.values())
+            due = counted or state.seeking or self._now >= state.listed_at + _LISTED_S
             if not due and sum(len(router.hard) for router in routers.values()) > HARD_SLICE:
                 return
             if due:
@@ -384,7 +384,7 @@ class Round:
             return True
         state = self._rebalance
         state.short.setdefault(room, state.hard.begun)
-        if self._looked_again or not state.seeking:
+        if self._looked_again or state.searched(room):
             return False
         self._looked_again = True
         self._list()

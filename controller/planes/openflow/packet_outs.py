@@ -4,8 +4,8 @@
                                               ▲ an echo request behind each MARKED of them; its reply: they are taken
 
 All that the plane is told goes by that connection: what of one router's packets lies in its buffers is in front of
-every other's packets and routes. A switch takes messages in order here (OpenFlow
-1.3.5 section 6.2 has it so only around barriers, which would wait for flow-mods, too).
+every other's packets and routes. A switch takes messages in order here (OpenFlow 1.3.5 section 6.2 has it so only
+around barriers, which would wait for flow-mods, too).
 """
 
 import asyncio

@@ -581,6 +581,21 @@ def test_what_goes_to_software_leaves_from_the_outside() -> None:
     assert fast.rebalance(2, 1) == {VRF: {LONGER: (2, None)}}
 
 
+@pytest.mark.parametrize(("slice_size", "most_rounds"), [(rebalance.HARD_SLICE, 1), (2, 26)])
+def test_what_came_after_the_last_search_leaves_for_a_smaller_quota(
+    monkeypatch: pytest.MonkeyPatch, slice_size: int, most_rounds: int
+) -> None:
+    """In one round where a slice is all; otherwise in as many as a search takes, of two slices each."""
+    monkeypatch.setattr(rebalance, "HARD_SLICE", slice_size)
+    fast = a_table(200, flat(100))
+    fast.rebalance(1, 0)
+    fast.keep(VRF, flat(100), ())
+    fast.limit("red", 10)
+    for _ in range(most_rounds):
+        fast.rebalance(1, 1000)
+    assert fast.used == 10
+
+
 def test_routers_of_a_slice_get_of_its_quota_what_they_bring() -> None:
     fast = FastTable(4, 1000, reserve=0)
     keys = list(flat(20))
