@@ -61,6 +61,21 @@ def neighbors(protocol: str, text: str) -> int:
     return _READERS[protocol](found)
 
 
+def waiting(text: str) -> list[str]:
+    """Return the neighbors that are not Established of FRR's `show bgp neighbors json`: "spine2 Active (Waiting for
+    NHT)", with why FRR last gave it up."""
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError:
+        return []
+    peers = {name: peer for name, peer in found.items() if isinstance(peer, dict) and "bgpState" in peer}
+    return [
+        f"{name} {peer['bgpState']} ({peer.get('lastResetDueTo', 'never up')})"
+        for name, peer in peers.items()
+        if peer["bgpState"] != "Established"
+    ]
+
+
 def _ospfv2(found: dict[str, Any]) -> int:
     entries = [entry for listed in found.get("neighbors", {}).values() for entry in listed]
     return sum(str(entry.get("nbrState", entry.get("state"))).startswith("Full") for entry in entries)

@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ from lab.network import Network, NetworkError
 from lab.planes.base import Planes
 from lab.planes.open_vswitch import daemon_logs, start_daemons
 from lab.probes import ping
-from lab.readings import NEIGHBOR_COMMANDS, neighbors
+from lab.readings import NEIGHBOR_COMMANDS, neighbors, waiting
 
 CONVERGE_LIMIT_S = 120.0
 """Machines take a minute to be up where several are emulated at once."""
@@ -89,11 +89,17 @@ class Lab:
             while missing := step():
                 progress(f"waiting for {missing[0]}" + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""))
                 if time.monotonic() > start + timeout_s:
-                    missing += [line for later in steps[number + 1 :] for line in _asked(later)]
-                    text = f"not converged within {timeout_s:.0f} s; missing: {'; '.join(missing)}"
-                    raise NetworkError(text, *self.logs_of(missing))
+                    raise self._not_converged(timeout_s, missing, steps[number + 1 :])
                 time.sleep(0.5)
         return time.monotonic() - start
+
+    def _not_converged(
+        self, timeout_s: float, missing: list[str], later: Iterable[Callable[[], list[str]]]
+    ) -> NetworkError:
+        missing = [*missing, *(line for step in later for line in _asked(step))]
+        text = f"not converged within {timeout_s:.0f} s; missing: {'; '.join(missing)}"
+        seen = _asked(lambda: self._seen_of(missing))
+        return NetworkError(text + (f"; seen: {'; '.join(seen)}" if seen else ""), *self.logs_of(missing))
 
     def happened(self, events: int = 8) -> list[str]:
         """Return the last events, a line each, for whoever looks for the reason of what was seen."""
@@ -104,10 +110,13 @@ class Lab:
 
     def sessions_of(self, name: str, protocol: str) -> int:
         """Return how many neighbors a router ("tenant/router") or a host has."""
-        command = NEIGHBOR_COMMANDS[protocol]
+        return neighbors(protocol, self._vtysh(name, NEIGHBOR_COMMANDS[protocol]))
+
+    def _vtysh(self, name: str, command: str) -> str:
         if "/" in name:
-            return neighbors(protocol, self.controller.exec(name, "vtysh", "-c", command))
-        return neighbors(protocol, self.network[name].vtysh(command))
+            return self.controller.exec(name, "vtysh", "-c", command)
+        text: str = self.network[name].vtysh(command)
+        return text
 
     def unsettled(self) -> list[str]:
         """Return the routers that are not up with every route learned and confirmed, and why."""
@@ -152,6 +161,18 @@ class Lab:
                 have = self.sessions_of(name, protocol)
                 if have < wanted:
                     found.append(f"{protocol} of {name} ({have} of {wanted})")
+        return found
+
+    def _seen_of(self, missing: Sequence[str]) -> list[str]:
+        """Return what those that are named say of their BGP neighbors, and which of their interfaces are down."""
+        named = {word for line in missing for word in line.split()}
+        found = []
+        for name, sessions in self.topology.sessions.items():
+            if name in named and "BGP" in sessions:
+                found += [f"{name}: {line}" for line in waiting(self._vtysh(name, "show bgp neighbors json"))]
+        for view in self.controller.get("interfaces"):
+            if view["router"] in named and not (view["up"] and view["port_up"]):
+                found.append(f"{view['router']}: interface {view['name']} is down")
         return found
 
     def _ends_missing(self) -> list[str]:

@@ -54,7 +54,9 @@ def guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def two_tenants(*ailing: dict[str, object]) -> Lab:
     lab = Lab(TOPOLOGY, PLANES[DEFAULT]())
     named = {one["router"] for one in ailing}
-    lab.controller = Told(routers=[*ailing, *(view(router) for router in TOPOLOGY.routers if router not in named)])
+    lab.controller = Told(
+        routers=[*ailing, *(view(router) for router in TOPOLOGY.routers if router not in named)], interfaces=[]
+    )
     return lab
 
 
@@ -81,6 +83,29 @@ def test_what_does_not_converge_shows_the_guest_s_log(guests: Path) -> None:
     with pytest.raises(NetworkError) as caught:
         lab.converge(lambda _: None, -1.0)
     assert caught.value.logs == (LOG, guests / "1/guest.log")
+
+
+def test_a_session_that_does_not_come_up_is_told_with_its_state_and_what_is_down(guests: Path) -> None:
+    lab = two_tenants()
+    lab.network.mininet.hosts = []
+    lab.controller.answers["interfaces"] = [
+        {"router": "blue/r1", "name": "n1", "up": True, "port_up": True},
+        {"router": "blue/r1", "name": "r2", "up": True, "port_up": False},
+        {"router": "red/r1", "name": "n1", "up": False, "port_up": False},
+    ]
+    shown = {
+        "10.0.1.2": {"bgpState": "Established"},
+        "r2": {"bgpState": "Active", "lastResetDueTo": "Waiting for NHT"},
+    }
+    lab.controller.exec = lambda router, *argv: json.dumps(shown if "neighbors" in argv[-1] else {})
+    for step in ("_neighbors_missing", "_ends_missing"):
+        setattr(lab, step, list)
+    lab._peers_missing = lambda: ["BGP of blue/r1 (1 of 2)"]  # type: ignore[method-assign]
+    with pytest.raises(NetworkError) as caught:
+        lab.converge(lambda _: None, -1.0)
+    seen = "blue/r1: r2 Active (Waiting for NHT); blue/r1: interface r2 is down"
+    missing = "not converged within -1 s; missing: BGP of blue/r1 (1 of 2)"
+    assert str(caught.value) == f"{missing}; seen: {seen}; log: {LOG}"
 
 
 def test_a_claim_that_waits_in_vain_shows_the_ends_of_the_logs(guests: Path) -> None:
