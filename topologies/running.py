@@ -65,9 +65,12 @@ def _stay(lab: Lab, prompt: bool, console: Console) -> None:
     if prompt:
         lab.network.prompt()
         return
+    interrupt = {signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, interrupt)  # one that came just before the wait would be lost
     console.print("Ctrl-C ends it; nothing stays behind")
-    while True:
-        signal.pause()
+    signal.sigwait(interrupt)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, interrupt)
+    raise KeyboardInterrupt
 
 
 def _options() -> argparse.Namespace:

@@ -34,14 +34,16 @@ class Operator:
         while keys:
             keys = keys[os.write(self._master, keys[:1024]) :]
 
-    def sees(self, text: bytes, typing: bytes = b"") -> None:
-        """Wait until the screen shows something, and forget what was there up to it; type something until then."""
+    def sees(self, text: bytes, typing: bytes = b"") -> bytes:
+        """Wait until the screen shows something, and forget it; type something until then. Returns what was there
+        before it."""
         deadline = time.monotonic() + LIMIT_S
         while text not in self.screen:
             assert time.monotonic() < deadline, (text, self.screen[-2000:])
             self.type(typing)
             assert self._look(), (text, self.screen[-2000:])
-        self.screen = self.screen.partition(text)[2]
+        before, _, self.screen = self.screen.partition(text)
+        return before
 
     def _look(self) -> bool:
         """Wait a second for more; tells whether there may be any."""

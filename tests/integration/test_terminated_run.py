@@ -10,15 +10,21 @@ import pytest
 
 CONFTEST = Path(__file__).parents[1] / "conftest.py"
 WAITING = {
-    "plain": "def test_waits(up):\n    up()\n    signal.pause()",
-    "asyncio": "async def test_waits(up):\n    up()\n    await asyncio.Event().wait()",
+    "plain": "def test_waits(up):\n    up()\n    woken.recv(1)",
+    "asyncio": "async def test_waits(up):\n    woken.setblocking(False)\n    up()\n"
+    "    await asyncio.get_running_loop().sock_recv(woken, 1)",
 }
 ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 """Plugins that have nothing to do here take longer to import than the rest takes."""
 
+# A signal that comes just before pause(2) begins is not waited for any more: it is the wake-up that is waited for.
 PROGRAM = """
-import asyncio, signal
+import asyncio, signal, socket
 import pytest
+
+woken, waking = socket.socketpair()
+waking.setblocking(False)
+signal.set_wakeup_fd(waking.fileno())
 
 @pytest.fixture
 def up():
