@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
 GUEST = STATE / "guests" / f"left-over-{os.getpid()}"
 PROGRAM = """
-import asyncio, subprocess, sys
+import asyncio, signal, subprocess, sys
 from pathlib import Path
 from controller.guests import limits
 from lab.enclosure import STATE, outer_pid, run_enclosed
@@ -35,13 +35,14 @@ def program():
     subprocess.Popen(["setsid", "sleep", "1000"])
     try:
         return asyncio.run(told())
-    except KeyboardInterrupt:
+    except asyncio.CancelledError:
         return 130
 
 async def told():
-    # An interrupt wakes the event loop at any time; one that comes just before a blocking read would not end it.
-    line = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(line), sys.stdin)
+    # So that an interrupt wakes the event loop at any time: one that comes just before a blocking call ends nothing.
+    loop, line = asyncio.get_running_loop(), asyncio.StreamReader()
+    loop.add_signal_handler(signal.SIGINT, asyncio.current_task().cancel)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(line), sys.stdin)
     print(outer_pid(), flush=True)
     return int(await line.readline() or 9)
 
