@@ -23,8 +23,7 @@ def bed() -> Iterator[Bed]:
 def test_the_forwarder_carries_what_a_refilled_switch_has_not_yet(bed: Bed) -> None:
     """From the first packet after the restart none is lost, though all but a few of the routes are still missing."""
     bed.rig.switch.restart()
-    until("the switch runs", lambda: answers(bed))
-    bed.rig.switch.look_up_every_packet()
+    until("the switch's data path takes commands", lambda: looks_up_every_packet(bed))
     probes = Probes(bed)
     with probes.running():
         until("the first probe", lambda: probes.seen, every_s=0.01)
@@ -60,10 +59,10 @@ def test_what_a_full_table_refuses_is_in_software_and_counted(bed: Bed) -> None:
     ovs.vsctl("clear", "bridge", "br", "flow_tables")
 
 
-def answers(bed: Bed) -> bool:
-    """Whether the switch takes commands."""
+def looks_up_every_packet(bed: Bed) -> bool:
+    """Whether the switch does now: it takes other commands a moment before it knows this one."""
     try:
-        bed.rig.switch.ovs.appctl("version")
+        bed.rig.switch.look_up_every_packet()
     except NetworkError:
         return False
     return True
