@@ -144,7 +144,7 @@ class Lab:
 
     def logs_of(self, missing: Sequence[str]) -> list[Path]:
         """Return the controller's log, and those of the routers and neighbors that are named in what is missing."""
-        words = {word for line in missing for word in line.split()}
+        words = _words(missing)
         hosts = [host for host in self.network.mininet.hosts if host.name in words]
         return [LOG, *guest_logs(words), *(log for host in hosts for log in host.logs())]
 
@@ -165,8 +165,7 @@ class Lab:
 
     def _seen_of(self, missing: Sequence[str]) -> list[str]:
         """Return what those that are named say of their BGP neighbors, and which of their interfaces are down."""
-        named = {word for line in missing for word in line.split()}
-        found = []
+        named, found = _words(missing), []
         for name, sessions in self.topology.sessions.items():
             if name in named and "BGP" in sessions:
                 found += [f"{name}: {line}" for line in waiting(self._vtysh(name, "show bgp neighbors json"))]
@@ -194,6 +193,11 @@ class Lab:
         for path in found:
             if path.is_file():
                 shutil.copyfile(path, directory / str(path).strip("/").replace("/", "_"))
+
+
+def _words(missing: Sequence[str]) -> set[str]:
+    """Return the words of what is missing: names of routers and hosts are some of them."""
+    return {word for line in missing for word in line.split()}
 
 
 def _asked(step: Callable[[], list[str]]) -> list[str]:

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from lab.readings import Stream, answered, forwarded_datagrams, hops, neighbors
+from lab.readings import Stream, answered, forwarded_datagrams, hops, neighbors, waiting
 
 
 def replies(*rows: tuple[float, int]) -> str:
@@ -73,6 +73,16 @@ def test_neighbors_that_are_up(protocol, shown, expected):
 
 def test_a_daemon_that_does_not_run_has_no_neighbors():
     assert neighbors("OSPFv2", "ospfd is not running\n") == 0
+
+
+def test_neighbors_that_wait_say_why():
+    shown = {
+        "spine1": {"bgpState": "Established"},
+        "spine2": {"bgpState": "Idle", "lastResetDueTo": "Waiting for NHT"},
+        "spine3": {"bgpState": "Active"},
+    }
+    assert waiting(json.dumps(shown)) == ["spine2 Idle (Waiting for NHT)", "spine3 Active (never up)"]
+    assert waiting("bgpd is not running\n") == []
 
 
 def test_forwarded_datagrams_of_both_families():
