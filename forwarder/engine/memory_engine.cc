@@ -39,7 +39,7 @@ MemoryEngine::MemoryEngine(const Capacity& capacity, uint32_t cpus) {
     arrays_.links = zeroed<sp_link>(SP_PORTS);
     arrays_.link_slices = zeroed<sp_link_slice>(SP_LINK_SLICES);
     arrays_.link_routers = zeroed<sp_link_router>(SP_LINK_ROUTERS);
-    arrays_.link_uses = zeroed<sp_u64>(size_t{cpus} * SP_PORTS);
+    arrays_.link_credits = zeroed<sp_link_credit>(size_t{cpus} * SP_PORTS);
     arrays_.sampling = zeroed<sp_sampling>(1);
     arrays_.ports_down = zeroed<sp_u64>(SP_PORTS / 64);
     arrays_.hash_seed = zeroed<sp_u64>(1);

@@ -28,6 +28,17 @@ static inline sp_u32 sp_hidden(sp_u32 value)
     return value;
 }
 
+/* Has BPF's compiler keep a structure in memory. It would keep each member in a register that the processor does not have,
+ * and at each early return write down again what all of them are by then. */
+static inline void sp_in_memory(const void *structure)
+{
+#if defined(__bpf__)
+    __asm__ volatile("" : : "r"(structure) : "memory");
+#else
+    (void)structure;
+#endif
+}
+
 /* value & mask, of a value that is never more. BPF's verifier asks for the mask wherever it does not know that; a compiler
  * that does know (clang from 17 on of a count of bits, clang 22 of a VLAN id) would leave it out, so the value passes
  * where it cannot see it. */
@@ -154,9 +165,9 @@ static inline struct sp_link_router *sp_link_router_at(sp_tables tables, sp_u32 
 {
     return tables->link_routers + (slot & (SP_LINK_ROUTERS - 1));
 }
-static inline sp_u64 *sp_link_use_at(sp_tables tables, sp_u32 cpu, sp_u32 port)
+static inline struct sp_link_credit *sp_link_credit_at(sp_tables tables, sp_u32 cpu, sp_u32 port)
 {
-    return tables->link_uses + (sp_u64)cpu * SP_PORTS + port;
+    return tables->link_credits + (sp_u64)cpu * SP_PORTS + port;
 }
 static inline struct sp_sampling *sp_sampling_at(sp_tables tables) { return tables->sampling; }
 static inline const sp_u64 *sp_ports_down_at(sp_tables tables, sp_u32 port)

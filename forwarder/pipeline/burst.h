@@ -82,9 +82,9 @@ static inline void sp_pipeline_burst(sp_tables tables, struct sp_packet *packets
     burst.families[SP_IPV4].count = 0;
     burst.families[SP_IPV6].count = 0;
     for (sp_u32 number = 0; number < count; number++) {
-        struct sp_meta meta = {.port = ports[number], .cpu = sp_cpu(&packets[number])};
+        struct sp_meta meta = {.port = ports[number], .cpu = packets[number].cpu};
 
-        burst.reasons[number] = sp_begin(tables, &packets[number], &meta);
+        burst.reasons[number] = sp_begin(tables, &packets[number], sp_core_at(tables, meta.cpu), &meta);
         burst.leaves[number] = 0;
         burst.metas[number] = meta;
         if (sp_likely(sp_is_routed(&meta, burst.reasons[number]))) {

@@ -13,10 +13,11 @@ SP_INLINE sp_u32 sp_fallback_link(sp_tables tables, struct sp_packet *packet, st
 {
     sp_u32 link = sp_load_word(&sp_interface_at(tables, meta->interface)->fallback);
 
-    if (!(link & SP_FALLBACK_PRESENT)) {
+    if (!(link & SP_FALLBACK_PRESENT) || packet->data + SP_ETHERNET_OCTETS > packet->end) {
         return SP_PUNT_UNREACHABLE;
     }
-    *sent = sp_put_ethernet(packet, meta, meta->dst_mac, meta->src_mac, link & (SP_VLANS - 1));
+    sp_u64 src_mac = sp_get64(packet->data + 6) >> 16;
+    *sent = sp_put_ethernet(packet, meta, meta->dst_mac, src_mac, link & (SP_VLANS - 1));
     meta->egress_port = link >> 12 & (SP_PORTS - 1);
     return SP_NO_REASON;
 }

@@ -305,7 +305,7 @@ SP_STATIC_ASSERT(sizeof(struct sp_core) == 192, "three cache lines");
 
 /* -- links: the same shares of a port's speed, link_share.h ------------------------------------------------------- */
 /* Rates are octets in 2^30 ns, so that no packet divides; octets are those of the wire. The daemon writes speeds and
- * shares, the pipeline the rest, atomically: CPUs that send by one port share all of it but sp_arrays.link_uses. */
+ * shares, the pipeline the rest, atomically: CPUs that send by one port share all of it but their credits. */
 #define SP_LINK_SLICES 8192u   /* slices on ports; slot 0 is none */
 #define SP_LINK_ROUTERS 16384u /* routers on ports; slot 0 is of those that nobody gave one */
 
@@ -350,13 +350,20 @@ struct sp_link_router {
 SP_STATIC_ASSERT(sizeof(struct sp_link) == 64 && sizeof(struct sp_link_slice) == 64 &&
                      sizeof(struct sp_link_router) == 64, "a cache line each");
 
-/* What each packet asks of its port, one word; 0: its speed is not shared. Above the bits is a number of octets: so
+/* What is asked of a port, one word; 0: its speed is not shared. Above the bits is a number of octets: so
  * many a CPU sends between two looks at the clock. */
 #define SP_LINK_SHARED ((sp_u64)1)
 #define SP_LINK_CONTENDED ((sp_u64)2) /* there may be too little for all: each packet is looked at */
 #define SP_LINK_ALWAYS ((sp_u64)4)    /* somebody has a ceiling: it stays so */
 static inline sp_u64 sp_link_mode(sp_u64 bits, sp_u64 quantum) { return bits | quantum << 8; }
 static inline sp_u64 sp_link_quantum(sp_u64 mode) { return mode >> 8; }
+
+/* What a CPU sends by a port before it looks at the port's mode again, octets of the wire; all zero at first. */
+struct sp_link_credit {
+    sp_u64 left;    /* of what it was given */
+    sp_u64 granted; /* when it last looked: the quantum; 0 by a port that is contended */
+};
+#define SP_LINK_UNSHARED_CREDIT (1u << 20) /* by a port whose speed is not shared, which may change */
 
 /* -- counters: by CPU, then slot; each CPU writes only its own ------------------------------------------------------ */
 struct sp_counter {
@@ -424,7 +431,7 @@ struct sp_arrays {
     struct sp_link *links;           /* [SP_PORTS] */
     struct sp_link_slice *link_slices;   /* [SP_LINK_SLICES] */
     struct sp_link_router *link_routers; /* [SP_LINK_ROUTERS] */
-    sp_u64 *link_uses;               /* [cpus][SP_PORTS], octets that the port has not been told of */
+    struct sp_link_credit *link_credits; /* [cpus][SP_PORTS] */
     struct sp_sampling *sampling;    /* one */
     sp_u64 *ports_down;              /* [SP_PORTS / 64], a bit for each that has no link: groups do without it */
     sp_u64 *hash_seed;               /* one word, nexthop_group.h; 0: flows are spread as BMv2 does */

@@ -3,7 +3,7 @@
  * Whether a link has room for a packet, and whose: a port's speed by weighted max-min with guarantees and ceilings, by
  * slice and then by router. Decided before the frame is changed, and without a queue.
  *
- *     calm        each CPU adds up what it sends, and tells the port now and then; nearly its speed in a tick ──┐
+ *     calm        each CPU has a credit, and tells the port when it is spent; nearly its speed in a tick ───────┐
  *      ▲                                                                                                        ▼
  *      └── for 16 ticks clearly less ── contended: each packet asks the buckets of its router, slice and port
  *
@@ -183,12 +183,11 @@ static inline void sp_link_note_use(struct sp_link *link, sp_u64 offered, sp_u64
 }
 
 /* A CPU tells the port of what it has sent, and looks whether that came near the port's speed. */
-static inline void sp_link_gather(struct sp_link *link, sp_u64 *mode_at, sp_u64 *use, sp_u64 now_ns)
+static inline void sp_link_gather(struct sp_link *link, sp_u64 *mode_at, sp_u64 octets, sp_u64 now_ns)
 {
     sp_u64 mode = sp_load_long(mode_at), speed = sp_load_long(&link->speed), tick_ns = sp_load_long(&link->tick_ns);
-    sp_u64 octets = *use, elapsed_ns, offered, since;
+    sp_u64 elapsed_ns, offered, since;
 
-    *use = 0;
     offered = __sync_fetch_and_add(&link->whole.offered, octets) + octets;
     since = sp_load_long(&link->whole.since);
     elapsed_ns = now_ns > since + tick_ns ? now_ns - since : tick_ns;
@@ -313,36 +312,50 @@ SP_APART int sp_link_is_over(sp_tables tables, sp_u64 way, sp_u64 now_ns)
     return 0;
 }
 
+/* A CPU that has sent what it was given tells the port of it, and takes more; 1 where the port is contended. */
+SP_APART int sp_link_look(sp_tables tables, sp_u64 way, sp_u32 cpu, sp_u64 now_ns)
+{
+    sp_u32 port = sp_link_way_port(way);
+    struct sp_link_credit *credit = sp_link_credit_at(tables, cpu, port);
+    sp_u64 *mode_at = sp_link_mode_at(tables, port), mode = sp_load_long(mode_at);
+    struct sp_link *link = sp_link_at(tables, port);
+
+    SP_APART_TABLES(tables);
+    if (!credit || !link) {
+        return 0;
+    }
+    if (mode && !(mode & SP_LINK_CONTENDED)) {
+        sp_link_gather(link, mode_at, credit->granted - credit->left + sp_link_way_octets(way), now_ns);
+    }
+    credit->granted = mode ? sp_link_quantum(mode) : SP_LINK_UNSHARED_CREDIT;
+    if (mode & SP_LINK_CONTENDED) {
+        credit->granted = 0; /* so that the next packet looks, too */
+    }
+    credit->left = credit->granted;
+    return (mode & SP_LINK_CONTENDED) != 0;
+}
+
 /* Whether a frame of so many octets is over the share that its router has of the port by which it is to leave. */
 SP_INLINE int sp_over_link_share(sp_tables tables, const struct sp_packet *packet, const struct sp_meta *meta,
                                  sp_u32 port, sp_u32 octets)
 {
-    sp_u64 *mode_at = sp_link_mode_at(tables, port);
-    sp_u64 mode = sp_load_long(mode_at);
+    struct sp_link_credit *credit = sp_link_credit_at(tables, meta->cpu, port);
+    sp_u32 wire = sp_wire_octets(octets);
 
-    if (sp_likely(!mode)) {
+    if (sp_unlikely(!credit)) {
         return 0;
     }
-    if (sp_unlikely(mode & SP_LINK_CONTENDED)) {
-        sp_u64 way = sp_link_way(port, meta->egress, sp_wire_octets(octets)), now_ns = sp_now_ns(packet);
-
-        sp_link_keep_time(tables, way, now_ns);
-        return sp_link_is_over(tables, way, now_ns);
-    }
-    sp_u64 *use = sp_link_use_at(tables, meta->cpu, port);
-    struct sp_link *link;
-    if (sp_unlikely(!use)) {
+    sp_u64 left = credit->left;
+    if (sp_likely(left > wire)) {
+        credit->left = left - wire;
         return 0;
     }
-    *use += sp_wire_octets(octets);
-    if (sp_likely(*use < sp_link_quantum(mode))) {
+    sp_u64 way = sp_link_way(port, meta->egress, wire), now_ns = sp_now_ns(packet);
+    if (!sp_link_look(tables, way, meta->cpu, now_ns)) {
         return 0;
     }
-    link = sp_link_at(tables, port);
-    if (link) {
-        sp_link_gather(link, mode_at, use, sp_now_ns(packet));
-    }
-    return 0;
+    sp_link_keep_time(tables, way, now_ns);
+    return sp_link_is_over(tables, way, now_ns);
 }
 
 #endif

@@ -22,11 +22,12 @@
 #include "pipeline/packet.h"
 #include "selector_hash.inc" /* sp_selector_hash[37][256], SP_SELECTOR_HASH_ZEROS: selector_hash.py */
 
-/* What the octets of a word contribute, the first of which is at that place. */
+/* What the octets of a word contribute, the first of which is at that place. (Hidden word by word: BPF's compiler would
+ * load what all octets of IPv6 addresses contribute before it adds any of it, and has no registers for that.) */
 static inline sp_u32 sp_selector_hash32(sp_u32 place, sp_u32 word)
 {
-    return sp_selector_hash[place][word >> 24] ^ sp_selector_hash[place + 1][word >> 16 & 0xff] ^
-           sp_selector_hash[place + 2][word >> 8 & 0xff] ^ sp_selector_hash[place + 3][word & 0xff];
+    return sp_hidden(sp_selector_hash[place][word >> 24] ^ sp_selector_hash[place + 1][word >> 16 & 0xff] ^
+                     sp_selector_hash[place + 2][word >> 8 & 0xff] ^ sp_selector_hash[place + 3][word & 0xff]);
 }
 
 static inline sp_u32 sp_selector_hash64(sp_u32 place, sp_u64 word)

@@ -47,6 +47,7 @@ struct sp_packet {
     sp_u8 *data;   /* the Ethernet header */
     sp_u8 *end;    /* behind the last octet that may be read */
     sp_u32 length; /* of the frame as it came in, octets */
+    sp_u32 cpu;    /* whose counters to use */
     void *engine;  /* the engine's own */
 };
 
@@ -54,7 +55,6 @@ struct sp_packet {
  *   int sp_move_head(struct sp_packet *, int by)  take octets off the front (by > 0) or add room there; 0 where there
  *                                                 is none. `data` and `end` are new after it, nothing else changes.
  *   sp_u64 sp_now_ns(const struct sp_packet *)    a monotonic clock
- *   sp_u32 sp_cpu(const struct sp_packet *)       whose counters to use
  *   sp_u32 sp_random(const struct sp_packet *)    32 random bits
  */
 #if defined(__bpf__)
@@ -65,12 +65,11 @@ struct sp_packet {
 
 struct sp_meta {
     /* What it came as */
-    sp_u32 port;
+    sp_u32 l2_octets;  /* Ethernet header and tag; first, as BPF's verifier knows only what is stored at eight octets */
     sp_u32 vlan;       /* its tag's VLAN id, 0 without one */
-    sp_u32 l2_octets;  /* Ethernet header and tag */
+    sp_u32 port;
     sp_u32 ether_type; /* behind the tag */
     sp_u64 dst_mac;
-    sp_u64 src_mac;
     /* Whose it is */
     sp_u32 cpu;
     sp_u32 vrf;       /* slots; 0 where it is nobody's */
@@ -102,9 +101,7 @@ SP_INLINE int sp_parse_ethernet(const struct sp_packet *packet, struct sp_meta *
     if (sp_unlikely(data + SP_ETHERNET_OCTETS > packet->end)) {
         return 0;
     }
-    sp_u64 first = sp_get64(data);
-    meta->dst_mac = first >> 16;
-    meta->src_mac = (first & 0xffff) << 32 | sp_get32(data + 8);
+    meta->dst_mac = sp_get64(data) >> 16;
     meta->ether_type = sp_get16(data + 12);
     meta->l2_octets = SP_ETHERNET_OCTETS;
     if (meta->ether_type == SP_ETHERTYPE_VLAN && data + SP_ETHERNET_OCTETS + SP_TAG_OCTETS <= packet->end) {

@@ -9,7 +9,7 @@
 
 static int sp_is_for_routing(const sp_u8 *frame, sp_u32 octets)
 {
-    struct sp_packet packet = {(sp_u8 *)frame, (sp_u8 *)frame + octets, octets, 0};
+    struct sp_packet packet = {.data = (sp_u8 *)frame, .end = (sp_u8 *)frame + octets, .length = octets};
     struct sp_meta meta = {0};
 
     if (!sp_parse_ethernet(&packet, &meta) || meta.l2_octets != SP_ETHERNET_OCTETS) {
@@ -48,7 +48,7 @@ int sp_lets_out(sp_tables tables, sp_u32 port, sp_u32 vlan, const sp_u8 *frame, 
         return 1;
     }
     if (!(mode & SP_LINK_CONTENDED)) {
-        sp_link_gather(link, mode_at, &wire, now_ns);
+        sp_link_gather(link, mode_at, wire, now_ns);
         return 1;
     }
     sp_u32 interface = sp_classifier_interface(sp_load_long(sp_classifier_at(tables, port, vlan)));

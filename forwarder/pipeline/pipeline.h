@@ -63,10 +63,11 @@ SP_INLINE sp_u32 sp_admit(sp_tables tables, const struct sp_packet *packet, stru
     return reason != SP_NO_REASON ? reason : sp_punt(packet, meta);
 }
 
-/* The half before the look-up; returns a reason. */
-SP_INLINE sp_u32 sp_begin(sp_tables tables, const struct sp_packet *packet, struct sp_meta *meta)
+/* The half before the look-up, on a core; returns a reason. */
+SP_INLINE sp_u32 sp_begin(sp_tables tables, const struct sp_packet *packet, struct sp_core *core,
+                          struct sp_meta *meta)
 {
-    return sp_share_core(tables, packet, meta, sp_admit(tables, packet, meta));
+    return sp_share_core(tables, packet, core, meta, sp_admit(tables, packet, meta));
 }
 
 /* Whether sp_begin() has left a packet to look up: not one that another plane has routed. */
@@ -124,11 +125,12 @@ SP_INLINE struct sp_verdict sp_finish(sp_tables tables, struct sp_packet *packet
     return verdict;
 }
 
-/* What becomes of a frame that came in by a port. */
-SP_INLINE struct sp_verdict sp_pipeline(sp_tables tables, struct sp_packet *packet, sp_u32 port)
+/* What becomes, on a core, of a frame that came in by a port. */
+SP_INLINE struct sp_verdict sp_pipeline(sp_tables tables, struct sp_packet *packet, struct sp_core *core, sp_u32 port)
 {
-    struct sp_meta meta = {.port = port, .cpu = sp_cpu(packet)};
-    sp_u32 reason = sp_begin(tables, packet, &meta), leaf = 0;
+    struct sp_meta meta = {.port = port, .cpu = packet->cpu};
+    sp_in_memory(&meta);
+    sp_u32 reason = sp_begin(tables, packet, core, &meta), leaf = 0;
 
     if (sp_likely(sp_is_routed(&meta, reason))) {
         leaf = sp_route(tables, &meta);

@@ -257,12 +257,14 @@ static inline sp_u32 sp_share_due_apart(sp_tables tables, const struct sp_packet
 
 /* Charges a packet to its router; returns SP_DROP_OVER_SHARE where that has had its share, else `reason`. What
  * sp_share_spares() is `spared` until it is known where it goes. */
-SP_INLINE sp_u32 sp_share_core(sp_tables tables, const struct sp_packet *packet, struct sp_meta *meta, sp_u32 reason)
+SP_INLINE sp_u32 sp_share_core(sp_tables tables, const struct sp_packet *packet, struct sp_core *core,
+                               struct sp_meta *meta, sp_u32 reason)
 {
-    struct sp_core *core = sp_core_at(tables, meta->cpu);
+    if (!core->left) {
+        return reason;
+    }
     struct sp_core_router *router = sp_core_router_at(tables, meta->cpu, meta->vrf);
-
-    if (sp_unlikely(!core || !router || !core->left)) {
+    if (sp_unlikely(!router)) {
         return reason;
     }
     int is_due = core->left != SP_CORE_TRUST && router->at == core->clock && router->spent <= router->due;

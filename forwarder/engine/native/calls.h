@@ -11,7 +11,6 @@
 struct sp_native {
     sp_u8 *room; /* the first octet that `data` may move to */
     sp_u64 now_ns;
-    sp_u32 cpu;
     sp_u32 random;
 };
 
@@ -29,7 +28,6 @@ static inline sp_u64 sp_now_ns(const struct sp_packet *packet)
 {
     return ((const struct sp_native *)packet->engine)->now_ns;
 }
-static inline sp_u32 sp_cpu(const struct sp_packet *packet) { return ((const struct sp_native *)packet->engine)->cpu; }
 static inline sp_u32 sp_random(const struct sp_packet *packet)
 {
     return ((const struct sp_native *)packet->engine)->random;

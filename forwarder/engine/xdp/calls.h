@@ -25,7 +25,6 @@ static inline int sp_move_head(struct sp_packet *packet, int by)
     return 1;
 }
 static inline sp_u64 sp_now_ns(const struct sp_packet *packet) { return bpf_ktime_get_ns(); }
-static inline sp_u32 sp_cpu(const struct sp_packet *packet) { return bpf_get_smp_processor_id(); }
 static inline sp_u32 sp_random(const struct sp_packet *packet) { return bpf_get_prandom_u32(); }
 
 #endif

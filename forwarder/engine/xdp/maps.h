@@ -52,7 +52,7 @@ SP_ARRAY(map_engine, 1, SP_ENGINE_COUNTERS * sizeof(sp_u64));
 SP_ARRAY(map_cores, 1, sizeof(struct sp_core));
 SP_ARRAY(map_core_routers, 1, SP_VRFS * sizeof(struct sp_core_router));
 SP_ARRAY(map_core_slices, 1, SP_SLICES * sizeof(struct sp_core_slice));
-SP_ARRAY(map_link_uses, 1, SP_PORTS * sizeof(sp_u64));
+SP_ARRAY(map_link_credits, 1, SP_PORTS * sizeof(struct sp_link_credit));
 
 /* Keeps the compiler from moving work from one side of this to the other: it would add to a look-up's pointer before
  * the null check, which the verifier refuses. */
@@ -190,15 +190,15 @@ static inline struct sp_link_router *sp_link_router_at(sp_tables tables, sp_u32 
 {
     return bpf_map_lookup_elem(&map_link_routers, &slot);
 }
-static inline sp_u64 *sp_link_use_at(sp_tables tables, sp_u32 cpu, sp_u32 port)
+static inline struct sp_link_credit *sp_link_credit_at(sp_tables tables, sp_u32 cpu, sp_u32 port)
 {
-    sp_u64 *uses = bpf_map_lookup_elem(&map_link_uses, &cpu);
+    struct sp_link_credit *credits = bpf_map_lookup_elem(&map_link_credits, &cpu);
 
-    if (!uses) {
+    if (!credits) {
         return 0;
     }
-    SP_FOUND(uses);
-    return uses + (port & (SP_PORTS - 1));
+    SP_FOUND(credits);
+    return credits + (port & (SP_PORTS - 1));
 }
 static inline struct sp_sampling *sp_sampling_at(sp_tables tables) { return &fixed.sampling; }
 static inline const sp_u64 *sp_ports_down_at(sp_tables tables, sp_u32 port)

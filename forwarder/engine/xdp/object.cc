@@ -121,7 +121,7 @@ XdpObject::XdpObject(std::span<const uint8_t> elf, const Capacity& capacity, con
     arrays_.links = static_cast<sp_link*>(map_memory("map_links"));
     arrays_.link_slices = static_cast<sp_link_slice*>(map_memory("map_link_slices"));
     arrays_.link_routers = static_cast<sp_link_router*>(map_memory("map_link_routers"));
-    arrays_.link_uses = static_cast<sp_u64*>(map_memory("map_link_uses"));
+    arrays_.link_credits = static_cast<sp_link_credit*>(map_memory("map_link_credits"));
     arrays_.macs = fixed_->macs;
     arrays_.egresses = fixed_->egresses;
     arrays_.interfaces = fixed_->interfaces;
@@ -169,7 +169,7 @@ void XdpObject::size_maps(const Capacity& capacity) {
     const auto cpus = static_cast<uint32_t>(libbpf_num_possible_cpus());
     for (const char* name : kCounters) bpf_map__set_max_entries(find(name), cpus);
     for (const char* name : kByCpu) bpf_map__set_max_entries(find(name), cpus);
-    bpf_map__set_max_entries(find("map_link_uses"), cpus);
+    bpf_map__set_max_entries(find("map_link_credits"), cpus);
     bpf_map__set_max_entries(find("map_words"), (capacity.words + SP_WORDS_CHUNK - 1) / SP_WORDS_CHUNK);
     bpf_map__set_max_entries(find("map_members"), (capacity.members + SP_MEMBERS_TOGETHER - 1) / SP_MEMBERS_TOGETHER);
 }

@@ -45,7 +45,7 @@ static inline int sp_act(struct xdp_md *context, const struct sp_packet *packet,
     if (sp_likely(verdict->action == SP_ACTION_SEND)) {
         if (sp_unlikely(verdict->sampled) &&
             sp_send_sample(context, verdict, packet->end - packet->data) == SP_COUNT_RING_FULL) {
-            sp_count_engine((sp_tables)0, sp_cpu(packet), SP_COUNT_SAMPLE_RING_FULL);
+            sp_count_engine((sp_tables)0, packet->cpu, SP_COUNT_SAMPLE_RING_FULL);
         }
         if (sp_likely(bpf_redirect_map(&map_ports, verdict->port, XDP_DROP) == XDP_REDIRECT)) {
             return XDP_REDIRECT;
@@ -60,7 +60,7 @@ static inline int sp_act(struct xdp_md *context, const struct sp_packet *packet,
         return XDP_DROP;
     }
     if (lost >= 0) {
-        sp_count_engine((sp_tables)0, sp_cpu(packet), lost);
+        sp_count_engine((sp_tables)0, packet->cpu, lost);
     }
     return XDP_DROP;
 }
@@ -73,9 +73,8 @@ SP_APART int sp_timed_apart(sp_u32 cpu, sp_u32 vrf, sp_u32 reason)
 
 static inline int sp_run(struct xdp_md *context, sp_u32 port)
 {
-    struct sp_packet packet = {.engine = context};
-    sp_u32 cpu = sp_cpu(&packet);
-    struct sp_core *core = sp_core_at((sp_tables)0, cpu);
+    struct sp_packet packet = {.engine = context, .cpu = bpf_get_smp_processor_id()};
+    struct sp_core *core = sp_core_at((sp_tables)0, packet.cpu);
 
     if (!core) {
         return XDP_DROP;
@@ -83,10 +82,10 @@ static inline int sp_run(struct xdp_md *context, sp_u32 port)
     sp_core_time(&packet, core);
     sp_take_bounds(&packet);
     packet.length = sp_frame_length(context, &packet);
-    struct sp_verdict verdict = sp_pipeline((sp_tables)0, &packet, port);
+    struct sp_verdict verdict = sp_pipeline((sp_tables)0, &packet, core, port);
     int action = sp_act(context, &packet, &verdict);
     if (sp_unlikely(core->timed)) {
-        sp_timed_apart(cpu, verdict.vrf, verdict.reason);
+        sp_timed_apart(packet.cpu, verdict.vrf, verdict.reason);
     }
     return action;
 }

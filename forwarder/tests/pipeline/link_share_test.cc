@@ -438,12 +438,38 @@ TEST_F(LinkStage, WhatAnotherPlaneHasRoutedPays) {
 TEST_F(LinkStage, OctetsAreThoseOfTheWire) {
     tables.links[kUpPort] = {uint64_t{1} << 36, 1u << 20, 0, 0, {}};
     tables.link_modes[kUpPort] = sp_link_mode(SP_LINK_SHARED, 1u << 30);
-    arrives(Ipv4{.payload = Octets(980)});
-    EXPECT_EQ(tables.link_uses[kUpPort], 14 + 20 + 980 + 24u);
+    arrives(Ipv4{.payload = Octets(980)}); // which looks at the port, and so pays it at once
+    EXPECT_EQ(tables.links[kUpPort].whole.offered, 14 + 20 + 980 + 24u);
+    const sp_link_credit& credit = tables.link_credits[kUpPort];
     arrives(Ipv4{.dst = 0x0a030009, .payload = Octets(980)});
-    EXPECT_EQ(tables.link_uses[kUpPort], 2 * (14 + 20 + 980 + 24) + 4u);
+    EXPECT_EQ(credit.granted - credit.left, 14 + 4 + 20 + 980 + 24u);
     arrives(Ipv4{.payload = Octets(8)});
-    EXPECT_EQ(tables.link_uses[kUpPort], 2 * (14 + 20 + 980 + 24) + 4u + 84);
+    EXPECT_EQ(credit.granted - credit.left, 14 + 4 + 20 + 980 + 24u + 84);
+}
+
+// What a CPU sends by a port before it looks at it again is a quantum, and the port is told of all of it.
+TEST_F(LinkStage, APortIsToldOfEachOctet) {
+    constexpr uint64_t kQuantum = 10'000, kFrame = 14 + 20 + 980 + 24;
+    tables.links[kUpPort] = {uint64_t{1} << 36, 1u << 20, 0, 0, {}};
+    tables.link_modes[kUpPort] = sp_link_mode(SP_LINK_SHARED, kQuantum);
+    const sp_link_credit& credit = tables.link_credits[kUpPort];
+    for (uint64_t sent = 1; sent <= 50; ++sent) {
+        arrives(Ipv4{.payload = Octets(980)});
+        EXPECT_EQ(tables.links[kUpPort].whole.offered + credit.granted - credit.left, sent * kFrame);
+        EXPECT_EQ(credit.granted, kQuantum);
+    }
+    EXPECT_GT(tables.links[kUpPort].whole.offered, 4 * kQuantum);
+}
+
+// A speed that a port is given is found by a CPU that sends there, after a while; so is that it is contended.
+TEST_F(LinkStage, WhatChangesIsSeenBeforeLong) {
+    arrives(Ipv4{.payload = Octets(980)});
+    EXPECT_EQ(tables.link_credits[kUpPort].left, SP_LINK_UNSHARED_CREDIT);
+    full();
+    uint64_t sent = 0;
+    while (arrives(Ipv4{.payload = Octets(980)}).reason != SP_DROP_OVER_SHARE) sent += 14 + 20 + 980 + 24;
+    EXPECT_NEAR(sent, SP_LINK_UNSHARED_CREDIT, 14 + 20 + 980 + 24);
+    EXPECT_EQ(arrives(Ipv4{}).reason, SP_DROP_OVER_SHARE);
 }
 
 }  // namespace

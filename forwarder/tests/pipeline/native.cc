@@ -15,11 +15,12 @@ class InMemory {
   public:
     InMemory(const Octets& frame, uint64_t now_ns, uint32_t cpu, size_t headroom, uint32_t random)
         : room_(std::make_unique<uint8_t[]>(headroom + frame.size())),
-          native_(std::make_unique<sp_native>(sp_native{room_.get(), now_ns, cpu, random})) {
+          native_(std::make_unique<sp_native>(sp_native{room_.get(), now_ns, random})) {
         std::copy(frame.begin(), frame.end(), room_.get() + headroom);
         packet.data = room_.get() + headroom;
         packet.end = packet.data + frame.size();
         packet.length = static_cast<uint32_t>(frame.size());
+        packet.cpu = cpu;
         packet.engine = native_.get();
     }
 

@@ -6,7 +6,7 @@
 
 struct sp_verdict sp_native_pipeline(sp_tables tables, struct sp_packet *packet, sp_u32 port)
 {
-    return sp_pipeline(tables, packet, port);
+    return sp_pipeline(tables, packet, sp_core_at(tables, packet->cpu), port);
 }
 
 SP_STATIC_ASSERT(SP_NATIVE_BURST == SP_BURST, "what tests in C++, which do not read that header, take");
@@ -19,8 +19,8 @@ void sp_native_burst(sp_tables tables, struct sp_packet *packets, const sp_u32 *
 
 int sp_native_over_link_share(sp_tables tables, sp_u32 port, sp_u32 interface, sp_u32 octets, sp_u32 cpu, sp_u64 now_ns)
 {
-    struct sp_native native = {0, now_ns, cpu, 0};
-    struct sp_packet packet = {0, 0, octets, &native};
+    struct sp_native native = {.now_ns = now_ns};
+    struct sp_packet packet = {.length = octets, .cpu = cpu, .engine = &native};
     struct sp_meta meta = {.cpu = cpu, .egress = interface};
 
     return sp_over_link_share(tables, &packet, &meta, port, octets);
@@ -47,7 +47,7 @@ sp_u32 sp_native_shared(sp_tables tables, sp_u32 vrf, sp_u64 *now_ns, sp_u64 for
     struct sp_meta meta = {.vrf = vrf, .keep_ttl = 1};
 
     sp_core_time(&packet, tables->cores);
-    sp_u32 reason = sp_share_core(tables, &packet, &meta, SP_NO_REASON);
+    sp_u32 reason = sp_share_core(tables, &packet, tables->cores, &meta, SP_NO_REASON);
     *now_ns += reason == SP_DROP_OVER_SHARE ? drop_ns : forward_ns;
     if (tables->cores->timed) {
         sp_core_timed(tables, 0, vrf, reason, *now_ns);

@@ -102,8 +102,8 @@ void *bpf_map_lookup_elem(void *map, const void *key)
     if (map == &map_link_routers) {
         return element(arrays.link_routers, sizeof *arrays.link_routers, index, SP_LINK_ROUTERS);
     }
-    if (map == &map_link_uses) {
-        return element(arrays.link_uses, SP_PORTS * sizeof *arrays.link_uses, index, arrays.cpus);
+    if (map == &map_link_credits) {
+        return element(arrays.link_credits, SP_PORTS * sizeof *arrays.link_credits, index, arrays.cpus);
     }
     __builtin_trap(); /* a map that is new: say here where it is */
 }
