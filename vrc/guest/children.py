@@ -22,6 +22,10 @@ _TO_DEFAULT = [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, sig
 """Signals that Python ignores, and that nohup or a shell's background may have had the controller ignore: a program
 could not be told by SIGHUP to read its files again."""
 _MAX_READS = 8  # at one wake-up, so that one program that floods its output starves nobody
+PAUSE_S = 0.01
+"""For so long nothing is read of a program that is kept running once it has said something. Else one that floods its
+output wakes this process for each line, which then costs it 25 µs instead of 3.5. What it says meanwhile is in the
+pipe, 64 KiB."""
 
 
 class Backoff:
@@ -57,6 +61,7 @@ class Children:
         """``reaped`` is called after any child has ended."""
         self.reactor, self.log = reactor, log
         self._by_pid: dict[int, Child] = {}
+        self._paused: dict[int, Timer] = {}  # by output: when it is read again
         self._reaped = reaped
         reactor.on_signal(signal.SIGCHLD, self._reap)
 
@@ -91,21 +96,38 @@ class Children:
         self._by_pid[child.pid] = child
         if child.limit_s:
             child.timer = self.reactor.call_later(child.limit_s, lambda: self._overrun(child))
-        self.reactor.add_reader(read, lambda: self._read(child, read))
+        self._listen(child, read)
 
-    def _read(self, child: "Child", fd: int) -> None:
+    def _listen(self, child: "Child", fd: int) -> None:
+        self._paused.pop(fd, None)
+        self.reactor.add_reader(fd, lambda: self._heard(child, fd))
+
+    def _heard(self, child: "Child", fd: int) -> None:
+        if self._read(child, fd) and child.pause_s:
+            self.reactor.remove_reader(fd)
+            self._paused[fd] = self.reactor.call_later(child.pause_s, lambda: self._listen(child, fd))
+
+    def _read(self, child: "Child", fd: int) -> bool:
+        """Log what it has said; tell whether it may say more."""
         for _ in range(_MAX_READS):
             try:
                 data = os.read(fd, _READ_BYTES)
             except BlockingIOError:
-                return
+                break
             if not data:
-                self.reactor.remove_reader(fd)
-                os.close(fd)
-                if child.output == fd:
-                    child.output = -1
-                return
+                self._close(child, fd)
+                return False
             child.said(data, self.log)
+        return True
+
+    def _close(self, child: "Child", fd: int) -> None:
+        if pause := self._paused.pop(fd, None):
+            pause.cancel()
+        else:
+            self.reactor.remove_reader(fd)
+        os.close(fd)
+        if child.output == fd:
+            child.output = -1
 
     def _overrun(self, child: "Child") -> None:
         child.overran = f"{child.name} did not end within {child.limit_s:g} s"
@@ -142,6 +164,7 @@ class Child:
         self.lines: list[str] | None = None  # a list here also collects what it says
         self.input = b""  # what it reads on standard input
         self.prompt = False  # it answers in milliseconds, and so takes short turns
+        self.pause_s = 0.0  # so long nothing is read of it, once it has said something
         self.limit_s = 0.0  # one that has not ended by then is killed with what it started; 0: it may run for ever
         self.timer: Timer | None = None  # that limit
         self.overran = ""  # what it did not do in time, where it is killed for that
@@ -198,6 +221,7 @@ class KeptChild:
         self._late = False  # it was killed for that, and has not answered since
         self._children = children
         self._child = Child(name, argv, environment, self._died)
+        self._child.pause_s = PAUSE_S
         self._backoff = Backoff()
         self._timer: Timer | None = None
         self._started = 0.0

@@ -3,6 +3,7 @@
 import itertools
 import os
 import signal
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -123,6 +124,31 @@ def test_a_child_hears_the_signals_that_its_parent_ignores(tmp_path: Path) -> No
     [line] = child.lines
     ignored = int(line.split()[1], 16)  # bit n - 1 is signal n (proc(5))
     assert not [number for number in before if ignored >> (number - 1) & 1], line
+
+
+def test_a_program_that_floods_its_output_wakes_nobody_for_each_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reactor, log = Reactor(), GuestLog(str(tmp_path / "guest.log"))
+    family = children.Children(reactor, log)
+    pace = "j=0; while [ $j -lt 100 ]; do j=$((j+1)); done"  # a line in some 40 µs, as zebra: it is read meanwhile
+    script = f"i=0; while [ $i -lt 4000 ]; do echo $i; i=$((i+1)); {pace}; done; echo last; exit 3"
+    flooding = children.KeptChild(family, "flood", ["/bin/sh", "-c", script], {})
+    heard: list[int] = []
+    said = children.Child.said
+    monkeypatch.setattr(children.Child, "said", lambda child, data, log: heard.append(1) or said(child, data, log))
+    monkeypatch.setattr(children.KeptChild, "_again", lambda child, end: (log.write("vr-guest", end), reactor.stop()))
+    begun = time.monotonic()
+    try:
+        flooding.start()
+        reactor.run()
+    finally:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    wakings = (time.monotonic() - begun) / children.PAUSE_S + 2
+    assert len(heard) <= wakings * 5  # a pipe's 64 KiB are four reads, and one ends in the middle
+    lines = [line.split(": ", 1)[1] for line in (tmp_path / "guest.log").read_text().splitlines()]
+    assert lines == [*map(str, range(4000)), "last", "exit status 3: last"]
 
 
 def test_the_log_is_bounded_and_keeps_one_old_file(tmp_path: Path) -> None:
