@@ -63,9 +63,11 @@ struct sp_packet {
 #include "engine/native/calls.h"
 #endif
 
+/* BPF's verifier has to know l2_octets, which leads to an address in the frame. Of a number of four octets it does only
+ * where that lies at eight, and the one behind it is not stored later. */
 struct sp_meta {
     /* What it came as */
-    sp_u32 l2_octets;  /* Ethernet header and tag; first, as BPF's verifier knows only what is stored at eight octets */
+    sp_u32 l2_octets;  /* Ethernet header and tag */
     sp_u32 vlan;       /* its tag's VLAN id, 0 without one */
     sp_u32 port;
     sp_u32 ether_type; /* behind the tag */
