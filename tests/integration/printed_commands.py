@@ -117,10 +117,18 @@ def _left() -> dict[str, list[str]]:
     return {
         "namespaces": sorted(entry.name for entry in Path("/run/netns").iterdir()),
         "interfaces": sorted(link["ifname"] for link in links),
-        "processes": [Path(f"/proc/{pid}/cmdline").read_text() for pid in sorted(pids) if pid not in others],
+        "processes": list(filter(None, map(_command, sorted(set(pids) - others)))),
         "run": sorted(str(path) for path in Path("/run").rglob("*")),
         "bpf": sorted(path.name for path in Path("/sys/fs/bpf").iterdir()),
     }
+
+
+def _command(pid: int) -> str:
+    """Return a process's command line; none of one that has ended, whether or not it is reaped yet."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 if __name__ == "__main__":
