@@ -36,6 +36,9 @@ class GuestStatus:
 STARTING, BOOTING = "starting", "booting"
 """States of a daemon, or of a machine, that nothing is wrong with and that is not up yet."""
 
+BUSY = "up, busy"
+"""The state of a machine that has answered before and does not now: its daemons' states are not known."""
+
 REFUSED = "config"
 """Stands among the daemons of a guest where its suite did not take a line of its text."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from controller.errors import GuestError, NoSuch, SplitplaneError, StoreError
 from controller.events.log import EventLog
-from controller.guests.base import BOOTING, STARTING, GuestDriver, GuestSpec, GuestStatus, failing
+from controller.guests.base import BOOTING, BUSY, STARTING, GuestDriver, GuestSpec, GuestStatus, failing
 from controller.model import GuestKind, RouterConfig
 from controller.pki.authority import PKI, Identity
 from controller.protocols import SessionPort
@@ -24,6 +24,12 @@ STARTS_AT_ONCE = 4
 LOAD_LIMIT_S, LOAD_POLL_S = 75.0, 0.1
 """How long whoever changes a guest waits for its daemons to read their text, once a machine has booted, and the first
 pause between asking. It is longer than any daemon's own limit at its start, so that one that hangs is told."""
+
+RESTARTING = "being started again"
+"""What a guest that does not run is shown as, to who waits for its text: `watch` tells if it died."""
+
+_COMING = (STARTING, BOOTING, BUSY, RESTARTING)
+"""States that say nothing yet of what became of a text."""
 
 SILENCE_S = 60.0
 """A guest whose VRC has had no session for so long is said to be silent."""
@@ -281,17 +287,23 @@ class GuestFleet:
         How long a machine may boot is for its driver to say. A guest that takes longer than LOAD_LIMIT_S after that
         goes on by itself; what ails it then is seen by `watch`.
         """
-        spec, driver = self.spec(router), self.driver(router)
+        spec, driver, died = self.spec(router), self.driver(router), self._guests[router.vrf_id].death
         until_s, pause_s = self._clock() + LOAD_LIMIT_S, LOAD_POLL_S
-        while driver.running(spec):
+        while True:
             async with self._asking:
-                daemons = (await driver.status(spec)).daemons
+                status = await driver.status(spec)
+            known = self._guests[router.vrf_id]
+            if known.death is not None and known.death is not died:
+                return FirstLoad(failed=f"{known.death.why}; see vrctl logs {router.full_name}")
+            if not status.running and known.started is None and known.death is None:
+                break  # it was removed
+            daemons = status.daemons if status.running else {"guest": RESTARTING}
             silent = daemons.keys() == {"machine"} and daemons["machine"].startswith("failed: ")  # it may still come
             if silent and self._clock() >= until_s:
                 return FirstLoad(waiting=f"machine: {daemons['machine'].removeprefix('failed: ')}")
             if not silent and (trouble := failing(spec, daemons)):
                 return FirstLoad(failed=trouble)
-            coming = [f"{name} is {state}" for name, state in daemons.items() if state in (STARTING, BOOTING)]
+            coming = [f"{name} is {state}" for name, state in daemons.items() if state in _COMING]
             if not coming and not silent:
                 break
             if BOOTING in daemons.values():

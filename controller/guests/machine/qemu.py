@@ -29,7 +29,7 @@ from typing import Any
 
 from controller.errors import GuestError
 from controller.guests import control, handshake, launcher, limits, pidfile, startup
-from controller.guests.base import BOOTING, GuestSpec, GuestStatus, failing
+from controller.guests.base import BOOTING, BUSY, GuestSpec, GuestStatus, failing
 from controller.guests.guest_files import make_directory, read_config, replace_file, write_config
 from controller.guests.guest_json import (
     RELOAD_LIMIT_S,
@@ -299,7 +299,7 @@ class QemuDriver:
     def _silent(self, spec: GuestSpec, pid: int) -> str:
         """The state of a machine that does not answer."""
         if self._contacts[spec.directory].answered == pid:
-            return "up, busy"  # requests are answered one after the other, and a command may take its time
+            return BUSY  # requests are answered one after the other, and a command may take its time
         if pidfile.age_s(pid) < BOOT_LIMIT_S:
             return BOOTING
         return f"failed: it has not answered for {BOOT_LIMIT_S:.0f} s; see vrctl logs {spec.router}"

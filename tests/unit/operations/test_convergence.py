@@ -140,6 +140,50 @@ async def test_what_a_machine_refuses_is_told_however_long_it_boots(
     assert outcome.failed == ["red/r1: frr line 2: no; see vrctl logs red/r1"]
 
 
+async def test_a_machine_that_is_busy_has_not_loaded_its_text(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "LOAD_POLL_S", 0.01)
+    refused = {"machine": "up", "config": "failed: line 2: no"}
+    controller.guests.states["red/r1"] = [{"machine": "up, busy"}] * 2 + [refused]
+    outcome = await controller.apply(HEAD + RED)
+    assert outcome.failed == ["red/r1: frr line 2: no; see vrctl logs red/r1"]
+
+
+async def test_a_guest_that_dies_while_it_loads_is_told(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "LOAD_POLL_S", 0.01)
+    controller.guests.states["red/r1"] = [{"zebra": "starting"}]
+    waiting = asyncio.create_task(controller.apply(HEAD + RED))
+    await _asked(controller, running=True)
+    controller.guests.words = "its kernel panicked"
+    controller.guests.running_specs.clear()
+    await _asked(controller, running=False)
+    await controller.convergence.look_after_guests()
+    async with asyncio.timeout(30):
+        assert (await waiting).failed == ["red/r1: its kernel panicked; see vrctl logs red/r1"]
+
+
+async def test_a_guest_that_is_removed_while_it_loads_is_not_waited_for(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "LOAD_POLL_S", 0.01)
+    controller.guests.states["red/r1"] = [{"zebra": "starting"}]
+    waiting = asyncio.create_task(controller.apply(HEAD + RED))
+    await _asked(controller, running=True)
+    await controller.operations.delete_router("red/r1")
+    async with asyncio.timeout(30):
+        assert (await waiting).failed == []
+
+
+async def _asked(controller: Controller, *, running: bool) -> None:
+    """Wait until a guest's state is asked for while it does or does not run."""
+    async with asyncio.timeout(30):
+        while controller.guests.asked[-1:] != [running]:  # noqa: ASYNC110 - the fake tells nobody
+            await asyncio.sleep(0)
+
+
 async def test_a_machine_that_boots_for_long_is_not_called_refused(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
