@@ -198,6 +198,7 @@ void XdpPorts::attach(Attached& port) {
     const std::string& name = port.status.port.interface;
     const auto state = interfaces_.all().find(name);
     port.ifindex = 0;
+    port.attach_failed = false;
     try {
         if (!mapped_.contains(state->ifindex)) throw EngineError("its ifindex finds no room in the port table");
         // Drivers refuse native XDP for some offloads, and XDP that is attached for others.
@@ -217,6 +218,7 @@ void XdpPorts::attach(Attached& port) {
         }
     } catch (const EngineError& error) {
         port.failure = error.what();
+        port.attach_failed = true;
         const size_t at = port.failure.find("NAME");
         if (at != std::string::npos) port.failure.replace(at, 4, name);
     }
@@ -244,6 +246,7 @@ void XdpPorts::attach_native(Attached& port, const InterfaceState& state) {
 
 void XdpPorts::lose(Attached& port) {
     port.refusal.clear();
+    port.attach_failed = false;
     if (port.ifindex == 0) return;
     links_.detach(port.ifindex);
     take_promiscuity_back(notes_, port.ifindex);
@@ -265,14 +268,14 @@ void XdpPorts::detach_others() {
 // -- the tables -------------------------------------------------------------------------------------------------------
 // All ports that have an interface, or those that are attached. Frames of a bond come in by its members (native XDP
 // runs in their drivers) and leave by itself. Members that stand by are ports too: what is there when the active one fails
-// must not wait for a process that may be away.
+// must not wait for a process that may be away. By a port that is tried once more nothing leaves before it is attached.
 void XdpPorts::map_ports(bool all) {
     std::map<uint32_t, uint64_t> wanted;
     std::map<uint32_t, uint32_t> leave;
     for (const auto& [number, port] : ports_) {
         const auto state = interfaces_.all().find(port.status.port.interface);
         if (!state || !(port.ifindex != 0 || (all && port.failure.empty()))) continue;
-        leave[number] = state->ifindex;
+        if (port.ifindex != 0 || !port.attach_failed) leave[number] = state->ifindex;
         const uint64_t bond = state->kind == kBond ? SP_PORT_OF_BOND : 0;
         for (const InterfaceState& device : devices_of(*state)) {
             wanted[device.ifindex] = uint64_t{device.ifindex} << 32 | bond | number;

@@ -57,6 +57,7 @@ class XdpPorts {
         std::string refusal;      // why it cannot be native; empty: nothing is known to forbid it
         std::string conditions;   // under which that was so
         std::string failure;      // why it is not attached
+        bool attach_failed = false;  // at the last attempt
         bool changed = true;      // there is something to look at
         std::vector<uint64_t> changes;  // InterfaceState::change of its devices when it was last looked at
     };

@@ -193,6 +193,24 @@ TEST_F(XdpEngineTest, APortThatCannotBeConvertedIsNotAttached) {
     }
 }
 
+// It is tried again whenever its interface changes, which may take a while: nothing is sent by it meanwhile.
+TEST_F(XdpEngineTest, NothingIsSentByAPortWhileItIsTriedAgain) {
+    shell("ip link add dev bridge type bridge && ip link set dev bridge up && ip link set dev lan master bridge");
+    XdpEngine engine(options());
+    engine.activate({{5, "lan"}, {1, "bridge"}});
+    ASSERT_TRUE(told(engine)["lan"].starts_with(": another XDP program is attached"));
+    std::atomic<bool> ended = false;
+    std::jthread changes([&ended] {
+        for (int mtu = 1400; mtu < 1460; ++mtu) shell("ip link set dev lan mtu " + std::to_string(mtu));
+        ended = true;
+    });
+    size_t tries = 0, sent = 0;
+    for (; !ended; ++tries) sent += engine.transmit(5, 0, kIn);
+    EXPECT_EQ(sent, 0u) << "of " << tries;
+    engine.activate({{kUpPort, "up"}});
+    shell("ip link del dev bridge");
+}
+
 // A frame longer than a page: in several buffers where XDP is native.
 TEST_F(XdpEngineTest, JumboFramesAreForwardedAndCountedWhole) {
     for (const bool generic : {false, true}) {
