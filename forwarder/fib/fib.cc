@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fib/fib.h"
 
+#include <bit>
 #include <cassert>
-#include <vector>
 
 #include "fib/key.h"
 #include "fib/route_store.h"
 #include "fib/trie_writer.h"
+#include "fib/zeroed_array.h"
 
 namespace splitplane {
 
@@ -38,17 +39,14 @@ class Fib::Tables {
                    grace),
           store_(node_limit(arrays), arrays.word_count / 2 + 2),
           writer_(store_, arrays, arena_, buckets_, grace),
-          tables_(SP_VRFS * 2) {
-        for (uint32_t vrf = 0; vrf < SP_VRFS; ++vrf) {
-            table(vrf, Family::kIpv4).short_keys = true;
-        }
-    }
+          tables_(SP_VRFS * 2) {}
 
     FibResult set(uint32_t vrf, Family family, const Prefix& prefix, uint32_t leaf);
     FibResult erase(uint32_t vrf, Family family, const Prefix& prefix);
     uint32_t find(uint32_t vrf, Family family, const Prefix& prefix) const;
     std::optional<Prefix> longest(uint32_t vrf, Family family, const Prefix& address) const;
     bool next(uint32_t vrf, Family family, std::optional<Prefix>& cursor, uint32_t& leaf) const;
+    uint32_t next_used(uint32_t vrf, Family family) const;
     FibMemory memory() const;
 
     size_t size(uint32_t vrf, Family family) const { return table(vrf, family).routes; }
@@ -70,8 +68,11 @@ class Fib::Tables {
     sp_u64& root(uint32_t vrf, Family family) const { return arrays_.roots[static_cast<size_t>(family)][vrf]; }
     uint32_t reserve() const { return reserve_of(first_bucket(arrays_)); }
     void count(uint32_t vrf, Family family, int change) {
-        table(vrf, family).routes += static_cast<uint32_t>(change);
+        const uint32_t routes = table(vrf, family).routes += static_cast<uint32_t>(change);
         sizes_[static_cast<size_t>(family)] += static_cast<size_t>(change);
+        uint64_t& used = used_[static_cast<size_t>(family)][vrf / 64];
+        const uint64_t bit = uint64_t{1} << vrf % 64;
+        used = routes != 0 ? used | bit : used & ~bit;
     }
 
     // The slots that a change of a route concerns. One that longer ones hide may still be in a list.
@@ -92,8 +93,9 @@ class Fib::Tables {
     BlockArena buckets_;
     RouteStore store_;
     TrieWriter writer_;
-    std::vector<TrieTable> tables_;
+    ZeroedArray<TrieTable> tables_;
     std::array<size_t, 2> sizes_{};
+    std::array<std::array<uint64_t, SP_VRFS / 64>, 2> used_{};  // by family: a bit for each table that has routes
 };
 
 // Go down as far as nodes are on the way to a prefix. True: the last one is where it belongs.
@@ -129,6 +131,7 @@ FibResult Fib::Tables::set(uint32_t vrf, Family family, const Prefix& prefix, ui
     if (table.node == 0 && (table.node = store_.make(0, 0)) == 0) {
         return FibResult::kFull;
     }
+    table.short_keys = family == Family::kIpv4;
     Place place;
     bool there = descend(table.node, key, prefix.length, place);
     RouteNode& node = store_.at(place.last());
@@ -367,6 +370,17 @@ bool Fib::Tables::next(uint32_t vrf, Family family, std::optional<Prefix>& curso
     return found;
 }
 
+uint32_t Fib::Tables::next_used(uint32_t vrf, Family family) const {
+    const auto& used = used_[static_cast<size_t>(family)];
+    uint64_t mask = ~uint64_t{0} << vrf % 64;
+    for (uint32_t word = vrf / 64; word < used.size(); ++word, mask = ~uint64_t{0}) {
+        if ((used[word] & mask) != 0) {
+            return word * 64 + static_cast<uint32_t>(std::countr_zero(used[word] & mask));
+        }
+    }
+    return SP_VRFS;
+}
+
 FibMemory Fib::Tables::memory() const {
     BlockArena::Usage usage = arena_.usage(), buckets = buckets_.usage();
     constexpr size_t kUnit = sizeof(uint64_t);
@@ -393,6 +407,7 @@ std::optional<Prefix> Fib::longest(uint32_t vrf, Family family, const Prefix& ad
 bool Fib::next(uint32_t vrf, Family family, std::optional<Prefix>& cursor, uint32_t& leaf) const {
     return tables_->next(vrf, family, cursor, leaf);
 }
+uint32_t Fib::next_used(uint32_t vrf, Family family) const { return tables_->next_used(vrf, family); }
 size_t Fib::size(uint32_t vrf, Family family) const { return tables_->size(vrf, family); }
 size_t Fib::size(Family family) const { return tables_->size(family); }
 FibMemory Fib::memory() const { return tables_->memory(); }

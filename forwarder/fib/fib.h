@@ -67,6 +67,9 @@ class Fib {
     // becomes the cursor. False: there is none.
     bool next(uint32_t vrf, Family family, std::optional<Prefix>& cursor, uint32_t& leaf) const;
 
+    // The first table from this one on that has routes; SP_VRFS where none has.
+    uint32_t next_used(uint32_t vrf, Family family) const;
+
     size_t size(uint32_t vrf, Family family) const;
     size_t size(Family family) const;
     FibMemory memory() const;

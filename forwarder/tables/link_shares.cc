@@ -30,18 +30,12 @@ sp_share loaded_share(const sp_share& share) {
 }  // namespace
 
 // -- slots -----------------------------------------------------------------------------------------------------------
-LinkShares::Pool::Pool(uint32_t size) {
-    for (uint32_t slot = 1; slot < size; ++slot) free_.insert(free_.end(), slot);
-}
-
 uint32_t LinkShares::Pool::acquire(OnPort whom) {
     const auto found = taken_.find(whom);
     if (found != taken_.end()) return found->second;
-    if (free_.empty()) return 0;
-    const uint32_t slot = *free_.begin();
-    free_.erase(free_.begin());
-    taken_[whom] = slot;
-    return slot;
+    const auto slot = free_.take();
+    if (slot) taken_[whom] = *slot;
+    return slot.value_or(0);
 }
 
 // A packet that is on its way may still take from one of them on behalf of who had it: that does no harm.
@@ -50,7 +44,7 @@ std::vector<std::pair<LinkShares::OnPort, uint32_t>> LinkShares::Pool::release_o
     std::erase_if(taken_, [&](const auto& entry) {
         if (those.contains(entry.first)) return false;
         released.push_back(entry);
-        free_.insert(entry.second);
+        free_.free(entry.second);
         return true;
     });
     return released;

@@ -20,6 +20,9 @@ extern "C" {
 #include "pipeline/layout.h"
 }
 
+#include "fib/zeroed_array.h"
+#include "tables/free_slots.h"
+
 namespace splitplane {
 
 // How a link is, in bits of the wire a second.
@@ -54,14 +57,14 @@ class LinkShares {
     // Slots of an array, each for who has it on a port. Slot 0 is nobody's.
     class Pool {
       public:
-        explicit Pool(uint32_t size);
+        explicit Pool(uint32_t size) : free_(1, size) {}
         uint32_t acquire(OnPort whom);  // the one it has, or the lowest free one; 0 where none is left
         std::vector<std::pair<OnPort, uint32_t>> release_others(const std::set<OnPort>& those);
         const std::map<OnPort, uint32_t>& taken() const { return taken_; }
 
       private:
         std::map<OnPort, uint32_t> taken_;
-        std::set<uint32_t> free_;
+        FreeSlots free_;
     };
     struct Owner {
         uint32_t vrf = 0;
@@ -83,7 +86,7 @@ class LinkShares {
 
     sp_arrays& arrays_;
     mutable std::mutex mutex_;  // of what follows
-    std::vector<Owner> owners_ = std::vector<Owner>(SP_INTERFACES);
+    ZeroedArray<Owner> owners_{SP_INTERFACES};
     std::vector<uint64_t> speeds_ = std::vector<uint64_t>(SP_PORTS);  // bits a second
     Pool routers_{SP_LINK_ROUTERS}, slices_{SP_LINK_SLICES};
     std::vector<uint64_t> dropped_ = std::vector<uint64_t>(SP_PORTS);  // in slots that routers have given up

@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tables/slots.h"
 
-#include <algorithm>
-#include <bit>
-
 namespace splitplane {
 
 Slots::Slots(const char* name, uint32_t count, uint32_t first)
-    : name_(name), first_(first), ids_(count), references_(count), free_((count + 63) / 64) {
-    for (uint32_t slot = first; slot < count; ++slot) {
-        free(slot);
-    }
-}
+    : name_(name), ids_(count), references_(count), free_(first, count) {}
 
 std::optional<uint32_t> Slots::find(uint32_t id) const {
     auto found = slot_of_.find(id);
@@ -24,7 +17,7 @@ std::optional<Slots::Acquired> Slots::acquire(uint32_t id) {
         ++references_[found->second];
         return Acquired{found->second, false};
     }
-    auto slot = take();
+    auto slot = free_.take();
     if (!slot) {
         return std::nullopt;
     }
@@ -32,18 +25,6 @@ std::optional<Slots::Acquired> Slots::acquire(uint32_t id) {
     references_[*slot] = kTaken + 1;
     slot_of_.emplace(id, *slot);
     return Acquired{*slot, true};
-}
-
-std::optional<uint32_t> Slots::take() {
-    while (lowest_ < free_.size() && free_[lowest_] == 0) {
-        ++lowest_;
-    }
-    if (lowest_ == free_.size()) {
-        return std::nullopt;
-    }
-    auto slot = static_cast<uint32_t>(lowest_ * 64) + static_cast<uint32_t>(std::countr_zero(free_[lowest_]));
-    free_[lowest_] &= free_[lowest_] - 1;
-    return slot;
 }
 
 bool Slots::release(uint32_t slot) {
@@ -55,13 +36,8 @@ bool Slots::release(uint32_t slot) {
     return true;
 }
 
-void Slots::free(uint32_t slot) {
-    free_[slot / 64] |= uint64_t{1} << slot % 64;
-    lowest_ = std::min<size_t>(lowest_, slot / 64);
-}
-
 bool Slots::restore(uint32_t slot, uint32_t id) {
-    if (slot < first_ || slot >= ids_.size() || references_[slot] > kTaken) {
+    if (slot < free_.first() || slot >= free_.count() || references_[slot] > kTaken) {
         return false;
     }
     auto found = slot_of_.find(id);
@@ -78,20 +54,19 @@ bool Slots::restore(uint32_t slot, uint32_t id) {
     ids_[slot] = id;
     references_[slot] = kTaken;
     slot_of_[id] = slot;
-    free_[slot / 64] &= ~(uint64_t{1} << slot % 64);
+    free_.take(slot);
     return true;
 }
 
 void Slots::restored() {
-    for (uint32_t slot = first_; slot < ids_.size(); ++slot) {
-        if (references_[slot] == kTaken) {
-            references_[slot] = 0;
-            slot_of_.erase(ids_[slot]);
-        }
-        if (references_[slot] == 0) {
-            free(slot);
-        }
-    }
+    std::erase_if(slot_of_, [this](const auto& held) {
+        uint32_t& references = references_[held.second];
+        if (references != kTaken) return false;
+        references = 0;
+        return true;
+    });
+    free_ = FreeSlots(free_.first(), free_.count());
+    for (const auto& [id, slot] : slot_of_) free_.take(slot);
 }
 
 }  // namespace splitplane

@@ -6,14 +6,16 @@
 //
 // A slot is made at the first reference to its id, whether the id's own entry exists or not: until then it reads as a
 // miss. Readers may hold a slot that nothing refers to any more; so it is another id's only after a grace period, for
-// which the owner waits. The lowest free slot is given out first: so slots in use stay near each other, as the short
-// lists of the route tries want them (pipeline/trie.h), whatever comes and goes.
+// which the owner waits. Slots in use stay near each other, as the short lists of the route tries want them
+// (pipeline/trie.h).
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
-#include <vector>
+
+#include "fib/zeroed_array.h"
+#include "tables/free_slots.h"
 
 namespace splitplane {
 
@@ -33,11 +35,11 @@ class Slots {
     std::optional<Acquired> acquire(uint32_t id);
     // Take one back. True: nothing refers to the slot any more; it is to be freed after a grace period.
     bool release(uint32_t slot);
-    void free(uint32_t slot);
+    void free(uint32_t slot) { free_.free(slot); }
 
     std::optional<uint32_t> find(uint32_t id) const;
     uint32_t id_of(uint32_t slot) const { return ids_[slot]; }
-    uint32_t capacity() const { return static_cast<uint32_t>(ids_.size()) - first_; }
+    uint32_t capacity() const { return free_.count() - free_.first(); }
     uint32_t used() const { return static_cast<uint32_t>(slot_of_.size()); }
 
     // Give an id the slot that it had, before there is any reference to it: false where another id has the slot or
@@ -55,15 +57,11 @@ class Slots {
   private:
     static constexpr uint32_t kTaken = 1u << 31;  // with the number of references
 
-    std::optional<uint32_t> take();
-
     const char* name_;
-    uint32_t first_;
-    std::vector<uint32_t> ids_;
-    std::vector<uint32_t> references_;
+    ZeroedArray<uint32_t> ids_;
+    ZeroedArray<uint32_t> references_;
     std::unordered_map<uint32_t, uint32_t> slot_of_;
-    std::vector<uint64_t> free_;  // a bit each
-    size_t lowest_ = 0;           // no bit is set in the words before
+    FreeSlots free_;
 };
 
 }  // namespace splitplane

@@ -9,15 +9,15 @@
 // so never half of a change, and no word moves: who looks for what stays finds it, whatever is written meanwhile.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <optional>
 
 extern "C" {
 #include "pipeline/layout.h"
 }
+
+#include "fib/zeroed_array.h"
 
 namespace splitplane {
 
@@ -38,12 +38,14 @@ class WaysOut {
   private:
     static constexpr uint32_t kPlaces = 4 * SP_INTERFACES;  // three of four stay free, so that ways are short
     static constexpr uint64_t kPresent = 1u << 31, kGone = 1;
-    using Words = std::array<std::atomic<uint64_t>, kPlaces>;
 
+    using Word = std::atomic_ref<uint64_t>;
+
+    Word word(uint32_t place) const { return Word(words_[place % kPlaces]); }
     static uint32_t first_place(uint32_t id) { return static_cast<uint32_t>(id * 0x9e3779b1ull) % kPlaces; }
     static bool is(uint64_t word, uint32_t id) { return (word & kPresent) != 0 && word >> 32 == id; }
 
-    std::unique_ptr<Words> words_ = std::make_unique<Words>();
+    mutable ZeroedArray<uint64_t> words_{kPlaces};
 };
 
 }  // namespace splitplane

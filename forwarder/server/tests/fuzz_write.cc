@@ -26,16 +26,26 @@ class Grace : public GracePeriods {
     void synchronize() override {}
 };
 
+constexpr Capacity kCapacity{.words = 1u << 14, .members = 1u << 12};
+
 // The arrays are large: they are made once, and are left as they were found.
+MemoryEngine& engine() {
+    static MemoryEngine the_engine{kCapacity, 1};
+    return the_engine;
+}
+
 struct Process {
-    explicit Process(const std::filesystem::path& journal = {}) : tables(engine().arrays(), grace, journal) {}
+    explicit Process(const std::filesystem::path& journal) : tables(engine().arrays(), grace, journal) {}
     ~Process() { tables.clear(); }
-    static MemoryEngine& engine() {
-        static MemoryEngine the_engine{Capacity{.words = 1u << 14, .members = 1u << 12}, 1};
-        return the_engine;
-    }
     Grace grace;
     Tables tables;
+};
+
+// Tables without a journal, which go on from one input to the next: these are cleared in between.
+struct Kept {
+    MemoryEngine engine{kCapacity, 1};
+    Grace grace;
+    Tables tables{engine.arrays(), grace};
 };
 
 const Schema& schema() {
@@ -46,7 +56,7 @@ const Schema& schema() {
 // Everything that a controller can read, members and groups first.
 std::vector<p4::v1::Entity> everything(Tables& tables) {
     std::vector<p4::v1::Entity> entities;
-    Reading reading(tables, schema(), Process::engine(), [&](const p4::v1::ReadResponse& part) {
+    Reading reading(tables, schema(), engine(), [&](const p4::v1::ReadResponse& part) {
         entities.insert(entities.end(), part.entities().begin(), part.entities().end());
         return true;
     });
@@ -251,7 +261,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* octets, size_t size) {
         }
     }
     std::filesystem::remove(journal);
-    Process again;
+    static Kept again;
     for (const auto& entity : before) {
         if (entity.table_entry().is_const()) {
             continue;
@@ -265,5 +275,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* octets, size_t size) {
             std::abort();
         }
     }
+    again.tables.clear();
+    again.tables.commit();
     return 0;
 }

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "fib/arena.h"
+#include "fib/zeroed_array.h"
 #include "tables/entries/deal.h"
 #include "tables/entry_table.h"
 
@@ -58,7 +59,7 @@ class NexthopGroup : public EntryTable {
     std::map<uint32_t, ProfileMember> members_;
     std::map<uint32_t, ProfileGroup> groups_;
     size_t one_shots_ = 0;
-    std::vector<uint16_t> weights_ = std::vector<uint16_t>(SP_GROUPS);  // by slot
+    ZeroedArray<uint16_t> weights_{SP_GROUPS};  // by slot
     uint32_t weight_ = 0;                                               // of all
 };
 

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "fib/zeroed_array.h"
 #include "tables/entry_table.h"
 
 namespace splitplane {
@@ -29,7 +30,7 @@ class Policer : public EntryTable {
     sp_policer& at(Key key) const;
     uint32_t shares(uint32_t vrf) const;
 
-    std::vector<uint32_t> ways_in_ = std::vector<uint32_t>(SP_VRFS);  // by the slot of the VRF
+    ZeroedArray<uint32_t> ways_in_{SP_VRFS};  // by the slot of the VRF
 };
 
 }  // namespace splitplane
