@@ -25,10 +25,11 @@ LOAD_LIMIT_S, LOAD_POLL_S = 75.0, 0.1
 """How long whoever changes a guest waits for its daemons to read their text, once a machine has booted, and the first
 pause between asking. It is longer than any daemon's own limit at its start, so that one that hangs is told."""
 
-RESTARTING = "being started again"
-"""What a guest that does not run is shown as, to who waits for its text: `watch` tells if it died."""
+_RESTARTING = "being started again"
+_GONE = {"guest": _RESTARTING}
+"""Of a guest that does not run, for who waits for its text: `watch` tells if it died."""
 
-_COMING = (STARTING, BOOTING, BUSY, RESTARTING)
+_COMING = (STARTING, BOOTING, BUSY, _RESTARTING)
 """States that say nothing yet of what became of a text."""
 
 SILENCE_S = 60.0
@@ -290,17 +291,15 @@ class GuestFleet:
         spec, driver, died = self.spec(router), self.driver(router), self._guests[router.vrf_id].death
         until_s, pause_s = self._clock() + LOAD_LIMIT_S, LOAD_POLL_S
         while True:
-            async with self._asking:
-                status = await driver.status(spec)
+            daemons = await self._states(driver, spec)
             known = self._guests[router.vrf_id]
             if known.death is not None and known.death is not died:
                 return FirstLoad(failed=f"{known.death.why}; see vrctl logs {router.full_name}")
-            if not status.running and known.started is None and known.death is None:
+            if daemons == _GONE and known.started is None and known.death is None:
                 break  # it was removed
-            daemons = status.daemons if status.running else {"guest": RESTARTING}
-            silent = daemons.keys() == {"machine"} and daemons["machine"].startswith("failed: ")  # it may still come
+            silent = _why_silent(daemons)  # it may still come
             if silent and self._clock() >= until_s:
-                return FirstLoad(waiting=f"machine: {daemons['machine'].removeprefix('failed: ')}")
+                return FirstLoad(waiting=silent)
             if not silent and (trouble := failing(spec, daemons)):
                 return FirstLoad(failed=trouble)
             coming = [f"{name} is {state}" for name, state in daemons.items() if state in _COMING]
@@ -315,6 +314,15 @@ class GuestFleet:
             await asyncio.sleep(pause_s)
             pause_s = min(1.0, 1.5 * pause_s)
         return FirstLoad()
+
+    async def _states(self, driver: GuestDriver, spec: GuestSpec) -> dict[str, str]:
+        """Ask for the states of a guest's daemons; where they are not to be had it is that of ``guest``."""
+        async with self._asking:
+            try:
+                status = await driver.status(spec)
+            except GuestError as problem:  # vr-host is away
+                return {"guest": f"failed: {str(problem).removeprefix(f'{spec.router}: ')}"}
+        return status.daemons if status.running else _GONE
 
     def trouble(self, router: RouterConfig) -> str:
         """Why a router's guest is of no use, in one line; empty where it is not known to be."""
@@ -381,3 +389,10 @@ class GuestFleet:
             raise GuestError(f"the guest of {router.full_name} has no log yet: {why}")
         # By name: a log that has reached its bound goes on in a new file.
         return ["/usr/bin/tail", "-n", "+1", *(["-F"] if follow else []), str(path.absolute())]
+
+
+def _why_silent(daemons: Mapping[str, str]) -> str:
+    """Why nothing is known of a guest's daemons, in one line; empty where something is."""
+    name, state = next(iter(daemons.items()), ("", ""))
+    alone = len(daemons) == 1 and name in ("guest", "machine") and state.startswith("failed: ")
+    return f"{name}: {state.removeprefix('failed: ')}" if alone else ""

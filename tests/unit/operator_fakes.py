@@ -256,6 +256,7 @@ class FakeGuests:
         self.troubles: dict[str, str] = {}
         self.states: dict[str, list[dict[str, str]]] = {}  # by router, one for each question; the last stays
         self.asked: list[bool] = []  # each question for a state: whether it ran
+        self.unasked = ""  # why none can be asked
         self.words = ""
         self.notices: list[str] = []
 
@@ -279,6 +280,8 @@ class FakeGuests:
     async def status(self, spec: GuestSpec) -> GuestStatus:
         """Tell whether it runs, and what ``states`` says of its daemons."""
         self.asked.append(spec.vrf_id in self.running_specs)
+        if self.unasked:
+            raise GuestError(f"{spec.router}: {self.unasked}")
         if spec.vrf_id not in self.running_specs:
             return GuestStatus(False, 0, {}, 0)
         states = self.states.get(spec.router, [{"zebra": "up"}])

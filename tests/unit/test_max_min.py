@@ -56,9 +56,7 @@ def test_what_a_slice_does_not_want_is_for_others() -> None:
 def test_nobody_gets_more_by_anybody_elses_want_and_nothing_is_left() -> None:
     chance = random.Random(1)
     for _ in range(200):
-        claims = [
-            Claim(chance.random(), Share(chance.choice((1, 2, 5))), chance.choice((0, 1, 2))) for _ in range(8)
-        ]
+        claims = [Claim(chance.random(), Share(chance.choice((1, 2, 5))), chance.choice((0, 1, 2))) for _ in range(8)]
         found = entitled(claims)
         assert sum(found) == pytest.approx(min(1.0, sum(claim.demand for claim in claims)))
         assert all(taken <= claim.demand for taken, claim in zip(found, claims, strict=True))

@@ -177,6 +177,24 @@ async def test_a_guest_that_is_removed_while_it_loads_is_not_waited_for(
         assert (await waiting).failed == []
 
 
+async def test_a_guest_that_cannot_be_asked_is_waited_for(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "LOAD_POLL_S", 0.01)
+    controller.guests.unasked = "vr-host is away"
+    waiting = asyncio.create_task(controller.apply(HEAD + RED))
+    await _asked(controller, running=True)
+    controller.guests.unasked = ""
+    controller.guests.states["red/r1"] = [{"zebra": "up", "config": "failed: line 2: no"}]
+    async with asyncio.timeout(30):
+        assert (await waiting).failed == ["red/r1: frr line 2: no; see vrctl logs red/r1"]
+
+    monkeypatch.setattr(fleet, "LOAD_LIMIT_S", 0.02)
+    controller.guests.unasked = "vr-host is away"
+    outcome = await controller.apply(HEAD + RED.replace("plane: s1, int", "plane: s1, guest: {memory: 300M}, int"))
+    assert (outcome.failed, outcome.waiting) == ([], ["red/r1: guest: vr-host is away"])
+
+
 async def _asked(controller: Controller, *, running: bool) -> None:
     """Wait until a guest's state is asked for while it does or does not run."""
     async with asyncio.timeout(30):
