@@ -255,8 +255,8 @@ class FakeGuests:
         self.silent: dict[str, asyncio.Event] = {}  # by router: it answers once that is set
         self.troubles: dict[str, str] = {}
         self.states: dict[str, list[dict[str, str]]] = {}  # by router, one for each question; the last stays
-        self.asked: list[bool] = []  # each question for a state: whether it ran
-        self.unasked = ""  # why none can be asked
+        self.looked: list[bool] = []  # each question for a state: whether it ran
+        self.away = ""  # why its state cannot be had
         self.words = ""
         self.notices: list[str] = []
 
@@ -279,9 +279,9 @@ class FakeGuests:
 
     async def status(self, spec: GuestSpec) -> GuestStatus:
         """Tell whether it runs, and what ``states`` says of its daemons."""
-        self.asked.append(spec.vrf_id in self.running_specs)
-        if self.unasked:
-            raise GuestError(f"{spec.router}: {self.unasked}")
+        self.looked.append(spec.vrf_id in self.running_specs)
+        if self.away:
+            raise GuestError(f"{spec.router}: {self.away}")
         if spec.vrf_id not in self.running_specs:
             return GuestStatus(False, 0, {}, 0)
         states = self.states.get(spec.router, [{"zebra": "up"}])

@@ -181,16 +181,16 @@ async def test_a_guest_that_cannot_be_asked_is_waited_for(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fleet, "LOAD_POLL_S", 0.01)
-    controller.guests.unasked = "vr-host is away"
+    controller.guests.away = "vr-host is away"
     waiting = asyncio.create_task(controller.apply(HEAD + RED))
     await _asked(controller, running=True)
-    controller.guests.unasked = ""
+    controller.guests.away = ""
     controller.guests.states["red/r1"] = [{"zebra": "up", "config": "failed: line 2: no"}]
     async with asyncio.timeout(30):
         assert (await waiting).failed == ["red/r1: frr line 2: no; see vrctl logs red/r1"]
 
     monkeypatch.setattr(fleet, "LOAD_LIMIT_S", 0.02)
-    controller.guests.unasked = "vr-host is away"
+    controller.guests.away = "vr-host is away"
     outcome = await controller.apply(HEAD + RED.replace("plane: s1, int", "plane: s1, guest: {memory: 300M}, int"))
     assert (outcome.failed, outcome.waiting) == ([], ["red/r1: guest: vr-host is away"])
 
@@ -198,7 +198,7 @@ async def test_a_guest_that_cannot_be_asked_is_waited_for(
 async def _asked(controller: Controller, *, running: bool) -> None:
     """Wait until a guest's state is asked for while it does or does not run."""
     async with asyncio.timeout(30):
-        while controller.guests.asked[-1:] != [running]:  # noqa: ASYNC110 - the fake tells nobody
+        while controller.guests.looked[-1:] != [running]:  # noqa: ASYNC110 - the fake tells nobody
             await asyncio.sleep(0)
 
 
