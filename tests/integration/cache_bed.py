@@ -68,6 +68,7 @@ class Probes:
     bed: "Bed"
     wrong: list[str] = field(default_factory=list)
     sent: dict[int, tuple[bytes, int]] = field(default_factory=dict)  # destination, and the host it is for
+    sent_s: list[float] = field(default_factory=list)  # when, as the events of the controller have it
     seen: set[int] = field(default_factory=set)
     first_seen: int = -1
     _ended: threading.Event = field(default_factory=threading.Event)  # no more are sent
@@ -77,6 +78,14 @@ class Probes:
     def lost(self) -> list[int]:
         """The numbers of those that have not arrived."""
         return sorted(set(self.sent) - self.seen)
+
+    def account(self) -> str:
+        """Say which are lost, when they were sent, and what happened around that."""
+        rows = []
+        for number in self.lost:
+            at = time.strftime("%H:%M:%S", time.gmtime(self.sent_s[number])) + f"{self.sent_s[number] % 1:.3f}"[1:]
+            rows.append(f"{number} to {IPv4Address(self.sent[number][0])} at {at}")
+        return "\n".join((f"{len(rows)} of {len(self.sent)} lost", *rows[:50], self.bed.rig.account()))
 
     @contextlib.contextmanager
     def running(self) -> Iterator["Probes"]:
@@ -107,6 +116,7 @@ class Probes:
                 destination = _FIRST + (block << 12) + (part << 8) + draw.randrange(256)
                 target = hole_sink(block) if part in HOLES else block_sink(block)
                 self.sent[number] = (destination.to_bytes(4, "big"), target)
+                self.sent_s.append(time.time())
                 out.send(self._frame(number, destination.to_bytes(4, "big")))
                 # What a busy machine held up is not made up for: a switch's queue has no room for so many at once.
                 number, due = number + 1, max(due + INTERVAL_S, time.monotonic())

@@ -62,4 +62,4 @@ def test_no_packet_is_lost_whoever_is_away_as_well(bed: Bed, lose: Callable[[Bed
         bed.move("hardware")
         bed.settled(lambda count: count > MOST)
     assert not probes.wrong, probes.wrong[:5]
-    assert not probes.lost, f"{len(probes.lost)} of {len(probes.sent)} lost: {probes.lost[:50]}"
+    assert not probes.lost, probes.account()

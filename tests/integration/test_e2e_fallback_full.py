@@ -32,7 +32,7 @@ def test_the_forwarder_carries_what_a_refilled_switch_has_not_yet(bed: Bed) -> N
         bed.rig.verified()
     assert begun < ROUTES
     assert not probes.wrong, probes.wrong[:5]
-    assert not [number for number in probes.lost if number > probes.first_seen]
+    assert not [number for number in probes.lost if number > probes.first_seen], probes.account()
 
 
 def test_what_a_full_table_refuses_is_in_software_and_counted(bed: Bed) -> None:
@@ -49,7 +49,7 @@ def test_what_a_full_table_refuses_is_in_software_and_counted(bed: Bed) -> None:
         assert (view["state"], view["refused"]) == ("up", 0)
         rig.verified()
     assert not probes.wrong, probes.wrong[:5]
-    assert not probes.lost
+    assert not probes.lost, probes.account()
     (plane,) = [one for one in rig.show("get", "planes") if one["name"] == "s1"]
     assert plane["entries"]["refused ipv4_route"] > 0
     assert (plane["tables"]["ipv4_route"]["capacity"], plane["tables"]["ipv4_route"]["source"]) == (

@@ -63,4 +63,4 @@ def test_killed_while_entries_change(bed: Bed, kill: Callable[[Bed], Callable[[]
             bed.settled(lambda count, wanted=placement: (count > MOST) is (wanted == "hardware"))
             bed.rig.verified()
     assert not probes.wrong, probes.wrong[:5]
-    assert not probes.lost, f"{len(probes.lost)} of {len(probes.sent)} lost: {probes.lost[:50]}"
+    assert not probes.lost, probes.account()
