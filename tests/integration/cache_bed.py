@@ -36,6 +36,8 @@ ROUTES = ENTRIES + 4
 MOST = ENTRIES * 9 // 10
 """Entries of a hardware that has all: a few routes are one."""
 INTERVAL_S = 0.003
+UNDER_WAY = 32
+"""Probes at once: a port of BMv2 has room for 64 packets, and one of its threads may have no core for long."""
 _FIRST = int(IPv4Address("20.0.0.0"))
 _SINKS = (2, 3, 4)
 _PROBE = b"splitplane probe"
@@ -71,6 +73,7 @@ class Probes:
     sent_s: list[float] = field(default_factory=list)  # when, as the events of the controller have it
     seen: set[int] = field(default_factory=set)
     first_seen: int = -1
+    _oldest: int = 0  # of those that may be under way
     _ended: threading.Event = field(default_factory=threading.Event)  # no more are sent
     _judged: threading.Event = field(default_factory=threading.Event)  # nor looked at
 
@@ -121,6 +124,15 @@ class Probes:
                 # What a busy machine held up is not made up for: a switch's queue has no room for so many at once.
                 number, due = number + 1, max(due + INTERVAL_S, time.monotonic())
                 self._ended.wait(max(0.0, due - time.monotonic()))
+                while self._under_way() >= UNDER_WAY and not self._ended.is_set():
+                    self._ended.wait(INTERVAL_S)
+
+    def _under_way(self) -> int:
+        """Return how many have not arrived; after a second they are lost, or late, and count no more."""
+        sent, now = len(self.sent_s), time.time()
+        while self._oldest < sent and (self._oldest in self.seen or self.sent_s[self._oldest] < now - 1):
+            self._oldest += 1
+        return sum(number not in self.seen for number in range(self._oldest, sent))
 
     def _frame(self, number: int, destination: bytes) -> bytes:
         payload = _PROBE + struct.pack("!I", number)
