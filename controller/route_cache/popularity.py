@@ -22,7 +22,7 @@ as time passes.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from math import log, sqrt
+from math import inf, log, sqrt
 
 HALF_LIVES_S = (240.0, 30.0, 8.0)
 """Where a million prefixes share the traffic, one that is worth an entry is sampled once in a minute or two: too
@@ -110,8 +110,33 @@ class Estimates:
     """In the shorter means, in standard errors."""
 
     def of(self, meter: Meter) -> float:
-        """Return the estimate of one meter."""
-        return next((rate for rate, _ in self.above(((b"", meter),), -1.0)), 0.0) * meter.entries
+        """Return the estimate of one meter.
+
+        Each shorter mean, less its margin, may raise what the longer ones say, and, with its error, lower it. Without
+        max() and min(), with which it takes three times as long: a round asks for thousands.
+        """
+        w_slow, w_middle, w_fast = self.weights
+        s_slow, s_middle, s_fast = self.sampled
+        m_slow, m_middle, m_fast = self.more
+        looked = meter.looked_slow + m_slow
+        rate = (meter.slow - _PRIOR * w_slow) / (s_slow + looked if looked > 0.0 else s_slow)
+        if rate < 0.0:
+            rate = 0.0
+
+        mean, looked = meter.middle, meter.looked_middle + m_middle
+        exposure, error = s_middle + looked if looked > 0.0 else s_middle, sqrt(mean * w_middle)
+        least, most = mean - _PRIOR * w_middle - self.margin * error, mean + error + w_middle
+        if (bound := least / exposure) > rate:
+            rate = bound
+        if (bound := most / exposure) < rate:
+            rate = bound
+
+        mean, looked = meter.fast, meter.looked_fast + m_fast
+        exposure, error = s_fast + looked if looked > 0.0 else s_fast, sqrt(mean * w_fast)
+        least, most = mean - _PRIOR * w_fast - self.margin * error, mean + error + w_fast
+        if (bound := least / exposure) > rate:
+            rate = bound
+        return bound if (bound := most / exposure) < rate else rate
 
     def slow(self, meter: Meter) -> float:
         """Return what the slow mean alone says."""
@@ -120,25 +145,10 @@ class Estimates:
 
     def above(self, meters: Iterable[tuple[bytes, Meter]], floor: float) -> Iterator[tuple[float, bytes]]:
         """Iterate over the meters whose estimate for each entry is above ``floor``, as (that, key)."""
-        w_slow, w_middle, w_fast = self.weights
-        s_slow, s_middle, s_fast = self.sampled
-        m_slow, m_middle, m_fast = self.more
-        margin = self.margin
-        none = floor >= 0
+        nothing = _PRIOR * self.weights[0] if floor >= 0 else -inf  # one event or less, so in the shorter means too
+        of = self.of
         for key, meter in meters:
-            slow = meter.slow - _PRIOR * w_slow
-            if slow <= 0 and none:
-                continue  # one event or less, so in the shorter means too
-            middle, fast = meter.middle, meter.fast
-            x_slow = s_slow + max(0.0, meter.looked_slow + m_slow)
-            x_middle = s_middle + max(0.0, meter.looked_middle + m_middle)
-            x_fast = s_fast + max(0.0, meter.looked_fast + m_fast)
-            e_middle, e_fast = sqrt(middle * w_middle), sqrt(fast * w_fast)
-            rate = max(0.0, slow / x_slow, (middle - _PRIOR * w_middle - margin * e_middle) / x_middle)
-            rate = min(rate, (middle + e_middle + w_middle) / x_middle)
-            rate = max(rate, (fast - _PRIOR * w_fast - margin * e_fast) / x_fast)
-            rate = min(rate, (fast + e_fast + w_fast) / x_fast) / meter.entries
-            if rate > floor:
+            if meter.slow > nothing and (rate := of(meter) / meter.entries) > floor:
                 yield rate, key
 
 
