@@ -26,6 +26,9 @@ RECENT_S = 60.0
 """Counts that are older, or farther apart, tell nothing of the present."""
 _LISTED_S = 5.0
 """Victims are looked for anew as often, and when entries were counted."""
+SHRINK_WRITES = 400
+"""Of a round in which more has to leave: to choose a victim takes some 15 µs, and a turn of the loop 20 ms at most
+(`LONG_SLICE_S`). The rest is for the next round, which follows at once, and so are all exchanges."""
 
 
 @dataclass(slots=True)
@@ -78,8 +81,8 @@ class Round:
             for vrf_id, router in routers.items()
         }
         self._evictions = Evictions(routers, self._hard, state.victims, state.together)
+        self._looked_at = 0  # entries, for victims
         self._best: list[tuple[float, int, bytes]] = []  # a heap of what is to be tried, by what it brings, negative
-        self._looked_again = False  # more than one slice was looked at for victims in this round
 
     def run(self) -> None:
         """Do the round."""
@@ -87,7 +90,9 @@ class Round:
             self._enter_waiting(router)
             self._tidy(router)
         self._list()
-        self._shrink()
+        if not self._shrink(min(self._budget, self._room.writes + SHRINK_WRITES)):
+            self._rebalance.unfinished = True
+            return
         self._swap()
         self._fill()
 
@@ -110,22 +115,27 @@ class Round:
         while router.table.loose and self._left > 0:
             router.table.tidy(router.table.loose.pop())
 
-    def _shrink(self) -> None:
+    def _shrink(self, most: int) -> bool:
+        """Have leave what has to; False where that is more than so many writes of the whole round."""
         for router in self._routers.values():
             if router.placement is Placement.SOFTWARE:
                 for key in list(router.hard):
-                    if self._left <= 0:
-                        return
+                    if self._room.writes >= most:
+                        return False
                     if key not in router.pinned and router.table.forwards(key):
                         self._leave(router, router.table.outermost(key))
         for room in reversed(self._members):  # slices before the plane: what leaves for them makes room there too
-            while room.excess > 0 and self._left > 0 and (self._evict_any(room) or self._uncover(room)):
-                pass
+            while room.excess > 0:
+                if self._room.writes >= most:
+                    return False
+                if not (self._evict_any(room) or self._uncover(room)):
+                    break
             if room.used > room.capacity and self._rebalance.searched(room):
                 self._shrink_pinned(room)
         short = self._rebalance.short
         for room in [room for room in short if room.excess <= 0 or room not in self._members]:
             del short[room]
+        return True
 
     def _uncover(self, room: Room) -> bool:
         """Let a default entry be FALLBACK that has a cover still: it is no victim, but its cover leaves with it."""
@@ -364,6 +374,7 @@ class Round:
             for room in state.victims.keys() - self._members.keys():
                 del state.victims[room]
         for vrf_id, keys in state.hard.next(lambda: ((one, router.hard) for one, router in routers.items())):
+            self._looked_at += len(keys)
             if vrf_id in routers:
                 self._note(vrf_id, routers[vrf_id], keys)
         if state.hard.at_start:
@@ -384,9 +395,8 @@ class Round:
             return True
         state = self._rebalance
         state.short.setdefault(room, state.hard.begun)
-        if self._looked_again or state.searched(room):
+        if self._looked_at > HARD_SLICE // 2 or state.searched(room):
             return False
-        self._looked_again = True
         self._list()
         return self._evict(room)
 

@@ -581,11 +581,11 @@ def test_what_goes_to_software_leaves_from_the_outside() -> None:
     assert fast.rebalance(2, 1) == {VRF: {LONGER: (2, None)}}
 
 
-@pytest.mark.parametrize(("slice_size", "most_rounds"), [(rebalance.HARD_SLICE, 1), (2, 26)])
+@pytest.mark.parametrize(("slice_size", "most_rounds"), [(rebalance.HARD_SLICE, 1), (2, 52)])
 def test_what_came_after_the_last_search_leaves_for_a_smaller_quota(
     monkeypatch: pytest.MonkeyPatch, slice_size: int, most_rounds: int
 ) -> None:
-    """In one round where a slice is all; otherwise in as many as a search takes, of two slices each."""
+    """In one round where half a slice is all; otherwise in as many as a search takes, of one slice each."""
     monkeypatch.setattr(rebalance, "HARD_SLICE", slice_size)
     fast = a_table(200, flat(100))
     fast.rebalance(1, 0)
@@ -755,7 +755,7 @@ def test_victims_of_a_table_that_became_smaller_are_looked_for_bit_by_bit(monkey
         assert rounds < 40
         looked_at.clear()
         fast.rebalance(1, 1000)
-        assert sum(looked_at) <= 8
+        assert sum(looked_at) <= 4
         assert fast.entries(VRF).keys() >= set(pinned)
         if not fast.unfinished:
             break
@@ -772,3 +772,22 @@ def test_victims_of_a_table_that_became_smaller_are_looked_for_bit_by_bit(monkey
         fast.rebalance(1, 1000)
     fast.rebalance(1, 1000)
     assert not fast.unfinished
+
+
+def test_what_leaves_in_one_round_is_bounded_and_the_rest_follows_before_anything_is_exchanged() -> None:
+    """A turn of the loop has an end, however much smaller a table becomes or whatever goes to software."""
+    most = rebalance.SHRINK_WRITES
+    for shrink in (lambda fast: fast.resize(50), lambda fast: fast.set_placement(VRF, Placement.SOFTWARE)):
+        fast = a_table(3 * most, flat(2 * most))
+        fast.rebalance(1, 3 * most)
+        while fast.unfinished:
+            fast.rebalance(1, 3 * most)
+        assert fast.used == 2 * most + 1
+        shrink(fast)
+        rounds = []
+        while not rounds or fast.unfinished:
+            rounds.append(sum(map(len, fast.rebalance(2, 3 * most).values())))
+            assert len(rounds) < 10
+        assert rounds[0] == most
+        assert max(rounds) == most
+        assert fast.used in (1, 50)
