@@ -27,7 +27,7 @@ RECENT_S = 60.0
 _LISTED_S = 5.0
 """Victims are looked for anew as often, and when entries were counted."""
 SHRINK_WRITES = 400
-"""Of a round in which more has to leave: to choose a victim takes some 15 µs, and a turn of the loop 20 ms at most
+"""Of a round in which victims have to leave: to choose one takes some 15 µs, and a turn of the loop 20 ms at most
 (`LONG_SLICE_S`). The rest is for the next round, which follows at once, and so are all exchanges."""
 
 
@@ -90,7 +90,7 @@ class Round:
             self._enter_waiting(router)
             self._tidy(router)
         self._list()
-        if not self._shrink(min(self._budget, self._room.writes + SHRINK_WRITES)):
+        if not self._shrink():
             self._rebalance.unfinished = True
             return
         self._swap()
@@ -115,15 +115,16 @@ class Round:
         while router.table.loose and self._left > 0:
             router.table.tidy(router.table.loose.pop())
 
-    def _shrink(self, most: int) -> bool:
-        """Have leave what has to; False where that is more than so many writes of the whole round."""
+    def _shrink(self) -> bool:
+        """Have leave what has to; False where that is too much for a round."""
         for router in self._routers.values():
             if router.placement is Placement.SOFTWARE:
                 for key in list(router.hard):
-                    if self._room.writes >= most:
+                    if self._left <= 0:
                         return False
                     if key not in router.pinned and router.table.forwards(key):
                         self._leave(router, router.table.outermost(key))
+        most = min(self._budget, self._room.writes + SHRINK_WRITES)
         for room in reversed(self._members):  # slices before the plane: what leaves for them makes room there too
             while room.excess > 0:
                 if self._room.writes >= most:
