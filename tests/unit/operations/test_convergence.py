@@ -129,23 +129,14 @@ async def test_a_guest_that_takes_long_is_not_waited_for(
     assert line in outcome.waiting
 
 
-async def test_what_a_machine_refuses_is_told_however_long_it_boots(
-    controller: Controller, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("state", "limit_s"), [("booting", 0.02), ("up, busy", 30.0)])
+async def test_what_a_machine_refuses_is_told_however_long_it_boots_or_is_busy(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch, state: str, limit_s: float
 ) -> None:
     monkeypatch.setattr(fleet, "LOAD_POLL_S", 0.01)
-    monkeypatch.setattr(fleet, "LOAD_LIMIT_S", 0.02)
+    monkeypatch.setattr(fleet, "LOAD_LIMIT_S", limit_s)
     refused = {"machine": "up", "config": "failed: line 2: no"}
-    controller.guests.states["red/r1"] = [{"machine": "booting"}] * 4 + [refused]
-    outcome = await controller.apply(HEAD + RED)
-    assert outcome.failed == ["red/r1: frr line 2: no; see vrctl logs red/r1"]
-
-
-async def test_a_machine_that_is_busy_has_not_loaded_its_text(
-    controller: Controller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fleet, "LOAD_POLL_S", 0.01)
-    refused = {"machine": "up", "config": "failed: line 2: no"}
-    controller.guests.states["red/r1"] = [{"machine": "up, busy"}] * 2 + [refused]
+    controller.guests.states["red/r1"] = [{"machine": state}] * 4 + [refused]
     outcome = await controller.apply(HEAD + RED)
     assert outcome.failed == ["red/r1: frr line 2: no; see vrctl logs red/r1"]
 
