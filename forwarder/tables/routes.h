@@ -63,7 +63,7 @@ class Routes {
     // Call visit(vrf slot, prefix, leaf) for routes from the cursor on, at most `limit`; false when there are no more.
     template <typename Visit>
     bool visit(Family family, Cursor& cursor, size_t limit, Visit visit) const {
-        while ((cursor.vrf = fib_.next_used(cursor.vrf, family)) < SP_VRFS) {
+        while (cursor.vrf < SP_VRFS) {
             uint32_t leaf = 0;
             while (limit > 0 && fib_.next(cursor.vrf, family, cursor.prefix, leaf)) {
                 visit(cursor.vrf, *cursor.prefix, leaf);
@@ -72,8 +72,7 @@ class Routes {
             if (limit == 0) {
                 return true;
             }
-            ++cursor.vrf;
-            cursor.prefix.reset();
+            cursor = {fib_.next_used(cursor.vrf + 1, family), std::nullopt};
         }
         return false;
     }
