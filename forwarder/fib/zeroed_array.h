@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A large array of which little may ever be used: zeros, whose pages come when they are first written.
+// A large array of which little may ever be used: zeros, whose pages come when they are first written. Unlike
+// ReservedArray it is malloc's, so that sanitizers see what goes beyond its end.
 #pragma once
 
 #include <cstddef>

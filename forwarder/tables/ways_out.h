@@ -38,14 +38,13 @@ class WaysOut {
   private:
     static constexpr uint32_t kPlaces = 4 * SP_INTERFACES;  // three of four stay free, so that ways are short
     static constexpr uint64_t kPresent = 1u << 31, kGone = 1;
-
     using Word = std::atomic_ref<uint64_t>;
 
     Word word(uint32_t place) const { return Word(words_[place % kPlaces]); }
     static uint32_t first_place(uint32_t id) { return static_cast<uint32_t>(id * 0x9e3779b1ull) % kPlaces; }
     static bool is(uint64_t word, uint32_t id) { return (word & kPresent) != 0 && word >> 32 == id; }
 
-    mutable ZeroedArray<uint64_t> words_{kPlaces};
+    mutable ZeroedArray<uint64_t> words_{kPlaces};  // atomic_ref is not for constants, not even to load
 };
 
 }  // namespace splitplane

@@ -11,6 +11,7 @@ from operator_world import Controller
 from controller.errors import Conflict, GuestError, NoSuch, SpecError, StoreError
 from controller.guests import fleet
 from controller.operations import backups, convergence
+from controller.operations.operations import Outcome
 from controller.pki.authority import ROUTER_LIFETIME
 from controller.spec.document import PlaneOptions
 from controller.store.sqlite import SqliteStore
@@ -144,10 +145,7 @@ async def test_what_a_machine_refuses_is_told_however_long_it_boots_or_is_busy(
 async def test_a_guest_that_dies_while_it_loads_is_told(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet, "LOAD_POLL_S", 0.01)
-    controller.guests.states["red/r1"] = [{"zebra": "starting"}]
-    waiting = asyncio.create_task(controller.apply(HEAD + RED))
-    await _asked(controller, running=True)
+    waiting = await _loading(controller, monkeypatch)
     controller.guests.words = "its kernel panicked"
     controller.guests.running_specs.clear()
     await _asked(controller, running=False)
@@ -159,10 +157,7 @@ async def test_a_guest_that_dies_while_it_loads_is_told(
 async def test_a_guest_that_is_removed_while_it_loads_is_not_waited_for(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet, "LOAD_POLL_S", 0.01)
-    controller.guests.states["red/r1"] = [{"zebra": "starting"}]
-    waiting = asyncio.create_task(controller.apply(HEAD + RED))
-    await _asked(controller, running=True)
+    waiting = await _loading(controller, monkeypatch)
     await controller.operations.delete_router("red/r1")
     async with asyncio.timeout(30):
         assert (await waiting).failed == []
@@ -184,6 +179,15 @@ async def test_a_guest_that_cannot_be_asked_is_waited_for(
     controller.guests.away = "vr-host is away"
     outcome = await controller.apply(HEAD + RED.replace("plane: s1, int", "plane: s1, guest: {memory: 300M}, int"))
     assert (outcome.failed, outcome.waiting) == ([], ["red/r1: guest: vr-host is away"])
+
+
+async def _loading(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> asyncio.Task[Outcome]:
+    """Return an apply that waits for a guest whose daemons are starting."""
+    monkeypatch.setattr(fleet, "LOAD_POLL_S", 0.01)
+    controller.guests.states["red/r1"] = [{"zebra": "starting"}]
+    waiting = asyncio.create_task(controller.apply(HEAD + RED))
+    await _asked(controller, running=True)
+    return waiting
 
 
 async def _asked(controller: Controller, *, running: bool) -> None:
