@@ -110,7 +110,11 @@ class GuestFleet:
 
     def failure(self, router: RouterConfig) -> str:
         """Why a router's guest does not run as declared, in one line; empty where it does."""
-        return self._guests[router.vrf_id].failure
+        return self._known(router).failure
+
+    def _known(self, router: RouterConfig) -> _Known:
+        """Return what is known of a router's guest for who only asks, who may do so after it was removed."""
+        return self._guests.get(router.vrf_id, _Known())
 
     def spec(self, router: RouterConfig) -> GuestSpec:
         """Return what the driver is told about a router."""
@@ -144,7 +148,7 @@ class GuestFleet:
 
     def current(self, router: RouterConfig) -> bool:
         """Tell whether the guest was started as now declared, with a certificate that is good for long enough."""
-        known = self._guests[router.vrf_id]
+        known = self._known(router)
         due = known.identity is not None and self._due(known)
         return not (due or known.failure) and known.started == self.spec(router)
 
@@ -240,7 +244,7 @@ class GuestFleet:
 
     async def watch(self, router: RouterConfig) -> None:
         """Notice a guest that died as a whole, for the next `ensure` to start it again, and what ails the others."""
-        known = self._guests[router.vrf_id]
+        known = self._known(router)
         if (spec := known.started) is None or await self._notice_death(router):
             return
         for line in await self.driver(router).look_after(spec):
@@ -249,7 +253,7 @@ class GuestFleet:
 
     async def _notice_death(self, router: RouterConfig) -> bool:
         """Tell of a guest that was started and does not run any more; tells whether it was so."""
-        known = self._guests[router.vrf_id]
+        known = self._known(router)
         spec = known.started
         driver = None if spec is None else self._drivers.get(spec.guest.kind)
         if spec is None or driver is None or driver.running(spec):
@@ -288,11 +292,11 @@ class GuestFleet:
         How long a machine may boot is for its driver to say. A guest that takes longer than LOAD_LIMIT_S after that
         goes on by itself; what ails it then is seen by `watch`.
         """
-        spec, driver, died = self.spec(router), self.driver(router), self._guests[router.vrf_id].death
+        spec, driver, died = self.spec(router), self.driver(router), self._known(router).death
         until_s, pause_s = self._clock() + LOAD_LIMIT_S, LOAD_POLL_S
         while True:
             daemons = await self._states(driver, spec)
-            known = self._guests[router.vrf_id]
+            known = self._known(router)
             if known.death is not None and known.death is not died:
                 return FirstLoad(failed=f"{known.death.why}; see vrctl logs {router.full_name}")
             if daemons == _GONE and known.started is None and known.death is None:
@@ -326,7 +330,7 @@ class GuestFleet:
 
     def trouble(self, router: RouterConfig) -> str:
         """Why a router's guest is of no use, in one line; empty where it is not known to be."""
-        known = self._guests[router.vrf_id]
+        known = self._known(router)
         if known.failure:
             return known.failure
         if known.started is not None and (ailing := self.driver(router).trouble(known.started)):
@@ -359,7 +363,7 @@ class GuestFleet:
     async def status(self, router: RouterConfig) -> GuestStatus:
         """Tell what runs in a guest; one that is up and yet useless is not called up."""
         status = await self.driver(router).status(self.spec(router))
-        if self._guests[router.vrf_id].silent and status.daemons.get("machine") == "up":
+        if self._known(router).silent and status.daemons.get("machine") == "up":
             silent = f"failed: {self.trouble(router)}"
             return replace(status, daemons=status.daemons | {"machine": silent})
         return status

@@ -282,25 +282,33 @@ class Operations:
             change_id = await self.audit.begin(
                 request, lambda: recorded.object_changes(ready.before, ready.after, ready.changes)
             )
-            try:
+            async with self._end_recorded(change_id):
                 self._commit(ready)
-            except SplitplaneError as problem:
-                await self.audit.end(change_id, audit.FAILED, recorded.why_refused(problem))
-                raise
-            planned()
-            programmed = await self._convergence.program(report)
+                planned()
+                programmed = await self._convergence.program(report)
         # A guest may not answer for minutes: other changes do not wait for it.
-        ailing = await self._convergence.run_guests(programmed, ready.concerns)
-        waiting = programmed.waiting + self._unconnected(ready)  # planes may have connected meanwhile
-        lines = {name: f"{name}: {line.removeprefix(f'{name}: ')}" for name, line in ailing.items()}
-        failed = [line for router, line in lines.items() if ready.concerns(router)]
-        waiting += [line for router, line in lines.items() if not ready.concerns(router)]
-        loads = await self._first_loads(ready, ailing)
+        async with self._end_recorded(change_id):
+            ailing = await self._convergence.run_guests(programmed, ready.concerns)
+            waiting = programmed.waiting + self._unconnected(ready)  # planes may have connected meanwhile
+            lines = {name: f"{name}: {line.removeprefix(f'{name}: ')}" for name, line in ailing.items()}
+            failed = [line for router, line in lines.items() if ready.concerns(router)]
+            waiting += [line for router, line in lines.items() if not ready.concerns(router)]
+            loads = await self._first_loads(ready, ailing)
         failed += [f"{name}: {load.failed}" for name, load in loads.items() if load.failed]
         waiting += [f"{name}: {load.waiting}" for name, load in loads.items() if load.waiting]
         outcome = audit.FAILED if failed else audit.DONE if ready.changes else audit.UNCHANGED
         await self.audit.end(change_id, outcome, recorded.what_failed(failed))
         return Outcome(ready.changes, waiting, failed, remarks)
+
+    @contextlib.asynccontextmanager
+    async def _end_recorded(self, change_id: str) -> AsyncIterator[None]:
+        """Record the end of a change that an error ends, also one that nobody foresaw."""
+        try:
+            yield
+        except Exception as problem:
+            refused = isinstance(problem, Conflict | NoSuch)
+            await self.audit.end(change_id, audit.REFUSED if refused else audit.FAILED, recorded.why_refused(problem))
+            raise
 
     def _commit(self, ready: Plan) -> None:
         if ready.before != ready.after:
@@ -358,12 +366,8 @@ class Operations:
     @contextlib.asynccontextmanager
     async def _recorded(self, action: str, subject: str) -> AsyncIterator[None]:
         change_id = await self.audit.begin(self._request(action, subject))
-        try:
+        async with self._end_recorded(change_id):
             yield
-        except SplitplaneError as problem:
-            refused = isinstance(problem, Conflict | NoSuch)
-            await self.audit.end(change_id, audit.REFUSED if refused else audit.FAILED, recorded.why_refused(problem))
-            raise
         await self.audit.end(change_id, audit.DONE)
 
     @property

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from controller.audit.log import ObjectChange, digest
-from controller.errors import Conflict, NoSuch, SpecError, SplitplaneError, StoreError
+from controller.errors import Conflict, NoSuch, SpecError, StoreError
 from controller.events.untrusted_text import printable
 from controller.model import Routing, SliceConfig
 from controller.spec.changes import Change, Verb, show_vlans, slices_of
@@ -29,7 +29,7 @@ def object_changes(before: State, after: State, changes: Sequence[Change]) -> It
         yield ObjectChange(change.verb.value, change.kind, change.name, _tenant(change), old, new)
 
 
-def why_refused(problem: SplitplaneError) -> str:
+def why_refused(problem: Exception) -> str:
     """Return the line that the log keeps of an error: only of those that cannot quote a tenant's text their words."""
     if isinstance(problem, Conflict | NoSuch | StoreError):
         return printable(str(problem))

@@ -53,14 +53,14 @@ const Schema& schema() {
     return the_schema;
 }
 
-// Everything that a controller can read, members and groups first.
+// Everything that a controller can have written, members and groups first.
 std::vector<p4::v1::Entity> everything(Tables& tables) {
     std::vector<p4::v1::Entity> entities;
     Reading reading(tables, schema(), engine(), [&](const p4::v1::ReadResponse& part) {
         entities.insert(entities.end(), part.entities().begin(), part.entities().end());
         return true;
     });
-    p4::v1::Entity members, groups, samples, slices, routers, entries;
+    p4::v1::Entity members, groups, samples, slices, routers;
     members.mutable_action_profile_member();
     groups.mutable_action_profile_group();
     samples.mutable_digest_entry();
@@ -68,8 +68,17 @@ std::vector<p4::v1::Entity> everything(Tables& tables) {
         entity->mutable_extern_entry()->set_extern_type_id(kSharesType);
         entity->mutable_extern_entry()->set_extern_id(id);
     }
-    entries.mutable_table_entry()->mutable_meter_config();
-    for (const auto& wanted : {members, groups, samples, slices, routers, entries}) {
+    std::vector<p4::v1::Entity> all{members, groups, samples, slices, routers};
+    for (const auto& table : schema().tables()) {
+        if (table.kind != TableSchema::Kind::kConst) {
+            auto& entries = *all.emplace_back().mutable_table_entry();
+            entries.set_table_id(table.id);
+            if (table.metered) {
+                entries.mutable_meter_config();
+            }
+        }
+    }
+    for (const auto& wanted : all) {
         if (!reading.read(wanted).ok()) {
             std::abort();
         }
@@ -263,9 +272,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* octets, size_t size) {
     std::filesystem::remove(journal);
     static Kept again;
     for (const auto& entity : before) {
-        if (entity.table_entry().is_const()) {
-            continue;
-        }
         p4::v1::Update update;
         update.set_type(p4::v1::Update::INSERT);
         *update.mutable_entity() = entity;

@@ -183,6 +183,19 @@ async def test_a_guest_that_fails_shows_in_the_outcome(controller: Controller) -
     assert [(one.outcome, one.reason) for one in await rows(controller, outcome="failed")] == [("failed", "red/r1")]
 
 
+@pytest.mark.parametrize("where", ["commit", "program", "run_guests"])
+async def test_a_change_that_an_unforeseen_error_ends_has_failed(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError(SECRET)
+
+    monkeypatch.setattr(controller.convergence, where, fail)
+    with pytest.raises(RuntimeError):
+        await controller.apply(RED)
+    assert {(one.outcome, one.reason) for one in await rows(controller)} == {("failed", "RuntimeError")}
+
+
 async def test_vrctl_audit_filters(controller: Controller, vrctl: Vrctl, tmp_path: Path) -> None:
     (tmp_path / "red.yaml").write_text(RED)
     await vrctl("apply", "-f", str(tmp_path / "red.yaml"))
