@@ -80,6 +80,10 @@ inline void set_port_down(sp_arrays& arrays, uint32_t port, bool down) {
     }
 }
 
+inline bool is_port_down(const sp_arrays& arrays, uint32_t port) {
+    return __atomic_load_n(&arrays.ports_down[port / 64], __ATOMIC_RELAXED) >> port % 64 & 1;
+}
+
 class Engine {
   public:
     virtual ~Engine() = default;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "engine/engine.h"
@@ -25,7 +26,22 @@ int outcome(const nlmsghdr* message) {
     return message->nlmsg_len < NLMSG_LENGTH(sizeof(int)) ? 0 : *static_cast<const int*>(NLMSG_DATA(message));
 }
 
+bool has_link(const ifinfomsg& link) {
+    constexpr unsigned kBoth = IFF_UP | IFF_LOWER_UP;
+    return (link.ifi_flags & kBoth) == kBoth;
+}
+
 }  // namespace
+
+std::optional<bool> is_link_up(uint32_t ifindex) {
+    ifinfomsg link{};
+    link.ifi_index = static_cast<int>(ifindex);
+    NetlinkRequest request(RTM_GETLINK, 0);
+    const NetlinkAnswer answer = ask_netlink(NETLINK_ROUTE, request.body(link));
+    if (answer.error != 0 || answer.messages.empty() || answer.messages[0].size() < sizeof link) return std::nullopt;
+    std::memcpy(&link, answer.messages[0].data(), sizeof link);
+    return has_link(link);
+}
 
 // -- messages ---------------------------------------------------------------------------------------------------------
 std::optional<uint32_t> InterfaceTable::next_dump() {
@@ -81,11 +97,10 @@ void InterfaceTable::take_link(const nlmsghdr* message) {
     constexpr size_t kBefore = NLMSG_ALIGN(NLMSG_LENGTH(sizeof(ifinfomsg)));
     const NetlinkAttributes facts(std::span(first, message->nlmsg_len).subspan(kBefore));
     if (facts.text(IFLA_IFNAME).empty()) return;
-    constexpr unsigned kBoth = IFF_UP | IFF_LOWER_UP;
     InterfaceState state;
     state.ifindex = ifindex;
     state.name = facts.text(IFLA_IFNAME);
-    state.up = (body->ifi_flags & kBoth) == kBoth;
+    state.up = has_link(*body);
     state.promiscuous = (body->ifi_flags & IFF_PROMISC) != 0;
     state.mtu = facts.number(IFLA_MTU).value_or(0);
     state.kind = facts.nested(IFLA_LINKINFO).text(IFLA_INFO_KIND);

@@ -28,6 +28,9 @@ struct InterfaceState {
     uint64_t change = 0;       // a number that grows with each message about it
 };
 
+// Whether an interface is up and has its carrier at this moment; nothing where the kernel does not say.
+std::optional<bool> is_link_up(uint32_t ifindex);
+
 // What rtnetlink's messages add up to: octets in, and when all interfaces are to be asked for out. Not thread-safe.
 //
 //     overrun, interrupted or failed dump ──► wanted ──► dump ──► DONE, complete ──► what it did not have is gone

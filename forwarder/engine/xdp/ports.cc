@@ -127,7 +127,7 @@ bool XdpPorts::find_interface(Attached& port) {
     const auto state = interfaces_.all().find(port.status.port.interface);
     port.status.present = state.has_value();
     port.status.up = state && state->up;
-    set_port_down(object_.arrays(), port.status.port.number, !port.status.up);
+    note_link(port.status, state ? state->ifindex : 0);
     port.status.speed = state ? speed_of(port.status.port, *state) : port.status.port.speed;
     port.failure.clear();
     if (!state) {
@@ -156,6 +156,20 @@ bool XdpPorts::find_interface(Attached& port) {
         notes_.drop(kRefusedNote, state->ifindex);
     }
     return true;
+}
+
+// A link that is lost is noted in the kernel at once (carrier.bpf.c), and rtnetlink tells of it up to a second later: "up"
+// in a message from before is no reason to send there again. So the kernel is asked what holds now, before the note is
+// taken back, and once more after that, for what is lost in between.
+void XdpPorts::note_link(const PortStatus& status, uint32_t ifindex) {
+    sp_arrays& arrays = object_.arrays();
+    const uint32_t number = status.port.number;
+    if (!status.up) {
+        set_port_down(arrays, number, true);
+    } else if (is_port_down(arrays, number) && is_link_up(ifindex).value_or(true)) {
+        set_port_down(arrays, number, false);
+        if (!is_link_up(ifindex).value_or(true)) set_port_down(arrays, number, true);
+    }
 }
 
 // What an earlier process was refused.

@@ -64,6 +64,7 @@ class XdpPorts {
 
     void settle_all(bool all);
     bool find_interface(Attached& port);
+    void note_link(const PortStatus& status, uint32_t ifindex);
     bool attach_all();
     void attach(Attached& port);
     void attach_native(Attached& port, const InterfaceState& state);

@@ -3,10 +3,13 @@
 // The XDP engine on real interfaces: forwarding, punts, packets out, and what outlives what. Needs root; everything is
 // in a network namespace of this process's own.
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/filter.h>
+#include <linux/if_tun.h>
 #include <linux/seccomp.h>
 #include <net/if.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -456,6 +459,44 @@ TEST_F(XdpEngineTest, APortWithoutALinkIsKnownWithoutTheProcess) {
     EXPECT_FALSE(is_down(kLanPort));
     shell("ip link set dev far-up up");
     EXPECT_EQ(running.engine.arrays().ports_down[0], 0u);
+}
+
+// A TAP interface of this process: of its link rtnetlink tells up to a second late, as of hardware's; of a veth's at once.
+class Tap {
+  public:
+    explicit Tap(const std::string& name) : device_(::open("/dev/net/tun", O_RDWR | O_CLOEXEC)) {
+        ifreq request{};
+        name.copy(request.ifr_name, IFNAMSIZ - 1);
+        request.ifr_flags = IFF_TAP | IFF_NO_PI;
+        EXPECT_EQ(::ioctl(device_.get(), TUNSETIFF, &request), 0);
+        shell("ip link set dev " + name + " up");
+    }
+    void carrier(int on) const { EXPECT_EQ(::ioctl(device_.get(), TUNSETCARRIER, &on), 0); }
+
+  private:
+    Descriptor device_;
+};
+
+// What rtnetlink has told before a link was lost does not undo what the kernel has noted of that.
+TEST_F(XdpEngineTest, OldNewsDoNotBringALostLinkBack) {
+    const Tap tap("tap"), other("other");
+    Heard<PortStatus> ports;
+    XdpEngine engine(options());
+    engine.set_port_sink([&](const PortStatus& status) { ports.say(status); });
+    engine.activate({{kLanPort, lan->near()}, {kUpPort, "tap"}});
+    other.carrier(0);  // from now on the kernel waits a second before it tells
+    tap.carrier(0);
+    set_port_down(engine.arrays(), kUpPort, true);  // as carrier.bpf.c, where the kernel takes that
+    shell("ip link add dev more type veth peer name still-more");  // has the engine look at all ports
+    shell("ip link set dev far-lan down");
+    ASSERT_TRUE(ports.next([](const PortStatus& port) { return port.port.number == kLanPort && !port.up; }));
+    EXPECT_TRUE(is_port_down(engine.arrays(), kUpPort));
+    tap.carrier(1);
+    const auto until = std::chrono::steady_clock::now() + seconds(60);
+    while (is_port_down(engine.arrays(), kUpPort) && std::chrono::steady_clock::now() < until) {
+        std::this_thread::sleep_for(milliseconds(10));
+    }
+    EXPECT_FALSE(is_port_down(engine.arrays(), kUpPort));
 }
 
 // An interface of the same number in another network namespace is another one.
