@@ -198,7 +198,8 @@ static inline sp_u64 sp_nexthop_mac(sp_u64 nexthop) { return nexthop & SP_MAC_MA
 /* -- policer: a bucket for each router and class, as virtual scheduling (ITU-T I.371, GCRA) ------------------------ */
 /* A packet passes while `due` is at most `tolerance_ns` ahead of now, and moves it on by `interval_ns`. Beneath it each
  * router interface that receives has a share, a bucket of an equal part of the rate (sp_police_share); of that there is
- * only its `due` (sp_arrays.share_dues). The pipeline writes what is due atomically, the daemon the rest. */
+ * only its `due` (sp_arrays.share_dues). The pipeline writes what is due atomically, the daemon the rest, and 0 there
+ * where a rate or who has the slot is another one. */
 struct sp_policer {
     sp_u64 due;          /* ns, of the engine's monotonic clock */
     sp_u64 tolerance_ns; /* burst, less one packet */

@@ -99,6 +99,9 @@ void Objects::clean(Space space, uint32_t slot, uint32_t id) {
         publish(arrays_.vrfs[slot].id, id);
     } else if (space == Space::kInterface) {
         publish(arrays_.interfaces[slot].id, id);
+        for (uint32_t each = 0; each < SP_CLASS_SLOTS; ++each) {
+            publish(arrays_.share_dues[sp_share_index(slot, each)], sp_u64{0});
+        }
         for (uint32_t place = 0; place < SP_PLACES; ++place) {
             for (uint32_t each = 0; each < SP_CLASS_SLOTS; ++each) {
                 publish(arrays_.punt_drops[sp_punt_drop_index(slot, place, each)], sp_u64{0});

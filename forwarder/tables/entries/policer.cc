@@ -10,7 +10,11 @@ namespace {
 constexpr uint64_t kNsPerS = 1'000'000'000;
 constexpr uint64_t kLongestNs = uint64_t{1} << 62;
 
+// What is due by another rate says nothing of this one: of a packet a second it may be far ahead.
 void set_policer(sp_policer& policer, uint64_t interval_ns, uint64_t tolerance_ns, uint32_t shares) {
+    if (policer.shares == 0 || policer.interval_ns != interval_ns || policer.tolerance_ns != tolerance_ns) {
+        publish(policer.due, sp_u64{0});
+    }
     publish(policer.tolerance_ns, sp_u64{tolerance_ns});
     publish(policer.interval_ns, static_cast<sp_u32>(interval_ns));
     publish(policer.shares, sp_u32{shares});
