@@ -76,7 +76,7 @@ struct sp_meta {
     sp_u32 cpu;
     sp_u32 vrf;       /* slots; 0 where it is nobody's */
     sp_u32 interface; /* by which it came in; of a fallback link's packet, by which it leaves */
-    sp_u32 spared;    /* over its router's share of the core, and goes on if it is for a routing protocol (share.h) */
+    sp_u32 spared;    /* over its router's share of the core, and goes on if it is for a routing protocol; sp_shared */
     sp_u32 keep_ttl;  /* it comes from a fallback link: another plane has routed it */
     /* The packet in the frame; all zero of a fallback link's */
     sp_u32 is_ipv6;

@@ -51,7 +51,11 @@ int sp_lets_out(sp_tables tables, sp_u32 port, sp_u32 vlan, const sp_u8 *frame, 
         sp_link_gather(link, mode_at, wire, now_ns);
         return 1;
     }
-    sp_u32 interface = sp_classifier_interface(sp_load_long(sp_classifier_at(tables, port, vlan)));
+    sp_u64 entry = sp_load_long(sp_classifier_at(tables, port, vlan));
+    if (sp_classifier_kind(entry) == SP_CLASSIFIER_MISS) {
+        return 0; /* by an interface that is not enabled: nobody's, and so is no part of what is scarce */
+    }
+    sp_u32 interface = sp_classifier_interface(entry);
     sp_u64 way = sp_link_way(port, interface, (sp_u32)wire);
     struct sp_link_router *router = sp_link_router_at(tables, sp_load_word(sp_link_slot_at(tables, interface)));
 

@@ -148,25 +148,42 @@ static inline void sp_core_begin(const struct sp_packet *packet, struct sp_core 
     }
 }
 
-/* Whether a packet is for a routing protocol, as far as can be said before the route is known, and its policer has room
- * for it. Floods of these are bounded by the policer, and by the early drop of what it would not let pass. */
-SP_INLINE int sp_share_spares(sp_tables tables, const struct sp_packet *packet, const struct sp_core *core,
-                                  const struct sp_meta *meta, sp_u32 reason)
+/* What becomes of a packet in the stage; one that is spared has its class as well. */
+enum sp_shared { SP_SHARED_ON = 0, SP_SHARED_OVER = 1, SP_SHARED_SPARED = 2 };
+
+/* Of a packet over its router's share: it is spared where it is for a routing protocol, as far as can be said before the
+ * route is known, and its policer has room for it. That bounds floods of these: the policer is charged by what reaches
+ * the router (sp_verdict_stage), and by what turns out to be on its way elsewhere (sp_share_miss); beyond, they are
+ * dropped as early as any other. */
+SP_INLINE sp_u32 sp_share_spares(sp_tables tables, const struct sp_packet *packet, const struct sp_core *core,
+                                 const struct sp_meta *meta, sp_u32 reason)
 {
     if (meta->keep_ttl || reason >= SP_FIRST_DROP) {
-        return 0;
+        return SP_SHARED_OVER;
     }
     sp_u32 punt_class = sp_punt_class(packet, meta, SP_PUNT_LOCAL);
     if (punt_class > SP_CLASS_BGP) {
-        return 0;
+        return SP_SHARED_OVER;
     }
     const struct sp_policer *policer = sp_policer_at(tables, meta->vrf, punt_class);
     const sp_u64 *share_due = sp_share_due_at(tables, meta->interface, punt_class);
-    return policer && share_due && sp_would_pass(policer, share_due, core->clock);
+    int passes = policer && share_due && sp_would_pass(policer, share_due, core->clock);
+    return passes ? SP_SHARED_SPARED + punt_class : SP_SHARED_OVER;
 }
 
-/* What becomes of a packet in the stage. */
-enum sp_shared { SP_SHARED_ON = 0, SP_SHARED_SPARED = 1, SP_SHARED_OVER = 2 };
+/* Of a packet that was spared and is none for the router itself. */
+static inline void sp_share_miss(sp_tables tables, sp_u32 cpu, sp_u32 vrf, sp_u32 interface, sp_u32 punt_class)
+{
+    const struct sp_core *core = sp_core_at(tables, cpu);
+    struct sp_core_router *router = sp_core_router_at(tables, cpu, vrf);
+    struct sp_policer *policer = sp_policer_at(tables, vrf, punt_class);
+
+    if (!core || !router || !policer) {
+        return;
+    }
+    router->dropped++;
+    sp_police_share(policer, sp_share_due_at(tables, interface, punt_class), core->clock);
+}
 
 static inline void sp_share_charge(struct sp_core *core, struct sp_core_router *router, sp_u32 cost, sp_u32 beside)
 {
@@ -236,12 +253,13 @@ SP_INLINE sp_u32 sp_share_over(sp_tables tables, const struct sp_packet *packet,
     if (!core || !router) {
         return SP_SHARED_ON;
     }
-    if (sp_share_spares(tables, packet, core, meta, reason)) {
+    sp_u32 shared = sp_share_spares(tables, packet, core, meta, reason);
+    if (shared == SP_SHARED_OVER) {
+        sp_share_drop(core, router);
+    } else {
         sp_share_charge(core, router, router->cost + core->driver_cost, core->beside_cost);
-        return SP_SHARED_SPARED;
     }
-    sp_share_drop(core, router);
-    return SP_SHARED_OVER;
+    return shared;
 }
 
 #if defined(__bpf__)
@@ -253,6 +271,7 @@ static inline sp_u32 sp_share_due_apart(sp_tables tables, const struct sp_packet
     return sp_share_over_now(tables, cpu, vrf);
 }
 #define sp_share_over_apart sp_share_over
+#define sp_share_miss_apart sp_share_miss
 #endif
 
 /* Charges a packet to its router; returns SP_DROP_OVER_SHARE where that has had its share, else `reason`. What
@@ -271,8 +290,11 @@ SP_INLINE sp_u32 sp_share_core(sp_tables tables, const struct sp_packet *packet,
     if (sp_unlikely(!is_due) && sp_likely(sp_share_due_apart(tables, packet, meta->cpu, meta->vrf))) {
         core->left--;
         sp_u32 shared = sp_share_over_apart(tables, packet, meta, reason);
-        meta->spared = shared & SP_SHARED_SPARED;
-        return shared == SP_SHARED_OVER ? SP_DROP_OVER_SHARE : reason;
+        if (shared == SP_SHARED_OVER) {
+            return SP_DROP_OVER_SHARE;
+        }
+        meta->spared = shared;
+        return reason;
     }
     core->left--;
     sp_share_charge(core, router, router->cost + core->driver_cost, core->beside_cost);
@@ -283,11 +305,7 @@ SP_INLINE sp_u32 sp_share_core(sp_tables tables, const struct sp_packet *packet,
 SP_INLINE sp_u32 sp_share_route(sp_tables tables, const struct sp_meta *meta, sp_u32 reason, sp_u32 leaf)
 {
     if (sp_unlikely(meta->spared) && sp_leaf_kind(leaf) != SP_ROUTE_LOCAL) {
-        struct sp_core_router *router = sp_core_router_at(tables, meta->cpu, meta->vrf);
-
-        if (router) {
-            router->dropped++;
-        }
+        sp_share_miss_apart(tables, meta->cpu, meta->vrf, meta->interface, meta->spared - SP_SHARED_SPARED);
         return SP_DROP_OVER_SHARE;
     }
     return reason;

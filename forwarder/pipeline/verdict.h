@@ -68,6 +68,14 @@ static inline int sp_police(struct sp_policer *policer, sp_u64 now)
     return interval == 0 || sp_conforms(&policer->due, now, interval, sp_load_long(&policer->tolerance_ns));
 }
 
+/* The least that a share's tolerance is. */
+static inline sp_u64 sp_share_tolerance(sp_u64 of_share, sp_u64 tolerance)
+{
+    sp_u64 least = of_share * (SP_SHARE_BURST - 1);
+
+    return tolerance > least ? tolerance : least;
+}
+
 /* Whether a punt is within the share of the interface that it came in by, or within what the others leave of the rate.
  *
  *     of its share ──► passes; is one less for what is left
@@ -81,12 +89,11 @@ static inline int sp_police_share(struct sp_policer *policer, sp_u64 *share_due,
     sp_u64 tolerance = sp_load_long(&policer->tolerance_ns);
     sp_u32 shares = sp_load_word(&policer->shares);
     sp_u64 of_share = interval * shares;
-    sp_u64 least = of_share * (SP_SHARE_BURST - 1);
 
     if (shares == 0 || interval == 0) {
         return shares != 0;
     }
-    if (shares > 1 && share_due && sp_conforms(share_due, now, of_share, tolerance > least ? tolerance : least)) {
+    if (shares > 1 && share_due && sp_conforms(share_due, now, of_share, sp_share_tolerance(of_share, tolerance))) {
         sp_charge(&policer->due, now, interval);
         return 1;
     }
@@ -96,11 +103,17 @@ static inline int sp_police_share(struct sp_policer *policer, sp_u64 *share_due,
 /* Whether sp_police_share() would let a packet pass; nothing is counted. */
 static inline int sp_would_pass(const struct sp_policer *policer, const sp_u64 *share_due, sp_u64 now)
 {
+    sp_u64 interval = sp_load_word(&policer->interval_ns);
     sp_u64 tolerance = sp_load_long(&policer->tolerance_ns);
+    sp_u32 shares = sp_load_word(&policer->shares);
 
-    return sp_load_word(&policer->interval_ns) == 0 || sp_load_long(&policer->due) <= now + tolerance ||
-           sp_load_long(share_due) <= now + tolerance;
+    if (shares == 0 || interval == 0) {
+        return shares != 0;
+    }
+    return sp_load_long(&policer->due) <= now + tolerance ||
+           (shares > 1 && sp_load_long(share_due) <= now + sp_share_tolerance(interval * shares, tolerance));
 }
+
 
 static inline void sp_count_engine(sp_tables tables, sp_u32 cpu, sp_u32 counter)
 {

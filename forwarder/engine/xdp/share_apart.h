@@ -65,4 +65,15 @@ SP_INLINE sp_u32 sp_share_over_apart(sp_tables tables, const struct sp_packet *p
                                reason);
 }
 
+SP_APART int sp_miss_of(sp_u32 cpu, sp_u32 vrf, sp_u32 interface, sp_u32 punt_class)
+{
+    sp_share_miss((sp_tables)0, cpu, vrf, interface, punt_class);
+    return 0;
+}
+
+static inline void sp_share_miss_apart(sp_tables tables, sp_u32 cpu, sp_u32 vrf, sp_u32 interface, sp_u32 punt_class)
+{
+    sp_miss_of(cpu, vrf, interface, punt_class);
+}
+
 #endif

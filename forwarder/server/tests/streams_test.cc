@@ -220,6 +220,7 @@ TEST_F(Packets, GoOutByTheirRouterInterface) {
 
 TEST_F(Packets, PayTheirRoutersShareOfTheLink) {
     ASSERT_EQ(primary->write_one(insert(entry(kInterfaceTable, {5}, kSetPort, {2, 30, 1500}))), grpc::OK);
+    ASSERT_EQ(primary->write_one(insert(entry(kClassifierTable, {2, 30}, kSetRouterInterface, {5, 9}))), grpc::OK);
     device->tables().links().set_speed(2, 1'000'000);
     const uint64_t uncontended = SP_LINK_BURST / 10 * 9 / (64 + 4 + 24), many = 8 * uncontended;  // frames
     for (uint64_t each = 0; each < many; ++each) primary->send(packet_out(5));

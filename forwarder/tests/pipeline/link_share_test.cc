@@ -472,5 +472,18 @@ TEST_F(LinkStage, WhatChangesIsSeenBeforeLong) {
     EXPECT_EQ(arrives(Ipv4{}).reason, SP_DROP_OVER_SHARE);
 }
 
+// An interface that is not enabled has no entry that says whose it is: it is not that of the slot 0.
+TEST_F(Links, WhatLeavesByNobodysInterfaceIsOnNobodysAccount) {
+    port(kGiga, SP_LINK_CONTENDED);
+    router(0);
+    tables.links[kPort].whole.level = tables.links[kPort].speed << SP_LINK_LEVEL_SHIFT;
+    const Octets frame = ethernet(kNeighborMac, kOwnMac, 0x0800, Ipv4{.payload = Octets(1400)}.octets());
+    const Sender nobody{.interface = 7, .bits_per_s = 0, .out = frame}, first{.interface = 0, .bits_per_s = 0, .out = frame};
+    EXPECT_TRUE(passes(first, now));
+    for (int each = 0; each < 1000; ++each) EXPECT_FALSE(passes(nobody, now));
+    EXPECT_EQ(tables.link_routers[0].dropped, 0u);
+    EXPECT_TRUE(passes(first, now));
+}
+
 }  // namespace
 }  // namespace splitplane::test

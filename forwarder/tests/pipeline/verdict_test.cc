@@ -119,5 +119,49 @@ TEST_F(Verdicts, EachCpuCountsForItself) {
     EXPECT_EQ(engine.arrays().rx[kLan].packets, 0u);
 }
 
+// A router that has had its share of the core: only what is for its routing protocols goes on, as far as their policer has
+// room, whatever becomes of it.
+struct OverShare : ::testing::TestWithParam<uint32_t>, World {
+    static constexpr uint32_t kPackets = 100, kBurst = 5;
+    sp_core& core = tables.cores[0];
+    sp_core_router& router = tables.core_routers[kVrf];
+
+    OverShare() {
+        core.clock = router.at = 1'000'000 * kMillisecond;
+        core.left = kPackets;
+        router.spent = 1;
+        write.police(kVrf, SP_CLASS_BGP, kMillisecond, (kBurst - 1) * kMillisecond);
+        tables.policers[sp_policer_index(kVrf, SP_CLASS_BGP)].shares = GetParam();
+    }
+    // How many of a flood of BGP's go as far as they can.
+    uint64_t spared(uint32_t destination) const {
+        const Octets syn = {4, 0, 0, 179, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 2, 0, 0, 0, 0, 0, 0};
+        Ipv4 packet{.protocol = 6, .payload = syn};
+        packet.dst = destination;
+        const Octets frame = ethernet(kOwnMac, kHostMac, 0x0800, packet.octets());
+        for (uint32_t each = 0; each < kPackets; ++each) run(frame, kLanPort, core.clock);
+        return kPackets - core.dropped;
+    }
+};
+
+TEST_P(OverShare, PuntsOfRoutingProtocolsAreSparedAsFarAsTheirPolicerPassesThem) {
+    EXPECT_EQ(spared(0x0a010001), kBurst);
+    EXPECT_EQ(counted(SP_PUNT_LOCAL), kBurst);
+    EXPECT_EQ(tables.engine_counters[SP_COUNT_POLICED], 0u);
+}
+
+TEST_P(OverShare, NoMoreIsSparedOfWhatOnlyLooksLikeThem) {
+    EXPECT_EQ(spared(0x0a020001), kBurst);
+    EXPECT_EQ(router.dropped, kPackets) << "those that were spared as well";
+    EXPECT_EQ(spared(0x0a010001), kBurst) << "nor does it leave room for others of its kind";
+}
+
+TEST_P(OverShare, WithoutAPolicerNothingIsSpared) {
+    tables.policers[sp_policer_index(kVrf, SP_CLASS_BGP)].shares = 0;
+    EXPECT_EQ(spared(0x0a010001), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(WaysIn, OverShare, ::testing::Values(1u, 2u));
+
 }  // namespace
 }  // namespace splitplane::test
