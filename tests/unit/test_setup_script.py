@@ -65,6 +65,15 @@ def test_only_root_is_asked_for_optional_packages(tmp_path: Path, optional: str)
     assert asked(tmp_path, optional, "id() { echo 1000; }") == []
 
 
+def test_a_venv_that_could_not_be_made_is_none(tmp_path: Path) -> None:
+    (tmp_path / ".setup").mkdir()
+    (tmp_path / ".setup/venv").write_text("pins setup")
+    fails = 'logged() { [ "$1" != pip ]; }'
+    done = bash(tmp_path, f"say() {{ :; }}\n{fails}\n{function('make_venv')}make_venv tests")
+    assert done.returncode != 0
+    assert not (tmp_path / ".setup/venv").exists()
+
+
 def test_whoever_holds_the_lock_is_named_and_not_waited_for_for_ever(tmp_path: Path) -> None:
     lock, says = tmp_path / "lock", 'say() { echo "$*"; }\n'
     program = f"{says}{function('lock')}lock {lock} 60; echo has it; sleep 600"

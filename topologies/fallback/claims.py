@@ -64,7 +64,7 @@ def follows(lab: Lab, progress: Progress) -> list[str]:
     shown = f"{', '.join(chosen)}: of {2 * _COUNT * len(chosen)} packets there and back"
     shown = f"{shown} {before} were the forwarder's, {after} after {took:.0f} s of pings"
     expect(after < before, shown)
-    return [shown, *(proofs.unbroken(end, stream, took) for end, stream in seen.items())]
+    return [shown, *(proofs.unbroken(lab, end, stream, took) for end, stream in seen.items())]
 
 
 def _wait_in_hardware(lab: Lab, wanted: set[str]) -> None:
@@ -166,7 +166,7 @@ def moves(lab: Lab, progress: Progress) -> list[str]:
     finally:
         took = time.monotonic() - start
         seen = {end: stream.stop() for end, stream in streams.items()}
-    return found + [proofs.unbroken(end, stream, took) for end, stream in seen.items()]
+    return found + [proofs.unbroken(lab, end, stream, took) for end, stream in seen.items()]
 
 
 def restart(lab: Lab, progress: Progress) -> list[str]:
