@@ -96,7 +96,7 @@ def learned_table(fib: Fib, learned: Mapping[bytes, NexthopSet]) -> dict[bytes, 
         if value is not None and key not in refused:
             table[key] = value
     for key, action in fib.own_actions.items():
-        if action == LOCAL or key not in table:
+        if key not in refused and (action == LOCAL or key not in table):
             table[key] = describer.action(action)
     return table
 

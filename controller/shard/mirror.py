@@ -58,7 +58,8 @@ BATCH_ROUTERS = 64
 WRITES_IN_FLIGHT = 2
 """One batch is encoded while the plane works on the one before."""
 
-AUDIT_INTERVAL_S = 300.0
+AUDIT_INTERVAL_S, TIDY_S = 300.0, 1.0
+"""Between two audits, and between two looks for what nobody claims."""
 
 AUDITED_AT_ONCE = 4096
 """Prefixes that an audit looks at in one turn, where some were not read."""
@@ -241,24 +242,39 @@ class PlaneMirror:
             await self._go_ahead()
         connection = self._connection
         await self._adopt()
+        beside = asyncio.create_task(self._look_after())
+        beside.add_done_callback(lambda _: self._wake.set())
+        try:
+            while connection == self._connection:
+                if beside.done():
+                    await beside  # it ends by an error alone
+                while self._writes and (len(self._writes) >= WRITES_IN_FLIGHT or self._writes[0].done()):
+                    await self._writes.popleft()
+                if self.shares.busy:
+                    self._tell_confirmed(await self.shares.write())
+                elif self._busy:
+                    await self._loop_share.turn(self.account)
+                    self._send()
+                    await asyncio.sleep(0)
+                elif self._writes:
+                    await self._writes.popleft()
+                else:
+                    await self._wake.wait()
+                    self._wake.clear()
+        finally:
+            beside.cancel()
+            await asyncio.gather(beside, return_exceptions=True)
+        raise PlaneUnreachable(self.plane.name, self.reason)
+
+    async def _look_after(self) -> None:
+        """Delete what nobody claims, and audit now and then: beside what is written, which waits for neither."""
         next_audit = self._clock() + self._audit_s
-        while connection == self._connection:
-            while self._writes and (len(self._writes) >= WRITES_IN_FLIGHT or self._writes[0].done()):
-                await self._writes.popleft()
-            if self.shares.busy:
-                self._tell_confirmed(await self.shares.write())
-            elif self._busy:
-                await self._loop_share.turn(self.account)
-                self._send()
-                await asyncio.sleep(0)
-            elif self._writes:
-                await self._writes.popleft()
-            elif self._clock() >= next_audit:
+        while True:
+            await asyncio.sleep(min(TIDY_S, max(0.0, next_audit - self._clock())))
+            await self.delete_unclaimed()
+            if self._clock() >= next_audit:
                 await self.audit()
                 next_audit = self._clock() + self._audit_s
-            else:
-                await self._sleep(next_audit - self._clock())
-        raise PlaneUnreachable(self.plane.name, self.reason)
 
     async def _go_ahead(self) -> None:
         """Write what need not wait for the plane to be whole again, or wait for something to happen."""
@@ -267,7 +283,8 @@ class PlaneMirror:
             await self._write(batch, self._fill(batch, ahead=True))
             await asyncio.sleep(0)
         else:
-            await self._sleep(None)
+            await self._wake.wait()
+            self._wake.clear()
 
     def _send(self) -> None:
         batch = WriteBatch()
@@ -360,8 +377,9 @@ class PlaneMirror:
             self._advance()
 
     async def close(self) -> None:
-        """Leave what is unfinished."""
+        """Leave what is unfinished of a plane that was closed; who waits for it hears that it is away."""
         await self._passes.close()
+        self._advance()
 
     def _wake_served(self, fib: Fib) -> None:
         if self.fibs.get(fib.config.vrf_id) is fib:  # it may have been removed meanwhile
@@ -377,16 +395,6 @@ class PlaneMirror:
     async def _settle_writes(self) -> None:
         pending, self._writes = list(self._writes), deque()
         await asyncio.gather(*pending, return_exceptions=True)
-
-    async def _sleep(self, seconds: float | None) -> None:
-        # asyncio.timeout would cancel and catch for what a timer does by one call.
-        timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self._wake.set)
-        try:
-            await self._wake.wait()
-        finally:
-            if timer is not None:
-                timer.cancel()
-        self._wake.clear()
 
     def _advance(self) -> None:
         self._progress.set()
@@ -430,7 +438,8 @@ class PlaneMirror:
                 keys = [key for key in read.routes[vrf_id] if len(key) == stride]
                 for start in range(0, len(keys), BATCH_ROUTES):
                     part = keys[start : start + BATCH_ROUTES]
-                    await self.plane.write(WriteBatch(routes=[delete_routes(vrf_id, family, part)]))
+                    gone = RouteUpdates(vrf_id, family, [Op.DELETE] * len(part), part, [0] * len(part))
+                    await self.plane.write(WriteBatch(routes=[gone]))
         if policers:
             await self.plane.write(WriteBatch(policers=[Update(Op.DELETE, one) for one in policers]))
 
@@ -512,8 +521,3 @@ class PlaneMirror:
             finally:
                 for fib in self.fibs.values():
                     fib.end_audit()
-
-
-def delete_routes(vrf_id: int, family: int, keys: list[bytes]) -> RouteUpdates:
-    """Return the deletion of these prefixes."""
-    return RouteUpdates(vrf_id, family, [Op.DELETE] * len(keys), keys, [0] * len(keys))

@@ -11,10 +11,11 @@ Nothing here knows gRPC: a session calls in with plain values and is called back
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from math import inf
 from typing import Literal, Protocol
 
-from controller.errors import SessionRefused
+from controller.errors import NoSuch, SessionRefused
 from controller.events.log import EventLog
 from controller.model import RouterConfig
 from controller.planes.base import Clock
@@ -81,6 +82,18 @@ class RouterHost(Protocol):
         """A router's declaration has changed: tell its FIB the plane's ports."""
 
 
+SnapshotDone = Callable[[dict[bytes, NexthopSet] | None, str], None]
+"""Takes what a guest's kernel has, or None and why that is not known."""
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """What a guest's kernel has, as far as its VRC has told."""
+
+    done: SnapshotDone
+    taken: dict[bytes, NexthopSet] = field(default_factory=dict)
+
+
 class VirtualRouter:
     """Ties one router's parts together."""
 
@@ -91,7 +104,7 @@ class VirtualRouter:
         self.punts = RouterPunts(clock)
         self.vrc: VrcPort | None = None
         self.source = config.source.value
-        self.snapshots: dict[int, Callable[[dict[bytes, NexthopSet] | None, str], None]] = {}
+        self.snapshots: dict[int, Snapshot] = {}  # that are waited for, by their numbers
         self._events = events
         self._clock = clock
         self._acks: deque[tuple[int, tuple[int, int]]] = deque()
@@ -104,7 +117,7 @@ class VirtualRouter:
         self._retired: set[int] = set()  # interfaces it had: messages under way may still name them
         self._sweep_at: float | None = clock() + config.hold_time_s
         self._retry_at: float | None = None  # when what was refused is tried again
-        self._snapshot: dict[bytes, NexthopSet] = {}
+        self._last_snapshot = 0
 
     # The operator and the plane
 
@@ -320,25 +333,39 @@ class VirtualRouter:
 
     # Snapshots of the guest's kernel
 
+    def request_snapshot(self, request_id: int, done: SnapshotDone) -> None:
+        """Ask for what the guest's kernel has; a later request has a larger id. NoSuch where its VRC is away."""
+        if self.vrc is None:
+            raise NoSuch("VRC session of", self.config.full_name, "see vrctl get routers and vrctl events")
+        self._last_snapshot = request_id
+        self.snapshots[request_id] = Snapshot(done)
+        self.vrc.request_snapshot(request_id)
+
+    def forget_snapshot(self, request_id: int) -> None:
+        """Nobody waits for a snapshot any more: what still comes of it is dropped."""
+        self.snapshots.pop(request_id, None)
+
     def snapshot_chunk(self, request_id: int, family: int, keys: list[bytes], set_ids: Sequence[int]) -> None:
         """A part of a snapshot. SessionRefused where it was not asked for or grows beyond reason."""
-        if request_id not in self.snapshots:
+        if request_id > self._last_snapshot:
             raise SessionRefused(f"snapshot {request_id} was not asked for")
+        snapshot = self.snapshots.get(request_id)
+        if snapshot is None:
+            return
         quota = self.config.quota
-        if len(self._snapshot) + len(keys) > 2 * (quota.ipv4_routes + quota.ipv6_routes) + 1000:
+        if len(snapshot.taken) + len(keys) > 2 * (quota.ipv4_routes + quota.ipv6_routes) + 1000:
             raise SessionRefused("the snapshot is more than twice as large as the slice's quota")
         names = self.fib.named_sets
         unknown = set(set_ids).difference(names)
         if unknown:
             raise SessionRefused(f"snapshot uses nexthop set {min(unknown)}, which is not defined")
-        self._snapshot.update(zip(keys, map(names.__getitem__, set_ids), strict=True))
+        snapshot.taken.update(zip(keys, map(names.__getitem__, set_ids), strict=True))
 
     def snapshot_end(self, request_id: int, error: str) -> None:
         """The last part of a snapshot."""
-        done = self.snapshots.pop(request_id, None)
-        taken, self._snapshot = self._snapshot, {}
-        if done is not None:
-            done(None if error else taken, error)
+        snapshot = self.snapshots.pop(request_id, None)
+        if snapshot is not None:
+            snapshot.done(None if error else snapshot.taken, error)
 
     # State for people
 
@@ -393,9 +420,8 @@ class VirtualRouter:
 
     def _fail_snapshots(self, reason: str) -> None:
         waiting, self.snapshots = self.snapshots, {}
-        self._snapshot = {}
-        for done in waiting.values():
-            done(None, reason)
+        for snapshot in waiting.values():
+            snapshot.done(None, reason)
 
     def _has_interface(self, interface_id: int) -> bool:
         """Tell whether an interface is this router's; False where it was until lately. SessionRefused otherwise."""

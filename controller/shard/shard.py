@@ -76,8 +76,8 @@ class Shard:
     async def close(self) -> None:
         """Stop serving; the plane goes on forwarding."""
         await self._supervisor.close()
-        await self.mirror.close()
         await self.plane.close()
+        await self.mirror.close()
 
     # Routers
 
@@ -114,7 +114,11 @@ class Shard:
         router.fib.remove()
         self.attend(router)
         await self.mirror.until(lambda: self.mirror.adopted and router.fib.clean)
-        router.fib.collect()  # what it took is its slice's again
+        account = self._loop_share.account(router.config)
+        while router.fib.untidy:  # what it took is its slice's again
+            await self._loop_share.turn(account)
+            with self._loop_share.slice(account, "what it leaves"):
+                router.fib.collect()
         self.mirror.discard(vrf_id)
         self._timers.discard(vrf_id)
         self._forget_interfaces(vrf_id)
@@ -317,16 +321,12 @@ class Shard:
                 with self._loop_share.slice(self._loop_share.account(router.config), "what was due"):
                     self._timers.hasten(vrf_id, router.tick())
                     self.follow(router)
-        await self.mirror.delete_unclaimed()
         self.mirror.wake()
 
     # Snapshots
 
     async def snapshot(self, router: VirtualRouter) -> dict[bytes, NexthopSet]:
         """Return what the guest's kernel has. NoSuch where its VRC is away or does not answer in time."""
-        if router.vrc is None:
-            raise NoSuch("VRC session of", router.config.full_name, "see vrctl get routers and vrctl events")
-        self._snapshots += 1
         answered: asyncio.Future[dict[bytes, NexthopSet]] = asyncio.get_running_loop().create_future()
 
         def done(taken: dict[bytes, NexthopSet] | None, error: str) -> None:
@@ -337,13 +337,16 @@ class Shard:
             else:
                 answered.set_result(taken)
 
-        router.snapshots[self._snapshots] = done
-        router.vrc.request_snapshot(self._snapshots)
+        self._snapshots += 1
+        request_id = self._snapshots
+        router.request_snapshot(request_id, done)
         try:
             async with asyncio.timeout(SNAPSHOT_TIMEOUT_S):
                 return await answered
         except TimeoutError:
             raise NoSuch("snapshot of", router.config.full_name, "the VRC did not answer in time") from None
+        finally:
+            router.forget_snapshot(request_id)
 
 
 def _exceeds(one: Quota | None, other: Quota) -> bool:

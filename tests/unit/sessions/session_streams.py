@@ -177,8 +177,7 @@ class Controller:
         def done(routes: dict[bytes, Any] | None, problem: str) -> None:
             self.snapshots = {"routes": len(routes or ()), "problem": problem}
 
-        self.router.snapshots[_SNAPSHOT] = done
-        self.router.vrc.request_snapshot(_SNAPSHOT)
+        self.router.request_snapshot(_SNAPSHOT, done)
 
     def learned(self) -> dict[str, Any]:
         fib = self.router.fib

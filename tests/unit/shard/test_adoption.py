@@ -267,8 +267,8 @@ async def test_a_router_that_never_ends_its_resync_keeps_only_its_own(make_world
     red.resync_end(True)
     second.connect(2)
     await second.settle(1)
-    shard = second.shards.by_plane["s1"]
-    await shard.tick()
+    serving = second.shards.by_plane["s1"].mirror
+    await serving.delete_unclaimed()
     assert {one.router_interface_id for one in entries.nexthops.values()} == {3, 4}
     assert len(entries.groups) == 1
     assert entries.routes[2]
@@ -278,9 +278,28 @@ async def test_a_router_that_never_ends_its_resync_keeps_only_its_own(make_world
     assert (len(entries.groups), len(entries.nexthops)) == (1, 2)  # claimed
     blue.resync_end(True)
     await second.settle(2)
-    await shard.tick()
+    await serving.delete_unclaimed()
     assert (len(entries.groups), len(entries.nexthops)) == (1, 2)
     assert set(map(len, entries.routes[2])) == {5}
+
+
+async def test_time_does_not_wait_for_the_clean_up(make_world):
+    first = await make_world(router_config())
+    first.connect()
+    teach(first)
+    await first.settle()
+    await first.close()
+    second = await make_world(router_config(), plane=first.plane)
+    await adopted(second)
+    second.connect(neighbors=False)
+    second.router().resync_end(True)
+    await second.settle()
+    serving = second.shards.by_plane["s1"]
+    second.plane.gate.clear()
+    await asyncio.wait_for(serving.tick(), 5)
+    second.plane.gate.set()
+    await serving.mirror.delete_unclaimed()
+    assert not second.plane.entries.nexthops
 
 
 async def test_clean_up_is_bounded_by_batch_and_by_turn(make_world, monkeypatch):
@@ -303,9 +322,9 @@ async def test_clean_up_is_bounded_by_batch_and_by_turn(make_world, monkeypatch)
         second.router(vrf_id).resync_end(True)
         await second.settle(vrf_id)
     second.forget_writes()
-    shard = second.shards.by_plane["s1"]
+    serving = second.shards.by_plane["s1"].mirror
     for _ in range(6):
-        await shard.tick()
+        await serving.delete_unclaimed()
     assert not second.plane.entries.nexthops
     assert not second.plane.entries.groups
     small = [batch for batch in second.plane.writes if not batch.groups]

@@ -101,6 +101,18 @@ async def test_what_is_under_way_when_an_audit_begins_is_no_damage(world: World)
     assert await audit == {}
 
 
+async def test_writes_do_not_wait_for_an_audit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mirror, "TIDY_S", 0.01)
+    slow = SlowRead(world, monkeypatch)
+    await asyncio.sleep(0)
+    world.clock.now += mirror.AUDIT_INTERVAL_S
+    await world.until(lambda: slow.asked)
+    world.learn(dict.fromkeys(ROUTES, 2))
+    await world.settle()
+    assert (slow.asked, slow.go_on.is_set()) == (1, False)
+    slow.go_on.set()
+
+
 async def test_audits_and_comparisons_wait_for_each_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = SlowRead(world, monkeypatch)
     first = asyncio.create_task(audited(world).read_back(1))

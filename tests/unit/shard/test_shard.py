@@ -3,9 +3,13 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
 from worlds import FakeVrc, interface, router_config
 
+from controller.errors import PlaneUnreachable
+from controller.model import Quota
 from controller.planes.base import PuntReason
+from controller.routing.rib import SetKind
 from controller.shard.router import VirtualRouter
 
 
@@ -115,6 +119,30 @@ async def test_a_plane_that_is_attached_again_takes_its_routers_over(make_world)
     router.open(FakeVrc())
     world.plane.connect()
     await world.settle()
+
+
+async def test_who_waits_for_a_plane_that_is_removed_hears_that_it_is_away(make_world):
+    world = await rested(make_world, 1)
+    waiting = asyncio.create_task(world.shards.of_plane("s1").mirror.until(lambda: False))
+    await asyncio.sleep(0)
+    await world.shards.remove_plane("s1")
+    with pytest.raises(PlaneUnreachable):
+        await asyncio.wait_for(waiting, 5)
+
+
+async def test_a_removed_router_leaves_nothing_in_its_slice(make_world):
+    quota = replace(Quota(), nexthops=20)
+    world = await make_world(router_config(quota=quota), router_config(2, (2,), quota=quota))
+    world.connect()
+    for number in range(1, 10_001):
+        address = bytes((10, 0, 1 + (number >> 8), number & 255))
+        world.router().define_set(number, SetKind.FORWARD, [(1, address, 1)])
+    await world.settle()
+    usage = world.shards.by_plane["s1"].usage_of("red")
+    assert usage is not None
+    assert usage.kept_sets > 4096
+    await world.shards.remove_router(1)
+    assert (usage.kept_sets, usage.kept_members) == (0, 0)
 
 
 async def test_what_is_asked_of_one_router_copies_no_others_routes(make_world, monkeypatch):
