@@ -7,6 +7,7 @@ client that did not wait for them, and a blank line first ends what was left hal
 import asyncio
 import contextlib
 import json
+import re
 import secrets
 import time
 from collections.abc import AsyncIterator
@@ -63,6 +64,18 @@ class Absence(Refusal):
     """A machine answered that its guest does not run now: what was asked may be asked again."""
 
 
+class Busy(Refusal):
+    """The guest is still at what it was asked before, and says nothing of this: it may be asked again."""
+
+
+BUSY_WORDS = re.compile(
+    r"is being changed already; try again"
+    r"|\d+ requests are (unanswered|under way) already"
+    r"|the guest's supervisor did not answer within [\d.]+ s; see the console"
+)
+"""By which a guest says so: guests outlive versions of the controller, and there is no other sign of it."""
+
+
 class Silence(GuestError):
     """The guest did not answer in time."""
 
@@ -94,7 +107,8 @@ class Conversation:
             if reply.get("absent"):
                 raise Absence(f"{self._router}: {said}")
             prefix = f"{suite_of(request.get('config', {}))} " if request["op"] == "reload" else ""
-            raise Refusal(f"{self._router}: {prefix}{said}")
+            kind = Busy if BUSY_WORDS.fullmatch(said) else Refusal
+            raise kind(f"{self._router}: {prefix}{said}")
         return reply
 
     async def settle(self) -> None:
@@ -176,7 +190,10 @@ class Reloads:
         self._refused: dict[Path, tuple[dict[str, Any], str]] = {}
 
     async def reload(self, directory: Path, router: str, config: dict[str, Any]) -> None:
-        """Bring a running guest to ``config``; GuestError as its suite put it, Absence where none runs now."""
+        """Bring a running guest to ``config``; GuestError as its suite put it.
+
+        Absence or Busy say nothing of the configuration, and are not remembered.
+        """
         refused, why = self._refused.get(directory, (None, ""))
         if refused == config:
             raise GuestError(why)
@@ -184,7 +201,7 @@ class Reloads:
         try:
             request = {"op": "reload", "config": config}
             await ask(directory, router, request, self._limit_s, shared=self._shared)
-        except Absence:
+        except (Absence, Busy):
             raise
         except Refusal as refusal:
             self._refused[directory] = (config, str(refusal))

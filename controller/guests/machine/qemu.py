@@ -196,6 +196,8 @@ class QemuDriver:
                 inside = await talk.ask({"op": "status"})
         except control.Silence:
             states, restarts = {"machine": self._silent(spec, pid)}, 0
+        except control.Busy:
+            states, restarts = {"machine": BUSY if state == "up" else state}, 0
         except control.Refusal as refusal:
             failed = str(refusal).removeprefix(f"{spec.router}: ")
             # Where the machine does not say that its guest is up, that says why.

@@ -12,6 +12,7 @@ import pytest
 from test_machine_control import run_until
 
 from controller.guests.base import GuestSpec, failing
+from controller.guests.control import BUSY_WORDS
 from controller.model import RouteSource, Routing, Suite
 from vrc.guest import children
 from vrc.guest.children import Child, Children, KeptChild
@@ -300,7 +301,30 @@ def test_a_supervisor_that_does_not_answer_a_machine_is_refused(
         run_until(reactor, lambda: bool(answers))
     (answer,) = answers
     assert answer["error"] == "the guest's supervisor did not answer within 0.05 s; see the console"
+    assert BUSY_WORDS.fullmatch(answer["error"])
     assert not guest._asked
+
+
+def test_the_controller_knows_what_a_guest_says_that_is_busy(
+    family: Children, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (frr, bird):
+        monkeypatch.setattr(module, "watch_directory", lambda _: os.eventfd(0, os.EFD_NONBLOCK))
+    ids = [os.getuid(), os.getgid()]
+    routing, text = SECTION | {"ids": [*ids, 0]}, {"text": "", "ids": ids}
+    command = {"user": "", "daemons": [], "files": {}, "ids": ids}
+    zebra, one = frr.FrrDaemons(family, routing, ""), bird.BirdDaemon(family, text, "")
+    other, said = any_daemon.AnyDaemon(family, command, ""), list[str]()
+    zebra._change, one._changing, other._changing = (zebra.settings, said.append), True, True
+    zebra.change(routing, said.append)
+    one.change(text, said.append)
+    other.change(command, said.append)
+    guest = machine_guest.KeptGuest(family.reactor, ["/bin/false"], print, str(tmp_path))
+    guest._asked = machine_guest.MAX_ASKED
+    guest.ask(b'{"op": "status"}', lambda answer: said.append(answer["error"]))
+    assert len(said) == 4
+    assert all(map(BUSY_WORDS.fullmatch, said))
+    assert not BUSY_WORDS.fullmatch("line 3: no; try again")
 
 
 def test_a_router_s_trouble_names_the_daemon_and_the_log(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from controller.errors import GuestError
 from controller.guests import control, handshake, pidfile
-from controller.guests.base import GuestSpec
+from controller.guests.base import BUSY, GuestSpec
 from controller.guests.control import Silence
 from controller.guests.machine import exec_client as inside
 from controller.guests.machine import qemu, relay
@@ -140,6 +140,32 @@ async def test_what_a_guest_did_not_hear_is_tried_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        "is being changed already; try again",
+        "8 requests are unanswered already",
+        "16 requests are under way already",
+        "the guest's supervisor did not answer within 130 s; see the console",
+    ],
+)
+async def test_what_a_guest_was_too_busy_for_is_tried_again(tmp_path: Path, words: str) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readline())
+        busy = json.dumps({"ok": False, "error": words}).encode()
+        writer.write(busy + b"\n" if len(asked) < 3 else b'{"ok": true}\n')
+        writer.close()
+
+    asked: list[bytes] = []
+    reloads = control.Reloads(60.0)
+    async with await asyncio.start_unix_server(answer, tmp_path / "control.sock"):
+        for _ in range(2):
+            with pytest.raises(control.Busy, match=rf"^red/r1: frr {words}$"):
+                await reloads.reload(tmp_path, "red/r1", {"text": "good"})
+        await reloads.reload(tmp_path, "red/r1", {"text": "good"})
+    assert len(asked) == 3
+
+
+@pytest.mark.parametrize(
     ("supervisor", "states"),
     [
         ("starting", {"machine": "starting"}),
@@ -159,6 +185,18 @@ async def test_why_a_guest_in_a_machine_does_not_run_is_what_the_machine_says(
     machine(tmp_path, answer)
     spec = GuestSpec(1, "red/r1", RouteSource.FPM, Routing(text="!"), 30, tmp_path, tmp_path, tmp_path)
     assert (await QemuDriver(tmp_path, AcceleratorProbe(tmp_path)).status(spec)).daemons == states
+
+
+async def test_a_machine_with_too_much_to_answer_is_busy_and_not_failed(tmp_path: Path) -> None:
+    def answer(request: dict[str, Any]) -> list[bytes]:
+        if request["op"] == "machine":
+            return [to(request, supervisor="up")]
+        return [to(request, error="8 requests are unanswered already").replace(b"true", b"false", 1)]
+
+    pidfile.write(tmp_path, os.getpid())
+    machine(tmp_path, answer)
+    spec = GuestSpec(1, "red/r1", RouteSource.FPM, Routing(text="!"), 30, tmp_path, tmp_path, tmp_path)
+    assert (await QemuDriver(tmp_path, AcceleratorProbe(tmp_path)).status(spec)).daemons == {"machine": BUSY}
 
 
 async def test_a_new_certificate_arrives_whatever_is_refused_of_a_text(
