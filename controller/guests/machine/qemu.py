@@ -69,6 +69,8 @@ from controller.guests.users import SETPRIV, as_user, machine_uid
 from controller.model import GuestKind, RouterConfig, Routing, Suite
 
 BOOT_LIMIT_S = 60.0
+REPLACE_AFTER_S = 90.0
+"""A machine that has been asked in vain for so long a change starts anew. A command may have its channel for 60 s."""
 STATUS_LIMIT_S = 3.0
 STOP_LIMIT_S = 8.0
 QUIT_LIMIT_S = 3.0
@@ -100,12 +102,23 @@ class _Contact:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     monitor: Monitor | None = None
     answered: int = 0  # pid of the machine whose guest has answered
+    silent_since_s: float = inf  # when it was first asked in vain; since then it has not answered
     looked_s: float = -inf
     refused: int = 0  # connections turned away, as last seen
     stepped_s: float = 0.0  # by how much its clock was put forward, where the operator is still to be told
     trouble: str | None = None  # None: not looked yet
     strays: control.Strays = field(default_factory=control.Strays)
     held: int = 0  # of these, how often reading was held, as last seen
+
+    def heard(self, pid: int) -> None:
+        """Note that the machine has answered, or (0) that it runs no more."""
+        self.answered, self.silent_since_s = pid, inf
+
+    def asked_in_vain(self) -> float:
+        """Note that the machine did not answer; returns for how many seconds it has not."""
+        now = time.monotonic()
+        self.silent_since_s = min(self.silent_since_s, now)
+        return now - self.silent_since_s
 
 
 class QemuDriver:
@@ -185,7 +198,7 @@ class QemuDriver:
         try:
             limit_s, strays = STATUS_LIMIT_S, contact.strays
             async with control.conversation(spec.directory, spec.router, limit_s, shared=True, strays=strays) as talk:
-                contact.answered = pid
+                contact.heard(pid)
                 machine = talk.machine
                 state = machine_state(machine, spec.guest.memory_mib)
                 if step_s := clock_step_s(machine, talk.asked_at_s, talk.answered_at_s):
@@ -263,7 +276,8 @@ class QemuDriver:
         if contact.trouble is not None:
             return contact.trouble
         pid = pidfile.find(spec.directory)
-        return "its machine is booting" if pid and contact.answered != pid else ""
+        boots = pid and contact.answered != pid and pidfile.age_s(pid) < BOOT_LIMIT_S
+        return "its machine is booting" if boots else ""
 
     def session_uid(self, vrf_id: int) -> int:
         """QEMU's."""
@@ -299,11 +313,13 @@ class QemuDriver:
         return found
 
     def _silent(self, spec: GuestSpec, pid: int) -> str:
-        """The state of a machine that does not answer."""
-        if self._contacts[spec.directory].answered == pid:
-            return BUSY  # requests are answered one after the other, and a command may take its time
-        if pidfile.age_s(pid) < BOOT_LIMIT_S:
+        """The state of a machine that does not answer just now."""
+        contact = self._contacts[spec.directory]
+        silent_s = contact.asked_in_vain()
+        if contact.answered != pid and pidfile.age_s(pid) < BOOT_LIMIT_S:
             return BOOTING
+        if contact.answered == pid or silent_s < BOOT_LIMIT_S:
+            return BUSY  # requests are answered one after the other, and a command may take its time
         return f"failed: it has not answered for {BOOT_LIMIT_S:.0f} s; see vrctl logs {spec.router}"
 
     def _told(self, spec: GuestSpec) -> dict[str, str]:
@@ -338,9 +354,13 @@ class QemuDriver:
         if contact.answered != pid:
             try:
                 async with control.conversation(spec.directory, spec.router, STATUS_LIMIT_S, shared=True):
-                    contact.answered = pid
-            except GuestError:
-                return False  # it still boots: started anew it has everything at once
+                    contact.heard(pid)
+            except GuestError as error:
+                silent_s = contact.asked_in_vain()
+                boots = isinstance(error, control.Silence) and pidfile.age_s(pid) < BOOT_LIMIT_S
+                if boots or silent_s >= REPLACE_AFTER_S:
+                    return False  # started anew it has everything at once
+                raise  # somebody else may have its channel
         if renewed:  # first: the old one is refused by now, whatever the suite says of a text
             request = {name.removesuffix(".pem"): content.decode() for name, content in identity.items()}
             request["op"] = "identity"
@@ -433,8 +453,8 @@ class QemuDriver:
         await limits.empty(spec.directory)
         if contact.monitor is not None:
             await contact.monitor.close()
-        contact.monitor, contact.answered, contact.refused, contact.trouble = None, 0, 0, None
-        contact.stepped_s = 0.0
+        contact.heard(0)
+        contact.monitor, contact.refused, contact.trouble, contact.stepped_s = None, 0, None, 0.0
         for name in (pidfile.FILE, *_SOCKETS.values()):
             with contextlib.suppress(FileNotFoundError):
                 (spec.directory / name).unlink()

@@ -1,5 +1,9 @@
 """What the operator is told of machines: states, last words, limits, and a fleet that pauses between starts."""
 
+import contextlib
+import os
+import socket
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,14 +12,22 @@ from operator_world import Controller
 
 from controller.errors import GuestError
 from controller.events.untrusted_text import MAX_WORDS
-from controller.guests import limits
-from controller.guests.base import GuestSpec
+from controller.guests import control, limits, pidfile
+from controller.guests.base import BOOTING, BUSY, GuestSpec
 from controller.guests.fleet import LONGEST_PAUSE_S, SETTLED_S, SILENCE_S, GuestFleet
 from controller.guests.limits import Limits
+from controller.guests.machine import qemu
 from controller.guests.machine.accelerator import AcceleratorProbe
 from controller.guests.machine.console_log import MAX_CONSOLE_BYTES, bound_console
 from controller.guests.machine.qemu import QemuDriver
-from controller.guests.machine.readings import CLOCK_TOLERANCE_S, clock_step_s, machine_state, states_inside
+from controller.guests.machine.readings import (
+    CLOCK_TOLERANCE_S,
+    Machine,
+    clock_step_s,
+    digest,
+    machine_state,
+    states_inside,
+)
 from controller.model import GuestConfig, GuestKind, RouterConfig, RouteSource, Routing
 from controller.pki.authority import PKI
 
@@ -65,6 +77,36 @@ def driver_and_spec(tmp_path: Path) -> tuple[QemuDriver, GuestSpec]:
         guest=GuestConfig(GuestKind.KVM, 192, 1),
     )
     return QemuDriver(tmp_path, AcceleratorProbe(tmp_path)), spec
+
+
+@pytest.mark.parametrize(
+    ("age_s", "in_vain_s", "state", "restarted"),
+    [
+        (5.0, 5.0, BOOTING, True),  # started anew it has everything at once
+        (86_400.0, 0.0, BUSY, False),  # as vr-host has just begun, and a command may have the channel
+        (86_400.0, 61.0, "failed: it has not answered for 60 s; see vrctl logs red/r1", False),
+        (86_400.0, 91.0, "failed: it has not answered for 60 s; see vrctl logs red/r1", True),
+    ],
+)
+async def test_a_changed_machine_that_does_not_answer_is_started_anew_where_it_boots_or_is_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age_s: float, in_vain_s: float, state: str, restarted: bool
+) -> None:
+    driver, spec = driver_and_spec(tmp_path)
+    monkeypatch.setattr(qemu, "STATUS_LIMIT_S", 0.05)
+    monkeypatch.setattr(pidfile, "age_s", lambda _: age_s)
+    pidfile.write(tmp_path, os.getpid())
+    driver._contacts[tmp_path].silent_since_s = time.monotonic() - in_vain_s
+    former, config = ({"frr": {"ids": None, "text": text}, "vrc": {"uid": 1}} for text in ("!", "new"))
+    identity = {"cert.pem": b""}
+    started = Machine(192, 1, "image", identity=digest(identity))
+    with socket.socket(socket.AF_UNIX) as listener, contextlib.ExitStack() as silence:
+        listener.bind(str(tmp_path / "control.sock"))
+        listener.listen()
+        assert (await driver.status(spec)).daemons == {"machine": state}
+        assert driver.trouble(spec) == ("its machine is booting" if state == BOOTING else "")
+        if not restarted:
+            silence.enter_context(pytest.raises(control.Silence))
+        assert not await driver._changed_inside(spec, started, former, config, identity)
 
 
 @pytest.mark.parametrize(
