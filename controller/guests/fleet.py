@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from controller.errors import GuestError, NoSuch, SplitplaneError, StoreError
 from controller.events.log import EventLog
@@ -19,7 +20,7 @@ Check = Callable[[RouterConfig], Awaitable[list[str]]]
 """Tells before anything is stored whether a guest could start; GuestError says why not. Returns remarks, by line."""
 
 STARTS_AT_ONCE = 4
-"""Guests being started at the same time; each costs a second of CPU."""
+"""Guests being started at the same time; each costs a second of CPU. Of each tenant, as many are asked at once."""
 
 LOAD_LIMIT_S, LOAD_POLL_S = 75.0, 0.1
 """How long whoever changes a guest waits for its daemons to read their text, once a machine has booted, and the first
@@ -81,6 +82,18 @@ class _Known:
     death: _Death | None = None  # the last one
 
 
+class _Places:
+    """The places of each tenant, for guests that are asked at the same time."""
+
+    def __init__(self) -> None:
+        # A tenant's are there for as long as somebody has one or waits for one.
+        self._places: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    def of(self, tenant: str) -> asyncio.Semaphore:
+        """Return a tenant's."""
+        return self._places.setdefault(tenant, asyncio.Semaphore(STARTS_AT_ONCE))
+
+
 class GuestFleet:
     """Keeps guests at what is declared."""
 
@@ -99,9 +112,9 @@ class GuestFleet:
         self._state, self._drivers, self._checks = state, drivers, checks
         self._pki, self._sessions, self._events = pki, sessions, events
         self._guests: defaultdict[int, _Known] = defaultdict(_Known)  # by vrf_id
-        self._gate, self._asking = asyncio.Semaphore(STARTS_AT_ONCE), asyncio.Semaphore(STARTS_AT_ONCE)
-        # One that runs is asked to change, and may not answer: it holds up its own tenant's alone.
-        self._gates: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(STARTS_AT_ONCE))
+        self._gate = asyncio.Semaphore(STARTS_AT_ONCE)
+        # One that runs is asked to change, or what it does, and may not answer: it holds up its own tenant's alone.
+        self._changing, self._asking = _Places(), _Places()
 
     @property
     def failing(self) -> bool:
@@ -210,7 +223,7 @@ class GuestFleet:
     async def ensure(self, router: RouterConfig) -> None:
         """Start, adopt or change a guest; GuestError where it cannot run."""
         spec = self.spec(router)
-        async with self._gates[router.tenant] if self._running(spec) else self._gate:
+        async with self._changing.of(router.tenant) if self._running(spec) else self._gate:
             await self._notice_death(router)
             try:
                 self._wait_after_death(spec)
@@ -295,7 +308,7 @@ class GuestFleet:
         spec, driver, died = self.spec(router), self.driver(router), self._known(router).death
         until_s, pause_s = self._clock() + LOAD_LIMIT_S, LOAD_POLL_S
         while True:
-            daemons = await self._states(driver, spec)
+            daemons = await self._states(router, driver, spec)
             known = self._known(router)
             if known.death is not None and known.death is not died:
                 return FirstLoad(failed=f"{known.death.why}; see vrctl logs {router.full_name}")
@@ -319,9 +332,9 @@ class GuestFleet:
             pause_s = min(1.0, 1.5 * pause_s)
         return FirstLoad()
 
-    async def _states(self, driver: GuestDriver, spec: GuestSpec) -> dict[str, str]:
+    async def _states(self, router: RouterConfig, driver: GuestDriver, spec: GuestSpec) -> dict[str, str]:
         """Ask for the states of a guest's daemons; where they are not to be had it is that of ``guest``."""
-        async with self._asking:
+        async with self._asking.of(router.tenant):
             try:
                 status = await driver.status(spec)
             except GuestError as problem:  # vr-host is away

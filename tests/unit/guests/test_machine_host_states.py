@@ -1,5 +1,6 @@
 """What the operator is told of machines: states, last words, limits, and a fleet that pauses between starts."""
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -13,8 +14,8 @@ from operator_world import Controller
 from controller.errors import GuestError
 from controller.events.untrusted_text import MAX_WORDS
 from controller.guests import control, limits, pidfile
-from controller.guests.base import BOOTING, BUSY, GuestSpec
-from controller.guests.fleet import LONGEST_PAUSE_S, SETTLED_S, SILENCE_S, GuestFleet
+from controller.guests.base import BOOTING, BUSY, GuestSpec, GuestStatus
+from controller.guests.fleet import LONGEST_PAUSE_S, SETTLED_S, SILENCE_S, STARTS_AT_ONCE, FirstLoad, GuestFleet
 from controller.guests.limits import Limits
 from controller.guests.machine import qemu
 from controller.guests.machine.accelerator import AcceleratorProbe
@@ -273,6 +274,29 @@ async def test_a_guest_s_trouble_and_notices_reach_the_operator(watched: Watched
     assert [e.text for e in watched.controller.events.recent(0) if e.kind == "guest-trouble"] == [
         "5 connections were refused"
     ]
+
+
+async def test_guests_that_do_not_answer_take_the_places_of_their_own_tenant_alone(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def status(spec: GuestSpec) -> GuestStatus:
+        if spec.router.startswith("red/"):
+            asked.append(spec.router)
+            await answer.wait()
+        return GuestStatus(True, 4242, {"zebra": "up"}, 0)
+
+    fleet, asked, answer = watched.fleet, list[str](), asyncio.Event()
+    red = watched.controller.views.router("red/r1")
+    monkeypatch.setattr(watched.controller.guests, "status", status)
+    waiting = [asyncio.create_task(fleet.loaded(red)) for _ in range(STARTS_AT_ONCE + 1)]
+    while len(asked) < STARTS_AT_ONCE:  # noqa: ASYNC110 - the fake tells nobody
+        await asyncio.sleep(0)
+    async with asyncio.timeout(30):
+        assert await fleet.loaded(replace(red, vrf_id=99, tenant="blue")) == FirstLoad()
+    assert len(asked) == STARTS_AT_ONCE
+    answer.set()
+    assert set(await asyncio.gather(*waiting)) == {FirstLoad()}
+    assert not fleet._asking._places  # nothing is kept of a tenant for whom nobody waits
 
 
 def test_a_clock_is_stepped_only_where_it_is_wrong_for_certain() -> None:
