@@ -81,6 +81,8 @@ def clock_step_s(reply: dict[str, Any], asked_at_s: float, answered_at_s: float)
     is left. An older image does not tell its clock.
     """
     told = reply.get("time_s")
+    if answered_at_s < asked_at_s:  # ours was put back in between: the next answer will tell
+        return 0.0
     if not isinstance(told, (int, float)) or not 0 <= told < _END_OF_TIME_S:
         return 0.0
     early, late = asked_at_s - CLOCK_TOLERANCE_S, answered_at_s + CLOCK_TOLERANCE_S

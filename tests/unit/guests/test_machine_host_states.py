@@ -306,3 +306,4 @@ def test_a_clock_is_stepped_only_where_it_is_wrong_for_certain() -> None:
     assert clock_step_s({"time_s": 999.0 - near}, 1000.0, 1003.0) == pytest.approx(2.5 + near)
     assert clock_step_s({"time_s": 5000}, 1000.0, 1003.0) == pytest.approx(-3998.5)
     assert clock_step_s({}, 1000.0, 1003.0) == 0.0
+    assert clock_step_s({"time_s": 1000.0}, 1000.0, -2600.0) == 0.0  # ours was put back meanwhile
