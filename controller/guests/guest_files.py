@@ -46,10 +46,14 @@ def _new(path: Path) -> Path:
 def _write_new(path: Path, content: bytes, owner: int, mode: int) -> None:
     with contextlib.suppress(FileNotFoundError):
         _new(path).unlink()
-    with open(_new(path), "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-        os.fchown(file.fileno(), owner, owner)
-        os.fchmod(file.fileno(), mode)
-        file.write(content)
+    try:
+        with open(_new(path), "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            os.fchown(file.fileno(), owner, owner)
+            os.fchmod(file.fileno(), mode)
+            file.write(content)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a file that is open has no name: write(2)
+        raise
 
 
 def make_directory(path: Path, owner: int, group: int, mode: int) -> None:

@@ -3,9 +3,10 @@
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from handshakes import Clock, client, full_disk, identity, server, shake
 
-from controller.guests.guest_files import replace_files
+from controller.guests.guest_files import replace_file, replace_files
 from controller.model import Quota, RouterConfig
 from controller.pki.authority import BATCH, PKI
 from controller.store.sqlite import SqliteStore
@@ -84,3 +85,11 @@ def test_a_guest_that_fills_its_disk_keeps_what_it_was_given(tmp_path: Path) -> 
         raise AssertionError("it fitted")
     (tmp_path / "key.pem.new").rmdir()
     assert contents(tmp_path) == old
+
+
+@pytest.mark.parametrize("octets", [1, 1 << 20])  # written as the file is closed, and before that
+def test_a_file_that_has_no_room_is_named(tmp_path: Path, octets: int) -> None:
+    with full_disk(), pytest.raises(OSError, match=r"File too large: '.*/guest.json'$") as refused:
+        replace_file(tmp_path / "guest.json", b"x" * octets, tmp_path.stat().st_uid, 0o600)
+    assert refused.value.filename == str(tmp_path / "guest.json")
+    assert list(tmp_path.iterdir()) == []
