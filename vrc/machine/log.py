@@ -12,17 +12,21 @@ BURST_LINES = 400
 MAX_LOOK_BYTES = 256 << 10
 MAX_LINE = 500
 """Characters shown of one line."""
+_KNOWN_BY = 256  # octets
 
 
 class LogTail:
     """Follows the file ``path``, a guest's log (vrc/guest/log.py), and gives its lines to ``show``.
 
-    Lines beyond the rate are not shown and counted: one line says how many.
+    Lines beyond the rate are not shown and counted: one line says how many. Of a log that was begun again the former
+    file is read first; where that does not begin with what was read so far, a line says that some may be lost.
     """
 
     def __init__(self, reactor: Reactor, path: str, show: Callable[[str], None]) -> None:
-        self._reactor, self._path, self._show = reactor, path, show
+        self._reactor, self._path, self._former, self._show = reactor, path, f"{path}.1", show
         self._fd, self._at, self._rest = -1, 0, b""
+        self._last = b""  # the last octets before that, by which the former file is known as the one read so far
+        self._former_ns = _written_ns(self._former)
         self._allowed, self._skipped = BURST_LINES, 0
         self._look()
 
@@ -36,20 +40,30 @@ class LogTail:
             self._fd = _open(self._path)
         if self._fd < 0:
             return
-        if os.fstat(self._fd).st_size < self._at:  # it was begun again
+        log, former_ns = os.fstat(self._fd), _written_ns(self._former)
+        # It was begun again, and the former file is complete: that one is written first.
+        if log.st_size < self._at or (former_ns != self._former_ns and former_ns < log.st_mtime_ns):
+            self._former_ns = former_ns
             self._read_former()
-            self._at = 0
+            self._at, self._last = 0, b""
         self._at += self._read(self._fd, self._at)
 
     def _read_former(self) -> None:
-        fd = _open(f"{self._path}.1")
-        if fd >= 0:
-            self._read(fd, self._at)
-            os.close(fd)
+        fd = _open(self._former)
+        if fd < 0:
+            return
+        at = self._at
+        if not self._last or os.pread(fd, len(self._last), at - len(self._last)) != self._last:
+            self._show(f"{self._path} was begun again before it was read: what was before {self._former} may be lost")
+            self._allowed, self._rest, at = max(0, self._allowed - 1), b"", 0
+        while read := self._read(fd, at):
+            at += read
+        os.close(fd)
 
     def _read(self, fd: int, at: int) -> int:
         """Show the lines from an offset on; return how many octets were read."""
         data = os.pread(fd, MAX_LOOK_BYTES, at)
+        self._last = (self._last + data)[-_KNOWN_BY:]
         *lines, self._rest = (self._rest + data).split(b"\n")
         self._rest = self._rest[-MAX_LOOK_BYTES:]
         shown, self._allowed = lines[: self._allowed], max(0, self._allowed - len(lines))
@@ -66,3 +80,12 @@ def _open(path: str) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return -1
+
+
+def _written_ns(path: str) -> int:
+    """Return when a file was written, 0 where there is nothing in it."""
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return 0
+    return found.st_mtime_ns if found.st_size else 0

@@ -7,7 +7,7 @@ import pytest
 
 from vrc.guest.log import GuestLog
 from vrc.machine import log as machine_log
-from vrc.machine.log import BURST_LINES, LINES_PER_LOOK, LogTail
+from vrc.machine.log import BURST_LINES, LINES_PER_LOOK, MAX_LOOK_BYTES, LogTail
 
 
 class Timers:
@@ -61,6 +61,28 @@ def test_a_log_that_is_begun_again_is_followed(timers: Timers, tmp_path: Path) -
     timers.look()
     assert (tmp_path / "guest.log.1").exists()
     assert [line.rpartition(" ")[2] for line in shown] == [str(number) for number in range(100)]
+
+
+@pytest.mark.parametrize(("lines", "begun_again"), [(2500, 1), (5000, 2)])
+def test_what_a_flood_had_written_when_the_log_is_begun_again_is_counted(
+    timers: Timers, tmp_path: Path, lines: int, begun_again: int
+) -> None:
+    path = tmp_path / "guest.log"
+    log = GuestLog(str(path), limit=4 * MAX_LOOK_BYTES)
+    shown = follow(timers, path)
+    log.write("bgpd", "first")
+    timers.look()
+    for number in range(lines):
+        log.write("bgpd", f"{number} {'x' * 480}")
+    os.utime(path, ns=(0, (tmp_path / "guest.log.1").stat().st_mtime_ns + 1))  # a moment later
+    for _ in range(10):
+        timers.look()
+    notices = [line for line in shown if "lines were not shown" in line]
+    lost = f"{path} was begun again before it was read: what was before {path}.1 may be lost"
+    left = path.read_text().count("\n") + (tmp_path / "guest.log.1").read_text().count("\n")
+    assert shown.count(lost) == begun_again - 1
+    read = len(shown) - len(notices) - shown.count(lost) + sum(int(line.split()[0]) for line in notices)
+    assert read == left + begun_again - 1  # the first line was read before
 
 
 def test_what_a_daemon_writes_is_no_command_of_a_terminal(timers: Timers, tmp_path: Path) -> None:
