@@ -135,6 +135,7 @@ class NetnsDriver:
         """Stop the guest and remove its directory; its namespaces and mounts end with its last process."""
         async with self._lock(spec):
             await self._stop(spec)
+            await limits.empty(spec.directory)  # who entered it from outside, as vrctl exec does, may still be there
             limits.remove(spec.directory)
             with contextlib.suppress(FileNotFoundError):
                 shutil.rmtree(spec.directory)

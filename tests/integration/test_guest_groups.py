@@ -1,5 +1,6 @@
 """What a guest takes of the host is limited by control groups of its own, and want of it is its own affair."""
 
+import asyncio
 import dataclasses
 import json
 import os
@@ -88,6 +89,19 @@ async def test_all_processes_of_a_guest_are_in_its_groups_which_go_with_it() -> 
         assert (await bed.started(changed)).pid == status.pid
         assert setting(spec.directory, "memory.max", "memory.limit_in_bytes") == str(MEMORY_MIB << 20)
         await bed.driver.delete(spec)
+        assert control_groups(spec.directory) == set()
+
+
+async def test_groups_go_with_a_guest_in_which_an_operator_still_runs_something() -> None:
+    async with guest_bed() as bed:
+        spec = bed.spec(routing=Routing(Suite.IP, "route add blackhole 198.51.100.0/24\n"))
+        status = await bed.started(spec)
+        command = bed.driver.exec_argv(spec, status.pid, ["/bin/sh", "-c", "echo inside; sleep 600"])
+        running = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        assert running.stdout is not None
+        assert await running.stdout.readline() == b"inside\n"
+        await bed.driver.delete(spec)
+        assert await running.wait()
         assert control_groups(spec.directory) == set()
 
 
