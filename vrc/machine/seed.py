@@ -106,15 +106,25 @@ def parse_seed(files: dict[str, bytes]) -> Seed:
 
 
 def write_identity(directory: str, identity: dict[str, bytes], owner: int) -> None:
-    """Replace the certificate files in ``directory``: readable by ``owner`` alone, each whole at any moment."""
+    """Replace the certificate files in ``directory``: readable by ``owner`` alone, each whole at any moment.
+
+    OSError where there is no room for one: then all stay as they are, as they belong together.
+    """
     os.makedirs(directory, mode=0o700, exist_ok=True)
-    for name in IDENTITY_FILES:
-        new = f"{directory}/{name}.new"
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(new)
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400), "wb") as file:
-            os.fchown(file.fileno(), owner, owner)
-            file.write(identity[name])
-        os.replace(new, f"{directory}/{name}")
+    new = {name: f"{directory}/{name}.new" for name in IDENTITY_FILES}
+    try:
+        for name, path in new.items():
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400), "wb") as file:
+                os.fchown(file.fileno(), owner, owner)
+                file.write(identity[name])
+    except OSError:
+        for path in new.values():
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        raise
+    for name, path in new.items():
+        os.replace(path, f"{directory}/{name}")
     os.chown(directory, owner, owner)
     os.chmod(directory, 0o500)

@@ -105,3 +105,13 @@ def test_certificates_are_replaced_whole_and_readable_by_their_owner_alone(tmp_p
         IDENTITY, 0o400
     )
     assert stat.S_IMODE(directory.stat().st_mode) == 0o500
+
+
+def test_certificates_that_do_not_all_have_room_stay_as_they_are(tmp_path: Path) -> None:
+    directory = tmp_path / "identity"
+    write_identity(str(directory), IDENTITY, os.getuid())
+    (directory / "key.pem.new").mkdir()  # the first file has room, the second has not
+    with pytest.raises(OSError, match=r"key\.pem\.new"):
+        write_identity(str(directory), dict.fromkeys(IDENTITY, b"newer"), os.getuid())
+    (directory / "key.pem.new").rmdir()
+    assert {path.name: path.read_bytes() for path in directory.iterdir()} == IDENTITY
