@@ -143,6 +143,10 @@ class HostServer:
         except OSError as problem:
             text = f"{request.ask.guest.router}: {problem.filename}: {problem.strerror}"
             reply = Reply(id=request.id, error=text)
+        except Exception as problem:  # noqa: BLE001  # of one guest: all others' requests are on this connection
+            name, what = request.ask.guest.router, type(problem).__name__
+            _log.exception("%s: %s", name, request.ask.op)
+            reply = Reply(id=request.id, error=f"{name}: vr-host: {what}; see its log")
         except BaseException:
             writer.transport.abort()  # whoever waits learns of it
             raise

@@ -162,6 +162,23 @@ async def test_a_vr_host_that_ends_while_it_is_asked_is_no_answer(host: Host) ->
             await starting
 
 
+async def test_an_error_that_nobody_foresaw_is_that_of_one_request(
+    host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def look_after(_: GuestSpec) -> list[str]:
+        raise KeyError("fields")
+
+    host.guests.silent["red/r1"] = answer = asyncio.Event()
+    monkeypatch.setattr(host.guests, "look_after", look_after)
+    async with host.serving():
+        starting = asyncio.create_task(host.driver.start(host.spec))
+        await host.guests.asked.wait()
+        assert await host.driver.look_after(host.spec) == ["vr-host: KeyError; see its log"]
+        answer.set()
+        await starting
+    assert "KeyError: 'fields'" in caplog.text
+
+
 async def test_another_user_is_refused(host: Host) -> None:
     async with host.serving(frozenset({os.geteuid() + 1})) as server:
         with pytest.raises(GuestError, match="vr-host"):
