@@ -65,7 +65,7 @@ def main() -> None:
         except OSError as problem:
             raise SystemExit(f"vrctl: the machine has no console: {problem.strerror}") from None
         print("Connected; Ctrl-] ends.", file=sys.stderr)
-        with raw_terminal(), contextlib.suppress(KeyboardInterrupt):
+        with raw_terminal(), contextlib.suppress(KeyboardInterrupt, ConnectionError):  # the latter as QEMU dies
             carry(channel, 0, 1)
 
 

@@ -398,6 +398,22 @@ def test_a_console_ends_with_its_machine() -> None:
         os.close(end)
 
 
+def test_a_console_whose_machine_dies_with_unread_keys_ends_without_a_traceback(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(tmp_path / "console.sock"))
+        listener.listen(1)
+        command = [sys.executable, "-m", "controller.guests.machine.console", str(tmp_path)]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert process.stdin is not None
+        machine, _ = listener.accept()
+        process.stdin.write(b"keys")
+        process.stdin.flush()
+        machine.recv(1)
+        machine.close()
+        _, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (0, b"Connected; Ctrl-] ends.\n")
+
+
 # -- a machine in hostile hands --------------------------------------------------------------------------------------
 
 
