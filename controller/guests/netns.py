@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from controller.errors import GuestError
 from controller.guests import control, handshake, limits, pidfile, startup
@@ -99,7 +100,8 @@ class NetnsDriver:
         self, hidden: Sequence[Path] = (), command: Command = vrc_command, policy: limits.Policy = limits.STRICT
     ) -> None:
         self._hidden, self._command, self._policy = tuple(hidden), command, policy
-        self._locks: dict[Path, asyncio.Lock] = {}
+        # By directory; each is there for as long as somebody has it or waits for it.
+        self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
         self._reloads = control.Reloads(RELOAD_LIMIT_S[GuestKind.NETNS])
         self._seen: defaultdict[Path, _Seen] = defaultdict(_Seen)  # by directory
 
@@ -139,7 +141,6 @@ class NetnsDriver:
             limits.remove(spec.directory)
             with contextlib.suppress(FileNotFoundError):
                 shutil.rmtree(spec.directory)
-        self._locks.pop(spec.directory, None)
         self._seen.pop(spec.directory, None)
         self._reloads.forget(spec.directory)
 

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from controller.errors import GuestError
 from controller.guests import control, handshake, launcher, limits, pidfile, startup
@@ -99,7 +100,6 @@ _ROOT = Path(launcher.__file__).parents[2]
 class _Contact:
     """What this controller knows of one machine."""
 
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     monitor: Monitor | None = None
     answered: int = 0  # pid of the machine whose guest has answered
     silent_since_s: float = inf  # when it was first asked in vain; since then it has not answered
@@ -132,6 +132,8 @@ class QemuDriver:
         policy: limits.Policy = limits.STRICT,
     ) -> None:
         self._image, self._probe, self._hidden, self._policy = image_directory, probe, tuple(hidden), policy
+        # By directory; each is there for as long as somebody has it or waits for it.
+        self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
         self._contacts: defaultdict[Path, _Contact] = defaultdict(_Contact)  # by directory
         self._reloads = control.Reloads(RELOAD_LIMIT_S[GuestKind.KVM], shared=True)
         self._digests = ImageDigests()
@@ -157,7 +159,7 @@ class QemuDriver:
         own_image = self._image_of(guest.image, guest.memory_mib, spec.router)
         wanted = Machine(guest.memory_mib, guest.vcpus, str(own_image.directory))
         config = guest_config(spec, _PLACE, vrc_command(spec, _PYTHON))
-        async with self._contacts[spec.directory].lock:
+        async with self._lock(spec):
             running = self.running(spec)
             former = read_config(spec.directory) if running else None
             if section_changed(former, config):
@@ -175,12 +177,12 @@ class QemuDriver:
 
     async def stop(self, spec: GuestSpec) -> None:
         """End the machine and wait until QEMU is gone; its directory stays."""
-        async with self._contacts[spec.directory].lock:
+        async with self._lock(spec):
             await self._stop(spec)
 
     async def delete(self, spec: GuestSpec) -> None:
         """Stop the machine and remove its directory and control groups."""
-        async with self._contacts[spec.directory].lock:
+        async with self._lock(spec):
             await self._stop(spec)
             limits.remove(spec.directory)
             with contextlib.suppress(FileNotFoundError):
@@ -246,7 +248,7 @@ class QemuDriver:
         bound_console(spec.directory)
         contact, now, pid = self._contacts[spec.directory], time.monotonic(), pidfile.find(spec.directory)
         pause_s = LOOK_EVERY_S if contact.answered == pid else 0.0
-        if now - contact.looked_s < pause_s or contact.lock.locked():
+        if now - contact.looked_s < pause_s or self._lock(spec).locked():
             return []
         contact.looked_s = now
         await self._meet(spec)
@@ -372,6 +374,9 @@ class QemuDriver:
         return True
 
     # ── start and stop ──
+
+    def _lock(self, spec: GuestSpec) -> asyncio.Lock:
+        return self._locks.setdefault(spec.directory, asyncio.Lock())
 
     async def _launch(
         self,

@@ -6,6 +6,7 @@ import json
 import os
 import select
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 from controller.errors import GuestError
 from controller.guests import control, startup, users
 from controller.guests.base import GuestSpec
+from controller.guests.machine.accelerator import AcceleratorProbe
+from controller.guests.machine.qemu import QemuDriver
 from controller.guests.netns import NetnsDriver
 from controller.model import RouteSource, Routing
 
@@ -85,6 +88,25 @@ async def test_a_guest_that_reads_nothing_holds_nobody_up(tmp_path: Path) -> Non
         async with asyncio.timeout(30):
             with pytest.raises(control.Silence, match=r"^red/r1: the guest did not answer reload in 0.05 s$"):
                 await control.ask(tmp_path, "red/r1", request, 0.05)
+
+
+@pytest.mark.parametrize("kind", [NetnsDriver, lambda: QemuDriver(Path(), AcceleratorProbe(Path()))])
+async def test_one_at_a_time_changes_a_guest_also_once_it_was_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Callable[[], NetnsDriver | QemuDriver]
+) -> None:
+    async def stop(_: GuestSpec) -> None:
+        inside.append(1)
+        most.append(len(inside))
+        for _ in range(10):  # turns of the event loop
+            await asyncio.sleep(0)
+        inside.pop()
+
+    driver, inside, most = kind(), list[int](), list[int]()
+    monkeypatch.setattr(driver, "_stop", stop)
+    deleting, waiting = (asyncio.create_task(one(spec(tmp_path / "7"))) for one in (driver.delete, driver.stop))
+    await deleting
+    await asyncio.gather(waiting, driver.stop(spec(tmp_path / "7")))
+    assert most == [1, 1, 1]
 
 
 def test_exec_enters_the_namespaces_of_the_guest_and_keeps_the_arguments() -> None:
