@@ -170,10 +170,12 @@ class NetnsDriver:
 
     async def last_words(self, spec: GuestSpec) -> str:
         """Why a guest ended, where that was for want of memory; else nobody knows but its log."""
-        return self._want_of_memory(spec)
+        return self._want_of_memory(spec) if spec.directory in self._seen else ""
 
     async def look_after(self, spec: GuestSpec) -> list[str]:
         """See now and then whether all daemons are up, and whether one was killed for want of memory."""
+        if not self.running(spec):
+            return []
         seen, now = self._seen[spec.directory], time.monotonic()
         if self._lock(spec).locked() or now - seen.at_s < (LOOK_EVERY_S if seen.all_up else 0.0):
             return []
@@ -197,7 +199,7 @@ class NetnsDriver:
 
     def trouble(self, spec: GuestSpec) -> str:
         """The daemon that does not run, as last seen."""
-        return self._seen[spec.directory].trouble
+        return self._seen.get(spec.directory, _Seen()).trouble
 
     def session_uid(self, vrf_id: int) -> int:
         """The VRC's, which is the same user in the guest and on the host."""

@@ -237,7 +237,7 @@ class QemuDriver:
 
     async def last_words(self, spec: GuestSpec) -> str:
         """Why the machine ended: its kernel's panic, else what QEMU's monitor said, else QEMU's own complaint."""
-        known = self._contacts[spec.directory].monitor
+        known = self._contacts.get(spec.directory, _Contact()).monitor
         return last_words(spec.directory, known.ended if known else "", spec.guest.memory_mib)
 
     async def look_after(self, spec: GuestSpec) -> list[str]:
@@ -246,7 +246,9 @@ class QemuDriver:
         Its clock is looked at as often, and set where it is wrong.
         """
         bound_console(spec.directory)
-        contact, now, pid = self._contacts[spec.directory], time.monotonic(), pidfile.find(spec.directory)
+        if not (pid := pidfile.find(spec.directory)):
+            return []
+        contact, now = self._contacts[spec.directory], time.monotonic()
         pause_s = LOOK_EVERY_S if contact.answered == pid else 0.0
         if now - contact.looked_s < pause_s or self._lock(spec).locked():
             return []
@@ -274,7 +276,7 @@ class QemuDriver:
 
     def trouble(self, spec: GuestSpec) -> str:
         """What ails the machine, as last seen."""
-        contact = self._contacts[spec.directory]
+        contact = self._contacts.get(spec.directory, _Contact())
         if contact.trouble is not None:
             return contact.trouble
         pid = pidfile.find(spec.directory)

@@ -109,6 +109,18 @@ async def test_one_at_a_time_changes_a_guest_also_once_it_was_deleted(
     assert most == [1, 1, 1]
 
 
+@pytest.mark.parametrize("kind", [NetnsDriver, lambda: QemuDriver(Path(), AcceleratorProbe(Path()))])
+async def test_nothing_is_kept_for_who_asks_about_a_guest_that_does_not_run(
+    tmp_path: Path, kind: Callable[[], NetnsDriver | QemuDriver]
+) -> None:
+    driver, gone = kind(), spec(tmp_path / "7")
+    assert await driver.look_after(gone) == []
+    assert not (await driver.status(gone)).running
+    assert driver.trouble(gone) == ""
+    await driver.last_words(gone)
+    assert not (driver._seen if isinstance(driver, NetnsDriver) else driver._contacts)
+
+
 def test_exec_enters_the_namespaces_of_the_guest_and_keeps_the_arguments() -> None:
     argv = NetnsDriver().exec_argv(spec(Path("/nowhere")), os.getpid(), ["vtysh", "-c", "show ip route"])
     assert argv[-4:] == ["--", "vtysh", "-c", "show ip route"]
