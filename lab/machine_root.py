@@ -11,7 +11,7 @@ from typing import Any
 
 from controller.guests.guest_files import short_path
 from controller.guests.handshake import SOCKET
-from controller.guests.machine.exec_client import reply_to, settle
+from controller.guests.machine.exec_client import Replies, settle
 from lab.commands import NetworkError
 
 _PYTHON = ("env", "PYTHONPATH=/usr/lib/splitplane/app", "GRPC_VERBOSITY=NONE", "/usr/bin/python3", "-s", "-P", "-")
@@ -19,12 +19,11 @@ LIMIT_S = 120.0
 
 
 @contextmanager
-def _channel(directory: Path) -> Iterator[socket.socket]:
+def _channel(directory: Path) -> Iterator[tuple[socket.socket, Replies]]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
         with short_path(directory, SOCKET) as path:
             channel.connect(path)
-        settle(channel)
-        yield channel
+        yield channel, settle(channel)
 
 
 def run(directory: Path, *argv: str, stdin: bytes = b"") -> str:
@@ -35,10 +34,10 @@ def run(directory: Path, *argv: str, stdin: bytes = b"") -> str:
     wanted = secrets.token_hex(8)
     request = {"op": "exec", "id": wanted, "argv": argv, "in": "machine", "limit_s": LIMIT_S}
     try:
-        with _channel(directory) as channel:
+        with _channel(directory) as (channel, replies):
             channel.settimeout(LIMIT_S + 5)
             channel.sendall(json.dumps(request | {"stdin": base64.b64encode(stdin).decode()}).encode() + b"\n")
-            reply = reply_to(channel, wanted)
+            reply = replies.to(wanted)
     except OSError as problem:
         raise NetworkError(f"{argv[0]}: the machine does not answer: {problem}") from None
     if not reply["ok"]:

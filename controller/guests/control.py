@@ -113,16 +113,23 @@ class Conversation:
 
     async def settle(self) -> None:
         """Wait until a machine hears us and is heard; what it says of itself is in `machine`."""
+        torn = True  # what comes first may be the rest of an answer to somebody who broke off
         while True:
             wanted = secrets.token_hex(8)
             self.asked_at_s = time.time()
             self._writer.write(hello(wanted))
             await self._writer.drain()
-            with contextlib.suppress(TimeoutError):
+            try:
                 async with asyncio.timeout(SETTLE_S):
                     self.machine = await _reply(self._reader, wanted, self._strays)
                     self.answered_at_s = time.time()
                     return
+            except TimeoutError:
+                pass
+            except (ValueError, TypeError, RecursionError):
+                if not torn:
+                    raise
+                torn = False
 
 
 @contextlib.asynccontextmanager

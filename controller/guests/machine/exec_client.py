@@ -49,39 +49,49 @@ def run(directory: Path, argv: list[str], stdin: bytes) -> dict[str, Any]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
         with short_path(directory, SOCKET) as path:
             channel.connect(path)
-        settle(channel)
+        replies = settle(channel)
         channel.settimeout(_PATIENCE_S)
         channel.sendall(b"\n" + json.dumps(request).encode() + b"\n")
-        return reply_to(channel, request["id"])
+        return replies.to(request["id"])
 
 
-def settle(channel: socket.socket) -> None:
+def settle(channel: socket.socket) -> "Replies":
     """Wait until the guest hears us and is heard (handshake.py); TimeoutError where it does not."""
-    wanted, deadline = os.urandom(8).hex(), time.monotonic() + _PATIENCE_S
+    replies, wanted, deadline = Replies(channel), os.urandom(8).hex(), time.monotonic() + _PATIENCE_S
     channel.settimeout(SETTLE_S)
+    torn = True  # what comes first may be the rest of an answer to somebody who broke off
     while True:
         channel.sendall(hello(wanted))
         try:
-            reply_to(channel, wanted)
+            replies.to(wanted)
         except TimeoutError:
             if time.monotonic() > deadline:
                 raise
+        except json.JSONDecodeError:
+            if not torn:
+                raise
+            torn = False
         else:
-            return
+            return replies
 
 
-def reply_to(channel: socket.socket, wanted: str) -> dict[str, Any]:
-    """Return the reply with this id."""
-    held = b""
-    while piece := channel.recv(1 << 16):
-        *lines, held = (held + piece).split(b"\n")
-        for line in lines:
-            reply = json.loads(line) if line.strip() else {}
-            if reply.get("id") == wanted:
-                return dict(reply)
-        if len(held) > MAX_REPLY_BYTES:
-            raise ValueError(f"its reply is longer than {MAX_REPLY_BYTES >> 20} MiB")
-    raise ValueError("the machine ended")
+class Replies:
+    """What a machine says on its channel."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel, self._held = channel, b""
+
+    def to(self, wanted: str) -> dict[str, Any]:
+        """Return the reply with this id."""
+        while piece := self._channel.recv(1 << 16):
+            *lines, self._held = (self._held + piece).split(b"\n")
+            for line in lines:
+                reply = json.loads(line) if line.strip() else {}
+                if isinstance(reply, dict) and reply.get("id") == wanted:
+                    return reply
+            if len(self._held) > MAX_REPLY_BYTES:
+                raise ValueError(f"its reply is longer than {MAX_REPLY_BYTES >> 20} MiB")
+        raise ValueError("the machine ended")
 
 
 def main() -> None:

@@ -41,6 +41,13 @@ class TerminalError(Exception):
     """There is no terminal, or no more; the text says why in one line."""
 
 
+class _Nonsense(TerminalError):
+    """The machine says what is no answer."""
+
+    def __init__(self) -> None:
+        super().__init__("the machine says what makes no sense")
+
+
 def socket_of(number: int) -> str:
     """The file name of a terminal's socket in the machine's directory."""
     return f"terminal{number}.sock"
@@ -118,7 +125,7 @@ class _Line:
             raise TerminalError(_ENDED)
         *lines, self._held = (self._held + piece).split(b"\n")
         if len(self._held) > _LINE_BYTES:
-            raise TerminalError("the machine says what makes no sense")
+            raise _Nonsense
         found = []
         for line in filter(None, lines):
             try:
@@ -127,7 +134,7 @@ class _Line:
                 if operation and not answer["ok"]:
                     raise TerminalError(printable(str(answer["error"])))
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                raise TerminalError("the machine says what makes no sense") from None
+                raise _Nonsense from None
             if operation:  # else of somebody who did not wait for it
                 found.append((operation, answer))
         return found
@@ -135,10 +142,16 @@ class _Line:
     def settle(self) -> None:
         """Wait until the machine hears us and is heard (handshake.py)."""
         deadline = time.monotonic() + LIMIT_S
+        torn = True  # what comes first may be the rest of an answer to somebody who broke off
         while True:
             self.send({"op": "machine"})
-            if select.select([self], [], [], SETTLE_S)[0] and self.answers():
-                return
+            try:
+                if select.select([self], [], [], SETTLE_S)[0] and self.answers():
+                    return
+            except _Nonsense:
+                if not torn:
+                    raise
+                torn = False
             if time.monotonic() > deadline:
                 raise TerminalError(f"the machine did not answer in {LIMIT_S:.0f} s; it may still boot")
 
@@ -195,7 +208,7 @@ def _shown(answer: dict[str, Any]) -> int | None:
             return exit_status(answer["status"])
         left = base64.b64decode(answer["text"], validate=True)
     except (ValueError, KeyError, TypeError, OverflowError):
-        raise TerminalError("the machine says what makes no sense") from None
+        raise _Nonsense from None
     while left:
         left = left[os.write(1, left) :]
     return None
