@@ -23,7 +23,7 @@ MARKED = 16
 """After so many it is asked whether it has."""
 
 _UNSENT_OCTETS = 1 << 16
-"""No more is written where so much is unsent: where asyncio has writers wait, too."""
+"""No more is written where so much is unsent, and whoever drains waits: asyncio alone would let TLS have 512 KiB."""
 
 Mark = Callable[[], "asyncio.Future[bytes]"]
 
@@ -33,6 +33,7 @@ class PacketOuts:
 
     def __init__(self, writer: asyncio.StreamWriter, mark: Mark) -> None:
         self._writer, self._mark = writer, mark
+        writer.transport.set_write_buffer_limits(_UNSENT_OCTETS)
         self._waiting = SharedQueue[bytes](_WAITING)
         self._more = asyncio.Event()  # perhaps one that waits can go
         self._ahead = self._unmarked = 0
@@ -55,6 +56,8 @@ class PacketOuts:
                 self._write(self._waiting.pop())
             if not self._waiting or self._ahead >= AHEAD:
                 self._more.clear()
+            else:
+                await asyncio.sleep(0)  # too much is unsent: others' turn, even where draining does not wait
 
     @property
     def _held_up(self) -> bool:

@@ -29,6 +29,9 @@ class _Transport:
     def get_write_buffer_size(self) -> int:
         return 0
 
+    def set_write_buffer_limits(self, high: int) -> None:
+        pass
+
     def abort(self) -> None:
         pass
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
 
@@ -76,14 +77,44 @@ class SwitchEnd:
         return [body for each, _, body in self.received if each == kind]
 
 
+End = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def plain() -> tuple[End, End]:
+    """The controller's and the switch's end of a connection."""
+    ours, theirs = socket.socketpair()
+    return await asyncio.open_connection(sock=ours), await asyncio.open_connection(sock=theirs)
+
+
+async def secured() -> tuple[End, End]:
+    """The same of one with TLS."""
+    ours, theirs = socket.socketpair()
+    context, loop = anonymous(ssl.PROTOCOL_TLS_SERVER), asyncio.get_running_loop()
+    protocol = asyncio.StreamReaderProtocol(reader := asyncio.StreamReader())
+    (transport, _), far = await asyncio.gather(
+        loop.connect_accepted_socket(lambda: protocol, ours, ssl=context),
+        asyncio.open_connection(sock=theirs, ssl=anonymous(ssl.PROTOCOL_TLS_CLIENT), server_hostname="near"),
+    )
+    return (reader, asyncio.StreamWriter(transport, protocol, reader, loop)), far
+
+
+def anonymous(side: int) -> ssl.SSLContext:
+    """TLS of which nobody needs a certificate, for one side of it."""
+    context = ssl.SSLContext(side)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("aNULL:@SECLEVEL=0")
+    return context
+
+
 @contextlib.asynccontextmanager
 async def connected(
-    echo_s: float = 60.0, dead_s: float = 60.0, stalled_s: float = 60.0, identified: bool = True
+    echo_s: float = 60.0, dead_s: float = 60.0, stalled_s: float = 60.0, identified: bool = True, tls: bool = False
 ) -> AsyncIterator[tuple[Channel, SwitchEnd]]:
     """Yield a running channel and the switch at its other end, which is known already where it is ``identified``."""
-    ours, theirs = socket.socketpair()
-    channel = Channel(*await asyncio.open_connection(sock=ours), echo_s, dead_s, stalled_s)
-    switch = SwitchEnd(*await asyncio.open_connection(sock=theirs))
+    near, far = await (secured() if tls else plain())
+    channel = Channel(*near, echo_s, dead_s, stalled_s)
+    switch = SwitchEnd(*far)
     if identified:
         channel.features = messages.decode_features(switch.features)
     async with asyncio.TaskGroup() as tasks:

@@ -150,3 +150,16 @@ async def test_a_switch_that_floods_and_does_not_read_is_cut_off() -> None:
         channel.send(flood)
         with pytest.raises(ChannelClosed, match="does not read"):
             channel.send(flood)
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_packet_outs_are_held_up_only_where_whoever_drains_waits(tls: bool) -> None:
+    async with connected(tls=tls) as (channel, switch):
+        while not channel._packet_outs._held_up:
+            channel.send(message(Type.FLOW_MOD, channel.take_xids(), bytes(10_000)))
+        draining = asyncio.create_task(channel.drain())
+        await asyncio.sleep(0)
+        assert not draining.done()
+        assert channel.send_packet(7, message(Type.PACKET_OUT, channel.take_xids()))
+        await switch.until(Type.PACKET_OUT)
+        await draining
