@@ -59,7 +59,7 @@ class RouteEncoder:
         self._kept: dict[tuple[Op, int, int, int], _Pieces | None] = {}
 
     def encode(
-        self, updates: RouteUpdates, positions: range | list[int], first_xid: int, bundled: bool
+        self, updates: RouteUpdates, positions: range, first_xid: int, bundled: bool
     ) -> tuple[bytes, list[int]]:
         """Return the messages for the updates at ``positions``, xids counted from ``first_xid`` in their order, and
         the positions whose action this plane does not know, which are left out."""

@@ -9,7 +9,8 @@ The switch works through one connection in order, so batches follow each other w
 deletes groups waits, because a group takes every flow that uses it with it.
 
 A bundle is all or nothing. Where the switch refuses one, its routes are sent again one by one, without those that a
-later batch has changed meanwhile; the good ones are then in force and each bad one has its own error.
+later batch has changed meanwhile; one that it has modified is inserted as it became. The good ones are then in force
+and each bad one has its own error.
 """
 
 import asyncio
@@ -192,9 +193,7 @@ class Sender:
         watch, confirmed = await self._send(len(positions) + 2 * bundled, encode)
         return _RouteChunk(updates, positions, bundled, watch, confirmed)
 
-    def _encode(
-        self, writing: _Writing, updates: RouteUpdates, positions: range | list[int], first: int, bundled: bool
-    ) -> bytes:
+    def _encode(self, writing: _Writing, updates: RouteUpdates, positions: range, first: int, bundled: bool) -> bytes:
         where = updates.vrf_id, updates.family
         encoder = self._encoders.get(where)
         if encoder is None:
@@ -245,20 +244,13 @@ class Sender:
             self.inventory.groups.discard(_GROUP_TABLES[table] | entry_id)
 
     async def _send_singly(self, writing: _Writing, chunk: _RouteChunk) -> None:
-        """Send the routes of a refused bundle one by one, without those that were changed by what was sent later."""
-        where = chunk.updates.vrf_id, chunk.updates.family
-        later: set[bytes] = set()
-        after = False
-        for other in self._journal:
-            if after and (other.updates.vrf_id, other.updates.family) == where:
-                later.update(other.updates.keys[position] for position in other.positions)
-            after = after or other is chunk
-        left = [position for position in chunk.positions if chunk.updates.keys[position] not in later]
+        """Send what is left of a refused bundle one by one."""
+        left = self._left(chunk)
         for start in range(0, len(left), _MESSAGES_PER_CHUNK):
-            positions = left[start : start + _MESSAGES_PER_CHUNK]
+            positions = range(start, min(start + _MESSAGES_PER_CHUNK, len(left)))
 
-            def encode(watch: Watch, positions: list[int] = positions) -> bytes:
-                return self._encode(writing, chunk.updates, positions, watch.first, False)
+            def encode(watch: Watch, positions: range = positions) -> bytes:
+                return self._encode(writing, left, positions, watch.first, False)
 
             watch, confirmed = await self._send(len(positions), encode)
             try:
@@ -266,8 +258,33 @@ class Sender:
             finally:
                 self._channel.unwatch(watch)
             for position, error in watch.errors.items():
-                writing.refuse(route_key(chunk.updates, positions[position]), error.text, error.full)
+                writing.refuse(route_key(left, positions[position]), error.text, error.full)
         chunk.settled = True
+
+    def _left(self, chunk: _RouteChunk) -> RouteUpdates:
+        """Return the routes of a bundle that were not changed by what was sent later.
+
+        One that was only modified since is inserted as it became: modifying a flow that is not there does nothing,
+        and is no error (OpenFlow 1.3.5, section 6.4).
+        """
+        updates = chunk.updates
+        where = updates.vrf_id, updates.family
+        later: dict[bytes, tuple[Op, int]] = {}
+        after = False
+        for other in self._journal:
+            if after and (other.updates.vrf_id, other.updates.family) == where:
+                ops, keys, actions = other.updates.ops, other.updates.keys, other.updates.actions
+                later.update((keys[position], (ops[position], actions[position])) for position in other.positions)
+            after = after or other is chunk
+        left = RouteUpdates(*where)
+        for position in chunk.positions:
+            op, key, action = updates.ops[position], updates.keys[position], updates.actions[position]
+            last, become = later.get(key, (None, action))
+            if last is None or (op is Op.INSERT and last is Op.MODIFY):
+                left.ops.append(op)
+                left.keys.append(key)
+                left.actions.append(become)
+        return left
 
     def _forget(self, writing: _Writing) -> None:
         for entries in writing.entries:

@@ -16,6 +16,7 @@ from controller.planes.base import (
     NexthopGroup,
     Op,
     Policer,
+    RouteKind,
     RouterInterface,
     RouteUpdates,
     Update,
@@ -25,7 +26,7 @@ from controller.planes.base import (
 from controller.planes.encoding_time import SHARED
 from controller.planes.openflow import program
 from controller.planes.openflow.channel import ChannelClosed
-from controller.planes.openflow.codec import Multipart, Type
+from controller.planes.openflow.codec import Command, Multipart, Type
 from controller.planes.openflow.readback import Inventory
 from controller.planes.openflow.sender import Sender
 
@@ -137,6 +138,18 @@ async def test_routes_sent_again_leave_out_what_was_changed_since() -> None:
         again = switch.sent(Type.FLOW_MOD)
         assert len(again) == 2
         assert any(bytes((10, 1, 0, 0)) in body for body in again)
+
+
+async def test_a_route_sent_again_is_inserted_as_it_was_modified_since() -> None:
+    async with sending() as (sender, switch):
+        switch.refuse = lambda kind, body: (2, 9) if BAD in body else None
+        modified = routes(2, op=Op.MODIFY)
+        modified.routes[0].actions = [base.route_action(RouteKind.NEXTHOP, 5)]
+        first, second = await asyncio.gather(sender.write(routes(1, 66, 2)), sender.write(modified))
+        assert ([each.key for each in first], second) == ([BAD + b"\x10"], [])
+        sent = [(body[17], body[40:]) for body in switch.sent(Type.FLOW_MOD) if bytes((10, 2, 0, 0)) in body]
+        (modify, became), again = sent[0], sent[1:]
+        assert (modify, again) == (Command.MODIFY_STRICT, [(Command.ADD, became)])
 
 
 async def test_one_entry_is_refused_once_however_many_of_its_flows_are() -> None:
