@@ -176,6 +176,7 @@ class Channel:
         self._waiting = asyncio.Event()  # a bid or a packet-out does
         self._arbitrated, self._primary, self._backup = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.backup_reason = ""
+        self.demotions = 0  # how often the device has said that this side is not primary
         self._packet_in_seen, self._digest_seen, self._backup_seen = packet_in_seen, digest_seen, backup_seen
         self.stream_errors = 0  # packet-outs that the device says it could not send
 
@@ -284,6 +285,7 @@ class Channel:
             self._outbid(theirs)
         else:
             self.backup_reason = f"another controller is primary (election id {theirs})"
+        self.demotions += 1
         self._primary.clear()
         self._backup.set()
         self._arbitrated.set()

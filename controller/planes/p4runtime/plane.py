@@ -179,8 +179,9 @@ class P4RuntimePlane:
         try:
             while True:
                 await channel.until_primary()
+                demotions = channel.demotions
                 sender = await self._set_up(channel)
-                if channel.is_primary:
+                if channel.is_primary and channel.demotions == demotions:  # else what was read may have changed
                     self._connected(sender)
                     await self._attend(channel)
         except ChannelClosed as error:
@@ -225,8 +226,8 @@ class P4RuntimePlane:
         self.capabilities = self.capabilities | {capability} if there else self.capabilities - {capability}
 
     async def _attend(self, channel: Channel) -> None:
-        """Ask now and then whether the device is there and runs our pipeline, until we are primary no more."""
-        while not await channel.demoted_within(self._timing.alive_s):
+        """Ask now and then whether the device is there and runs our pipeline, until it had another primary."""
+        while self.connected and not await channel.demoted_within(self._timing.alive_s):
             if await channel.pipeline_cookie() != self._pipeline.cookie:
                 raise ChannelClosed("the device runs another pipeline now")
 

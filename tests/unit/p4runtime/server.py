@@ -58,6 +58,7 @@ class Device:
     features: list[p4r.ExternEntry] | None = None  # the same
     shares: dict[tuple[int, bytes], p4r.ExternEntry] = field(default_factory=dict)  # by extern and whose it is
     share_use: list[p4r.ExternEntry] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)  # methods of all requests, in order
     gate: asyncio.Event = field(default_factory=asyncio.Event)  # cleared: requests wait
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     _server: Any = None
@@ -204,6 +205,8 @@ class Device:
 
     # -- requests ----------------------------------------------------------------------------------------------------
     async def _before(self, method: str, context: Any) -> bytes | None:
+        self.asked.append(method)
+        self.changed.set()
         await self.gate.wait()
         if method in self.aborts:
             await context.abort(*self.aborts[method])

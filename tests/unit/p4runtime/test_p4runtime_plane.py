@@ -27,7 +27,7 @@ from controller.planes.base import (
 )
 from controller.planes.p4runtime.channel import Timing
 from controller.planes.p4runtime.p4info import golden_pipeline
-from tests.unit.p4runtime.edge import Edge, attached
+from tests.unit.p4runtime.edge import QUICK, Edge, attached
 from tests.unit.p4runtime.server import Device, device
 from wire.columns import prefix_key
 
@@ -158,6 +158,44 @@ async def test_a_device_with_a_primary_is_waited_for(one: Device) -> None:
         assert one.pushes == 0
         one.leave(rival)
         await edge.connected_again(0)
+
+
+async def come_and_go(edge: Edge) -> None:
+    """Let another controller be primary for a moment, while a request of ours waits, and change what it can."""
+    edge.device.gate.clear()
+    edge.device.asked.clear()
+    await edge.device.until(lambda: edge.device.asked)
+    rival = edge.device.rival((LATER, 0))
+    await edge.heard.until(lambda: edge.heard.disconnects)
+    edge.device.entries.clear()
+    edge.device.leave(rival)
+    assert edge.plane.channel is not None
+    await edge.plane.channel.until_primary()
+    edge.device.gate.set()
+
+
+async def test_a_rival_that_comes_and_goes_between_two_looks_is_noticed(one: Device) -> None:
+    async with attached(one, replace(QUICK, alive_s=0.01)) as edge:
+        await come_and_go(edge)
+        await edge.connected_again()
+        assert len(one.rows("reason")) == len(DropReason)
+
+
+async def test_a_rival_that_comes_and_goes_during_the_set_up_is_noticed(one: Device) -> None:
+    features = asyncio.Event()
+
+    def note(wanted: p4r.Entity) -> None:
+        if wanted.HasField("extern_entry") and one.entries:
+            one.gate.clear()
+            features.set()
+
+    one.refuse_read = note
+    async with attached(one, connect=False) as edge:
+        await features.wait()
+        one.refuse_read = lambda _wanted: None
+        await come_and_go(edge)
+        await edge.connected_again(0)
+        assert len(one.rows("reason")) == len(DropReason)
 
 
 async def test_what_is_left_of_our_own_connection_is_outbid(one: Device) -> None:
