@@ -231,14 +231,16 @@ class OpenFlowListener:
         """Let a plane's new connection take its place; None where it may not: the reason is logged and counted."""
         loop = asyncio.get_running_loop()
         claim = self._claims.setdefault(plane.datapath_id, Claim(address))
-        present = plane.channel
-        if present is not None and present.closed is None:
+        while (present := plane.channel) is not None and present.closed is None:  # also who came meanwhile
             if claim.comes_back(address, loop.time()):
                 self._count(present.peer, "displaced", f"the switch of plane {plane.name} is back at {channel.peer}")
             elif await present.answers(_PROBE_S):
                 self._refuse(channel, "already_connected", f"plane {plane.name} is connected from {present.peer}")
                 return None
             present.close("replaced by a new connection")
+        if self._planes.get(plane.datapath_id) is not plane:
+            self._refuse(channel, "unknown_datapath", f"plane {plane.name} was detached meanwhile")
+            return None
         claim.serve(address, loop.time())
         return claim
 

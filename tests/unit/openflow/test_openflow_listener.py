@@ -193,6 +193,34 @@ async def test_a_switch_gets_its_place_back_from_who_took_it_meanwhile() -> None
         assert made.listener.refused["displaced"] == 1
 
 
+async def test_a_plane_that_is_detached_while_its_switch_is_probed_takes_no_newcomer() -> None:
+    async with bed() as made:
+        first = await made.switch("127.0.0.1")
+        await until(lambda: made.served_from("127.0.0.1"))
+        first.silent = True
+        await made.switch("127.0.0.2")
+        await first.until(Type.ECHO_REQUEST)
+        made.listener.unregister(made.plane)
+        assert made.plane.channel is not None
+        made.plane.channel.close("closed by the controller")
+        await until(lambda: made.listener.refused or made.served_from("127.0.0.2"))
+        assert made.listener.refused == {"unknown_datapath": 1}
+
+
+async def test_of_two_newcomers_the_second_finds_the_first_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_PROBE_S", 0.1)
+    async with bed() as made:
+        first = await made.switch("127.0.0.1")
+        await until(lambda: made.served_from("127.0.0.1"))
+        first.silent = True
+        for number, host in enumerate(("127.0.0.2", "127.0.0.3"), 1):
+            await made.switch(host)
+            await first.until(Type.ECHO_REQUEST, number)
+        await until(lambda: made.listener.refused or made.served_from("127.0.0.3"))
+        assert made.listener.refused == {"already_connected": 1}
+        assert made.served_from("127.0.0.2")
+
+
 def test_a_switch_that_moved_is_known_by_its_new_address_after_a_while() -> None:
     claim = Claim("a")
     claim.serve("b", 100.0)
