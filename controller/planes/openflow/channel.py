@@ -184,6 +184,7 @@ class Channel:
                 return
             if self._closed is None:
                 self.send(codec.message(Type.ECHO_REQUEST, self.take_xids()))
+        self._writer.transport.abort()  # it has had its time to take what was unsent, and may be dead
 
     async def answers(self, timeout_s: float) -> bool:
         """Whether the switch answers an echo within ``timeout_s``."""

@@ -38,8 +38,8 @@ class Plane:
 class Bed:
     """A listener with one plane, and whoever connects."""
 
-    def __init__(self) -> None:
-        self.plane, self.listener = Plane(), OpenFlowListener(port=0)
+    def __init__(self, echo_interval_s: float) -> None:
+        self.plane, self.listener = Plane(), OpenFlowListener(port=0, echo_interval_s=echo_interval_s)
         self.listener.register(self.plane)
         self._ends: list[asyncio.StreamWriter] = []
         self._serving: list[asyncio.Task[None]] = []
@@ -69,8 +69,8 @@ class Bed:
 
 
 @asynccontextmanager
-async def bed() -> AsyncIterator[Bed]:
-    made = Bed()
+async def bed(echo_interval_s: float = 5.0) -> AsyncIterator[Bed]:
+    made = Bed(echo_interval_s)
     await made.listener.start()
     try:
         yield made
@@ -219,6 +219,19 @@ async def test_of_two_newcomers_the_second_finds_the_first_in_its_place(monkeypa
         await until(lambda: made.listener.refused or made.served_from("127.0.0.3"))
         assert made.listener.refused == {"already_connected": 1}
         assert made.served_from("127.0.0.2")
+
+
+async def test_nothing_is_kept_of_a_connection_whose_end_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_PROBE_S", 0.05)
+    async with bed(echo_interval_s=0.01) as made:
+        first = await made.switch("127.0.0.1")
+        await until(lambda: made.served_from("127.0.0.1"))
+        first.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        assert made.plane.channel is not None
+        made.plane.channel.send(bytes(15 << 20))
+        await made.switch("127.0.0.2")
+        await until(lambda: made.served_from("127.0.0.2"))
+        await until(lambda: len(made.listener._connections) == 1)
 
 
 def test_a_switch_that_moved_is_known_by_its_new_address_after_a_while() -> None:
