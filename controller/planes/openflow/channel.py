@@ -15,13 +15,15 @@ log = logging.getLogger(__name__)
 
 _READ_OCTETS = 1 << 16
 _MAX_UNSENT_OCTETS = 16 << 20  # beyond what drained writers leave: a peer that asks and never reads
-_MAX_LISTINGS = 64
 _LAST_XID = 0xFFFFFFF0
 _SLICE_S, _SLICE_MESSAGES = 0.002, 32  # of the event loop, between two looks at the clock
 
 # Of a peer that has not said who it is. A switch may punt meanwhile: such messages are dropped unread.
 _UNIDENTIFIED_MESSAGES, _UNIDENTIFIED_OCTETS = 1 << 14, 4 << 20
 _UNIDENTIFIED_ANSWERS = 8  # messages that are answered or logged: echo requests, errors
+
+LISTINGS = 64
+"""Most multipart requests that are under way; more wait."""
 
 PartReader = Callable[[bytes], None]
 
@@ -71,6 +73,7 @@ class Channel:
         self._xid = 0
         self._replies: dict[int, asyncio.Future[bytes]] = {}
         self._listings: dict[int, tuple[int, PartReader, asyncio.Future[None]]] = {}
+        self._room_to_list = asyncio.Semaphore(LISTINGS)
         self._watches: list[Watch] = []
         self._packet_outs = PacketOuts(writer, self._mark)
         self._hello: asyncio.Future[None] = self._loop.create_future()
@@ -256,16 +259,18 @@ class Channel:
         """Send a barrier; the future is done when everything before it is."""
         return self.ask(lambda xid: codec.message(Type.BARRIER_REQUEST, xid))
 
-    def list(self, kind: Multipart, body: bytes, part: PartReader) -> asyncio.Future[None]:
-        """Send a multipart request; ``part`` is called with each part of the reply, nothing of it is kept here."""
-        if len(self._listings) >= _MAX_LISTINGS:
-            raise ChannelClosed("too many lists are asked for at once")
-        xid = self.take_xids()
-        self.send(codec.message(Type.MULTIPART_REQUEST, xid, struct.pack("!HH4x", kind, 0) + body))
-        future: asyncio.Future[None] = self._loop.create_future()
-        self._listings[xid] = kind, part, future
-        future.add_done_callback(lambda _: self._listings.pop(xid, None))
-        return future
+    async def list(self, kind: Multipart, body: bytes, part: PartReader) -> None:
+        """Send a multipart request when its turn comes; ``part`` is called with each part of the reply, nothing of it
+        is kept here. RequestRefused or ChannelClosed where it does not come to its end."""
+        async with self._room_to_list:
+            xid = self.take_xids()
+            self.send(codec.message(Type.MULTIPART_REQUEST, xid, struct.pack("!HH4x", kind, 0) + body))
+            future: asyncio.Future[None] = self._loop.create_future()
+            self._listings[xid] = kind, part, future
+            try:
+                await future
+            finally:
+                self._listings.pop(xid, None)
 
     def watch(self, count: int) -> Watch:
         """Take ``count`` transaction ids and collect the errors they get until `unwatch`."""

@@ -91,9 +91,9 @@ class Readback:
         """Read the routes."""
         await _list_routes(channel, self._readers)
 
-    def _list_static(self, channel: Channel, table: Table) -> "asyncio.Future[None]":
+    async def _list_static(self, channel: Channel, table: Table) -> None:
         body = codec.flow_stats_request(table, prog.cookie(Kind.STATIC), prog.KIND_MASK)
-        return channel.list(Multipart.FLOW, body, self._add_flows)
+        await channel.list(Multipart.FLOW, body, self._add_flows)
 
     def _add_flows(self, body: bytes) -> None:
         self.flows.extend(codec.decode_flow(entry) for entry in codec.split_entries(body))

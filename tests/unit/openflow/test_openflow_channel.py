@@ -7,7 +7,7 @@ import time
 import pytest
 from switch_end import DATAPATH_ID, connected
 
-from controller.planes.openflow.channel import Channel, ChannelClosed, RequestRefused
+from controller.planes.openflow.channel import LISTINGS, Channel, ChannelClosed, RequestRefused
 from controller.planes.openflow.codec import Multipart, Type, message
 
 
@@ -109,7 +109,7 @@ async def test_a_list_comes_in_parts() -> None:
     async with connected() as (channel, switch):
         switch.silent = True
         parts: list[bytes] = []
-        listing = channel.list(Multipart.PORT_DESC, b"", parts.append)
+        listing = asyncio.create_task(channel.list(Multipart.PORT_DESC, b"", parts.append))
         await switch.until(Type.MULTIPART_REQUEST)
         xid = switch.received[0][1]
         for flags, body in ((1, b"one"), (1, b"two"), (0, b"three")):
@@ -118,10 +118,30 @@ async def test_a_list_comes_in_parts() -> None:
         assert parts == [b"one", b"two", b"three"]
 
 
+def listing(channel: Channel) -> "asyncio.Task[None]":
+    return asyncio.create_task(channel.list(Multipart.FLOW, b"", lambda body: None))
+
+
+async def test_more_lists_than_may_be_under_way_wait_their_turn() -> None:
+    async with connected() as (channel, switch):
+        switch.silent = True
+        lists = [listing(channel) for _ in range(3 * LISTINGS)]
+        await switch.until(Type.MULTIPART_REQUEST, LISTINGS)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert len(switch.sent(Type.MULTIPART_REQUEST)) == LISTINGS
+        switch.silent = False
+        for kind, xid, body in list(switch.received):
+            switch.answer(kind, xid, body)
+        await asyncio.gather(*lists)
+        assert len(switch.sent(Type.MULTIPART_REQUEST)) == len(lists)
+
+
 async def test_whoever_waits_is_told_that_the_connection_ended() -> None:
     async with connected() as (channel, switch):
         switch.silent = True
-        waiting = channel.barrier(), channel.list(Multipart.FLOW, b"", lambda body: None)
+        waiting = channel.barrier(), *(listing(channel) for _ in range(3 * LISTINGS))
+        await switch.until(Type.MULTIPART_REQUEST, LISTINGS)
         switch.writer.close()
         for each in waiting:
             with pytest.raises(ChannelClosed, match="connection lost"):

@@ -11,7 +11,7 @@ from os_ken.ofproto import ofproto_v1_3 as of13
 from switch_end import DATAPATH_ID, SwitchEnd, connected
 
 from controller.errors import Conflict, PlaneUnreachable
-from controller.planes.base import Plane, PortState, PuntReason, RouterInterface, WriteBatch
+from controller.planes.base import Counters, Plane, PortState, PuntReason, RouterInterface, WriteBatch
 from controller.planes.openflow import codec, pipeline, program
 from controller.planes.openflow.channel import Channel
 from controller.planes.openflow.codec import Multipart, Type, message
@@ -157,6 +157,14 @@ async def test_without_a_switch_everything_says_so() -> None:
             await call()
     assert not plane.packet_out(NEAR, b"frame")
     assert plane.packet_outs_dropped == 1
+
+
+async def test_many_may_ask_for_counters_at_once() -> None:
+    plane, told = edge(), Told()
+    await plane.start(told)
+    async with serving(plane) as (_, _switch, _task):
+        await told.until(2)
+        assert await asyncio.gather(*(plane.counters() for _ in range(8))) == [Counters()] * 8
 
 
 async def test_a_datapath_id_belongs_to_one_plane() -> None:
