@@ -159,6 +159,15 @@ _FULL = {
     (of13.OFPET_METER_MOD_FAILED, of13.OFPMMFC_OUT_OF_BANDS),
 }
 
+_EXISTS = {
+    (of13.OFPET_GROUP_MOD_FAILED, of13.OFPGMFC_GROUP_EXISTS),
+    (of13.OFPET_METER_MOD_FAILED, of13.OFPMMFC_METER_EXISTS),
+}
+_UNKNOWN = {
+    (of13.OFPET_GROUP_MOD_FAILED, of13.OFPGMFC_UNKNOWN_GROUP),
+    (of13.OFPET_METER_MOD_FAILED, of13.OFPMMFC_UNKNOWN_METER),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class SwitchError:
@@ -171,6 +180,11 @@ class SwitchError:
     def full(self) -> bool:
         """Whether it refused for want of room."""
         return (self.type, self.code) in _FULL
+
+    def leaves(self, existed: bool) -> bool:
+        """Whether the group or meter of a refused message is there, which ``existed`` before as far as was known."""
+        said = self.type, self.code
+        return said in _EXISTS or (existed and said not in _UNKNOWN)
 
     @property
     def text(self) -> str:

@@ -28,8 +28,8 @@ from controller.planes.openflow.codec import BundleControl, Command, Flow, Multi
 from controller.planes.openflow.messages import SwitchError
 from controller.planes.openflow.readback import Inventory
 from controller.planes.openflow.routes import RouteEncoder
-from controller.planes.openflow.stages import Encoder, Stage
-from controller.planes.refusals import Refusals, UpdateKey, group_key, nexthop_key, route_key
+from controller.planes.openflow.stages import Message, Stage
+from controller.planes.refusals import Refusals, group_key, nexthop_key, route_key
 
 ROUTES_PER_BUNDLE = 500
 """A commit holds up Open vSwitch's main thread, which in the userspace datapath answers everything else too:
@@ -43,7 +43,7 @@ _GROUP_STATS = struct.Struct("!HxxII")
 
 @dataclass(slots=True, eq=False)
 class _EntryChunk:
-    update_keys: list[UpdateKey]
+    messages: list[Message]
     watch: Watch
     confirmed: asyncio.Future[bytes]
 
@@ -153,21 +153,19 @@ class Sender:
             writing.refuse(update_key, f"{references} flows still use it")
             self.inventory.groups.add(group_id)
             for stage in departures:
-                kept = [(b, e) for b, e in zip(stage.update_keys, stage.encoders, strict=True) if b != update_key]
-                stage.update_keys, stage.encoders = [b for b, _ in kept], [e for _, e in kept]
+                stage.messages = [message for message in stage.messages if message.update_key != update_key]
 
     # -- sending -----------------------------------------------------------------------------------------------------
     async def _send_entries(self, writing: _Writing, sequence: Iterable[Stage]) -> None:
         for stage in writing.encoding.making(sequence):
-            for start in range(0, len(stage.encoders), _MESSAGES_PER_CHUNK):
-                encoders = stage.encoders[start : start + _MESSAGES_PER_CHUNK]
-                update_keys = stage.update_keys[start : start + _MESSAGES_PER_CHUNK]
+            for start in range(0, len(stage.messages), _MESSAGES_PER_CHUNK):
+                some = stage.messages[start : start + _MESSAGES_PER_CHUNK]
 
-                def encode(watch: Watch, encoders: list[Encoder] = encoders) -> bytes:
+                def encode(watch: Watch, some: list[Message] = some) -> bytes:
                     with writing.encoding.of(SHARED):
-                        return b"".join(encoder(watch.first + n) for n, encoder in enumerate(encoders))
+                        return b"".join(message.encoder(watch.first + n) for n, message in enumerate(some))
 
-                writing.entries.append(_EntryChunk(update_keys, *await self._send(len(encoders), encode)))
+                writing.entries.append(_EntryChunk(some, *await self._send(len(some), encode)))
                 await self._channel.drain()
 
     async def _send_routes(self, writing: _Writing, updates: RouteUpdates) -> None:
@@ -224,7 +222,10 @@ class Sender:
         await asyncio.gather(*writing.confirmations())
         for entries in writing.entries:
             for position, error in entries.watch.errors.items():
-                self._note_refusal(writing, entries.update_keys[position], error)
+                message = entries.messages[position]
+                writing.refuse(message.update_key, error.text, error.full)
+                if message.learn is not None:
+                    message.learn(error)
         refused = [chunk for chunk in writing.routes if chunk.bundled and chunk.watch.errors and not chunk.settled]
         if refused:
             async with self.turn:
@@ -236,12 +237,6 @@ class Sender:
                     update_key = route_key(chunk.updates, chunk.positions[position])
                     writing.refuse(update_key, error.text, error.full)
         self._forget(writing)
-
-    def _note_refusal(self, writing: _Writing, update_key: UpdateKey, error: SwitchError) -> None:
-        table, _, entry_id, op = update_key
-        writing.refuse(update_key, error.text, error.full)
-        if op is Op.INSERT and table in _GROUP_TABLES:
-            self.inventory.groups.discard(_GROUP_TABLES[table] | entry_id)
 
     async def _send_singly(self, writing: _Writing, chunk: _RouteChunk) -> None:
         """Send what is left of a refused bundle one by one."""
@@ -296,6 +291,3 @@ class Sender:
         writing.routes.clear()
         while self._journal and self._journal[0].settled:
             self._journal.popleft()
-
-
-_GROUP_TABLES = {"nexthop": prog.NEXTHOP_GROUPS, "nexthop_group": prog.MEMBER_GROUPS}

@@ -4,6 +4,7 @@ The order of the stages is drawn in `controller.planes.openflow.sender`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from controller.planes.base import (
     Op,
@@ -16,6 +17,7 @@ from controller.planes.base import (
 from controller.planes.openflow import codec, messages
 from controller.planes.openflow import program as prog
 from controller.planes.openflow.codec import Command, Flow, Group, GroupCommand
+from controller.planes.openflow.messages import SwitchError
 from controller.planes.openflow.policers import meter_rate, policer_flows
 from controller.planes.openflow.program import Kind, Table
 from controller.planes.openflow.readback import Inventory
@@ -29,19 +31,26 @@ from controller.planes.refusals import (
 
 Encoder = Callable[[int], bytes]  # from a transaction id
 Refuse = Callable[[UpdateKey, str, bool], None]  # why, and whether for want of room
+Learn = Callable[[SwitchError], None]
+
+
+class Message(NamedTuple):
+    """One message of a stage: the update it is for, and what learns from its refusal."""
+
+    update_key: UpdateKey
+    encoder: Encoder
+    learn: Learn | None
 
 
 class Stage:
-    """Messages between two barriers, each with the update it is for."""
+    """Messages between two barriers."""
 
     def __init__(self) -> None:
-        self.encoders: list[Encoder] = []
-        self.update_keys: list[UpdateKey] = []
+        self.messages: list[Message] = []
 
-    def add(self, update_key: UpdateKey, encoder: Encoder) -> None:
+    def add(self, update_key: UpdateKey, encoder: Encoder, learn: Learn | None = None) -> None:
         """Append one message."""
-        self.encoders.append(encoder)
-        self.update_keys.append(update_key)
+        self.messages.append(Message(update_key, encoder, learn))
 
     def add_flow(self, update_key: UpdateKey, entry: Flow) -> None:
         """Append the insertion of a flow, which replaces one of the same match with its counters."""
@@ -51,9 +60,11 @@ class Stage:
         """Append the deletion of a table's flows by cookie."""
         self.add(update_key, lambda xid: codec.delete_by_cookie(table, cookie, mask, xid))
 
-    def add_group(self, update_key: UpdateKey, command: GroupCommand, entry: Group) -> None:
+    def add_group(
+        self, update_key: UpdateKey, command: GroupCommand, entry: Group, learn: Learn | None = None
+    ) -> None:
         """Append a group-mod."""
-        self.add(update_key, lambda xid: codec.group_mod(command, entry, xid))
+        self.add(update_key, lambda xid: codec.group_mod(command, entry, xid), learn)
 
 
 def arrivals(inventory: Inventory, batch: WriteBatch, last: Stage, refuse: Refuse) -> Iterator[Stage]:
@@ -122,17 +133,28 @@ def _put_meter(
 ) -> None:
     exists = meter_id in inventory.meters
     if rate:
-        meters.add(update_key, lambda xid: messages.meter_mod(xid, meter_id, rate, burst(rate), exists))
-        inventory.meters.add(meter_id)
+        learn = _keep(inventory.meters, meter_id)
+        meters.add(update_key, lambda xid: messages.meter_mod(xid, meter_id, rate, burst(rate), exists), learn)
     elif exists:
         unused.add(update_key, lambda xid: messages.meter_delete(xid, meter_id))
         inventory.meters.discard(meter_id)
 
 
 def _put_group(inventory: Inventory, stage: Stage, update_key: UpdateKey, entry: Group) -> None:
-    exists = entry.id in inventory.groups
-    inventory.groups.add(entry.id)
-    stage.add_group(update_key, GroupCommand.MODIFY if exists else GroupCommand.ADD, entry)
+    command = GroupCommand.MODIFY if entry.id in inventory.groups else GroupCommand.ADD
+    stage.add_group(update_key, command, entry, _keep(inventory.groups, entry.id))
+
+
+def _keep(ids: set[int], written: int) -> Learn:
+    """Take the switch to have what is written; what is returned learns from a refusal whether it has."""
+    existed = written in ids
+    ids.add(written)
+
+    def learn(error: SwitchError) -> None:
+        if not error.leaves(existed):
+            ids.discard(written)
+
+    return learn
 
 
 def has_departures(batch: WriteBatch) -> bool:

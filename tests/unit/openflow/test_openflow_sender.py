@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from os_ken.ofproto import ofproto_v1_3 as of13
 from switch_end import SwitchEnd, connected
 
 from controller.planes import base
@@ -116,6 +117,31 @@ async def test_a_refused_group_is_named_and_added_again_later() -> None:
         switch.refuse = lambda kind, body: None
         assert await sender.write(batch) == []
         assert [body[1] for body in switch.sent(Type.GROUP_MOD)] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("written", "code", "again"),
+    [
+        (False, of13.OFPMMFC_OUT_OF_METERS, of13.OFPMC_ADD),
+        (False, of13.OFPMMFC_METER_EXISTS, of13.OFPMC_MODIFY),
+        (True, of13.OFPMMFC_UNKNOWN_METER, of13.OFPMC_ADD),
+        (True, of13.OFPMMFC_OUT_OF_BANDS, of13.OFPMC_MODIFY),
+    ],
+)
+async def test_after_a_refusal_meters_are_added_where_they_are_not_there(
+    written: bool, code: int, again: int
+) -> None:
+    async with sending() as (sender, switch):
+        batch = WriteBatch(policers=[Update(Op.INSERT, Policer(1, same_rate(9)))])
+        if written:
+            assert await sender.write(batch) == []
+        switch.refuse = lambda kind, _: (of13.OFPET_METER_MOD_FAILED, code) if kind == of13.OFPT_METER_MOD else None
+        (refused,) = await sender.write(batch)
+        assert (refused.table, refused.key) == ("policer", 1)
+        switch.refuse = lambda kind, body: None
+        switch.received.clear()
+        assert await sender.write(batch) == []
+        assert {struct.unpack_from("!H", body)[0] for body in switch.sent(of13.OFPT_METER_MOD)} == {again}
 
 
 @pytest.mark.parametrize("bundles", [True, False])
