@@ -135,6 +135,13 @@ def cookie_generation(value: int) -> int:
     return value >> GENERATION_SHIFT & (GENERATIONS - 1)
 
 
+def present_generation(cookies: Iterable[int]) -> int:
+    """Return the latest generation of an entry's flows, so that the next has none yet: a write that was cut off
+    leaves two of them, and after the last one comes 0."""
+    found = {cookie_generation(one) for one in cookies}
+    return max({one for one in found if (one + 1) % GENERATIONS not in found} or found)
+
+
 def stale_cookies(kind: Kind, entry_id: int, generation: int) -> Iterator[tuple[int, int]]:
     """Yield cookies and masks that together match every generation of an entry but the given one."""
     for bit in (1, 2):

@@ -117,7 +117,7 @@ class Readback:
         inventory = Inventory({group.id for group in self.groups}, set(self.meters), layout=self._layout)
         taken: set[int] = set()
         for (kind, entry_id), flows in self._entries().items():
-            inventory.generations[kind, entry_id] = max(prog.cookie_generation(flow.cookie) for flow in flows)
+            inventory.generations[kind, entry_id] = prog.present_generation(flow.cookie for flow in flows)
             if kind is Kind.POLICER:
                 slot = find_policer(entry_id, flows, self.meters, self._layout)[1]
                 if slot >= 0 and slot not in taken:  # who is second there is damaged, and gets one of its own

@@ -2,6 +2,7 @@
 
 import struct
 
+import pytest
 from os_ken.ofproto import ofproto_v1_3_parser as parser
 
 from controller.planes.base import (
@@ -63,6 +64,15 @@ def test_the_pipelines_differences_are_found() -> None:
     readback.flows = [FlowStatistics(flow, 0, 0) for flow in [changed, *flows[4:], stray]]
     missing, strange = readback.pipeline_changes()
     assert (missing, strange) == (flows[:4], [stray])
+
+
+@pytest.mark.parametrize("present", [{0}, {3}, {0, 1}, {3, 0}, {2, 3, 0}, {0, 2}])
+def test_the_next_generation_of_an_entry_has_no_flows_yet(present: set[int]) -> None:
+    readback = Readback(MeterLayout())
+    for generation in present:
+        flows = flows_of(RouterInterface(3, 7, 1, 10 + generation, bytes(6), 1500), generation)
+        readback.flows += [FlowStatistics(flow, 0, 0) for flow in flows]
+    assert readback.inventory().next_generation(Kind.ROUTER_INTERFACE, 3) not in present
 
 
 def test_counters_are_added_up_by_what_flows_belong_to() -> None:
