@@ -59,7 +59,7 @@ class RequestRefused(Exception):
         super().__init__(f"{text or 'no reason given'} ({code.name})")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class ElectionId:
     """Who is primary: the largest is. The controller's start, so that a new one wins over what is left of the one
     before it, and its count of connections, so that it wins over what is left of its own."""
@@ -162,12 +162,16 @@ class Channel:
         target: Target,
         election_id: ElectionId,
         timing: Timing,
+        held: ElectionId,
         *,
         packet_in_seen: Callable[[p4r.PacketIn], None],
         digest_seen: Callable[[p4r.DigestList], None],
         backup_seen: Callable[[str], None],
     ) -> None:
+        """``held`` is the largest id with which an earlier connection was primary: whoever is with no larger one is
+        what is left of it, or was behind it."""
         self.target, self.election_id, self._timing = target, election_id, timing
+        self.held = held
         self._grpc: Any = target.connect()  # its stubs know no defaults
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[str] = self._loop.create_future()
@@ -276,12 +280,16 @@ class Channel:
         theirs = ElectionId(update.election_id.high, update.election_id.low)
         if update.status.code == rpc_code.OK:
             self.backup_reason = ""
+            self.held = max(self.held, self.election_id)
             self._backup.clear()
             self._primary.set()
             self._arbitrated.set()
             return
         if update.status.code == rpc_code.NOT_FOUND:  # the primary has gone: P4Runtime 1.4, section 5.3
             self.backup_reason = "no controller is primary"
+            self._outbid(theirs)
+        elif self.election_id <= theirs <= self.held:
+            self.backup_reason = "what is left of an earlier connection is primary"
             self._outbid(theirs)
         else:
             self.backup_reason = f"another controller is primary (election id {theirs})"
@@ -292,8 +300,7 @@ class Channel:
         self._backup_seen(self.backup_reason)
 
     def _outbid(self, theirs: ElectionId) -> None:
-        ours = (self.election_id.started_ms, self.election_id.connection)
-        if ours <= (theirs.started_ms, theirs.connection):
+        if self.election_id <= theirs:
             self.election_id = theirs.next()
         self._bid = self._arbitration()
         self._waiting.set()

@@ -106,6 +106,7 @@ class P4RuntimePlane:
         self._links: LinkWatch | None = None
         self._task: asyncio.Task[None] | None = None
         self._served = False  # by the present connection
+        self._held = ElectionId(0, 0)  # the largest with which a connection was primary
         self._told = ""  # why it is disconnected
         self._no_samples = ""  # why the device takes none, as it was told last
         self._shares: set[ShareKey] = set()  # that the device holds, as far as one knows
@@ -156,6 +157,7 @@ class P4RuntimePlane:
                 self._target,
                 election_id,
                 self._timing,
+                self._held,
                 packet_in_seen=self._packet_in,
                 digest_seen=self._digests,
                 backup_seen=self._gone,
@@ -171,7 +173,7 @@ class P4RuntimePlane:
                 using.cancel()
                 self._gone(reason)
         finally:
-            self.channel = None
+            self.channel, self._held = None, channel.held
         return self._served
 
     async def _use(self, channel: Channel) -> None:

@@ -210,6 +210,20 @@ async def test_what_is_left_of_our_own_connection_is_outbid(one: Device) -> None
         assert one.primary.election_id == (ghost_id[0], ghost_id[1] + 1)
 
 
+async def test_what_is_left_of_our_own_connection_is_outbid_after_a_raise_too(edge: Edge) -> None:
+    (stream,) = edge.device.streams
+    edge.device.tell_role(stream, rpc_code.NOT_FOUND, (LATER, 7))
+    await edge.connected_again()
+    assert edge.plane.channel is not None
+    edge.plane.channel.close("cut")
+    edge.device.streams.append(type(stream)(stream.election_id))
+    async with asyncio.timeout(10):
+        await edge.connected_again(2)
+    assert edge.device.primary is not None
+    assert edge.device.primary.election_id == (LATER, 9)
+    assert edge.heard.disconnects[1:] == ["cut", "what is left of an earlier connection is primary"]
+
+
 async def test_a_restarted_controller_is_primary_over_its_predecessor(
     one: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
