@@ -232,14 +232,22 @@ class OpenFlowPlane(WithoutShares):
 
     @contextlib.contextmanager
     def _reachable(self) -> Iterator[tuple[Channel, Sender]]:
-        if self.channel is None or self._sender is None:
+        """Give the channel to use; one that fails is closed, so that a new one finds out what is true."""
+        channel, sender = self.channel, self._sender
+        if channel is None or sender is None:
             raise PlaneUnreachable(self.name, "the switch is not connected")
         try:
-            yield self.channel, self._sender
+            yield channel, sender
         except ChannelClosed as error:
-            raise PlaneUnreachable(self.name, str(error)) from error
+            raise self._given_up(channel, str(error)) from error
         except RequestRefused as error:
-            raise PlaneUnreachable(self.name, f"the switch refused a request: {error}") from error
+            raise self._given_up(channel, f"the switch refused a request: {error}") from error
+
+    def _given_up(self, channel: Channel, reason: str) -> PlaneUnreachable:
+        """Close a channel and tell so at once: whoever meets the error must not find the plane connected."""
+        channel.close(reason)
+        self._gone(channel)
+        return PlaneUnreachable(self.name, reason)
 
 
 async def _table_sizes(channel: Channel) -> dict[str, int]:

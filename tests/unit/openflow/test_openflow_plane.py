@@ -150,6 +150,30 @@ async def test_a_switch_that_refuses_the_pipeline_is_named(caplog: pytest.LogCap
         assert told.events == []
 
 
+async def test_a_switch_that_refuses_a_request_is_given_up_by_name() -> None:
+    plane, told = edge(), Told()
+    await plane.start(told)
+    async with serving(plane) as (channel, switch, _task):
+        await told.until(2)
+        switch.refuse = lambda kind, body: (of13.OFPET_BAD_REQUEST, 0) if kind == Type.MULTIPART_REQUEST else None
+        with pytest.raises(PlaneUnreachable, match="the switch refused a request: OFPET_BAD_REQUEST"):
+            await plane.read()
+        assert not plane.connected
+        assert told.events[2:] == [channel.closed]
+
+
+async def test_whoever_meets_a_closed_connection_finds_the_plane_disconnected() -> None:
+    plane, told = edge(), Told()
+    await plane.start(told)
+    async with serving(plane) as (channel, _, _task):
+        await told.until(2)
+        channel.close("cut")
+        with pytest.raises(PlaneUnreachable, match="cut"):
+            await plane.read()
+        assert not plane.connected
+        assert told.events[2:] == ["cut"]
+
+
 async def test_without_a_switch_everything_says_so() -> None:
     plane = edge()
     for call in (plane.read, plane.counters, lambda: plane.write(WriteBatch())):
