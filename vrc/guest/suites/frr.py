@@ -272,7 +272,8 @@ class FrrDaemons:
                 self._probe(daemon)
 
     def _probe(self, daemon: Daemon) -> None:
-        if daemon.ready or not daemon.running:
+        # One that was killed takes connections until it is gone.
+        if self._falling or self._stopping or daemon.ready or not daemon.running:
             return
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as vty:
             try:

@@ -1,0 +1,55 @@
+"""FRR's daemons in one guest: which of them start and stop, and when."""
+
+import signal
+import socket
+from collections.abc import Iterator
+
+import pytest
+from frr_programs import SECTION, Programs
+
+from vrc.guest.children import Child
+from vrc.guest.suites.frr import Daemon
+
+
+@pytest.fixture
+def killed(programs: Programs) -> Iterator[Daemon]:
+    """A zebra that is about to be killed, and then not reaped yet: its vty socket takes connections until it is."""
+    suite = programs.suite
+    zebra = suite._daemons["zebra"]
+    suite._daemons["staticd"] = Daemon("staticd")
+    zebra.child = Child("zebra", ["/bin/sleep", "600"], {}, lambda _, status: suite._died(zebra, status))
+    programs.family.spawn(zebra.child)
+    with socket.socket(socket.AF_UNIX) as vty:
+        vty.bind(str(programs.sockets / "zebra.vty"))
+        vty.listen()
+        yield zebra
+
+
+@pytest.fixture
+def started(programs: Programs) -> list[str]:
+    """The daemons that are started from now on."""
+    names: list[str] = []
+    programs.suite._spawn = lambda daemon: names.append(daemon.name)  # type: ignore[method-assign]
+    return names
+
+
+def test_while_all_fall_nothing_is_ready_and_nothing_starts(
+    programs: Programs, killed: Daemon, started: list[str]
+) -> None:
+    suite = programs.suite
+    suite.change({**SECTION, "daemons": ["zebra", "staticd"], "hold_time_s": 60}, programs.replies.append)
+    assert (programs.replies, killed.running) == ([""], True)
+    suite._directory_changed()
+    assert (killed.ready, started) == (False, [])
+    programs.until(lambda: bool(started))
+    assert (killed.running, suite._falling, started) == (False, False, ["zebra"])
+
+
+def test_once_stopped_nothing_is_ready_and_nothing_starts(
+    programs: Programs, killed: Daemon, started: list[str]
+) -> None:
+    killed.ready = False
+    programs.suite.stop(signal.SIGKILL)
+    programs.suite._directory_changed()
+    assert (killed.ready, killed.running, started) == (False, True, [])
+    programs.until(lambda: not programs.suite.running)
