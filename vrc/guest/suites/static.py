@@ -4,7 +4,8 @@
     new text:                              routes that are new or changed are written, those that are gone deleted
 
 The kernel removes an IPv4 route without a message when its link goes down, so links are watched (rtnetlink(7)). What
-it refuses is tried again with the next change of a link, and every RETRY_S.
+it refuses is tried again with the next change of a link, and every RETRY_S. So is what an `ip` was given that did not
+do its work: it was killed, or there is none.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from vrc.guest.children import Child, Children
+from vrc.guest.children import Child, Children, describe_end
 from vrc.guest.reactor import Timer
 from vrc.guest.suites.base import ENVIRONMENT, Reply, Section, as_user
 
@@ -93,11 +94,15 @@ class StaticRoutes:
     def change(self, section: Section, reply: Reply) -> None:
         """Write the routes of another section; ``reply`` is told "" then, also where the kernel refuses some."""
         routes = StaticRoute.parse(section)
-        keys = {route.key for route in routes}
-        self._gone = [route for route in (*self._gone, *self._routes) if route.key not in keys]
-        self._routes = routes
+        former, self._routes = self._routes, routes
+        self._delete([*self._gone, *former])
         self._replies.append(reply)
         self._write()
+
+    def _delete(self, routes: Sequence[StaticRoute]) -> None:
+        """Have the next batch delete these routes, but not what the text has."""
+        keys = {route.key for route in self._routes}
+        self._gone = [route for route in routes if route.key not in keys]
 
     def _links_changed(self) -> None:
         with contextlib.suppress(OSError):  # nothing left, or more than the socket holds, which says as much
@@ -117,19 +122,29 @@ class StaticRoutes:
             self._again = True
             return
         self._again = False
-        gone, self._gone = self._gone, []
+        routes, gone, self._gone = self._routes, self._gone, []
         replies, self._replies = self._replies, []
-        routes = self._routes
-        job = Child("ip", self._command, ENVIRONMENT, lambda job, _: self._done(routes, replies, job))
+
+        def failed(why: str) -> None:
+            self._delete([*gone, *self._gone])
+            self._written([why], replies)
+
+        def done(job: Child, exit_status: int) -> None:
+            said = job.lines or []
+            if job.overran:
+                failed(job.overran)
+            elif exit_status and (exit_status < 0 or not any(map(_FAILED.fullmatch, said))):
+                failed(describe_end(exit_status, job.last_line))
+            else:
+                self._written(refusals(said, routes), replies)
+
+        job = Child("ip", self._command, ENVIRONMENT, done)
         job.lines, job.input, job.limit_s = [], batch(routes, gone).encode(), JOB_LIMIT_S
         self._job = job
         try:
             self._children.spawn(job)
         except OSError as error:
-            self._written([f"{self._command[0]}: {error.strerror}"], replies)
-
-    def _done(self, routes: Sequence[StaticRoute], replies: Iterable[Reply], job: Child) -> None:
-        self._written([job.overran] if job.overran else refusals(job.lines or [], routes), replies)
+            failed(f"{self._command[0]}: {error.strerror}")
 
     def _written(self, refused: list[str], replies: Iterable[Reply]) -> None:
         self._job = None
