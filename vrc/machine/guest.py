@@ -13,6 +13,7 @@ from vrc.guest.children import Backoff
 from vrc.guest.launch import EXIT_RUNS_ALREADY
 from vrc.guest.lines import TOO_LONG, LineStream
 from vrc.guest.reactor import Reactor, Timer
+from vrc.guest.suites.base import Section, job_limit_of
 from vrc.machine.control import Reply, absence, refusal
 
 DIRECTORY = "/run/guest"
@@ -21,11 +22,18 @@ CLOSE_IN_LIMIT_S = 90.0
 LAUNCH_LIMIT_S = CLOSE_IN_LIMIT_S + 10.0
 """How long vr-guest may take to say so."""
 ANSWER_LIMIT_S = 130.0
-"""How long vr-guest may take for an answer; a reload takes longest."""
+"""How long vr-guest may take for an answer to anything but a reload (`reload_limit_s`)."""
 MAX_ASKED = 8
 """Requests to vr-guest that are unanswered at once."""
+_RELOAD_MARGIN_S = 10.0
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 _MAX_SAID_BYTES = 4096
+
+
+def reload_limit_s(section: Section) -> float:
+    """Return how long vr-guest may take for a reload to a suite's section: longer than the suite's own job, so that
+    the suite says how that ended, and less long than the host waits, which gives the job its limit."""
+    return job_limit_of(section) + _RELOAD_MARGIN_S
 
 
 class KeptGuest:
@@ -45,7 +53,7 @@ class KeptGuest:
         self._pidfd = -1
         self._wanted = False
         self._asked = 0
-        self._held: list[tuple[bytes, Reply]] = []  # questions to a guest that is being started
+        self._held: list[tuple[bytes, Reply, float]] = []  # questions to a guest that is being started
         self.pid = 0
         self.state = "starting"
         self.restarts = 0
@@ -126,7 +134,7 @@ class KeptGuest:
 
     def _failed(self, why: str) -> None:
         self.state = f"failed: {why}" if self._wanted else "stopped"
-        for _, reply in self._waited():
+        for _, reply, _ in self._waited():
             reply(self._absent())
         if not self._wanted:
             return
@@ -135,21 +143,21 @@ class KeptGuest:
         self._log(f"the guest does not run: {why}; started again in {pause_s:g} s")
         self._next_start = self._reactor.call_later(pause_s, self.start)
 
-    def ask(self, request: bytes, reply: Reply, *, patient: bool = False) -> None:
-        """Pass one request on to vr-guest; ``reply`` gets its answer, or a refusal.
+    def ask(self, request: bytes, reply: Reply, *, limit_s: float = ANSWER_LIMIT_S, patient: bool = False) -> None:
+        """Pass one request on to vr-guest; ``reply`` gets its answer, or a refusal, within ``limit_s`` from then on.
 
         ``patient``: a guest that is being started is waited for.
         """
         if self._asked + len(self._held) >= MAX_ASKED:
             reply(refusal(f"{MAX_ASKED} requests are unanswered already"))
         elif self._launching and patient:
-            self._held.append((request, reply))
+            self._held.append((request, reply, limit_s))
         elif self._launching:
             reply(self._absent())
         else:
-            self._put(request, reply)
+            self._put(request, reply, limit_s)
 
-    def _put(self, request: bytes, reply: Reply) -> None:
+    def _put(self, request: bytes, reply: Reply, limit_s: float) -> None:
         client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             client.setblocking(False)
@@ -159,9 +167,9 @@ class KeptGuest:
             reply(self._absent())
             return
         self._asked += 1
-        _Question(self._reactor, client, request, lambda answer: self._answered(answer, reply))
+        _Question(self._reactor, client, request, limit_s, lambda answer: self._answered(answer, reply))
 
-    def _waited(self) -> list[tuple[bytes, Reply]]:
+    def _waited(self) -> list[tuple[bytes, Reply, float]]:
         held, self._held = self._held, []
         return held
 
@@ -195,15 +203,17 @@ class KeptGuest:
 class _Question:
     """One connection to vr-guest for one request."""
 
-    def __init__(self, reactor: Reactor, client: socket.socket, request: bytes, answered: Reply) -> None:
-        self._answered = answered
+    def __init__(
+        self, reactor: Reactor, client: socket.socket, request: bytes, limit_s: float, answered: Reply
+    ) -> None:
+        self._answered, self._limit_s = answered, limit_s
         self._stream = LineStream(reactor, client.detach(), self._line, self._end)
-        self._limit = reactor.call_later(ANSWER_LIMIT_S, self._too_slow)
+        self._limit = reactor.call_later(limit_s, self._too_slow)
         self._stream.send(request)
 
     def _too_slow(self) -> None:
         self._stream.close()
-        self._answered(refusal(f"the guest's supervisor did not answer within {ANSWER_LIMIT_S:g} s; see the console"))
+        self._answered(refusal(f"the guest's supervisor did not answer within {self._limit_s:g} s; see the console"))
 
     def _line(self, line: bytes) -> None:
         self._limit.cancel()

@@ -43,7 +43,7 @@ from vrc.guest.suites.choice import ids_of, section_of
 from vrc.machine import system
 from vrc.machine.control import ControlChannel, Operation, Refused, Reply
 from vrc.machine.exec import Commands, Ended, ExecError, decode_base64, words_of
-from vrc.machine.guest import DIRECTORY, KeptGuest
+from vrc.machine.guest import ANSWER_LIMIT_S, DIRECTORY, KeptGuest, reload_limit_s
 from vrc.machine.log import LogTail
 from vrc.machine.relay import SessionRelay
 from vrc.machine.seed import IDENTITY_FILES, Seed, SeedError, read_seed, write_identity
@@ -178,11 +178,13 @@ class Machine:
 
     # ── operations ──
 
-    def _pass_on(self, request: dict[str, Any], reply: Reply, *, patient: bool = False) -> None:
+    def _pass_on(
+        self, request: dict[str, Any], reply: Reply, *, limit_s: float = ANSWER_LIMIT_S, patient: bool = False
+    ) -> None:
         if self._problem:
             raise Refused(self._problem)
         passed = {name: value for name, value in request.items() if name != "id"}
-        self._guest.ask(json.dumps(passed).encode(), reply, patient=patient)
+        self._guest.ask(json.dumps(passed).encode(), reply, limit_s=limit_s, patient=patient)
 
     def _reload(self, request: dict[str, Any], reply: Reply) -> None:
         config = own_ids(request["config"])
@@ -196,7 +198,8 @@ class Machine:
                     self._console.say(f"a guest that is started again will not have this change: {error.strerror}")
             reply(answer)
 
-        self._pass_on({**request, "config": config}, applied, patient=True)
+        limit_s = reload_limit_s(section_of(config)[1])
+        self._pass_on({**request, "config": config}, applied, limit_s=limit_s, patient=True)
 
     def _stop(self, _request: dict[str, Any], reply: Reply) -> None:
         self._guest.stop(lambda: reply({"ok": True}), STOP_LIMIT_S)

@@ -14,8 +14,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from controller.errors import GuestError
+from controller.guests import handshake
 from controller.guests.base import GuestDriver, GuestSpec, GuestStatus
 from controller.guests.guest_files import short_path
+from controller.guests.guest_json import RELOAD_LIMIT_S
 from controller.guests.host.messages import (
     MAX_LINE_BYTES,
     Ask,
@@ -31,11 +33,13 @@ from controller.guests.host.messages import (
     told,
 )
 from controller.guests.host.options import Drivers
+from controller.guests.suites.config_text import CHECK_LIMIT_S
 from controller.model import GuestKind, RouterConfig
 from controller.pki.authority import IDENTITY_FILES
 
-LIMIT_S = 300.0
-"""How long an answer may take: a guest has two minutes for its text, and a machine is ended before that."""
+LIMIT_S = CHECK_LIMIT_S + handshake.LIMIT_S + max(RELOAD_LIMIT_S.values()) + 20.0
+"""How long an answer may take: a guest's text is checked, a machine is given its certificate, and then it takes the
+text."""
 
 LOOK_OFTEN_S = 60.0
 """So long after its start a guest is looked at as often as anybody asks, afterwards every `LOOK_EVERY_S`."""

@@ -16,8 +16,15 @@ from typing import Any
 import pytest
 from test_machine_control import run_until
 
+from controller.guests import handshake
+from controller.guests.guest_json import JOB_LIMIT_S, RELOAD_LIMIT_S
+from controller.guests.host import client
+from controller.guests.suites.config_text import CHECK_LIMIT_S
+from controller.model import GuestKind
+from controller.vrctl import client as vrctl
 from vrc.guest import children
 from vrc.guest.reactor import Reactor
+from vrc.guest.suites import base
 from vrc.machine import init as machine
 from vrc.machine.guest import KeptGuest
 from vrc.machine.system import CLOCK_AHEAD_S, clock_is_wrong, find_port, is_scarce, largest_process, memory
@@ -271,6 +278,22 @@ def test_a_change_in_force_that_cannot_be_kept_is_said_and_the_machine_goes_on(
     own_machine._reload({"op": "reload", "config": {"ip": {"routes": []}}}, answers.append)
     assert answers == [{"ok": True}]
     assert "will not have this change: No such file or directory" in (tmp_path / "console").read_text()
+
+
+def test_a_change_is_waited_for_at_each_place_longer_than_where_it_is_made(
+    own_machine: machine.Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[float] = []
+    monkeypatch.setattr(machine, "DIRECTORY", str(tmp_path))
+    monkeypatch.setattr(own_machine._guest, "ask", lambda *_, limit_s, patient: limits.append(limit_s))
+    in_guest, on_host = JOB_LIMIT_S[GuestKind.KVM], RELOAD_LIMIT_S[GuestKind.KVM]
+    for section in ({"job_limit_s": in_guest}, {}):
+        own_machine._reload({"op": "reload", "config": {"ip": {"routes": []} | section}}, lambda _: None)
+    in_machine, by_default = limits
+    assert in_guest < in_machine < on_host
+    assert by_default > base.JOB_LIMIT_S
+    for kind in GuestKind:
+        assert CHECK_LIMIT_S + handshake.LIMIT_S + RELOAD_LIMIT_S[kind] < client.LIMIT_S < vrctl.ANSWER_LIMIT_S
 
 
 def test_what_an_operator_runs_in_the_guest_is_as_confined_as_its_daemons(own_machine: machine.Machine) -> None:
