@@ -5,7 +5,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from frr_programs import SECTION, Programs
+from frr_programs import SECTION, Programs, needs_root
 
 from vrc.guest.children import Child
 from vrc.guest.suites.frr import Daemon
@@ -53,3 +53,26 @@ def test_once_stopped_nothing_is_ready_and_nothing_starts(
     programs.suite._directory_changed()
     assert (killed.ready, killed.running, started) == (False, True, [])
     programs.until(lambda: not programs.suite.running)
+
+
+@needs_root
+def test_what_the_next_text_needs_stays_when_a_refused_one_was_taken_back(programs: Programs) -> None:
+    def spawn(daemon: Daemon) -> None:
+        daemon.ready = True
+
+    def correct(said: str) -> None:
+        programs.replies.append(said)
+        suite.change({**SECTION, "text": "good\n", "daemons": ["zebra", "bfdd"]}, programs.replies.append)
+
+    suite = programs.suite
+    suite._spawn = spawn  # type: ignore[method-assign]
+    programs.write("vtysh", "exit 0")
+    said = "line 1: Failure to communicate[1] to zebra, line: bad"
+    programs.write("frr-reload", f"grep -q bad {programs.folder}/etc/frr.conf || exit 0; echo '{said}'; exit 1")
+    programs.folder.chmod(0o777)
+    suite._advance()
+    programs.until(lambda: suite.tell_states() == {"zebra": "up"})
+    suite.change({**SECTION, "text": "bad\n", "daemons": ["zebra", "ripd"]}, correct)
+    programs.until(lambda: len(programs.replies) == 2)
+    assert programs.replies == ["line 1: refused (zebra): bad", ""]
+    assert suite.tell_states() == {"zebra": "up", "bfdd": "up"}

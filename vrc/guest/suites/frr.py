@@ -422,7 +422,9 @@ class FrrDaemons:
         reply(f"{why}; the former text stays; see vrctl logs")
 
     def _stop_unneeded(self) -> None:
-        for name in [name for name in self._daemons if name not in self.settings.daemons]:
+        waiting = self._change[0].daemons if self._change else ()  # a text that came while another was taken back
+        needed = {*self.settings.daemons, *waiting}
+        for name in [name for name in self._daemons if name not in needed]:
             daemon = self._daemons.pop(name)
             daemon.cancel()
             if daemon.child:
