@@ -16,7 +16,7 @@ LOG_LINE = "log stderr all;"
 _PRLIMIT = ("/usr/bin/prlimit", "--as=1073741824", "--fsize=0", "--core=0", "--")
 
 # Strings and comments, as BIRD's lexer has them.
-_OPAQUE = re.compile(r'"[^"\n]*"|#[^\n]*|/\*.*?\*/', re.DOTALL)
+_OPAQUE = re.compile(r'"[^"\n]*"|#[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _STATEMENT = r"(?:^|[;{}])\s*"
 _REFUSED = {
     re.compile(r'\binclude\s*"'): "the text is the whole configuration; put what the file says here",
@@ -27,7 +27,7 @@ _REFUSED = {
 _ROUTER_ID = re.compile(_STATEMENT + r"router\s+id\b")
 _LOG = re.compile(_STATEMENT + r"log\b")
 _RESTART_WAIT = re.compile(_STATEMENT + r"graceful\s+restart\s+wait\b")
-_KERNEL = re.compile(_STATEMENT + r"(?P<what>protocol|template)\s+kernel\b[^{;]*\{")
+_KERNEL = re.compile(_STATEMENT + r"(?P<what>protocol|template)\s+kernel\b[^{};]*\{")
 _DISABLED = re.compile(_STATEMENT + r"disabled\b(?!\s+(?:no|off|false)\b)")
 _OBJECTION = re.compile(r"^bird: [^:]*:(?P<line>\d+):\d+ (?P<reason>.*)$", re.MULTILINE)
 
@@ -43,8 +43,10 @@ def bare(text: str) -> str:
 
 def disables_kernel(text: str) -> bool:
     """Tell whether a text wants a protocol down that would write BIRD's routes to the kernel."""
-    uncommented = bare(text)
+    uncommented, end = bare(text), 0
     for found in _KERNEL.finditer(uncommented):
+        if found.start() < end:  # inside of the one before, which has been looked at
+            continue
         depth, end = 1, found.end()
         while depth and end < len(uncommented):
             depth += {"{": 1, "}": -1}.get(uncommented[end], 0)
@@ -73,10 +75,10 @@ def compose(text: str, hold_time_s: int) -> str:
 
 
 def _foreign(bare: str) -> Iterator[tuple[int, str]]:
-    """Walk over what is refused: its line and why."""
+    """Walk over what is refused: its place and why."""
     for pattern, reason in _REFUSED.items():
         for found in pattern.finditer(bare):
-            yield bare.count("\n", 0, found.end() - 1) + 1, reason
+            yield found.end() - 1, reason
 
 
 def refuse_foreign(router: str, text: str) -> None:
@@ -84,7 +86,8 @@ def refuse_foreign(router: str, text: str) -> None:
     refuse_unfit(router, "bird", text)
     stripped = bare(text)
     if found := min(_foreign(stripped), default=None):
-        number, reason = found
+        place, reason = found
+        number = stripped.count("\n", 0, place) + 1
         raise GuestError(f"{router}: bird line {number}: {reason}: {_line(text, number)}")
     if not _ROUTER_ID.search(stripped):
         example = "add `router id 192.0.2.1;` or the like"

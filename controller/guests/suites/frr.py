@@ -58,7 +58,9 @@ TRIED = ((8, 4), (10, 3))
 """The versions of FRR that Splitplane's tests ran with, oldest first (docs/frr.md)."""
 
 _HOSTNAME = re.compile(r"hostname \S")
-_RELATIVE_LOG = re.compile(r"^(\s*log\s+(?:filtered-)?file\s+)(?:[^/\s]+/+)*([^/\s]+)(?=\s|$)", re.MULTILINE)
+_RELATIVE_LOG = re.compile(
+    r"^([^\S\n]*log[^\S\n]+(?:filtered-)?file[^\S\n]+)(?:[^/\s]+/+)*([^/\s]+)(?=\s|$)", re.MULTILINE
+)
 _VERSION = re.compile(r"version (\d+\.\d+(?:\.\d+)?)")
 _OBJECTION = re.compile(r"line (\d+): % ([^\[]+)\[\d+\]: (.*)")
 

@@ -24,7 +24,7 @@ _FRR = {
     "NHRP": r"((ip|ipv6) )?nhrp\b",
     "other tables than main": r"(ip|ipv6) route .*\btable \d|ip import-table\b",
 }
-_STATEMENT = r"(?:^|[;{}])\s*"
+_STATEMENT = r"(?:^|[;{}])[^\S\n]*"  # not over ends of lines: each is a beginning already
 _BIRD = {
     "multicast": r"ipv[46] multicast\b",
     "MPLS": r"mpls\b|ipv[46] mpls\b|vpn[46]\b",
@@ -32,7 +32,7 @@ _BIRD = {
     "VRFs inside of a router": r"vrf\s+\"",
     "other tables than main": r"kernel\s+table\s+(?!254\b)",
 }
-_KERNEL = re.compile(_STATEMENT + r"protocol\s+kernel\b")
+_KERNEL = re.compile(_STATEMENT + r"protocol\s+kernel\b", re.MULTILINE)
 
 
 def _of_frr(text: str) -> Iterator[tuple[int, str]]:
@@ -47,11 +47,15 @@ def _of_frr(text: str) -> Iterator[tuple[int, str]]:
 def _of_bird(text: str) -> Iterator[tuple[int, str]]:
     bare = bird.bare(text)
     found = [
-        (bare.count("\n", 0, match.end() - 1) + 1, feature)
+        (match.end() - 1, feature)
         for feature, pattern in _BIRD.items()
         for match in re.finditer(_STATEMENT + f"(?:{pattern})", bare, re.MULTILINE)
     ]
-    yield from sorted(found)
+    number, counted = 1, 0
+    for end, feature in sorted(found):
+        number += bare.count("\n", counted, end)
+        counted = end
+        yield number, feature
     if not _KERNEL.search(bare):
         yield 1, "nothing is exported to the kernel: add a `protocol kernel`"
 

@@ -1,10 +1,14 @@
 """BIRD's configuration text: what is added, what is refused, and how BIRD's objections are told."""
 
+from contextlib import suppress
+
 import pytest
 
 from controller.errors import GuestError
 from controller.guests.suites import bird
 from controller.guests.suites.config_text import MAX_TEXT_BYTES
+from controller.guests.suites.unforwarded import remark
+from controller.model import Routing, Suite
 from vrc.guest.suites.bird import objection
 from vrc.guest.suites.bird_control import Answer
 
@@ -82,6 +86,24 @@ def test_what_splitplane_does_not_take_is_refused_with_its_line(text: str, probl
 )
 def test_an_ordinary_text_is_not_refused(text: str) -> None:
     bird.refuse_foreign("red/r1", text)
+
+
+@pytest.mark.parametrize(
+    "repeated",
+    [
+        *("\n", "# a comment\n", "/* ", '"\n', "}\n", "mpls;\n", 'include "x";\n'),
+        *("log\n", "}protocol kernel ", "protocol kernel { ", "protocol kernel { } "),
+    ],
+)
+def test_the_longest_text_is_read_in_no_time(repeated: str) -> None:
+    """A tenant's text holds up the event loop: for minutes and hours where a part of it is read again and again."""
+    text = repeated * (MAX_TEXT_BYTES // len(repeated))
+    with suppress(GuestError):
+        bird.refuse_foreign("red/r1", text)
+    assert bird.compose(text, 90).startswith(text.rstrip("\n"))
+    assert bool(bird.kernel_protocols(text)) is repeated.startswith("protocol")
+    assert not bird.disables_kernel(text)
+    assert remark(Routing(Suite.BIRD, text)) or "protocol" in repeated
 
 
 def test_a_missing_bird_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,8 @@ import pytest
 from controller.errors import GuestError
 from controller.guests.suites import frr
 from controller.guests.suites.config_text import MAX_TEXT_BYTES
+from controller.guests.suites.unforwarded import remark
+from controller.model import Routing, Suite
 from vrc.guest.suites.frr_objections import first_error, refusals
 
 
@@ -51,6 +53,16 @@ def test_what_splitplane_adds_comes_first_and_is_not_counted() -> None:
     assert first_error(["line 6: % Unknown command[2]: router bgp 1"], whole.text, whole.before).startswith(
         "line 2: "
     )
+
+
+@pytest.mark.parametrize("repeated", ["\n", " \n", "log\n", "router bgp 1\n"])
+def test_a_long_text_is_read_in_no_time(repeated: str) -> None:
+    """A tenant's text holds up the event loop: for minutes and hours where a part of it is read again and again."""
+    text = repeated * (MAX_TEXT_BYTES // 4 // len(repeated)) + "!\n"
+    frr.refuse_foreign("red/r1", text)
+    assert frr.compose(text, "r1", True).text.endswith(text)
+    assert set(frr.daemons_for(text)) - {"zebra", "staticd"} == ({"bgpd"} if "bgp" in repeated else set())
+    assert remark(Routing(Suite.FRR, text)) == ""
 
 
 def test_groups_are_forgotten_soon_unless_the_operator_says_how_long() -> None:
