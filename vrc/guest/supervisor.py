@@ -35,7 +35,7 @@ from vrc.guest.listener import Listener, listen
 from vrc.guest.log import GuestLog
 from vrc.guest.namespaces import GuestIds
 from vrc.guest.reactor import Reactor, Timer
-from vrc.guest.suites.base import Section, as_user
+from vrc.guest.suites.base import Section, as_user, unwritten
 from vrc.guest.suites.choice import make, section_of
 
 VERSION = 1
@@ -195,7 +195,13 @@ class Supervisor:
             self._reply(client, error)
 
         self._interfaces.change(config.interfaces)
-        change = functools.partial(self._suite.change, config.section, applied)
+
+        def change() -> None:
+            try:
+                self._suite.change(config.section, applied)
+            except OSError as error:
+                self._reply(client, unwritten(error))
+
         if self._changes is None:
             change()
         else:

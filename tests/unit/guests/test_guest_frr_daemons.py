@@ -76,3 +76,24 @@ def test_what_the_next_text_needs_stays_when_a_refused_one_was_taken_back(progra
     programs.until(lambda: len(programs.replies) == 2)
     assert programs.replies == ["line 1: refused (zebra): bad", ""]
     assert suite.tell_states() == {"zebra": "up", "bfdd": "up"}
+
+
+@needs_root
+def test_a_text_that_cannot_be_written_leaves_the_former_one(programs: Programs) -> None:
+    suite, folder = programs.suite, programs.folder
+    programs.write("vtysh", "exit 0")
+    programs.write("frr-reload", f"mv {folder}/etc {folder}/away; echo % no; exit 1")
+    folder.chmod(0o777)
+    suite._advance()
+    programs.until(lambda: suite.tell_states() == {"zebra": "up"})
+    changed, former = {**SECTION, "text": "new\n"}, suite.settings
+    suite.change(changed, programs.replies.append)
+    programs.until(lambda: bool(programs.replies))
+    missing = "the text cannot be written: No such file or directory"
+    assert programs.replies == ["no"]  # and the former text could not be put back
+    assert suite.tell_states()["config"] == f"failed: the former text is not back: {missing}"
+    suite.change(changed, programs.replies.append)
+    assert programs.replies[1] == f"{missing}; the former text stays; see vrctl logs"
+    with pytest.raises(FileNotFoundError):
+        suite.change({**changed, "hold_time_s": 60}, programs.replies.append)
+    assert (suite.settings, suite._change, suite._falling) == (former, None, False)

@@ -1,9 +1,12 @@
 """The supervisor's parts without processes: back-off, event loop, log."""
 
 import itertools
+import json
 import os
 import signal
+import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +17,8 @@ from vrc.guest import log as log_module
 from vrc.guest.children import Backoff, describe_end
 from vrc.guest.log import LINES_AT_ONCE, LINES_PER_S, MAX_LINE_BYTES, GuestLog
 from vrc.guest.reactor import Reactor
+from vrc.guest.suites import any_daemon
+from vrc.guest.supervisor import Supervisor
 
 
 def test_pauses_double_up_to_five_seconds_until_the_child_is_failed() -> None:
@@ -149,6 +154,31 @@ def test_a_program_that_floods_its_output_wakes_nobody_for_each_line(
     assert len(heard) <= wakings * 5  # a pipe's 64 KiB are four reads, and one ends in the middle
     lines = [line.split(": ", 1)[1] for line in (tmp_path / "guest.log").read_text().splitlines()]
     assert lines == [*map(str, range(4000)), "last", "exit status 3: last"]
+
+
+def test_a_text_that_cannot_be_written_is_refused_and_the_guest_runs_on(tmp_path: Path) -> None:
+    ids = [os.getuid(), os.getgid()]
+    section = {"user": "nobody", "ids": ids, "daemons": [], "files": {"a": "1\n", "b": "1\n"}}
+    family = children.Children(Reactor(), GuestLog(str(tmp_path / "guest.log")))
+    suite = any_daemon.AnyDaemon(family, section, str(tmp_path))
+    suite.start()
+    (tmp_path / "b.new").mkdir()
+    guest = object.__new__(Supervisor)
+    guest._suite, guest._interfaces = suite, SimpleNamespace(change=lambda _: None)
+    guest._config = SimpleNamespace(suite="command")
+    controller, client = socket.socketpair()
+    guest._clients, waiting = {client: b""}, list[Callable[[], None]]()
+    with controller, client:
+        for guest._changes in (None, waiting):  # at once, and for when the suite starts
+            changed = section | {"files": {"a": "2\n", "b": "2\n"}}
+            guest._reload(client, SimpleNamespace(suite="command", interfaces=(), section=changed))
+        waiting[0]()
+        error = {"ok": False, "error": "the text cannot be written: Is a directory"}
+        assert [json.loads(line) for line in controller.recv(4096).splitlines()] == [error, error]
+    assert {name: (tmp_path / name).read_text() for name in "ab"} == section["files"] == suite.settings.files
+    assert not (tmp_path / "a.new").exists()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
 
 
 def test_the_log_is_bounded_and_keeps_one_old_file(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from vrc.guest.children import END_LIMIT_S, Child, Children, KeptChild, describe_end
-from vrc.guest.suites.base import ENVIRONMENT, Reply, Section, as_user, write_file
+from vrc.guest.suites.base import ENVIRONMENT, Reply, Section, as_user, unwritten, write_files
 
 FILES, OWN = "/run/command/etc", "/run/command/run"
 RELOAD_LIMIT_S = 30.0
@@ -108,8 +108,8 @@ class AnyDaemon:
         if self._changing:
             reply("is being changed already; try again")
             return
+        self._write(self.settings.files, settings.files)
         former, self.settings = self.settings, settings
-        self._write(former.files, settings.files)
         stay = self._replace(former)
         if former.files == settings.files:
             reply("")
@@ -122,7 +122,11 @@ class AnyDaemon:
             self._changed(problem, reply)
             return
         # Some were told of files that are not there any more.
-        self._write(self.settings.files, former.files)
+        try:
+            self._write(self.settings.files, former.files)
+        except OSError as error:
+            self._changed(f"{problem}; and for the former files: {unwritten(error)}", reply)
+            return
         settings, self.settings = self.settings, former
         stay = self._replace(settings)
         self._tell(stay, lambda _: self._changed(f"{problem}; the former files are back", reply))
@@ -168,12 +172,10 @@ class AnyDaemon:
     # ── files ──
 
     def _write(self, former: Mapping[str, str], files: Mapping[str, str]) -> None:
+        write_files(self._etc, {name: text for name, text in files.items() if former.get(name) != text}, self._gid)
         for name in former.keys() - files.keys():
             with suppress(FileNotFoundError):
                 os.unlink(f"{self._etc}/{name}")
-        for name, text in files.items():
-            if former.get(name) != text:
-                write_file(f"{self._etc}/{name}", text, self._gid)
 
     def _tell(self, programs: list[Program], done: Callable[[str], None]) -> None:
         """Have programs take changed files, one after the other; ``done`` hears why one did not."""

@@ -55,16 +55,30 @@ class Suite(Protocol):
 
     def change(self, section: Section, reply: Reply) -> None:
         """Run with another section; ``reply`` is told when that is done. KeyError, TypeError or ValueError where the
-        section is none."""
+        section is none, OSError where its texts cannot be written: all is as it was then."""
 
 
-def write_file(path: str, text: str, group: int) -> None:
-    """Make a file hold ``text``, at once, readable by root and a group."""
-    fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
-    with open(fd, "w") as file:
-        os.fchown(fd, 0, group)
-        file.write(text)
-    os.replace(path + ".new", path)
+def write_files(directory: str, texts: Mapping[str, str], group: int) -> None:
+    """Make files hold texts, readable by root and a group: all of them or, where an OSError is raised, none."""
+    new = {f"{directory}/{name}.new": text for name, text in texts.items()}
+    try:
+        for path, text in new.items():
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+            with open(fd, "w") as file:
+                os.fchown(fd, 0, group)
+                file.write(text)
+    except OSError:
+        for path in new:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        raise
+    for path in new:
+        os.replace(path, path.removesuffix(".new"))
+
+
+def unwritten(error: OSError) -> str:
+    """Say in one line that texts could not be written: what a guest may write to is in memory, and may be full."""
+    return f"the text cannot be written: {error.strerror}"
 
 
 def as_user(uid: int, gid: int, *capabilities: str) -> list[str]:

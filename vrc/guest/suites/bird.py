@@ -19,7 +19,16 @@ from dataclasses import dataclass
 
 from vrc.guest.children import Children, KeptChild
 from vrc.guest.kernel import watch_directory
-from vrc.guest.suites.base import ENVIRONMENT, Reply, Section, as_user, empty_directory, start_limit_of, write_file
+from vrc.guest.suites.base import (
+    ENVIRONMENT,
+    Reply,
+    Section,
+    as_user,
+    empty_directory,
+    start_limit_of,
+    unwritten,
+    write_files,
+)
 from vrc.guest.suites.bird_control import Answer, BirdCommand, Done, Each, Silence
 from vrc.guest.suites.source_watch import SourceWatch, Tell
 
@@ -55,7 +64,7 @@ class BirdDaemon:
 
     def __init__(self, children: Children, section: Section, etc: str) -> None:
         self.settings = BirdSettings.parse(section)
-        self._reactor, self._etc = children.reactor, etc
+        self._reactor, self._log, self._etc = children.reactor, children.log, etc
         uid, self._gid = section["ids"]
         self._command = [*as_user(uid, self._gid, *_CAPABILITIES), BINARY, "-f", "-c", CONFIGURATION, "-s", SOCKET]
         self._bird = KeptChild(children, "bird", self._command, ENVIRONMENT, self.settings.start_limit_s)
@@ -178,6 +187,7 @@ class BirdDaemon:
         elif settings == self.settings:
             reply("")
         elif not self._up:  # it may have read the former text already
+            self._write(settings)
             self._begin_with(settings)
             reply("")
         else:
@@ -189,7 +199,7 @@ class BirdDaemon:
         def answered(answer: Answer | Silence) -> None:
             self._changing = False
             if isinstance(answer, Answer) and answer.code not in _RECONFIGURED:
-                self._write(self.settings)
+                self._put_back()
                 reply(objection(answer, settings.text))
             elif pid != self._bird.pid or isinstance(answer, Answer):
                 self._adopt(settings)  # one that died starts again with the new text
@@ -198,29 +208,34 @@ class BirdDaemon:
                 self._begin_with(settings)
                 reply("")
             else:
-                self._write(self.settings)
+                self._put_back()
                 reply(f"{answer}; the former text stays")
 
         self._write(settings)
         try:
             BirdCommand(self._reactor, SOCKET, "configure", CONFIGURE_LIMIT_S, answered)
         except OSError as error:
-            self._write(self.settings)
+            self._put_back()
             reply(f"BIRD cannot be asked: {error.strerror}")
             return
         self._changing = True
 
     def _begin_with(self, settings: BirdSettings) -> None:
-        """Run with a text from the next start on, which is now; BIRD's routes stay in the kernel."""
+        """Run with a written text from the next start on, which is now; BIRD's routes stay in the kernel."""
         self._adopt(settings)
         self._bird.restart(signal.SIGKILL)
 
     def _adopt(self, settings: BirdSettings) -> None:
         self.settings, self._bird.start_limit_s = settings, settings.start_limit_s
-        self._write(settings)
+
+    def _put_back(self) -> None:
+        try:
+            self._write(self.settings)
+        except OSError as error:  # BIRD runs on with the former text until it is started again
+            self._log.write("vr-guest", f"bird.conf is not the former one again: {unwritten(error)}")
 
     def _write(self, settings: BirdSettings) -> None:
-        write_file(f"{self._etc}/bird.conf", settings.text, self._gid)
+        write_files(self._etc, {"bird.conf": settings.text}, self._gid)
 
 
 def kernel_protocols(rows: Iterable[str]) -> dict[str, str]:

@@ -35,7 +35,8 @@ from vrc.guest.suites.base import (
     empty_directory,
     job_limit_of,
     start_limit_of,
-    write_file,
+    unwritten,
+    write_files,
 )
 from vrc.guest.suites.frr_jobs import BINARIES, SOCKETS, FrrJobs
 from vrc.guest.suites.frr_objections import first_error, refusals
@@ -247,8 +248,11 @@ class FrrDaemons:
         self._clear_jobs()
         if self._change:  # what is about to start may as well start with the new text
             settings, reply = self._change
-            self._adopt(settings)
-            reply("")
+            try:
+                self._adopt(settings)
+                reply("")
+            except OSError as error:
+                self._refuse_change(unwritten(error))
         for daemon in self._daemons.values():
             daemon.cancel()
             daemon.ready = daemon.configured = False
@@ -378,6 +382,7 @@ class FrrDaemons:
             self._advance()
 
     def _adopt(self, settings: FrrSettings) -> None:
+        self._write_text(settings.text)
         former, self._change, self.settings = self._daemons, None, settings
         self._daemons = {name: former.get(name) or Daemon(name) for name in settings.daemons}
         for name, daemon in former.items():
@@ -385,12 +390,15 @@ class FrrDaemons:
             if name not in self._daemons and daemon.child:
                 daemon.cancel()
                 daemon.child.kill(signal.SIGKILL)
-        self._write_text(settings.text)
 
     def _reload(self) -> None:
         assert self._change
         settings, reply = self._change
-        self._write_text(settings.text)
+        try:
+            self._write_text(settings.text)
+        except OSError as error:
+            self._refuse_change(unwritten(error))
+            return
         self._jobs.reload(lambda job, status: self._reload_done(settings, reply, job, status), self._has_mgmtd)
 
     def _reload_done(self, settings: FrrSettings, reply: Reply, job: Child, exit_status: int) -> None:
@@ -402,8 +410,13 @@ class FrrDaemons:
             reply("")
             return
         objection = job_error(job, settings)
-        self._write_text(self.settings.text)
-        self._jobs.reload(lambda back, _status: self._taken_back(back), self._has_mgmtd)
+        try:
+            self._write_text(self.settings.text)
+        except OSError as error:  # the daemons have of the refused text what they took
+            self._refused = {"": f"the former text is not back: {unwritten(error)}"}
+            self._stop_unneeded()
+        else:
+            self._jobs.reload(lambda back, _status: self._taken_back(back), self._has_mgmtd)
         reply(f"{objection}; see vrctl logs" if job.overran else objection)
 
     def _taken_back(self, job: Child) -> None:
@@ -432,8 +445,8 @@ class FrrDaemons:
         self._advance()
 
     def _write_text(self, text: str) -> None:
-        for name, content in {"frr.conf": text, "vtysh.conf": "service integrated-vtysh-config\n"}.items():
-            write_file(f"{self._etc}/{name}", content, self._gid)
+        texts = {"frr.conf": text, "vtysh.conf": "service integrated-vtysh-config\n"}
+        write_files(self._etc, texts, self._gid)
 
     # ── routes go to the VRC ──
 
