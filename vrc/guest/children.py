@@ -298,6 +298,7 @@ class KeptChild:
         self._wanted = False
         if self._timer:
             self._timer.cancel()
+        self._timer = None
         self._child.kill(number)
 
     def _died(self, child: Child, exit_status: int) -> None:

@@ -77,6 +77,15 @@ def test_a_daemon_without_an_answer_is_failed_from_then_until_it_answers(family:
     run_until(family.reactor, lambda: not kept.pid)
 
 
+def test_one_that_was_stopped_while_it_waited_for_its_start_stays_so(family: Children) -> None:
+    kept = KeptChild(family, "keeper", ["/bin/false"], {})
+    kept.start()
+    run_until(family.reactor, lambda: kept.restarts == 1)
+    kept.stop()
+    kept.restart()
+    assert kept.pid == 0
+
+
 @needs_root
 def test_a_vtysh_that_hangs_is_shown_and_the_text_is_loaded_again(programs: Programs) -> None:
     programs.write("vtysh", "exec sleep 600")
