@@ -167,7 +167,7 @@ class Child:
         self.pause_s = 0.0  # so long nothing is read of it, once it has said something
         self.limit_s = 0.0  # one that has not ended by then is killed with what it started; 0: it may run for ever
         self.timer: Timer | None = None  # that limit
-        self.overran = ""  # what it did not do in time, where it is killed for that
+        self.overran = ""  # what it did not do in time, where it is killed for that; why it did not end by itself
         self._on_exit = on_exit
         self._partial = b""
 

@@ -185,6 +185,28 @@ def test_an_ip_that_hangs_is_killed_and_told(
     routes._links.close()
 
 
+@needs_root
+def test_a_job_that_is_killed_is_told_and_its_text_is_loaded_again(
+    programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a kernel that is out of memory."""
+    suite = programs.suite
+    programs.write("vtysh", "kill -9 $$")
+    programs.folder.chmod(0o777)
+    suite._advance()
+    programs.until(lambda: bool(suite.config_error))
+    assert suite.tell_states() == {"zebra": "starting", "config": "failed: vtysh was killed by SIGKILL"}
+    programs.write("vtysh", "exit 0")
+    programs.until(lambda: suite.tell_states() == {"zebra": "up"})
+    monkeypatch.setattr(frr, "LOAD_AGAIN_S", 600.0)
+    programs.write("frr-reload", "kill -9 $$")
+    suite.change({**SECTION, "text": "new\n"}, programs.replies.append)
+    programs.until(lambda: bool(suite.config_error))
+    assert programs.replies == ["frr-reload was killed by SIGKILL; see vrctl logs"]
+    assert suite.config_error == "frr-reload was killed by SIGKILL"  # nor is the former text what the daemons have
+    assert suite._load_again
+
+
 def test_limits_are_those_of_guest_json() -> None:
     assert (start_limit_of({}), start_limit_of({"start_limit_s": 3})) == (START_LIMIT_S, 3.0)
     assert frr.FrrSettings.parse({**SECTION, "job_limit_s": 250}).job_limit_s == 250.0

@@ -6,7 +6,7 @@ issue 18541). So where it keeps a part of the text, it is asked afterwards what 
 
 from collections.abc import Callable, Sequence
 
-from vrc.guest.children import Child, Children
+from vrc.guest.children import Child, Children, describe_end
 from vrc.guest.suites.base import ENVIRONMENT
 
 BINARIES = "/usr/lib/frr"
@@ -123,6 +123,8 @@ class FrrJobs:
 
     def _job_done(self, job: Child, exit_status: int, done: Done) -> None:
         self._job = None
+        if exit_status < 0 and not job.overran:  # as by a kernel that is out of memory: who knows how far it came
+            job.overran = f"{job.name} was {describe_end(exit_status, '')}"
         if self._ended():
             done(job, exit_status)
             self._next()
