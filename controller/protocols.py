@@ -34,8 +34,9 @@ class ShardsPort(Protocol):
     async def add_plane(self, plane: Plane) -> None:
         """Begin to use a plane."""
 
-    async def remove_plane(self, name: str) -> None:
-        """Stop using a plane; it goes on forwarding."""
+    async def remove_plane(self, name: str) -> set[int]:
+        """Stop using a plane; it goes on forwarding. Returns the routers that were being removed from it: they are
+        not known any more."""
 
     async def put_router(self, config: RouterConfig) -> None:
         """Create or change a router. Returns once interfaces that were taken away are confirmed gone from the

@@ -262,14 +262,18 @@ class Convergence:
             if name not in self.state.detached | behind
         }
         for name in [name for name, plane in self._in_use.items() if wanted.get(name) != plane]:
-            await self._shards.remove_plane(name)
-            del self._in_use[name]
+            await self._leave_plane(name)
         for name, plane in wanted.items():
             if name not in self._in_use:
                 await self._shards.add_plane(self._planes(*plane))
                 self._in_use[name] = plane
                 await self._put_routers_of(name)
                 self.share()
+
+    async def _leave_plane(self, name: str) -> None:
+        for vrf_id in await self._shards.remove_plane(name):
+            self._put.pop(vrf_id, None)
+        del self._in_use[name]
 
     async def _put_routers_of(self, plane: str) -> None:
         """Tell the shards of every router of a new plane, the deleted ones too, before its switch can connect."""
@@ -291,8 +295,7 @@ class Convergence:
             for known, pair in list(self._in_use.items()):
                 behind = pair[0].fallback
                 if known == name or (behind is not None and behind.plane == name):
-                    await self._shards.remove_plane(known)
-                    del self._in_use[known]
+                    await self._leave_plane(known)
             await self._use_planes()
 
     def wake(self) -> None:

@@ -43,14 +43,17 @@ class Shards:
             if router.config.plane == plane.name:
                 shard.take_over(router)
 
-    async def remove_plane(self, name: str) -> None:
-        """Stop using a plane; what is installed stays there."""
+    async def remove_plane(self, name: str) -> set[int]:
+        """Stop using a plane; what is installed stays there. Returns the routers that were being removed from it:
+        they are not known any more."""
         shard = self.of_plane(name)
         await shard.close()
         del self.by_plane[name]
-        for vrf_id in [vrf_id for vrf_id, router in shard.routers.items() if router.fib.removing]:
+        forgotten = {vrf_id for vrf_id, router in shard.routers.items() if router.fib.removing}
+        for vrf_id in forgotten:
             del self.routers[vrf_id]
             self.loop_share.forget(vrf_id)
+        return forgotten
 
     async def close(self) -> None:
         """Stop serving; planes go on forwarding."""

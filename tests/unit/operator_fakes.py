@@ -44,6 +44,7 @@ class FakeCore:
         self.routers: dict[int, RouterConfig] = {}
         self.calls: list[tuple[str, object]] = []
         self.unreachable: set[str] = set()
+        self.removing: set[int] = set()  # routers whose plane has not confirmed that they are gone
         self.rows = 3  # of routes and fib
         self.said: list[str] = []  # remarks on every router
         self.where: tuple[str, ...] = ("",)  # of fib's rows, again and again
@@ -65,10 +66,15 @@ class FakeCore:
         self.calls.append(("add_plane", plane.name))
         self.planes[plane.name] = plane
 
-    async def remove_plane(self, name: str) -> None:
-        """Forget the plane."""
+    async def remove_plane(self, name: str) -> set[int]:
+        """Forget the plane, and the routers that it has not confirmed to be gone."""
         self.calls.append(("remove_plane", name))
         del self.planes[name]
+        forgotten = {vrf_id for vrf_id in self.removing if self.routers[vrf_id].plane == name}
+        for vrf_id in forgotten:
+            del self.routers[vrf_id]
+        self.removing -= forgotten
+        return forgotten
 
     async def put_router(self, config: RouterConfig) -> None:
         """Remember the router; what it gives up is confirmed at once where its plane is reachable."""
@@ -84,7 +90,10 @@ class FakeCore:
     async def remove_router(self, vrf_id: int) -> None:
         """Forget the router where its plane is reachable."""
         self.calls.append(("remove_router", vrf_id))
-        self._confirm(self._router(vrf_id).plane)
+        plane = self._router(vrf_id).plane
+        self.removing.add(vrf_id)
+        self._confirm(plane)
+        self.removing.discard(vrf_id)
         del self.routers[vrf_id]
 
     async def converged(self, vrf_id: int) -> None:

@@ -338,6 +338,25 @@ async def test_a_detached_plane_keeps_its_routers_for_later(controller: Controll
     assert controller.attached() == {"red/r1": [("p1", 9)]}
 
 
+@pytest.mark.parametrize("reconnected", [False, True])
+async def test_a_router_deleted_while_its_plane_was_away_goes_with_the_plane_that_is_attached_again(
+    controller: Controller, reconnected: bool
+) -> None:
+    await controller.apply(HEAD + RED + BLUE)
+    controller.core.unreachable.add("s1")
+    await controller.operations.delete_tenant("red")
+    if reconnected:
+        await controller.convergence.reconnect("s1")
+    else:
+        await controller.operations.detach_plane("s1")
+        await controller.operations.attach_plane("s1", PlaneOptions())
+    assert controller.attached() == {"blue/r1": [("p1", 200)], "red/r1": []}
+    controller.core.unreachable.clear()
+    await controller.apply(HEAD + BLUE.replace("200", "201"))
+    assert controller.attached() == {"blue/r1": [("p1", 201)]}
+    assert not controller.convergence.unfinished
+
+
 async def test_a_guest_that_fails_is_told_and_tried_again(controller: Controller) -> None:
     controller.guests.failing["red/r1"] = "/usr/bin/nsenter not found"
     outcome = await controller.apply(HEAD + RED)

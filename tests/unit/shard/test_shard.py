@@ -145,6 +145,16 @@ async def test_a_removed_router_leaves_nothing_in_its_slice(make_world):
     assert (usage.kept_sets, usage.kept_members) == (0, 0)
 
 
+async def test_a_plane_that_is_removed_names_the_routers_that_it_has_not_confirmed_to_be_gone(make_world):
+    world = await make_world(router_config(1, (1,)), router_config(2, (2,)))
+    await world.settle()
+    world.plane.disconnect()
+    with pytest.raises(PlaneUnreachable):
+        await world.shards.remove_router(1)
+    assert await world.shards.remove_plane("s1") == {1}
+    assert list(world.shards.routers) == [2]
+
+
 async def test_what_is_asked_of_one_router_copies_no_others_routes(make_world, monkeypatch):
     world = await rested(make_world)
     asked, read = [], world.plane.read
