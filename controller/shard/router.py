@@ -134,7 +134,8 @@ class VirtualRouter:
 
     def move(self, fib: Fib, host: RouterHost) -> None:
         """Start afresh on a plane that was attached again; the VRC repeats what it knows on a new session."""
-        self.fib, self.host = fib, host
+        former, self.host, self.fib = self.host, host, fib
+        former.ready.set()  # it will never be: who waits for it looks at the new one
         if self.vrc is not None:
             self.vrc.close("the plane was attached again")
 
@@ -204,7 +205,8 @@ class VirtualRouter:
 
         Only then is it known which ports are up, and which installed nexthop or group a nexthop set has already.
         """
-        await self.host.ready.wait()
+        while not self.host.ready.is_set():
+            await self.host.ready.wait()
 
     def open(self, vrc: VrcPort) -> None:
         """A VRC said Hello: it supersedes the one before and repeats everything it knows.

@@ -7,6 +7,7 @@ from worlds import World, gateway, mac, router_config
 
 from controller.errors import SessionRefused
 from controller.planes.base import LOCAL
+from controller.planes.fake import FakePlane
 from controller.routing.rib import SetKind
 from controller.shard import mirror, unclaimed
 from wire.columns import prefix_key as key
@@ -129,6 +130,22 @@ async def test_a_guest_that_stays_away_loses_its_routes_after_the_hold_time(make
     world.router().tick()
     await world.settle()
     assert key("20.1.0.0/16") not in world.installed()
+
+
+async def test_a_session_waits_for_the_plane_that_took_the_place_of_one_that_never_connected(make_world):
+    world = await make_world()
+    await world.shards.add_plane(FakePlane("s2"))
+    await world.shards.put_router(router_config(1, plane="s2"))
+    known = asyncio.create_task(world.router().plane_known())
+    await asyncio.sleep(0)
+    await world.shards.remove_plane("s2")
+    plane = FakePlane("s2")
+    await world.shards.add_plane(plane)
+    await asyncio.sleep(0)
+    assert not known.done()
+    plane.connect()
+    await asyncio.wait_for(known, 10)
+    assert world.shards.by_plane["s2"].mirror.adopted
 
 
 async def test_entries_of_unknown_routers_go(make_world):
