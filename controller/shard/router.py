@@ -176,7 +176,10 @@ class VirtualRouter:
         now = self._clock()
         self.fib.tick(now)
         if self._sweep_at is not None and now >= self._sweep_at:
-            self._end_hold()
+            if self.host.ready.is_set():
+                self._end_hold()
+            else:  # nobody can repeat anything before the plane is known
+                self._sweep_at = now + self.config.hold_time_s
         if self.fib.room_again and self.vrc is not None:
             self.vrc.close("there is room again for routes that were not kept")
         if self._unanswered and not self.host.silent:

@@ -148,6 +148,34 @@ async def test_a_session_waits_for_the_plane_that_took_the_place_of_one_that_nev
     assert world.shards.by_plane["s2"].mirror.adopted
 
 
+async def test_a_plane_that_connects_after_the_hold_time_keeps_what_its_guests_have(make_world):
+    first = await make_world(router_config(plane="s2"), plane=FakePlane("s2"))
+    first.connect()
+    teach(first)
+    first.router().resync_end(True)
+    await first.settle()
+    await first.close()
+    before = dict(first.installed())
+    second = await make_world()
+    await second.shards.add_plane(first.plane)
+    await second.shards.put_router(router_config(plane="s2"))
+    shard = second.shards.by_plane["s2"]
+    for _ in range(3):
+        second.clock.now += 101
+        await shard.tick()
+    assert second.router().holds
+    first.plane.connect()
+    await second.router().plane_known()
+    second.connect()
+    await second.settle()
+    assert first.installed() == before
+    second.router().lost(second.router().vrc)
+    second.clock.now += 101
+    await shard.tick()
+    await second.settle()
+    assert key("20.1.0.0/16") not in first.installed()
+
+
 async def test_entries_of_unknown_routers_go(make_world):
     first = await make_world(router_config(1, (1, 2)), router_config(2, (3, 4)))
     first.connect(1)

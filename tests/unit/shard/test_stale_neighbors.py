@@ -82,6 +82,7 @@ async def test_a_gateway_in_use_is_forwarded_to_while_it_is_looked_for(make_worl
 
 async def test_none_is_kept_when_the_hold_time_passes_without_a_session(make_world):
     world = await make_world(router_config(1, (1,)))
+    await world.router().plane_known()
     vrc = world.connect()
     router = world.router()
     router.resync_end(True)
