@@ -136,6 +136,8 @@ class VirtualRouter:
         """Start afresh on a plane that was attached again; the VRC repeats what it knows on a new session."""
         former, self.host, self.fib = self.host, host, fib
         former.ready.set()  # it will never be: who waits for it looks at the new one
+        self._resynced = False
+        self._sweep_at = self._clock() + self.config.hold_time_s
         if self.vrc is not None:
             self.vrc.close("the plane was attached again")
 

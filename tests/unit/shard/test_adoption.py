@@ -176,6 +176,34 @@ async def test_a_plane_that_connects_after_the_hold_time_keeps_what_its_guests_h
     assert key("20.1.0.0/16") not in first.installed()
 
 
+async def test_a_guest_that_stays_away_loses_its_routes_also_on_a_plane_that_was_attached_again(make_world):
+    world = await make_world(router_config(1), router_config(2, (4,), tenant="blue"))
+    vrc = world.connect()
+    teach(world)
+    world.router().resync_end(True)
+    world.connect(2)
+    world.router(2).resync_end(True)
+    await world.settle()
+    await world.settle(2)
+    blue = dict(world.installed(2))
+    world.plane.disconnect()
+    world.router().lost(vrc)
+    world.clock.now += 101
+    await world.shards.by_plane["s1"].tick()
+    assert not world.router().holds
+    await world.shards.remove_plane("s1")
+    await world.shards.add_plane(world.plane)
+    world.plane.connect()
+    await world.settle()
+    assert key("20.1.0.0/16") in world.installed()
+    world.clock.now += 101
+    await world.shards.by_plane["s1"].tick()
+    await world.settle()
+    assert world.installed() == {}
+    await world.settle(2)
+    assert world.installed(2) == blue  # whose session has not ended yet
+
+
 async def test_entries_of_unknown_routers_go(make_world):
     first = await make_world(router_config(1, (1, 2)), router_config(2, (3, 4)))
     first.connect(1)
