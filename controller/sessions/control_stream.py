@@ -15,7 +15,7 @@ from controller.errors import SessionRefused
 from controller.events.log import EventLog
 from controller.events.untrusted_text import printable
 from controller.model import RouterConfig
-from controller.shard.loop_share import LoopShare
+from controller.shard.loop_share import LoopAccount, LoopShare
 from controller.shard.router import VirtualRouter
 from wire import (
     MAX_ITEMS_PER_MESSAGE,
@@ -125,9 +125,8 @@ class ControlSession:
         """Apply what the VRC says. SessionRefused where it is not its to say."""
         account = self._loop_share.account(self._router.config)
         async for octets in requests:
-            if self._closing is not None:
-                continue  # what another session says now is what counts
-            await self._loop_share.turn(account)
+            if not await self._turn(account):
+                continue
             what = f"a message of {len(octets)} octets"
             with self._loop_share.slice(account, what):
                 body, message = self._read(octets)
@@ -135,11 +134,16 @@ class ControlSession:
                 done = body != "hello" and next(parts, True)
             if body == "hello":
                 await self._router.plane_known()
-            while not done:
-                await self._loop_share.turn(account)
+            while not done and await self._turn(account):
                 with self._loop_share.slice(account, what):
                     done = next(parts, True)
             await self._router.caught_up()
+
+    async def _turn(self, account: LoopAccount) -> bool:
+        """Wait for a turn; False where the session is closed by then: what another one says now is what counts."""
+        if self._closing is None:
+            await self._loop_share.turn(account)
+        return self._closing is None
 
     def _read(self, octets: bytes) -> tuple[str, Any]:
         """Return a message and what it is; SessionRefused where it is out of order, or nothing that is known."""

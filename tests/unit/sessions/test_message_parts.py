@@ -13,7 +13,7 @@ from controller.routing.rib import SetKind
 from controller.sessions import control_stream
 from controller.sessions.control_stream import ControlSession
 from controller.shard import router as routers
-from controller.shard.loop_share import LoopShare
+from controller.shard.loop_share import LoopAccount, LoopShare
 from wire import PROTOCOL_VERSION
 from wire import splitplane_pb2 as pb
 
@@ -75,6 +75,40 @@ async def test_of_neighbors_told_in_parts_the_last_counts_and_a_malformed_one_un
     with pytest.raises(SessionRefused, match="malformed"):
         await say(world, malformed)
     assert known[1, bytes((10, 0, 1, 2))].mac == mac(7)
+
+
+@pytest.mark.parametrize(
+    ("message", "closed_at"), [(sets(), 1), (sets(), 4), (neighbors(), 1), (neighbors(), 4), (neighbors(), 14)]
+)
+async def test_nothing_more_of_a_message_is_applied_once_its_session_was_closed(
+    make_world: Callable[..., Awaitable[World]],
+    monkeypatch: pytest.MonkeyPatch,
+    message: pb.VrcMessage,
+    closed_at: int,
+) -> None:
+    monkeypatch.setattr(control_stream, "SETS_COST", COUNT)
+    monkeypatch.setattr(routers, "NEIGHBORS_AT_ONCE", COUNT // 10)
+    world = await make_world(router_config(1, quota=Quota()))
+    router, real = world.router(), LoopShare.turn
+    heard: list[int] = []  # of the message, at each of its turns
+    processed: list[int] = []
+
+    def count() -> int:
+        return len(router.fib.named_sets) + len(router.fib.neighbors)
+
+    async def turn(share: LoopShare, account: LoopAccount) -> None:
+        if router.vrc is not None and account is share.account(router.config):
+            heard.append(count())
+            if len(heard) == closed_at:
+                router.vrc.close("the router was deleted")
+        await real(share, account)
+
+    monkeypatch.setattr(LoopShare, "turn", turn)
+    monkeypatch.setattr(router, "processed", processed.append)
+    await say(world, message)
+    assert len(heard) == closed_at
+    assert count() == heard[-1]
+    assert processed == [1]
 
 
 async def say(world: World, message: pb.VrcMessage) -> None:
