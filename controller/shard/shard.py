@@ -99,7 +99,7 @@ class Shard:
         self._index_interfaces(router)
         if _attachments(before) - _attachments(config):
             fib = router.fib
-            await self.mirror.until(lambda: not any(fib.tables) and fib.in_flight == 0)
+            await self.mirror.until(lambda: self.mirror.adopted and not any(fib.tables) and fib.in_flight == 0)
 
     def take_over(self, router: VirtualRouter) -> None:
         """Serve a router that another shard of the same plane served before."""

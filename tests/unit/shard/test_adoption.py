@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from worlds import World, gateway, mac, router_config
 
-from controller.errors import SessionRefused
+from controller.errors import PlaneUnreachable, SessionRefused
 from controller.planes.base import LOCAL
 from controller.planes.fake import FakePlane
 from controller.routing.rib import SetKind
@@ -319,6 +319,26 @@ async def test_port_handed_over_is_given_up_first(make_world, vlan):
     world.forget_writes()
     await world.shards.put_router(router_config(1, (1,)))
     assert all(one.port != 2 for one in world.plane.entries.router_interfaces.values())
+
+
+async def test_a_port_is_not_given_up_where_the_connection_ended_under_the_write(make_world, monkeypatch):
+    world = await make_world(router_config())
+    await world.settle()
+    began, go, write = asyncio.Event(), asyncio.Event(), world.plane.write
+
+    async def slow(batch):
+        began.set()
+        await go.wait()
+        return await write(batch)
+
+    monkeypatch.setattr(world.plane, "write", slow)
+    change = asyncio.create_task(world.shards.put_router(router_config(interfaces=(1, 2))))
+    await began.wait()
+    world.plane.disconnect()
+    go.set()
+    with pytest.raises(PlaneUnreachable):
+        await change
+    assert 3 in world.plane.entries.router_interfaces
 
 
 async def test_a_router_that_never_ends_its_resync_keeps_only_its_own(make_world):
