@@ -45,8 +45,9 @@ class ShardsPort(Protocol):
     async def remove_router(self, vrf_id: int) -> None:
         """Remove a router and everything it installed; PlaneUnreachable where that cannot be confirmed."""
 
-    async def converged(self, vrf_id: int) -> None:
-        """Wait until the plane confirmed everything desired."""
+    async def ports_left(self, vrf_id: int, interface_ids: Set[int]) -> None:
+        """Wait until the plane confirmed that a router has these interfaces by no port and VLAN but those that are
+        declared; PlaneUnreachable where that cannot be confirmed."""
 
     def usage(self, plane: str) -> Mapping[str, Mapping[str, int]]:
         """Count what each tenant uses of a plane, by the keys of its quota."""

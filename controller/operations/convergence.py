@@ -98,7 +98,7 @@ class Convergence:
         self._holds = set(snapshot.holds)
         self._in_use: dict[str, tuple[PlaneConfig, PlaneConfig | None]] = {}  # planes handed to the shards, fallbacks
         self._put: dict[int, RouterConfig] = {}  # routers handed to the shards, by vrf_id
-        self._unconfirmed: set[int] = set()  # routers whose holds only a converged plane releases
+        self._unconfirmed: set[int] = set()  # routers that may still have on their plane what they hold
         self.memory = memory
         self.shares: dict[str, reservations.Shares] = {}  # by plane
         self._cut: dict[tuple[str, str], int] = {}  # entries short, by plane and quota, as told
@@ -338,7 +338,8 @@ class Convergence:
                 return waiting
         try:
             if vrf_id in self._unconfirmed:
-                await asyncio.wait_for(self._shards.converged(vrf_id), CONFIRM_S)
+                leaving = {hold.interface_id for hold in self._holds if hold.vrf_id == vrf_id}
+                await asyncio.wait_for(self._shards.ports_left(vrf_id, leaving), CONFIRM_S)
         except PlaneUnreachable as problem:
             return [f"{router.full_name}: {problem}; the ports it gave up stay reserved until it confirms"]
         except TimeoutError:

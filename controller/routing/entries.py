@@ -89,6 +89,10 @@ class EntryTable(Generic[E]):
         self._marked.update(dict.fromkeys(self.refused))
         self.refused.clear()
 
+    def settled(self, entry_id: int) -> bool:
+        """Tell whether an id neither waits to be written nor was refused."""
+        return entry_id not in self._marked and entry_id not in self.refused
+
     def take(self, limit: int, deletions: bool = True) -> Taken[E]:
         """Return updates that make installed equal desired, and count on them to succeed: at least one, and then as
         many as cost no more than ``limit``. Without ``deletions`` what is not desired any more waits.

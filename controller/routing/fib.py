@@ -229,6 +229,7 @@ class Fib(FibState):
         left -= sum(map(len, routes))
         ticket.cost = limit - left
         self.in_flight += 1
+        self.batches += 1
         return ticket
 
     def _take_objects(self, batch: WriteBatch, left: int, ticket: Ticket) -> tuple[bool, int]:
@@ -253,6 +254,7 @@ class Fib(FibState):
     def confirm(self, ticket: Ticket, refused: Iterable[Refused]) -> None:
         """The plane has confirmed a batch, except ``refused`` (of this router alone)."""
         self.in_flight -= 1
+        self.batches_confirmed += 1
         self._prefixes.confirm(ticket.routes)
         for object_id in ticket.freed:
             self._resolution.objects.free(object_id)
@@ -280,7 +282,7 @@ class Fib(FibState):
         """Take over what a plane was read to hold for this router and queue every difference."""
         resolution = self._resolution
         vrf_id = self.config.vrf_id
-        self.in_flight = 0
+        self.in_flight, self.batches_confirmed = 0, self.batches
         mine = {i: r for i, r in read.router_interfaces.items() if r.vrf_id == vrf_id}
         damaged = {table: {i for name, i in read.damaged if name == table} for table, _ in read.damaged}
         known = resolution.interfaces.keys() | mine.keys()

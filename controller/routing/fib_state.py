@@ -1,7 +1,7 @@
 """What one router has and wants on its plane, and the questions that others ask of it."""
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Any
 
@@ -32,6 +32,7 @@ class FibState:
         self.config, self.usage = config, usage
         self.policers: EntryTable[Policer] = EntryTable("policer")
         self.in_flight = 0
+        self.batches = self.batches_confirmed = 0  # that were taken, and of these confirmed, or read back since
         self.settled = False  # resynced since the controller started, or the hold time has passed
         self.removing = False
         self.unfinished = False  # there is something for `Fib.advance` to do
@@ -128,6 +129,19 @@ class FibState:
     def installed_interface(self, interface_id: int) -> RouterInterface | None:
         """Return a router interface as the plane has it."""
         return self._resolution.interface_entries.installed.get(interface_id)
+
+    def has_left(self, interface_ids: Iterable[int]) -> bool:
+        """Tell whether these router interfaces have no port and VLAN but those that are declared, once all that was
+        sent is confirmed."""
+        table = self._resolution.interface_entries
+        for interface_id in interface_ids:
+            have, want = table.installed.get(interface_id), table.desired.get(interface_id)
+            if have is None:
+                if not table.settled(interface_id):
+                    return False
+            elif want is None or (have.port, have.vlan) != (want.port, want.vlan):
+                return False
+        return True
 
     def installed_nexthop(self, nexthop_id: int) -> Nexthop | None:
         """Return a nexthop as the plane has it."""

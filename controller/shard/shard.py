@@ -97,9 +97,24 @@ class Shard:
             router.fib.retry_refused()
             self.attend(router)
         self._index_interfaces(router)
-        if _attachments(before) - _attachments(config):
-            fib = router.fib
-            await self.mirror.until(lambda: self.mirror.adopted and not any(fib.tables) and fib.in_flight == 0)
+        if left := _attachments(before) - _attachments(config):
+            await self.ports_left(config.vrf_id, {interface_id for interface_id, _, _ in left})
+
+    async def ports_left(self, vrf_id: int, interface_ids: Set[int]) -> None:
+        """Wait as `Shards.ports_left`: for nothing that the guest may keep changing."""
+        fib = self.routers[vrf_id].fib
+        mark: int | None = None  # the batches that were taken when none was left to be sent
+
+        def confirmed() -> bool:
+            nonlocal mark
+            if not (self.mirror.adopted and fib.has_left(interface_ids)):
+                mark = None
+                return False
+            mark = fib.batches if mark is None else mark
+            return fib.batches_confirmed >= mark
+
+        self.mirror.wake(fib)
+        await self.mirror.until(confirmed)
 
     def take_over(self, router: VirtualRouter) -> None:
         """Serve a router that another shard of the same plane served before."""

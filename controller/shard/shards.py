@@ -97,6 +97,11 @@ class Shards:
         self.routers.pop(vrf_id, None)
         self.loop_share.forget(vrf_id)
 
+    async def ports_left(self, vrf_id: int, interface_ids: Set[int]) -> None:
+        """Wait until the plane has confirmed that a router has these interfaces by no port and VLAN but those that
+        are declared. PlaneUnreachable where the plane is away."""
+        await self.of_router(vrf_id).ports_left(vrf_id, interface_ids)
+
     async def converged(self, vrf_id: int) -> None:
         """Wait until everything learned is confirmed. PlaneUnreachable where the plane is away."""
         await self.of_router(vrf_id).converged(vrf_id)

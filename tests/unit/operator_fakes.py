@@ -96,7 +96,7 @@ class FakeCore:
         self.removing.discard(vrf_id)
         del self.routers[vrf_id]
 
-    async def converged(self, vrf_id: int) -> None:
+    async def ports_left(self, vrf_id: int, interface_ids: Set[int]) -> None:
         """Return at once where the plane is reachable."""
         self._confirm(self._router(vrf_id).plane)
 

@@ -1,9 +1,10 @@
 """Reconnects, restarts, resyncs: nothing is wiped, nothing stale stays."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
-from worlds import World, gateway, mac, router_config
+from worlds import World, gateway, interface, mac, router_config
 
 from controller.errors import PlaneUnreachable, SessionRefused
 from controller.planes.base import LOCAL
@@ -339,6 +340,32 @@ async def test_a_port_is_not_given_up_where_the_connection_ended_under_the_write
     with pytest.raises(PlaneUnreachable):
         await change
     assert 3 in world.plane.entries.router_interfaces
+
+
+@pytest.mark.parametrize("interfaces", [(interface(1), interface(2)), (interface(1, vlan=7), interface(3))])
+async def test_a_port_is_given_up_while_the_guest_keeps_changing_what_it_says(make_world, monkeypatch, interfaces):
+    world = await make_world(router_config())
+    world.connect()
+    await world.settle()
+    router, write, said = world.router(), world.plane.write, 0
+
+    async def more(batch):
+        nonlocal said
+        said += 1
+        list(router.neighbors([(1, gateway(1), mac(said), False)]))
+        router.interface_states([(1, said % 2 == 0, [bytes((10, 0, 1, 1))])])
+        router.processed(said)
+        return await write(batch)
+
+    monkeypatch.setattr(world.plane, "write", more)
+    router.processed(0)
+    await asyncio.wait_for(world.shards.put_router(replace(router_config(), interfaces=interfaces)), 10)
+    installed = {one.id: one.vlan for one in world.plane.entries.router_interfaces.values()}
+    assert installed == {one.id: one.vlan for one in interfaces}
+    await asyncio.wait_for(world.shards.ports_left(1, {1, 2, 3}), 10)
+    assert router.fib.busy or router.fib.in_flight
+    monkeypatch.undo()
+    await world.settle()
 
 
 async def test_a_router_that_never_ends_its_resync_keeps_only_its_own(make_world):
