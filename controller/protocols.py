@@ -40,14 +40,16 @@ class ShardsPort(Protocol):
 
     async def put_router(self, config: RouterConfig) -> None:
         """Create or change a router. Returns once interfaces that were taken away are confirmed gone from the
-        plane, PlaneUnreachable where that cannot be confirmed; the rest follows on its own."""
+        plane, PlaneUnreachable where that cannot be confirmed, PlaneError where it is refused; the rest follows on
+        its own."""
 
     async def remove_router(self, vrf_id: int) -> None:
-        """Remove a router and everything it installed; PlaneUnreachable where that cannot be confirmed."""
+        """Remove a router and everything it installed; PlaneUnreachable where that cannot be confirmed, PlaneError
+        where it is refused."""
 
     async def ports_left(self, vrf_id: int, interface_ids: Set[int]) -> None:
         """Wait until the plane confirmed that a router has these interfaces by no port and VLAN but those that are
-        declared; PlaneUnreachable where that cannot be confirmed."""
+        declared; PlaneUnreachable where that cannot be confirmed, PlaneError where it is refused."""
 
     def usage(self, plane: str) -> Mapping[str, Mapping[str, int]]:
         """Count what each tenant uses of a plane, by the keys of its quota."""

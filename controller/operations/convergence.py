@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from controller.errors import GuestError, PlaneUnreachable, SplitplaneError, StoreError
+from controller.errors import GuestError, PlaneError, PlaneUnreachable, SplitplaneError, StoreError
 from controller.events.log import EventLog
 from controller.guests.fleet import GuestFleet
 from controller.model import PlaneConfig, RouterConfig
@@ -340,7 +340,7 @@ class Convergence:
             if vrf_id in self._unconfirmed:
                 leaving = {hold.interface_id for hold in self._holds if hold.vrf_id == vrf_id}
                 await asyncio.wait_for(self._shards.ports_left(vrf_id, leaving), CONFIRM_S)
-        except PlaneUnreachable as problem:
+        except PlaneError as problem:
             return [f"{router.full_name}: {problem}; the ports it gave up stay reserved until it confirms"]
         except TimeoutError:
             return [
@@ -355,9 +355,9 @@ class Convergence:
         try:
             async with asyncio.timeout(CHANGE_S):
                 await self._shards.put_router(allowed)
-        except PlaneUnreachable as problem:
+        except PlaneError as problem:
             self._put[router.vrf_id] = allowed  # it is desired from now on, only not confirmed
-            return [f"{router.full_name}: {problem}; it is programmed when the plane connects"]
+            return [f"{router.full_name}: {problem}; {_when(problem, 'programmed')}"]
         except TimeoutError:  # and tried again
             return [_unconfirmed(router, "what was taken from it")]
         self._put[router.vrf_id] = allowed
@@ -381,8 +381,8 @@ class Convergence:
                 async with asyncio.timeout(CHANGE_S):
                     await self._put_bare(router)
                     await self._shards.remove_router(vrf_id)
-            except PlaneUnreachable as problem:
-                waiting.append(f"{router.full_name}: {problem}; it is removed when the plane connects")
+            except PlaneError as problem:
+                waiting.append(f"{router.full_name}: {problem}; {_when(problem, 'removed')}")
             except TimeoutError:
                 waiting.append(_unconfirmed(router, "its removal"))
             else:
@@ -468,6 +468,11 @@ class Convergence:
 
 def _unconfirmed(router: RouterConfig, what: str) -> str:
     return f"{router.full_name}: plane {router.plane} did not confirm {what} in {CHANGE_S:g} s; see vrctl events"
+
+
+def _when(problem: PlaneError, done: str) -> str:
+    away = isinstance(problem, PlaneUnreachable)
+    return f"it is {done} when the plane connects" if away else "that is tried again"
 
 
 def _at(router: RouterConfig, port: str, vlan: int) -> Attachment:

@@ -25,6 +25,7 @@ class Taken(Generic[E]):
     updates: list[Update[E]] = field(default_factory=list)
     cost: int = 0
     whole: bool = True  # nothing that was asked for is left
+    deleted: dict[int, E] = field(default_factory=dict)  # what was installed and is no more
 
     def add(self, update: Update[E]) -> None:
         """Take one more."""
@@ -89,9 +90,13 @@ class EntryTable(Generic[E]):
         self._marked.update(dict.fromkeys(self.refused))
         self.refused.clear()
 
-    def settled(self, entry_id: int) -> bool:
-        """Tell whether an id neither waits to be written nor was refused."""
-        return entry_id not in self._marked and entry_id not in self.refused
+    def waits(self, entry_id: int) -> bool:
+        """Tell whether an id waits for its turn to be looked at."""
+        return entry_id in self._marked
+
+    def refusal(self, entry_id: int) -> str:
+        """Return why the plane refused what is wanted under an id; "" where it did not, or that waits to be tried."""
+        return "" if entry_id in self._marked else self.refused.get(entry_id, "")
 
     def take(self, limit: int, deletions: bool = True) -> Taken[E]:
         """Return updates that make installed equal desired, and count on them to succeed: at least one, and then as
@@ -117,6 +122,8 @@ class EntryTable(Generic[E]):
                     self.installed.pop(entry_id, None)
                     if have is None:
                         self._deleting.add(entry_id)
+                    else:
+                        taken.deleted[entry_id] = have
             elif want != have or rewrite:
                 present = have is not None or rewrite
                 taken.add(Update(Op.MODIFY if present else Op.INSERT, want))
@@ -128,8 +135,8 @@ class EntryTable(Generic[E]):
         self.writes += len(taken.updates)
         return taken
 
-    def refuse(self, entry_id: int, op: Op, reason: str) -> None:
-        """Note that the plane did not take an update."""
+    def refuse(self, entry_id: int, op: Op, reason: str, left: E | None = None) -> None:
+        """Note that the plane did not take an update, and has ``left`` still, which may be there in part."""
         if op is Op.DELETE and entry_id in self._deleting:  # it was not there at all
             self._deleting.discard(entry_id)
             return
@@ -138,3 +145,8 @@ class EntryTable(Generic[E]):
             refused = self.installed.pop(entry_id, None)
             if refused is not None:
                 self._uncertain[entry_id] = refused
+        elif left is not None:
+            self.installed[entry_id] = left
+            self._rewrite.add(entry_id)
+            if entry_id in self.desired:  # again, and perhaps sent meanwhile
+                self._marked[entry_id] = None

@@ -217,6 +217,7 @@ class Fib(FibState):
             policers, interfaces = self.policers.take(left), resolution.interface_entries.take(left)
             batch.policers += policers.updates
             batch.router_interfaces += interfaces.updates
+            ticket.deleted = {"policer": policers.deleted, "router_interface": interfaces.deleted}
             left -= policers.cost + interfaces.cost
             whole = policers.whole and interfaces.whole
         if whole and left > 0:
@@ -259,7 +260,7 @@ class Fib(FibState):
         for object_id in ticket.freed:
             self._resolution.objects.free(object_id)
         for one in refused:
-            self._refuse(one)
+            self._refuse(one, ticket)
         if self.idle:
             self.collect()
 
@@ -511,7 +512,7 @@ class Fib(FibState):
     def _refresh_own(self, address: bytes) -> None:
         self._enqueue((self._own.refresh(address),))
 
-    def _refuse(self, one: Refused) -> None:
+    def _refuse(self, one: Refused, ticket: Ticket) -> None:
         plane = f"plane {self.config.plane}"
         reason = f"{plane}: {one.table} is full" if one.full else f"{plane} refused {one.table}: {one.reason}"
         if isinstance(one.key, bytes):
@@ -520,4 +521,4 @@ class Fib(FibState):
             return
         for table in self.tables:
             if table.table == one.table:
-                table.refuse(one.key, one.op, reason)
+                table.refuse(one.key, one.op, reason, ticket.deleted.get(one.table, {}).get(one.key))

@@ -137,7 +137,7 @@ class FibState:
         for interface_id in interface_ids:
             have, want = table.installed.get(interface_id), table.desired.get(interface_id)
             if have is None:
-                if not table.settled(interface_id):
+                if table.waits(interface_id) or table.refusal(interface_id):
                     return False
             elif want is None or (have.port, have.vlan) != (want.port, want.vlan):
                 return False
@@ -179,6 +179,18 @@ class FibState:
         if not reason and self._resolution.neighbors.refused:
             reason = f"quota neighbors of {self.config.quota.neighbors}"
         return reason
+
+    def refused_interfaces(self, interface_ids: Iterable[int]) -> str:
+        """Why the plane has one of these router interfaces otherwise than declared; "" where it refused none."""
+        refusals = map(self._resolution.interface_entries.refusal, interface_ids)
+        return next(filter(None, refusals), "")
+
+    @property
+    def refused_deletions(self) -> str:
+        """Why the plane has a router interface or policer that is not desired; "" where it refused no deletion."""
+        tables: tuple[EntryTable[Any], ...] = self._resolution.interface_entries, self.policers
+        refusals = (table.refusal(one) for table in tables for one in table.refused if one not in table.desired)
+        return next(filter(None, refusals), "")
 
     # Audits
 

@@ -4,12 +4,12 @@ A change only queues its prefix; the queue is first in, first out, so counting p
 everything queued before some moment is confirmed. Made for millions of prefixes: dicts of bytes to integers.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
 
-from controller.planes.base import UNKNOWN_ACTION, Op, RouteUpdates
+from controller.planes.base import UNKNOWN_ACTION, Op, Policer, RouterInterface, RouteUpdates
 from controller.routing import _routes
 from controller.routing.rib import NexthopSet
 from controller.routing.usage import SliceUsage
@@ -45,6 +45,7 @@ class Ticket:
 
     routes: RouteTicket = field(default_factory=RouteTicket)
     freed: list[int] = field(default_factory=list)  # object ids deleted
+    deleted: Mapping[str, Mapping[int, RouterInterface | Policer]] = field(default_factory=dict)  # by table and id
     cost: int = 0  # of the updates, in routes
     entries: int = 0  # of these, of others than routes
 

@@ -14,7 +14,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Set
 
-from controller.errors import NoSuch
+from controller.errors import NoSuch, PlaneError
 from controller.events.log import EventLog
 from controller.fallback.plane import FallbackPair
 from controller.model import Quota, RouterConfig
@@ -88,7 +88,7 @@ class Shard:
         return router
 
     async def change_router(self, router: VirtualRouter, config: RouterConfig) -> None:
-        """Change a router's declaration; returns, or raises PlaneUnreachable, as `Shards.put_router`."""
+        """Change a router's declaration; returns, or raises PlaneError, as `Shards.put_router`."""
         before = router.config
         self._place(config)
         self._usage(config)
@@ -107,7 +107,7 @@ class Shard:
 
         def confirmed() -> bool:
             nonlocal mark
-            if not (self.mirror.adopted and fib.has_left(interface_ids)):
+            if not (self._confirms(fib.refused_interfaces(interface_ids)) and fib.has_left(interface_ids)):
                 mark = None
                 return False
             mark = fib.batches if mark is None else mark
@@ -122,13 +122,13 @@ class Shard:
         self._serve(router)
 
     async def remove_router(self, vrf_id: int) -> None:
-        """Remove a router; returns, or raises PlaneUnreachable, as `Shards.remove_router`."""
+        """Remove a router; returns, or raises PlaneError, as `Shards.remove_router`."""
         router = self.routers[vrf_id]
         if router.vrc is not None:
             router.vrc.close("the router was deleted")
         router.fib.remove()
         self.attend(router)
-        await self.mirror.until(lambda: self.mirror.adopted and router.fib.clean)
+        await self.mirror.until(lambda: self._confirms(router.fib.refused_deletions) and router.fib.clean)
         account = self._loop_share.account(router.config)
         while router.fib.untidy:  # what it took is its slice's again
             await self._loop_share.turn(account)
@@ -138,6 +138,12 @@ class Shard:
         self._timers.discard(vrf_id)
         self._forget_interfaces(vrf_id)
         self.routers.pop(vrf_id, None)
+
+    def _confirms(self, refusal: str) -> bool:
+        """Whether it is known what the plane has, so that it can confirm; PlaneError where it refused instead."""
+        if self.mirror.adopted and refusal:
+            raise PlaneError(refusal)
+        return self.mirror.adopted
 
     async def converged(self, vrf_id: int) -> None:
         """Wait until everything learned is confirmed. PlaneUnreachable where the plane is away."""

@@ -76,6 +76,7 @@ class Shards:
 
         Returns when the desired state is set and what it no longer has (interfaces, ports, VLANs) is confirmed gone
         from the plane. PlaneUnreachable where that cannot be confirmed now: it is done once the plane is back.
+        PlaneError where the plane refuses it: that is tried again.
         """
         shard = self.of_plane(config.plane)
         router = self.routers.get(config.vrf_id)
@@ -91,7 +92,7 @@ class Shards:
         """Remove a router; returns when the plane has confirmed that nothing of it is left.
 
         PlaneUnreachable where it cannot now: the router stays, wanting nothing, and is removed when the plane is back
-        and this is called again.
+        and this is called again. PlaneError where the plane refuses that: it is tried again, and removed as well.
         """
         await self.of_router(vrf_id).remove_router(vrf_id)
         self.routers.pop(vrf_id, None)
@@ -99,7 +100,7 @@ class Shards:
 
     async def ports_left(self, vrf_id: int, interface_ids: Set[int]) -> None:
         """Wait until the plane has confirmed that a router has these interfaces by no port and VLAN but those that
-        are declared. PlaneUnreachable where the plane is away."""
+        are declared. PlaneUnreachable where the plane is away, PlaneError where it refused that."""
         await self.of_router(vrf_id).ports_left(vrf_id, interface_ids)
 
     async def converged(self, vrf_id: int) -> None:

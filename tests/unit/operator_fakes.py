@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 
-from controller.errors import GuestError, NoSuch, PlaneUnreachable
+from controller.errors import GuestError, NoSuch, PlaneError, PlaneUnreachable
 from controller.guests.base import GuestSpec, GuestStatus
 from controller.model import RouterConfig
 from controller.planes.base import Plane
@@ -36,7 +36,8 @@ from controller.views import (
 class FakeCore:
     """Implements `ShardsPort` and `DiagnosticsPort`.
 
-    ``calls`` lists what happened in order; planes in ``unreachable`` confirm nothing.
+    ``calls`` lists what happened in order; planes in ``unreachable`` confirm nothing, those in ``refusing`` delete
+    nothing.
     """
 
     def __init__(self) -> None:
@@ -44,6 +45,7 @@ class FakeCore:
         self.routers: dict[int, RouterConfig] = {}
         self.calls: list[tuple[str, object]] = []
         self.unreachable: set[str] = set()
+        self.refusing: set[str] = set()
         self.removing: set[int] = set()  # routers whose plane has not confirmed that they are gone
         self.rows = 3  # of routes and fib
         self.said: list[str] = []  # remarks on every router
@@ -123,6 +125,8 @@ class FakeCore:
     def _confirm(self, plane: str) -> None:
         if plane in self.unreachable:
             raise PlaneUnreachable(plane, "not connected")
+        if plane in self.refusing:
+            raise PlaneError(f"plane {plane} refused router_interface: busy")
 
     def _router(self, vrf_id: int) -> RouterConfig:
         if vrf_id not in self.routers:

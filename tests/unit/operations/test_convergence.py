@@ -328,6 +328,25 @@ async def test_a_plane_that_is_connected_and_does_not_confirm_is_named(
     assert not controller.convergence.unfinished
 
 
+async def test_what_a_plane_refuses_to_give_up_stays_reserved_and_is_tried_again(controller: Controller) -> None:
+    await controller.apply(HEAD + RED)
+    controller.core.refusing.add("s1")
+    outcome = await controller.apply(HEAD + HANDED_OVER)
+    assert outcome.waiting == ["red/r1: plane s1 refused router_interface: busy; that is tried again"]
+    reserved = "red/r1: plane s1 refused router_interface: busy; the ports it gave up stay reserved until it confirms"
+    assert (await controller.convergence.converge(lambda _: None)).waiting == [reserved]
+    assert controller.attached() == {"red/r1": [], "blue/r1": []}
+    controller.core.refusing.clear()
+    await controller.convergence.converge(lambda _: None)
+    assert controller.attached() == {"red/r1": [], "blue/r1": [("p1", 100)]}
+    controller.core.refusing.add("s1")
+    outcome = await controller.operations.delete_tenant("blue")
+    assert outcome.waiting == ["blue/r1: plane s1 refused router_interface: busy; that is tried again"]
+    controller.core.refusing.clear()
+    await controller.convergence.converge(lambda _: None)
+    assert not controller.convergence.unfinished
+
+
 async def test_a_detached_plane_keeps_its_routers_for_later(controller: Controller) -> None:
     await controller.apply(HEAD + RED)
     await controller.operations.detach_plane("s1")

@@ -1,5 +1,7 @@
 """The tables of one router: what is refused, and for how long that is said; which objects their entries use."""
 
+import pytest
+
 from controller.model import Quota
 from controller.planes.base import GroupMember, NexthopGroup, Op, Policer, Update, WriteBatch
 from controller.planes.encoding_time import EncodingTime
@@ -111,6 +113,35 @@ def test_a_refused_delete_of_what_is_installed_is_told() -> None:
     assert table.refused == {1: "busy"}
     table.want(1, ONE)
     assert (ops(table), table.refused) == ([(Op.INSERT, ONE)], {})
+
+
+def test_what_a_plane_refused_to_delete_is_there_and_deleted_once_that_is_asked_for() -> None:
+    table = policers(1)
+    ops(table)
+    table.want(1, None)
+    taken = table.take(10)
+    assert taken.deleted == {1: Policer(1, ())}
+    table.refuse(1, Op.DELETE, "busy", taken.deleted[1])
+    assert (table.refusal(1), table.installed, bool(table)) == ("busy", {1: Policer(1, ())}, False)
+    table.retry()
+    assert (table.refusal(1), ops(table), table.installed) == ("", [(Op.DELETE, Policer(1, ()))], {})
+
+
+@pytest.mark.parametrize("sent", [False, True])
+@pytest.mark.parametrize("wanted", [Policer(1, ()), OTHER])
+def test_what_a_plane_refused_to_delete_is_written_again_where_it_is_desired_by_then(
+    wanted: Policer, sent: bool
+) -> None:
+    table = policers(1)
+    ops(table)
+    table.want(1, None)
+    taken = table.take(10)
+    table.want(1, wanted)
+    if sent:
+        assert ops(table) == [(Op.INSERT, wanted)]
+    table.refuse(1, Op.DELETE, "busy", taken.deleted[1])
+    assert (table.installed, table.refusal(1)) == ({1: Policer(1, ())}, "")
+    assert (ops(table), table.installed) == ([(Op.MODIFY, wanted)], {1: wanted})
 
 
 def test_what_is_read_back_is_made_what_is_desired() -> None:

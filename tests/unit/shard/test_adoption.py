@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 from worlds import World, gateway, interface, mac, router_config
 
-from controller.errors import PlaneUnreachable, SessionRefused
-from controller.planes.base import LOCAL
+from controller.errors import PlaneError, PlaneUnreachable, SessionRefused
+from controller.planes.base import LOCAL, Op
 from controller.planes.fake import FakePlane
 from controller.routing.rib import SetKind
 from controller.shard import mirror, unclaimed
+from controller.shard.router import REFUSED_RETRY_S
 from wire.columns import prefix_key as key
 
 LINK_LOCAL = bytes.fromhex("fe80000000000000000000000000aa01")
@@ -366,6 +367,46 @@ async def test_a_port_is_given_up_while_the_guest_keeps_changing_what_it_says(ma
     assert router.fib.busy or router.fib.in_flight
     monkeypatch.undo()
     await world.settle()
+
+
+async def test_an_interface_that_its_plane_refused_to_delete_is_not_given_up_before_it_is_gone(make_world):
+    world = await make_world(router_config(1, (1, 2, 3)))
+    await world.settle()
+    refusing = {3}
+    world.plane.fault = lambda _table, key, op: "busy" if key in refusing and op is Op.DELETE else None
+    with pytest.raises(PlaneError, match="plane s1 refused router_interface: busy"):
+        await asyncio.wait_for(world.shards.put_router(router_config(1, (1, 2))), 10)
+    with pytest.raises(PlaneError, match="busy"):
+        await asyncio.wait_for(world.shards.ports_left(1, {3}), 10)
+    refusing.clear()
+    assert sorted(world.plane.entries.router_interfaces) == [1, 2, 3]
+    await retried(world)
+    await asyncio.wait_for(world.shards.ports_left(1, {3}), 10)
+    assert sorted(world.plane.entries.router_interfaces) == [1, 2]
+    assert world.router().fib.refusal == ""
+
+
+@pytest.mark.parametrize("table", ["router_interface", "policer"])
+async def test_a_router_whose_plane_refused_to_delete_of_it_is_not_removed_before_that_is_gone(make_world, table):
+    world = await make_world(router_config(1, (1, 2)))
+    world.connect()
+    await world.settle()
+    world.plane.fault = lambda of, _key, op: "busy" if of == table and op is Op.DELETE else None
+    with pytest.raises(PlaneError, match=f"plane s1 refused {table}: busy"):
+        await asyncio.wait_for(world.shards.remove_router(1), 10)
+    world.plane.fault = lambda *_: None
+    await retried(world)
+    await asyncio.wait_for(world.shards.remove_router(1), 10)
+    assert (world.plane.entries.router_interfaces, world.plane.entries.policers) == ({}, {})
+    assert not world.shards.routers
+
+
+async def retried(world: World) -> None:
+    """Let so much time pass that what was refused is tried again."""
+    shard = world.shards.by_plane["s1"]
+    await shard.tick()
+    world.clock.now += REFUSED_RETRY_S
+    await shard.tick()
 
 
 async def test_a_router_that_never_ends_its_resync_keeps_only_its_own(make_world):
