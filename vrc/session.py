@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from vrc.errors import BadIdentity, FramesLost
+from vrc.errors import BadIdentity, FramesLost, VrcError
 from vrc.packets import FrameLink
 from vrc.stream import ControlStream, Known, SessionOwner
 from wire import MAX_MESSAGE_BYTES, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
@@ -77,19 +77,26 @@ class Session:
             self.attempts += 1
             begun_s = loop.time()
             try:
-                await self._once()
-                reason = "the controller ended the stream"
-            except grpc.aio.AioRpcError as error:
-                reason = f"{error.code().name}: {error.details()}"
-            except (BadIdentity, FramesLost, grpc.aio.UsageError, asyncio.InvalidStateError) as error:
-                reason = str(error)  # of the latter two: the stream ended under a write
+                reason = await self._until_it_ends()
+                was_sound = self.connected.is_set() and loop.time() - begun_s > _SOUND_S
+            finally:
+                self.connected.clear()  # whatever ended it: the next one has to resync
             log.log(logging.DEBUG if reason == last_reason else logging.WARNING, "no session: %s", reason)
             last_reason = reason
-            if self.connected.is_set() and loop.time() - begun_s > _SOUND_S:
+            if was_sound:
                 backoff = _FIRST_BACKOFF_S  # a session that is refused at once is not asked for ten times a second
-            self.connected.clear()
             await asyncio.sleep(backoff)
             backoff = min(2 * backoff, _LAST_BACKOFF_S)
+
+    async def _until_it_ends(self) -> str:
+        """Have one session; return why it ended."""
+        try:
+            await self._once()
+        except grpc.aio.AioRpcError as error:
+            return f"{error.code().name}: {error.details()}"
+        except (VrcError, grpc.aio.UsageError, asyncio.InvalidStateError) as error:
+            return str(error)  # of the latter two: the stream ended under a write
+        return "the controller ended the stream"
 
     async def _once(self) -> None:
         identity = self._identity()  # it is renewed while this runs
