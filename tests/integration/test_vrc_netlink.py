@@ -63,6 +63,27 @@ async def test_kernel_routes() -> None:
         assert controller.snapshots[5] == controller.routes
 
 
+async def test_a_network_on_two_interfaces_stays_where_it_is_left() -> None:
+    controller = Controller(interface(1, "10.1.0.1/24"), interface(2, "10.2.0.1/24"))
+    networks = {"10.9.0.0/24": "10.9.0.1/24", "2001:db8:9::/64": "2001:db8:9::1/64"}
+
+    async def change(verb: str, device: str, ways: tuple[str, ...] | None) -> None:
+        for address in networks.values():
+            options = ("nodad",) if ":" in address and verb == "add" else ()
+            await g.run("ip", "address", verb, address, "dev", device, *options)
+        await controller.until(lambda: all(controller.routes.get(network) == ways for network in networks))
+
+    async with guest(controller) as g:
+        await g.start_vrc("--source", "netlink")
+        await controller.until(lambda: {"10.1.0.0/24", "10.2.0.0/24"} <= controller.routes.keys())
+        await change("add", "eth0", ("dev 1",))
+        await change("add", "eth1", ("dev 1",))
+        controller.writes.clear()
+        await change("del", "eth0", ("dev 2",))
+        await change("del", "eth1", None)
+        assert [ways for network, ways in controller.writes if network in networks] == [("dev 2",)] * 2 + [()] * 2
+
+
 async def test_an_overrun_is_repaired_by_a_dump() -> None:
     controller = Controller(interface(1, "10.1.0.1/24"))
     async with guest(controller) as g:

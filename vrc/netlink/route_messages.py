@@ -21,7 +21,7 @@ from vrc.netlink import _loops
 NLMSG_ERROR, NLMSG_DONE = 2, 3
 RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
 RTM_NEWNEXTHOP, RTM_DELNEXTHOP, RTM_GETNEXTHOP = 104, 105, 106
-NLM_F_DUMP_INTR = 0x10
+NLM_F_MULTI, NLM_F_DUMP_INTR = 0x2, 0x10
 NLM_F_APPEND = 0x800
 RT_TABLE_MAIN = 254
 AF_INET, AF_INET6 = 2, 10
@@ -73,6 +73,16 @@ class RouteSpec:
     nexthop_id: int
     hops: tuple[Hop, ...]
     supported: bool = True
+
+    def same_ways(self, other: "RouteSpec") -> bool:
+        """Whether both lead the same way: the kernel lists the hops of a route in more than one order."""
+        if (self.type, self.nexthop_id, len(self.hops)) != (other.type, other.nexthop_id, len(other.hops)):
+            return False
+        return set(self.hops) == set(other.hops)
+
+    def grown_from(self, other: "RouteSpec") -> bool:
+        """Whether it has all hops of another and more, as an IPv6 route to which the kernel adds a way."""
+        return set(self.hops) > set(other.hops) != set()
 
 
 @dataclass(frozen=True, slots=True)

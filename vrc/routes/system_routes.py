@@ -12,7 +12,15 @@ while zebra withdraws them, and from FPM in its older versions as well. Here the
 from collections.abc import Callable, Iterable
 
 from vrc.errors import MalformedNetlink
-from vrc.netlink.route_messages import NLM_F_APPEND, RTM_DELROUTE, RTM_NEWROUTE, Change, decode_shape
+from vrc.netlink.requests import NLM_F_EXCL, NLM_F_REPLACE
+from vrc.netlink.route_messages import (
+    NLM_F_APPEND,
+    NLM_F_MULTI,
+    RTM_DELROUTE,
+    RTM_NEWROUTE,
+    Change,
+    decode_shape,
+)
 from vrc.routes.nexthops import Binding, NexthopScope, NexthopSets
 
 RTPROT_KERNEL = 2
@@ -102,25 +110,43 @@ class SystemRoutes:
     def _change(self, kind: int, key: bytes, shape: bytes, flags: int) -> None:
         routes = self._routes.get(key, [])
         if kind == RTM_NEWROUTE:
-            if not routes and self._count >= MAX_SYSTEM_ROUTES:
+            left = self._with(key, routes, self.scope.bind(shape), flags)
+            if len(left) > len(routes) and self._count >= MAX_SYSTEM_ROUTES:
                 self.refused += 1
                 return
-            added = self.scope.bind(shape)
-            metric = added.spec.metric
-            # Of equal metric IPv4 keeps several where it is told to append, and uses the oldest.
-            if not (flags & NLM_F_APPEND and len(key) == 5):
-                routes = [one for one in routes if one.spec.metric != metric]
-            self._put(key, sorted([*routes, added], key=lambda one: one.spec.metric))
+            self._put(key, left)
         elif kind == RTM_DELROUTE and routes:
-            spec = decode_shape(shape)
-            of_metric = [one for one in routes if one.spec.metric == spec.metric]
-            gone = next((one for one in of_metric if one.spec.hops == spec.hops), None)
-            if gone is None and of_metric and len(spec.hops) < len(of_metric[0].spec.hops):
-                self.ambiguous = True  # one way of several went
-            elif gone is not None or of_metric:
-                leaves = gone or of_metric[0]
-                at = routes.index(leaves)
-                self._put(key, routes[:at] + routes[at + 1 :])
+            self._put(key, self._without(routes, shape))
+
+    def _with(self, key: bytes, routes: list[Binding], added: Binding, flags: int) -> list[Binding]:
+        """Return the routes of a prefix with one more, those of equal metric in the kernel's order."""
+        metric = added.spec.metric
+        equal = [one for one in routes if one.spec.metric == metric]
+        grown = next((one for one in equal if len(key) == 17 and added.spec.grown_from(one.spec)), None)
+        if flags & NLM_F_EXCL:  # the only one of its metric
+            equal = [added]
+        elif flags & NLM_F_REPLACE:
+            self.ambiguous |= len(equal) > 1  # in the place of the first, or of another
+            equal = [added, *(one for one in equal[1:] if one is not added)]
+        elif grown is not None:
+            equal[equal.index(grown)] = added
+        elif added in equal:
+            return routes
+        elif flags & (NLM_F_APPEND | NLM_F_MULTI) or len(key) == 17:
+            equal.append(added)
+        else:
+            equal.insert(0, added)
+        others = [one for one in routes if one.spec.metric != metric]
+        return sorted([*others, *equal], key=lambda one: one.spec.metric)
+
+    def _without(self, routes: list[Binding], shape: bytes) -> list[Binding]:
+        known = self.scope.bindings.get(shape)
+        spec = known.spec if known is not None else decode_shape(shape)
+        equal = [one for one in routes if one.spec.metric == spec.metric]
+        gone = known if known in equal else next((one for one in equal if one.spec.same_ways(spec)), None)
+        if gone is None:
+            self.ambiguous |= bool(equal)  # one way of several went, or what is kept came later
+        return [one for one in routes if one is not gone]
 
     def _put(self, key: bytes, routes: list[Binding]) -> None:
         former = self._routes.get(key, [])

@@ -10,7 +10,8 @@ from itertools import islice
 
 from vrc.errors import MalformedNetlink
 from vrc.netlink import _loops
-from vrc.netlink.route_messages import NLM_F_APPEND, RTM_DELNEXTHOP, RTM_NEWROUTE, Change, decode_shape
+from vrc.netlink.requests import NLM_F_EXCL, NLM_F_REPLACE
+from vrc.netlink.route_messages import NLM_F_MULTI, RTM_DELNEXTHOP, RTM_NEWROUTE, Change, decode_shape
 from vrc.routes.nexthops import Binding, NexthopScope, NexthopSets
 from vrc.routes.system_routes import SystemRoutes, is_chosen_system, is_system
 
@@ -68,6 +69,7 @@ class RouteTable:
         self._usable = usable
         self._routes: dict[bytes, Binding] = {}
         self._others: dict[bytes, dict[int, Binding]] = {}  # of higher metric than the one in _routes
+        self._several: set[bytes] = set()  # of which the kernel has several of one metric, and one is kept
         self._dirty: dict[int, dict[bytes, int]] = {5: {}, 17: {}}
         self._resend: list[bytes] = []
         self._repeat = False
@@ -205,24 +207,36 @@ class RouteTable:
             self._drop_others(key)
             self._set(key, binding)
         elif metric == best.spec.metric:
-            if flags & NLM_F_APPEND and len(key) == 5:
-                self.ambiguous = True  # IPv4 keeps both and uses the older one
-            else:
+            if not self._is_beside(key, best, binding, flags):
                 self._set(key, binding)
         elif metric < best.spec.metric:
             best.routes += 1
             self._others.setdefault(key, {})[best.spec.metric] = best
             self._set(key, binding)
         else:
-            self._replace_other(key, metric, binding)
+            self._replace_other(key, metric, binding, flags)
 
-    def _replace_other(self, key: bytes, metric: int, binding: Binding) -> None:
+    def _replace_other(self, key: bytes, metric: int, binding: Binding, flags: int) -> None:
         others = self._others.setdefault(key, {})
-        binding.routes += 1
         old = others.get(metric)
         if old is not None:
+            if self._is_beside(key, old, binding, flags):
+                return
             old.routes -= 1
+        binding.routes += 1
         others[metric] = binding
+
+    def _is_beside(self, key: bytes, kept: Binding, added: Binding, flags: int) -> bool:
+        """Whether the kernel has another route of equal metric beside the one that is kept. Which of them is in force
+        a dump tells, which lists that one first."""
+        if added is kept or flags & NLM_F_EXCL or (len(key) == 17 and added.spec.grown_from(kept.spec)):
+            return False
+        if flags & NLM_F_REPLACE:
+            self.ambiguous |= key in self._several  # in the place of the first, or of another
+            return False
+        self._several.add(key)
+        self.ambiguous |= not flags & NLM_F_MULTI
+        return True
 
     def _remove_candidate(self, key: bytes, shape: bytes, scope: NexthopScope) -> None:
         best = self._routes.get(key)
@@ -235,12 +249,14 @@ class RouteTable:
             self._malformed(error)
             return
         others = self._others.get(key, {})
-        if spec.metric != best.spec.metric:
-            gone = others.pop(spec.metric, None)
-            if gone is not None:
-                gone.routes -= 1
-        elif len(key) == 17 and len(spec.hops) < len(best.spec.hops):
-            self.ambiguous = True  # one way of several went
+        kept = best if spec.metric == best.spec.metric else others.get(spec.metric)
+        if kept is None:
+            return
+        if key in self._several or not (known is kept or kept.spec.same_ways(spec)):
+            self.ambiguous = True  # another one is left, or some of its ways, or what is kept came later
+        elif kept is not best:
+            del others[spec.metric]
+            kept.routes -= 1
         elif others:
             heir = others.pop(min(others))
             heir.routes -= 1
@@ -251,6 +267,7 @@ class RouteTable:
             self._others.pop(key, None)
 
     def _drop_others(self, key: bytes) -> None:
+        self._several.discard(key)
         for binding in self._others.pop(key, {}).values():
             binding.routes -= 1
 

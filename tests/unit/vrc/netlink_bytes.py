@@ -50,6 +50,15 @@ def by_gateway(gateway: str, ifindex: int, metric: int = 20) -> bytes:
     return attribute(6, u32(metric)) + attribute(5, address(gateway)) + attribute(4, u32(ifindex))
 
 
+def multipath(*ways: tuple[str, int], metric: int = 20) -> bytes:
+    """Ways by (gateway, ifindex), each of weight 1."""
+    hops = b""
+    for gateway, ifindex in ways:
+        inner = attribute(5, address(gateway))
+        hops += struct.pack("=HBBi", 8 + len(inner), 0, 0, ifindex) + inner
+    return attribute(6, u32(metric)) + attribute(9, hops)
+
+
 def nexthop(nexthop_id: int, ifindex: int = 0, gateway: str = "", *, blackhole: bool = False) -> bytes:
     body = struct.pack("=BBBBI", 2, 0, 11, 0, 0) + attribute(1, u32(nexthop_id))
     if blackhole:

@@ -1,10 +1,11 @@
 """The route table: what is sent of what was learned."""
 
 import pytest
-from netlink_bytes import attribute, by_gateway, by_nexthop, nexthop, route, u32
+from netlink_bytes import attribute, by_gateway, by_nexthop, multipath, nexthop, route, u32
 from route_tables import UP, changes, delete, empty_table, taken
 
-from vrc.netlink.route_messages import NLM_F_APPEND, RTM_DELNEXTHOP
+from vrc.netlink.requests import NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE
+from vrc.netlink.route_messages import NLM_F_APPEND, NLM_F_MULTI, RTM_DELNEXTHOP
 from vrc.routes.table import RouteTable, never_mirrored
 from wire.columns import prefix_key
 
@@ -176,4 +177,67 @@ def test_what_only_a_dump_can_tell(table: RouteTable) -> None:
     table.apply_kernel(changes(nexthop(4, 2)), scope)
     assert not table.ambiguous
     table.apply_kernel([(RTM_DELNEXTHOP, b"", nexthop(4)[16:], 0)], scope)
+    assert table.ambiguous
+
+
+def test_of_equal_metric_a_dump_lists_the_one_in_force_first(table: RouteTable) -> None:
+    first, second = by_gateway("10.1.0.2", 2), by_gateway("10.2.0.2", 3)
+    for prefix in ("10.0.0.0/8", "2001:db8::/32"):
+        key, dump = prefix_key(prefix), [route(prefix, ways, flags=NLM_F_MULTI) for ways in (first, second)]
+        scope = table.open_scope(inline_first=True)
+        table.apply_kernel(changes(*dump), scope)
+        assert table.sets.content(table.find(key))[1][0][0] == 102
+        assert not table.ambiguous
+        taken(table)
+        table.apply_kernel(changes(delete(prefix, first)), scope)
+        assert table.ambiguous  # the second is left
+        assert not table.pending
+        table.ambiguous = False
+        again = table.open_scope(inline_first=True)
+        table.apply_kernel(changes(dump[1]), again)
+        assert table.sets.content(table.find(key))[1][0][0] == 103
+        table.apply_kernel(changes(delete(prefix, second)), again)
+        assert (table.find(key), table.ambiguous) == (0, False)
+
+
+@pytest.mark.parametrize("metric", [10, 30])
+def test_one_more_of_a_metric_is_looked_for_in_a_dump_wherever_it_stands(table: RouteTable, metric: int) -> None:
+    scope, key = table.open_scope(), prefix_key("10.0.0.0/8")
+    one, two = (by_gateway(f"10.1.0.{number}", 2, metric) for number in (2, 3))
+    first = NLM_F_CREATE | NLM_F_EXCL
+    table.apply_kernel(
+        changes(*(route("10.0.0.0/8", way, flags=first) for way in (by_gateway("10.1.0.9", 2), one))), scope
+    )
+    before = table.find(key)
+    table.apply_kernel(changes(route("10.0.0.0/8", one), route("10.0.0.0/8", two, flags=NLM_F_REPLACE)), scope)
+    table.apply_kernel(changes(route("10.0.0.0/8", one, flags=first)), scope)
+    assert (table.find(key), table.ambiguous) == (before, False)
+    table.apply_kernel(changes(route("10.0.0.0/8", two, flags=NLM_F_CREATE)), scope)
+    assert (table.find(key), table.ambiguous) == (before, True)
+    table.ambiguous = False
+    table.apply_kernel(changes(route("10.0.0.0/8", one, flags=NLM_F_REPLACE)), scope)
+    assert not table.ambiguous  # said again
+    table.apply_kernel(changes(delete("10.0.0.0/8", two)), scope)
+    assert (table.find(key), table.ambiguous) == (before, True)
+
+
+def test_a_way_that_an_ipv6_route_gets_is_of_that_route_and_one_that_goes_is_looked_for(table: RouteTable) -> None:
+    prefix, scope = "2001:db8::/32", table.open_scope()
+    old, new = ("fe80::2", 2), ("fe80::3", 3)
+    table.apply_kernel(changes(route(prefix, by_gateway(*old))), scope)
+    table.apply_kernel(changes(route(prefix, multipath(new, old), flags=NLM_F_CREATE | NLM_F_APPEND)), scope)
+    assert len(table.sets.content(table.find(prefix_key(prefix)))[1]) == 2
+    assert not table.ambiguous
+    table.apply_kernel(changes(delete(prefix, by_gateway(*old))), scope)
+    assert table.ambiguous
+    table.ambiguous = False
+    table.apply_kernel(changes(delete(prefix, multipath(old, new))), scope)
+    assert (table.find(prefix_key(prefix)), table.ambiguous) == (0, False)
+
+
+def test_what_is_said_to_go_is_not_another_that_came_since(table: RouteTable) -> None:
+    scope, key = table.open_scope(), prefix_key("10.0.0.0/8")
+    table.apply_kernel(changes(route("10.0.0.0/8", by_gateway("10.1.0.3", 2))), scope)
+    table.apply_kernel(changes(delete("10.0.0.0/8", by_gateway("10.1.0.2", 2))), scope)
+    assert table.find(key)
     assert table.ambiguous

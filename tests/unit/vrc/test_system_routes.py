@@ -7,7 +7,8 @@ import pytest
 from netlink_bytes import attribute, by_gateway, by_nexthop, nexthop, route, u32
 from route_tables import changes, delete, empty_table, taken
 
-from vrc.netlink.route_messages import NLM_F_APPEND, RTM_DELROUTE
+from vrc.netlink.requests import NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE
+from vrc.netlink.route_messages import NLM_F_APPEND, NLM_F_MULTI, RTM_DELROUTE, RTM_NEWROUTE
 from vrc.routes.nexthops import SetKind
 from vrc.routes.table import RouteTable
 from wire.columns import prefix_key
@@ -110,6 +111,81 @@ def test_the_lowest_metric_is_in_force_and_of_equal_ones_the_oldest() -> None:
         kernel(table, route("10.40.0.0/16", gone, protocol=3, kernel=True, kind=RTM_DELROUTE))
     assert ways == [8, 7, 9]
     assert table.find(OTHER) == 0
+
+
+FIRST, APPENDED, PREPENDED = NLM_F_CREATE | NLM_F_EXCL, NLM_F_CREATE | NLM_F_APPEND, NLM_F_CREATE
+"""What the kernel says with a route that is the first of its metric, and with one behind or before others."""
+
+
+@pytest.mark.parametrize("prefix", ["10.0.22.0/24", "2001:db8:22::/64"])
+@pytest.mark.parametrize("by_dump", [True, False])
+def test_a_connected_network_on_two_interfaces_is_the_others_when_it_leaves_one(prefix: str, by_dump: bool) -> None:
+    table, key = empty_table(), prefix_key(prefix)
+    second = APPENDED if "." in prefix else NLM_F_CREATE  # as Linux says it of either family
+    flags = [(2, NLM_F_MULTI), (3, NLM_F_MULTI)] if by_dump else [(2, FIRST), (3, second)]
+    told = [route(prefix, on_link(link), protocol=2, kernel=True, flags=flag) for link, flag in flags]
+    if by_dump:
+        table.system.replace(changes(*told))
+    else:
+        kernel(table, *told)
+    table.apply(changes(chosen(prefix)), table.open_scope())
+    assert table.sets.content(table.find(key)) == (SetKind.CONNECTED, ((102, b"", 1),))
+    kernel(table, route(prefix, on_link(2), protocol=2, kernel=True, kind=RTM_DELROUTE))
+    assert table.sets.content(table.find(key)) == (SetKind.CONNECTED, ((103, b"", 1),))
+    assert not table.system.ambiguous
+    kernel(table, route(prefix, on_link(3), protocol=2, kernel=True, kind=RTM_DELROUTE))
+    assert table.find(key) == 0
+
+
+def way(table: RouteTable) -> int:
+    """The last octet of the gateway that is in force."""
+    return table.sets.content(table.find(OTHER))[1][0][1][-1]
+
+
+def by(number: int, flags: int = 0, kind: int = RTM_NEWROUTE) -> bytes:
+    return route("10.40.0.0/16", by_gateway(f"10.2.0.{number}", 3), protocol=3, kernel=True, flags=flags, kind=kind)
+
+
+def test_a_route_that_was_prepended_is_in_force_and_the_one_behind_it_when_it_goes() -> None:
+    table = empty_table()
+    table.apply(changes(chosen("10.40.0.0/16")), table.open_scope())
+    kernel(table, by(9, FIRST), by(8, PREPENDED))
+    assert way(table) == 8
+    kernel(table, by(8, kind=RTM_DELROUTE))
+    assert way(table) == 9
+    kernel(table, by(7, NLM_F_REPLACE))
+    assert (way(table), len(table.system), table.system.ambiguous) == (7, 1, False)
+    kernel(table, by(6, FIRST))  # so the one before went without a message
+    assert (way(table), len(table.system), table.system.ambiguous) == (6, 1, False)
+
+
+def test_what_is_told_again_after_a_dump_changes_nothing() -> None:
+    table = empty_table()
+    table.apply(changes(chosen("10.40.0.0/16")), table.open_scope())
+    table.system.replace(changes(by(9, NLM_F_MULTI), by(8, NLM_F_MULTI)))
+    table.follow_system()
+    kernel(table, by(9, FIRST), by(8, APPENDED))
+    kernel(table, by(8, APPENDED))
+    assert (way(table), len(table.system), table.system.ambiguous) == (9, 2, False)
+
+
+def test_only_a_dump_tells_what_one_of_several_took_the_place_of_or_which_way_went() -> None:
+    table = empty_table()
+    table.apply(changes(chosen("10.40.0.0/16")), table.open_scope())
+    kernel(table, by(9, FIRST), by(8, APPENDED), by(7, NLM_F_REPLACE))
+    assert table.system.ambiguous
+    table.system.replace(changes(by(7, NLM_F_MULTI)))
+    assert not table.system.ambiguous
+    kernel(table, by(9, kind=RTM_DELROUTE))  # said before the dump, heard after it
+    assert table.system.ambiguous
+    assert way(table) == 7
+
+
+def test_more_of_one_prefix_than_are_kept_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vrc.routes.system_routes.MAX_SYSTEM_ROUTES", 2)
+    table = empty_table()
+    kernel(table, by(9, FIRST), by(8, APPENDED), by(7, APPENDED))
+    assert (len(table.system), table.system.refused) == (2, 1)
 
 
 def test_a_dump_replaces_all_and_what_is_the_same_is_not_sent_again() -> None:
