@@ -28,6 +28,11 @@ class Link:
         return bool(self.flags & IFF_UP)
 
     @property
+    def is_macvlan(self) -> bool:
+        """Whether it is a macvlan on a link of this guest."""
+        return bool(self.parent) and self.kind == "macvlan"
+
+    @property
     def up(self) -> bool:
         """Whether it is administratively up and has carrier.
 
@@ -63,9 +68,14 @@ class Interfaces:
     def id_of(self, ifindex: int) -> int:
         """Return the interface id a link belongs to, 0 where it is not ours."""
         link = self.links.get(ifindex)
-        if link is not None and link.parent and link.kind == "macvlan":
+        if link is not None and link.is_macvlan:
             link = self.links.get(link.parent)
         return self.declared.get(link.name, 0) if link is not None else 0
+
+    def is_macvlan(self, ifindex: int) -> bool:
+        """Tell whether a link is a macvlan on another one."""
+        link = self.links.get(ifindex)
+        return link is not None and link.is_macvlan
 
     def usable(self, ifindex: int) -> int:
         """Return the interface id of a link that is administratively up, else 0."""
@@ -88,7 +98,7 @@ class Interfaces:
 
     def macvlans(self, parent: int) -> Iterator[Link]:
         """Yield the macvlans on a link."""
-        return (link for link in self.links.values() if link.parent == parent and link.kind == "macvlan")
+        return (link for link in self.links.values() if link.is_macvlan and link.parent == parent)
 
     def statuses(self) -> dict[int, InterfaceStatus]:
         """Return every declared interface by id; one whose link does not exist is down."""

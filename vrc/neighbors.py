@@ -75,6 +75,7 @@ class Neighbors:
     changed: dict[tuple[int, bytes], Report] = field(default_factory=dict)  # by (interface id, address)
     _known: dict[Place, KernelNeighbor] = field(default_factory=dict)
     _reports: dict[Place, tuple[int, Report]] = field(default_factory=dict)
+    _reporting: dict[tuple[int, bytes], set[int]] = field(default_factory=dict)  # the ifindexes of these reports
     _gateways: set[Place] = field(default_factory=set)
     _asked: set[Place] = field(default_factory=set)
     _doubted: set[Place] = field(default_factory=set)  # given up by the kernel, not by us
@@ -85,7 +86,7 @@ class Neighbors:
 
     def reports(self) -> dict[tuple[int, bytes], Report]:
         """Return everything there is to report, as for a new session."""
-        return {(interface_id, at[1]): report for at, (interface_id, report) in self._reports.items()}
+        return {key: self._joined(*key) for key in self._reporting}
 
     def observe(self, neighbor: KernelNeighbor) -> None:
         """Take in a neighbor as the kernel has it now."""
@@ -128,15 +129,25 @@ class Neighbors:
         return before if before.failed or place in self._doubted else GONE
 
     def _report(self, place: Place, interface_id: int, report: Report) -> None:
-        old_id, old = self._reports.get(place, (interface_id, GONE))
-        if old_id != interface_id:
-            self.changed[old_id, place[1]] = GONE
-        if report == GONE:
-            self._reports.pop(place, None)
-        else:
+        ifindex, address = place
+        old_id = self._reports.get(place, (interface_id, GONE))[0]
+        told = {one: self._joined(one, address) for one in (old_id, interface_id)}
+        if self._reports.pop(place, None) is not None:
+            self._reporting[old_id, address].discard(ifindex)
+            if not self._reporting[old_id, address]:
+                del self._reporting[old_id, address]
+        if report != GONE:
             self._reports[place] = (interface_id, report)
-        if old != report or old_id != interface_id:
-            self.changed[interface_id, place[1]] = report
+            self._reporting.setdefault((interface_id, address), set()).add(ifindex)
+        for one, before in told.items():
+            if (now := self._joined(one, address)) != before:
+                self.changed[one, address] = now
+
+    def _joined(self, interface_id: int, address: bytes) -> Report:
+        """Return what the links of one interface say together: itself, and its macvlans (VRRP), which come and go."""
+        found = [(at, self._reports[at, address][1]) for at in self._reporting.get((interface_id, address), ())]
+        of_macvlan = self.interfaces.is_macvlan
+        return min(found, key=lambda one: (not one[1].mac, of_macvlan(one[0]), one[0]), default=(0, GONE))[1]
 
     def _keep_probed(self, place: Place, neighbor: KernelNeighbor) -> None:
         wanted = (

@@ -215,3 +215,42 @@ def test_groups_have_the_macs_that_kernels_send_them_to() -> None:
     assert found[ip_address("224.0.0.5")] == "01:00:5e:00:00:05"
     assert found[ip_address("ff02::1:6")] == "33:33:00:01:00:06"
     assert all(address.is_multicast for address in found)
+
+
+VIRTUAL = 3
+"""The ifindex of a macvlan on interface 102."""
+
+
+@pytest.fixture
+def on_macvlan(neighbors: Neighbors) -> Neighbors:
+    macvlan = Link(VIRTUAL, "eth2-v1", IFF_UP | IFF_LOWER_UP, 1500, OTHER, parent=2, kind="macvlan")
+    neighbors.interfaces.links[VIRTUAL] = macvlan
+    neighbors.observe(neighbor(NUD_REACHABLE, MAC))
+    assert told(neighbors) == {(102, HOST): Report(MAC)}
+    return neighbors
+
+
+def test_one_that_a_macvlan_has_too_stays_when_that_goes(on_macvlan: Neighbors) -> None:
+    on_macvlan.observe(neighbor(NUD_STALE, MAC, ifindex=VIRTUAL))
+    on_macvlan.lose((VIRTUAL, HOST))
+    assert (told(on_macvlan), on_macvlan.reports()) == ({}, {(102, HOST): Report(MAC)})
+    on_macvlan.lose((2, HOST))
+    assert (told(on_macvlan), on_macvlan.reports()) == ({(102, HOST): GONE}, {})
+
+
+def test_of_an_interface_and_its_macvlan_who_knows_a_mac_is_believed_and_itself_first(on_macvlan: Neighbors) -> None:
+    on_macvlan.observe(neighbor(NUD_FAILED, ifindex=VIRTUAL))
+    on_macvlan.observe(neighbor(NUD_REACHABLE, OTHER, ifindex=VIRTUAL))
+    assert (told(on_macvlan), on_macvlan.reports()) == ({}, {(102, HOST): Report(MAC)})
+    on_macvlan.observe(neighbor(NUD_FAILED))
+    assert told(on_macvlan) == {(102, HOST): Report(OTHER)}
+    on_macvlan.lose((VIRTUAL, HOST))
+    assert (told(on_macvlan), on_macvlan.reports()) == ({(102, HOST): Report(failed=True)},) * 2
+
+
+def test_one_of_a_macvlan_alone_is_the_interfaces(on_macvlan: Neighbors) -> None:
+    on_macvlan.observe(neighbor(NUD_REACHABLE, OTHER, host(9), ifindex=VIRTUAL))
+    assert told(on_macvlan) == {(102, host(9)): Report(OTHER)}
+    on_macvlan.interfaces.declared["eth2"] = 107
+    on_macvlan.observe(neighbor(NUD_REACHABLE, OTHER, host(9), ifindex=VIRTUAL))
+    assert told(on_macvlan) == {(102, host(9)): GONE, (107, host(9)): Report(OTHER)}
