@@ -9,6 +9,9 @@ from wire import MAX_ADDRESSES
 IFF_UP = 0x1
 IFF_LOWER_UP = 0x10000
 
+OwnAddress = tuple[bytes, int, bytes]
+"""(address, prefix length, address of the other end or empty): a link may have an address with several of these."""
+
 
 @dataclass(slots=True)
 class Link:
@@ -61,7 +64,7 @@ class Interfaces:
     """
 
     links: dict[int, Link] = field(default_factory=dict)
-    addresses: dict[int, set[bytes]] = field(default_factory=dict)
+    addresses: dict[int, set[OwnAddress]] = field(default_factory=dict)
     declared: dict[str, int] = field(default_factory=dict)
     missing: set[int] = field(default_factory=set)
 
@@ -107,10 +110,10 @@ class Interfaces:
         for link in self.links.values():
             interface_id = self.declared.get(link.name, 0)
             if interface_id:
-                own = set(self.addresses.get(link.ifindex, ()))
+                own = set(self._addresses(link))
                 for macvlan in self.macvlans(link.ifindex):
                     if macvlan.up:
-                        own |= self.addresses.get(macvlan.ifindex, set())
+                        own.update(self._addresses(macvlan))
                 found[interface_id] = InterfaceStatus(interface_id, link.up, tuple(sorted(own)))
         if found:
             first = found[min(found)]
@@ -118,11 +121,14 @@ class Interfaces:
             found[first.id] = replace(first, addresses=addresses)
         return {i: replace(one, addresses=one.addresses[:MAX_ADDRESSES]) for i, one in found.items()}
 
+    def _addresses(self, link: Link) -> Iterator[bytes]:
+        return (address for address, _, _ in self.addresses.get(link.ifindex, ()))
+
     def _loopbacks(self) -> Iterator[bytes]:
         """Yield the router's addresses on no link (lo, dummies): every interface takes packets for them (RFC 1122
         section 3.3.4.2), so it does not matter with which they are reported."""
         for link in self.links.values():
             if link.admin_up and (link.name == "lo" or link.kind == "dummy"):
-                for address in self.addresses.get(link.ifindex, ()):
+                for address in self._addresses(link):
                     if not ip_address(address).is_loopback:
                         yield address

@@ -152,7 +152,7 @@ class GuestKernel:
             if address is not None and kind == RTM_NEWADDR:
                 self._add_address(address)
             elif address is not None:
-                self._interfaces.addresses.get(address.ifindex, set()).discard(address.address)
+                self._interfaces.addresses.get(address.ifindex, set()).discard(address.own)
         elif kind in (RTM_NEWLINK, RTM_DELLINK) and body[:1] != bytes((AF_BRIDGE,)):
             self._take_link(kind, body)
 
@@ -180,7 +180,7 @@ class GuestKernel:
 
     def _add_address(self, address: Address) -> None:
         if not address.link_local:
-            self._interfaces.addresses.setdefault(address.ifindex, set()).add(address.address)
+            self._interfaces.addresses.setdefault(address.ifindex, set()).add(address.own)
 
     async def _ask(self) -> None:
         while True:

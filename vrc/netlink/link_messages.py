@@ -4,7 +4,7 @@ import struct
 from dataclasses import dataclass
 
 from vrc.errors import MalformedNetlink
-from vrc.interfaces import Link
+from vrc.interfaces import Link, OwnAddress
 from vrc.netlink.requests import (
     IFA_ADDRESS,
     IFA_LOCAL,
@@ -37,13 +37,19 @@ _SIZE = {2: 4, 10: 16}
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An own address on a link, with who set it (IFA_PROTO, 0 unknown)."""
+    """An own address on a link, with who set it (IFA_PROTO, 0 unknown), and the other end's where it has one."""
 
     ifindex: int
     address: bytes
     prefix_length: int
     scope: int
     protocol: int = 0
+    peer: bytes = b""
+
+    @property
+    def own(self) -> OwnAddress:
+        """What tells it from the others of its link."""
+        return self.address, self.prefix_length, self.peer
 
     @property
     def link_local(self) -> bool:
@@ -103,7 +109,7 @@ def decode_address(body: bytes) -> Address | None:
         return None
     if len(own) != _SIZE[family]:
         raise MalformedNetlink(f"address of {len(own)} octets")
-    return Address(ifindex, own, bits, scope, protocol)
+    return Address(ifindex, own, bits, scope, protocol, remote if remote != own else b"")
 
 
 def decode_neighbor(body: bytes) -> KernelNeighbor | None:

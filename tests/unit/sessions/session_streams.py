@@ -94,7 +94,10 @@ class Guest(SessionOwner):
 
     def __init__(self, said: Callable[[bytes], None]) -> None:
         links = {2: Link(2, "eth1", _UP, 1500, mac(1)), 3: Link(3, "eth2", _UP, 1500, mac(2))}
-        addresses = {2: {bytes((10, 0, 1, 1))}, 3: {bytes((10, 0, 2, 1)), b"\xfd" + bytes(15)}}
+        addresses = {
+            2: {(bytes((10, 0, 1, 1)), 24, b"")},
+            3: {(bytes((10, 0, 2, 1)), 24, b""), (b"\xfd" + bytes(15), 64, b"")},
+        }
         interfaces, sets = Interfaces(links, addresses, {"eth1": 1, "eth2": 2}), NexthopSets()
         self.table = RouteTable(sets, interfaces.usable)
         self.known = Known(interfaces, Neighbors(interfaces), sets, self.table, PacketRelay())

@@ -1,10 +1,14 @@
 """Which addresses are reported with which declared interface."""
 
-from vrc.interfaces import IFF_LOWER_UP, IFF_UP, Interfaces, Link
+from vrc.interfaces import IFF_LOWER_UP, IFF_UP, Interfaces, Link, OwnAddress
 from wire import MAX_ADDRESSES
 
 UP = IFF_UP | IFF_LOWER_UP
 MAC = bytes(6)
+
+
+def own(*addresses: bytes) -> set[OwnAddress]:
+    return {(address, 32, b"") for address in addresses}
 
 
 def interfaces(*links: Link) -> Interfaces:
@@ -17,7 +21,11 @@ ETH0, ETH1 = Link(2, "eth0", UP, 1500, MAC), Link(3, "eth1", IFF_UP, 1500, MAC)
 
 def test_addresses_of_the_loopback_are_own_addresses_of_the_router():
     known = interfaces(LO, ETH0, ETH1)
-    known.addresses = {1: {b"\x7f\0\0\1", bytes(15) + b"\1", b"\x0a\xff\0\1"}, 2: {b"\x0a\0\0\1"}, 3: {b"\x0a\0\1\1"}}
+    known.addresses = {
+        1: own(b"\x7f\0\0\1", bytes(15) + b"\1", b"\x0a\xff\0\1"),
+        2: own(b"\x0a\0\0\1"),
+        3: own(b"\x0a\0\1\1"),
+    }
     found = known.statuses()
     assert found[7].addresses == (b"\x0a\0\0\1", b"\x0a\xff\0\1")
     assert found[9].addresses == (b"\x0a\0\1\1",)
@@ -27,7 +35,7 @@ def test_addresses_of_the_loopback_are_own_addresses_of_the_router():
 def test_addresses_of_dummies_count_while_they_are_up():
     dummy = Link(4, "service", UP, 1500, MAC, kind="dummy")
     known = interfaces(ETH0, dummy)
-    known.addresses = {4: {b"\x0a\xff\0\2"}}
+    known.addresses = {4: own(b"\x0a\xff\0\2")}
     assert known.statuses()[7].addresses == (b"\x0a\xff\0\2",)
     dummy.flags = 0
     assert known.statuses()[7].addresses == ()
@@ -35,5 +43,5 @@ def test_addresses_of_dummies_count_while_they_are_up():
 
 def test_more_addresses_than_the_controller_takes_are_cut():
     known = interfaces(LO, ETH0)
-    known.addresses = {1: {bytes((10, 9, i >> 8, i & 255)) for i in range(MAX_ADDRESSES + 10)}}
+    known.addresses = {1: own(*(bytes((10, 9, i >> 8, i & 255)) for i in range(MAX_ADDRESSES + 10)))}
     assert len(known.statuses()[7].addresses) == MAX_ADDRESSES

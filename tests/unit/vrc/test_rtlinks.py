@@ -28,6 +28,9 @@ def test_addresses() -> None:
     for text, bits in (("10.1.0.1", 24), ("2001:db8::1", 64)):
         body = address_request(7, address(text), bits)
         assert decode_address(body) == Address(7, address(text), bits, 0, ADDRESS_OF_DECLARATION)
+    remote = attribute(1, address("10.2.0.1")) + attribute(2, address("10.1.0.1"))
+    point_to_point = decode_address(struct.pack("=BBBBi", 2, 32, 0, 0, 7) + remote)
+    assert point_to_point == Address(7, address("10.1.0.1"), 32, 0, peer=address("10.2.0.1"))
     assert Address(7, address("fe80::1"), 64, 253).link_local
     assert not Address(7, address("254.128.0.1"), 24, 0).link_local
     assert decode_address(b"\x01" + bytes(7)) is None
@@ -52,9 +55,9 @@ def test_interfaces_and_their_macvlans() -> None:
         6: Link(6, "eth2", 0, 1500, MAC),
     }
     addresses = {
-        2: {address("10.1.0.1")},
-        3: {address("10.1.0.9")},
-        4: {address("10.1.0.10")},
+        2: {(address("10.1.0.1"), 24, b""), (address("10.1.0.1"), 32, address("10.2.0.1"))},
+        3: {(address("10.1.0.9"), 32, b"")},
+        4: {(address("10.1.0.10"), 32, b"")},
     }
     interfaces = Interfaces(links, addresses, {"eth0": 101, "eth1": 102, "eth2": 103, "eth9": 109}, {110})
     assert [interfaces.id_of(ifindex) for ifindex in range(8)] == [0, 0, 101, 101, 101, 102, 103, 0]
