@@ -1,8 +1,9 @@
 """Follows links, addresses and neighbors of the guest's kernel."""
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from errno import EEXIST
 
@@ -65,6 +66,7 @@ class GuestKernel:
         self._changed, self._links_changed, self._notify = changed, links_changed, notify
         self._asks = asyncio.Event()
         self._lost = asyncio.Event()
+        self._looking = asyncio.Lock()
         groups = (RTNLGRP_LINK, RTNLGRP_NEIGH, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR)
         self._monitor = Monitor(groups, self._received, self._overrun)
 
@@ -97,24 +99,36 @@ class GuestKernel:
 
     async def look(self) -> list[Address]:
         """Read all links and addresses; return the addresses. KernelRefused."""
-        links = [decode_link(body) for body in await self._dump("links", RTM_GETLINK, RTM_NEWLINK, link_dump())]
-        before = {ifindex: link.flags for ifindex, link in self._interfaces.links.items()}
-        self._interfaces.links = {link.ifindex: link for link in links}
-        bodies = await self._dump("addresses", RTM_GETADDR, RTM_NEWADDR, family_dump(0, 8))
-        addresses = [address for address in map(decode_address, bodies) if address is not None]
-        self._interfaces.addresses = {}
-        for address in addresses:
-            self._add_address(address)
-        if before != {link.ifindex: link.flags for link in links}:
-            self._links_changed()
+        async with self._paused():
+            links = [decode_link(body) for body in await self._dump("links", RTM_GETLINK, RTM_NEWLINK, link_dump())]
+            bodies = await self._dump("addresses", RTM_GETADDR, RTM_NEWADDR, family_dump(0, 8))
+            addresses = [address for address in map(decode_address, bodies) if address is not None]
+            before = {ifindex: link.flags for ifindex, link in self._interfaces.links.items()}
+            self._interfaces.links = {link.ifindex: link for link in links}
+            self._interfaces.addresses = {}
+            for address in addresses:
+                self._add_address(address)
+            if before != {link.ifindex: link.flags for link in links}:
+                self._links_changed()
         self._changed()
         return addresses
 
     async def look_at_neighbors(self) -> None:
         """Read all neighbors. KernelRefused."""
-        bodies = await self._dump("neighbors", RTM_GETNEIGH, RTM_NEWNEIGH, family_dump(0, 12))
-        self._neighbors.resync([one for one in map(decode_neighbor, bodies) if one is not None])
+        async with self._paused():
+            bodies = await self._dump("neighbors", RTM_GETNEIGH, RTM_NEWNEIGH, family_dump(0, 12))
+            self._neighbors.resync([one for one in map(decode_neighbor, bodies) if one is not None])
         self.neighbors_changed()
+
+    @contextlib.asynccontextmanager
+    async def _paused(self) -> AsyncIterator[None]:
+        """Leave what the kernel says where it is until a dump is taken in, which it may be newer than."""
+        async with self._looking:
+            self._monitor.pause()
+            try:
+                yield
+            finally:
+                self._monitor.start()
 
     async def _dump(self, what: str, request: int, answer: int, body: bytes) -> list[bytes]:
         for _ in range(DUMP_ATTEMPTS):

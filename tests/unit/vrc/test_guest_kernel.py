@@ -1,17 +1,30 @@
 """What is known of links, addresses and neighbors of the guest's kernel, by what it says and by what a dump lists."""
 
+import asyncio
+import errno
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from netlink_bytes import address, attribute, message
 
 from vrc import kernel
+from vrc.errors import KernelRefused
 from vrc.interfaces import IFF_LOWER_UP, IFF_UP, Interfaces
 from vrc.kernel import GuestKernel
-from vrc.neighbors import Neighbors
-from vrc.netlink.requests import RTM_DELADDR, RTM_NEWADDR, RTM_NEWLINK, link_request
+from vrc.neighbors import Neighbors, Report
+from vrc.netlink.link_messages import NUD_REACHABLE
+from vrc.netlink.requests import (
+    RTM_DELADDR,
+    RTM_GETADDR,
+    RTM_GETLINK,
+    RTM_GETNEIGH,
+    RTM_NEWADDR,
+    RTM_NEWLINK,
+    RTM_NEWNEIGH,
+    link_request,
+)
 
 MAC = bytes((2, 0, 0, 0, 0, 1))
 UP = IFF_UP | IFF_LOWER_UP
@@ -42,14 +55,25 @@ class Monitor:
 
 
 class World:
-    """A kernel's monitor, and what is known."""
+    """A kernel's dumps and its monitor, and what is known."""
 
     def __init__(self) -> None:
+        self.dumps: dict[int, list[bytes]] = {RTM_GETLINK: [link()], RTM_GETADDR: [], RTM_GETNEIGH: []}
+        self.meanwhile: dict[int, list[bytes]] = {}
+        self.heard_in_dumps = False
         self.interfaces = Interfaces(declared={"eth0": 102})
         self.neighbors = Neighbors(self.interfaces)
         nothing = lambda *_: None  # noqa: E731
         self.kernel = GuestKernel(self, self.interfaces, self.neighbors, nothing, nothing, nothing)  # type: ignore[arg-type]
         self.monitor: Monitor = self.kernel._monitor  # type: ignore[assignment]
+
+    async def dump(self, _what: str, kind: int, _body: bytes) -> AsyncIterator[bytes]:
+        """List what was there at the beginning, with what is said meanwhile."""
+        for listed in self.dumps[kind]:
+            yield listed
+        self.monitor.say(*self.meanwhile.pop(kind, []))
+        await asyncio.sleep(0)
+        self.heard_in_dumps |= not self.monitor.paused
 
     @property
     def own(self) -> tuple[bytes, ...]:
@@ -64,6 +88,11 @@ def own_address(text: str, peer: str = "", *, kind: int = RTM_NEWADDR) -> bytes:
     local, _, bits = text.partition("/")
     ends = attribute(1, address(peer or local)) + attribute(2, address(local))
     return message(kind, struct.pack("=BBBBi", socket.AF_INET, int(bits), 0, 0, 2) + ends)
+
+
+def neighbor(mac: bytes) -> bytes:
+    ends = attribute(1, address("10.7.0.2")) + attribute(2, mac)
+    return message(RTM_NEWNEIGH, struct.pack("=BxxxiHBB", socket.AF_INET, 2, NUD_REACHABLE, 0, 1) + ends)
 
 
 @pytest.fixture
@@ -82,3 +111,33 @@ def test_an_address_whose_prefix_length_changes_stays(world: World) -> None:
         assert world.own == (address("10.7.0.1"),)
     world.monitor.say(own_address("10.7.0.1/25", peer="10.7.0.9", kind=RTM_DELADDR))
     assert world.own == ()
+
+
+async def test_what_is_said_while_a_dump_is_read_is_newer_than_it(world: World) -> None:
+    world.meanwhile = {RTM_GETLINK: [link(IFF_UP)], RTM_GETADDR: [own_address("10.7.0.1/24")]}
+    await world.kernel.look()
+    assert not world.interfaces.links[2].up
+    assert world.own == (address("10.7.0.1"),)
+    other = bytes((2, 0, 0, 0, 0, 9))
+    world.dumps[RTM_GETNEIGH] = [neighbor(MAC)]
+    world.meanwhile = {RTM_GETNEIGH: [neighbor(other)]}
+    await world.kernel.look_at_neighbors()
+    assert world.neighbors.reports() == {(102, address("10.7.0.2")): Report(other)}
+
+
+async def test_of_two_looks_at_once_none_ends_the_others_pause(world: World) -> None:
+    await asyncio.gather(world.kernel.look(), world.kernel.look_at_neighbors(), world.kernel.look())
+    assert not world.heard_in_dumps
+    assert not world.monitor.paused
+
+
+async def test_a_refused_dump_leaves_nothing_unheard(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object) -> AsyncIterator[bytes]:
+        raise KernelRefused("dump of links", errno.ENOBUFS)
+        yield b""
+
+    monkeypatch.setattr(world, "dump", refuse)
+    with pytest.raises(KernelRefused):
+        await world.kernel.look()
+    world.monitor.say(link())
+    assert world.interfaces.links[2].up
