@@ -209,13 +209,10 @@ class Agent(SessionOwner):
 
     def port_changed(self, interface_id: int, up: bool) -> None:
         """Mirror a plane port's state to the TAP's carrier."""
-        for tap in self.taps.open.values():
-            if tap.declared.id == interface_id:
-                tap.declared.port_up = up
-                try:
-                    self.taps.set_carrier(tap, up)
-                except TapError as error:
-                    self.notify("interface", str(error))
+        try:
+            self.taps.port_changed(interface_id, up)
+        except TapError as error:
+            self.notify("interface", str(error))
 
     def snapshot(self) -> AsyncIterator[Columns]:
         """Yield the kernel's own routes."""

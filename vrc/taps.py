@@ -153,7 +153,7 @@ class Taps:
 
     async def _shut(self, tap: Tap) -> None:
         try:
-            self.set_carrier(tap, False)
+            self._set_carrier(tap, False)
         finally:
             self._close(tap)
 
@@ -173,7 +173,7 @@ class Taps:
         link = self._interfaces.links.get(tap.ifindex)
         if link is None:  # it went meanwhile
             return
-        self.set_carrier(tap, wanted.port_up)
+        self._set_carrier(tap, wanted.port_up)
         mac = wanted.mac if link.mac != wanted.mac else b""
         changed_mtu = link.mtu > wanted.mtu or tap.declared.mtu not in (0, wanted.mtu)
         mtu = wanted.mtu if changed_mtu and link.mtu != wanted.mtu else 0
@@ -190,9 +190,16 @@ class Taps:
     async def _change_link(self, tap: Tap, body: bytes) -> None:
         await self._netlink.change(f"set up {tap.name}", RTM_NEWLINK, 0, body)
 
+    def port_changed(self, interface_id: int, up: bool) -> None:
+        """Mirror the state of a plane's port to the carrier of its TAP, now or when that is there. TapError."""
+        for name, interface in self._declared.items():
+            if interface.id == interface_id:
+                interface.port_up = up
+                if name in self.open:
+                    self._set_carrier(self.open[name], up)
+
     @staticmethod
-    def set_carrier(tap: Tap, up: bool) -> None:
-        """Mirror the state of the plane's port. TapError."""
+    def _set_carrier(tap: Tap, up: bool) -> None:
         try:
             set_carrier(tap.fd, up)
         except OSError as error:

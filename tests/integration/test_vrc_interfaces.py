@@ -145,6 +145,22 @@ def _hears(process: Path) -> bool:
     return any(int(line[3], 16) and f"socket:[{line[-1]}]" in own for line in table)
 
 
+async def test_a_port_that_comes_up_before_its_interface_is_there() -> None:
+    first, second = interface(1, "10.1.0.1/24"), interface(2, "10.2.0.1/24", port_up=False)
+    controller = Controller(first)
+    async with guest(controller) as g:
+        await g.start_vrc("--source", "netlink")
+        await controller.until(lambda: "10.1.0.0/24" in controller.routes)
+        controller.declaration.interfaces.append(second)
+        await controller.send(declaration=controller.declaration)
+        await controller.until(lambda: 2 in controller.interfaces)
+        states = [pb.PortState(interface_id=2, up=True), pb.PortState(interface_id=1, up=False)]
+        await controller.send(port_states=pb.PortStates(states=states))
+        await controller.until(lambda: not controller.interfaces[1].up)
+        await g.make_interfaces([first, second])
+        await controller.until(lambda: controller.interfaces[2].up)
+
+
 async def lines_until(stream: asyncio.StreamReader | None, words: tuple[str, ...]) -> list[str]:
     """Read lines up to the first that has all words."""
     assert stream
