@@ -246,7 +246,13 @@ class Agent(SessionOwner):
             self.table.sweep()
             if self.sets.gone:
                 self._changed()
-            log.debug("%d routes, %d sets, lost frames %s", len(self.table), len(self.sets), dict(self.relay.lost))
+            log.debug(
+                "%d routes, %d sets, %d neighbors too many and not deleted, lost frames %s",
+                len(self.table),
+                len(self.sets),
+                self.neighbors.not_deleted,
+                dict(self.relay.lost),
+            )
 
     async def _tell_losses(self) -> None:
         while True:

@@ -22,7 +22,7 @@ from vrc.netlink.link_messages import NUD_NOARP, NUD_RESOLVED, KernelNeighbor
 from vrc.netlink.requests import NUD_FAILED, NUD_PERMANENT
 
 DEFAULT_LIMIT = 1024
-_MOST_ASKS = 8192
+_MOST_ASKS = 8192  # with which a neighbor over the limit is still asked to be deleted
 _IPV4_GROUPS = (2, 5, 6, 9, 10, 13, 18)  # 224.0.0.N: all routers, OSPF, OSPF's DRs, RIP, EIGRP, PIM, VRRP
 _IPV6_GROUPS = (1, 2, 5, 6, 9, 10, 13, 18, 0x10006)  # ff02::N: all nodes (RAs), the same, and Babel
 
@@ -70,8 +70,11 @@ class Neighbors:
     interfaces: Interfaces
     limit: int = DEFAULT_LIMIT
     over_limit: int = 0
+    not_deleted: int = (
+        0  # … of these, as there was too much to ask for: the kernel collects them, or tells of them again
+    )
     in_doubt: Callable[[], bool] = lambda: False  # whether probes may not have got through of late
-    asks: deque[Ask] = field(default_factory=lambda: deque(maxlen=_MOST_ASKS))
+    asks: deque[Ask] = field(default_factory=deque)
     changed: dict[tuple[int, bytes], Report] = field(default_factory=dict)  # by (interface id, address)
     _known: dict[Place, KernelNeighbor] = field(default_factory=dict)
     _reports: dict[Place, tuple[int, Report]] = field(default_factory=dict)
@@ -95,8 +98,7 @@ class Neighbors:
         if not interface_id or neighbor.state & NUD_NOARP or (neighbor.mac and neighbor.mac[0] & 1):
             return
         if place not in self._known and len(self._known) >= self.limit and not self._make_room(place):
-            self.over_limit += 1
-            self.asks.append(Ask(*place, None))
+            self._delete(place)
             return
         self._known[place] = neighbor
         self._report(place, interface_id, self._judge(place, neighbor))
@@ -107,10 +109,16 @@ class Neighbors:
         victim = next((at for at in self._known if at not in self._gateways), None)
         if place not in self._gateways or victim is None:
             return False
-        self.asks.append(Ask(*victim, None))
-        self.over_limit += 1
+        self._delete(victim)
         self._drop(victim)
         return True
+
+    def _delete(self, place: Place) -> None:
+        self.over_limit += 1
+        if len(self.asks) < _MOST_ASKS:  # whoever floods a link makes no end of these, unlike all others
+            self.asks.append(Ask(*place, None))
+        else:
+            self.not_deleted += 1
 
     def _judge(self, place: Place, neighbor: KernelNeighbor) -> Report:
         before = self._reports.get(place, (0, GONE))[1]

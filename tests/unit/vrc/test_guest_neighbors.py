@@ -183,6 +183,29 @@ def test_the_limit_keeps_gateways_and_deletes_others(neighbors: Neighbors) -> No
     assert told(neighbors) == {(102, host(10)): GONE, (102, HOST): Report(MAC)}
 
 
+def test_every_gateway_and_every_links_groups_are_asked_for(neighbors: Neighbors) -> None:
+    up, links = IFF_UP | IFF_LOWER_UP, range(10, 610)
+    neighbors.interfaces.links |= {n: Link(n, f"eth{n}", up, 1500, MAC) for n in links}
+    neighbors.interfaces.declared |= {f"eth{n}": 100 + n for n in links}
+    neighbors.links_changed()
+    assert {ask.ifindex for ask in neighbors.asks} == {2, *links}
+    assert len(asked(neighbors)) == 601 * len(list(groups()))
+    neighbors.limit = 20_000
+    gateways = {(2, (0x0A000000 + number).to_bytes(4, "big")) for number in range(12_000)}
+    neighbors.want(gateways)
+    assert {(ask.ifindex, ask.address) for ask in asked(neighbors)} == gateways
+
+
+def test_of_neighbors_over_the_limit_as_many_are_deleted_as_can_wait(
+    neighbors: Neighbors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vrc.neighbors._MOST_ASKS", 5)
+    for number in range(10, 20):
+        neighbors.observe(neighbor(NUD_REACHABLE, MAC, host(number)))
+    assert (neighbors.over_limit, neighbors.not_deleted) == (7, 5)
+    assert [ask.managed for ask in asked(neighbors)] == [True] * 3 + [None] * 2
+
+
 def test_a_dump_replaces_everything(neighbors: Neighbors) -> None:
     for number in (10, 11):
         neighbors.observe(neighbor(NUD_REACHABLE, MAC, host(number)))
