@@ -138,7 +138,8 @@ class NexthopScope:
         """Take in RTM_NEWNEXTHOP or RTM_DELNEXTHOP; bindings follow in `settle`. MalformedNetlink as decoded."""
         nexthop = decode_nexthop(body)
         if kind != RTM_NEWNEXTHOP:
-            self.objects.pop(nexthop.id, None)
+            if self.objects.pop(nexthop.id, None) is not None:
+                self._missing.add(nexthop.id)  # bindings of it stay as they are until it is said anew
             return
         known = self.objects.get(nexthop.id)
         if known is None and len(self.objects) >= MAX_NEXTHOP_OBJECTS:
@@ -264,6 +265,13 @@ class NexthopScope:
             binding = self.bindings.pop(shape)
             if binding.set_id:
                 self.sets.release(binding.set_id)
-        if not self.bindings:
-            self._missing.clear()
+        if not self.bindings or len(self._missing) > _SWEEP_AT:
+            self._missing &= self._referred()
         self._sweep_at = 2 * len(self.bindings) + _SWEEP_AT
+
+    def _referred(self) -> set[int]:
+        """Return the nexthop ids of which a binding may have something."""
+        if not self.bindings:
+            return set()
+        members = {member for group in self.objects.values() for member, _ in group.members}
+        return members | {binding.spec.nexthop_id for binding in self.bindings.values()}

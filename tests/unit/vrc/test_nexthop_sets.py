@@ -111,6 +111,32 @@ def test_content_that_changes_under_an_id_moves_its_groups(scope: NexthopScope, 
     assert sets.content(binding.set_id)[1][0] == (102, address("10.1.0.7"), 1)
 
 
+def test_an_id_that_was_deleted_and_is_used_again_leads_the_new_way(scope: NexthopScope, sets: NexthopSets) -> None:
+    learn(scope, nexthop(1, 2, "10.1.0.2"), group(9, (1, 1)))
+    bindings = [scope.bind(shape(by_nexthop(number))) for number in (1, 9)]
+    before = bindings[0].set_id
+    for binding in bindings:
+        binding.routes = 1
+    scope.change(RTM_DELNEXTHOP, nexthop(1)[16:])
+    assert scope.settle() == set()
+    assert bindings[0].set_id == before
+    learn(scope, nexthop(1, 3, "10.2.0.2"))
+    assert scope.settle() == set(bindings)
+    assert [sets.content(one.set_id) for one in bindings] == [(SetKind.FORWARD, ((103, B, 1),))] * 2
+
+
+def test_of_deleted_ids_only_those_are_kept_that_something_refers_to(scope: NexthopScope) -> None:
+    learn(scope, *(nexthop(number, 2, "10.1.0.2") for number in range(1, 2001)), group(3000, (2, 1)))
+    scope.bind(shape(by_nexthop(1))).routes = 1
+    for number in range(1, 2001):
+        scope.change(RTM_DELNEXTHOP, nexthop(number)[16:])
+    scope.sweep(force=True)
+    assert scope._missing == {1, 2}
+    scope.bindings.clear()
+    scope.sweep(force=True)
+    assert scope._missing == set()
+
+
 def test_weights_from_the_kernel(scope: NexthopScope, sets: NexthopSets) -> None:
     learn(scope, nexthop(1, 2, "10.1.0.2"), nexthop(2, 3, "10.2.0.2"), group(9, (1, 1), (2, 1)))
     binding = scope.bind(shape(by_nexthop(9)))
