@@ -67,6 +67,7 @@ class Interfaces:
     addresses: dict[int, set[OwnAddress]] = field(default_factory=dict)
     declared: dict[str, int] = field(default_factory=dict)
     missing: set[int] = field(default_factory=set)
+    version: int = 0  # grows with every change of these
 
     def id_of(self, ifindex: int) -> int:
         """Return the interface id a link belongs to, 0 where it is not ours."""
@@ -107,13 +108,14 @@ class Interfaces:
         """Return every declared interface by id; one whose link does not exist is down."""
         ids = self.missing | set(self.declared.values())
         found = {interface_id: InterfaceStatus(interface_id, False, ()) for interface_id in ids}
+        macvlans: dict[int, list[Link]] = {}
+        for link in self.links.values():
+            if link.is_macvlan and link.up:
+                macvlans.setdefault(link.parent, []).append(link)
         for link in self.links.values():
             interface_id = self.declared.get(link.name, 0)
             if interface_id:
-                own = set(self._addresses(link))
-                for macvlan in self.macvlans(link.ifindex):
-                    if macvlan.up:
-                        own.update(self._addresses(macvlan))
+                own = {at for one in (link, *macvlans.get(link.ifindex, ())) for at in self._addresses(one)}
                 found[interface_id] = InterfaceStatus(interface_id, link.up, tuple(sorted(own)))
         if found:
             first = found[min(found)]

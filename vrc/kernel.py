@@ -108,6 +108,7 @@ class GuestKernel:
             self._interfaces.addresses = {}
             for address in addresses:
                 self._add_address(address)
+            self._interfaces.version += 1
             if before != {link.ifindex: link.flags for link in links}:
                 self._links_changed()
         self._changed()
@@ -162,6 +163,7 @@ class GuestKernel:
             if neighbor is not None:
                 self._take_neighbor(kind, neighbor)
         elif kind in (RTM_NEWADDR, RTM_DELADDR):
+            self._interfaces.version += 1
             address = decode_address(body)
             if address is not None and kind == RTM_NEWADDR:
                 self._add_address(address)
@@ -178,6 +180,7 @@ class GuestKernel:
 
     def _take_link(self, kind: int, body: bytes) -> None:
         link = decode_link(body)
+        self._interfaces.version += 1
         links = self._interfaces.links
         old = links.get(link.ifindex)
         if kind == RTM_DELLINK:

@@ -96,6 +96,7 @@ class ControlStream:
         self._declared = asyncio.Event()
         self._late_ports: dict[int, bool] = {}  # said after a declaration that is not applied yet
         self._statuses: dict[int, InterfaceStatus] = {}
+        self._statuses_version = -1  # of `Interfaces`, when they were looked at
         self._ended = False  # ResyncEnd was sent
         self._settled = False  # … with daemons_settled
         self._snapshots: set[asyncio.Task[None]] = set()
@@ -187,9 +188,10 @@ class ControlStream:
             )
 
     async def _send_interfaces(self) -> bool:
-        statuses = self._known.interfaces.statuses()
-        if statuses == self._statuses:
+        interfaces = self._known.interfaces
+        if interfaces.version == self._statuses_version:
             return False
+        self._statuses_version, statuses = interfaces.version, interfaces.statuses()
         changed = [status for key, status in statuses.items() if self._statuses.get(key) != status]
         self._statuses = statuses
         if changed:

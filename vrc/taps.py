@@ -115,6 +115,7 @@ class Taps:
             await self._attempt(problems, self._ensure_open(wanted[name], link, name in late))
         self._interfaces.declared = {name: wanted[name].id for name in self.open}
         self._interfaces.missing = {interface.id for name, interface in wanted.items() if name not in self.open}
+        self._interfaces.version += 1
         addresses = await self._look()
         for name, tap in list(self.open.items()):
             await self._attempt(problems, self._set_up(tap, wanted[name], addresses, problems))

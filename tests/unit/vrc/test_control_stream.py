@@ -177,9 +177,24 @@ async def test_ports_and_interfaces(world: World) -> None:
     await world.hear(port_states=pb.PortStates(states=[pb.PortState(interface_id=102, up=False)]))
     assert world.owner.ports == [(102, False)]
     world.known.interfaces.links[2].flags = IFF_UP
+    world.known.interfaces.version += 1
     assert await world.hear() == ["interfaces"]
     assert not world.call.sent[-1].interfaces.states[0].up
     assert await world.hear(refusal=pb.Refusal(reason="quota")) == []
+
+
+async def test_interfaces_are_looked_at_where_they_changed_and_not_at_every_message(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+    statuses = Interfaces.statuses
+    monkeypatch.setattr(Interfaces, "statuses", lambda self: looked.append(self.version) or statuses(self))
+    await world.hear(declaration=pb.Declaration())
+    world.learn(route("10.0.0.0/8", by_gateway("10.1.0.2", 2)))
+    assert await world.hear() == ["nexthop_sets", "routes"]
+    world.known.interfaces.version += 1
+    assert await world.hear() == []
+    assert looked == [0, 1]
 
 
 async def test_a_port_that_changes_while_a_declaration_is_applied(world: World) -> None:

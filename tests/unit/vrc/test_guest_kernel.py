@@ -141,3 +141,15 @@ async def test_a_refused_dump_leaves_nothing_unheard(world: World, monkeypatch: 
         await world.kernel.look()
     world.monitor.say(link())
     assert world.interfaces.links[2].up
+
+
+async def test_every_change_of_links_and_addresses_gives_interfaces_another_version(world: World) -> None:
+    versions = [world.interfaces.version]
+    for said in (link(), own_address("10.7.0.1/24"), own_address("10.7.0.1/24", kind=RTM_DELADDR), link(IFF_UP)):
+        world.monitor.say(said)
+        versions.append(world.interfaces.version)
+    await world.kernel.look()
+    versions.append(world.interfaces.version)
+    world.monitor.say(neighbor(MAC))
+    assert versions == sorted(set(versions))
+    assert world.interfaces.version == versions[-1]
