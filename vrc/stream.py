@@ -29,6 +29,7 @@ ROUTE_MESSAGES_AHEAD = 32
 _SETS_PER_MESSAGE = 1000
 _MEMBERS_PER_MESSAGE = 8000
 _NEIGHBORS_PER_MESSAGE = 1000
+_ADDRESSES_PER_MESSAGE = 1 << 14  # of 18 octets each
 _NOTICES = 64
 _SNAPSHOT_REQUESTS = 4
 _MOST_FRAMES = (1 << 32) - 1  # of a loss, in one message
@@ -194,11 +195,15 @@ class ControlStream:
         self._statuses_version, statuses = interfaces.version, interfaces.statuses()
         changed = [status for key, status in statuses.items() if self._statuses.get(key) != status]
         self._statuses = statuses
-        if changed:
-            states = [pb.InterfaceState(id=s.id, up=s.up, addresses=s.addresses) for s in changed]
-            for start in range(0, len(states), MAX_ITEMS_PER_MESSAGE):
-                part = states[start : start + MAX_ITEMS_PER_MESSAGE]
-                await self.write(interfaces=pb.InterfaceStates(states=part))
+        message, addresses = pb.InterfaceStates(), 0
+        for one in changed:
+            addresses += len(one.addresses)
+            if len(message.states) >= MAX_ITEMS_PER_MESSAGE or addresses > _ADDRESSES_PER_MESSAGE:
+                await self.write(interfaces=message)
+                message, addresses = pb.InterfaceStates(), len(one.addresses)
+            message.states.add(id=one.id, up=one.up, addresses=one.addresses)
+        if message.states:
+            await self.write(interfaces=message)
         return bool(changed)
 
     async def _send_neighbors(self) -> bool:

@@ -15,7 +15,7 @@ from vrc.routes.nexthops import NexthopSets
 from vrc.routes.snapshot import DumpInterrupted
 from vrc.routes.table import Columns, RouteTable
 from vrc.stream import ROUTE_MESSAGES_AHEAD, ControlStream, Known, SessionOwner
-from wire import LOSSES_PROTOCOL_VERSION
+from wire import LOSSES_PROTOCOL_VERSION, MAX_MESSAGE_BYTES
 from wire import splitplane_pb2 as pb
 from wire.columns import prefix_key, unpack_ids
 
@@ -181,6 +181,18 @@ async def test_ports_and_interfaces(world: World) -> None:
     assert await world.hear() == ["interfaces"]
     assert not world.call.sent[-1].interfaces.states[0].up
     assert await world.hear(refusal=pb.Refusal(reason="quota")) == []
+
+
+async def test_no_message_is_longer_than_the_controller_takes_however_many_addresses_there_are(world: World) -> None:
+    interfaces, ids = world.known.interfaces, range(1, 301)
+    interfaces.links = {n: Link(n, f"e{n}", IFF_UP | IFF_LOWER_UP, 1500, MAC) for n in ids}
+    interfaces.declared = {f"e{n}": n for n in ids}
+    interfaces.addresses = {n: {(bytes(13) + bytes((n >> 8, n & 255, i)), 128, b"") for i in range(256)} for n in ids}
+    said = await world.hear(declaration=pb.Declaration())
+    assert said == ["interfaces"] * 5 + ["resync_end"]
+    assert max(message.ByteSize() for message in world.call.sent) < MAX_MESSAGE_BYTES
+    told = {state.id: len(state.addresses) for message in world.call.sent for state in message.interfaces.states}
+    assert told == dict.fromkeys(ids, 256)
 
 
 async def test_interfaces_are_looked_at_where_they_changed_and_not_at_every_message(
