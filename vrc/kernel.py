@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from errno import EEXIST
 
-from vrc.errors import DumpInterrupted, KernelRefused, MalformedNetlink
+from vrc.errors import DumpInterrupted, KernelRefused, MalformedNetlink, VrcError
 from vrc.interfaces import Interfaces
 from vrc.neighbors import Ask, Neighbors
 from vrc.netlink.link_messages import Address, KernelNeighbor, decode_address, decode_link, decode_neighbor
@@ -90,8 +90,12 @@ class GuestKernel:
         while True:
             await self._lost.wait()
             self._lost.clear()
-            await self.look()
-            await self.look_at_neighbors()
+            try:
+                await self.look()
+                await self.look_at_neighbors()
+            except VrcError:
+                self._lost.set()  # when this is started again
+                raise
 
     def _overrun(self) -> None:
         self._notify("overrun", "the kernel dropped link or neighbor messages; reading them all again")
@@ -145,11 +149,18 @@ class GuestKernel:
     def _received(self, buffer: bytes) -> None:
         try:
             for kind, _, start, end in messages(buffer):
-                self._take(kind, buffer[start:end])
-        except MalformedNetlink as error:
-            self.malformed += 1
-            log.warning("netlink: %s", error)
+                try:
+                    self._take(kind, buffer[start:end])
+                except MalformedNetlink as error:  # others are joined to it
+                    self._count_malformed(error)
+        except MalformedNetlink as error:  # where the next message begins is unknown
+            self._count_malformed(error)
+            self._lost.set()
         self.neighbors_changed()
+
+    def _count_malformed(self, error: MalformedNetlink) -> None:
+        self.malformed += 1
+        log.warning("netlink: %s", error)
 
     def neighbors_changed(self) -> None:
         """Carry out what `Neighbors` asks for, soon."""

@@ -33,8 +33,11 @@ UP = IFF_UP | IFF_LOWER_UP
 class Monitor:
     """Hands on at once what the kernel says, or, while it is paused, when it goes on."""
 
-    def __init__(self, _groups: tuple[int, ...], received: Callable[[bytes], None], _overrun: object) -> None:
+    def __init__(
+        self, _groups: tuple[int, ...], received: Callable[[bytes], None], overrun: Callable[[], None]
+    ) -> None:
         self.paused = True
+        self.overrun = overrun
         self._received = received
         self._waiting: list[bytes] = []
 
@@ -64,7 +67,9 @@ class World:
         self.interfaces = Interfaces(declared={"eth0": 102})
         self.neighbors = Neighbors(self.interfaces)
         nothing = lambda *_: None  # noqa: E731
-        self.kernel = GuestKernel(self, self.interfaces, self.neighbors, nothing, nothing, nothing)  # type: ignore[arg-type]
+        self.links_changed = asyncio.Event()
+        known, told = (self.interfaces, self.neighbors), (nothing, self.links_changed.set, nothing)
+        self.kernel = GuestKernel(self, *known, *told)  # type: ignore[arg-type]
         self.monitor: Monitor = self.kernel._monitor  # type: ignore[assignment]
 
     async def dump(self, _what: str, kind: int, _body: bytes) -> AsyncIterator[bytes]:
@@ -131,16 +136,40 @@ async def test_of_two_looks_at_once_none_ends_the_others_pause(world: World) -> 
     assert not world.monitor.paused
 
 
-async def test_a_refused_dump_leaves_nothing_unheard(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refuse(*_: object) -> AsyncIterator[bytes]:
-        raise KernelRefused("dump of links", errno.ENOBUFS)
-        yield b""
+async def refuse(*_: object) -> AsyncIterator[bytes]:
+    raise KernelRefused("dump of links", errno.ENOBUFS)
+    yield b""
 
+
+async def test_a_refused_dump_leaves_nothing_unheard(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world, "dump", refuse)
     with pytest.raises(KernelRefused):
         await world.kernel.look()
     world.monitor.say(link())
     assert world.interfaces.links[2].up
+
+
+async def test_what_was_lost_is_looked_for_until_the_kernel_lets_it_be_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as refused:
+        refused.setattr(world, "dump", refuse)
+        world.monitor.overrun()
+        with pytest.raises(ExceptionGroup):
+            await world.kernel.run()
+    assert not world.interfaces.links
+    task = asyncio.create_task(world.kernel.run())
+    async with asyncio.timeout(10):
+        await world.links_changed.wait()
+    assert world.interfaces.links[2].up
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def test_a_message_that_does_not_decode_is_counted_and_takes_no_others_with_it(world: World) -> None:
+    world.monitor.say(message(RTM_NEWLINK, b"") + link())
+    assert world.interfaces.links[2].up
+    assert world.kernel.malformed == 1
 
 
 async def test_every_change_of_links_and_addresses_gives_interfaces_another_version(world: World) -> None:
