@@ -155,13 +155,18 @@ class Agent(SessionOwner):
         while True:
             await self._zebra_connected.wait()
             self._zebra_connected.clear()
-            await self.taps.repeat_addresses()
+            for problem in await self.taps.repeat_addresses():
+                self.notify("interface", problem)
 
     async def _take_late_interfaces(self) -> None:
         while True:
             await self._appeared.wait()
             self._appeared.clear()
-            await self._apply_interfaces()
+            try:
+                await self._apply_interfaces()
+            except VrcError:
+                self._appeared.set()  # when this is started again
+                raise
             self._links_changed()
 
     async def _apply_interfaces(self, declared: list[pb.Interface] | None = None) -> None:

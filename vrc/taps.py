@@ -225,14 +225,17 @@ class Taps:
             tap.ours.add((address, bits))
             await self._attempt(problems, self._change_address(tap, RTM_NEWADDR, address, bits))
 
-    async def repeat_addresses(self) -> None:
+    async def repeat_addresses(self) -> list[str]:
         """Have the kernel tell once more of the addresses of interfaces that came late: one that comes while zebra
-        starts may be lost on it, and with it the connected route. KernelRefused."""
+        starts may be lost on it, and with it the connected route. Returns one line for each that it refused."""
+        problems: list[str] = []
         for tap in [tap for tap in self.open.values() if tap.late]:
             for address, bits in sorted(tap.ours):
                 what = f"repeat an address of {tap.name}"
                 body = address_request(tap.ifindex, address, bits)
-                await self._netlink.change(what, RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, body)
+                change = self._netlink.change(what, RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, body)
+                await self._attempt(problems, change)
+        return problems
 
     async def _change_address(self, tap: Tap, kind: int, address: bytes, bits: int) -> None:
         what = f"address {ipaddress.ip_address(address)}/{bits} of {tap.name}"

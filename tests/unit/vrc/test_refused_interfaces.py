@@ -1,0 +1,65 @@
+"""What the kernel refuses of interfaces holds up nothing else, and is not forgotten."""
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator
+from ipaddress import ip_address
+
+import pytest
+
+from vrc import agent
+from vrc.agent import Agent, Options
+from vrc.errors import KernelRefused
+from vrc.taps import Tap
+from wire import splitplane_pb2 as pb
+
+
+@pytest.fixture
+async def one() -> AsyncIterator[Agent]:
+    made = Agent(Options("red/r1", "unix:/none", "/none", "netlink"))
+    yield made
+    made.relay.close()
+    made.kernel.close()
+    made.source.close()
+    made.netlink.close()
+
+
+async def test_an_interface_that_came_late_is_taken_once_the_kernel_lets_links_be_read(one, monkeypatch) -> None:
+    monkeypatch.setattr(agent, "_RESTART_S", 0.0)
+    asked, taken = 0, asyncio.Event()
+
+    async def apply(_declared: object) -> list[str]:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise KernelRefused("dump of links", errno.ENOBUFS)
+        taken.set()
+        return []
+
+    monkeypatch.setattr(one.taps, "apply", apply)
+    task = asyncio.create_task(one._supervise("interfaces", one._take_late_interfaces))
+    try:
+        one._appeared.set()
+        async with asyncio.timeout(10):
+            await taken.wait()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_of_addresses_that_are_repeated_a_refused_one_is_told_and_the_others_follow(one, monkeypatch) -> None:
+    addresses = {ifindex: ip_address(f"10.{ifindex}.0.1").packed for ifindex in (2, 3, 4)}
+    for ifindex, address in addresses.items():
+        tap = Tap(f"eth{ifindex}", -1, ifindex, pb.Interface(), late=True, ours={(address, 24)})
+        one.taps.open[tap.name] = tap
+    repeated: list[bytes] = []
+
+    async def change(what: str, _kind: int, _flags: int, body: bytes) -> None:
+        for ifindex, code in ((2, errno.ENODEV), (3, errno.EINVAL)):
+            if addresses[ifindex] in body:
+                raise KernelRefused(what, code)
+        repeated.append(body)
+
+    monkeypatch.setattr(one.netlink, "change", change)
+    assert await one.taps.repeat_addresses() == ["repeat an address of eth3: Invalid argument"]
+    assert [addresses[4] in body for body in repeated] == [True]
