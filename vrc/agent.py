@@ -249,6 +249,8 @@ class Agent(SessionOwner):
         while True:
             await asyncio.sleep(_SWEEP_S)
             self.table.sweep()
+            self.neighbors.want_again()
+            self.kernel.neighbors_changed()
             if self.sets.gone:
                 self._changed()
             log.debug(

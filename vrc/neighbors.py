@@ -80,6 +80,7 @@ class Neighbors:
     _reports: dict[Place, tuple[int, Report]] = field(default_factory=dict)
     _reporting: dict[tuple[int, bytes], set[int]] = field(default_factory=dict)  # the ifindexes of these reports
     _gateways: set[Place] = field(default_factory=set)
+    _gateway_refused: bool = False
     _asked: set[Place] = field(default_factory=set)
     _doubted: set[Place] = field(default_factory=set)  # given up by the kernel, not by us
     _with_groups: set[int] = field(default_factory=set)  # links, by ifindex
@@ -229,10 +230,18 @@ class Neighbors:
         return True
 
     def refused(self, ask: Ask) -> None:
-        """Take in that the kernel did not do it: it may be asked again when things change."""
-        if (ask.ifindex, ask.address) not in self._known:
-            self._asked.discard((ask.ifindex, ask.address))
-            self._forget((ask.ifindex, ask.address))
+        """Take in that the kernel did not do it: it may be asked again when things change, or by `want_again`."""
+        place = (ask.ifindex, ask.address)
+        if place not in self._known:
+            self._asked.discard(place)
+            self._forget(place)
+            self._gateway_refused |= place in self._gateways
+
+    def want_again(self) -> None:
+        """Have the gateways resolved that the kernel has refused, as while its tables were full, once more."""
+        if self._gateway_refused:
+            self._gateway_refused = False
+            self.want(self._gateways)
 
     def resync(self, dump: list[KernelNeighbor]) -> None:
         """Replace everything by a complete dump."""

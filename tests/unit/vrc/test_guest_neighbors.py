@@ -157,6 +157,23 @@ def test_gateways_are_resolved_before_traffic(neighbors: Neighbors) -> None:
     assert asked(neighbors) == [Ask(*gateway, True, create=True)]
 
 
+def test_a_gateway_that_the_kernel_refused_is_asked_for_again(neighbors: Neighbors) -> None:
+    ask = Ask(2, HOST, True, create=True)
+    neighbors.want({(2, HOST)})
+    assert asked(neighbors) == [ask]
+    neighbors.want_again()
+    assert asked(neighbors) == []
+    for _ in range(2):
+        neighbors.refused(ask)
+        neighbors.want_again()
+        neighbors.want_again()
+        assert asked(neighbors) == [ask]
+    neighbors.want(set())
+    neighbors.refused(ask)
+    neighbors.want_again()
+    assert asked(neighbors) == []
+
+
 def test_gateways_behind_a_link_without_carrier_wait(neighbors: Neighbors) -> None:
     neighbors.interfaces.links[2].flags = IFF_UP
     neighbors.want({(2, HOST)})

@@ -1,4 +1,4 @@
-"""What the kernel refuses of interfaces holds up nothing else, and is not forgotten."""
+"""What the kernel refuses of interfaces and gateways holds up nothing else, and is not forgotten."""
 
 import asyncio
 import errno
@@ -10,6 +10,7 @@ import pytest
 from vrc import agent
 from vrc.agent import Agent, Options
 from vrc.errors import KernelRefused
+from vrc.interfaces import IFF_LOWER_UP, IFF_UP, Link
 from vrc.taps import Tap
 from wire import splitplane_pb2 as pb
 
@@ -45,6 +46,23 @@ async def test_an_interface_that_came_late_is_taken_once_the_kernel_lets_links_b
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_gateway_that_was_refused_is_asked_for_again_though_no_route_changes(one, monkeypatch) -> None:
+    monkeypatch.setattr(agent, "_SWEEP_S", 0.01)
+    one.interfaces.links = {2: Link(2, "eth0", IFF_UP | IFF_LOWER_UP, 1500, bytes(6))}
+    one.interfaces.declared = {"eth0": 102}
+    one.neighbors.want({(2, ip_address("10.1.0.2").packed)})
+    ask = one.neighbors.asks.popleft()
+    one.neighbors.refused(ask)
+    task = asyncio.create_task(one._sweep())
+    try:
+        async with asyncio.timeout(5):
+            await one.kernel._asks.wait()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert list(one.neighbors.asks) == [ask]
 
 
 async def test_of_addresses_that_are_repeated_a_refused_one_is_told_and_the_others_follow(one, monkeypatch) -> None:
