@@ -119,6 +119,7 @@ class NexthopScope:
         self.objects: dict[int, NexthopObject] = {}
         self.version = 0  # grows when bindings appear or resolve anew
         self.refused = 0
+        self.ended = False  # nothing more is said of these ids
         self._usable = usable
         self._inline_first = inline_first
         self._touched: set[int] = set()
@@ -265,6 +266,9 @@ class NexthopScope:
             binding = self.bindings.pop(shape)
             if binding.set_id:
                 self.sets.release(binding.set_id)
+        if self.ended:
+            referred = self._referred()
+            self.objects = {number: one for number, one in self.objects.items() if number in referred}
         if not self.bindings or len(self._missing) > _SWEEP_AT:
             self._missing &= self._referred()
         self._sweep_at = 2 * len(self.bindings) + _SWEEP_AT
@@ -273,5 +277,6 @@ class NexthopScope:
         """Return the nexthop ids of which a binding may have something."""
         if not self.bindings:
             return set()
-        members = {member for group in self.objects.values() for member, _ in group.members}
-        return members | {binding.spec.nexthop_id for binding in self.bindings.values()}
+        direct = {binding.spec.nexthop_id for binding in self.bindings.values()}
+        groups = (group for group in self.objects.values() if group.id in direct or not self.ended)
+        return direct | {member for group in groups for member, _ in group.members}

@@ -297,6 +297,8 @@ class FpmSource:
     def fpm_opened(self) -> None:
         """Begin a new life of zebra's nexthop ids."""
         self.connections += 1
+        if self._scope is not None:
+            self._scope.ended = True
         self._scope = self._table.open_scope()
         self._opened.set()
         self._heard.set()

@@ -311,9 +311,10 @@ class RouteTable:
             self._repoint(scope.settle())
 
     def sweep(self) -> None:
-        """Release the nexthop sets that no route uses any more."""
+        """Release the nexthop sets that no route uses any more, and what is left of scopes that have ended."""
         for scope in self.scopes:
             scope.sweep(force=True)
+        self._own_scopes = [scope for scope in self._own_scopes if scope.bindings or not scope.ended]
 
     def _repoint(self, changed: set[Binding]) -> None:
         if changed:

@@ -1,7 +1,7 @@
 """The route table: what is sent of what was learned."""
 
 import pytest
-from netlink_bytes import attribute, by_gateway, by_nexthop, multipath, nexthop, route, u32
+from netlink_bytes import attribute, by_gateway, by_nexthop, group, multipath, nexthop, route, u32
 from route_tables import UP, changes, delete, empty_table, taken
 
 from vrc.netlink.requests import NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE
@@ -47,6 +47,25 @@ def test_an_id_used_anew_does_not_move_old_routes(table: RouteTable) -> None:
     assert table.keep_only(new) == 1
     assert taken(table) == {prefix_key("10.0.0.0/8"): 0}
     assert table.scopes == [new, table.system.scope]
+
+
+def test_of_a_life_that_has_ended_only_what_its_routes_need_is_kept(table: RouteTable) -> None:
+    table.open_scope().ended = True  # before it said anything
+    lives = [table.open_scope()]
+    way = (nexthop(5, 2, "10.1.0.2"), group(9, (5, 1)), group(8, (6, 1)), nexthop(6, 2, "10.1.0.3"))
+    table.apply(changes(*way, *(route(f"1{n}.0.0.0/8", by_nexthop(9)) for n in range(2))), lives[0])
+    table.sweep()
+    assert set(lives[0].objects) == {5, 6, 8, 9}
+    for n in range(2):
+        lives[-1].ended = True
+        lives.append(table.open_scope())
+        table.sweep()
+        assert set(lives[0].objects) == {5, 9}
+        assert table.scopes == [*lives, table.system.scope]
+        table.apply(changes(*way, route(f"1{n}.0.0.0/8", by_nexthop(9))), lives[-1])
+    table.sweep()
+    assert table.scopes == [*lives[1:], table.system.scope]
+    assert len(table) == 2
 
 
 def test_stale_routes_the_kernel_has_are_adopted(table: RouteTable) -> None:
