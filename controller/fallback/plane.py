@@ -232,7 +232,7 @@ class FallbackPair:
             refused = await self._writer.to_hardware(WriteBatch(router_interfaces=closing))
             found, told = await self._lead(batch)
             refused += found
-            left = not told and bool(batch.router_interfaces or batch.policers)
+            left = not told and bool(self.connected or batch.router_interfaces or batch.policers)
             if left:
                 batch = replace(batch, policers=[], router_interfaces=[])
             if before is not None:
@@ -394,13 +394,14 @@ class FallbackPair:
             raise PlaneUnreachable(self.name, self.problem or "not connected")
 
     async def _lead(self, batch: WriteBatch) -> tuple[list[Refused], bool]:
-        """Write to the software and tell whether it has that; where it is away, or goes away, the hardware leads."""
+        """Write to the software and tell whether it has that; where it is away, or was for a moment, the hardware
+        leads: what the FIB takes for written, the hardware has."""
         if self.ahead:
             return [], False
         try:
             return await self._writer.to_software(batch), True
         except PlaneUnreachable:
-            if not self.ahead:
+            if not self._adopted or not self._reaches(self.hardware, self.link.hardware):
                 raise
             return [], False
 

@@ -304,7 +304,10 @@ class Fib(FibState):
         self.policers.adopt(
             {i: p for i, p in read.policers.items() if i == vrf_id}, damaged.get("policer", set()) & {vrf_id}
         )
-        self._adopt_routes(read.routes.get(vrf_id, {}))
+        routes = read.routes.get(vrf_id, {})
+        if read.hardware is not None:
+            self._prefixes.doubt(routes)
+        self._adopt_routes(routes)
 
     def _adopt_routes(self, installed: dict[bytes, int]) -> None:
         """Queue every prefix that differs; what was not learned yet stays until the router has settled."""

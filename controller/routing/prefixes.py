@@ -191,6 +191,15 @@ class PrefixTable:
         self.installed, self._references = installed, references
         self.refused.clear()
 
+    def doubt(self, found: dict[bytes, int]) -> None:
+        """Before `adopt`: what the fallback of a plane has otherwise than it was last written is to be written again,
+        also where it is as desired: the plane in front of it may have followed."""
+        if not self.installed and not self._taken:
+            return  # nothing was written
+        differing = {key for key, action in self.installed.items() if found.get(key) != action}
+        differing |= found.keys() - self.installed.keys()
+        found.update(dict.fromkeys(differing, UNKNOWN_ACTION))
+
     def fence(self) -> None:
         """Confirm nothing before everything that is queued now is confirmed."""
         self._confirmed = self._taken

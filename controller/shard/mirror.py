@@ -411,6 +411,7 @@ class PlaneMirror:
         self.objects.adopt(read, known)
         self._unclaimed.adopt(read, self.fibs)
         self.foreign = read.foreign
+        routes = sum(map(len, read.routes.values()))
         for fib in self.fibs.values():
             self.set_ports(fib)
             fib.adopt(read)
@@ -420,7 +421,6 @@ class PlaneMirror:
         self._listener.adopted()
         self._silent_until = min(self._silent_until, self._clock() + SILENCE_LASTS_S)
         self.ready.set()
-        routes = sum(map(len, read.routes.values()))
         self._events.emit("info", "plane-connected", self.plane.name, f"adopted {routes} routes")
         for vrf_id in list(self.fibs):
             self._listener.confirmed(vrf_id)

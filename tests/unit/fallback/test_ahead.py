@@ -1,7 +1,9 @@
 """The hardware of a pair while the software behind it is away: it follows what changes, and the software later."""
 
+import asyncio
+
 import pytest
-from pairs import TWO_WAYS, back, learned, made, packet, quiet, verified
+from pairs import TWO_WAYS, PairWorld, back, learned, made, packet, quiet, verified
 from worlds import gateway, router_config
 
 from controller.errors import PlaneUnreachable
@@ -114,6 +116,79 @@ async def test_a_port_that_fails_is_no_way_for_the_hardware_any_more() -> None:
     assert len(stale.members) == 2
     await back(world)
     assert world.software.entries.groups == world.hardware.entries.groups
+    assert (await verified(world)).equal
+
+
+async def back_while(world: PairWorld, routes: dict[str, int]) -> None:
+    """Bring the software back; these routes are learned while it is read."""
+    read, was_read, taken = world.software.read, asyncio.Event(), asyncio.Event()
+
+    async def slow(*args):
+        found = await read(*args)
+        was_read.set()
+        await taken.wait()
+        return found
+
+    world.software.read = slow
+    world.software.connect()
+    await was_read.wait()
+    world.software.read = read
+    world.learn(routes)
+    taken.set()
+    await world.settle()
+    await world.pair.work()
+
+
+@pytest.mark.parametrize(
+    ("ahead", "then"),
+    [
+        ({"20.1.0.0/16": 2}, {"20.1.0.0/16": 0}),  # a longer prefix came and went
+        ({"20.0.0.0/8": 2}, {"20.0.0.0/8": 1}),  # changed, and back
+        ({"20.0.0.0/8": 0}, {"20.0.0.0/8": 1}),  # withdrawn, and back
+    ],
+)
+async def test_what_is_as_the_software_has_it_again_when_that_is_back(ahead, then) -> None:
+    world = await made()
+    await learned(world, {"20.0.0.0/8": 1})
+    world.software.disconnect()
+    world.learn(ahead)
+    await quiet(world)
+    await back_while(world, then)
+    world.hardware.inject(1, packet("20.1.0.9"))
+    assert [port for port, _ in world.sent] == [1]
+    assert (await verified(world)).equal
+
+
+async def test_what_the_software_has_lost_and_the_guest_withdrew_when_it_is_back() -> None:
+    world = await made()
+    await learned(world, {"20.0.0.0/8": 1, "20.1.0.0/16": 2})
+    world.software.disconnect()
+    del world.in_software()[prefix_key("20.1.0.0/16")]
+    await back_while(world, {"20.1.0.0/16": 0})
+    world.hardware.inject(1, packet("20.1.0.9"))
+    assert [port for port, _ in world.sent] == [1]
+
+
+async def test_a_batch_under_which_the_software_goes_and_comes_back_reaches_the_hardware() -> None:
+    """Or nobody would know that the hardware still has what was written ahead."""
+    world = await made()
+    await learned(world, {"20.0.0.0/8": 1})
+    world.software.disconnect()
+    world.learn({"20.0.0.0/8": 2})
+    await quiet(world)
+    write = world.software.write
+
+    async def reset(_batch):
+        world.software.write = write
+        world.software.disconnect()
+        world.software.connect()
+        raise PlaneUnreachable("f1", "connection reset")
+
+    world.software.write = reset
+    await back_while(world, {"20.0.0.0/8": 1})
+    assert world.software.write is write
+    world.hardware.inject(1, packet("20.1.0.9"))
+    assert [port for port, _ in world.sent] == [1]
     assert (await verified(world)).equal
 
 
