@@ -168,8 +168,7 @@ class Popularity:
         if self._landmark is None:
             self._landmark = now  # a clock may begin anywhere
         elif now - self._landmark > _LANDMARK_S:
-            slow, middle, fast = self.weights(now)
-            back = 1 / slow, 1 / middle, 1 / fast
+            back = _decayed(now - self._landmark)
             for meter in meters:
                 meter.decay(back)
             self._landmark = now
@@ -201,13 +200,18 @@ _NOTHING: Weights = (0.0, 0.0, 0.0)
 
 def _after(before: Moment, now: float, one_in: float) -> Moment:
     passed = max(0.0, now - before.at)
-    left = _each(lambda at: 2 ** (-passed / HALF_LIVES_S[at]))
+    left = _decayed(passed)
     new = _each(lambda at: (1 - left[at]) * HALF_LIVES_S[at] / log(2))
     return Moment(
         now,
         _each(lambda at: before.full[at] * left[at] + new[at]),
         _each(lambda at: before.sampled[at] * left[at] + new[at] / one_in),
     )
+
+
+def _decayed(passed: float) -> Weights:
+    """Return what is left of weights after so many seconds, 0 after hours."""
+    return _each(lambda at: 2 ** (-passed / HALF_LIVES_S[at]))
 
 
 def _each(of: Callable[[int], float]) -> Weights:

@@ -139,6 +139,15 @@ def test_weights_are_taken_back_before_they_leave_a_float() -> None:
     assert (meter.slow * slow, meter.middle * middle, meter.fast * fast) == pytest.approx((8.0, 8.0, 8.0))
 
 
+def test_nothing_is_left_after_hours_in_which_nobody_looked() -> None:
+    clock, meter = Popularity(), Meter()
+    clock.advance(0.0, 1.0, ())
+    meter.add(8, clock.weights(0.0))
+    moment = clock.advance(1e6, 1.0, (meter,))
+    assert (meter.slow, meter.middle, meter.fast) == NOTHING
+    assert clock.estimates(moment).of(meter) == 0.0
+
+
 def test_more_is_what_full_counting_was_beyond_samples() -> None:
     clock = Popularity()
     clock.advance(0.0, 4.0, ())
