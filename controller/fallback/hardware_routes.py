@@ -106,10 +106,9 @@ class HardwareRoutes:
             return
         self.barred.ids(one.table).add(one.key)
         action = action_to(one.table, one.key)
-        for table, entries in list(self.writes.installed.items()):
-            if table[0] in self.tables.routers:
-                for key in [key for key, has in entries.items() if has == action]:
-                    self.tables.refuse(table, key, full=False)
+        for table, entries in self.tables.wanted.items():
+            for key in [key for key, wanted in entries.items() if wanted == action]:
+                self.tables.refuse(table, key, full=False)
 
     def allow(self, batch: WriteBatch, refused: Iterable[Refused]) -> None:
         """Take in that the hardware has these nexthops and groups now, or they are gone, except those it refused.

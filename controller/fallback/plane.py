@@ -241,6 +241,11 @@ class FallbackPair:
             if left:
                 raise PlaneUnreachable(self.name, self.problem or "not connected")
             return refused
+        except PlaneUnreachable:
+            raise
+        except BaseException:
+            self._adopted = False  # nobody knows what of it the hardware has
+            raise
         finally:
             ended.set()
 

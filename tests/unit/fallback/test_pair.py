@@ -473,6 +473,27 @@ def test_a_write_may_end_after_the_hardware_was_read_anew():
     assert routes.usage.installed(1) == {bytes(5): FALLBACK, bytes(17): FALLBACK}
 
 
+async def test_after_a_write_that_an_unforeseen_error_ends_both_are_adopted_anew(monkeypatch):
+    """Or nobody would know what of it the hardware has."""
+    monkeypatch.setattr("controller.supervisor.RESTART_S", 0)
+    world = await made()
+    await learned(world, {"20.0.0.0/8": 1})
+    follow = world.pair._writer.follow
+
+    async def failing(*_):
+        monkeypatch.setattr(world.pair._writer, "follow", follow)
+        raise ValueError("nobody foresaw this")
+
+    monkeypatch.setattr(world.pair._writer, "follow", failing)
+    world.learn({"20.0.0.0/8": 2})
+    await world.until(lambda: not world.pair._adopted)
+    await world.until(lambda: world.pair._adopted)
+    await world.settle()
+    await world.pair.work()
+    world.hardware.inject(1, packet("20.0.0.1"))
+    assert [port for port, _ in world.sent] == [2]
+
+
 async def test_a_router_that_is_removed_leaves_nothing_on_either():
     world = await made()
     await learned(world)

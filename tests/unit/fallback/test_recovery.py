@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 from pairs import FAR, LINK, PairWorld, learned, made, packet, verified
-from worlds import gateway, router_config
+from worlds import gateway, mac, router_config
 
 from controller.diagnostics.verify import longest_match
 from controller.fallback.recovery import Withdrawn, has_lost_routes
 from controller.model import Placement
-from controller.planes.base import FALLBACK, LOCAL, UNREACHABLE, RouteKind, WriteBatch, route_action
+from controller.planes.base import FALLBACK, LOCAL, UNREACHABLE, Op, RouteKind, WriteBatch, route_action
 from controller.routing.rib import SetKind
 from wire.columns import prefix_key
 
@@ -205,6 +205,34 @@ async def test_a_router_that_is_deleted_meanwhile_leaves_the_hardware() -> None:
     await again.until(lambda: again.pair._adopted)
     await again.shards.remove_router(1)
     assert not again.in_hardware()
+
+
+async def test_a_nexthop_of_the_default_route_that_is_refused_meanwhile_holds_nobody_up() -> None:
+    """What the hardware still has of a router is not what it is to have: there is nothing to do without."""
+    routes = FAR | {"0.0.0.0/0": 1}
+    world = await made()
+    await learned(world, routes)
+    again = PairWorld()
+    again.hardware.entries = world.hardware.entries
+    await again.start(router_config(1, (1, 2)))
+    await again.until(lambda: again.pair._adopted)
+    held = dict(again.in_hardware())
+    await relearned(again, routes, end=False)
+    again.hardware.fault = lambda table, key, op: "busy" if table == "nexthop" and op is not Op.DELETE else None
+    list(again.router().neighbors([(n, gateway(n), mac(200 + n), False) for n in (1, 2)]))
+    again.learn({"20.1.2.0/24": 1})
+    await again.settle()
+    assert again.pair.refusals == {"nexthop": 2}
+    assert again.in_hardware() == held
+    again.hardware.fault = lambda table, key, op: None
+    again.router().resync_end(True)
+    again.shards.by_plane["s1"].follow(again.router())
+    again.clock.now += 31
+    await again.pair.work()
+    assert (await verified(again)).equal
+    again.hardware.inject(1, packet("20.1.2.1"))
+    assert [port for port, _ in again.sent] == [1]
+    assert "task-failed" not in {event.kind for event in again.events.recent()}
 
 
 def table(*routes: tuple[str, int]) -> dict[bytes, int]:
