@@ -329,7 +329,9 @@ class Convergence:
         before = self._put.get(vrf_id)
         if router.plane not in self._in_use:
             return []
-        if before is not None and vrf_id not in self._unconfirmed:
+        given_up = {hold for hold in self._holds if hold.vrf_id == vrf_id}
+        taken = set() if before is None else attachments_of(before).items() - attachments_of(router).items()
+        if before is not None and (taken or vrf_id not in self._unconfirmed):
             kept = attachments_of(before).items() & attachments_of(router).items()
             remaining = tuple(i for i in router.interfaces if (i.id, _at(router, i.port, i.vlan)) in kept)
             waiting = await self._put_router(router, self._allowed(replace(router, interfaces=remaining)))
@@ -346,9 +348,11 @@ class Convergence:
             return [
                 f"{router.full_name}: plane {router.plane} did not confirm yet; the ports it gave up stay reserved"
             ]
+        if not given_up.issuperset(hold for hold in self._holds if hold.vrf_id == vrf_id):
+            return []  # it gave up more meanwhile, which is still to be taken: the next round does that
         self._store.release(vrf_id)
         self._unconfirmed.discard(vrf_id)
-        self._holds = {hold for hold in self._holds if hold.vrf_id != vrf_id}
+        self._holds -= given_up
         return []
 
     async def _put_router(self, router: RouterConfig, allowed: RouterConfig) -> list[str]:
