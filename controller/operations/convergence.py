@@ -139,9 +139,11 @@ class Convergence:
         said = self._shards.table_sizes()
         if any(self.state.sizes.get(name) != sizes for name, sizes in said.items() if name in self.state.planes):
             known = {name: sizes for name, sizes in {**self.state.sizes, **said}.items() if name in self.state.planes}
-            state = replace(self.state, sizes=known)
-            self._store.commit(state, self.ids, (), ())
-            self.state = state
+            self.state = replace(self.state, sizes=known)
+            try:
+                self._store.commit(self.state, self.ids, (), ())
+            except StoreError as problem:  # the next change is stored with them
+                self._not_stored("table sizes", problem)
         used = self.used()
         memory = reservations.Division({})
         if self.memory:
@@ -150,6 +152,11 @@ class Convergence:
         for plane, shares in self.shares.items():
             self._limit(plane, shares, memory)
             self._tell_cuts(plane, shares)
+
+    def _not_stored(self, what: str, problem: StoreError) -> str:
+        """Tell operators what the disk does not take; returns a line for who waits for it."""
+        self._events.report("warning", "not-stored", what, str(problem))
+        return f"{what}: {problem}"
 
     def follow_use(self) -> None:
         """Divide again where what is installed has left a part that it had made larger, or become more than it."""

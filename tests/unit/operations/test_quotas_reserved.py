@@ -3,7 +3,7 @@
 import pytest
 from operator_world import Controller
 
-from controller.errors import SpecError
+from controller.errors import SpecError, StoreError
 
 PLANE = "version: 1\nplanes: [{name: s1, kind: fake}]\ntenants:\n"
 SIZES = {"ipv4_route": 1000, "ipv6_route": 1000, "nexthop": 100, "nexthop_group": 50, "interface_classifier": 20}
@@ -52,6 +52,28 @@ async def test_a_plane_that_turns_out_to_be_smaller_cuts_the_largest_and_says_so
     told = [event.text for event in controller.events.recent() if event.kind == "quotas-cut"]
     assert told == ["table nexthop_group has 50 entries, 60 less than quotas groups: the largest are cut"]
     await controller.apply(PLANE + tenant("green", "p3"))  # which made nothing worse
+
+
+async def test_sizes_that_the_disk_does_not_take_are_used_and_stored_with_the_next_change(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the plane would not be served: the shares are divided while it is adopted."""
+    await controller.apply(PLANE + tenant("red", "p1", ", quota: {groups: 90}"))
+
+    def full(*_: object) -> None:
+        raise StoreError("database or disk is full")
+
+    monkeypatch.setattr(controller.store, "commit", full)
+    controller.core.sizes["s1"] = SIZES
+    controller.core.on_adopted()
+    controller.convergence.follow_use()
+    assert controller.core.shares["s1"].limits["red"].groups == 50
+    told = [(event.subject, event.text) for event in controller.events.recent() if event.kind == "not-stored"]
+    assert told == [("table sizes", "database or disk is full")]
+    assert controller.store.load().state.sizes == {}
+    monkeypatch.undo()
+    await controller.apply(PLANE + tenant("red", "p1", ", quota: {groups: 50}"))
+    assert controller.store.load().state.sizes == {"s1": SIZES}
 
 
 async def test_a_part_that_use_made_larger_shrinks_with_it(controller: Controller) -> None:
