@@ -12,7 +12,7 @@ them: a guest may take minutes for an answer, and is waited for by those alone w
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -221,7 +221,10 @@ class Convergence:
             and self._shards.at_rest(router.vrf_id)
         }
         if there:
-            self.commit(replace(self.state, routers={**self.state.routers, **there}), self.ids)
+            try:
+                self.commit(replace(self.state, routers={**self.state.routers, **there}), self.ids)
+            except StoreError as problem:
+                self._not_stored(next(iter(there)), problem)
 
     async def look_after_guests(self) -> None:
         """Notice guests that died, for the next `converge` to start again."""
@@ -239,8 +242,8 @@ class Convergence:
             waiting: list[str] = []
             await self._use_planes()
             for found in await asyncio.gather(
-                *(self._bury(tombstone, steps) for tombstone in self.tombstones.values()),
-                *(self._release(router, steps) for router in self._giving_up()),
+                *(self._stored(one.router, self._bury(one, steps)) for one in self.tombstones.values()),
+                *(self._stored(router, self._release(router, steps)) for router in self._giving_up()),
             ):
                 waiting += found
             for router in list(self.state.routers.values()):
@@ -362,6 +365,13 @@ class Convergence:
         self._holds -= given_up
         return []
 
+    async def _stored(self, router: RouterConfig, work: Awaitable[list[str]]) -> list[str]:
+        """Do what ends with something that is stored; where the disk does not take that, it waits for the disk."""
+        try:
+            return await work
+        except StoreError as problem:
+            return [self._not_stored(router.full_name, problem)]
+
     async def _put_router(self, router: RouterConfig, allowed: RouterConfig) -> list[str]:
         try:
             async with asyncio.timeout(CHANGE_S):
@@ -397,9 +407,9 @@ class Convergence:
             except TimeoutError:
                 waiting.append(_unconfirmed(router, "its removal"))
             else:
-                tombstone = replace(tombstone, plane_clean=True)
-                self._store.mark_clean(vrf_id, plane=True)
                 self._put.pop(vrf_id, None)
+                self._store.mark_clean(vrf_id, plane=True)
+                tombstone = replace(tombstone, plane_clean=True)
                 self._holds = {hold for hold in self._holds if hold.vrf_id != vrf_id}
         if not tombstone.guest_clean:
             try:

@@ -10,7 +10,6 @@ from operator_world import Controller
 
 from controller.errors import Conflict, GuestError, NoSuch, SpecError, StoreError
 from controller.guests import fleet
-from controller.model import RouterConfig
 from controller.operations import backups, convergence
 from controller.operations.operations import Outcome
 from controller.pki.authority import ROUTER_LIFETIME
@@ -238,75 +237,6 @@ async def test_a_vlan_waits_for_an_unreachable_plane_also_across_a_restart(tmp_p
     await second.convergence.converge(lambda _: None)
     assert second.attached() == {"red/r1": [], "blue/r1": [("p1", 100)]}
     assert not second.convergence.unfinished
-
-
-def with_vlans(blue: list[int], red: list[int]) -> str:
-    """Return a document of two tenants that have VLANs of one port, and in each an interface."""
-    text = HEAD
-    for tenant, vlans in (("blue", blue), ("red", red)):
-        interfaces = ", ".join(f"{{name: eth{vlan}, port: p1, vlan: {vlan}}}" for vlan in vlans)
-        router = f"{{name: r1, plane: s1, interfaces: [{interfaces}]}}"
-        text += (
-            f"  - {{name: {tenant}, slices: [{{plane: s1, ports: {{p1: {vlans or [9]}}}}}], routers: [{router}]}}\n"
-        )
-    return text
-
-
-def one_owner_each(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> None:
-    """See with each router that is put that no VLAN of a port is given to two."""
-    put = controller.core.put_router
-
-    async def watched(config: RouterConfig) -> None:
-        await put(config)
-        given = [one for owned in controller.attached().values() for one in owned]
-        assert len(given) == len(set(given)), controller.attached()
-
-    monkeypatch.setattr(controller.core, "put_router", watched)
-
-
-async def test_what_is_given_up_while_more_is_not_confirmed_is_taken_first(
-    controller: Controller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await controller.apply(with_vlans([], [1, 2, 3]))
-    one_owner_each(controller, monkeypatch)
-    controller.core.unreachable.add("s1")
-    assert (await controller.apply(with_vlans([], [2, 3]))).waiting
-    controller.core.unreachable.clear()
-    assert (await controller.apply(with_vlans([2], [3]))).waiting == []
-    assert controller.attached() == {"blue/r1": [("p1", 2)], "red/r1": [("p1", 3)]}
-    assert not controller.convergence.unfinished
-
-
-async def test_what_is_given_up_while_a_plane_confirms_is_not_confirmed_by_that(
-    controller: Controller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await controller.apply(with_vlans([], [1, 2, 3]))
-    one_owner_each(controller, monkeypatch)
-    controller.core.unreachable.add("s1")
-    await controller.apply(with_vlans([], [2, 3]))
-    controller.core.unreachable.clear()
-    converged, commit = controller.core.converged, controller.store.commit
-    asked, stored, confirmed = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    def committed(*args) -> None:
-        commit(*args)
-        stored.set()
-
-    async def slowly(vrf_id: int) -> None:
-        asked.set()
-        await confirmed.wait()
-        await converged(vrf_id)
-
-    monkeypatch.setattr(controller.store, "commit", committed)
-    monkeypatch.setattr(controller.core, "converged", slowly)
-    before = asyncio.create_task(controller.convergence.program(lambda _: None))
-    await asked.wait()
-    after = asyncio.create_task(controller.apply(with_vlans([2], [3])))
-    await stored.wait()
-    confirmed.set()
-    await asyncio.gather(before, after)
-    assert controller.attached() == {"blue/r1": [("p1", 2)], "red/r1": [("p1", 3)]}
-    assert not controller.convergence.unfinished
 
 
 async def test_two_interfaces_that_swap_ports_are_both_taken_away_first(controller: Controller) -> None:

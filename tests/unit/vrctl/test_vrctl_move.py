@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from operator_world import Controller
 
+from controller.errors import StoreError
 from controller.model import Placement
 from controller.views import MoveView, RouterView
 from controller.vrctl import move as moving
@@ -221,9 +222,14 @@ async def test_what_cannot_be_aborted(vrctl: Vrctl, controller: Controller, move
     assert controller.views.router("r1").placement is Placement.AUTO
 
 
-async def test_where_a_router_came_from_is_stored_until_it_is_there(vrctl: Vrctl, controller: Controller) -> None:
+async def test_where_a_router_came_from_is_stored_until_it_is_there(
+    vrctl: Vrctl, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stored() -> Placement | None:
         return controller.store.load().state.routers["red/r1"].came_from
+
+    def full(*_: object) -> None:
+        raise StoreError("database or disk is full")
 
     await vrctl("move", "red/r1", "--to", "software", "--no-wait")
     assert stored() is Placement.AUTO
@@ -232,6 +238,12 @@ async def test_where_a_router_came_from_is_stored_until_it_is_there(vrctl: Vrctl
     assert stored() is Placement.AUTO
     controller.core.moves = on_the_way(500, to="hardware")
     controller.convergence._end_moves()
+    assert stored() is Placement.AUTO
+    with monkeypatch.context() as patched:
+        patched.setattr(controller.store, "commit", full)
+        controller.convergence._end_moves()
+    (event,) = [event for event in controller.events.recent() if event.kind == "not-stored"]
+    assert (event.subject, event.text) == ("red/r1", "database or disk is full")
     assert stored() is Placement.AUTO
     controller.convergence._end_moves()
     assert stored() is None
