@@ -15,6 +15,7 @@ from controller.model import Placement, Quota
 from controller.planes.base import LOCAL, MAX_OBJECT_ID, ROUTE_TABLE_NAME, Op, Refused, RouteUpdates
 from controller.route_cache.aggregate import Aggregate
 from controller.route_cache.fast_table import FastTable
+from controller.route_cache.write_order import Changes
 from wire.columns import family_of
 
 MAX_ROOM = MAX_OBJECT_ID
@@ -88,10 +89,18 @@ class HardwareTables:
         """
         if vrf_id in self.routers:
             return
+        added: dict[int, Changes] = {}
         for family, fast in self.fast.items():
-            self.note((vrf_id, family), fast.add(vrf_id, self.slices.get(vrf_id, "")))
+            try:
+                added[family] = fast.add(vrf_id, self.slices.get(vrf_id, ""))
+            except ValueError:
+                for before in added:
+                    self.fast[before].remove(vrf_id)
+                raise
+        for family, changes in added.items():
+            self.note((vrf_id, family), changes)
             self._routes[vrf_id, family] = AggregatedRoutes(family)
-            fast.set_placement(vrf_id, self._placement_now(vrf_id))
+        self.follow_placement(vrf_id)
         self.routers.add(vrf_id)
         self.wanted.update({(vrf_id, family): fast.entries(vrf_id) for family, fast in self.fast.items()})
 

@@ -9,6 +9,7 @@ import pytest
 from pairs import PairWorld, learned, made
 from worlds import interface, router_config
 
+from controller.fallback.hardware_tables import HardwareTables
 from controller.planes.base import Op
 
 Key = tuple[str, int]
@@ -115,3 +116,17 @@ async def test_nothing_is_left_of_a_router_whose_policer_was_refused(removed: bo
         await world.settle(2)
         assert world.router(2).state == ("up", "")
         assert held(world, "policers") == [{1, 2}, {1, 2}]
+
+
+def test_nothing_is_left_of_a_router_that_one_family_has_no_room_for():
+    """Or each time that it is tried again takes room from all others."""
+    tables = HardwareTables({4: 9, 6: 1})
+    tables.open(1)
+    used = tables.fast[4].used
+    for _ in range(3):
+        with pytest.raises(ValueError, match="nothing is left for router 2"):
+            tables.open(2)
+        assert tables.fast[4].used == used
+    tables.close(1)
+    tables.open(2)
+    assert set(tables.wanted) == {(2, 4), (2, 6)}
