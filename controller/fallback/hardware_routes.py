@@ -48,6 +48,11 @@ class HardwareRoutes:
             self.moves.forget(vrf_id)
         self.tables.close(vrf_id)
 
+    def forget(self, vrf_id: int) -> None:
+        """Forget what was said of a router that is gone: another one may get its id."""
+        self.moves.forget(vrf_id)
+        self.tables.forget(vrf_id)
+
     def place(self, vrf_id: int, placement: Placement, came_from: Placement | None = None) -> None:
         """Say where a router's routes are to be; `rebalance` moves them. ``came_from``: what is stored of a move."""
         before = self.tables.place(vrf_id, placement)

@@ -77,6 +77,7 @@ class HardwareTables:
         self.declared = {family: Declared(room[family]) for family in ROUTE_TABLE_NAME}
         self.fast = {family: FastTable(family, one.capacity or MAX_ROOM) for family, one in self.declared.items()}
         self.slices: dict[int, str] = {}  # by router
+        self._gone: set[int] = set()  # routers of these that nothing is said of any more
         self._routes: dict[RouterTable, AggregatedRoutes] = {}  # of open routers
         self._placements: dict[int, Placement] = {}
         self._changed = False
@@ -121,9 +122,26 @@ class HardwareTables:
     def share(self, vrf_id: int, slice_name: str, quota: Quota) -> None:
         """Say whose slice a router belongs to, before it is opened, and what all routers of that may have here."""
         self.slices[vrf_id] = slice_name
+        self._gone.discard(vrf_id)
         self._changed = True
         for family, fast in self.fast.items():
             fast.limit(slice_name, quota.hardware_routes(family))
+
+    def forget(self, vrf_id: int) -> None:
+        """Forget what was said of a closed router; its slice with the last one of it, once nothing of it leaves."""
+        self._placements.pop(vrf_id, None)
+        self._gone.add(vrf_id)
+        self._forget_slice(vrf_id)
+
+    def _forget_slice(self, vrf_id: int) -> None:
+        if any(fast.is_leaving(vrf_id) for fast in self.fast.values()):
+            return
+        self._gone.discard(vrf_id)
+        slice_name = self.slices.pop(vrf_id, None)
+        if slice_name is not None and slice_name not in self.slices.values():
+            for fast in self.fast.values():
+                fast.forget_slice(slice_name)
+            self._changed = True
 
     def reported(self, sizes: Mapping[str, int]) -> None:
         """Take what the plane says of its tables; what was learned of a table holds until it says something else."""
@@ -248,6 +266,8 @@ class HardwareTables:
         vrf_id, family = leaving.table
         self._changed |= leaving.fewer  # what waits for that room may enter
         self.fast[family].leaving(vrf_id, self.slices.get(vrf_id, ""), leaving.entries)
+        if vrf_id in self._gone:
+            self._forget_slice(vrf_id)
 
     def set_installed(self, read: Mapping[int, Mapping[bytes, int]]) -> None:
         """Take what the plane was read to hold, by vrf_id."""

@@ -62,6 +62,7 @@ class MoveProgress:
     def forget(self, vrf_id: int) -> None:
         """Forget a router."""
         self._moves.pop(vrf_id, None)
+        self._came_from.pop(vrf_id, None)
 
     def round(self, moved: Callable[[int], int], limited: bool) -> None:
         """A round of placement moved so many prefixes of each router; ``limited``: it may have had more to do."""

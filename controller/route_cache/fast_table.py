@@ -149,6 +149,15 @@ class FastTable:
         if entries:
             self._leaving[vrf_id] = entries
 
+    def is_leaving(self, vrf_id: int) -> bool:
+        """Tell whether the plane still has entries of a router though they have left."""
+        return vrf_id in self._leaving
+
+    def forget_slice(self, slice_name: str) -> None:
+        """Leave to others what is reserved for a slice, of which no router is left."""
+        self._slices.pop(slice_name, None)
+        self._follow_reserved()
+
     def used_by(self, slice_name: str) -> int:
         """Return the entries that a slice has in use, covers included."""
         return self._slice(slice_name).used

@@ -135,6 +135,8 @@ class Shard:
             with self._loop_share.slice(account, "what it leaves"):
                 router.fib.collect()
         self.mirror.discard(vrf_id)
+        if self.pair is not None:
+            self.pair.routes.forget(vrf_id)
         self._timers.discard(vrf_id)
         self._forget_interfaces(vrf_id)
         self.routers.pop(vrf_id, None)

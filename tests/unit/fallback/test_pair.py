@@ -153,6 +153,28 @@ async def test_what_is_over_a_slices_quota_is_left_to_the_software():
     assert len([key for key in world.in_hardware() if len(key) == 17]) > 0
 
 
+async def test_what_was_reserved_for_a_slice_goes_to_others_with_its_last_router():
+    quota = Quota(hardware_ipv4_routes=90)
+    world = await made(router_config(1, (1, 2)), router_config(2, (3,), tenant="blue", quota=quota), room=100)
+    await learned(world, {f"20.{n}.0.0/16": 1 for n in range(0, 60, 2)})
+    assert not world.pair.routes.usage.whole(1)
+    await world.shards.remove_router(2)
+    await world.pair.work()
+    assert world.pair.routes.usage.whole(1)
+    assert world.pair.routes.usage.short_of(1) == ""
+
+
+async def test_a_router_with_the_id_of_one_that_is_gone_has_nothing_of_its_placement():
+    former = router_config(2, (3,), tenant="blue", placement=Placement.SOFTWARE)
+    world = await made(router_config(1, (1, 2)), former)
+    await learned(world)
+    await world.shards.remove_router(2)
+    await world.shards.put_router(router_config(2, (3,), tenant="green"))
+    assert world.pair.move(2) is None
+    await world.settle(2)
+    assert world.pair.move(2) is None
+
+
 async def test_a_table_that_is_full_sooner_than_declared_teaches_its_size():
     world = await made(capacity=6)
     await learned(world)
