@@ -105,14 +105,16 @@ class HardwareRoutes:
 
     # Nexthops and groups
 
-    def bar(self, one: Refused) -> None:
-        """Do without a nexthop or group that the hardware did not take."""
-        if one.op is Op.DELETE or not isinstance(one.key, int):
-            return
-        self.barred.ids(one.table).add(one.key)
-        action = action_to(one.table, one.key)
-        for table, entries in self.tables.wanted.items():
-            for key in [key for key, wanted in entries.items() if wanted == action]:
+    def bar(self, refused: Iterable[Refused]) -> None:
+        """Do without nexthops and groups that the hardware did not take, all at once: every route is looked at."""
+        actions = set()
+        for one in refused:
+            ids = self.barred.ids(one.table)
+            if isinstance(one.key, int) and one.key not in ids:  # or no route leads to it any more
+                ids.add(one.key)
+                actions.add(action_to(one.table, one.key))
+        for table, entries in self.tables.wanted.items() if actions else ():
+            for key in [key for key, wanted in entries.items() if wanted in actions]:
                 self.tables.refuse(table, key, full=False)
 
     def allow(self, batch: WriteBatch, refused: Iterable[Refused]) -> None:

@@ -90,6 +90,11 @@ class Barred:
         """Return the ids of one table."""
         return self.nexthops if table == "nexthop" else self.groups
 
+    def clear(self) -> None:
+        """Bar nothing any more."""
+        self.nexthops.clear()
+        self.groups.clear()
+
     def __contains__(self, action: int) -> bool:
         if not self.nexthops and not self.groups:  # nearly always, and every route is asked for
             return False
@@ -113,12 +118,11 @@ class KeptOut:
         for group in batch.groups:
             self.groups.pop(group.entry.id, None)
 
-    def refused(self, batch: WriteBatch, one: Refused) -> None:
+    def refused(self, batch: WriteBatch, refused: Iterable[Refused]) -> None:
         """Keep what was refused of a batch."""
-        if one.table == "nexthop":
-            self.nexthops.update({u.entry.id: u.entry for u in batch.nexthops if u.entry.id == one.key})
-        else:
-            self.groups.update({u.entry.id: u.entry for u in batch.groups if u.entry.id == one.key})
+        said = {(one.table, one.key) for one in refused}
+        self.nexthops.update({u.entry.id: u.entry for u in batch.nexthops if ("nexthop", u.entry.id) in said})
+        self.groups.update({u.entry.id: u.entry for u in batch.groups if ("nexthop_group", u.entry.id) in said})
 
     def lost(self, installed: Installed, wanted: Installed) -> None:
         """Keep what a plane was read to lack, or to have otherwise than another."""

@@ -81,7 +81,7 @@ class StagedWrites:
         for table in ((vrf_id, family) for vrf_id in routers for family in ROUTE_TABLE_NAME):
             differing = changes_between(self.installed.get(table, {}), self._wanted.get(table, {}))
             if differing:
-                self._pending[table] = set(differing)
+                self._pending.setdefault(table, set()).update(differing)
                 found += 0 if table[0] in self.frozen else len(differing)
         return found
 

@@ -72,6 +72,7 @@ class PairWriter:
         """Begin with what both planes were read to hold; nexthops and groups that only the software has are
         pending."""
         self._in_hardware, self._in_software = InstalledEntries.of(hard), InstalledEntries.of(soft)
+        self._routes.barred.clear()  # what is refused again is told anew, and routes to it looked for
         self._kept_out.lost(hard, soft)  # routes would be refused for want of them
         self._groups = Groups(dict(hard.groups))
         self._retry_at = self._clock()
@@ -171,21 +172,20 @@ class PairWriter:
         self._routes.allow(batch, refused + in_vain)  # all of it: to delete what it never took is no write
         self._kept_out.took(batch)
         self._kept_out.groups.update({one.id: one for one in useless})
-        for one in in_vain:
-            if one.key not in self._routes.barred.groups:
-                self._keep_out(one)
         ops = [update.op for update in mine.nexthops] + [update.op for update in mine.groups]
         if Op.DELETE in ops:
             self._retry_at = min(self._retry_at, self._clock() + ROOM_S)
-        found = []
+        found, without = [], []
         for one in refused:
             installed.refused(one)
             self._count(one)
             if one.table not in ("nexthop", "nexthop_group"):
                 found.append(one)
             elif one.op is not Op.DELETE:
-                self._kept_out.refused(mine, one)
-                self._keep_out(one)
+                without.append(one)
+        if without:
+            self._kept_out.refused(mine, without)
+        self._keep_out(without + [one for one in in_vain if one.key not in self._routes.barred.groups])
         return found
 
     def _useless(self, batch: WriteBatch, refused: list[Refused]) -> list[NexthopGroup]:
@@ -199,9 +199,10 @@ class PairWriter:
         nexthops = barred - taken | {key for table, key in said if table == "nexthop" and isinstance(key, int)}
         return [one for one in self._groups.having(nexthops) if ("nexthop_group", one.id) not in said]
 
-    def _keep_out(self, one: Refused) -> None:
-        self._routes.bar(one)
-        self._retry_at = min(self._retry_at, self._clock() + RETRY_S)
+    def _keep_out(self, refused: list[Refused]) -> None:
+        if refused:
+            self._routes.bar(refused)
+            self._retry_at = min(self._retry_at, self._clock() + RETRY_S)
 
     async def once_more(self) -> None:
         """Write nexthops and groups that the hardware does not have, where it is time to."""

@@ -78,8 +78,8 @@ def test_what_was_kept_out_is_tried_until_it_was_written() -> None:
     kept, batch = KeptOut(), WriteBatch()
     batch.nexthops = [Update(Op.INSERT, nexthop(number)) for number in (1, 2)]
     batch.groups = [Update(Op.INSERT, group(number, 1)) for number in (1, 2)]
-    kept.refused(batch, Refused("nexthop", 7, 1, Op.INSERT, "", full=True))
-    kept.refused(batch, Refused("nexthop_group", 7, 2, Op.INSERT, "", full=True))
+    refused = [("nexthop", 1), ("nexthop_group", 2)]
+    kept.refused(batch, [Refused(table, 7, key, Op.INSERT, "", full=True) for table, key in refused])
     again = kept.once_more()
     assert (again.nexthops, again.groups) == ([batch.nexthops[0]], [batch.groups[1]])
     kept.took(WriteBatch(nexthops=[Update(Op.MODIFY, nexthop(1))]))

@@ -14,6 +14,7 @@ from controller.planes.base import (
     Capability,
     FallbackLink,
     Op,
+    Refused,
     RouteKind,
     RouteUpdates,
     Update,
@@ -274,6 +275,52 @@ async def test_a_group_with_a_nexthop_that_the_hardware_does_not_change_is_used_
     await world.pair.work()
     assert {prefix_key("20.0.0.0/8"), prefix_key("20.1.0.0/16")} <= world.forwarding()
     assert not world.pair.routes.barred.groups
+
+
+async def test_a_hardware_that_goes_before_routes_to_a_refused_nexthop_have_left_is_rid_of_them_when_it_is_back():
+    world = await made()
+    await learned(world, {"20.1.0.0/16": 2})
+    fault = lambda table, key, op: "no" if (table, op) == ("nexthop", Op.MODIFY) else None  # noqa: E731
+    write, world.hardware.fault = world.hardware.write, fault
+
+    async def lost(batch):
+        if any(map(len, batch.routes)):
+            world.hardware.disconnect()
+        return await write(batch)
+
+    world.hardware.write = lost
+    list(world.router().neighbors([(2, gateway(2), mac(202), False)]))
+    world.shards.by_plane["s1"].attend(world.router())
+    await world.until(lambda: not world.hardware.connected)
+    world.hardware.write = write
+    assert prefix_key("20.1.0.0/16") in world.forwarding()
+    world.hardware.connect()
+    await world.until(lambda: world.pair._adopted)
+    await world.settle()
+    await world.pair.work()
+    assert prefix_key("20.1.0.0/16") not in world.forwarding()
+    world.hardware.inject(1, packet("20.1.0.1"))
+    assert [frame[:6] for _, frame in world.sent] == [mac(202)]
+
+
+def test_routes_are_looked_at_once_for_all_nexthops_of_a_batch_that_are_refused():
+    """There may be a thousand of each, and all are tried again twice a minute."""
+
+    class Watched(dict[bytes, int]):
+        looks = 0
+
+        def items(self):
+            self.looks += 1
+            return super().items()
+
+    routes = HardwareRoutes({4: 0, 6: 0})
+    routes.tables.open(1)
+    routes.tables.wanted[1, 4] = wanted = Watched(routes.tables.wanted[1, 4])
+    refused = [Refused("nexthop", 1, number, Op.INSERT, "no") for number in range(1, 4)]
+    for _ in range(2):
+        routes.bar(refused)
+        assert routes.barred.nexthops == {1, 2, 3}
+        assert wanted.looks == 1
 
 
 async def test_a_group_enters_soon_where_another_one_has_left():
