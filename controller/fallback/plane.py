@@ -146,7 +146,7 @@ class FallbackPair:
         return stored if self.connected or (stored.before and move is None) else move
 
     def written(self, vrf_id: int, settled: bool) -> None:
-        """The FIB has written all that it knows of a router; ``settled``: all that the router's guest knows."""
+        """The FIB has written all that either lacked of a router; ``settled``: all that the router's guest knows."""
         if not self._behind:
             self._refilling.discard(vrf_id)
         if settled:
@@ -379,6 +379,7 @@ class FallbackPair:
 
     async def work(self) -> bool:
         """Do that once, and tell whether more is to be moved at once. PlaneUnreachable where a channel goes down."""
+        self._refilling &= self.routes.routers  # others are closed
         if not self.connected or not self._adopted or self._behind or self._refilling:
             return False
         await self._writer.once_more()

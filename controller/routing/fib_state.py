@@ -233,6 +233,11 @@ class FibState:
             self._finished_for = finished.popleft()[0]
         return asked <= self._finished_for and prefixes.reached(queued)
 
+    @property
+    def filled(self) -> bool:
+        """Whether all that the plane was read to lack of it is confirmed, whatever has changed since."""
+        return self._prefixes.reached(0)
+
     def _note_asked(self) -> None:
         """Let what is marked from now on wait for what is unfinished."""
         if self.unfinished:

@@ -292,9 +292,9 @@ class Shard:
             self._timers.hasten(vrf_id, self._clock())
 
     def follow(self, router: VirtualRouter) -> None:
-        """Tell the pair once all that is known of a router is on the plane."""
-        if self.pair is not None and self.mirror.adopted and router.fib.idle:
-            self.pair.written(router.config.vrf_id, router.fib.settled)
+        """Tell the pair once what a plane lacked of a router is on it, and once all is that its guest knows."""
+        if self.pair is not None and self.mirror.adopted and router.fib.filled:
+            self.pair.written(router.config.vrf_id, router.fib.settled and router.fib.idle)
 
     def ports_changed(self, vrf_ids: Iterable[int]) -> None:
         """Mirror port states to the guests' TAPs."""

@@ -192,6 +192,57 @@ async def test_a_batch_under_which_the_software_goes_and_comes_back_reaches_the_
     assert (await verified(world)).equal
 
 
+async def test_a_router_that_changes_all_the_time_stops_nobodys_placement_for_longer_than_it_is_filled() -> None:
+    world = await made(router_config(1, (1, 2)), router_config(2, (3, 4), tenant="blue"))
+    await learned(world)
+    await learned(world, {"40.0.0.0/8": 3}, {n: [(n, gateway(n), 1)] for n in (3, 4)}, vrf_id=2)
+    world.software.disconnect()
+    write, batches = world.software.write, 0
+
+    async def changing(batch):
+        nonlocal batches
+        batches += 1
+        world.learn({"40.0.0.0/8": 4 - batches % 2}, 2)
+        return await write(batch)
+
+    world.learn({"40.0.0.0/8": 4}, 2)
+    world.software.write = changing
+    world.software.connect()
+    await world.until(lambda: batches > 9)
+    await world.shards.put_router(router_config(1, (1, 2), placement=Placement.SOFTWARE))
+    await world.pair.work()
+    assert not world.forwarding()
+    assert not world.router(2).fib.idle
+    world.software.write = write
+    await world.settle(2)
+    assert (await verified(world)).equal
+
+
+async def test_a_router_that_nobody_declares_any_more_is_not_waited_for() -> None:
+    """It was to be deleted when the plane was adopted, and the software went away under that."""
+    former = await made(router_config(1, (1, 2)), router_config(2, (3,), tenant="blue"))
+    await learned(former)
+    world = PairWorld()
+    world.hardware.entries, world.software.entries = former.hardware.entries, former.software.entries
+    write = world.software.write
+
+    async def lost(batch):
+        world.software.write = write
+        world.software.disconnect()
+        return await write(batch)
+
+    world.software.write = lost
+    await world.start(router_config(1, (1, 2)))
+    await world.until(lambda: world.pair._behind)
+    assert world.pair.routes.routers == {1, 2}
+    await back(world)
+    assert world.pair.routes.routers == {1}
+    await learned(world)
+    await world.shards.put_router(router_config(1, (1, 2), placement=Placement.SOFTWARE))
+    await world.pair.work()
+    assert not world.forwarding()
+
+
 async def test_an_interface_waits_for_both() -> None:
     """Or its VLAN could be another tenant's while the software still leads it to this one's routes."""
     world = await made()
