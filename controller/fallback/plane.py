@@ -10,7 +10,8 @@ moment: what is added reaches the software first, a way in is closed at the hard
 go from one state to the next in stages (see `write_order`).
 
 What the hardware refuses (a full table, a group it has no room for) is left to the software, counted, and tried
-again.
+again. A route that it refuses for another reason than room waits until its action changes, or a nexthop or group
+that was refused, too, is taken.
 """
 
 import asyncio
