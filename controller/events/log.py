@@ -91,11 +91,15 @@ class EventLog:
         return [event for event in self._ring if event.sequence > since]
 
     async def follow(self, since: int = 0) -> AsyncIterator[Event]:
-        """Iterate over events after a sequence number, for ever; what a slow reader misses is skipped."""
+        """Iterate over events after a sequence number, for ever; what a slow reader misses is skipped.
+
+        Numbers begin again with each start of the controller: after one that there is not yet come those from now on.
+        """
+        since = min(since, self._sequence)
         while True:
             grown = self._grown
             for event in self.recent(since):
                 since = event.sequence
                 yield event
-            if self._sequence == since or not self._ring:
+            if self._sequence <= since or not self._ring:
                 await grown.wait()
