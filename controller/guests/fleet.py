@@ -373,6 +373,11 @@ class GuestFleet:
         await self.driver(router).delete(self.spec(router))
         self._guests.pop(router.vrf_id, None)
 
+    def forget(self, router: RouterConfig) -> None:
+        """Revoke what was issued to a router that was deleted meanwhile; GuestError where its socket stays."""
+        self.revoke(router)
+        del self._guests[router.vrf_id]
+
     async def status(self, router: RouterConfig) -> GuestStatus:
         """Tell what runs in a guest; one that is up and yet useless is not called up."""
         status = await self.driver(router).status(self.spec(router))

@@ -473,9 +473,12 @@ class Convergence:
             if task.done():
                 del self._following[vrf_id]
                 task.result()  # raises what nobody foresaw
+        declared = {router.vrf_id: router for router in self.state.routers.values()}  # by now
         for router in changed:
-            if router.vrf_id not in self._following:
-                task = asyncio.create_task(self._run_guest(router, steps), name=f"guest of {router.full_name}")
+            if (known := declared.get(router.vrf_id)) is None:
+                self._guests.forget(router)
+            elif router.vrf_id not in self._following:
+                task = asyncio.create_task(self._run_guest(known, steps), name=f"guest of {router.full_name}")
                 self._following[router.vrf_id] = task
         return changed
 
