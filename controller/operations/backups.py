@@ -1,14 +1,16 @@
 """Backups: one tar file with a snapshot of the store and the certificate authority, and what restores it."""
 
 import contextlib
+import gzip
 import io
 import os
 import shutil
-import sqlite3
 import tarfile
+import zlib
 from pathlib import Path
 
 from controller.errors import StoreError
+from controller.pki.authority import authorities, system_clock
 from controller.spec.state import Ids, State, Tombstone
 from controller.store.base import Store
 from controller.store.sqlite import FILE, SqliteStore
@@ -19,6 +21,8 @@ _AUTHORITIES = tuple(
     f"{name}.{suffix}" for name in ("routers", "ca-former", "routers-former") for suffix in ("key", "pem")
 )
 """What a backup may have beside `_AUTHORITY`: earlier ones have none, and not every controller is in a rotation."""
+_DAMAGED = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, LookupError, TypeError, ValueError)
+"""What comes of reading something else, or a backup that is not as it was written."""
 _STAGED = "restore"
 _READY = "restore.ready"
 
@@ -53,7 +57,8 @@ def stage(state: Path, path: Path, replaced: State, ids: Ids) -> None:
     try:
         (staged / "pki").mkdir(mode=0o700, parents=True)
         _unpack(path, staged)
-        store = SqliteStore(staged)
+        authorities(staged / "pki", system_clock)
+        store = SqliteStore(staged, remedy="nothing was restored")
         try:
             snapshot = store.load()
             known = {router.vrf_id: name for name, router in snapshot.state.routers.items()}
@@ -67,14 +72,17 @@ def stage(state: Path, path: Path, replaced: State, ids: Ids) -> None:
         finally:
             store.close()
         (state / _READY).touch(mode=0o600)
+    except _DAMAGED as problem:
+        raise StoreError(f"this is no backup of vr-controller ({problem}); nothing was restored") from None
     except OSError as problem:
         raise StoreError(f"{staged}: {problem.strerror}; nothing was restored") from None
-    except (tarfile.TarError, sqlite3.Error, KeyError, EOFError) as problem:
-        raise StoreError(f"this is no backup of vr-controller ({problem}); nothing was restored") from None
 
 
 def _unpack(path: Path, staged: Path) -> None:
     """Copy the files of a backup, and nothing else that the archive may hold."""
+    with gzip.open(path) as whole:
+        while whole.read(1 << 20):  # to the checksum at its end, which tarfile does not reach
+            pass
     with tarfile.open(path, mode="r:gz") as tar:
         there = {f"pki/{name}" for name in _AUTHORITIES} & set(tar.getnames())
         for name in (FILE, *(f"pki/{name}" for name in _AUTHORITY), *sorted(there)):

@@ -97,6 +97,12 @@ class _Written:
     serial: str = ""
 
 
+def authorities(directory: Path, clock: Clock) -> tuple[Authority, Authority]:
+    """Load ``ca`` and ``routers``, each made where it is not there; OSError or ValueError where one is of no use."""
+    ca = Authority(directory, "ca", "Splitplane controller CA", clock)
+    return ca, Authority(directory, "routers", "Splitplane router CA", clock)
+
+
 class PKI:
     """Issues and revokes certificates; its files are under ``state``/pki.
 
@@ -110,8 +116,7 @@ class PKI:
         self._unwritten = ""
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.ca = Authority(self.directory, "ca", "Splitplane controller CA", clock)
-            self.routers = Authority(self.directory, "routers", "Splitplane router CA", clock)
+            self.ca, self.routers = authorities(self.directory, clock)
             self._own = self._load_own() or self._issue_own()
         except OSError as problem:
             raise StoreError(f"{self.directory}: {problem.strerror}; give another state directory") from None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -194,7 +194,7 @@ def load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     """Read a private key; ValueError where it is none of ours."""
     try:
         key = serialization.load_pem_private_key(pem, None)
-    except TypeError as problem:  # it has a password
+    except (TypeError, UnsupportedAlgorithm) as problem:  # it has a password, or is of another kind
         raise ValueError(str(problem)) from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError("the key is not an EC key")

@@ -134,8 +134,8 @@ _PLANE_CERTIFICATE = "serial, plane, pem, directory, revoked"
 class SqliteStore:
     """A `Store` in a directory that only its owner may read; made where it does not exist."""
 
-    def __init__(self, directory: Path) -> None:
-        self._path = directory / FILE
+    def __init__(self, directory: Path, remedy: str = "repair it, restore a backup, or give another --state") -> None:
+        self._path, self._remedy = directory / FILE, remedy
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             directory.chmod(0o700)
@@ -197,9 +197,7 @@ class SqliteStore:
         try:
             yield
         except (sqlite3.Error, OSError) as problem:
-            raise StoreError(
-                f"{self._path}: {problem}; repair it, restore a backup, or give another --state"
-            ) from None
+            raise StoreError(f"{self._path}: {problem}; {self._remedy}") from None
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

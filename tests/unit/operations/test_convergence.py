@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from operator_world import Controller
 
-from controller.errors import Conflict, GuestError, NoSuch, SpecError, StoreError
+from controller.errors import Conflict, GuestError, NoSuch, SpecError
 from controller.guests import fleet
-from controller.operations import backups, convergence
+from controller.operations import convergence
 from controller.operations.operations import Outcome
 from controller.pki.authority import ROUTER_LIFETIME
 from controller.spec.document import PlaneOptions
-from controller.store.sqlite import SqliteStore
 from controller.vrctl.listings import router_row
 
 HEAD = "version: 1\nplanes: [{name: s1, kind: fake}]\ntenants:\n"
@@ -507,41 +506,3 @@ async def test_names_without_a_tenant_are_found_where_unique(controller: Control
     await controller.apply(HEAD + HANDED_OVER)
     with pytest.raises(Conflict, match="ambiguous: blue/r1, red/r1"):
         controller.views.router("r1")
-
-
-async def test_a_backup_restores_into_an_empty_controller(tmp_path: Path) -> None:
-    old = Controller(tmp_path / "old")
-    await old.apply(HEAD + RED)
-    await old.operations.backup(tmp_path / "backup")
-    assert (tmp_path / "backup").stat().st_mode & 0o777 == 0o600
-    with pytest.raises(Conflict, match="give --force"):
-        await old.operations.restore(tmp_path / "backup", force=False)
-
-    new = Controller(tmp_path / "new")
-    await new.operations.restore(tmp_path / "backup", force=False)
-    assert new.restarts == 1
-    new.store.close()
-    assert backups.adopt(tmp_path / "new")
-    assert not backups.adopt(tmp_path / "new")
-    restored = Controller(tmp_path / "new")
-    assert restored.operations.state == old.operations.state
-    assert (tmp_path / "new/pki/ca.key").read_bytes() == (tmp_path / "old/pki/ca.key").read_bytes()
-
-
-async def test_restoring_over_other_routers_deletes_them(tmp_path: Path) -> None:
-    old = Controller(tmp_path)
-    await old.operations.backup(tmp_path / "backup")
-    await old.apply(HEAD + RED)
-    await old.operations.restore(tmp_path / "backup", force=True)
-    old.store.close()
-    backups.adopt(tmp_path)
-    snapshot = SqliteStore(tmp_path).load()
-    assert [t.router.full_name for t in snapshot.tombstones] == ["red/r1"]
-    assert (dict(snapshot.state.routers), snapshot.ids.next_vrf) == ({}, 2)
-
-
-async def test_something_else_is_not_restored(controller: Controller, tmp_path: Path) -> None:
-    (tmp_path / "junk").write_bytes(b"junk")
-    with pytest.raises(StoreError, match="this is no backup"):
-        await controller.operations.restore(tmp_path / "junk", force=True)
-    assert controller.restarts == 0

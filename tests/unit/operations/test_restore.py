@@ -1,0 +1,135 @@
+"""A backup replaces what is declared as a whole or not at all, and nothing of what was there is forgotten."""
+
+import contextlib
+import gzip
+import io
+import tarfile
+import zlib
+from pathlib import Path
+
+import pytest
+from operator_world import Controller
+
+from controller.errors import Conflict, StoreError
+from controller.operations import backups
+from controller.store.sqlite import SqliteStore
+
+HEAD = "version: 1\nplanes: [{name: s1, kind: fake}]\ntenants:\n"
+RED = """\
+  - name: red
+    slices: [{plane: s1, ports: {p1: [100]}}]
+    routers: [{name: r1, plane: s1, interfaces: [{name: eth0, port: p1, vlan: 100}]}]
+"""
+BLUE = RED.replace("red", "blue").replace("100", "200")
+
+
+async def test_a_backup_restores_into_an_empty_controller(tmp_path: Path) -> None:
+    old = Controller(tmp_path / "old")
+    await old.apply(HEAD + RED)
+    await old.operations.backup(tmp_path / "backup")
+    assert (tmp_path / "backup").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(Conflict, match="give --force"):
+        await old.operations.restore(tmp_path / "backup", force=False)
+
+    new = Controller(tmp_path / "new")
+    await new.operations.restore(tmp_path / "backup", force=False)
+    assert new.restarts == 1
+    new.store.close()
+    assert backups.adopt(tmp_path / "new")
+    assert not backups.adopt(tmp_path / "new")
+    restored = Controller(tmp_path / "new")
+    assert restored.operations.state == old.operations.state
+    assert (tmp_path / "new/pki/ca.key").read_bytes() == (tmp_path / "old/pki/ca.key").read_bytes()
+
+
+async def test_restoring_over_other_routers_deletes_them(tmp_path: Path) -> None:
+    old = Controller(tmp_path)
+    await old.operations.backup(tmp_path / "backup")
+    await old.apply(HEAD + RED)
+    await old.operations.restore(tmp_path / "backup", force=True)
+    old.store.close()
+    backups.adopt(tmp_path)
+    snapshot = SqliteStore(tmp_path).load()
+    assert [t.router.full_name for t in snapshot.tombstones] == ["red/r1"]
+    assert (dict(snapshot.state.routers), snapshot.ids.next_vrf) == ({}, 2)
+
+
+async def test_something_else_is_not_restored(controller: Controller, tmp_path: Path) -> None:
+    (tmp_path / "junk").write_bytes(b"junk")
+    with pytest.raises(StoreError, match="this is no backup"):
+        await controller.operations.restore(tmp_path / "junk", force=True)
+    assert controller.restarts == 0
+
+
+@pytest.fixture
+async def backup(controller: Controller, tmp_path: Path) -> Path:
+    """A backup of one router."""
+    await controller.apply(HEAD + RED)
+    await controller.operations.backup(tmp_path / "backup")
+    return tmp_path / "backup"
+
+
+async def _refused(controller: Controller, path: Path) -> str:
+    """Return why a backup is not restored."""
+    with pytest.raises(StoreError, match="nothing was restored") as refused:
+        await controller.operations.restore(path, force=True)
+    assert not backups.adopt(controller.pki.directory.parent)
+    assert controller.restarts == 0
+    return str(refused.value)
+
+
+async def test_a_backup_with_one_other_bit_is_not_restored(controller: Controller, backup: Path) -> None:
+    good = backup.read_bytes()
+    content = gzip.decompress(good)
+    for at in range(10, len(good), 19):  # after the header, which has the time and the system
+        bad = bytearray(good)
+        bad[at] ^= 1
+        with contextlib.suppress(OSError, EOFError, zlib.error):
+            if gzip.decompress(bad) == content:  # deflate can say the same in several ways
+                continue
+        backup.write_bytes(bad)
+        assert (await _refused(controller, backup)).startswith("this is no backup of vr-controller (")
+
+
+async def test_a_backup_that_was_cut_off_is_not_restored(controller: Controller, backup: Path) -> None:
+    good = backup.read_bytes()
+    for size in (0, 5, 500, len(good) - 1):
+        backup.write_bytes(good[:size])
+        assert (await _refused(controller, backup)).startswith("this is no backup of vr-controller (")
+
+
+def _with(path: Path, changed: str, octets: bytes) -> None:
+    """Replace a file in a backup."""
+    with tarfile.open(path) as tar:
+        found = [(one, tar.extractfile(one)) for one in tar.getmembers()]
+        contents = {one.name: file.read() for one, file in found if file is not None} | {changed: octets}
+    with gzip.open(path, "wb") as file, tarfile.open(fileobj=file, mode="w") as tar:
+        for name, content in contents.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("pki/ca.pem", "Unable to load PEM file"),
+        ("pki/routers.key", "Unable to load PEM file"),
+        ("state.sqlite", "file is not a database"),
+    ],
+)
+async def test_a_backup_with_a_file_that_cannot_be_used_is_not_restored(
+    controller: Controller, backup: Path, name: str, words: str
+) -> None:
+    _with(backup, name, b"-" * 4096)
+    refused = await _refused(controller, backup)
+    assert words in refused
+    assert "restore a backup" not in refused
+
+
+async def test_a_backup_with_an_authority_without_its_key_is_not_restored(
+    controller: Controller, backup: Path, tmp_path: Path
+) -> None:
+    Controller(tmp_path / "other")
+    _with(backup, "pki/ca.key", (tmp_path / "other/pki/ca.key").read_bytes())
+    assert "ca.key is not the key of ca.pem" in await _refused(controller, backup)
