@@ -395,17 +395,9 @@ class Convergence:
         if not tombstone.guest_clean:
             with suppress(GuestError):  # what stays of its socket is told below
                 self._guests.revoke(router)  # or its VRC would come back while the plane is emptied
-        if not tombstone.plane_clean and router.plane not in self._in_use:
-            waiting.append(f"{router.full_name}: plane {router.plane} is detached; it is removed when it is attached")
-        elif not tombstone.plane_clean:
-            try:
-                async with asyncio.timeout(CHANGE_S):
-                    await self._put_bare(router)
-                    await self._shards.remove_router(vrf_id)
-            except PlaneError as problem:
-                waiting.append(f"{router.full_name}: {problem}; {_when(problem, 'removed')}")
-            except TimeoutError:
-                waiting.append(_unconfirmed(router, "its removal"))
+        if not tombstone.plane_clean:
+            if why := await self._remove(router):
+                waiting.append(why)
             else:
                 self._put.pop(vrf_id, None)
                 self._store.mark_clean(vrf_id, plane=True)
@@ -426,13 +418,24 @@ class Convergence:
             self._events.emit("info", "router-removed", router.full_name, "nothing of it is left")
         return waiting
 
-    def forget_plane(self, name: str) -> None:
-        """Give up on confirming deletions on a plane that will not come back."""
-        for vrf_id, tombstone in list(self.tombstones.items()):
-            if tombstone.router.plane == name:
-                self._store.mark_clean(vrf_id, plane=True)
-                self.tombstones[vrf_id] = replace(tombstone, plane_clean=True)
-        self._holds = {hold for hold in self._holds if hold.attachment.plane != name}
+    async def _remove(self, router: RouterConfig) -> str:
+        """Remove a router from its plane; return why that is not confirmed, nothing where it is.
+
+        A plane that is not declared any more confirms nothing, and is not waited for.
+        """
+        if router.plane not in self.state.planes:
+            return ""
+        if router.plane not in self._in_use:
+            return f"{router.full_name}: plane {router.plane} is detached; it is removed when it is attached"
+        try:
+            async with asyncio.timeout(CHANGE_S):
+                await self._put_bare(router)
+                await self._shards.remove_router(router.vrf_id)
+        except PlaneError as problem:
+            return f"{router.full_name}: {problem}; {_when(problem, 'removed')}"
+        except TimeoutError:
+            return _unconfirmed(router, "its removal")
+        return ""
 
     # Guests
 

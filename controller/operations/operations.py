@@ -142,7 +142,7 @@ class Operations:
     def _without_planes(self, names: set[str]) -> State:
         """Return the state without those planes that nothing uses and that have confirmed every deletion."""
         used = {part.plane for tenant in self.state.tenants.values() for part in tenant.slices}
-        used |= {tombstone.router.plane for tombstone in self._convergence.tombstones.values()}
+        used |= {router.plane for router in self._unconfirmed()}
         state = self.state
         planes = state.planes
         kept = (planes.keys() - names) | used
@@ -200,16 +200,19 @@ class Operations:
 
         def plan() -> Plan:
             after = without_plane(self.state, name)
-            waiting = [t.router for t in self._convergence.tombstones.values() if t.router.plane == name]
+            waiting = [router for router in self._unconfirmed() if router.plane == name]
             if waiting and not force:
                 raise Conflict(
                     f"plane {name} has not confirmed that {names_of(waiting)} is gone; "
                     "wait until it connects, or give --force"
                 )
-            self._convergence.forget_plane(name)
             return self._plan_state(after)
 
         return await self._change(self._request("delete", name), plan)
+
+    def _unconfirmed(self) -> list[RouterConfig]:
+        """Return the deleted routers of which planes have not confirmed that they are gone."""
+        return [one.router for one in self._convergence.tombstones.values() if not one.plane_clean]
 
     async def attach_plane(self, name: str, options: PlaneOptions) -> Outcome:
         """Declare a plane, or use a detached one again; SpecError where what is known of it is not enough."""

@@ -1,0 +1,134 @@
+"""What is deleted leaves nothing behind, whatever is under way, and waits for a plane as long as that is declared."""
+
+import asyncio
+import errno
+import os
+from collections.abc import Sequence
+
+import pytest
+from operator_world import Controller
+
+from controller.errors import Conflict, GuestError, PlaneUnreachable, StoreError
+from controller.model import RouterConfig
+from controller.pki.authority import Issued
+
+TEXT = """\
+version: 1
+planes: [{name: s1, kind: fake}]
+tenants:
+  - name: red
+    slices: [{plane: s1, ports: {p1: [100]}}]
+    routers: [{name: r1, plane: s1, interfaces: [{name: eth0, port: p1, vlan: 100}]}]
+"""
+
+
+class _Slow:
+    """Issues certificates when it is told to."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._issue = controller.pki.issue
+        self.asked, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def issue(self, routers: Sequence[RouterConfig]) -> Issued:
+        self.asked.set()
+        await self.go_on.wait()
+        return await self._issue(routers)
+
+
+async def test_a_router_that_is_deleted_while_its_certificate_is_issued(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = _Slow(controller)
+    monkeypatch.setattr(controller.pki, "issue", slow.issue)
+    async with asyncio.timeout(30):
+        applied = asyncio.create_task(controller.apply(TEXT))
+        await slow.asked.wait()
+        deleted = asyncio.create_task(controller.operations.delete_tenant("red"))
+        while controller.convergence.unfinished or controller.operations.state.routers:  # noqa: ASYNC110
+            await asyncio.sleep(0)  # which nobody tells
+        slow.go_on.set()
+        await deleted
+        assert ((await applied).failed, (await applied).waiting) == ([], [])
+    await controller.convergence.look_after_guests()
+    await controller.convergence.converge(lambda _: None)
+    assert (controller.guests.starts, controller.sessions.admitted) == ([], set())
+    assert not controller.pki.identity(1).exists()
+    assert controller.store.valid_serials([1]) == {}
+
+
+async def test_a_router_that_is_changed_while_its_certificate_is_issued_runs_as_declared(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = _Slow(controller)
+    monkeypatch.setattr(controller.pki, "issue", slow.issue)
+    async with asyncio.timeout(30):
+        applied = asyncio.create_task(controller.apply(TEXT))
+        await slow.asked.wait()
+        changed = asyncio.create_task(controller.apply(TEXT.replace("plane: s1, int", "plane: s1, frr: x, int")))
+        while controller.operations.state.routers["red/r1"].routing.text != "x":  # noqa: ASYNC110
+            await asyncio.sleep(0)  # which nobody tells
+        slow.go_on.set()
+        assert ((await applied).failed, (await changed).failed) == ([], [])
+    assert controller.guests.running_specs[1].routing.text == "x"
+    assert controller.guests.starts == ["red/r1"]
+
+
+async def test_a_plane_can_be_forced_away_while_it_hangs(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await controller.apply(TEXT)
+    controller.core.unreachable.add("s1")
+    await controller.operations.delete_tenant("red")
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def remove(_: int) -> None:
+        asked.set()
+        await answer.wait()
+        raise PlaneUnreachable("s1", "it stopped answering")
+
+    monkeypatch.setattr(controller.core, "remove_router", remove)
+    async with asyncio.timeout(30):
+        background = asyncio.create_task(controller.convergence.program(lambda _: None))
+        await asked.wait()
+        forced = asyncio.create_task(controller.operations.delete_plane("s1", force=True))
+        while controller.operations.state.planes:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)
+        answer.set()
+        assert (await forced).waiting == []
+        await background
+    assert not controller.convergence.unfinished
+    assert controller.store.load().tombstones == ()
+
+
+async def test_a_plane_whose_deletion_is_refused_has_still_to_confirm(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await controller.apply(TEXT)
+    controller.core.unreachable.add("s1")
+    await controller.operations.delete_tenant("red")
+
+    def full(_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(controller.audit.files, "append", full)
+    with pytest.raises(StoreError, match="make room"):
+        await controller.operations.delete_plane("s1", force=True)
+    await controller.convergence.converge(lambda _: None)
+    assert [one.plane_clean for one in controller.store.load().tombstones] == [False]
+    with pytest.raises(Conflict, match="has not confirmed that red/r1 is gone"):
+        await controller.operations.delete_plane("s1", force=False)
+
+
+async def test_a_plane_that_has_confirmed_does_not_wait_for_guests(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(_: object) -> None:
+        raise GuestError("vr-host is away")
+
+    await controller.apply(TEXT)
+    monkeypatch.setattr(controller.guests, "delete", away)
+    assert (await controller.operations.delete_tenant("red")).waiting == ["red/r1: vr-host is away"]
+    assert (await controller.operations.delete_plane("s1", force=False)).waiting == ["red/r1: vr-host is away"]
+    monkeypatch.undo()
+    await controller.convergence.converge(lambda _: None)
+    assert controller.store.load().tombstones == ()
