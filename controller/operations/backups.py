@@ -53,8 +53,9 @@ def stage(state: Path, path: Path, replaced: State, ids: Ids) -> None:
     go on from the higher of both, so that nothing of theirs is taken for a restored router's.
     """
     staged = state / _STAGED
-    shutil.rmtree(staged, ignore_errors=True)
     try:
+        (state / _READY).unlink(missing_ok=True)
+        shutil.rmtree(staged, ignore_errors=True)
         (staged / "pki").mkdir(mode=0o700, parents=True)
         _unpack(path, staged)
         authorities(staged / "pki", system_clock)

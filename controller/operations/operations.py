@@ -81,6 +81,7 @@ class Operations:
         self._convergence, self._views, self._guests, self._restart = convergence, views, guests, restart
         self._changing = asyncio.Lock()
         self._running: set[asyncio.Task[Outcome]] = set()
+        self._restarting = asyncio.Event()  # with a backup: what was changed now would be lost
         self._caller = this_process()
         self._room = budget.of_process() if room is None else room
 
@@ -277,6 +278,7 @@ class Operations:
     ) -> Outcome:
         async with self._changing:
             try:
+                self._require_no_restart()
                 ready = plan()
                 remarks = await self._check_guests(ready)
             except SplitplaneError as problem:
@@ -312,6 +314,10 @@ class Operations:
             refused = isinstance(problem, Conflict | NoSuch)
             await self.audit.end(change_id, audit.REFUSED if refused else audit.FAILED, recorded.why_refused(problem))
             raise
+
+    def _require_no_restart(self) -> None:
+        if self._restarting.is_set():
+            raise Conflict("the controller restarts with a backup; try again")
 
     def _commit(self, ready: Plan) -> None:
         if ready.before != ready.after:
@@ -370,6 +376,7 @@ class Operations:
     async def _recorded(self, action: str, subject: str) -> AsyncIterator[None]:
         change_id = await self.audit.begin(self._request(action, subject))
         async with self._end_recorded(change_id):
+            self._require_no_restart()
             yield
         await self.audit.end(change_id, audit.DONE)
 
@@ -426,6 +433,7 @@ class Operations:
             if (self.state.planes or self.state.tenants) and not force:
                 raise Conflict("this controller has planes or tenants; delete them first, or give --force")
             backups.stage(self._directory, path, self._convergence.state, self._convergence.ids)
+            self._restarting.set()
             self._restart()
 
 

@@ -1,5 +1,6 @@
 """A backup replaces what is declared as a whole or not at all, and nothing of what was there is forgotten."""
 
+import asyncio
 import contextlib
 import gzip
 import io
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from operator_world import Controller
 
+from controller.audit.log import Filter
 from controller.errors import Conflict, StoreError
 from controller.operations import backups
 from controller.store.sqlite import SqliteStore
@@ -133,3 +135,27 @@ async def test_a_backup_with_an_authority_without_its_key_is_not_restored(
     Controller(tmp_path / "other")
     _with(backup, "pki/ca.key", (tmp_path / "other/pki/ca.key").read_bytes())
     assert "ca.key is not the key of ca.pem" in await _refused(controller, backup)
+
+
+async def test_what_waits_behind_a_restore_is_refused(controller: Controller, backup: Path) -> None:
+    restored = asyncio.create_task(controller.operations.restore(backup, force=True))
+    await asyncio.sleep(0)
+    with pytest.raises(Conflict, match="the controller restarts with a backup; try again"):
+        await controller.apply(HEAD + BLUE)
+    await restored
+    assert [*controller.operations.state.routers] == ["red/r1"]
+    with pytest.raises(Conflict, match="the controller restarts with a backup; try again"):
+        await controller.operations.by(controller.operations._caller).restore(backup, force=True)
+    with pytest.raises(Conflict, match="the controller restarts with a backup; try again"):
+        await controller.operations.rotate_authorities()
+    assert controller.restarts == 1
+    found = [(one.action, one.outcome) for one in await controller.audit.read(Filter(), 1000)]
+    assert found[-4:] == [("restore", "done"), ("apply", "refused"), ("restore", "refused"), ("rotate", "refused")]
+
+
+async def test_a_restore_that_fails_leaves_none_that_is_ready(controller: Controller, backup: Path) -> None:
+    state = controller.pki.directory.parent
+    backups.stage(state, backup, controller.operations.state, controller.convergence.ids)
+    backup.write_bytes(b"junk")
+    assert await _refused(controller, backup)
+    assert not (state / "restore.ready").exists()
