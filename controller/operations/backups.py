@@ -10,9 +10,9 @@ import zlib
 from pathlib import Path
 
 from controller.errors import StoreError
+from controller.operations.convergence import buried, given_up
 from controller.pki.authority import authorities, system_clock
-from controller.spec.state import Ids, State, Tombstone
-from controller.store.base import Store
+from controller.store.base import Snapshot, Store
 from controller.store.sqlite import FILE, SqliteStore
 
 MAX_BACKUP_BYTES = 256 << 20
@@ -46,11 +46,12 @@ def write(state: Path, store: Store, path: Path) -> None:
             snapshot.unlink()
 
 
-def stage(state: Path, path: Path, replaced: State, ids: Ids) -> None:
+def stage(state: Path, path: Path, replaced: Snapshot) -> None:
     """Unpack a backup beside the present state, for `adopt` at the next start; StoreError where it is none.
 
-    Routers of the present state that the backup does not know by the same id and name become deleted ones, and ids
-    go on from the higher of both, so that nothing of theirs is taken for a restored router's.
+    Routers of the present state that the backup does not know by the same id become deleted ones, and those that are
+    being deleted remain such; the ports and VLANs of both wait for their planes. Ids go on from the higher of both,
+    so that nothing of theirs is taken for a restored router's.
     """
     staged = state / _STAGED
     try:
@@ -62,14 +63,14 @@ def stage(state: Path, path: Path, replaced: State, ids: Ids) -> None:
         store = SqliteStore(staged, remedy="nothing was restored")
         try:
             snapshot = store.load()
-            known = {router.vrf_id: name for name, router in snapshot.state.routers.items()}
-            lost = [
-                Tombstone(router) for name, router in replaced.routers.items() if known.get(router.vrf_id) != name
-            ]
-            snapshot.ids.next_vrf = max(snapshot.ids.next_vrf, ids.next_vrf)
-            snapshot.ids.next_interface = max(snapshot.ids.next_interface, ids.next_interface)
-            snapshot.ids.next_slice = max(snapshot.ids.next_slice, ids.next_slice)
-            store.commit(snapshot.state, snapshot.ids, (), [t for t in lost if t.router.vrf_id not in known])
+            after, ids = snapshot.state, snapshot.ids
+            ids.next_vrf = max(ids.next_vrf, replaced.ids.next_vrf)
+            ids.next_interface = max(ids.next_interface, replaced.ids.next_interface)
+            ids.next_slice = max(ids.next_slice, replaced.ids.next_slice)
+            restored = {router.vrf_id for router in after.routers.values()}
+            deleted = [one for one in replaced.tombstones if one.router.vrf_id not in restored]
+            holds = [*replaced.holds, *given_up(replaced.state, after)]
+            store.commit(after, ids, holds, [*deleted, *buried(replaced.state, after)])
         finally:
             store.close()
         (state / _READY).touch(mode=0o600)

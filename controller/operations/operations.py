@@ -432,7 +432,7 @@ class Operations:
         async with self._changing, self._recorded("restore", ""):
             if (self.state.planes or self.state.tenants) and not force:
                 raise Conflict("this controller has planes or tenants; delete them first, or give --force")
-            backups.stage(self._directory, path, self._convergence.state, self._convergence.ids)
+            backups.stage(self._directory, path, self._store.load())
             self._restarting.set()
             self._restart()
 

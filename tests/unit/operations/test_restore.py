@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from operator_world import Controller
 
+from controller.audit.caller import Caller
 from controller.audit.log import Filter
-from controller.errors import Conflict, StoreError
+from controller.errors import Conflict, GuestError, StoreError
 from controller.operations import backups
 from controller.store.sqlite import SqliteStore
 
@@ -145,7 +146,7 @@ async def test_what_waits_behind_a_restore_is_refused(controller: Controller, ba
     await restored
     assert [*controller.operations.state.routers] == ["red/r1"]
     with pytest.raises(Conflict, match="the controller restarts with a backup; try again"):
-        await controller.operations.by(controller.operations._caller).restore(backup, force=True)
+        await controller.operations.by(Caller(0, 0, 1, "unix:/x")).restore(backup, force=True)
     with pytest.raises(Conflict, match="the controller restarts with a backup; try again"):
         await controller.operations.rotate_authorities()
     assert controller.restarts == 1
@@ -155,7 +156,63 @@ async def test_what_waits_behind_a_restore_is_refused(controller: Controller, ba
 
 async def test_a_restore_that_fails_leaves_none_that_is_ready(controller: Controller, backup: Path) -> None:
     state = controller.pki.directory.parent
-    backups.stage(state, backup, controller.operations.state, controller.convergence.ids)
+    backups.stage(state, backup, controller.store.load())
     backup.write_bytes(b"junk")
     assert await _refused(controller, backup)
     assert not (state / "restore.ready").exists()
+
+
+async def test_what_is_being_deleted_at_a_restore_still_is_afterwards(
+    controller: Controller, backup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(_: object) -> None:
+        raise GuestError("vr-host is away")
+
+    await controller.apply(HEAD + BLUE)
+    monkeypatch.setattr(controller.guests, "delete", away)
+    assert (await controller.operations.delete_tenant("blue")).waiting == ["blue/r1: vr-host is away"]
+    again = await _restored(controller, backup)
+    assert [*again.operations.state.routers] == ["red/r1"]
+    assert [one.router.full_name for one in again.convergence.tombstones.values()] == ["blue/r1"]
+    again.guests.running_specs = controller.guests.running_specs
+    await again.convergence.converge(lambda _: None)
+    assert [spec.router for spec in again.guests.running_specs.values()] == ["red/r1"]
+    assert not again.convergence.unfinished
+
+
+async def test_a_port_that_a_restore_gives_to_another_router_waits_for_the_plane(
+    controller: Controller, backup: Path
+) -> None:
+    without = "  - {name: red, slices: [{plane: s1}], routers: [{name: r1, plane: s1}]}\n"
+    await controller.apply(HEAD + without + RED.replace("red", "blue"))
+    assert controller.attached() == {"red/r1": [], "blue/r1": [("p1", 100)]}
+    again = await _restored(controller, backup)
+    again.core.unreachable.add("s1")
+    await again.convergence.start()
+    await again.convergence.converge(lambda _: None)
+    assert again.attached()["red/r1"] == []
+    again.core.unreachable.clear()
+    await again.convergence.converge(lambda _: None)
+    assert again.attached() == {"red/r1": [("p1", 100)]}
+    assert not again.convergence.unfinished
+
+
+async def test_routers_of_a_plane_that_a_backup_does_not_have_go_without_it(
+    controller: Controller, tmp_path: Path
+) -> None:
+    await controller.operations.backup(tmp_path / "backup")
+    await controller.apply(HEAD + RED)
+    again = await _restored(controller, tmp_path / "backup")
+    again.guests.running_specs = controller.guests.running_specs
+    assert (await again.convergence.converge(lambda _: None)).waiting == []
+    assert again.store.load().tombstones == ()
+    assert again.guests.running_specs == {}
+
+
+async def _restored(controller: Controller, backup: Path) -> Controller:
+    """Restore a backup and return the controller that starts with it."""
+    await controller.operations.restore(backup, force=True)
+    state = controller.pki.directory.parent
+    controller.store.close()
+    backups.adopt(state)
+    return Controller(state)
