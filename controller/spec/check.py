@@ -9,8 +9,7 @@ from itertools import combinations
 
 from controller.errors import SpecError
 from controller.model import InterfaceConfig, PlaneKind, RouterConfig, Suite
-from controller.spec import fallbacks, shares
-from controller.spec.document import subnet
+from controller.spec import addresses, fallbacks, shares
 from controller.spec.fallbacks import Problem, may_have, unknown_plane
 from controller.spec.merge import Where
 from controller.spec.state import Attachment, LinkConfig, State
@@ -26,7 +25,7 @@ def check(state: State, where: Where) -> None:
         _links(state),
         _slices(state),
         _attachments(state),
-        _addresses(state),
+        addresses.problems(state),
         _static_routes(state),
         shares.problems(state),
     ):
@@ -138,22 +137,6 @@ def _attachments(state: State) -> Iterator[Problem]:
             continue
         if not part.holds(interface.port, interface.vlan):
             yield key, f"{name}: {attachment} is not in the slice of tenant {router.tenant}; add it there"
-
-
-def _addresses(state: State) -> Iterator[Problem]:
-    for router in state.routers.values():
-        found = [(subnet(text), interface) for interface in router.interfaces for text in interface.addresses]
-        for (one, first), (other, second) in combinations(found, 2):
-            if one.version != other.version or (one.is_link_local and first is not second):
-                continue
-            key = ("interface", router.full_name, second.name)
-            if one.ip == other.ip:
-                yield key, f"address {one.ip} is declared twice on router {router.full_name}"
-            elif first is not second and one.network.overlaps(other.network):
-                yield (
-                    key,
-                    f"router {router.full_name}: {other} of {second.name} overlaps with {one} of {first.name}",
-                )
 
 
 def _static_routes(state: State) -> Iterator[Problem]:
