@@ -40,6 +40,6 @@ class Supervisor:
 
     async def close(self) -> None:
         """Cancel all tasks and wait for them, the last one first."""
-        for task in reversed(self._tasks):
+        for task in list(reversed(self._tasks)):  # each leaves as it ends
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

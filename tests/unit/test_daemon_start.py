@@ -1,6 +1,7 @@
 """What vr-controller checks before it serves: options, the lock, the supervisor that restarts tasks."""
 
 import asyncio
+import functools
 import gc
 from pathlib import Path
 
@@ -104,3 +105,23 @@ def test_the_daemon_runs_with_garbage_collection(monkeypatch: pytest.MonkeyPatch
     controller.__main__.main()
     assert ran == [True]
     assert gc.get_freeze_count()
+
+
+async def test_closing_ends_every_task_also_where_another_ends_meanwhile() -> None:
+    supervised = supervisor.Supervisor(EventLog())
+    over, ended = asyncio.Event(), []
+
+    async def forever(name: str) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(name)
+
+    for name in ("shards", "convergence", "certificates"):
+        supervised.spawn(name, functools.partial(forever, name))
+    supervised.spawn("api", over.wait)
+    supervised.spawn("service manager", functools.partial(forever, "service manager"))
+    await asyncio.sleep(0)
+    over.set()
+    await supervised.close()
+    assert ended == ["service manager", "certificates", "convergence", "shards"]
