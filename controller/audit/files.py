@@ -22,27 +22,27 @@ class AuditFiles:
         self._directory, self._file_bytes, self._files = directory, file_bytes, files
 
     def append(self, lines: Iterable[bytes]) -> None:
-        """Append lines, each with its end, and sync them. OSError where that fails, and then none of them is there
-        that did not fill a file."""
+        """Append lines, each with its end, and sync them. OSError where that fails, or what making a line raises, and
+        then none of them is there that did not fill a file."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = self._open()
+        size = start = os.fstat(descriptor).st_size
         try:
-            size = start = os.fstat(descriptor).st_size
             for line in lines:
                 if size and size + len(line) > self._file_bytes:
                     os.fsync(descriptor)
-                    os.close(descriptor)
+                    start = size  # what is in a file that is full stays
                     self._rotate()
-                    descriptor = self._open()
+                    descriptor, full = self._open(), descriptor
+                    os.close(full)
                     size = start = 0
-                try:
-                    _write(descriptor, line)
-                except OSError:
-                    with contextlib.suppress(OSError):
-                        os.ftruncate(descriptor, start)
-                    raise
+                _write(descriptor, line)
                 size += len(line)
             os.fsync(descriptor)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, start)
+            raise
         finally:
             os.close(descriptor)
 

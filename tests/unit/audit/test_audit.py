@@ -282,3 +282,29 @@ async def test_one_change_cannot_push_all_others_out(tmp_path: Path) -> None:
     found = await log.read(Filter(), 1000)
     assert len(found) == 301
     assert set(found[-1].new or {}) == {"octets", "sha256"}
+
+
+def test_a_file_that_cannot_follow_the_last_one_costs_nobody_a_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = AuditFiles(tmp_path, file_bytes=100)
+    files.append([b"x" * 80 + b"\n"])
+    rotate, others = files._rotate, []
+
+    def rotate_and_fail() -> None:
+        rotate()
+        others.append(os.open(os.devnull, os.O_RDONLY))  # as another thread does at this moment
+        files.path.mkdir()
+
+    monkeypatch.setattr(files, "_rotate", rotate_and_fail)
+    with pytest.raises(IsADirectoryError):
+        files.append([b"y" * 80 + b"\n"])
+    os.close(others[0])
+
+
+def test_a_line_that_cannot_be_made_takes_those_before_it_along(tmp_path: Path) -> None:
+    files = AuditFiles(tmp_path)
+    files.append([b"first\n"])
+    with pytest.raises(UnicodeEncodeError):
+        files.append(line.encode() for line in ("second\n", "\ud800\n"))
+    assert files.path.read_bytes() == b"first\n"
