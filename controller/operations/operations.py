@@ -110,7 +110,7 @@ class Operations:
         if len(after.routers) > len(before.routers):  # what is there already is never refused
             self._room.require(len(after.routers) + len(self._convergence.tombstones))
         named = frozenset(f"{tenant.name}/{one.name}" for tenant, _ in parsed.tenants() for one in tenant.routers)
-        return Plan(before, after, ids, changes(before, after), named)
+        return replace(self._plan_state(after), ids=ids, named=named)
 
     def _check(self, after: State, where: Where) -> None:
         """Raise SpecError for the first thing that cannot be, or that there is no room for."""

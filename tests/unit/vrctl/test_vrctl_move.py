@@ -250,6 +250,22 @@ async def test_where_a_router_came_from_is_stored_until_it_is_there(
     assert controller.views.router("r1").placement is Placement.HARDWARE
 
 
+async def test_a_move_that_a_document_asks_for_is_known_and_aborted_as_any_other(
+    vrctl: Vrctl, controller: Controller
+) -> None:
+    def stored() -> Placement | None:
+        return controller.store.load().state.routers["red/r1"].came_from
+
+    asked = TEXT.replace("{name: r1, plane: s1,", "{name: r1, plane: s1, placement: software,")
+    await controller.apply(asked)
+    assert stored() is Placement.AUTO
+    await controller.apply(asked.replace("software,", "software, hold_time_s: 60,"))
+    assert stored() is Placement.AUTO
+    controller.core.moves = on_the_way(500, 500, to="software")
+    assert (await vrctl("move", "red/r1", "--abort", "--no-wait"))[0] == 0
+    assert controller.views.router("r1").placement is Placement.AUTO
+
+
 async def test_a_move_that_waits_for_the_fallback_says_so(
     vrctl: Vrctl, controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
