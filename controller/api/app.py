@@ -4,6 +4,7 @@ import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine
 from http import HTTPStatus
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,7 +27,7 @@ from controller.pki.certificates import CertificateState
 from controller.pki.planes import MAX_NAMES
 from controller.spec.changes import Change
 from controller.spec.document import Name, PlaneOptions, schema
-from controller.spec.lines import MAX_SIZE_BYTES
+from controller.spec.lines import MAX_SIZE_BYTES, check_characters
 from controller.views import (
     CounterView,
     Event,
@@ -158,11 +159,13 @@ def _streamed(media_type: str, what: str) -> dict[int | str, dict[str, Any]]:
     return {200: {"description": what, "content": {media_type: {}}}}
 
 
-def _check_size(body: DocumentBody) -> None:
+def _check_document(body: DocumentBody) -> None:
     if len(body.text) > MAX_SIZE_BYTES:
         raise SpecError(body.source, None, f"larger than {MAX_SIZE_BYTES >> 20} MiB; split the file")
     if sum(map(len, body.files.values())) > MAX_FILES_BYTES:
         raise SpecError(body.source, None, f"its FRR files are larger than {MAX_FILES_BYTES >> 20} MiB; split it")
+    for text in chain(body.files, body.files.values()):
+        check_characters(text, body.source, None)
 
 
 Change_ = Callable[[Report, Callable[[], None]], Coroutine[Any, Any, Outcome]]
@@ -205,7 +208,7 @@ async def _followed(change: Change_) -> StreamingResponse:
 @api.post("/apply", responses=_streamed(NDJSON, "progress, one object a line, and at last an Outcome"))
 async def apply(body: DocumentBody, operations: Op) -> StreamingResponse:
     """Make the objects a document names as it declares them."""
-    _check_size(body)
+    _check_document(body)
     return await _followed(
         lambda report, planned: operations.apply(body.text, body.source, body.files, report, planned)
     )
@@ -214,7 +217,7 @@ async def apply(body: DocumentBody, operations: Op) -> StreamingResponse:
 @api.post("/delete", responses=_streamed(NDJSON, "progress, one object a line, and at last an Outcome"))
 async def delete_document(body: DocumentBody, operations: Op) -> StreamingResponse:
     """Delete the objects a document names."""
-    _check_size(body)
+    _check_document(body)
     return await _followed(
         lambda report, planned: operations.delete_document(body.text, body.source, report, planned)
     )
@@ -223,7 +226,7 @@ async def delete_document(body: DocumentBody, operations: Op) -> StreamingRespon
 @api.post("/diff")
 async def diff(body: DocumentBody, operations: Op) -> list[Change]:
     """Tell what applying a document would change; nothing is changed."""
-    _check_size(body)
+    _check_document(body)
     return (await operations.plan_document(body.text, body.source, body.files)).changes
 
 

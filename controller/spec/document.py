@@ -112,7 +112,7 @@ def _interface_address(text: str) -> str:
     if "/" not in text:
         raise ValueError(f"{text} has no prefix length; write {text}/24 or the like")
     address = ip_interface(text)
-    if address.is_multicast or address.is_unspecified or address.is_loopback:
+    if "%" in text or address.is_multicast or address.is_unspecified or address.is_loopback:
         raise ValueError(f"{text} cannot be an interface's address")
     network = address.network
     if (

@@ -4,6 +4,7 @@ ruamel.yaml parses into nodes; the nodes are turned into values here, because th
 keys are errors, and aliases may not multiply a small file into a big one.
 """
 
+import re
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -20,6 +21,14 @@ MAX_DEPTH = 32
 
 Path = tuple[str | int, ...]
 Lines = dict[Path, int]
+
+_SURROGATE = re.compile("[\\ud800-\\udfff]")
+
+
+def check_characters(text: str, source: str, line: int | None) -> None:
+    """SpecError where half of a surrogate pair is in a text: YAML and JSON can write it, and no file can hold it."""
+    if (found := _SURROGATE.search(text)) is not None:
+        raise SpecError(source, line, f"character U+{ord(found[0]):04X} is not allowed")
 
 
 class _Values:
@@ -51,6 +60,7 @@ class _Values:
             if not isinstance(key_node, ScalarNode):
                 raise SpecError(self.source, line, "a key must be a plain word")
             key = str(key_node.value)
+            check_characters(key, self.source, line)
             if key in values:
                 raise SpecError(self.source, line, f"key {key!r} appears twice; keep one")
             self.lines[(*path, key)] = line
@@ -58,6 +68,7 @@ class _Values:
         return values
 
     def _scalar(self, node: Node) -> Any:
+        check_characters(node.value, self.source, node.start_mark.line + 1)
         try:
             return self.constructor.construct_object(node)
         except (ValueError, MarkedYAMLError) as problem:

@@ -56,6 +56,18 @@ async def test_errors_have_one_form(
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize("files", [{"a.conf": "\ud800"}, {"a.conf": "", "\ud800": ""}])
+async def test_a_file_that_is_no_text_is_refused(served: Path, controller: Controller, files: dict[str, str]) -> None:
+    text = """\
+version: 1
+planes: [{name: s1, kind: fake}]
+tenants: [{name: red, slices: [{plane: s1}], routers: [{name: r1, plane: s1, frr_file: a.conf}]}]
+"""
+    with pytest.raises(Refused, match=r"t\.yaml: character U\+D800 is not allowed"):
+        await ask(served, "POST", "/v1/apply", document(text) | {"files": files})
+    assert not controller.operations.state.planes
+
+
 async def test_an_unreachable_plane_is_named(served: Path, controller: Controller) -> None:
     text = """\
 version: 1
