@@ -74,6 +74,20 @@ def test_everything_declared_comes_back_from_a_new_process(tmp_path: Path) -> No
     assert again.ids.taken == {1, 2}
 
 
+def test_a_disk_that_is_full_is_called_so_and_the_store_goes_on(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    state, ids = declared(TEXT, store)
+    store.commit(state, ids, (), ())
+    router = state.routers["red/r1"]
+    larger = {"red/r1": replace(router, routing=Routing(Suite.FRR, "x" * 1_000_000))}
+    pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+    store._db.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(StoreError, match="database or disk is full"):
+        store.commit(replace(state, routers=state.routers | larger), ids, (), ())
+    assert store.load().state == state
+    store.commit(replace(state, routers={}, links=frozenset()), ids, (), ())
+
+
 def test_the_directory_is_private(tmp_path: Path) -> None:
     SqliteStore(tmp_path / "state")
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
