@@ -16,7 +16,9 @@ Plane = Annotated[str, typer.Argument(metavar="NAME")]
 @plane_app.command("certificate")
 def plane_certificate(
     name: Plane,
-    directory: Annotated[Path, typer.Option("-d", "--directory", help="where to write the three files")] = Path(),
+    directory: Annotated[
+        Path, typer.Option("-d", "--directory", exists=True, file_okay=False, help="where to write the three files")
+    ] = Path(),
     names: Annotated[
         list[str] | None,
         typer.Option("--name", metavar="DNS|IP", help="another name or address of the device; repeatable"),

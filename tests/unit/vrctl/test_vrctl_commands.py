@@ -353,6 +353,15 @@ async def test_a_switch_gets_a_private_key(vrctl: Vrctl, applied: str, tmp_path:
     assert "BEGIN CERTIFICATE" in (tmp_path / "cert.pem").read_text()
 
 
+async def test_no_certificate_is_issued_for_a_directory_that_is_not_there(
+    vrctl: Vrctl, applied: str, controller: Controller, tmp_path: Path
+) -> None:
+    status, _, err = await vrctl("plane", "certificate", "s1", "-d", str(tmp_path / "none"))
+    assert status == 2
+    assert "does not exist" in err
+    assert controller.planes.states() == []
+
+
 async def test_a_planes_certificate_is_listed_until_it_is_revoked(
     vrctl: Vrctl, applied: str, controller: Controller, tmp_path: Path
 ) -> None:
