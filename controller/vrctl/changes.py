@@ -99,7 +99,7 @@ def delete_plane(
 @plane_app.command("attach")
 def plane_attach(
     name: Annotated[str, typer.Argument(metavar="NAME")],
-    datapath_id: Annotated[str | None, typer.Option(help="OpenFlow: integer or hexadecimal text such as 0x1")] = None,
+    datapath_id: Annotated[str | None, typer.Option(help="OpenFlow: hexadecimal, such as 0x1")] = None,
     address: Annotated[str | None, typer.Option(help="P4Runtime: HOST:PORT or unix:/PATH")] = None,
     device_id: Annotated[int | None, typer.Option(help="P4Runtime: 1 where left out")] = None,
     port: Annotated[
