@@ -1,9 +1,12 @@
 """Quotas are reserved when they are applied, divided again when a plane says its sizes, and shown."""
 
+from typing import Any
+
 import pytest
 from operator_world import Controller
 
 from controller.errors import SpecError, StoreError
+from controller.spec.state import State
 
 PLANE = "version: 1\nplanes: [{name: s1, kind: fake}]\ntenants:\n"
 SIZES = {"ipv4_route": 1000, "ipv6_route": 1000, "nexthop": 100, "nexthop_group": 50, "interface_classifier": 20}
@@ -36,6 +39,30 @@ async def test_what_a_plane_said_is_remembered_while_it_is_away(controller: Cont
     controller.core.sizes.clear()
     with pytest.raises(SpecError, match="table nexthop_group of plane s1 has room for 50"):
         await controller.apply(PLANE + tenant("blue", "p2", ", quota: {groups: 11}"))
+    assert controller.store.load().state.sizes == {"s1": SIZES}
+
+
+async def test_what_a_plane_said_is_stored_later_where_the_disk_is_full_and_hinders_no_change(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, states = controller.store.commit, []
+
+    def fill(state: State, *more: Any) -> None:
+        states.append(state)
+        if len(states) > 1:
+            raise StoreError("database or disk is full")
+        commit(state, *more)
+
+    controller.core.sizes["s1"] = SIZES
+    monkeypatch.setattr(controller.store, "commit", fill)
+    outcome = await controller.apply(PLANE + tenant("red", "p1", ", quota: {groups: 40}"))
+    assert [change.name for change in outcome.changes] == ["s1", "red", "red@s1"]
+    assert len(states) > 1
+    assert controller.core.shares["s1"].limits["red"].groups == 40
+    monkeypatch.undo()
+    with pytest.raises(SpecError, match="table nexthop_group of plane s1 has room for 50"):
+        await controller.apply(PLANE + tenant("blue", "p2", ", quota: {groups: 11}"))
+    await controller.apply(PLANE + tenant("blue", "p2", ", quota: {groups: 10}"))
     assert controller.store.load().state.sizes == {"s1": SIZES}
 
 
