@@ -40,11 +40,13 @@ std::optional<uint32_t> Objects::acquire(Space space, uint32_t id) {
     return acquired->slot;
 }
 
+// In a replay a slot stays its id's: routes are recorded by slot, and those of an id may come, or go, after whatever else
+// referred to it has gone.
 void Objects::release(Space space, uint32_t slot) {
     if (nobody(space, slot)) {
         return;
     }
-    if (slots_[static_cast<size_t>(space)].release(slot) && !restoring_) {
+    if (slots_[static_cast<size_t>(space)].release(slot, restoring_)) {
         given_up_.retire({space, slot});
     }
 }

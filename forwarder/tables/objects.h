@@ -54,8 +54,10 @@ class Objects {
     uint32_t id_of(Space space, uint32_t slot) const { return of(space).id_of(slot); }
     const Slots& of(Space space) const { return slots_[static_cast<size_t>(space)]; }
 
+    // Until all is `restored` an id keeps the slot that it had, whatever refers to it (Slots::restore).
     bool restore(Space space, uint32_t slot, uint32_t id);
     void restored();
+    bool restoring() const { return restoring_; }
 
     Result exhausted(Space space) const;
 

@@ -27,8 +27,8 @@ std::optional<Slots::Acquired> Slots::acquire(uint32_t id) {
     return Acquired{*slot, true};
 }
 
-bool Slots::release(uint32_t slot) {
-    if (--references_[slot] != kTaken) {
+bool Slots::release(uint32_t slot, bool kept) {
+    if (--references_[slot] != kTaken || kept) {
         return false;
     }
     references_[slot] = 0;

@@ -33,8 +33,9 @@ class Slots {
 
     // Add a reference to an id's slot; none where no slot is free.
     std::optional<Acquired> acquire(uint32_t id);
-    // Take one back. True: nothing refers to the slot any more; it is to be freed after a grace period.
-    bool release(uint32_t slot);
+    // Take one back. True: nothing refers to the slot any more; it is to be freed after a grace period. Where it is
+    // `kept` it stays its id's until `restored`.
+    bool release(uint32_t slot, bool kept = false);
     void free(uint32_t slot) { free_.free(slot); }
 
     std::optional<uint32_t> find(uint32_t id) const;
@@ -42,8 +43,8 @@ class Slots {
     uint32_t capacity() const { return free_.count() - free_.first(); }
     uint32_t used() const { return static_cast<uint32_t>(slot_of_.size()); }
 
-    // Give an id the slot that it had, before there is any reference to it: false where another id has the slot or
-    // there is none. What was given up until `restored` is free then.
+    // Give an id the slot that it had, before there is any reference to it: false where something refers to what
+    // another id has there, or there is no such slot. What nothing refers to when all is `restored` is free then.
     bool restore(uint32_t slot, uint32_t id);
     void restored();
 

@@ -49,8 +49,10 @@ void Tables::replay_one(RecordReader& reader) {
         case RecordKind::kSlot: {
             auto space = reader.get<Space>();
             auto slot = reader.get<uint32_t>(), id = reader.get<uint32_t>();
-            if (static_cast<size_t>(space) < kSpaces) {
-                objects_.restore(space, slot, id);
+            if (static_cast<size_t>(space) < kSpaces && !objects_.restore(space, slot, id)) {
+                throw JournalError("the journal gives slot " + std::to_string(slot) + " of " +
+                                   objects_.of(space).name() + " to " + std::to_string(id) +
+                                   " while another has it; remove it to start with empty tables");
             }
             break;
         }

@@ -140,6 +140,40 @@ class JournalTest : public ::testing::Test {
     Folder folder;
 };
 
+// Rewrites the journal: routes of router 1 change until most of the file is superseded.
+class Rewriting : public JournalTest {
+  protected:
+    std::unique_ptr<Process> process = std::make_unique<Process>(folder / "journal");
+    Tables& tables = process->tables;
+
+    void route(Op op, uint32_t vrf, uint32_t address, uint32_t nexthop) {
+        auto done = tables.write_route(op, vrf, Family::kIpv4, prefix4(address, 24), {SP_ROUTE_NEXTHOP, nexthop}, {});
+        ASSERT_TRUE(done.ok()) << done.text;
+    }
+    void row(Op op, Table table, Key key, Action action, std::array<uint64_t, 3> params) {
+        RowWrite row;
+        row.action = action;
+        row.params = params;
+        auto done = tables.write_row(op, table, key, std::move(row));
+        ASSERT_TRUE(done.ok()) << done.text;
+        tables.commit();
+    }
+    bool under_way() const { return std::filesystem::exists((folder / "journal").string() + ".next"); }
+    // More routes than are written with three requests.
+    void begin() {
+        for (uint32_t round = 0; !under_way(); ++round) {
+            for (uint32_t number = 0; number < 70'000; ++number) {
+                route(round == 0 ? Op::kInsert : Op::kModify, 1, 0x14000000 + (number << 8), 1 + round % 2);
+            }
+            tables.commit();
+        }
+    }
+    void finish() {
+        while (under_way()) tables.commit();
+        EXPECT_EQ(tables.journal_status().rewrites, 1u);
+    }
+};
+
 class RandomJournal : public JournalTest, public ::testing::WithParamInterface<uint32_t> {};
 
 TEST_P(RandomJournal, EveryRequestIsThereForTheNextProcess) {
@@ -226,6 +260,24 @@ TEST_F(JournalTest, IsRewrittenWhileItIsWritten) {
     std::string before = process->dump();
     process.reset();
     EXPECT_EQ(Process(folder / "journal").dump(), before);
+}
+
+// The way in is the only entry that names router 9 in the new file when it goes, as that has no routes yet: another router
+// came to have its slot.
+TEST_F(Rewriting, KeepsARouterWhoseWayInGoesApartFromOneThatComes) {
+    row(Op::kInsert, Table::kInterfaceClassifier, {1, 1}, Action::kSetRouterInterface, {1, 1});
+    row(Op::kInsert, Table::kInterfaceClassifier, {1, 9}, Action::kSetRouterInterface, {9, 9});
+    route(Op::kInsert, 9, 0x0a000000, 1);
+    begin();
+    row(Op::kErase, Table::kInterfaceClassifier, {1, 9}, Action::kNone, {});
+    row(Op::kInsert, Table::kInterfaceClassifier, {1, 10}, Action::kSetRouterInterface, {10, 10});
+    route(Op::kInsert, 10, 0x0b000000, 1);
+    ASSERT_TRUE(under_way());
+    finish();
+    Process next(copy());
+    EXPECT_NE(next.tables.routes().find(9, Family::kIpv4, prefix4(0x0a000000, 24)), 0u);
+    EXPECT_EQ(next.tables.routes().find(10, Family::kIpv4, prefix4(0x0a000000, 24)), 0u);
+    EXPECT_TRUE(next.dump() == process->dump());
 }
 
 TEST_F(JournalTest, TwoProcessesDoNotShareOne) {
