@@ -90,8 +90,8 @@ Result NexthopGroup::prepare(const std::vector<WeightedNexthop>& nexthops, uint6
     }
     const bool stays = sp_group_size(before) >= weight;
     std::vector<uint16_t> dealt = stays ? deal(parts(nexthops), places(before)) : deal(parts(nexthops));
-    uint32_t unit = blocks_.allocate(units(static_cast<uint32_t>(dealt.size())));
-    if (unit == 0 && dealt.size() > weight) {
+    uint32_t unit = packed() ? 0 : blocks_.allocate(units(static_cast<uint32_t>(dealt.size())));
+    if (unit == 0) {
         dealt = deal(parts(nexthops));
         dealt.resize(weight);  // in turns: the first are all weights once
         unit = blocks_.allocate(units(weight));
@@ -112,6 +112,45 @@ void NexthopGroup::write(uint64_t group, std::span<const uint16_t> dealt) {
     }
 }
 
+// One for each slot, or kResourceExhausted and none.
+Result NexthopGroup::prepare_all(const std::vector<uint32_t>& slots, const std::vector<WeightedNexthop>& nexthops,
+                                 std::vector<uint64_t>& prepared) {
+    prepared.assign(slots.size(), 0);
+    for (size_t done = 0; done < slots.size(); ++done) {
+        Result result = prepare(nexthops, arrays().groups[slots[done]], prepared[done]);
+        if (!result.ok()) {
+            while (done-- > 0) {
+                uint64_t group = prepared[done];
+                blocks_.release(sp_group_base(group) / kGroupMembersInUnit, units(sp_group_size(group)));
+            }
+            return result;
+        }
+    }
+    return {};
+}
+
+// In a replay, where nobody reads: give each group one place for each unit of weight, and all of them room anew. They
+// come in another order than they were written in, and each takes the most that there is room for.
+void NexthopGroup::pack() {
+    packed_ = true;
+    std::vector<std::pair<uint32_t, std::vector<uint16_t>>> all;  // by slot
+    for (const auto& [key, row] : rows()) {
+        const uint32_t slot = slot_of(Space::kGroup, key.first);
+        const uint64_t group = arrays().groups[slot];
+        if (sp_group_size(group) == 0) {
+            continue;
+        }
+        all.emplace_back(slot, deal(parts(nexthops(row)))).second.resize(weights_[slot]);
+        blocks_.release(sp_group_base(group) / kGroupMembersInUnit, units(sp_group_size(group)));
+    }
+    for (const auto& [slot, dealt] : all) {
+        const auto size = static_cast<uint32_t>(dealt.size());
+        const uint64_t group = sp_group(blocks_.allocate(units(size)) * kGroupMembersInUnit, size);
+        write(group, dealt);
+        publish(arrays().groups[slot], sp_u64{group});
+    }
+}
+
 Result NexthopGroup::store_all(const std::vector<uint32_t>& slots, const std::vector<WeightedNexthop>& nexthops) {
     const uint32_t each = weight_of(nexthops);
     uint64_t weight = weight_;
@@ -123,16 +162,14 @@ Result NexthopGroup::store_all(const std::vector<uint32_t>& slots, const std::ve
         return {Code::kResourceExhausted, "nexthop_group_selector is full: the weights of all groups add up to " +
                                               std::to_string(SP_GROUP_MEMBERS) + " at most"};
     }
-    std::vector<uint64_t> prepared(slots.size());
-    for (size_t done = 0; done < slots.size(); ++done) {
-        Result result = prepare(nexthops, arrays().groups[slots[done]], prepared[done]);
-        if (!result.ok()) {
-            while (done-- > 0) {
-                uint64_t group = prepared[done];
-                blocks_.release(sp_group_base(group) / kGroupMembersInUnit, units(sp_group_size(group)));
-            }
-            return result;
-        }
+    std::vector<uint64_t> prepared;
+    Result result = prepare_all(slots, nexthops, prepared);
+    if (!result.ok() && objects().restoring()) {
+        pack();
+        result = prepare_all(slots, nexthops, prepared);
+    }
+    if (!result.ok()) {
+        return result;
     }
     for (size_t position = 0; position < slots.size(); ++position) {
         publish_group(slots[position], prepared[position], each);

@@ -52,7 +52,11 @@ class NexthopGroup : public EntryTable {
     std::span<sp_u16> places(uint64_t group) const;
     Result prepare(const std::vector<WeightedNexthop>& nexthops, uint64_t before, uint64_t& group);
     void write(uint64_t group, std::span<const uint16_t> dealt);
+    Result prepare_all(const std::vector<uint32_t>& slots, const std::vector<WeightedNexthop>& nexthops,
+                       std::vector<uint64_t>& prepared);
     Result store_all(const std::vector<uint32_t>& slots, const std::vector<WeightedNexthop>& nexthops);
+    bool packed() const { return packed_ && objects().restoring(); }
+    void pack();
     void publish_group(uint32_t slot, uint64_t group, uint32_t weight);
 
     BlockArena blocks_;
@@ -61,6 +65,7 @@ class NexthopGroup : public EntryTable {
     size_t one_shots_ = 0;
     ZeroedArray<uint16_t> weights_{SP_GROUPS};  // by slot
     uint32_t weight_ = 0;                                               // of all
+    bool packed_ = false;  // a replay found no room for places that flows keep
 };
 
 }  // namespace splitplane

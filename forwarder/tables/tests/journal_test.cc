@@ -280,6 +280,26 @@ TEST_F(Rewriting, KeepsARouterWhoseWayInGoesApartFromOneThatComes) {
     EXPECT_TRUE(next.dump() == process->dump());
 }
 
+// In the order of their keys the small ones come first, and would leave no room for the large ones.
+TEST_F(Rewriting, KeepsGroupsThatFillTheRoomForMembers) {
+    auto group = [&](uint32_t id, uint32_t members) {
+        RowWrite row;
+        row.action = Action::kOneShot;
+        for (uint32_t each = 0; each < members; ++each) row.extras.members.push_back({1 + each, 1});
+        return tables.write_row(Op::kInsert, Table::kNexthopGroup, {id, 0}, std::move(row)).ok();
+    };
+    for (uint32_t id = 9000; id < 9100; ++id) ASSERT_TRUE(group(id, 256));
+    uint32_t small = 0;
+    while (group(small + 1, 2)) ++small;
+    tables.commit();
+    begin();
+    finish();
+    Process next(copy());
+    EXPECT_TRUE(next.dump() == process->dump());
+    EXPECT_GT(small, 300u);
+    EXPECT_EQ(sp_group_size(next.engine.arrays().groups[next.tables.objects().slot(Space::kGroup, 9099)]), 256u);
+}
+
 TEST_F(JournalTest, TwoProcessesDoNotShareOne) {
     Process first(folder / "journal");
     try {
