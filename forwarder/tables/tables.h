@@ -153,6 +153,7 @@ class Tables {
     Rewriting rewriting_;
     bool links_changed_ = false;  // what links are divided by
     size_t rewrites_ = 0, cut_octets_ = 0, routes_replayed_ = 0;
+    size_t rewritten_octets_ = 0;  // of the file when the last rewriting ended
 };
 
 }  // namespace splitplane

@@ -3,6 +3,8 @@
 // Tables and their journal: replay at the start, and rewriting when most of the file is superseded.
 #include "tables/tables.h"
 
+#include <algorithm>
+
 namespace splitplane {
 
 namespace {
@@ -161,7 +163,8 @@ void Tables::commit() {
     links_changed_ = false;
     journal_.append(pending_.octets());
     pending_.reset();
-    bool superseded = journal_.octets() > kRewriteFromOctets && journal_.octets() > 2 * live_octets();
+    const size_t live = std::max(live_octets(), rewritten_octets_);
+    bool superseded = journal_.octets() > kRewriteFromOctets && journal_.octets() > 2 * live;
     if (!journal_.rewriting() && (superseded || journal_.broken())) {
         begin_rewriting();
     }
@@ -170,6 +173,7 @@ void Tables::commit() {
     }
 }
 
+// At least: not all of what rows have of their own is counted, as their notes.
 size_t Tables::live_octets() const {
     size_t octets = pipeline_.size() + routes_.note_octets();
     for (Family family : {Family::kIpv4, Family::kIpv6}) {
@@ -214,6 +218,7 @@ void Tables::rewrite_some() {
     bool done = rewriting_.table == kTables && rewriting_.family == 2;
     if (journal_.append_rewrite(records.octets()) && done && journal_.finish_rewrite()) {
         ++rewrites_;
+        rewritten_octets_ = journal_.octets();
     }
 }
 

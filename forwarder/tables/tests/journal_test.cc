@@ -300,6 +300,24 @@ TEST_F(Rewriting, KeepsGroupsThatFillTheRoomForMembers) {
     EXPECT_EQ(sp_group_size(next.engine.arrays().groups[next.tables.objects().slot(Space::kGroup, 9099)]), 256u);
 }
 
+// What entries bring along for their controller is not known to the size that the file is expected to have.
+TEST_F(Rewriting, EndsWhereEntriesHaveMuchMetadata) {
+    for (uint32_t id = 1; id <= 3000; ++id) {
+        RowWrite row;
+        row.action = Action::kSetNeighbor;
+        row.params = {1, id};
+        row.extras.notes.metadata = std::string(2000, 'n');
+        ASSERT_TRUE(tables.write_row(Op::kInsert, Table::kNexthop, {id, 0}, std::move(row)).ok());
+    }
+    tables.commit();
+    finish();
+    for (uint32_t request = 0; request < 20; ++request) {
+        tables.set_election({0, request});
+        tables.commit();
+    }
+    EXPECT_EQ(tables.journal_status().rewrites, 1u);
+}
+
 TEST_F(JournalTest, TwoProcessesDoNotShareOne) {
     Process first(folder / "journal");
     try {
