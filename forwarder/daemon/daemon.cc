@@ -13,6 +13,7 @@
 #include <cstring>
 #include <ctime>
 #include <fstream>
+#include <utility>
 
 #include "daemon/hash_seed.h"
 #include "daemon/log.h"
@@ -230,6 +231,7 @@ Report Daemon::report() {
     report.trie_octets = seen.routes.trie_total;
     report.trie_octets_used = seen.routes.trie_used;
     report.journal_octets = seen.journal.octets;
+    report.journal_broken = seen.journal.broken;
     {
         const auto guard = tables_.lock();
         report.pipeline = !tables_.pipeline().empty();
@@ -243,14 +245,28 @@ Report Daemon::report() {
     return report;
 }
 
+// What could not be written is tried again also where no controller writes anything.
+void Daemon::keep_journal() {
+    const auto guard = tables_.lock();
+    if (tables_.journal_status().broken) tables_.commit();
+    const bool broken = tables_.journal_status().broken;
+    if (broken == std::exchange(journal_broken_, broken)) return;
+    const std::string path = (config_.state / "journal").string();
+    log(LogLevel::kWarning, broken ? "the journal " + path + " cannot be written; what changes is lost with this "
+                                         "process unless there is room on its file system again"
+                                   : "the journal " + path + " is written again, and whole");
+}
+
 std::string Daemon::status() {
+    keep_journal();
     const ServerStatistics seen = server_.statistics();  // once whoever writes lets go of the tables
     // So that whoever asks for `status` is told of the last seconds, however long ago somebody asked before.
     limits_.look(load(), std::chrono::steady_clock::now());
     const std::vector<PortStatus> ports = engine_->ports();
     const auto up = std::count_if(ports.begin(), ports.end(), [](const PortStatus& port) { return port.up; });
     return std::to_string(up) + " of " + std::to_string(ports.size()) + " ports up, " +
-           (seen.primary ? "a controller is primary" : "no controller is primary");
+           (seen.primary ? "a controller is primary" : "no controller is primary") +
+           (seen.journal.broken ? ", the journal cannot be written" : "");
 }
 
 HttpResponse Daemon::answer(std::string_view path) {

@@ -54,6 +54,7 @@ class Daemon {
     Load load();
     HttpResponse answer(std::string_view path);
     void log_start();
+    void keep_journal();
 
     Config config_;
     std::vector<std::string> listening_;
@@ -64,6 +65,7 @@ class Daemon {
     Tables tables_;
     P4RuntimeServer server_;
     Limits limits_;
+    bool journal_broken_ = false;  // as the log has it
     // Each with a thread and connections of its own: who floods the metrics does not keep `status` from its answer.
     std::unique_ptr<HttpServer> control_;
     std::unique_ptr<HttpServer> metrics_;

@@ -81,7 +81,8 @@ std::string head_text(const Report& report) {
     text += "\nlimits     " + limits_text(report.limits);
     text += std::string("\npipeline   ") + (report.pipeline ? "set" : "not set: no controller has pushed it") + "\n";
     text += "trie       " + mebioctets(report.trie_octets_used) + " of " + mebioctets(report.trie_octets) + " used\n";
-    return text + "journal    " + mebioctets(report.journal_octets) + "\n";
+    return text + "journal    " + mebioctets(report.journal_octets) +
+           (report.journal_broken ? ", cannot be written: what changes is lost with this process" : "") + "\n";
 }
 
 // Calls `each` with a router interface, place, class and how many punts were lost there, where some were.
@@ -337,6 +338,7 @@ std::string report_json(const Report& report) {
         {"trie_octets_used", report.trie_octets_used},
         {"trie_octets", report.trie_octets},
         {"journal_octets", report.journal_octets},
+        {"journal_broken", report.journal_broken},
         {"ports", json_list(report.ports)},
         {"links", json_list(report.links)},
         {"tables", json_list(report.tables)},
@@ -396,6 +398,8 @@ void write_tables(OpenMetrics& metrics, const Report& report) {
     metrics.sample(report.trie_octets);
     metrics.family("journal_bytes", Type::kGauge, "Size of the journal.");
     metrics.sample(report.journal_octets);
+    metrics.family("journal_broken", Type::kGauge, "1 while the journal cannot be written: changes are lost with the process.");
+    metrics.sample(report.journal_broken ? 1 : 0);
 }
 
 void write_interfaces(OpenMetrics& metrics, const Counters& counters) {

@@ -52,6 +52,7 @@ struct Report {
     std::vector<ServerCount> server;
     uint64_t trie_octets_used = 0, trie_octets = 0;
     uint64_t journal_octets = 0;
+    bool journal_broken = false;       // it cannot be written: changes are lost with the process
     Counters counters;
     CoreShares cores;
     std::vector<PortLosses> losses;

@@ -86,6 +86,7 @@ TEST_F(Counted, AreInAllThreeViews) {
     losses.egress[SP_LOSS_DOWN] = 11;
     report.losses = {losses};
     report.limits = {{{"link", "port 2, 11 frames that it could not send"}}, 3};
+    report.journal_broken = true;
 
     const std::string text = report_text(report);
     for (const char* line : {"vr-forwarder 1.2.3, pid 0, up for 1 h 2 min, device id 0\n",
@@ -97,12 +98,13 @@ TEST_F(Counted, AreInAllThreeViews) {
                              "limits     link: port 2, 11 frames that it could not send in the last 3 s\n",
                              "\n  2             eth2       egress  down                     11\n",
                              "\n  2             eth2       device  rx_queue_1_drops  1      12\n", "\n  lost ring_full    1\n", "\n  sample policed    8\n",
+                             "journal    0 MiB, cannot be written: what changes is lost with this process\n",
                              "control    2 connected, one of them primary, highest election id 7.1\n"}) {
         EXPECT_NE(text.find(line), std::string::npos) << line << text;
     }
     const std::string json = report_json(report);
     for (const char* part : {"\"ttl_expired\": {\n        \"packets\": 2,", "\"writes OK\": 9", "\"packet_ins\": 4",
-                             "\"problem\": \"is gone\"", "\"speed_bit_s\": 1000000000", "\"over_share\": 17", "\"by\": \"link\"", "\"counter\": \"rx_queue_1_drops\"", "\"level\": 250000", "\"core_ns\": 2000000000", "\"ring_full\": 1", "\"policed\": 8"}) {
+                             "\"problem\": \"is gone\"", "\"speed_bit_s\": 1000000000", "\"over_share\": 17", "\"by\": \"link\"", "\"counter\": \"rx_queue_1_drops\"", "\"level\": 250000", "\"core_ns\": 2000000000", "\"journal_broken\": true", "\"ring_full\": 1", "\"policed\": 8"}) {
         EXPECT_NE(json.find(part), std::string::npos) << part << json;
     }
     const std::string metrics = report_metrics(report);
@@ -120,7 +122,7 @@ TEST_F(Counted, AreInAllThreeViews) {
           "vr_forwarder_core_over_share_total{router=\"700\"} 17\n",
           "vr_forwarder_link_use_bits{port=\"2\",interface=\"eth2\"} 941250000\n",
           "vr_forwarder_link_over_share_total{port=\"2\",interface=\"eth2\"} 17\n",
-          "vr_forwarder_limited{by=\"link\"} 1\n", "vr_forwarder_limited{by=\"core\"} 0\n",
+          "vr_forwarder_journal_broken 1\n", "vr_forwarder_limited{by=\"link\"} 1\n", "vr_forwarder_limited{by=\"core\"} 0\n",
           "vr_forwarder_samples_total{outcome=\"policed\"} 8\n",
           "vr_forwarder_p4runtime_writes_total{code=\"OK\"} 9\n", "vr_forwarder_p4runtime_packet_ins_total 4\n"}) {
         EXPECT_NE(metrics.find(line), std::string::npos) << line << metrics;

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from controller.planes.base import Capability, Nexthop, Op, Policer, RouterInter
 from controller.planes.p4runtime.channel import Timing
 from controller.planes.p4runtime.plane import P4RuntimePlane
 from controller.planes.shares import ShareEntries, ShareEntry
+from lab.commands import output, wait_for
 from lab.planes.forwarder import Forwarder
 from wire.columns import prefix_key
 
@@ -20,6 +22,8 @@ pytestmark = [pytest.mark.root, pytest.mark.asyncio]  # root only to be somebody
 
 NOBODY = 65534
 WHO = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--bounding-set=-all")
+UNLIMITED = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+_LIMIT_S = 60.0
 PORTS = {"eth1": 1, "eth2": 2}  # of which there are none
 
 
@@ -81,5 +85,29 @@ async def test_it_takes_entries_and_has_them_after_it_was_killed(forwarder: Forw
         before = await plane.read()
     assert before.routes == {VRF: {prefix_key("20.1.0.0/16"): via(5)}}
     assert [nexthop.id for nexthop in before.nexthops.values()] == [5]
+    async with connected(forwarder) as plane:
+        assert await plane.read() == before
+
+
+async def test_a_journal_that_cannot_be_written_is_told_and_tried_again(
+    forwarder: Forwarder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", "300000")  # it looks three times in that
+    forwarder.prefix = ("sh", "-c", 'trap "" XFSZ && exec "$@"', "sh")  # prlimit(2) is for one's own
+    journal, log = forwarder.state / "journal", forwarder.log
+
+    def logged(what: str) -> None:
+        wait_for(what, lambda: f"warning the journal {journal} {what}" in log.read_text(), _LIMIT_S, 0.05, [log])
+
+    async with connected(forwarder) as plane:
+        full = (journal.stat().st_size + 10, resource.RLIM_INFINITY)
+        resource.prlimit(forwarder.pid, resource.RLIMIT_FSIZE, full)
+        assert await plane.write(WriteBatch(policers=[Update(Op.INSERT, Policer(VRF, RATES))])) == []
+        logged("cannot be written")
+        assert "cannot be written" in output(forwarder.command("status"), 10)
+        resource.prlimit(forwarder.pid, resource.RLIMIT_FSIZE, UNLIMITED)
+        logged("is written again")
+        assert "cannot be written" not in output(forwarder.command("status"), 10)
+        before = await plane.read()
     async with connected(forwarder) as plane:
         assert await plane.read() == before
