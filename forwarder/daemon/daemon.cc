@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <grpcpp/security/server_credentials.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 #include "daemon/metrics.h"
 #include "daemon/notify.h"
 #include "daemon/tls.h"
+#include "server/probe.h"
 
 namespace splitplane {
 
@@ -109,17 +111,28 @@ std::vector<ServerCount> counts_of(const ServerStatistics& seen) {
     return counts;
 }
 
-// Until SIGTERM or SIGINT comes, which is returned, the service manager is told that the daemon does not hang.
+// Until SIGTERM or SIGINT comes, which is returned, the service manager is told that the daemon serves.
 int serve(Daemon& daemon, const sigset_t& ends) {
     constexpr std::chrono::microseconds kStatusEvery = std::chrono::seconds(10);
     const std::optional<std::chrono::microseconds> limit = watchdog_limit();
     const std::chrono::microseconds every = limit ? *limit / 3 : kStatusEvery;  // one or two may be late
     const auto whole = std::chrono::duration_cast<std::chrono::seconds>(every);
     const timespec pause{whole.count(), std::chrono::nanoseconds(every - whole).count()};
+    // What has no room in its queue is lost: all is said each time.
     for (;;) {
-        notify_service("WATCHDOG=1\nSTATUS=" + daemon.status());
+        const bool answers = daemon.answers(std::chrono::duration_cast<std::chrono::milliseconds>(every));
+        notify_service(answers ? "READY=1\nWATCHDOG=1\nSTATUS=" + daemon.status()
+                               : std::string("STATUS=its P4Runtime socket does not answer"));
         if (const int received = sigtimedwait(&ends, nullptr, &pause); received > 0) return received;
     }
+}
+
+// Each port and each connection has some; what is usual is of the time of select(2), and 1,024.
+void take_descriptors() {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 }  // namespace
@@ -245,6 +258,12 @@ Report Daemon::report() {
     return report;
 }
 
+bool Daemon::answers(std::chrono::milliseconds within) {
+    const bool all = splitplane::answers(config_.p4runtime_socket(), within);
+    if (!all) log(LogLevel::kWarning, "nobody answers at " + config_.p4runtime_socket().string());
+    return all;
+}
+
 // What could not be written is tried again also where no controller writes anything.
 void Daemon::keep_journal() {
     const auto guard = tables_.lock();
@@ -277,6 +296,7 @@ HttpResponse Daemon::answer(std::string_view path) {
 }
 
 void run_daemon(const Config& config) {
+    take_descriptors();
     // Before there are threads, so that all of them leave these signals to this one.
     sigset_t ends;
     sigemptyset(&ends);
@@ -287,7 +307,6 @@ void run_daemon(const Config& config) {
     umask(0077);
     {
         Daemon daemon(config);
-        notify_service("READY=1");
         const int received = serve(daemon, ends);
         log(LogLevel::kInfo, std::string("ending on ") + (received == SIGTERM ? "SIGTERM" : "SIGINT"));
         notify_service("STOPPING=1");

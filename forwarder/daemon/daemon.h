@@ -34,6 +34,8 @@ class Daemon {
 
     Report report();
 
+    // Whether its own socket takes connections and P4Runtime answers there.
+    bool answers(std::chrono::milliseconds within);
     // What it does in one line. Returns only where neither its tables nor its streams are stuck.
     std::string status();
 

@@ -2,12 +2,9 @@
 
 #include "daemon/http.h"
 
-#include <netdb.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,7 +16,7 @@
 #include <list>
 #include <utility>
 
-#include "engine/descriptor.h"
+#include "server/sockets.h"
 
 namespace splitplane {
 
@@ -30,62 +27,6 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kMostConnections = 32;
 constexpr size_t kMostRequestOctets = 8192;
 constexpr auto kTimeForOne = std::chrono::seconds(5);
-
-sockaddr_un unix_address(const std::string& path) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    if (path.size() >= sizeof(address.sun_path)) throw HttpError(path + " is too long for a Unix socket");
-    std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-    return address;
-}
-
-Descriptor connected(const std::string& path) {
-    const sockaddr_un address = unix_address(path);
-    Descriptor descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const bool done = connect(descriptor.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
-    return done ? std::move(descriptor) : Descriptor();
-}
-
-// A socket of a process that is gone is in the way; one that is served is somebody's.
-void remove_stale(const std::string& path) {
-    struct stat found{};
-    if (lstat(path.c_str(), &found) != 0) return;
-    if (!S_ISSOCK(found.st_mode)) throw HttpError("cannot listen on unix:" + path + ": it exists and is no socket");
-    if (connected(path).get() >= 0) throw HttpError("cannot listen on unix:" + path + ": another process does");
-    unlink(path.c_str());
-}
-
-Descriptor listen_unix(const std::string& path) {
-    remove_stale(path);
-    const sockaddr_un address = unix_address(path);
-    Descriptor descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (bind(descriptor.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
-        chmod(path.c_str(), 0600) != 0 || listen(descriptor.get(), kMostConnections) != 0) {
-        throw HttpError("cannot listen on unix:" + path + ": " + std::strerror(errno));
-    }
-    return descriptor;
-}
-
-Descriptor listen_tcp(const std::string& address) {
-    const size_t colon = address.rfind(':');
-    std::string host = address.substr(0, colon);
-    if (host.starts_with('[')) host = host.substr(1, host.size() - 2);
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-    addrinfo* found = nullptr;
-    const int problem = getaddrinfo(host.c_str(), address.substr(colon + 1).c_str(), &hints, &found);
-    if (problem != 0) throw HttpError("cannot listen on " + address + ": " + gai_strerror(problem));
-    const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
-    Descriptor descriptor(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    const int yes = 1;
-    setsockopt(descriptor.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-    if (bind(descriptor.get(), found->ai_addr, found->ai_addrlen) != 0 ||
-        listen(descriptor.get(), kMostConnections) != 0) {
-        throw HttpError("cannot listen on " + address + ": " + std::strerror(errno));
-    }
-    return descriptor;
-}
 
 const char* phrase(int status) {
     switch (status) {
@@ -130,17 +71,9 @@ class HttpServer::Loop {
     Loop(const std::vector<std::string>& addresses, HttpAnswer answer)
         : answer_(std::move(answer)), stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
         for (const std::string& address : addresses) {
-            if (address.starts_with("unix:")) {
-                listeners_.push_back(listen_unix(address.substr(5)));
-                paths_.push_back(address.substr(5));
-            } else {
-                listeners_.push_back(listen_tcp(address));
-            }
+            const auto& own = listening_.emplace_back(address).sockets();
+            for (const Descriptor& socket : own) listeners_.push_back(socket.get());
         }
-    }
-
-    ~Loop() {
-        for (const std::string& path : paths_) unlink(path.c_str());
     }
 
     void stop() {
@@ -152,7 +85,7 @@ class HttpServer::Loop {
         std::vector<pollfd> waiting;
         while (true) {
             waiting.assign(1, {stop_.get(), POLLIN, 0});
-            for (const Descriptor& listener : listeners_) waiting.push_back({listener.get(), POLLIN, 0});
+            for (const int listener : listeners_) waiting.push_back({listener, POLLIN, 0});
             for (const Connection& one : connections_) {
                 waiting.push_back({one.descriptor.get(), static_cast<short>(one.output.empty() ? POLLIN : POLLOUT), 0});
             }
@@ -164,7 +97,7 @@ class HttpServer::Loop {
                 one = over ? connections_.erase(one) : std::next(one);
             }
             for (size_t each = 0; each < listeners_.size(); ++each) {
-                if (waiting[1 + each].revents != 0) take(listeners_[each].get());
+                if (waiting[1 + each].revents != 0) take(listeners_[each]);
             }
         }
     }
@@ -180,8 +113,8 @@ class HttpServer::Loop {
     };
 
     void take(int listener) {
-        Descriptor descriptor(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-        if (descriptor.get() < 0) return;
+        Descriptor descriptor = accepted(listener);
+        if (!descriptor) return;
         if (connections_.size() < kMostConnections) {
             connections_.push_back({std::move(descriptor), Clock::now() + kTimeForOne, "", ""});
             return;
@@ -214,8 +147,8 @@ class HttpServer::Loop {
 
     HttpAnswer answer_;
     Descriptor stop_;
-    std::vector<Descriptor> listeners_;
-    std::vector<std::string> paths_;
+    std::list<ListeningSockets> listening_;
+    std::vector<int> listeners_;  // their sockets
     std::list<Connection> connections_;
 };
 

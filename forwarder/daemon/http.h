@@ -28,7 +28,7 @@ using HttpAnswer = std::function<HttpResponse(std::string_view path)>;
 // What answers a whole request, whatever it is: 400 where it is no HTTP, 405 where it is no GET. Never throws.
 std::string http_response(std::string_view request, const HttpAnswer& answer);
 
-// An address that cannot be had, in one line.
+// What a server did not answer, in one line.
 class HttpError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
@@ -36,7 +36,7 @@ class HttpError : public std::runtime_error {
 
 class HttpServer {
   public:
-    // Listen at addresses ("HOST:PORT", "unix:PATH") and begin to answer. HttpError where one cannot be had.
+    // Listen at addresses ("HOST:PORT", "unix:PATH") and begin to answer. ListenError where one cannot be had.
     HttpServer(const std::vector<std::string>& addresses, HttpAnswer answer);
     ~HttpServer();
 

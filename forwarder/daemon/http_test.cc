@@ -13,6 +13,7 @@
 
 #include "daemon/json.h"
 #include "daemon/metrics.h"
+#include "server/sockets.h"
 
 namespace splitplane {
 namespace {
@@ -93,7 +94,7 @@ TEST_F(Http, TheSocketOfALivingServerIsNotTaken) {
     try {
         HttpServer({"unix:" + path_}, [](std::string_view) { return HttpResponse{}; });
         FAIL();
-    } catch (const HttpError& error) {
+    } catch (const ListenError& error) {
         EXPECT_EQ(std::string(error.what()), "cannot listen on unix:" + path_ + ": another process does");
     }
 }

@@ -2,12 +2,19 @@
 #include "server/server.h"
 
 #include <grpcpp/grpcpp.h>
-#include <sys/stat.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
+#include <list>
+#include <thread>
 
 #include "server/service.h"
+#include "server/sockets.h"
 
 namespace splitplane {
 
@@ -15,9 +22,86 @@ namespace {
 
 constexpr int kKeepaliveMs = 10'000;         // a controller that vanished without a word is noticed
 constexpr int kKeepaliveTimeoutMs = 10'000;
+constexpr int kHandshakeMs = 5'000;           // for TLS, and for the first words of HTTP/2
 constexpr int kLeastPingMs = 1'000;          // what clients may do
 constexpr size_t kThreads = 96;              // streams and reads have one each; Write has its own
 constexpr auto kStopPatience = std::chrono::milliseconds(200);
+
+// Descriptors are numbered by the lowest that is free: one with such a number is one of as many. Ports, statistics and
+// the journal have room behind those of connections, and this host's controller behind those of other hosts.
+constexpr int kMostDescriptors = 4096;
+constexpr int kApart = 256;
+
+int most_descriptors() {
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    return static_cast<int>(std::min<rlim_t>(limit.rlim_cur, kMostDescriptors));
+}
+
+// Takes the connections in gRPC's place, which takes none any more once it has found no descriptor for one, and has no
+// bound of its own: connections beyond are closed.
+class Doors {
+  public:
+    using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
+
+    void open(const Listener& listener, grpc::ServerBuilder& builder) {
+        using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+        const bool local = listener.address.starts_with("unix:");
+        auto acceptor = builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, listener.credentials);
+        doors_.emplace_back(listener.address, std::move(acceptor), most_descriptors() - (local ? 1 : 2) * kApart, local);
+    }
+    int port(size_t which) const { return std::next(doors_.begin(), static_cast<ptrdiff_t>(which))->sockets.port(); }
+    void start() {
+        if (!stop_) throw ServerError("cannot make an eventfd: " + error_text(errno));
+        thread_ = std::thread([this] { run(); });
+    }
+    ~Doors() {
+        const uint64_t one = 1;
+        if (thread_.joinable() && write(stop_.get(), &one, sizeof(one)) == sizeof(one)) thread_.join();
+    }
+
+  private:
+    struct Door {
+        Door(const std::string& address, std::unique_ptr<Acceptor> taker, int bound, bool is_local)
+            : sockets(address), acceptor(std::move(taker)), most(bound), local(is_local) {}
+        ListeningSockets sockets;
+        std::unique_ptr<Acceptor> acceptor;
+        int most;
+        bool local;
+    };
+
+    void run() {
+        std::vector<pollfd> waiting{{stop_.get(), POLLIN, 0}};
+        std::vector<Door*> whose{nullptr};
+        for (Door& door : doors_) {
+            for (const Descriptor& socket : door.sockets.sockets()) {
+                waiting.push_back({socket.get(), POLLIN, 0});
+                whose.push_back(&door);
+            }
+        }
+        while (poll(waiting.data(), waiting.size(), -1) >= 0 || errno == EINTR) {
+            if (waiting[0].revents != 0) return;
+            for (size_t each = 1; each < waiting.size(); ++each) {
+                if (waiting[each].revents != 0) take(waiting[each].fd, *whose[each]);
+            }
+        }
+    }
+
+    static void take(int listener, Door& door) {
+        Descriptor connection = accepted(listener);
+        if (!connection || connection.get() >= door.most) return;
+        const int yes = 1;
+        if (!door.local) setsockopt(connection.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+        Acceptor::NewConnectionParameters taken;
+        taken.listener_fd = listener;
+        taken.fd = connection.release();
+        door.acceptor->HandleNewConnection(&taken);
+    }
+
+    Descriptor stop_{eventfd(0, EFD_CLOEXEC)};
+    std::list<Door> doors_;
+    std::thread thread_;
+};
 
 }  // namespace
 
@@ -54,47 +138,34 @@ class P4RuntimeServer::Impl {
     ServerOptions options_;
     std::shared_ptr<Gate> gate_;
     std::unique_ptr<grpc::Server> server_;
+    std::unique_ptr<Doors> doors_;
 };
 
 std::vector<int> P4RuntimeServer::Impl::start(const std::vector<Listener>& listeners) {
     grpc::ServerBuilder builder;
-    std::vector<int> ports(listeners.size());
-    for (size_t position = 0; position < listeners.size(); ++position) {
-        builder.AddListeningPort(listeners[position].address, listeners[position].credentials, &ports[position]);
-    }
+    auto doors = std::make_unique<Doors>();
+    for (const Listener& listener : listeners) doors->open(listener, builder);
     grpc::ResourceQuota quota("p4runtime");
     quota.SetMaxThreads(static_cast<int>(kThreads + options_.max_streams + options_.max_reads));
     builder.SetResourceQuota(quota);
     builder.SetMaxReceiveMessageSize(options_.max_request_octets);
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kLeastPingMs);
     builder.RegisterService(&service);
     server_ = builder.BuildAndStart();
-    for (size_t position = 0; position < listeners.size(); ++position) {
-        bool unix_socket = listeners[position].address.starts_with("unix:");
-        if (ports[position] == 0 || !server_) {
-            std::string all;
-            for (const auto& listener : listeners) {
-                all += (all.empty() ? "" : ", ") + listener.address;
-            }
-            server_.reset();
-            throw ServerError("cannot listen on " + (listeners.size() == 1 ? all : "one of " + all) +
-                              "; is another program there, or is the address wrong?");
-        }
-        ports[position] = unix_socket ? 0 : ports[position];
-        if (unix_socket && chmod(listeners[position].address.c_str() + 5, 0600) != 0) {
-            server_.reset();
-            throw ServerError("cannot keep others away from " + listeners[position].address + ": " +
-                              std::strerror(errno));
-        }
-    }
+    if (!server_) throw ServerError("cannot start gRPC's server; its log says why");
+    doors->start();
+    doors_ = std::move(doors);
+    std::vector<int> ports;
+    for (size_t position = 0; position < listeners.size(); ++position) ports.push_back(doors_->port(position));
     return ports;
 }
 
 void P4RuntimeServer::Impl::stop() {
+    doors_.reset();
     if (server_) {
         server_->Shutdown(std::chrono::system_clock::now() + kStopPatience);
         server_->Wait();

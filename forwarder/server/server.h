@@ -91,7 +91,7 @@ class P4RuntimeServer {
     P4RuntimeServer(const P4RuntimeServer&) = delete;
     P4RuntimeServer& operator=(const P4RuntimeServer&) = delete;
 
-    // Listen; ServerError names the address that cannot be had. Returns the ports, 0 for a Unix socket, which only its
+    // Listen; ListenError names the address that cannot be had. Returns the ports, 0 for a Unix socket, which only its
     // owner may use.
     std::vector<int> start(const std::vector<Listener>& listeners);
     // End all streams and requests; returns when the last has gone. The destructor does it too.

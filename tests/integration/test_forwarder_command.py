@@ -79,11 +79,10 @@ def test_the_watchdog_is_told_while_it_serves() -> None:
         told = os.environ | {"NOTIFY_SOCKET": f"{state}/notify", "WATCHDOG_USEC": "300000"}
         command = ("unshare", "--mount", "--net", *mount, str(PROGRAM), "--port", "1=lo", "--state", f"{state}/own")
         with subprocess.Popen(command, env=told) as process:
-            assert heard.recv(200) == b"READY=1"
             for _ in range(3):
-                assert heard.recv(200) == b"WATCHDOG=1\nSTATUS=1 of 1 ports up, no controller is primary"
+                assert heard.recv(200) == b"READY=1\nWATCHDOG=1\nSTATUS=1 of 1 ports up, no controller is primary"
             process.terminate()
-            while (said := heard.recv(200)).startswith(b"WATCHDOG=1"):
+            while (said := heard.recv(200)).startswith(b"READY=1"):
                 pass
             assert said == b"STOPPING=1"
         assert process.returncode == 0

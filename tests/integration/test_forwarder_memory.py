@@ -3,6 +3,7 @@
 import contextlib
 import os
 import resource
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -87,6 +88,18 @@ async def test_it_takes_entries_and_has_them_after_it_was_killed(forwarder: Forw
     assert [nexthop.id for nexthop in before.nexthops.values()] == [5]
     async with connected(forwarder) as plane:
         assert await plane.read() == before
+
+
+async def test_connections_beyond_its_descriptors_keep_nobody_out_for_good(forwarder: Forwarder) -> None:
+    forwarder.prefix = ("prlimit", "--nofile=512:512", *WHO)
+    async with connected(forwarder) as plane:
+        with contextlib.ExitStack() as many:
+            for _ in range(800):
+                one = many.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                one.connect(str(forwarder.state / "p4rt.sock"))
+            assert "vr-forwarder" in output(forwarder.command("status"), 10), "others have their descriptors"
+        assert await plane.write(WriteBatch(policers=[Update(Op.INSERT, Policer(VRF, RATES))])) == []
+        assert f"vrf_id={VRF}" in output(forwarder.command("dump", "policer"), 30), "over a connection of its own"
 
 
 async def test_a_journal_that_cannot_be_written_is_told_and_tried_again(
