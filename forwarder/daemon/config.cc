@@ -3,7 +3,6 @@
 #include "daemon/config.h"
 
 #include <toml++/toml.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,6 +13,8 @@
 #include <map>
 #include <optional>
 #include <set>
+
+#include "daemon/pem.h"
 
 namespace splitplane {
 
@@ -234,11 +235,7 @@ void check_config(const Config& config) {
                               config.p4runtime_socket().string() + ", which is always there");
         }
     }
-    for (const std::string& file : {tls.cert, tls.key, tls.ca}) {
-        if (!file.empty() && access(file.c_str(), R_OK) != 0) {
-            throw ConfigError("cannot read the TLS file " + file + ": " + std::strerror(errno));
-        }
-    }
+    if (tls.complete()) check_tls(tls);
     if (config.control_socket().string().size() > kUnixPath) {
         throw ConfigError("the state directory " + config.state.string() + " is too long for a socket's path");
     }

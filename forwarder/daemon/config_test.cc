@@ -42,7 +42,8 @@ std::string complaint(const std::vector<std::string>& words) {
 }
 
 TEST(Config, EverythingIsRead) {
-    const Config config = read(R"(
+    Config config;
+    read_config_text(R"(
 device_id = 7
 listen = ["192.0.2.1:9559", "unix:/run/x.sock", "[::1]:9559"]
 metrics = "127.0.0.1:9560"
@@ -72,7 +73,7 @@ members = 5
 nexthops = 100
 policers = 90112
 router_interfaces = 1
-)");
+)", "f.toml", config);
     EXPECT_EQ(config.device_id, 7u);
     EXPECT_EQ(config.listen, (std::vector<std::string>{"192.0.2.1:9559", "unix:/run/x.sock", "[::1]:9559"}));
     EXPECT_EQ(config.metrics, "127.0.0.1:9560");

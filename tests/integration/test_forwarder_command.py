@@ -18,6 +18,7 @@ from openflow_net import VRF, via
 from controller.planes.base import LOCAL
 from lab.planes.forwarder import PROGRAM
 from lab.private.forwarder import PrivateForwarder
+from tests.unit.p4runtime.test_p4runtime_tls import issue, pem
 
 pytestmark = pytest.mark.root
 
@@ -234,7 +235,7 @@ def instance() -> Iterator[str]:
         (("--listen", "127.0.0.1:9559"), "cannot listen on 127.0.0.1:9559 without TLS, because whoever reaches it"),
         (
             ("--listen", "127.0.0.1:9559", "--tls-cert", EMPTY, "--tls-key", EMPTY, "--tls-ca", EMPTY),
-            f"the TLS file {EMPTY} has no line `-----BEGIN CERTIFICATE-----`; it has to be PEM",
+            f"the TLS file {EMPTY} holds no certificate; it has to be PEM",
         ),
     ],
 )
@@ -244,6 +245,21 @@ def test_what_is_wrong_is_one_line(words: tuple[str, ...], said: str, tmp_path: 
     assert done.stderr.startswith("vr-forwarder: ")
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_key_of_another_certificate_is_named(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    own = issue("edge")
+    key.write_bytes(pem(own)[0])
+    certificate.write_bytes(pem(own)[1])
+    told = ("--tls-cert", str(certificate), "--tls-key", str(key), "--tls-ca", str(certificate))
+    assert run("check", *told).stderr == ""
+    key.write_bytes(pem(issue("edge"))[0])
+    done = run("check", *told)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith(f"vr-forwarder: the key {key} is not of the certificate {certificate}; ")
+    key.write_bytes(pem(own)[1])
+    assert run("check", *told).stderr.startswith(f"vr-forwarder: the TLS file {key} holds no key without a passphrase; ")
 
 
 def test_status_of_none_says_so(tmp_path: Path) -> None:
