@@ -181,6 +181,9 @@ std::string http_get(const std::string& socket_path, const std::string& path) {
     const size_t head = answer.find("\r\n\r\n");
     if (head == std::string::npos) throw HttpError("vr-forwarder at " + socket_path + " did not answer");
     const std::string body = answer.substr(head + 4);
+    if (answer.find("\r\nContent-Length: " + std::to_string(body.size()) + "\r\n") > head) {
+        throw HttpError("vr-forwarder at " + socket_path + " ended in the middle of its answer");
+    }
     if (!answer.starts_with("HTTP/1.0 200 ")) {
         throw HttpError("vr-forwarder at " + socket_path + ": " + body.substr(0, body.find('\n')));
     }

@@ -3,6 +3,7 @@
 #include "daemon/http.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -10,6 +11,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "daemon/json.h"
 #include "daemon/metrics.h"
@@ -103,6 +105,24 @@ TEST_F(Http, NobodyThereIsSaid) {
     server_.reset();
     EXPECT_FALSE(std::filesystem::exists(path_));
     EXPECT_THROW(http_get(path_, "/known"), HttpError);
+}
+
+TEST_F(Http, HalfOfAnAnswerIsNone) {
+    server_.reset();
+    const ListeningSockets listening("unix:" + path_);
+    std::thread serving([&] {
+        pollfd waiting{listening.sockets().front().get(), POLLIN, 0};
+        poll(&waiting, 1, -1);
+        const Descriptor client = accepted(waiting.fd);
+        waiting = {client.get(), POLLIN, 0};
+        poll(&waiting, 1, -1);
+        char request[100];
+        recv(client.get(), request, sizeof(request), 0);
+        const std::string half = "HTTP/1.0 200 OK\r\nContent-Length: 100\r\nConnection: close\r\n\r\n{\"ports\": [";
+        send(client.get(), half.data(), half.size(), MSG_NOSIGNAL);
+    });
+    EXPECT_THROW(http_get(path_, "/known"), HttpError);
+    serving.join();
 }
 
 TEST(OpenMetrics, FamiliesSamplesAndTheEnd) {
