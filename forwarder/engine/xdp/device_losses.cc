@@ -77,7 +77,7 @@ bool ask(int socket, const std::string& interface, void* question) {
 }
 
 // The driver's, with their names; none where it has none.
-std::vector<std::pair<std::string, uint64_t>> drivers(int socket, const std::string& interface) {
+DriverCounters drivers(int socket, const std::string& interface) {
     ethtool_drvinfo driver{};
     driver.cmd = ETHTOOL_GDRVINFO;
     if (!ask(socket, interface, &driver) || driver.n_stats == 0) return {};
@@ -92,7 +92,7 @@ std::vector<std::pair<std::string, uint64_t>> drivers(int socket, const std::str
     values->cmd = ETHTOOL_GSTATS;
     values->n_stats = count;
     if (!ask(socket, interface, names) || !ask(socket, interface, values)) return {};
-    std::vector<std::pair<std::string, uint64_t>> all;
+    DriverCounters all;
     // Queues may have come or gone between the questions: no more than both have told.
     for (uint32_t at = 0; at < std::min({count, names->len, values->n_stats}); ++at) {
         const char* name = reinterpret_cast<const char*>(names->data) + size_t{at} * ETH_GSTRING_LEN;
@@ -115,6 +115,15 @@ std::optional<RingLoss> ring_loss(std::string_view name) {
     return loss;
 }
 
+void add_drivers(const DriverCounters& counters, std::vector<DeviceLoss>& losses) {
+    for (const auto& [name, frames] : counters) {
+        const auto loss = ring_loss(name);
+        if (loss && std::ranges::find(losses, name, &DeviceLoss::counter) == losses.end()) {
+            losses.push_back({name, loss->queue, frames});
+        }
+    }
+}
+
 std::vector<DeviceLoss> read_device_losses(const std::string& interface) {
     std::vector<DeviceLoss> losses;
     const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -122,9 +131,7 @@ std::vector<DeviceLoss> read_device_losses(const std::string& interface) {
     interface.copy(request.ifr_name, IFNAMSIZ - 1);
     if (!socket || ::ioctl(socket.get(), SIOCGIFINDEX, &request) != 0) return losses;
     add_kernels(static_cast<uint32_t>(request.ifr_ifindex), losses);
-    for (auto& [name, frames] : drivers(socket.get(), interface)) {
-        if (const auto loss = ring_loss(name)) losses.push_back({std::move(name), loss->queue, frames});
-    }
+    add_drivers(drivers(socket.get(), interface), losses);
     return losses;
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/losses.h"
@@ -24,5 +25,9 @@ struct RingLoss {
     std::optional<uint32_t> queue;
 };
 std::optional<RingLoss> ring_loss(std::string_view name);
+
+// Add those of a driver's counters. One that the kernel has by the same name is the same one: ixgbe's rx_missed_errors.
+using DriverCounters = std::vector<std::pair<std::string, uint64_t>>;
+void add_drivers(const DriverCounters& counters, std::vector<DeviceLoss>& losses);
 
 }  // namespace splitplane

@@ -195,6 +195,12 @@ TEST_F(Losses, DevicesTellTheirOwn) {
     EXPECT_TRUE(read_device_losses("absent").empty());
 }
 
+TEST(RingLosses, ThatTheKernelHasByTheSameNameAreThereOnce) {
+    std::vector<DeviceLoss> losses{{"rx_missed_errors", std::nullopt, 500}};
+    add_drivers({{"rx_missed_errors", 500}, {"rx_packets", 7}, {"rx_queue_1_drops", 3}}, losses);
+    EXPECT_EQ(losses, (std::vector<DeviceLoss>{{"rx_missed_errors", std::nullopt, 500}, {"rx_queue_1_drops", 1, 3}}));
+}
+
 TEST(RingLosses, AreKnownByTheNamesOfManyDrivers) {
     const auto queue = [](const char* name) {
         const auto loss = ring_loss(name);
