@@ -27,9 +27,9 @@ bool Outbox::push_digest(uint32_t digest_id, p4::v1::P4Data data, size_t most, s
     }
     const bool first = list_.data().empty();
     *list_.add_data() = std::move(data);
-    if (first) {
+    if (const auto due = Clock::now() + wait; first || due < list_due_) {
         list_.set_digest_id(digest_id);
-        list_due_ = Clock::now() + wait;
+        list_due_ = due;
         filled_.notify_one();
     }
     if (static_cast<size_t>(list_.data_size()) >= most) {

@@ -415,6 +415,14 @@ TEST_F(Digests, AListGoesWhenItsFirstHasWaitedLongEnough) {
     EXPECT_EQ(list().data_size(), 1);
 }
 
+TEST_F(Digests, AShorterTimeHoldsForTheListThatIsBeingFilled) {
+    enable(0, kNever);
+    sample(head4({10, 0, 0, 1}));
+    ASSERT_EQ(primary->write_one(update(p4v1::Update::MODIFY, enabled(0, kSoon))), grpc::OK);
+    sample(head4({10, 0, 0, 2}));
+    EXPECT_EQ(list().data_size(), 2);
+}
+
 TEST_F(Digests, AnAcknowledgementIsTakenAndChangesNothing) {
     enable(1, kNever);
     p4v1::StreamMessageRequest ack;
