@@ -40,30 +40,33 @@ uint64_t risen(const Load& before, const PortLosses& now, Frames frames) {
 
 }  // namespace
 
-std::vector<CpuTimes> cpu_times(std::string_view text) {
-    std::vector<CpuTimes> all;
+AllCpuTimes cpu_times(std::string_view text) {
+    AllCpuTimes all;
     std::istringstream lines{std::string(text)};
     for (std::string line; std::getline(lines, line);) {
         std::istringstream words(line);
         std::string name;
         words >> name;
-        if (!name.starts_with("cpu") || name == "cpu") continue;
-        CpuTimes times;
+        uint32_t cpu = 0;
+        const char* end = name.data() + name.size();
+        if (!name.starts_with("cpu") || std::from_chars(name.data() + 3, end, cpu).ptr != end || name == "cpu") continue;
+        CpuTimes& times = all[cpu];
         uint64_t ticks = 0;
         for (size_t at = 0; at < kTimes && words >> ticks; ++at) {
             times.all += ticks;
             if (at == kSoftirq) times.softirq = ticks;
         }
-        all.push_back(times);
     }
     return all;
 }
 
 std::vector<Limit> limits_between(const Load& before, const Load& now) {
     std::vector<Limit> limits;
-    for (size_t cpu = 0; cpu < std::min(before.cpus.size(), now.cpus.size()); ++cpu) {
-        const uint64_t all = now.cpus[cpu].all - before.cpus[cpu].all;
-        const uint64_t share = all == 0 ? 0 : (now.cpus[cpu].softirq - before.cpus[cpu].softirq) * 100 / all;
+    for (const auto& [cpu, times] : now.cpus) {
+        const auto earlier = before.cpus.find(cpu);
+        if (earlier == before.cpus.end() || times.all <= earlier->second.all) continue;
+        const uint64_t all = times.all - earlier->second.all;
+        const uint64_t share = (times.softirq - earlier->second.softirq) * 100 / all;
         if (all < kLeastTicks || share < kSaturated) continue;
         limits.push_back({"core", "processor " + std::to_string(cpu) + ", " + std::to_string(share) +
                                       " % of its time in softirq"});

@@ -27,11 +27,14 @@ struct CpuTimes {
     uint64_t all = 0;
 };
 
-// By CPU, from the text of /proc/stat.
-std::vector<CpuTimes> cpu_times(std::string_view text);
+// By the CPU's number; none of one that is offline.
+using AllCpuTimes = std::map<uint32_t, CpuTimes>;
+
+// From the text of /proc/stat.
+AllCpuTimes cpu_times(std::string_view text);
 
 struct Load {
-    std::vector<CpuTimes> cpus;
+    AllCpuTimes cpus;
     std::vector<PortLosses> losses;
     std::vector<CoreLevel> levels{};
     std::map<uint32_t, uint64_t> over_share = {};  // packets over their routers' shares of a link, by port

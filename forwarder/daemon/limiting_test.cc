@@ -16,7 +16,7 @@ constexpr const char* kStat =
 Load load(uint64_t softirq, uint64_t all, uint64_t received = 0, uint64_t not_sent = 0) {
     PortLosses port{2, {}, {{"rx_dropped", std::nullopt, received}, {"tx_dropped", std::nullopt, 7 * not_sent}}};
     port.egress[SP_LOSS_RING_FULL] = not_sent;
-    return {{{0, all}, {softirq, all}}, {port}};
+    return {{{0, {0, all}}, {1, {softirq, all}}}, {port}};
 }
 
 std::vector<std::string> kinds(const Load& before, const Load& now) {
@@ -28,13 +28,21 @@ std::vector<std::string> kinds(const Load& before, const Load& now) {
 using Kinds = std::vector<std::string>;
 
 TEST(Limits, TimesAreReadByCpu) {
-    const std::vector<CpuTimes> times = cpu_times(kStat);
+    const AllCpuTimes times = cpu_times(kStat);
     ASSERT_EQ(times.size(), 2u);
-    EXPECT_EQ(times[0].softirq, 30u);
-    EXPECT_EQ(times[0].all, 150u) << "guests' time is in the user's already";
-    EXPECT_EQ(times[1].softirq, 10u);
+    EXPECT_EQ(times.at(0).softirq, 30u);
+    EXPECT_EQ(times.at(0).all, 150u) << "guests' time is in the user's already";
+    EXPECT_EQ(times.at(1).softirq, 10u);
     EXPECT_TRUE(cpu_times("").empty());
-    EXPECT_EQ(cpu_times("cpu0 1 2\n").front().all, 3u);
+    EXPECT_EQ(cpu_times("cpu0 1 2\n").at(0).all, 3u);
+}
+
+TEST(Limits, ACoreIsNamedByItsNumberWhereOthersAreOffline) {
+    const Load before{cpu_times("cpu0 100 0 100 9000 0 0 500 0\ncpu1 0 0 0 9000 0 0 600 0\ncpu2 0 0 0 9000 0 0 700 0\n"), {}};
+    const Load now{cpu_times("cpu0 100 0 100 9100 0 0 500 0\ncpu2 0 0 0 9001 0 0 799 0\n"), {}};
+    const auto limits = limits_between(before, now);
+    ASSERT_EQ(limits.size(), 1u);
+    EXPECT_EQ(limits.front().detail, "processor 2, 99 % of its time in softirq");
 }
 
 TEST(Limits, AreCoreRingOrLinkOrNothing) {
@@ -68,7 +76,7 @@ TEST(Limits, AreThoseOfTheLastSeconds) {
 }
 
 TEST(Limits, ACoreIsOneWhileItIsShared) {
-    const Load before{{{0, 0}, {0, 0}}, {}}, now{{{10, 100}, {10, 100}}, {}, {{0, SP_SHARE_WHOLE}, {1, 331000}}};
+    const Load before{{{0, {0, 0}}, {1, {0, 0}}}, {}}, now{{{0, {10, 100}}, {1, {10, 100}}}, {}, {{0, SP_SHARE_WHOLE}, {1, 331000}}};
     const std::vector<Limit> limits = limits_between(before, now);
     ASSERT_EQ(limits.size(), 1u);
     EXPECT_EQ(limits[0].kind, "core");
