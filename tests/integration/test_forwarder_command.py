@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import socket
 import stat
@@ -23,6 +24,7 @@ from tests.unit.p4runtime.test_p4runtime_tls import issue, pem
 pytestmark = pytest.mark.root
 
 ROOT = Path(__file__).parents[2]
+MANUAL = ROOT / "docs" / "forwarder.md"
 EMPTY = "/dev/null"
 
 
@@ -189,8 +191,10 @@ async def test_metrics_follow_the_packets() -> None:
         assert 'vr_forwarder_sent_packets_total{router_interface="2"} 1' in lines
         assert 'vr_forwarder_table_entries{table="ipv4_route"} 1' in lines
         assert "vr_forwarder_p4runtime_primary 1" in lines
-        types = [line.split()[2] for line in lines if line.startswith("# TYPE")]
-        assert len(types) == len(set(types)), "each family once"
+        types = [line.split()[2:4] for line in lines if line.startswith("# TYPE")]
+        names = {name + {"counter": "_total", "info": "_info"}.get(kind, "") for name, kind in types}
+        assert len(types) == len(names), "each family once"
+        assert set(re.findall(r"vr_forwarder_\w+", MANUAL.read_text())) <= names
 
 
 def test_a_flood_of_the_metrics_does_not_blind_status(tmp_path: Path) -> None:
@@ -206,7 +210,7 @@ def test_a_flood_of_the_metrics_does_not_blind_status(tmp_path: Path) -> None:
         done = forwarder.run("status")
         assert (done.returncode, done.stderr) == (0, "")
         _, body = http(forwarder.state / "control.sock", "/metrics")
-        (counted,) = [line for line in body.splitlines() if "metrics_refused_total" in line and line[0] != "#"]
+        (counted,) = [line for line in body.splitlines() if line.startswith("vr_forwarder_p4runtime_metrics_refused_total ")]
         assert int(counted.split()[1]) >= 1
 
 
