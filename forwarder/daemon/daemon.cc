@@ -159,13 +159,6 @@ Daemon::Daemon(const Config& config)
     log_start();
 }
 
-Daemon::~Daemon() {
-    metrics_.reset();
-    control_.reset();
-    engine_->stop();  // its punts go to the server
-    server_.stop();
-}
-
 std::vector<Listener> Daemon::listeners() const {
     const std::string own = "unix:" + config_.p4runtime_socket().string();
     std::vector<Listener> all{{own, grpc::InsecureServerCredentials()}};

@@ -28,7 +28,6 @@ class Daemon {
     // Start all of it. ConfigError, EngineError, JournalError, ServerError or HttpError where something cannot be had.
     explicit Daemon(const Config& config);
     // Stop serving. Ports stay attached.
-    ~Daemon();
     Daemon(const Daemon&) = delete;
     Daemon& operator=(const Daemon&) = delete;
 
@@ -66,6 +65,17 @@ class Daemon {
     Grace grace_;
     Tables tables_;
     P4RuntimeServer server_;
+    // Its thread calls the server and the tables: it ends before they do, also where the constructor does not come to
+    // its end.
+    class Running {
+      public:
+        explicit Running(Engine& engine) : engine_(engine) {}
+        ~Running() { engine_.stop(); }
+
+      private:
+        Engine& engine_;
+    };
+    Running running_{*engine_};
     Limits limits_;
     bool journal_broken_ = false;  // as the log has it
     // Each with a thread and connections of its own: who floods the metrics does not keep `status` from its answer.
