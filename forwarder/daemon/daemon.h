@@ -25,9 +25,9 @@ namespace splitplane {
 
 class Daemon {
   public:
-    // Start all of it. ConfigError, EngineError, JournalError, ServerError or HttpError where something cannot be had.
+    // Start all of it. ConfigError, EngineError, JournalError, ServerError or ListenError where something cannot be had.
+    // At the end ports stay attached.
     explicit Daemon(const Config& config);
-    // Stop serving. Ports stay attached.
     Daemon(const Daemon&) = delete;
     Daemon& operator=(const Daemon&) = delete;
 
