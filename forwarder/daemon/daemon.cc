@@ -94,7 +94,8 @@ std::vector<ServerCount> counts_of(const ServerStatistics& seen) {
         counts.push_back({name, help, "", "", value});
     };
     add("entities_read", "Entities sent in answer to reads.", seen.entities_read);
-    add("streams_refused", "Streams ended with an error: too many were open, or what was said is not allowed.", seen.streams_refused);
+    add("streams_refused", "Streams ended with an error: too many were open, or what was said is not allowed.",
+        seen.streams_refused);
     add("packet_ins", "Packets given to the primary controller.", seen.packet_ins);
     add("packet_ins_no_primary", "Packets dropped: no controller was primary.", seen.packet_ins_no_primary);
     add("packet_ins_queue_full", "Packets dropped: the primary did not take them.", seen.packet_ins_queue_full);

@@ -49,7 +49,8 @@ AllCpuTimes cpu_times(std::string_view text) {
         words >> name;
         uint32_t cpu = 0;
         const char* end = name.data() + name.size();
-        if (!name.starts_with("cpu") || std::from_chars(name.data() + 3, end, cpu).ptr != end || name == "cpu") continue;
+        if (!name.starts_with("cpu") || name == "cpu") continue;
+        if (std::from_chars(name.data() + 3, end, cpu).ptr != end) continue;
         CpuTimes& times = all[cpu];
         uint64_t ticks = 0;
         for (size_t at = 0; at < kTimes && words >> ticks; ++at) {

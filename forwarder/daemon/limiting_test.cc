@@ -38,7 +38,8 @@ TEST(Limits, TimesAreReadByCpu) {
 }
 
 TEST(Limits, ACoreIsNamedByItsNumberWhereOthersAreOffline) {
-    const Load before{cpu_times("cpu0 100 0 100 9000 0 0 500 0\ncpu1 0 0 0 9000 0 0 600 0\ncpu2 0 0 0 9000 0 0 700 0\n"), {}};
+    const Load before{
+        cpu_times("cpu0 100 0 100 9000 0 0 500 0\ncpu1 0 0 0 9000 0 0 600 0\ncpu2 0 0 0 9000 0 0 700 0\n"), {}};
     const Load now{cpu_times("cpu0 100 0 100 9100 0 0 500 0\ncpu2 0 0 0 9001 0 0 799 0\n"), {}};
     const auto limits = limits_between(before, now);
     ASSERT_EQ(limits.size(), 1u);
@@ -76,7 +77,8 @@ TEST(Limits, AreThoseOfTheLastSeconds) {
 }
 
 TEST(Limits, ACoreIsOneWhileItIsShared) {
-    const Load before{{{0, {0, 0}}, {1, {0, 0}}}, {}}, now{{{0, {10, 100}}, {1, {10, 100}}}, {}, {{0, SP_SHARE_WHOLE}, {1, 331000}}};
+    const Load before{{{0, {0, 0}}, {1, {0, 0}}}, {}};
+    const Load now{{{0, {10, 100}}, {1, {10, 100}}}, {}, {{0, SP_SHARE_WHOLE}, {1, 331000}}};
     const std::vector<Limit> limits = limits_between(before, now);
     ASSERT_EQ(limits.size(), 1u);
     EXPECT_EQ(limits[0].kind, "core");

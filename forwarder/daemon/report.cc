@@ -398,7 +398,8 @@ void write_tables(OpenMetrics& metrics, const Report& report) {
     metrics.sample(report.trie_octets);
     metrics.family("journal_bytes", Type::kGauge, "Size of the journal.");
     metrics.sample(report.journal_octets);
-    metrics.family("journal_broken", Type::kGauge, "1 while the journal cannot be written: changes are lost with the process.");
+    metrics.family("journal_broken", Type::kGauge,
+                   "1 while the journal cannot be written: changes are lost with the process.");
     metrics.sample(report.journal_broken ? 1 : 0);
 }
 

@@ -48,7 +48,8 @@ class Doors {
         using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
         const bool local = listener.address.starts_with("unix:");
         auto acceptor = builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, listener.credentials);
-        doors_.emplace_back(listener.address, std::move(acceptor), most_descriptors() - (local ? 1 : 2) * kApart, local);
+        const int most = most_descriptors() - (local ? 1 : 2) * kApart;
+        doors_.emplace_back(listener.address, std::move(acceptor), most, local);
     }
     int port(size_t which) const { return std::next(doors_.begin(), static_cast<ptrdiff_t>(which))->sockets.port(); }
     void start() {

@@ -210,7 +210,9 @@ def test_a_flood_of_the_metrics_does_not_blind_status(tmp_path: Path) -> None:
         done = forwarder.run("status")
         assert (done.returncode, done.stderr) == (0, "")
         _, body = http(forwarder.state / "control.sock", "/metrics")
-        (counted,) = [line for line in body.splitlines() if line.startswith("vr_forwarder_p4runtime_metrics_refused_total ")]
+        (counted,) = [
+            line for line in body.splitlines() if line.startswith("vr_forwarder_p4runtime_metrics_refused_total ")
+        ]
         assert int(counted.split()[1]) >= 1
 
 
@@ -263,7 +265,9 @@ def test_a_key_of_another_certificate_is_named(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert done.stderr.startswith(f"vr-forwarder: the key {key} is not of the certificate {certificate}; ")
     key.write_bytes(pem(own)[1])
-    assert run("check", *told).stderr.startswith(f"vr-forwarder: the TLS file {key} holds no key without a passphrase; ")
+    assert run("check", *told).stderr.startswith(
+        f"vr-forwarder: the TLS file {key} holds no key without a passphrase; "
+    )
 
 
 def test_status_of_none_says_so(tmp_path: Path) -> None:
