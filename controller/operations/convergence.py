@@ -350,7 +350,7 @@ class Convergence:
                 return waiting
         try:
             if vrf_id in self._unconfirmed:
-                leaving = {hold.interface_id for hold in self._holds if hold.vrf_id == vrf_id}
+                leaving = {hold.interface_id for hold in given_up}
                 await asyncio.wait_for(self._shards.ports_left(vrf_id, leaving), CONFIRM_S)
         except PlaneError as problem:
             return [f"{router.full_name}: {problem}; the ports it gave up stay reserved until it confirms"]

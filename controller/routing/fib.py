@@ -281,8 +281,7 @@ class Fib(FibState):
 
     def adopt(self, read: Installed) -> None:
         """Take over what a plane was read to hold for this router and queue every difference."""
-        resolution = self._resolution
-        vrf_id = self.config.vrf_id
+        resolution, vrf_id = self._resolution, self.config.vrf_id
         self.in_flight, self.batches_confirmed = 0, self.batches
         mine = {i: r for i, r in read.router_interfaces.items() if r.vrf_id == vrf_id}
         damaged = {table: {i for name, i in read.damaged if name == table} for table, _ in read.damaged}

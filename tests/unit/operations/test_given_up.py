@@ -1,6 +1,7 @@
 """What a router gives up goes to another one when its plane has confirmed that it is free, and that is stored."""
 
 import asyncio
+from collections.abc import Set
 
 import pytest
 from operator_world import Controller
@@ -56,20 +57,20 @@ async def test_what_is_given_up_while_a_plane_confirms_is_not_confirmed_by_that(
     controller.core.unreachable.add("s1")
     await controller.apply(with_vlans([], [2, 3]))
     controller.core.unreachable.clear()
-    converged, commit = controller.core.converged, controller.store.commit
+    ports_left, commit = controller.core.ports_left, controller.store.commit
     asked, stored, confirmed = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     def committed(*args) -> None:
         commit(*args)
         stored.set()
 
-    async def slowly(vrf_id: int) -> None:
+    async def slowly(vrf_id: int, interface_ids: Set[int]) -> None:
         asked.set()
         await confirmed.wait()
-        await converged(vrf_id)
+        await ports_left(vrf_id, interface_ids)
 
     monkeypatch.setattr(controller.store, "commit", committed)
-    monkeypatch.setattr(controller.core, "converged", slowly)
+    monkeypatch.setattr(controller.core, "ports_left", slowly)
     before = asyncio.create_task(controller.convergence.program(lambda _: None))
     await asked.wait()
     after = asyncio.create_task(controller.apply(with_vlans([2], [3])))
