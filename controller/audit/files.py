@@ -34,8 +34,8 @@ class AuditFiles:
                     start = size  # what is in a file that is full stays
                     self._rotate()
                     descriptor, full = self._open(), descriptor
-                    os.close(full)
                     size = start = 0
+                    os.close(full)
                 _write(descriptor, line)
                 size += len(line)
             os.fsync(descriptor)

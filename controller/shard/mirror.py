@@ -18,20 +18,17 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractContextManager
 from itertools import islice
 from math import inf
-from typing import Protocol
+from typing import Any, Protocol
 
 from controller.errors import PlaneUnreachable
 from controller.events.log import EventLog
 from controller.planes.base import (
     Clock,
     Installed,
-    Op,
     Plane,
     PortState,
     PuntReason,
     Refused,
-    RouteUpdates,
-    Update,
     WriteBatch,
 )
 from controller.planes.encoding_time import SHARED
@@ -43,7 +40,7 @@ from controller.shard.loop_share import LoopShare
 from controller.shard.plane_shares import PlaneShares
 from controller.shard.route_audit import AuditedRoutes, RouteAudit
 from controller.shard.table_passes import TablePasses
-from controller.shard.unclaimed import UnclaimedObjects
+from controller.shard.unclaimed import UnclaimedObjects, unknown_deletions
 from wire.columns import prefix_text
 
 BATCH_ROUTES = 1000
@@ -124,7 +121,7 @@ class PlaneMirror:
         self._connection = 0
         self._silent_until = -inf
         self._going_ahead = False
-        self._writes: deque[asyncio.Task[None]] = deque()
+        self._writes: deque[asyncio.Task[Any]] = deque()
         self._reading = asyncio.Lock()
 
     # Listening to the plane
@@ -249,7 +246,7 @@ class PlaneMirror:
                 if beside.done():
                     await beside  # it ends by an error alone
                 while self._writes and (len(self._writes) >= WRITES_IN_FLIGHT or self._writes[0].done()):
-                    await self._writes.popleft()
+                    await self._oldest_write()
                 if self.shares.busy:
                     self._tell_confirmed(await self.shares.write())
                 elif self._busy:
@@ -257,7 +254,7 @@ class PlaneMirror:
                     self._send()
                     await asyncio.sleep(0)
                 elif self._writes:
-                    await self._writes.popleft()
+                    await self._oldest_write()
                 else:
                     await self._wake.wait()
                     self._wake.clear()
@@ -265,6 +262,10 @@ class PlaneMirror:
             beside.cancel()
             await asyncio.gather(beside, return_exceptions=True)
         raise PlaneUnreachable(self.plane.name, self.reason)
+
+    async def _oldest_write(self) -> None:
+        await self._writes[0]  # as one of them: an audit that begins meanwhile waits for it as well
+        self._writes.popleft()
 
     async def _look_after(self) -> None:
         """Delete what nobody claims, and audit now and then: beside what is written, which waits for neither."""
@@ -416,7 +417,8 @@ class PlaneMirror:
             self.set_ports(fib)
             fib.adopt(read)
             self.wake(fib)
-        await self._delete_unknown(read)
+        for batch in unknown_deletions(read, self.fibs.keys(), BATCH_ROUTES):
+            await self.plane.write(batch)
         self.adopted = True
         self._listener.adopted()
         self._silent_until = min(self._silent_until, self._clock() + SILENCE_LASTS_S)
@@ -427,29 +429,14 @@ class PlaneMirror:
         self._listener.ports_changed(list(self.fibs))
         self._advance()
 
-    async def _delete_unknown(self, read: Installed) -> None:
-        """Delete entries that carry our cookie but belong to no router that exists."""
-        interfaces = [one for one in read.router_interfaces.values() if one.vrf_id not in self.fibs]
-        policers = [one for one in read.policers.values() if one.vrf_id not in self.fibs]
-        if interfaces:  # first, so that nothing comes in any more
-            await self.plane.write(WriteBatch(router_interfaces=[Update(Op.DELETE, one) for one in interfaces]))
-        for vrf_id in read.routes.keys() - self.fibs.keys():
-            for family, stride in ((4, 5), (6, 17)):
-                keys = [key for key in read.routes[vrf_id] if len(key) == stride]
-                for start in range(0, len(keys), BATCH_ROUTES):
-                    part = keys[start : start + BATCH_ROUTES]
-                    gone = RouteUpdates(vrf_id, family, [Op.DELETE] * len(part), part, [0] * len(part))
-                    await self.plane.write(WriteBatch(routes=[gone]))
-        if policers:
-            await self.plane.write(WriteBatch(policers=[Update(Op.DELETE, one) for one in policers]))
-
     async def delete_unclaimed(self) -> None:
         """Delete adopted nexthops and groups that their routers, once settled, neither claimed nor use."""
         connection = self._connection
         if not self.adopted:
             return
         for batch in self._unclaimed.deletions(self.fibs, BATCH_ROUTES):
-            refused = {(one.table, one.key) for one in await self.plane.write(batch)}
+            self._writes.append(write := asyncio.create_task(self.plane.write(batch)))
+            refused = {(one.table, one.key) for one in await asyncio.shield(write)}  # it ends as the others do
             if connection != self._connection:
                 return  # read back meanwhile, or to be
             for table, updates in (("nexthop_group", batch.groups), ("nexthop", batch.nexthops)):
@@ -470,7 +457,7 @@ class PlaneMirror:
         """
         repairs: dict[int, int] = {}
         async with self._watched() as written:
-            fibs = {vrf_id: fib for vrf_id, fib in self.fibs.items() if only in (None, vrf_id)}
+            fibs = {vrf_id: self.fibs[vrf_id] for vrf_id in written if only in (None, vrf_id)}
             audited = {i: AuditedRoutes(fib.installed_routes, written[i]) for i, fib in fibs.items()}
             into = RouteAudit(audited) if only is None else None
             read = await self.plane.read(only, into)
@@ -513,11 +500,11 @@ class PlaneMirror:
         One at a time: each would take what another has under way for damage.
         """
         async with self._reading:
-            written = {vrf_id: fib.begin_audit() for vrf_id, fib in self.fibs.items()}
+            begun = {fib: fib.begin_audit() for fib in self.fibs.values()}
             try:
                 if self._writes:
                     await asyncio.wait(list(self._writes))
-                yield written
+                yield {vrf_id: begun[fib] for vrf_id, fib in self.fibs.items() if fib in begun}
             finally:
-                for fib in self.fibs.values():
+                for fib in begun:
                     fib.end_audit()

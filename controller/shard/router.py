@@ -170,6 +170,12 @@ class VirtualRouter:
         if self.vrc is not None:
             self.vrc.ports_changed(self.ports_up())
 
+    def plane_read(self) -> None:
+        """The plane was read for the first time: until now no guest could repeat what it knows, and it has the whole
+        hold time for that."""
+        if self._sweep_at is not None:
+            self._sweep_at = self._clock() + self.config.hold_time_s
+
     def tick(self) -> float:
         """Let time pass: hold times, failed neighbors, dead links.
 

@@ -280,6 +280,9 @@ class Shard:
 
     def adopted(self) -> None:
         """It is known what the plane has."""
+        if not self.ready.is_set():
+            for router in self.routers.values():
+                router.plane_read()
         self._adopted()
 
     def confirmed(self, vrf_id: int) -> None:

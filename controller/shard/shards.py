@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Set
 
-from controller.errors import NoSuch, PlaneUnreachable
+from controller.errors import NoSuch
 from controller.events.log import EventLog
 from controller.model import RouterConfig
 from controller.planes.base import Capability, Clock, Plane
@@ -66,10 +66,7 @@ class Shards:
             await asyncio.sleep(TICK_S)
             self._events.tell_held()
             for shard in list(self.by_plane.values()):
-                try:
-                    await shard.tick()
-                except PlaneUnreachable:
-                    continue  # its mirror sees that too
+                await shard.tick()
 
     async def put_router(self, config: RouterConfig) -> None:
         """Create or change a router.

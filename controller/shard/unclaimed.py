@@ -1,4 +1,5 @@
-"""Adopted nexthops and groups that nobody claims: whom each waits for, and when it is deleted.
+"""What was adopted and is nobody's: entries of routers that do not exist, and nexthops and groups that nobody claims,
+with whom each of these waits for and when it is deleted.
 
     read back ──► owners: routers whose interfaces it leaves by, or whose routes use it
                      │
@@ -9,7 +10,7 @@ that never settles, as its VRC never ends its resync, keeps its own objects and 
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
 from controller.planes.base import (
     Installed,
@@ -17,6 +18,7 @@ from controller.planes.base import (
     NexthopGroup,
     Op,
     RouteKind,
+    RouteUpdates,
     Update,
     WriteBatch,
     action_kind,
@@ -32,6 +34,25 @@ LOOKS = 500
 
 Owners = frozenset[int]
 """The vrf_ids that an object waits for."""
+
+
+def unknown_deletions(read: Installed, known: Set[int], most: int) -> Iterator[WriteBatch]:
+    """Yield the deletion of entries that carry our cookie but belong to no router of ``known``, with at most so many
+    routes a batch. Interfaces go first, so that nothing comes in any more."""
+    interfaces = [one for one in read.router_interfaces.values() if one.vrf_id not in known]
+    if interfaces:
+        yield WriteBatch(router_interfaces=[Update(Op.DELETE, one) for one in interfaces])
+    for vrf_id in read.routes.keys() - known:
+        for family, stride in ((4, 5), (6, 17)):
+            keys = [key for key in read.routes[vrf_id] if len(key) == stride]
+            for start in range(0, len(keys), most):
+                part = keys[start : start + most]
+                yield WriteBatch(
+                    routes=[RouteUpdates(vrf_id, family, [Op.DELETE] * len(part), part, [0] * len(part))]
+                )
+    policers = [one for one in read.policers.values() if one.vrf_id not in known]
+    if policers:
+        yield WriteBatch(policers=[Update(Op.DELETE, one) for one in policers])
 
 
 class UnclaimedObjects:

@@ -4,11 +4,13 @@ import asyncio
 
 import pytest
 from pairs import TWO_WAYS, PairWorld, back, learned, made, packet, quiet, verified
-from worlds import gateway, router_config
+from worlds import gateway, mac, router_config
 
 from controller.errors import PlaneUnreachable
 from controller.model import Placement
-from controller.planes.base import UNREACHABLE
+from controller.planes.base import UNREACHABLE, Op, Refused, WriteBatch
+from controller.routing.rib import SetKind
+from controller.shard import mirror
 from wire.columns import prefix_key
 
 AWAY = (
@@ -48,6 +50,49 @@ async def test_a_move_waits_for_the_software() -> None:
     await back(world)
     assert not world.forwarding()
     assert world.views.router_view(1).state == "up"
+
+
+async def test_the_hardware_goes_ahead_though_the_software_went_while_the_unclaimed_were_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After a restart of the controller, of one route that leaves by another neighbor now."""
+    monkeypatch.setattr(mirror, "TIDY_S", 0.01)
+    other = bytes((10, 0, 2, 77))
+    former = await made(router_config(1, (1, 2)))
+    await learned(former, {"20.0.0.0/8": 1})
+    list(former.router().neighbors([(2, other, mac(177), False)]))
+    former.router().define_set(3, SetKind.FORWARD, [(2, other, 1)])
+    former.learn({"20.1.0.0/16": 3})
+    await former.settle()
+    await former.pair.work()
+    await former.close()
+    world = PairWorld()
+    world.hardware.entries, world.software.entries = former.hardware.entries, former.software.entries
+    await world.start(router_config(1, (1, 2)))
+    await world.until(lambda: world.shards.of_plane("s1").mirror.adopted)
+    world.connect()
+    world.router().define_set(1, SetKind.FORWARD, [(1, gateway(1), 1)])
+    world.learn({"20.0.0.0/8": 1, "20.1.0.0/16": 1})
+    write, deleting, goes_on = world.hardware.write, asyncio.Event(), asyncio.Event()
+
+    async def slow(batch: WriteBatch) -> list[Refused]:
+        if any(one.op is Op.DELETE for one in batch.nexthops):
+            deleting.set()
+            await goes_on.wait()
+        return await write(batch)
+
+    monkeypatch.setattr(world.hardware, "write", slow)
+    world.router().resync_end(True)
+    await world.settle()
+    await deleting.wait()
+    world.software.disconnect()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    goes_on.set()
+    world.learn({"20.1.0.0/16": 0, "20.0.0.0/8": 0})
+    await world.until(lambda: world.in_hardware().get(prefix_key("20.0.0.0/8")) == UNREACHABLE)
+    world.hardware.inject(1, packet("20.1.0.9"))
+    assert world.sent == []
 
 
 async def test_the_hardware_follows_the_routes_and_the_software_later() -> None:

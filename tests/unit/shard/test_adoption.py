@@ -166,8 +166,11 @@ async def test_a_plane_that_connects_after_the_hold_time_keeps_what_its_guests_h
         second.clock.now += 101
         await shard.tick()
     assert second.router().holds
+    second.clock.now += 100  # nearly so long again: the hold time begins when the plane is read
     first.plane.connect()
     await second.router().plane_known()
+    second.clock.now += 99
+    await shard.tick()
     second.connect()
     await second.settle()
     assert first.installed() == before

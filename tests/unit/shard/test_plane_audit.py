@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from worlds import World, gateway, mac, router_config
 
-from controller.planes.base import LOCAL, Installed
+from controller.planes.base import LOCAL, Installed, Refused, WriteBatch
 from controller.routing.rib import SetKind
 from controller.shard import mirror
 from controller.shard.mirror import PlaneMirror
@@ -90,7 +90,7 @@ async def test_what_is_under_way_when_an_audit_begins_is_no_damage(world: World)
     world.plane.gate.clear()
     there = dict(world.installed())
     world.learn(dict.fromkeys(ROUTES, 2))
-    await world.until(lambda: not world.router().fib.busy)
+    await world.until(lambda: world.installed() != there)
     now = dict(world.installed())
     world.plane.entries.routes[1] = there  # it has not arrived
     audit = asyncio.create_task(audited(world).audit())
@@ -111,6 +111,55 @@ async def test_writes_do_not_wait_for_an_audit(world: World, monkeypatch: pytest
     await world.settle()
     assert (slow.asked, slow.go_on.is_set()) == (1, False)
     slow.go_on.set()
+
+
+async def under_way(world: World, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Have a plane take a change once the event that is returned is set, and let an audit come meanwhile."""
+    monkeypatch.setattr(mirror, "TIDY_S", 0.01)
+    write, arrives, asked = world.plane.write, asyncio.Event(), asyncio.Event()
+
+    async def slow(batch: WriteBatch) -> list[Refused]:
+        asked.set()
+        await arrives.wait()
+        return await write(batch)
+
+    monkeypatch.setattr(world.plane, "write", slow)
+    world.learn(dict.fromkeys(ROUTES, 2))
+    await asked.wait()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    world.clock.now += mirror.AUDIT_INTERVAL_S
+    await world.until(audited(world)._reading.locked)
+    return arrives
+
+
+async def test_what_is_under_way_when_its_time_comes_is_no_damage(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = SlowRead(world, monkeypatch)
+    slow.go_on.set()
+    arrives = await under_way(world, monkeypatch)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not slow.asked
+    arrives.set()
+    await world.until(lambda: slow.asked)
+    await world.settle()
+    assert not [event for event in world.events.recent() if event.kind == "repaired"]
+
+
+async def test_a_router_that_comes_while_an_audit_waits_is_not_audited(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = SlowRead(world, monkeypatch)
+    slow.go_on.set()
+    arrives = await under_way(world, monkeypatch)
+    await world.shards.put_router(router_config(2, (4,), tenant="blue"))
+    arrives.set()
+    await world.until(lambda: slow.asked)
+    await world.until(lambda: not audited(world)._reading.locked())
+    await world.settle(2)
+    assert [event.text for event in world.events.recent() if event.level == "error"] == []
 
 
 async def test_audits_and_comparisons_wait_for_each_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
