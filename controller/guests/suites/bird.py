@@ -45,7 +45,7 @@ def disables_kernel(text: str) -> bool:
     """Tell whether a text wants a protocol down that would write BIRD's routes to the kernel."""
     uncommented, end = bare(text), 0
     for found in _KERNEL.finditer(uncommented):
-        if found.start() < end:  # inside of the one before, which has been looked at
+        if found.end() <= end:  # inside of the one before, which has been looked at
             continue
         depth, end = 1, found.end()
         while depth and end < len(uncommented):

@@ -33,6 +33,7 @@ def test_what_the_operator_says_of_log_and_restart_wins() -> None:
         ("protocol kernel { disabled; ipv4 { export all; }; }", True),
         ("protocol kernel k4 from T { ipv4 { export all; };\n disabled yes; }", True),
         ("template kernel T { disabled; }\nprotocol kernel from T { ipv4; }", True),
+        ("protocol kernel { ipv4; }\nprotocol kernel { disabled; ipv6; }", True),
         ("protocol kernel { ipv4; }\nprotocol bgp { disabled; }", False),
         ("protocol bgp { disabled; }\nprotocol kernel { ipv4; }", False),
         ("protocol kernel { disabled no; ipv4; }", False),
