@@ -133,6 +133,9 @@ class SystemRoutes:
         elif added in equal:
             return routes
         elif flags & (NLM_F_APPEND | NLM_F_MULTI) or len(key) == 17:
+            if len(key) == 17 and not flags & NLM_F_MULTI:
+                ways = set(added.spec.hops)  # as a rule no two IPv6 routes of one metric have one in common
+                self.ambiguous |= any(ways & set(one.spec.hops) for one in equal)
             equal.append(added)
         else:
             equal.insert(0, added)

@@ -4,7 +4,7 @@ The messages are those that FRR 10.3 was seen to send, and not to send, when a l
 """
 
 import pytest
-from netlink_bytes import attribute, by_gateway, by_nexthop, nexthop, route, u32
+from netlink_bytes import attribute, by_gateway, by_nexthop, multipath, nexthop, route, u32
 from route_tables import changes, delete, empty_table, taken
 
 from vrc.netlink.requests import NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE
@@ -179,6 +179,31 @@ def test_only_a_dump_tells_what_one_of_several_took_the_place_of_or_which_way_we
     kernel(table, by(9, kind=RTM_DELROUTE))  # said before the dump, heard after it
     assert table.system.ambiguous
     assert way(table) == 7
+
+
+def test_an_ipv6_route_that_is_told_again_with_its_ways_in_another_order_is_for_a_dump_to_tell() -> None:
+    one, other, newest = ("2001:db8:1::2", 2), ("2001:db8:2::2", 3), ("2001:db8:1::3", 2)
+    table, prefix = empty_table(), "2001:db8:9::/64"
+
+    def of(*ways: tuple[str, int], flags: int = 0, kind: int = RTM_NEWROUTE) -> bytes:
+        return route(prefix, multipath(*ways), protocol=3, kernel=True, flags=flags, kind=kind)
+
+    listed = of(one, other, newest, flags=NLM_F_MULTI)
+    table.system.replace(changes(listed))
+    kernel(table, of(newest, one, other, flags=APPENDED))  # said before the dump: Linux puts the new way first
+    assert table.system.ambiguous
+    table.system.replace(changes(listed))
+    kernel(table, of(one, other, newest, kind=RTM_DELROUTE))
+    assert (len(table.system), table.system.ambiguous) == (0, False)
+
+
+def test_a_dump_of_ipv6_routes_with_the_same_way_asks_for_no_other_dump() -> None:
+    table = empty_table()
+    way = by_gateway("2001:db8:1::2", 2)  # as of two nexthop objects, or two source prefixes
+    told = [attribute(30, u32(number)) for number in (7, 8)]
+    said = [route("2001:db8:9::/64", way + one, protocol=3, kernel=True, flags=NLM_F_MULTI) for one in told]
+    table.system.replace(changes(*said))
+    assert (len(table.system), table.system.ambiguous) == (2, False)
 
 
 def test_more_of_one_prefix_than_are_kept_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
