@@ -103,6 +103,7 @@ class _Contact:
     monitor: Monitor | None = None
     answered: int = 0  # pid of the machine whose guest has answered
     silent_since_s: float = inf  # when it was first asked in vain; since then it has not answered
+    busy_since_s: float = inf  # when its guest was first asked in vain, though the machine answered
     looked_s: float = -inf
     refused: int = 0  # connections turned away, as last seen
     stepped_s: float = 0.0  # by how much its clock was put forward, where the operator is still to be told
@@ -112,6 +113,8 @@ class _Contact:
 
     def heard(self, pid: int) -> None:
         """Note that the machine has answered, or (0) that it runs no more."""
+        if pid != self.answered:
+            self.busy_since_s = inf
         self.answered, self.silent_since_s = pid, inf
 
     def asked_in_vain(self) -> float:
@@ -119,6 +122,12 @@ class _Contact:
         now = time.monotonic()
         self.silent_since_s = min(self.silent_since_s, now)
         return now - self.silent_since_s
+
+    def guest_asked_in_vain(self) -> float:
+        """Note that the machine answered and its guest did not; returns for how many seconds it has not."""
+        now = time.monotonic()
+        self.busy_since_s = min(self.busy_since_s, now)
+        return now - self.busy_since_s
 
 
 class QemuDriver:
@@ -209,17 +218,10 @@ class QemuDriver:
                         if abs(step_s) >= CLOCK_TOLD_S:
                             contact.stepped_s = step_s
                 inside = await talk.ask({"op": "status"})
-        except control.Silence:
-            states, restarts = {"machine": self._silent(spec, pid)}, 0
-        except control.Busy:
-            states, restarts = {"machine": BUSY if state == "up" else state}, 0
-        except control.Refusal as refusal:
-            failed = str(refusal).removeprefix(f"{spec.router}: ")
-            # Where the machine does not say that its guest is up, that says why.
-            states, restarts = {"machine": state} | ({"supervisor": f"failed: {failed}"} if state == "up" else {}), 0
-        except GuestError as error:
-            states, restarts = {"machine": f"failed: {str(error).removeprefix(f'{spec.router}: ')}"}, 0
+        except GuestError as problem:
+            states, restarts = self._unanswered(spec, pid, state, problem), 0
         else:
+            contact.busy_since_s = inf
             daemons, restarts = states_inside(inside)
             states = {"machine": state} | daemons
         return GuestStatus(bool(self.running(spec)), pid, states | told, restarts)
@@ -315,6 +317,21 @@ class QemuDriver:
         found = image.load(Path(directory) if directory else self._image.absolute(), router)
         image.require_memory(found, memory_mib, router)
         return found
+
+    def _unanswered(self, spec: GuestSpec, pid: int, state: str, problem: GuestError) -> dict[str, str]:
+        """The states of a machine, in ``state`` where it answered, whose guest did not tell those of its daemons."""
+        why = str(problem).removeprefix(f"{spec.router}: ")
+        if isinstance(problem, control.Silence) and not state:
+            return {"machine": self._silent(spec, pid)}
+        if not isinstance(problem, control.Silence | control.Refusal):
+            return {"machine": f"failed: {why}"}
+        if state != "up":  # that says why
+            return {"machine": state}
+        if isinstance(problem, control.Silence | control.Transient):
+            if self._contacts[spec.directory].guest_asked_in_vain() < BOOT_LIMIT_S:
+                return {"machine": BUSY}
+            why = f"it has not answered for {BOOT_LIMIT_S:.0f} s"  # one line for all its ways not to
+        return {"machine": state, "supervisor": f"failed: {why}"}
 
     def _silent(self, spec: GuestSpec, pid: int) -> str:
         """The state of a machine that does not answer just now."""

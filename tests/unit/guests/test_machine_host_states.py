@@ -2,14 +2,17 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import socket
 import time
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
 from operator_world import Controller
+from test_machine_host_channel import to
 
 from controller.errors import GuestError
 from controller.events.untrusted_text import MAX_WORDS
@@ -108,6 +111,40 @@ async def test_a_changed_machine_that_does_not_answer_is_started_anew_where_it_b
         if not restarted:
             silence.enter_context(pytest.raises(control.Silence))
         assert not await driver._changed_inside(spec, started, former, config, identity)
+
+
+async def test_a_machine_whose_supervisor_hangs_is_busy_at_first_and_then_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async for line in reader:
+            request = json.loads(line) if line.strip() else {"op": ""}
+            if request["op"] == "machine":
+                writer.write(to(request, supervisor="up") + b"\n")
+            elif request["op"] == "status" and inside[0]:
+                writer.write(json.dumps({"id": request["id"]} | inside[0]).encode() + b"\n")
+        writer.close()
+
+    driver, spec = driver_and_spec(tmp_path)
+    contact = driver._contacts[tmp_path]
+    full = {"ok": False, "error": "8 requests are unanswered already"}
+    inside: list[dict[str, object]] = [full]
+    monkeypatch.setattr(qemu, "STATUS_LIMIT_S", 1.0)
+    monkeypatch.setattr(qemu, "LOOK_EVERY_S", 0.0)
+    pidfile.write(tmp_path, os.getpid())
+    async with await asyncio.start_unix_server(answer, tmp_path / "control.sock"):
+        assert (await driver.status(spec)).daemons == {"machine": BUSY}
+        assert await driver.look_after(spec) == []
+        contact.busy_since_s -= 61.0
+        told = "supervisor: it has not answered for 60 s; see vrctl logs red/r1"
+        assert (await driver.look_after(spec), driver.trouble(spec)) == ([told], told)
+        inside[0] = {}  # those before were given up, so it is asked again, in vain
+        assert (await driver.look_after(spec), driver.trouble(spec)) == ([], told)
+        inside[0] = {"ok": True, "daemons": {"vrc": "up"}}
+        assert (await driver.status(spec)).daemons == {"machine": "up", "vrc": "up"}
+        assert contact.busy_since_s == inf
+        inside[0] = full
+        assert (await driver.status(spec)).daemons == {"machine": BUSY}
 
 
 @pytest.mark.parametrize(
