@@ -64,14 +64,16 @@ class Absence(Refusal):
     """A machine answered that its guest does not run now: what was asked may be asked again."""
 
 
-class Busy(Refusal):
-    """The guest is still at what it was asked before, and says nothing of this: it may be asked again."""
+class Transient(Refusal):
+    """The guest is busy, or lacks room or memory, and says nothing of what it was asked: it may be asked again."""
 
 
-BUSY_WORDS = re.compile(
+TRANSIENT_WORDS = re.compile(
     r"is being changed already; try again"
     r"|\d+ requests are (unanswered|under way) already"
     r"|the guest's supervisor did not answer within [\d.]+ s; see the console"
+    r"|the text cannot be written: [^;]+(; the former text stays; see vrctl logs)?"
+    r"|\S+ was killed by (SIG\w+|signal \d+); see vrctl logs"
 )
 """By which a guest says so: guests outlive versions of the controller, and there is no other sign of it."""
 
@@ -107,7 +109,7 @@ class Conversation:
             if reply.get("absent"):
                 raise Absence(f"{self._router}: {said}")
             prefix = f"{suite_of(request.get('config', {}))} " if request["op"] == "reload" else ""
-            kind = Busy if BUSY_WORDS.fullmatch(said) else Refusal
+            kind = Transient if TRANSIENT_WORDS.fullmatch(said) else Refusal
             raise kind(f"{self._router}: {prefix}{said}")
         return reply
 
@@ -199,7 +201,7 @@ class Reloads:
     async def reload(self, directory: Path, router: str, config: dict[str, Any]) -> None:
         """Bring a running guest to ``config``; GuestError as its suite put it.
 
-        Absence or Busy say nothing of the configuration, and are not remembered.
+        Absence or Transient say nothing of the configuration, and are not remembered.
         """
         refused, why = self._refused.get(directory, (None, ""))
         if refused == config:
@@ -208,7 +210,7 @@ class Reloads:
         try:
             request = {"op": "reload", "config": config}
             await ask(directory, router, request, self._limit_s, shared=self._shared)
-        except (Absence, Busy):
+        except (Absence, Transient):
             raise
         except Refusal as refusal:
             self._refused[directory] = (config, str(refusal))

@@ -1,5 +1,6 @@
 """The limits of what a guest's supervisor waits for: vtysh, frr-reload.py and ip, and daemons at their start."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -12,13 +13,13 @@ from frr_programs import SECTION, Programs, needs_root
 from test_machine_control import run_until
 
 from controller.guests.base import GuestSpec, failing
-from controller.guests.control import BUSY_WORDS
+from controller.guests.control import TRANSIENT_WORDS
 from controller.model import RouteSource, Routing, Suite
 from vrc.guest import children
 from vrc.guest.children import Child, Children, KeptChild
 from vrc.guest.reactor import Reactor
 from vrc.guest.suites import any_daemon, bird, frr, static
-from vrc.guest.suites.base import JOB_LIMIT_S, START_LIMIT_S, start_limit_of
+from vrc.guest.suites.base import JOB_LIMIT_S, START_LIMIT_S, start_limit_of, unwritten
 from vrc.machine import guest as machine_guest
 
 
@@ -203,6 +204,7 @@ def test_a_job_that_is_killed_is_told_and_its_text_is_loaded_again(
     suite.change({**SECTION, "text": "new\n"}, programs.replies.append)
     programs.until(lambda: bool(suite.config_error))
     assert programs.replies == ["frr-reload was killed by SIGKILL; see vrctl logs"]
+    assert TRANSIENT_WORDS.fullmatch(programs.replies[0])
     assert suite.config_error == "frr-reload was killed by SIGKILL"  # nor is the former text what the daemons have
     assert suite._load_again
 
@@ -260,11 +262,11 @@ def test_a_supervisor_that_does_not_answer_a_machine_is_refused(tmp_path: Path) 
         run_until(reactor, lambda: bool(answers))
     (answer,) = answers
     assert answer["error"] == "the guest's supervisor did not answer within 0.05 s; see the console"
-    assert BUSY_WORDS.fullmatch(answer["error"])
+    assert TRANSIENT_WORDS.fullmatch(answer["error"])
     assert not guest._asked
 
 
-def test_the_controller_knows_what_a_guest_says_that_is_busy(
+def test_the_controller_knows_what_a_guest_says_that_is_busy_or_has_no_room(
     family: Children, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (frr, bird):
@@ -281,9 +283,12 @@ def test_the_controller_knows_what_a_guest_says_that_is_busy(
     guest = machine_guest.KeptGuest(family.reactor, ["/bin/false"], print, str(tmp_path))
     guest._asked = machine_guest.MAX_ASKED
     guest.ask(b'{"op": "status"}', lambda answer: said.append(answer["error"]))
-    assert len(said) == 4
-    assert all(map(BUSY_WORDS.fullmatch, said))
-    assert not BUSY_WORDS.fullmatch("line 3: no; try again")
+    full = unwritten(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    zebra._refuse_change(full)
+    said.append(full)
+    assert len(said) == 6
+    assert all(map(TRANSIENT_WORDS.fullmatch, said))
+    assert not TRANSIENT_WORDS.fullmatch("line 3: no; try again")
 
 
 def test_a_router_s_trouble_names_the_daemon_and_the_log(tmp_path: Path) -> None:
