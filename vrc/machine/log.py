@@ -41,8 +41,9 @@ class LogTail:
         if self._fd < 0:
             return
         log, former_ns = os.fstat(self._fd), _written_ns(self._former)
-        # It was begun again, and the former file is complete: that one is written first.
-        if log.st_size < self._at or (former_ns != self._former_ns and former_ns < log.st_mtime_ns):
+        # It was begun again, and the former file is complete: that one is emptied, and written, first.
+        begun_again = former_ns and former_ns != self._former_ns and former_ns < log.st_mtime_ns
+        if log.st_size < self._at or begun_again:
             self._former_ns = former_ns
             self._read_former()
             self._at, self._last = 0, b""

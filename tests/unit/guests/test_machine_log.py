@@ -63,6 +63,24 @@ def test_a_log_that_is_begun_again_is_followed(timers: Timers, tmp_path: Path) -
     assert [line.rpartition(" ")[2] for line in shown] == [str(number) for number in range(100)]
 
 
+def test_a_log_is_followed_also_where_it_is_looked_at_while_it_is_begun_again(
+    timers: Timers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, sendfile = tmp_path / "guest.log", os.sendfile
+    log = GuestLog(str(path), limit=2000)
+    shown = follow(timers, path)
+
+    def look_and_send(out_fd: int, in_fd: int, offset: int, count: int) -> int:
+        timers.look()
+        return sendfile(out_fd, in_fd, offset, count)
+
+    monkeypatch.setattr(os, "sendfile", look_and_send)
+    for number in range(150):
+        log.write("bgpd", f"line {number}")
+        timers.look()
+    assert [line.rpartition(" ")[2] for line in shown] == [str(number) for number in range(150)]
+
+
 @pytest.mark.parametrize(("lines", "begun_again"), [(2500, 1), (5000, 2)])
 def test_what_a_flood_had_written_when_the_log_is_begun_again_is_counted(
     timers: Timers, tmp_path: Path, lines: int, begun_again: int
