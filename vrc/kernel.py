@@ -43,6 +43,7 @@ from vrc.netlink.sockets import (
 log = logging.getLogger(__name__)
 
 AF_BRIDGE = 7
+_RETRY_S = 1.0
 
 
 class GuestKernel:
@@ -87,15 +88,20 @@ class GuestKernel:
             tasks.create_task(self._repair())
 
     async def _repair(self) -> None:
+        told = False
         while True:
             await self._lost.wait()
             self._lost.clear()
             try:
                 await self.look()
                 await self.look_at_neighbors()
-            except VrcError:
-                self._lost.set()  # when this is started again
-                raise
+                told = False
+            except VrcError as error:
+                self._lost.set()
+                if not told:
+                    self._notify("dump-failed", f"{error}; trying on")
+                told = True
+                await asyncio.sleep(_RETRY_S)
 
     def _overrun(self) -> None:
         self._notify("overrun", "the kernel dropped link or neighbor messages; reading them all again")
@@ -211,11 +217,13 @@ class GuestKernel:
             self._interfaces.addresses.setdefault(address.ifindex, set()).add(address.own)
 
     async def _ask(self) -> None:
+        asks = self._neighbors.asks
         while True:
-            await self._asks.wait()
+            while asks:
+                await self._carry_out(asks[0])
+                asks.popleft()  # only now: one under way when this ends is carried out by the next
             self._asks.clear()
-            while self._neighbors.asks:
-                await self._carry_out(self._neighbors.asks.popleft())
+            await self._asks.wait()
 
     async def _carry_out(self, ask: Ask) -> None:
         body = neighbor_request(ask.ifindex, ask.address, managed=ask.managed)

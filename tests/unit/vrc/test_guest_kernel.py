@@ -5,6 +5,7 @@ import errno
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 from netlink_bytes import address, attribute, message
@@ -66,9 +67,12 @@ class World:
         self.heard_in_dumps = False
         self.interfaces = Interfaces(declared={"eth0": 102})
         self.neighbors = Neighbors(self.interfaces)
-        nothing = lambda *_: None  # noqa: E731
         self.links_changed = asyncio.Event()
-        known, told = (self.interfaces, self.neighbors), (nothing, self.links_changed.set, nothing)
+        self.notices: list[str] = []
+        self.requests: list[str] = []
+        self.asked, self.answer = asyncio.Event(), asyncio.Event()
+        known = (self.interfaces, self.neighbors)
+        told = (lambda: None, self.links_changed.set, lambda kind, _: self.notices.append(kind))
         self.kernel = GuestKernel(self, *known, *told)  # type: ignore[arg-type]
         self.monitor: Monitor = self.kernel._monitor  # type: ignore[assignment]
 
@@ -79,6 +83,12 @@ class World:
         self.monitor.say(*self.meanwhile.pop(kind, []))
         await asyncio.sleep(0)
         self.heard_in_dumps |= not self.monitor.paused
+
+    async def change(self, what: str, *_: object) -> None:
+        """Carry out a request as soon as `answer` is set."""
+        self.asked.set()
+        await self.answer.wait()
+        self.requests.append(what)
 
     @property
     def own(self) -> tuple[bytes, ...]:
@@ -152,18 +162,38 @@ async def test_a_refused_dump_leaves_nothing_unheard(world: World, monkeypatch: 
 async def test_what_was_lost_is_looked_for_until_the_kernel_lets_it_be_read(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as refused:
-        refused.setattr(world, "dump", refuse)
-        world.monitor.overrun()
-        with pytest.raises(ExceptionGroup):
-            await world.kernel.run()
-    assert not world.interfaces.links
-    task = asyncio.create_task(world.kernel.run())
-    async with asyncio.timeout(10):
+    dump, refused = world.dump, [refuse] * 3
+
+    def dump_at_last(*asked: Any) -> AsyncIterator[bytes]:
+        return (refused.pop() if refused else dump)(*asked)
+
+    monkeypatch.setattr(world, "dump", dump_at_last)
+    monkeypatch.setattr(kernel, "_RETRY_S", 0.0)
+    world.monitor.overrun()
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        following = tasks.create_task(world.kernel.run())
         await world.links_changed.wait()
+        following.cancel()
     assert world.interfaces.links[2].up
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    assert (refused, world.notices) == ([], ["overrun", "dump-failed"])
+
+
+async def test_a_request_under_way_when_following_ends_is_carried_out_when_it_begins_again(world: World) -> None:
+    world.monitor.say(link())
+    world.neighbors.want({(2, address("10.7.0.2"))})
+    world.kernel.neighbors_changed()
+    async with asyncio.timeout(10):
+        for answered in (False, True):
+            following = asyncio.create_task(world.kernel.run())
+            await world.asked.wait()
+            world.asked.clear()
+            if answered:
+                world.answer.set()
+                while world.neighbors.asks:  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0)
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+    assert world.requests == ["keep neighbor probed"]
 
 
 def test_a_message_that_does_not_decode_is_counted_and_takes_no_others_with_it(world: World) -> None:
