@@ -129,7 +129,7 @@ class Conversation:
             except TimeoutError:
                 pass
             except (ValueError, TypeError, RecursionError):
-                if not torn:
+                if not torn or self._reader.at_eof():
                     raise
                 torn = False
 

@@ -1,5 +1,6 @@
 """The host's end of a machine's channels where somebody broke off in an answer, whose rest comes first."""
 
+import asyncio
 import base64
 import json
 import socket
@@ -49,6 +50,21 @@ async def test_what_makes_no_sense_after_that_is_an_error(tmp_path: Path) -> Non
     machine(tmp_path, "control.sock", lambda request, number: REST + reply(request))
     with pytest.raises(GuestError, match=r"^red/r1: the guest's supervisor cannot be asked: "):
         await control.ask(tmp_path, "red/r1", {"op": "status"}, 5, shared=True)
+
+
+async def test_a_machine_that_has_ended_its_channel_is_not_asked_again(tmp_path: Path) -> None:
+    async def end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.readline() == b"\n"
+        await reader.readline()
+        writer.write_eof()
+        heard.set_result(await reader.read())
+        writer.close()
+
+    heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    async with await asyncio.start_unix_server(end, tmp_path / "control.sock"), asyncio.timeout(10):
+        with pytest.raises(GuestError, match=r"^red/r1: the guest's supervisor cannot be asked: "):
+            await control.ask(tmp_path, "red/r1", {"op": "status"}, 5, shared=True)
+        assert await heard == b""
 
 
 def run_inside(directory: Path) -> "subprocess.CompletedProcess[bytes]":
