@@ -374,9 +374,12 @@ class GuestFleet:
         self._guests.pop(router.vrf_id, None)
 
     def forget(self, router: RouterConfig) -> None:
-        """Revoke what was issued to a router that was deleted meanwhile; GuestError where its socket stays."""
-        self.revoke(router)
-        del self._guests[router.vrf_id]
+        """Revoke what was issued to a router that was deleted meanwhile, or tell why it is not."""
+        try:
+            self.revoke(router)
+        except SplitplaneError as problem:
+            self._events.report("error", "certificate-not-revoked", router.full_name, str(problem))
+        self._guests.pop(router.vrf_id, None)
 
     async def status(self, router: RouterConfig) -> GuestStatus:
         """Tell what runs in a guest; one that is up and yet useless is not called up."""

@@ -479,8 +479,7 @@ class Convergence:
         declared = {router.vrf_id: router for router in self.state.routers.values()}  # by now
         for router in changed:
             if (known := declared.get(router.vrf_id)) is None:
-                with suppress(GuestError):  # its socket stays, where nobody is admitted any more
-                    self._guests.forget(router)
+                self._guests.forget(router)
             elif router.vrf_id not in self._following:
                 task = asyncio.create_task(self._run_guest(known, steps), name=f"guest of {router.full_name}")
                 self._following[router.vrf_id] = task

@@ -56,28 +56,27 @@ async def test_a_router_that_is_deleted_while_its_certificate_is_issued(
     assert controller.store.valid_serials([1]) == {}
 
 
-async def test_a_deleted_router_s_socket_that_stays_holds_nothing_up(
-    controller: Controller, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("full", [OSError(errno.EROFS, "Read-only file system", "x"), StoreError("disk is full")])
+async def test_what_stays_of_a_router_that_was_deleted_meanwhile_is_told_and_holds_nothing_up(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch, full: Exception
 ) -> None:
     slow = _Slow(controller)
     monkeypatch.setattr(controller.pki, "issue", slow.issue)
 
-    def stays(vrf_id: int) -> None:
-        asked.append(vrf_id)
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "session.sock")
+    def fail(_: int) -> None:
+        raise full
 
-    asked: list[int] = []
     async with asyncio.timeout(30):
         applied = asyncio.create_task(controller.apply(TEXT))
         await slow.asked.wait()
         deleted = asyncio.create_task(controller.operations.delete_tenant("red"))
         while controller.convergence.unfinished or controller.operations.state.routers:  # noqa: ASYNC110
             await asyncio.sleep(0)  # which nobody tells
-        monkeypatch.setattr(controller.sessions, "revoke", stays)
+        monkeypatch.setattr(controller.sessions if isinstance(full, OSError) else controller.pki, "revoke", fail)
         slow.go_on.set()
         await deleted
         assert ((await applied).failed, (await applied).waiting) == ([], [])
-    assert asked == [1]
+    assert [one.subject for one in controller.events.recent() if one.kind == "certificate-not-revoked"] == ["red/r1"]
 
 
 async def test_a_router_that_is_changed_while_its_certificate_is_issued_runs_as_declared(
