@@ -112,18 +112,27 @@ std::vector<ServerCount> counts_of(const ServerStatistics& seen) {
     return counts;
 }
 
+using Clock = std::chrono::steady_clock;
+
+timespec left_until(Clock::time_point then) {
+    const auto left = std::max(Clock::duration{}, then - Clock::now());
+    const auto whole = std::chrono::duration_cast<std::chrono::seconds>(left);
+    return {whole.count(), std::chrono::nanoseconds(left - whole).count()};
+}
+
 // Until SIGTERM or SIGINT comes, which is returned, the service manager is told that the daemon serves.
 int serve(Daemon& daemon, const sigset_t& ends) {
     constexpr std::chrono::microseconds kStatusEvery = std::chrono::seconds(10);
     const std::optional<std::chrono::microseconds> limit = watchdog_limit();
     const std::chrono::microseconds every = limit ? *limit / 3 : kStatusEvery;  // one or two may be late
-    const auto whole = std::chrono::duration_cast<std::chrono::seconds>(every);
-    const timespec pause{whole.count(), std::chrono::nanoseconds(every - whole).count()};
+    const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(every / 2);
     // What has no room in its queue is lost: all is said each time.
-    for (;;) {
-        const bool answers = daemon.answers(std::chrono::duration_cast<std::chrono::milliseconds>(every));
+    for (auto next = Clock::now();;) {
+        const bool answers = daemon.answers(patience);
         notify_service(answers ? "READY=1\nWATCHDOG=1\nSTATUS=" + daemon.status()
                                : std::string("STATUS=its P4Runtime socket does not answer"));
+        next = std::max(next + every, Clock::now());
+        const timespec pause = left_until(next);
         if (const int received = sigtimedwait(&ends, nullptr, &pause); received > 0) return received;
     }
 }
@@ -260,9 +269,14 @@ bool Daemon::answers(std::chrono::milliseconds within) {
 
 // What could not be written is tried again also where no controller writes anything.
 void Daemon::keep_journal() {
-    const auto guard = tables_.lock();
-    if (tables_.journal_status().broken) tables_.commit();
-    const bool broken = tables_.journal_status().broken;
+    bool broken = false;
+    for (bool more = true; more;) {  // others write in between
+        const auto guard = tables_.lock();
+        if (tables_.journal_status().broken) tables_.commit();
+        const JournalStatus seen = tables_.journal_status();
+        broken = seen.broken;
+        more = broken && seen.rewriting;
+    }
     if (broken == std::exchange(journal_broken_, broken)) return;
     const std::string path = (config_.state / "journal").string();
     log(LogLevel::kWarning, broken ? "the journal " + path + " cannot be written; what changes is lost with this "

@@ -114,7 +114,6 @@ static inline int sp_would_pass(const struct sp_policer *policer, const sp_u64 *
            (shares > 1 && sp_load_long(share_due) <= now + sp_share_tolerance(interval * shares, tolerance));
 }
 
-
 static inline void sp_count_engine(sp_tables tables, sp_u32 cpu, sp_u32 counter)
 {
     sp_u64 *at = sp_engine_counter_at(tables, cpu, counter);

@@ -347,7 +347,7 @@ ShareUse Tables::share_use(uint32_t vrf) const {
 }
 
 JournalStatus Tables::journal_status() const {
-    return {journal_.octets(), rewrites_, cut_octets_, routes_replayed_, journal_.broken()};
+    return {journal_.octets(), rewrites_, cut_octets_, routes_replayed_, journal_.broken(), journal_.rewriting()};
 }
 
 }  // namespace splitplane

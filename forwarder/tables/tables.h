@@ -45,6 +45,7 @@ struct JournalStatus {
     size_t cut_octets = 0;  // of a frame that the process before did not finish
     size_t routes_replayed = 0;
     bool broken = false;    // changes are not kept: the file cannot be written
+    bool rewriting = false;  // a new file is being written, some entries with each commit
 };
 
 // What a router has had of the cores, and what it lost as it was over its share, since its slot became its own.

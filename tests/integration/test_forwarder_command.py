@@ -83,9 +83,11 @@ def test_the_watchdog_is_told_while_it_serves() -> None:
         command = ("unshare", "--mount", "--net", *mount, str(PROGRAM), "--port", "1=lo", "--state", f"{state}/own")
         with subprocess.Popen(command, env=told) as process:
             for _ in range(3):
-                assert heard.recv(200) == b"READY=1\nWATCHDOG=1\nSTATUS=1 of 1 ports up, no controller is primary"
+                while (said := heard.recv(200)).startswith(b"STATUS="):
+                    pass  # on a busy host it may be late
+                assert said == b"READY=1\nWATCHDOG=1\nSTATUS=1 of 1 ports up, no controller is primary"
             process.terminate()
-            while (said := heard.recv(200)).startswith(b"READY=1"):
+            while (said := heard.recv(200)).startswith((b"READY=1", b"STATUS=")):
                 pass
             assert said == b"STOPPING=1"
         assert process.returncode == 0
