@@ -113,8 +113,11 @@ async def test_writes_do_not_wait_for_an_audit(world: World, monkeypatch: pytest
     slow.go_on.set()
 
 
-async def under_way(world: World, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Have a plane take a change once the event that is returned is set, and let an audit come meanwhile."""
+async def under_way(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, SlowRead]:
+    """Have a plane take a change once the event that is returned is set, and let an audit come meanwhile, whose read
+    answers at once."""
+    read = SlowRead(world, monkeypatch)
+    read.go_on.set()
     monkeypatch.setattr(mirror, "TIDY_S", 0.01)
     write, arrives, asked = world.plane.write, asyncio.Event(), asyncio.Event()
 
@@ -130,20 +133,18 @@ async def under_way(world: World, monkeypatch: pytest.MonkeyPatch) -> asyncio.Ev
         await asyncio.sleep(0)
     world.clock.now += mirror.AUDIT_INTERVAL_S
     await world.until(audited(world)._reading.locked)
-    return arrives
+    return arrives, read
 
 
 async def test_what_is_under_way_when_its_time_comes_is_no_damage(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = SlowRead(world, monkeypatch)
-    slow.go_on.set()
-    arrives = await under_way(world, monkeypatch)
+    arrives, read = await under_way(world, monkeypatch)
     for _ in range(20):
         await asyncio.sleep(0)
-    assert not slow.asked
+    assert not read.asked
     arrives.set()
-    await world.until(lambda: slow.asked)
+    await world.until(lambda: read.asked)
     await world.settle()
     assert not [event for event in world.events.recent() if event.kind == "repaired"]
 
@@ -151,12 +152,10 @@ async def test_what_is_under_way_when_its_time_comes_is_no_damage(
 async def test_a_router_that_comes_while_an_audit_waits_is_not_audited(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = SlowRead(world, monkeypatch)
-    slow.go_on.set()
-    arrives = await under_way(world, monkeypatch)
+    arrives, read = await under_way(world, monkeypatch)
     await world.shards.put_router(router_config(2, (4,), tenant="blue"))
     arrives.set()
-    await world.until(lambda: slow.asked)
+    await world.until(lambda: read.asked)
     await world.until(lambda: not audited(world)._reading.locked())
     await world.settle(2)
     assert [event.text for event in world.events.recent() if event.level == "error"] == []
