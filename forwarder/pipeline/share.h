@@ -176,13 +176,12 @@ static inline void sp_share_miss(sp_tables tables, sp_u32 cpu, sp_u32 vrf, sp_u3
 {
     const struct sp_core *core = sp_core_at(tables, cpu);
     struct sp_core_router *router = sp_core_router_at(tables, cpu, vrf);
-    struct sp_policer *policer = sp_policer_at(tables, vrf, punt_class);
 
-    if (!core || !router || !policer) {
+    if (!core || !router) {
         return;
     }
     router->dropped++;
-    sp_police_share(policer, sp_share_due_at(tables, interface, punt_class), core->clock);
+    sp_police_punt(tables, vrf, interface, punt_class, core->clock);
 }
 
 static inline void sp_share_charge(struct sp_core *core, struct sp_core_router *router, sp_u32 cost, sp_u32 beside)
@@ -290,11 +289,8 @@ SP_INLINE sp_u32 sp_share_core(sp_tables tables, const struct sp_packet *packet,
     if (sp_unlikely(!is_due) && sp_likely(sp_share_due_apart(tables, packet, meta->cpu, meta->vrf))) {
         core->left--;
         sp_u32 shared = sp_share_over_apart(tables, packet, meta, reason);
-        if (shared == SP_SHARED_OVER) {
-            return SP_DROP_OVER_SHARE;
-        }
-        meta->spared = shared;
-        return reason;
+        meta->spared = sp_hidden(shared);
+        return shared == SP_SHARED_OVER ? SP_DROP_OVER_SHARE : reason;
     }
     core->left--;
     sp_share_charge(core, router, router->cost + core->driver_cost, core->beside_cost);

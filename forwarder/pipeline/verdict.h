@@ -114,6 +114,15 @@ static inline int sp_would_pass(const struct sp_policer *policer, const sp_u64 *
            (shares > 1 && sp_load_long(share_due) <= now + sp_share_tolerance(interval * shares, tolerance));
 }
 
+/* sp_police_share() of a router's packet that came in by that interface. */
+SP_APART int sp_police_punt(sp_tables tables, sp_u32 vrf, sp_u32 interface, sp_u32 punt_class, sp_u64 now)
+{
+    struct sp_policer *policer = sp_policer_at(tables, vrf, punt_class);
+
+    SP_APART_TABLES(tables);
+    return policer && sp_police_share(policer, sp_share_due_at(tables, interface, punt_class), now);
+}
+
 static inline void sp_count_engine(sp_tables tables, sp_u32 cpu, sp_u32 counter)
 {
     sp_u64 *at = sp_engine_counter_at(tables, cpu, counter);
@@ -147,9 +156,7 @@ static inline void sp_verdict_stage(sp_tables tables, const struct sp_packet *pa
     }
     verdict->punt_class = sp_punt_class(packet, meta, verdict->reason);
     verdict->interface = meta->interface;
-    struct sp_policer *policer = sp_policer_at(tables, meta->vrf, verdict->punt_class);
-    sp_u64 *share_due = sp_share_due_at(tables, meta->interface, verdict->punt_class);
-    if (!policer || !sp_police_share(policer, share_due, sp_now_ns(packet))) {
+    if (!sp_police_punt(tables, meta->vrf, meta->interface, verdict->punt_class, sp_now_ns(packet))) {
         sp_count_engine(tables, meta->cpu, SP_COUNT_POLICED);
         sp_count_punt_drop(tables, verdict, SP_PLACE_POLICER);
         return;
