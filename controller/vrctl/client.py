@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote, urlencode
@@ -142,8 +143,12 @@ class Client:
     def pieces(self, method: str, target: str, *, follow: bool = False) -> Iterator[bytes]:
         """Walk over the octets of an answer as they come; ``follow`` waits for more for ever."""
         with self._open(method, target, None, "", follow) as answer:
-            while piece := self._read(answer, CHUNK_BYTES):
+            left = inf if answer.length is None else answer.length  # what comes in chunks tells its end itself
+            while left and (piece := self._read(answer, CHUNK_BYTES)):
+                left -= len(piece)
                 yield piece
+            if 0 < left < inf:
+                raise Unreachable(self.path, "it went away: it ended in the middle of its answer")
 
     def send_file(self, target: str, file: BinaryIO) -> Any:
         """Post a file; return the JSON answer."""

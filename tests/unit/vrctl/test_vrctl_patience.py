@@ -1,4 +1,5 @@
-"""vrctl does not wait for ever for a controller that hangs, but does for what has not happened yet."""
+"""vrctl does not wait for ever for a controller that hangs, but does for what has not happened yet, and takes no part
+of an answer for the whole of it."""
 
 import socket
 import threading
@@ -9,6 +10,7 @@ import pytest
 
 from controller.vrctl import client
 from controller.vrctl.client import Client, Unreachable
+from controller.vrctl.files import write_private
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -32,6 +34,16 @@ def test_one_that_hangs_in_its_answer_is_said(listener: socket.socket) -> None:
     assert next(lines) == 1
     with pytest.raises(Unreachable, match=r"\(it went away: it did not answer within 0.05 s; see its log\)"):
         next(lines)
+
+
+@pytest.mark.parametrize("sent", [b"", b"12345"])
+def test_an_answer_that_is_cut_off_is_no_backup(listener: socket.socket, tmp_path: Path, sent: bytes) -> None:
+    answering = _Answering(listener, b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n" + sent, ends=True)
+    answering.start()
+    with pytest.raises(Unreachable, match=r"\(it went away: it ended in the middle of its answer\)"):
+        write_private(tmp_path / "backup", Client(Path(listener.getsockname())).pieces("POST", "/v1/backup"))
+    answering.join()
+    assert not (tmp_path / "backup").exists()
 
 
 def test_what_is_followed_may_take_its_time(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,13 +81,15 @@ def _answered(listener: socket.socket, follow: bool) -> Iterator[object]:
 
 
 class _Answering(threading.Thread):
-    """The controller's end: the head of an answer, its first line, and no more."""
+    """The controller's end: what it sends of an answer, and no more; it hangs, or ends."""
 
-    def __init__(self, listener: socket.socket) -> None:
+    def __init__(self, listener: socket.socket, sent: bytes = HEAD + b"2\r\n1\n\r\n", ends: bool = False) -> None:
         super().__init__()
-        self.listener = listener
+        self.listener, self.sent, self.ends = listener, sent, ends
 
     def run(self) -> None:
         self.end, _ = self.listener.accept()
         self.end.recv(1 << 16)
-        self.end.sendall(HEAD + b"2\r\n1\n\r\n")
+        self.end.sendall(self.sent)
+        if self.ends:
+            self.end.close()
