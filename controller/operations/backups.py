@@ -6,7 +6,9 @@ import io
 import os
 import shutil
 import tarfile
+import time
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 
 from controller.errors import StoreError
@@ -27,18 +29,34 @@ _STAGED = "restore"
 _READY = "restore.ready"
 
 
-def write(state: Path, store: Store, path: Path) -> None:
-    """Write a backup to a new file that only its owner may read; StoreError where it cannot be written."""
+def keys_of(state: Path) -> dict[str, bytes]:
+    """Return the authorities' files as they are now, by their names in a backup; StoreError where they cannot be
+    read."""
+    names = (*_AUTHORITY, *(one for one in _AUTHORITIES if (state / "pki" / one).exists()))
+    try:
+        return {f"pki/{name}": (state / "pki" / name).read_bytes() for name in names}
+    except OSError as problem:
+        raise StoreError(f"{problem.filename}: {problem.strerror}; the backup was not written") from None
+
+
+def write(store: Store, keys: Mapping[str, bytes], path: Path) -> None:
+    """Write a backup to a new file that only its owner may read; StoreError where it cannot be written, or would be
+    more than `stage` takes. It may be called by another thread, and takes as long as the disk and gzip do."""
     snapshot = path.with_name(path.name + ".sqlite")
     try:
         with contextlib.suppress(FileNotFoundError):
             snapshot.unlink()
         store.backup(snapshot)
+        if (size := snapshot.stat().st_size) > MAX_BACKUP_BYTES:
+            most = f"a backup may have {MAX_BACKUP_BYTES:,}"
+            raise StoreError(f"the store has {size:,} octets and {most}; declare less, or copy the state directory")
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as tar:
             tar.add(snapshot, FILE)
-            for name in (*_AUTHORITY, *(one for one in _AUTHORITIES if (state / "pki" / one).exists())):
-                tar.add(state / "pki" / name, f"pki/{name}")
+            for name, content in keys.items():
+                member = tarfile.TarInfo(name)
+                member.size, member.mode, member.mtime = len(content), 0o600, int(time.time())
+                tar.addfile(member, io.BytesIO(content))
     except OSError as problem:
         raise StoreError(f"{path}: {problem.strerror}; the backup was not written") from None
     finally:
@@ -51,7 +69,7 @@ def stage(state: Path, path: Path, replaced: Snapshot) -> None:
 
     Routers of the present state that the backup does not know by the same id become deleted ones, and those that are
     being deleted remain such; the ports and VLANs of both wait for their planes. Ids go on from the higher of both,
-    so that nothing of theirs is taken for a restored router's.
+    so that nothing of theirs is taken for a restored router's. It may be called by another thread.
     """
     staged = state / _STAGED
     try:

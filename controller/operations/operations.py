@@ -424,7 +424,8 @@ class Operations:
     async def backup(self, path: Path) -> None:
         """Write the store and the certificate authority to one new file, readable by its owner only."""
         async with self._recorded("backup", ""):
-            backups.write(self._directory, self._store, path)
+            keys = backups.keys_of(self._directory)  # in one turn of the loop, in which nobody replaces them
+            await asyncio.to_thread(backups.write, self._store, keys, path)
 
     async def restore(self, path: Path, force: bool) -> None:
         """Replace the state by a backup and restart the controller in place; Conflict over a state that is not
@@ -432,8 +433,12 @@ class Operations:
         async with self._changing, self._recorded("restore", ""):
             if (self.state.planes or self.state.tenants) and not force:
                 raise Conflict("this controller has planes or tenants; delete them first, or give --force")
-            backups.stage(self._directory, path, self._store.load())
-            self._restarting.set()
+            self._restarting.set()  # what is changed from now on would be lost
+            try:
+                await asyncio.to_thread(backups.stage, self._directory, path, self._store.load())
+            except BaseException:
+                self._restarting.clear()
+                raise
             self._restart()
 
 

@@ -88,7 +88,7 @@ class Store(Protocol):
         """Forget certificates of planes that have ended."""
 
     def backup(self, path: Path) -> None:
-        """Write a consistent snapshot to a new file."""
+        """Write a consistent snapshot of what is committed to a new file. Other threads may call it."""
 
     def close(self) -> None:
         """Close the store; it is not used afterwards."""

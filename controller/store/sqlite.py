@@ -321,14 +321,18 @@ class SqliteStore:
             db.executemany("DELETE FROM plane_certificates WHERE serial = ?", [(one,) for one in serials])
 
     def backup(self, path: Path) -> None:
-        """Write a consistent snapshot to a new file, readable by its owner only."""
+        """Write a consistent snapshot to a new file, readable by its owner only. Other threads may call it."""
         with self._errors():
             self._copy_to(path)
 
     def _copy_to(self, path: Path) -> None:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        with contextlib.closing(sqlite3.connect(path)) as target:
-            self._db.backup(target)
+        # By a connection of its own: that of all others is not held up, and what it has not committed is not seen.
+        with (
+            contextlib.closing(sqlite3.connect(self._path)) as source,
+            contextlib.closing(sqlite3.connect(path)) as target,
+        ):
+            source.backup(target)
             target.execute("PRAGMA journal_mode = DELETE")
 
     def close(self) -> None:

@@ -5,7 +5,9 @@ import contextlib
 import gzip
 import io
 import tarfile
+import threading
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -152,6 +154,59 @@ async def test_what_waits_behind_a_restore_is_refused(controller: Controller, ba
     assert controller.restarts == 1
     found = [(one.action, one.outcome) for one in await controller.audit.read(Filter(), 1000)]
     assert found[-4:] == [("restore", "done"), ("apply", "refused"), ("restore", "refused"), ("rotate", "refused")]
+
+
+async def test_the_event_loop_turns_while_a_backup_is_written_and_unpacked(
+    controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+
+    def meanwhile(work: Callable[..., None]) -> Callable[..., None]:
+        def waiting(*arguments: object) -> None:
+            turned = threading.Event()
+            loop.call_soon_threadsafe(turned.set)
+            assert turned.wait(10.0), "the event loop does not turn"
+            work(*arguments)
+
+        return waiting
+
+    monkeypatch.setattr(controller.store, "backup", meanwhile(controller.store.backup))
+    monkeypatch.setattr(backups, "_unpack", meanwhile(backups._unpack))
+    await controller.operations.backup(tmp_path / "backup")
+    await controller.operations.restore(tmp_path / "backup", force=True)
+    assert controller.restarts == 1
+
+
+async def test_what_is_changed_while_a_backup_is_unpacked_is_refused(
+    controller: Controller, backup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, unpacked = asyncio.Event(), threading.Event()
+    loop, unpack = asyncio.get_running_loop(), backups._unpack
+
+    def waiting(path: Path, staged: Path) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        assert unpacked.wait(10.0)
+        unpack(path, staged)
+
+    monkeypatch.setattr(backups, "_unpack", waiting)
+    backup.write_bytes(b"junk")
+    restored = asyncio.create_task(controller.operations.restore(backup, force=True))
+    await begun.wait()
+    with pytest.raises(Conflict, match="the controller restarts with a backup; try again"):
+        await controller.operations.rotate_authorities()
+    unpacked.set()
+    with pytest.raises(StoreError, match="nothing was restored"):
+        await restored
+    await controller.operations.rotate_authorities()
+
+
+async def test_a_backup_that_could_not_be_restored_is_not_written(
+    controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backups, "MAX_BACKUP_BYTES", 4096)
+    with pytest.raises(StoreError, match=r"the store has [\d,]+ octets and a backup may have 4,096; declare less"):
+        await controller.operations.backup(tmp_path / "backup")
+    assert not list(tmp_path.glob("backup*"))
 
 
 async def test_a_restore_that_fails_leaves_none_that_is_ready(controller: Controller, backup: Path) -> None:

@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -294,6 +295,18 @@ for number in range(1_000_000):
     store.commit(state, ids, (), ())
     print(number, flush=True)
 """
+
+
+def test_a_backup_by_another_thread_has_what_is_committed_alone(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "state")
+    store.add_certificates([Certificate("committed", 1)])
+    with store._transaction() as db:
+        db.execute("INSERT INTO certificates VALUES('not yet', 1, 0)")
+        thread = threading.Thread(target=store.backup, args=(tmp_path / FILE,), daemon=True)
+        thread.start()
+        thread.join(10.0)
+        assert not thread.is_alive()
+    assert SqliteStore(tmp_path).valid_serials([1]) == {"committed": 1}
 
 
 def test_kill_9_in_the_middle_of_writing_leaves_one_whole_state(tmp_path: Path) -> None:
