@@ -92,10 +92,13 @@ def stage(state: Path, path: Path, replaced: Snapshot) -> None:
         finally:
             store.close()
         (state / _READY).touch(mode=0o600)
-    except _DAMAGED as problem:
-        raise StoreError(f"this is no backup of vr-controller ({problem}); nothing was restored") from None
-    except OSError as problem:
-        raise StoreError(f"{staged}: {problem.strerror}; nothing was restored") from None
+    except BaseException as problem:
+        shutil.rmtree(staged, ignore_errors=True)
+        if isinstance(problem, _DAMAGED):
+            raise StoreError(f"this is no backup of vr-controller ({problem}); nothing was restored") from None
+        if isinstance(problem, OSError):
+            raise StoreError(f"{staged}: {problem.strerror}; nothing was restored") from None
+        raise
 
 
 def _unpack(path: Path, staged: Path) -> None:
@@ -124,6 +127,7 @@ def adopt(state: Path) -> bool:
     """
     staged, ready = state / _STAGED, state / _READY
     if not ready.exists():
+        shutil.rmtree(staged, ignore_errors=True)  # of a restore that was cut short
         return False
     try:
         for name in ("server.key", "server.pem"):

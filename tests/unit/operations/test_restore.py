@@ -78,7 +78,9 @@ async def _refused(controller: Controller, path: Path) -> str:
     """Return why a backup is not restored."""
     with pytest.raises(StoreError, match="nothing was restored") as refused:
         await controller.operations.restore(path, force=True)
-    assert not backups.adopt(controller.pki.directory.parent)
+    state = controller.pki.directory.parent
+    assert not (state / "restore").exists()  # keys, and room of a disk that may be full
+    assert not backups.adopt(state)
     assert controller.restarts == 0
     return str(refused.value)
 
@@ -215,6 +217,16 @@ async def test_a_restore_that_fails_leaves_none_that_is_ready(controller: Contro
     backup.write_bytes(b"junk")
     assert await _refused(controller, backup)
     assert not (state / "restore.ready").exists()
+
+
+async def test_what_was_unpacked_when_the_controller_was_killed_goes_at_the_next_start(
+    controller: Controller, backup: Path
+) -> None:
+    state = controller.pki.directory.parent
+    backups.stage(state, backup, controller.store.load())
+    (state / "restore.ready").unlink()
+    assert not backups.adopt(state)
+    assert not (state / "restore").exists()
 
 
 async def test_what_is_being_deleted_at_a_restore_still_is_afterwards(
