@@ -91,6 +91,8 @@ def stage(state: Path, path: Path, replaced: Snapshot) -> None:
             store.commit(after, ids, holds, [*deleted, *buried(replaced.state, after)])
         finally:
             store.close()
+        if (staged / f"{FILE}-wal").exists():  # which `adopt` would leave here, with what was stored just now
+            raise StoreError(f"{staged}: there is no room to write all of it; nothing was restored")
         (state / _READY).touch(mode=0o600)
     except BaseException as problem:
         shutil.rmtree(staged, ignore_errors=True)

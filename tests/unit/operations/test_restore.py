@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gzip
 import io
+import sqlite3
 import tarfile
 import threading
 import zlib
@@ -217,6 +218,22 @@ async def test_a_restore_that_fails_leaves_none_that_is_ready(controller: Contro
     backup.write_bytes(b"junk")
     assert await _refused(controller, backup)
     assert not (state / "restore.ready").exists()
+
+
+async def test_a_restore_without_room_for_what_it_deletes_is_refused(
+    controller: Controller, backup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the disk is full in that moment, SQLite keeps the write-ahead log when it closes, and tells nobody."""
+    await controller.apply(HEAD + BLUE)
+    with contextlib.ExitStack() as held:
+
+        def kept(store: SqliteStore) -> None:
+            reader = held.enter_context(contextlib.closing(sqlite3.connect(store._path, check_same_thread=False)))
+            reader.execute("SELECT * FROM meta").fetchone()
+            store._db.close()
+
+        monkeypatch.setattr(SqliteStore, "close", kept)
+        assert "no room to write all of it" in await _refused(controller, backup)
 
 
 async def test_what_was_unpacked_when_the_controller_was_killed_goes_at_the_next_start(
