@@ -4,7 +4,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from controller.errors import Conflict, NoSuch, SpecError
+from controller.errors import Conflict, NoSuch, SpecError, StoreError
 from controller.events.log import EventLog
 from controller.guests.fleet import GuestFleet
 from controller.operations.convergence import Convergence
@@ -16,7 +16,7 @@ LOOK_S = 2.0
 """How often certificates are compared with the clock."""
 
 RENEW_EVERY_S = 60.0
-"""How often the files of planes on this host are looked at."""
+"""How often the files of planes on this host are looked at, and planes that are deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ class Certificates:
                 self._events.emit("error", "certificate-not-written", "vr-controller", text)
         if time.monotonic() >= self._renew_at_s:
             self._renew_at_s = time.monotonic() + RENEW_EVERY_S
+            self.forget()  # where the disk was full then, or the controller was killed between the two
             for plane, line in self._planes.renew():
                 self._events.report("info", "plane-certificate", plane, line)
 
@@ -78,10 +79,17 @@ class Certificates:
         await self._convergence.reconnect(plane)
         return revoked
 
-    def forget(self, planes: set[str]) -> None:
-        """Refuse what planes that are deleted were issued."""
-        for plane in planes:
-            self._planes.forget(plane)
+    def forget(self) -> list[str]:
+        """Refuse what was issued to planes that are not declared any more; one line for each of which the disk does
+        not take that: it is good until `look` finds room."""
+        waiting = []
+        for plane in sorted(self._planes.believed() - self._convergence.state.planes.keys()):
+            try:
+                self._planes.revoke(plane)
+            except StoreError as problem:
+                waiting.append(f"plane {plane}: its certificates are good until there is room: {problem}")
+                self._events.report("error", "certificate-not-revoked", f"plane {plane}", str(problem))
+        return waiting
 
     def states(self) -> list[CertificateState]:
         """Show the authorities', the controller's own, and planes' certificates."""

@@ -288,13 +288,13 @@ class Operations:
                 request, lambda: recorded.object_changes(ready.before, ready.after, ready.changes)
             )
             async with self._end_recorded(change_id):
-                self._commit(ready)
+                unrevoked = self._commit(ready)
                 planned()
                 programmed = await self._convergence.program(report)
         # A guest may not answer for minutes: other changes do not wait for it.
         async with self._end_recorded(change_id):
             ailing = await self._convergence.run_guests(programmed, ready.concerns)
-            waiting = programmed.waiting + self._unconnected(ready)  # planes may have connected meanwhile
+            waiting = unrevoked + programmed.waiting + self._unconnected(ready)  # planes may have connected meanwhile
             lines = {name: f"{name}: {line.removeprefix(f'{name}: ')}" for name, line in ailing.items()}
             failed = [line for router, line in lines.items() if ready.concerns(router)]
             waiting += [line for router, line in lines.items() if not ready.concerns(router)]
@@ -319,13 +319,16 @@ class Operations:
         if self._restarting.is_set():
             raise Conflict("the controller restarts with a backup; try again")
 
-    def _commit(self, ready: Plan) -> None:
+    def _commit(self, ready: Plan) -> list[str]:
+        """Store a change; one line for each deleted plane whose certificates are not refused yet."""
+        unrevoked = []
         if ready.before != ready.after:
             self._convergence.commit(ready.after, ready.ids)
-            self._certificates.forget(ready.before.planes.keys() - ready.after.planes.keys())
+            unrevoked = self._certificates.forget()
         for change in ready.changes:
             text = f"{change.verb}d" if not change.details else f"{change.verb}d: {'; '.join(change.details)}"
             self.events.emit("info", f"{change.kind}-{change.verb}d", change.name, text)
+        return unrevoked
 
     async def _first_loads(self, plan: Plan, failed: Mapping[str, str]) -> dict[str, FirstLoad]:
         """Wait until the guests that a change started have read their texts; return what became of each."""

@@ -96,10 +96,9 @@ class PlaneCertificates:
         self._reload(plane)
         return found
 
-    def forget(self, plane: str) -> None:
-        """Refuse whatever a plane that is deleted was issued."""
-        with suppress(NoSuch):
-            self.revoke(plane)
+    def believed(self) -> set[str]:
+        """Return the planes that have a certificate which is not revoked."""
+        return {one.plane for one in self._all if not one.revoked}
 
     def renew(self) -> list[tuple[str, str]]:
         """Renew what lies on this host and is due; returns planes, and a line about each that was or should have

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from operator_world import Controller
 
-from controller.errors import Conflict, NoSuch, SpecError
+from controller.errors import Conflict, NoSuch, SpecError, StoreError
 from controller.operations import backups
 from controller.pki.authority import ROUTER_LIFETIME
 from controller.pki.certificates import load_certificate
@@ -127,6 +127,30 @@ async def test_a_deleted_planes_certificate_is_not_good_for_the_next_of_its_name
     applied.certificates.issue("s2", [], "")
     await applied.operations.delete_plane("s2", force=False)
     assert [one.state for one in applied.certificates.states() if one.owner == "plane s2"] == ["revoked"]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_deleted_planes_certificate_that_the_disk_does_not_let_be_revoked_is_revoked_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarted: bool
+) -> None:
+    def full(_: object) -> None:
+        raise StoreError("state.sqlite: database or disk is full")
+
+    controller = Controller(tmp_path)
+    await controller.operations.attach_plane("s2", PlaneOptions(kind="fake"))
+    controller.certificates.issue("s2", [], "")
+    with monkeypatch.context() as patched:
+        patched.setattr(controller.store, "revoke_plane_certificates", full)
+        outcome = await controller.operations.delete_plane("s2", force=False)
+        told = "plane s2: its certificates are good until there is room: state.sqlite: database or disk is full"
+        assert outcome.waiting == [told]
+        assert "certificate-not-revoked" in kinds(controller)
+    if restarted:
+        controller.store.close()
+        controller = Controller(tmp_path)
+    monkeypatch.setattr("controller.operations.certificates.RENEW_EVERY_S", 0.0)
+    controller.certificates.look()
+    assert [one.state for one in controller.certificates.states() if one.owner == "plane s2"] == ["revoked"]
 
 
 async def test_what_no_plane_may_be_called(applied: Controller) -> None:
