@@ -60,8 +60,7 @@ class PlaneCertificates:
         self.version = 0  # changes with what is revoked
         self._trusted = pki.directory / "planes"
         self._told: dict[str, str] = {}  # by directory, what was said of it last
-        for plane in {one.plane for one in self._all}:
-            self._write_trusted(plane)
+        self._write_all_trusted()
 
     def trusted(self, plane: str) -> Path:
         """Return the file with the certificates by which a plane is believed; there is none where it has none."""
@@ -186,6 +185,16 @@ class PlaneCertificates:
         self._all = self._store.plane_certificates()
         self.version += 1
         self._write_trusted(plane)
+
+    def _write_all_trusted(self) -> None:
+        """Have `trusted` be of this store alone: one that a backup has replaced had others."""
+        planes = {one.plane for one in self._all}
+        with suppress(OSError):
+            for path in self._trusted.iterdir():
+                if path.name.removesuffix(".pem") not in planes:
+                    path.unlink()
+        for plane in planes:
+            self._write_trusted(plane)
 
     def _write_trusted(self, plane: str) -> None:
         """Write by which certificates a plane is believed; what cannot be written is no reason to believe more."""

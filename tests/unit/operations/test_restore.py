@@ -293,6 +293,16 @@ async def test_routers_of_a_plane_that_a_backup_does_not_have_go_without_it(
     assert again.guests.running_specs == {}
 
 
+async def test_a_certificate_that_a_backup_does_not_have_is_not_believed(
+    controller: Controller, backup: Path
+) -> None:
+    await controller.operations.plane_certificate("s1", [], "")
+    assert controller.planes.trusted("s1").exists()
+    again = await _restored(controller, backup)
+    assert not again.planes.believed()
+    assert not again.planes.trusted("s1").exists()
+
+
 async def _restored(controller: Controller, backup: Path) -> Controller:
     """Restore a backup and return the controller that starts with it."""
     await controller.operations.restore(backup, force=True)
