@@ -111,20 +111,27 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return options
 
 
-def lock_state(directory: Path) -> int:
-    """Take the state directory for this process, until it ends; StoreError where another one has it."""
+def lock_directories(state: Path, run: Path) -> list[int]:
+    """Take both directories for this process, until it ends; StoreError where another one has one of them."""
+    return [_lock(state, "lock", "state", 0o700), _lock(run, "run.lock", "run", 0o755)]
+
+
+def _lock(directory: Path, name: str, option: str, mode: int) -> int:
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        directory.mkdir(mode=mode, parents=True, exist_ok=True)
+        descriptor = os.open(directory / name, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             pid = os.read(descriptor, 32).decode(errors="replace").strip()
-            raise StoreError(f"process {pid} already runs on {directory}; stop it, or give another --state") from None
+            remedy = f"stop it, or give another --{option}"
+            raise StoreError(f"process {pid} already runs on {directory}; {remedy}") from None
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()}\n".encode())
     except OSError as problem:
-        raise StoreError(f"state directory {directory}: {problem.strerror}; give another with --state") from None
+        raise StoreError(
+            f"{option} directory {directory}: {problem.strerror}; give another with --{option}"
+        ) from None
     return descriptor
 
 
@@ -268,11 +275,12 @@ def main() -> None:
     bound_pauses()
     budget.raise_descriptors()
     try:
-        descriptor = lock_state(options.state)
+        descriptors = lock_directories(options.state, options.run)
         restarting = asyncio.run(serve(options))
     except SplitplaneError as problem:
         print(f"vr-controller: {problem}", file=sys.stderr)
         raise SystemExit(1) from None
     if restarting:
         os.execv(sys.executable, [sys.executable, "-m", "controller", *sys.argv[1:]])
-    os.close(descriptor)
+    for descriptor in descriptors:
+        os.close(descriptor)

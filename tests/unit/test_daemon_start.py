@@ -9,7 +9,7 @@ import pytest
 
 import controller.__main__
 from controller import supervisor
-from controller.daemon import Listen, device_tls, lock_state, parse_arguments, parse_listen, switch_tls
+from controller.daemon import Listen, device_tls, lock_directories, parse_arguments, parse_listen, switch_tls
 from controller.errors import StoreError
 from controller.events.log import EventLog
 from controller.pki.authority import PKI, system_clock
@@ -31,14 +31,24 @@ def test_another_address_is_wrong_usage(text: str, capsys: pytest.CaptureFixture
     assert "is not tcp:HOST:PORT or ssl:HOST:PORT" in capsys.readouterr().err
 
 
-def test_a_second_controller_on_the_same_state_says_who_has_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("state", "run", "option"), [("state", "other", "state"), ("other", "run", "run")])
+def test_a_second_controller_on_the_same_directory_says_who_has_it(
+    tmp_path: Path, state: str, run: str, option: str
+) -> None:
+    """It would take the sockets away from the first one, in which nothing else hinders it."""
     import os
 
-    first = lock_state(tmp_path)
-    with pytest.raises(StoreError, match=f"process {os.getpid()} already runs on"):
-        lock_state(tmp_path)
-    os.close(first)
-    os.close(lock_state(tmp_path))
+    def close(descriptors: list[int]) -> None:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    first = lock_directories(tmp_path / "state", tmp_path / "run")
+    with pytest.raises(
+        StoreError, match=f"process {os.getpid()} already runs on .*/{option}; stop it, or give another --{option}"
+    ):
+        lock_directories(tmp_path / state, tmp_path / run)
+    close(first)
+    close(lock_directories(tmp_path / "state", tmp_path / "run"))
 
 
 def test_the_switches_tls_needs_files_that_exist(tmp_path: Path) -> None:
