@@ -281,6 +281,6 @@ def main() -> None:
         print(f"vr-controller: {problem}", file=sys.stderr)
         raise SystemExit(1) from None
     if restarting:
-        os.execv(sys.executable, [sys.executable, "-m", "controller", *sys.argv[1:]])
+        os.execv(sys.executable, [sys.executable, "-P", "-m", "controller", *sys.argv[1:]])
     for descriptor in descriptors:
         os.close(descriptor)

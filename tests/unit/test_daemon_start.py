@@ -1,15 +1,19 @@
 """What vr-controller checks before it serves: options, the lock, the supervisor that restarts tasks."""
 
+import argparse
 import asyncio
 import functools
 import gc
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import controller.__main__
 from controller import supervisor
-from controller.daemon import Listen, device_tls, lock_directories, parse_arguments, parse_listen, switch_tls
+from controller.daemon import Listen, device_tls, lock_directories, main, parse_arguments, parse_listen, switch_tls
 from controller.errors import StoreError
 from controller.events.log import EventLog
 from controller.pki.authority import PKI, system_clock
@@ -36,7 +40,6 @@ def test_a_second_controller_on_the_same_directory_says_who_has_it(
     tmp_path: Path, state: str, run: str, option: str
 ) -> None:
     """It would take the sockets away from the first one, in which nothing else hinders it."""
-    import os
 
     def close(descriptors: list[int]) -> None:
         for descriptor in descriptors:
@@ -115,6 +118,28 @@ def test_the_daemon_runs_with_garbage_collection(monkeypatch: pytest.MonkeyPatch
     controller.__main__.main()
     assert ran == [True]
     assert gc.get_freeze_count()
+
+
+def test_after_a_restore_it_is_the_same_program_wherever_it_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[list[str]] = []
+
+    async def restored(_: argparse.Namespace) -> bool:
+        return True
+
+    monkeypatch.setattr("controller.daemon.serve", restored)
+    for of_the_process in ("share_cores", "bound_pauses", "budget.raise_descriptors", "logging.basicConfig"):
+        monkeypatch.setattr(f"controller.daemon.{of_the_process}", lambda **_: None)
+    monkeypatch.setattr(os, "execv", lambda _, argv: begun.append(argv))
+    monkeypatch.setattr(sys, "argv", ["vr-controller", "--state", str(tmp_path), "--run", str(tmp_path), "--help"])
+    monkeypatch.setattr("controller.daemon.parse_arguments", lambda: parse_arguments(sys.argv[1:-1]))
+    main()
+    (tmp_path / "controller").mkdir()
+    (tmp_path / "controller" / "__init__.py").write_text("raise SystemExit('what lies where it was started')")
+    path = {"PYTHONPATH": str(Path(controller.__file__).parents[1])}
+    done = subprocess.run(begun[0], cwd=tmp_path, env=os.environ | path, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("usage: vr-controller"), done.stderr
 
 
 async def test_closing_ends_every_task_also_where_another_ends_meanwhile() -> None:
