@@ -216,7 +216,14 @@ class Daemon:
         planes = f"{sum(shard.plane.connected for shard in shards)} of {len(shards)} planes connected"
         return f"{planes}, {sum(router.vrc is not None for router in routers)} of {len(routers)} routers in session"
 
+    def _end(self) -> None:
+        """End, also where it is about to restart: whoever stops a service waits for its end."""
+        self.restarting = False
+        self.stop.set()
+
     def _restart(self) -> None:
+        if self.stop.is_set():  # the next start finds the backup
+            return
         self.restarting = True
         asyncio.get_running_loop().call_later(0.2, self.stop.set)  # the answer goes out first
 
@@ -224,7 +231,7 @@ class Daemon:
         """Serve until `stop` is set."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop.set)
+            loop.add_signal_handler(number, self._end)
         await self.convergence.start()
         await self.sessions.start()
         try:

@@ -13,7 +13,16 @@ import pytest
 
 import controller.__main__
 from controller import supervisor
-from controller.daemon import Listen, device_tls, lock_directories, main, parse_arguments, parse_listen, switch_tls
+from controller.daemon import (
+    Daemon,
+    Listen,
+    device_tls,
+    lock_directories,
+    main,
+    parse_arguments,
+    parse_listen,
+    switch_tls,
+)
 from controller.errors import StoreError
 from controller.events.log import EventLog
 from controller.pki.authority import PKI, system_clock
@@ -118,6 +127,17 @@ def test_the_daemon_runs_with_garbage_collection(monkeypatch: pytest.MonkeyPatch
     controller.__main__.main()
     assert ran == [True]
     assert gc.get_freeze_count()
+
+
+@pytest.mark.parametrize("first", ["stopped", "restored"])
+async def test_one_that_is_stopped_while_it_restarts_with_a_backup_ends(first: str) -> None:
+    daemon = Daemon.__new__(Daemon)  # its end alone
+    daemon.stop, daemon.restarting = asyncio.Event(), False
+    steps = [daemon._end, daemon._restart]
+    for step in steps if first == "stopped" else reversed(steps):
+        step()
+    await asyncio.wait_for(daemon.stop.wait(), 30)
+    assert not daemon.restarting
 
 
 def test_after_a_restore_it_is_the_same_program_wherever_it_was_started(
