@@ -55,6 +55,15 @@ def put_in_place(directory: Path, names: Iterable[str]) -> None:
         _beside(directory, name).replace(directory / name)
 
 
+def left_beside(directory: Path, names: Iterable[str]) -> dict[str, bytes]:
+    """Return what `write_beside` wrote and nobody has put in place or discarded, as one that was killed does not."""
+    found = {}
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            found[name] = _beside(directory, name).read_bytes()
+    return found
+
+
 def discard(directory: Path, names: Iterable[str]) -> None:
     """Remove what `write_beside` wrote."""
     for name in names:
@@ -63,4 +72,4 @@ def discard(directory: Path, names: Iterable[str]) -> None:
 
 
 def _beside(directory: Path, name: str) -> Path:
-    return directory / f".{name}.{os.getpid()}"
+    return directory / f".{name}.new"

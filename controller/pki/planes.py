@@ -20,8 +20,10 @@ from controller.pki.certificates import (
     CertificateState,
     Subject,
     alternatives_of,
+    has_key,
     key_pem,
     load_certificate,
+    load_key,
     new_key,
     peer_name,
     serial_text,
@@ -29,7 +31,7 @@ from controller.pki.certificates import (
     to_pem,
     valid_at,
 )
-from controller.pki.files import discard, put_in_place, write_beside, write_together
+from controller.pki.files import discard, left_beside, put_in_place, write_beside, write_together
 from controller.pki.signing import Clock
 from controller.store.base import PlaneCertificate, Store
 
@@ -149,6 +151,8 @@ class PlaneCertificates:
     def _renew(self, one: PlaneCertificate) -> str:
         directory, lasts = Path(one.directory), self._lasts(one)
         try:
+            if self._finish(one, directory):
+                return f"{directory} was renewed; {RESTART}"
             if lasts and (directory / "ca.pem").read_bytes() == self._pki.ca_pem:
                 return ""
             if (directory / "cert.pem").read_bytes() != one.pem:
@@ -160,7 +164,7 @@ class PlaneCertificates:
                 return f"{directory}/ca.pem was written again; {RESTART}"
             files = self._sign(one.plane, alternatives_of(load_certificate(one.pem)))
             contents = (files.certificate, files.key, files.ca)
-            write_beside(directory, dict(zip(IDENTITY_FILES, contents, strict=True)), owner=owner)
+            write_beside(directory, dict(zip(IDENTITY_FILES, contents, strict=True)), sync=True, owner=owner)
             try:
                 self._record(one.plane, files.certificate, one.directory)
             except (StoreError, Conflict):
@@ -172,6 +176,17 @@ class PlaneCertificates:
         except (StoreError, Conflict) as problem:
             return str(problem)
         return f"{directory} was renewed; {RESTART}"
+
+    def _finish(self, one: PlaneCertificate, directory: Path) -> bool:
+        """Put in place what was written and recorded when a renewal was cut short; tells whether that was so."""
+        left = left_beside(directory, IDENTITY_FILES)
+        try:
+            if not has_key(load_certificate(one.pem), load_key(left.get("key.pem", b""))):
+                return False  # of one that was not recorded, or that another one has replaced since
+        except ValueError:  # nothing, or a part of it
+            return False
+        put_in_place(directory, left)
+        return True
 
     def _lasts(self, one: PlaneCertificate) -> bool:
         certificate, now = load_certificate(one.pem), self._clock()

@@ -1,6 +1,5 @@
 """Certificates as operators and time change them, on one controller: nobody who is known is locked out unasked."""
 
-import os
 from datetime import timedelta
 from pathlib import Path
 
@@ -59,7 +58,7 @@ async def test_a_renewal_that_the_disk_does_not_take_stops_no_guest_and_no_start
     again = Controller(tmp_path)
     monkeypatch.setattr("controller.pki.authority.RENEW_BEFORE", ROUTER_LIFETIME + timedelta(days=1))
     directory = again.pki.identity(1)
-    (directory / f".ca.pem.{os.getpid()}").mkdir()  # where a file is to be written: as good as no room, for one file
+    (directory / ".ca.pem.new").mkdir()  # where a file is to be written: as good as no room, for one file
     await again.convergence.start()
     assert again.sessions.admitted == {1}
     unfinished = await again.convergence.converge(lambda _: None)
@@ -94,7 +93,7 @@ async def test_a_rotation_reaches_guests_and_may_then_be_ended(applied: Controll
 async def test_a_guest_whose_new_certificate_does_not_fit_on_the_disk_is_in_the_way(applied: Controller) -> None:
     old = applied.serial(1)
     applied.certificates.rotate()
-    obstacle = applied.pki.identity(1) / f".ca.pem.{os.getpid()}"
+    obstacle = applied.pki.identity(1) / ".ca.pem.new"
     obstacle.mkdir()
     await applied.convergence.converge(lambda _: None)
     assert "certificate-not-renewed" in kinds(applied)

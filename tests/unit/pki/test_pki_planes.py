@@ -15,7 +15,7 @@ from controller.errors import Conflict, NoSuch
 from controller.model import PlaneConfig, PlaneKind, Quota, RouterConfig
 from controller.pki import planes as plane_module
 from controller.pki.authority import LIFETIME, PKI
-from controller.pki.certificates import CLOCK_SKEW, load_certificate
+from controller.pki.certificates import CLOCK_SKEW, has_key, load_certificate, load_key
 from controller.pki.planes import IssuedFiles, PlaneCertificates
 from controller.pki.switches import SwitchContext
 from controller.planes.p4runtime.channel import Timing, TlsFiles
@@ -232,6 +232,42 @@ def test_a_renewal_that_does_not_fit_is_told_and_tried_again(world: World) -> No
     assert sorted(path.name for path in folder.iterdir()) == ["ca.pem", "cert.pem", "key.pem"]
     assert len(world.planes.renew()) == 1
     assert read(folder) != before
+
+
+@pytest.fixture(params=[0, 1])
+def cut_short(world: World, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
+    """A folder in which a renewal had renamed so many files when it was killed."""
+    folder = world.in_folder("f1")
+    world.clock.off = timedelta(days=336)
+    put_in_place = plane_module.put_in_place
+
+    def killed(directory: Path, names: Sequence[str]) -> None:
+        put_in_place(directory, names[: request.param])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(plane_module, "put_in_place", killed)
+        with pytest.raises(KeyboardInterrupt):
+            world.planes.renew()
+    return folder
+
+
+def test_a_renewal_that_was_cut_short_is_finished(world: World, cut_short: Path) -> None:
+    again = PlaneCertificates(world.pki, world.store, world.clock)
+    ((_, line),) = again.renew()
+    assert line == f"{cut_short} was renewed; a device that does not read its files by itself needs a restart"
+    key, certificate, _ = read(cut_short)
+    assert certificate == world.store.plane_certificates()[-1].pem
+    assert has_key(load_certificate(certificate), load_key(key))
+    assert sorted(path.name for path in cut_short.iterdir()) == ["ca.pem", "cert.pem", "key.pem"]
+    assert again.renew() == []
+
+
+def test_what_a_renewal_left_does_not_replace_what_was_issued_since(world: World, cut_short: Path) -> None:
+    write(cut_short, world.planes.issue("f1", (), str(cut_short)))
+    issued = read(cut_short)
+    assert world.planes.renew() == []
+    assert read(cut_short) == issued
 
 
 def test_a_rotation_reaches_the_folder(world: World) -> None:
