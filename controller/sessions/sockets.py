@@ -9,11 +9,11 @@ in between; more of them wait in the kernel's queue, which is short. The first o
 one that says nothing is closed.
 
 A socket is its guest's alone (mode 0600, in a directory that no other user may enter). Our end of a connection to the
-service has an abstract name, which gRPC tells as the peer: it says whose socket the connection came by.
+service has an abstract name, which gRPC tells as the peer: it says whose socket the connection came by. Every user of
+the host sees such names (/proc/net/unix), so nothing tells the next one, which could be taken first.
 """
 
 import asyncio
-import itertools
 import os
 import secrets
 import socket
@@ -60,7 +60,6 @@ class SessionSockets:
         self._directory, self._service, self._frames, self._refused = directory, service, frames, refused
         self._listeners: dict[int, _Listener] = {}
         self._name = f"splitplane-session-{secrets.token_hex(8)}"
-        self._numbers = itertools.count(1)
 
     def router_of(self, peer: str) -> int | None:
         """Return by whose socket a connection of the service came, of which gRPC tells this peer; None: by none."""
@@ -88,7 +87,7 @@ class SessionSockets:
             raise
         if (before := self._listeners.get(vrf_id)) is not None:
             before.close()
-        name = lambda: f"{self._name}-{vrf_id}-{next(self._numbers)}"  # noqa: E731
+        name = lambda: f"{self._name}-{vrf_id}-{secrets.token_hex(8)}"  # noqa: E731
         self._listeners[vrf_id] = _Listener(
             listener, self._service, name, partial(self._frames, vrf_id), partial(self._refused, vrf_id)
         )

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -40,6 +41,7 @@ class Bed:
     def __init__(self, directory: Path) -> None:
         self.directory, self.refused, self.frames_of = directory, list[int](), dict[int, bytes]()
         self.served = self.serving = 0
+        self.names: list[bytes] = []  # that connections to the service have
         self.sockets = SessionSockets(directory, directory / "session.sock", self.frames, self.refused.append)
 
     def frames(self, vrf_id: int, gone: Callable[[], object]) -> FrameProtocol:
@@ -48,6 +50,7 @@ class Bed:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.served += 1
         self.serving += 1
+        self.names.append(writer.get_extra_info("peername"))
         with contextlib.suppress(ConnectionError):
             while piece := await reader.read(65536):
                 writer.write(piece.upper())
@@ -159,6 +162,21 @@ async def test_who_says_nothing_gives_its_place_up(bed: Bed, monkeypatch: pytest
     assert await reader.readexactly(1) == b"X"
     writer.close()
     assert not bed.refused
+
+
+async def test_who_sees_the_names_of_connections_cannot_take_the_next_one(bed: Bed) -> None:
+    reader, writer = await bed.connect(1)
+    writer.write(b"x")
+    assert await reader.readexactly(1) == b"X"
+    before, dash, last = bed.names[0].rpartition(b"-")
+    with contextlib.ExitStack() as taken:
+        for number in range(int(last, 16) + 1, int(last, 16) + 9):
+            taken.enter_context(socket.socket(socket.AF_UNIX)).bind(before + dash + f"{number:x}".encode())
+        other, its = await bed.connect(1)
+        its.write(b"y")
+        assert await other.readexactly(1) == b"Y"
+    for one in (writer, its):
+        one.close()
 
 
 async def test_the_socket_of_an_earlier_controller_is_replaced(bed: Bed) -> None:
