@@ -56,7 +56,8 @@ _NEW_NAMESPACES = (0x80, 0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0
 _FOREIGN_SOCKETS = (38, 40)  # AF_ALG, AF_VSOCK: not of a network namespace
 
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 24, 38
-_ALLOW, _ERRNO, _EQ, _MASKED_EQ = 0x7FFF0000, 0x00050000, 4, 7  # of seccomp.h
+_ALLOW, _ERRNO, _MASKED_EQ = 0x7FFF0000, 0x00050000, 7  # of seccomp.h
+_INT = 0xFFFFFFFF  # what the kernel looks at of a register that holds an int
 _LIBRARY = "libseccomp.so.2"
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -107,7 +108,7 @@ def refuse_system_calls() -> None:
         made.refuse(made.number("clone"), errno.EPERM, _Comparison(0, _MASKED_EQ, flag, flag))
     made.refuse(_CLONE3, errno.ENOSYS)
     for family in _FOREIGN_SOCKETS:
-        made.refuse(made.number("socket"), errno.EAFNOSUPPORT, _Comparison(0, _EQ, family, 0))
+        made.refuse(made.number("socket"), errno.EAFNOSUPPORT, _Comparison(0, _MASKED_EQ, _INT, family))
     made.load()
 
 
