@@ -128,6 +128,8 @@ class Channel:
             return
         self._closed = reason
         self._writer.close()
+        # It has so long to take what is unsent, and may be dead.
+        self._loop.call_later(self._echo_interval_s, self._writer.transport.abort)
         lists = [future for _, _, future in self._listings.values()]
         waiting: list[asyncio.Future[None] | asyncio.Future[bytes]] = [self._hello, *self._replies.values(), *lists]
         for future in waiting:
@@ -187,7 +189,6 @@ class Channel:
                 return
             if self._closed is None:
                 self.send(codec.message(Type.ECHO_REQUEST, self.take_xids()))
-        self._writer.transport.abort()  # it has had its time to take what was unsent, and may be dead
 
     async def answers(self, timeout_s: float) -> bool:
         """Whether the switch answers an echo within ``timeout_s``."""

@@ -150,6 +150,7 @@ class OpenFlowListener:
                 plane = await self._identify(channel, until_s)
             except BaseException:
                 _end(channel, ended)
+                writer.transport.abort()
                 raise
         claim: Claim | None = None
         try:
@@ -158,9 +159,11 @@ class OpenFlowListener:
         except ChannelClosed as error:
             log.warning("openflow %s: %s", channel.peer, error)
         finally:
+            _end(channel, ended)
             if claim is not None:
                 claim.settle(loop.time())
-            _end(channel, ended)
+            else:
+                writer.transport.abort()  # what it does not read is not kept for it
 
     @contextlib.contextmanager
     def _silence(self, writer: asyncio.StreamWriter) -> Iterator[str]:

@@ -5,7 +5,7 @@ import struct
 import time
 
 import pytest
-from switch_end import DATAPATH_ID, connected
+from switch_end import DATAPATH_ID, connected, plain
 
 from controller.planes.openflow.channel import LISTINGS, Channel, ChannelClosed, RequestRefused
 from controller.planes.openflow.codec import Multipart, Type, message
@@ -170,6 +170,16 @@ async def test_a_switch_that_floods_and_does_not_read_is_cut_off() -> None:
         channel.send(flood)
         with pytest.raises(ChannelClosed, match="does not read"):
             channel.send(flood)
+
+
+async def test_a_switch_that_is_left_has_a_moment_to_read_what_is_unsent() -> None:
+    near, far = await plain()
+    channel = Channel(*near, echo_interval_s=0.01)
+    channel.send(bytes(16 << 20))
+    channel.close("it is not wanted any more")
+    async with asyncio.timeout(30):
+        await near[1].wait_closed()
+    far[1].close()
 
 
 @pytest.mark.parametrize("tls", [False, True])

@@ -132,6 +132,45 @@ async def test_who_keeps_talking_without_saying_who_it_is_is_cut_off() -> None:
         await until(lambda: made.listener.refused.get("greeting") == 1)
 
 
+@asynccontextmanager
+async def deaf_peer(listener: OpenFlowListener, *said: bytes) -> AsyncIterator[None]:
+    """Someone who says this and reads nothing."""
+    with socket.socket() as peer:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        peer.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(peer, ("127.0.0.1", listener.port))
+        await loop.sock_sendall(peer, b"".join(said))
+        yield
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [(b"", "greeting"), (message(Type.FEATURES_REPLY, 2, struct.pack("!Q16x", 7)), "unknown_datapath")],
+    ids=["silent", "a stranger"],
+)
+async def test_nothing_is_kept_for_who_reads_nothing_and_is_no_plane_s_switch(
+    monkeypatch: pytest.MonkeyPatch, said: bytes, reason: str
+) -> None:
+    writers: list[asyncio.StreamWriter] = []
+
+    class Noted(Channel):
+        def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *limits: float) -> None:
+            super().__init__(reader, writer, *limits)
+            writers.append(writer)
+
+    monkeypatch.setattr(server_module, "GREETING_S", 0.2)
+    monkeypatch.setattr(server_module, "Channel", Noted)
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # as of a link: loopback takes megabytes
+        listener = OpenFlowListener(sock=sock, echo_interval_s=1000.0)
+        await listener.start()
+        async with deaf_peer(listener, HELLO, message(Type.ECHO_REQUEST, 7, bytes(65_000)) * 8, said):
+            await until(lambda: listener.refused.get(reason))
+            await until(lambda: not writers[0].transport.get_write_buffer_size())
+        await listener.close()
+
+
 async def test_what_a_switch_punts_before_it_is_known_is_dropped_unread() -> None:
     async with connected(identified=False) as (channel, switch):
         switch.send(message(Type.PACKET_IN, 0) * 1000 + HELLO)  # no body: it is malformed
