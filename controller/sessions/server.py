@@ -7,7 +7,8 @@ interface or anything malformed ends the session with one line in the event log,
 message is not applied.
 
 A guest may be hostile. Connections beyond a few are closed; streams beyond a rate are refused; a refused stream stays
-open for a second, and a connection may have only a few. What its messages may cost is bounded by control_stream.py.
+open for a second, and a connection may have only a few: one whose guest ends such a stream before is cut. What its
+messages may cost is bounded by control_stream.py.
 
 Frames have a connection of their own over the same socket, which a ticket of the session opens and which ends with it
 (frame_connection.py): a router has one, the latest.
@@ -16,7 +17,7 @@ Frames have a connection of their own over the same socket, which a ticket of th
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -190,14 +191,24 @@ class SessionServer:
         text = printable(str(refused))
         router.punts.counters["streams_refused"] += 1
         self._events.report("error", "session-refused", router.config.full_name, text)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS_S):
-                for word in words:
-                    await context.write(word)
-        await asyncio.sleep(REFUSAL_PAUSE_S)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS_S):
-                await context.abort(grpc.StatusCode.PERMISSION_DENIED, text)
+        with self._cut_if_ended(context.peer()):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WORDS_S):
+                    for word in words:
+                        await context.write(word)
+            await asyncio.sleep(REFUSAL_PAUSE_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WORDS_S):
+                    await context.abort(grpc.StatusCode.PERMISSION_DENIED, text)
+
+    @contextlib.contextmanager
+    def _cut_if_ended(self, peer: str) -> Iterator[None]:
+        """Cut a connection whose guest ends a stream meanwhile: it would have the next one at once."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            self._sockets.cut(peer)
+            raise
 
     async def _serve(self, router: VirtualRouter, *directions: Coroutine[Any, Any, None]) -> None:
         """Run both directions of a stream until one ends or the router is revoked."""
@@ -213,36 +224,38 @@ class SessionServer:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _identify(self, context: Any) -> VirtualRouter:
-        names = context.auth_context().get("x509_subject_alternative_name", [])
-        for name in names:
-            text = name.decode(errors="replace")
-            if not text.startswith(_URI_PREFIX):
+        """Return the router of a stream: that of its certificate, and of the socket that it came by."""
+        by = self._sockets.router_of(context.peer())
+        owner = self._shards.routers.get(by) if by is not None else None
+        text, answer = "a certificate that names no router", "this certificate is not valid for any router"
+        for name in context.auth_context().get("x509_subject_alternative_name", []):
+            uri = name.decode(errors="replace")
+            if not uri.startswith(_URI_PREFIX):
                 continue
-            vrf_id, _, serial = text.removeprefix(_URI_PREFIX).partition(":")
+            vrf_id, _, serial = uri.removeprefix(_URI_PREFIX).partition(":")
             router = self._shards.routers.get(int(vrf_id)) if vrf_id.isdecimal() else None
             admitted = router is not None and int(vrf_id) in self._admitted
             if router is not None and admitted and self._identities.is_valid(serial, int(vrf_id)):
-                if (by := self._sockets.router_of(context.peer())) == router.config.vrf_id:
+                if router is owner:
                     return router
-                await self._refuse_stranger(context, router, by)
-            text = "its certificate is revoked or unknown"
-            self._events.report("error", "session-refused", f"router {vrf_id}", text)
+                socket = "unknown" if owner is None else owner.config.full_name
+                text = f"the certificate of {router.config.full_name} on the session socket of {socket}"
+                answer = "this certificate is of another router"
+            else:
+                text = f"the certificate of router {vrf_id} is revoked or unknown"
             break
-        else:
-            self._events.report("error", "session-refused", "unknown", "a certificate that names no router")
-        await context.abort(grpc.StatusCode.UNAUTHENTICATED, "this certificate is not valid for any router")
+        await self._refuse_stranger(context, owner, text, answer)
         raise AssertionError("abort raises")
 
-    async def _refuse_stranger(self, context: Any, router: VirtualRouter, by: int | None) -> None:
-        """End a stream whose certificate is another router's than the socket."""
-        owner = self._shards.routers.get(by) if by is not None else None
-        name = "unknown" if owner is None else owner.config.full_name
-        text = f"the certificate of {router.config.full_name} on the session socket of {name}"
+    async def _refuse_stranger(self, context: Any, owner: VirtualRouter | None, text: str, answer: str) -> None:
+        """End a stream whose certificate is not that of the socket's router, ``owner``, after a pause."""
         if owner is not None:
             owner.punts.counters["streams_refused"] += 1
+        name = "unknown" if owner is None else owner.config.full_name
         self._events.report("error", "session-refused", name, text)
-        await asyncio.sleep(REFUSAL_PAUSE_S)
-        await context.abort(grpc.StatusCode.UNAUTHENTICATED, "this certificate is of another router")
+        with self._cut_if_ended(context.peer()):
+            await asyncio.sleep(REFUSAL_PAUSE_S)
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, answer)
 
     # Frames
 

@@ -98,6 +98,12 @@ class SessionSockets:
             known.close()
         (self._directory / str(vrf_id) / "session.sock").unlink(missing_ok=True)
 
+    def cut(self, peer: str) -> None:
+        """End the connection of the service of which gRPC tells this peer, at once."""
+        vrf_id, name = self.router_of(peer), peer.partition(":")[2]
+        if vrf_id is not None and (known := self._listeners.get(vrf_id)) is not None:
+            known.cut(name)
+
     def close_all(self) -> None:
         """Stop listening and cut every connection; the sockets stay for the next controller to replace."""
         for listener in self._listeners.values():
@@ -141,6 +147,11 @@ class _Listener:
             task.cancel()
             connection.cut()
 
+    def cut(self, name: str) -> None:
+        for connection in list(self._open):
+            if isinstance(connection, _Joint) and connection.name == name:
+                connection.cut()
+
     def _listen(self) -> None:
         self._pause = None
         self._loop.add_reader(self._socket.fileno(), self._accept)
@@ -176,9 +187,9 @@ class _Listener:
             self._open[connection] = task
             await self._loop.connect_accepted_socket(lambda: connection, guest)
         else:
-            joint = _Joint(lambda: self._open.pop(joint, None))
+            joint = _Joint(self._name(), lambda: self._open.pop(joint, None))
             self._open[joint] = task
-            await joint.join(guest, self._service, self._name())
+            await joint.join(guest, self._service)
 
 
 class _Arrival:
@@ -203,19 +214,21 @@ async def _first_octet(guest: socket.socket) -> bytes | None:
 
 
 class _Joint:
-    """Two connections and the two directions between them; ``gone`` is called once, when both have ended."""
+    """Two connections and the two directions between them; ``gone`` is called once, when both have ended.
 
-    def __init__(self, gone: Callable[[], object]) -> None:
-        self._gone = gone
+    ``name`` is that of our end of the one with the service.
+    """
+
+    def __init__(self, name: str, gone: Callable[[], object]) -> None:
+        self.name, self._gone = name, gone
         self._guest, self._service = _End(self._lost), _End(self._lost)
         self._guest.connect(self._service)
 
-    async def join(self, guest: socket.socket, service: Path, name: str) -> None:
-        """Connect with the service under a name and carry what the guest says; one that does not answer ends the
-        guest's too."""
+    async def join(self, guest: socket.socket, service: Path) -> None:
+        """Connect with the service and carry what the guest says; one that does not answer ends the guest's too."""
         loop = asyncio.get_running_loop()
         try:
-            ours = await _connected(service, name)
+            ours = await _connected(service, self.name)
             await loop.create_unix_connection(lambda: self._service, sock=ours)
             await loop.connect_accepted_socket(lambda: self._guest, guest)
         except OSError:

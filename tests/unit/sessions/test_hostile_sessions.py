@@ -69,6 +69,24 @@ async def test_streams_beyond_a_rate_are_refused_and_others_are_not(service, red
     await blue.channel.close()
 
 
+@pytest.mark.parametrize("why", ["too many", "unknown", "revoked"])
+async def test_who_ends_a_refused_stream_early_has_to_connect_anew(service, red, monkeypatch, why):
+    """Else it would have the next stream at once, thousands a second, and each costs the event loop."""
+    world, server, pki = service
+    monkeypatch.setattr(sessions, "REFUSAL_PAUSE_S", 1000.0)
+    server._streams[1] = TokenBucket(1e-6, 0)
+    if why == "revoked":
+        pki._store.revoke_certificates(1)
+    calls = [red.control]
+    if why == "unknown":
+        calls.append(red.channel.stream_stream("/splitplane.v1.VrcSession/Fly")())
+    connections = server._sockets._listeners[1]._open
+    await world.until(lambda: len(refusals(world)) == len(calls))
+    assert len(connections) == 1
+    calls[-1].cancel()
+    await world.until(lambda: not connections)
+
+
 async def test_a_refused_stream_keeps_its_place_for_a_while(service, red, monkeypatch):
     paused = asyncio.Event()
 

@@ -76,7 +76,8 @@ async def test_revoked_certificate(service, red):
     pki._store.revoke_certificates(1)
     # It says nothing itself: a write after the end would put gRPC's own words in the place of the status.
     assert "not valid for any router" in await red.refusal()
-    assert refusals(world) == ["its certificate is revoked or unknown"]
+    assert refusals(world) == ["the certificate of router 1 is revoked or unknown"]
+    assert world.router().punts.counters["streams_refused"] == 1
 
 
 async def test_certificate_of_another_authority(service, tmp_path):
