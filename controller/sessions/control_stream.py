@@ -231,7 +231,7 @@ class ControlSession:
             family, keys, ids = _columns(snapshot.routes)
             self._router.snapshot_chunk(snapshot.id, family, keys, ids)
         if snapshot.end:
-            self._router.snapshot_end(snapshot.id, snapshot.error[:200])
+            self._router.snapshot_end(snapshot.id, printable(snapshot.error, 200))
 
     def _on_frame_losses(self, losses: Any) -> None:
         _require_few(losses.losses, "frame losses")

@@ -7,7 +7,7 @@ import pytest
 from peers import Peer, end_of, refusals
 from worlds import FakeVrc, gateway, mac, router_config
 
-from controller.errors import SessionRefused
+from controller.errors import NoSuch, SessionRefused
 from controller.events.log import MAX_TEXT, REPORT_EVERY_S, REPORTS_AT_ONCE, EventLog
 from controller.events.token_bucket import TokenBucket
 from controller.model import Quota
@@ -45,6 +45,22 @@ async def test_words_of_a_guest_are_short_and_printable_in_events(service, red):
     for event in world.events.recent():
         assert len(event.text) <= MAX_TEXT
         assert event.text.isprintable()
+
+
+async def test_words_of_a_guest_that_has_no_snapshot_are_printable(service, red):
+    """An operator who compares is shown them."""
+    world, _, _ = service
+    await red.begin()
+    await world.until(lambda: world.router().vrc is not None)
+    waiting = asyncio.create_task(world.shards.of_plane("s1").snapshot(world.router()))
+    while (asked := await red.control.read()).WhichOneof("body") != "snapshot_request":
+        pass
+    words = "\x1b]52;c;cm0gLXJmIH4K\x07"
+    await red.say(snapshot=pb.Snapshot(id=asked.snapshot_request.id, end=True, error=words * 1000))
+    with pytest.raises(NoSuch) as refused:
+        await waiting
+    assert "?]52;c;cm0gLXJmIH4K?" in str(refused.value)
+    assert str(refused.value).isprintable()
 
 
 # -- too many streams ------------------------------------------------------------------------------------------------
