@@ -25,6 +25,8 @@ MAX_REPLY_BYTES = 1 << 20
 MAX_ERROR = 1000
 """Characters of a guest's refusal that are shown."""
 
+_MAX_DAEMONS, _MAX_NAME = 64, 32
+
 STRAY_AT_ONCE, STRAY_PER_S = 1 << 20, 1 << 18
 """Octets that nobody asked for that are read of a guest at once, and each second from then on."""
 
@@ -186,6 +188,23 @@ async def _reply(reader: asyncio.StreamReader, wanted: str | None, strays: Stray
             if reply.get("id") == wanted:
                 return reply
         await strays.skip(line)
+
+
+def states_inside(reply: dict[str, Any]) -> tuple[dict[str, str], int]:
+    """Return the states of a guest's daemons and the number of restarts from its answer.
+
+    A state may be a daemon's last words; what a machine answers may be anything.
+    """
+    daemons = reply.get("daemons")
+    told = list(daemons.items())[:_MAX_DAEMONS] if isinstance(daemons, dict) else []
+    states = {printable(name, _MAX_NAME): printable(str(state)) for name, state in told}
+    return states, count_of(reply, "restarts")
+
+
+def count_of(reply: dict[str, Any], name: str) -> int:
+    """Return a count from a guest's answer; 0 where it is none."""
+    value = reply.get(name)
+    return value if isinstance(value, int) and 0 <= value < 1 << 32 else 0
 
 
 class Reloads:

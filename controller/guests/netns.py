@@ -156,10 +156,10 @@ class NetnsDriver:
             reply = await control.ask(spec.directory, spec.router, {"op": "status"}, limit_s)
         except GuestError as error:
             return GuestStatus(bool(pidfile.find(spec.directory)), pid, {"supervisor": f"failed: {error}"}, 0)
-        daemons = dict(reply.get("daemons", {}))
+        daemons, restarts = control.states_inside(reply)
         if lacking := self._lacking(spec):
             daemons["limits"] = f"without {', '.join(lacking)}"
-        return GuestStatus(True, pid, daemons, int(reply.get("restarts", 0)))
+        return GuestStatus(True, pid, daemons, restarts)
 
     async def close(self) -> None:
         """Nothing is held of a guest in a namespace."""

@@ -59,7 +59,6 @@ from controller.guests.machine.readings import (
     limits_of,
     machine_state,
     read_machine,
-    states_inside,
     write_machine,
 )
 from controller.guests.machine.relay import SLOTS
@@ -222,7 +221,7 @@ class QemuDriver:
             states, restarts = self._unanswered(spec, pid, state, problem), 0
         else:
             contact.busy_since_s = inf
-            daemons, restarts = states_inside(inside)
+            daemons, restarts = control.states_inside(inside)
             states = {"machine": state} | daemons
         return GuestStatus(bool(self.running(spec)), pid, states | told, restarts)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.events.untrusted_text import printable
+from controller.guests.control import count_of
 from controller.guests.guest_files import replace_file
 from controller.guests.limits import Limits
 from controller.guests.machine.command_line import Sizes
@@ -22,7 +23,6 @@ CLOCK_TOLD_S = 5.0
 _END_OF_TIME_S = 1 << 40
 _HOST_MIB = 256  # what QEMU and its relays take besides the machine's memory
 _PIDS = 64
-_MAX_DAEMONS, _MAX_NAME = 64, 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def limits_of(sizes: Sizes, disk_bytes_per_s: int = 0) -> Limits:
 
 def machine_state(reply: dict[str, Any], memory_mib: int) -> str:
     """Return a machine's state from what its first process says of it, which may be anything."""
-    supervisor, kills = printable(str(reply.get("supervisor", ""))), _count(reply.get("oom_kills"))
+    supervisor, kills = printable(str(reply.get("supervisor", ""))), count_of(reply, "oom_kills")
     if kills:
         remedy = f"raise memory: under guest: (now {memory_mib}M)"
         return f"failed: out of memory, {kills} processes were killed since it started; {remedy}"
@@ -87,15 +87,3 @@ def clock_step_s(reply: dict[str, Any], asked_at_s: float, answered_at_s: float)
         return 0.0
     early, late = asked_at_s - CLOCK_TOLERANCE_S, answered_at_s + CLOCK_TOLERANCE_S
     return 0.0 if early <= told <= late else (asked_at_s + answered_at_s) / 2 - told
-
-
-def states_inside(reply: dict[str, Any]) -> tuple[dict[str, str], int]:
-    """Return the states of a guest's daemons and the number of restarts from its answer, which may be anything."""
-    daemons = reply.get("daemons")
-    told = list(daemons.items())[:_MAX_DAEMONS] if isinstance(daemons, dict) else []
-    states = {printable(name, _MAX_NAME): printable(str(state)) for name, state in told}
-    return states, _count(reply.get("restarts"))
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and 0 <= value < 1 << 32 else 0

@@ -50,7 +50,7 @@ async def _asked(octets: bytes) -> None:
     if reply is not None:
         readings.machine_state(reply, 512)
         readings.clock_step_s(reply, 1.0, 2.0)
-        readings.states_inside(reply)
+        control.states_inside(reply)
 
 
 _loop = asyncio.new_event_loop()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from controller.errors import GuestError
+from controller.events.untrusted_text import MAX_WORDS
 from controller.guests import control, startup, users
 from controller.guests.base import GuestSpec
 from controller.guests.machine.accelerator import AcceleratorProbe
@@ -53,6 +54,21 @@ async def test_a_supervisor_that_does_not_answer_shows_as_failed(tmp_path: Path)
     status = await NetnsDriver().status(spec(tmp_path))
     assert status.running
     assert status.daemons["supervisor"].startswith("failed: red/r1: the guest's supervisor cannot be asked")
+
+
+async def test_a_daemon_s_last_words_are_short_and_printable_in_its_state(tmp_path: Path) -> None:
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        words = "failed: exit status 1: \x1b]52;c;cm0gLXJmIH4K\x07" + "x" * 10_000
+        writer.write(json.dumps({"ok": True, "daemons": {"bgpd": words}, "restarts": 6}).encode() + b"\n")
+        writer.close()
+
+    (tmp_path / "guest.pid").write_text(f"{os.getpid()} {start_time(os.getpid())} {BOOT}\n")
+    async with await asyncio.start_unix_server(answer, tmp_path / "control.sock"):
+        status = await NetnsDriver().status(spec(tmp_path))
+    state = status.daemons["bgpd"]
+    assert state.startswith("failed: exit status 1: ?]52;c;cm0gLXJmIH4K?xx")
+    assert len(state) <= MAX_WORDS
+    assert status.restarts == 6
 
 
 @pytest.mark.parametrize("line", [b"", b"nonsense\n", b"[]\n", b"[1]\n", b'{"daemons": {}}\n', b'{"ok": false}\n'])

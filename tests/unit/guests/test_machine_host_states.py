@@ -30,7 +30,6 @@ from controller.guests.machine.readings import (
     clock_step_s,
     digest,
     machine_state,
-    states_inside,
 )
 from controller.model import GuestConfig, GuestKind, RouterConfig, RouteSource, Routing
 from controller.pki.authority import PKI
@@ -66,13 +65,13 @@ def test_what_a_hostile_machine_says_of_itself_is_short_and_printable() -> None:
     assert machine_state({"supervisor": "\x1b[2J" * 100_000}, 256) == ("?[2J" * 100_000)[:MAX_WORDS]
     assert machine_state({"oom_kills": "\x1b" * 100_000}, 256) == "up"
     daemons = {f"\x1b{number}" * 50: ["\x07"] * 1000 for number in range(1000)}
-    states, restarts = states_inside({"daemons": daemons, "restarts": "many"})
+    states, restarts = control.states_inside({"daemons": daemons, "restarts": "many"})
     assert restarts == 0
     assert len(states) <= 64
     assert all(name.isprintable() and len(name) <= 32 for name in states)
     assert all(state.isprintable() and len(state) <= MAX_WORDS for state in states.values())
-    assert states_inside({"daemons": ["bgpd"], "restarts": -1}) == ({}, 0)
-    assert states_inside({"daemons": {"bgpd": "up"}, "restarts": 2}) == ({"bgpd": "up"}, 2)
+    assert control.states_inside({"daemons": ["bgpd"], "restarts": -1}) == ({}, 0)
+    assert control.states_inside({"daemons": {"bgpd": "up"}, "restarts": 2}) == ({"bgpd": "up"}, 2)
 
 
 def driver_and_spec(tmp_path: Path) -> tuple[QemuDriver, GuestSpec]:
