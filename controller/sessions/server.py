@@ -44,6 +44,7 @@ REFUSAL_PAUSE_S = 1.0
 
 _OPTIONS = [
     ("grpc.max_receive_message_length", 2 * MAX_MESSAGE_BYTES),  # up to there it is refused by name
+    ("grpc.per_message_decompression", 0),  # a thousandfold, before its length is looked at again; no VRC compresses
     ("grpc.max_concurrent_streams", 4),
     ("grpc.so_reuseport", 0),
 ]

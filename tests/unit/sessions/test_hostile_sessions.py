@@ -1,8 +1,10 @@
 """A hostile guest with a good certificate: what it fills has a bound, a counter and a name, and costs it alone."""
 
 import asyncio
+import re
 from dataclasses import replace
 
+import grpc
 import pytest
 from peers import Peer, end_of, refusals
 from worlds import FakeVrc, gateway, mac, router_config
@@ -36,6 +38,13 @@ async def test_what_is_no_message_is_refused_by_name(service, red, method, octet
     assert reason in await end_of(call)
     assert [text for text in refusals(world) if reason in text]
     assert world.router().punts.counters["streams_refused"] == 1
+
+
+async def test_what_is_compressed_stays_so(service, red):
+    """It would be a thousand times as long in memory before its length is looked at again."""
+    call = red.channel.stream_stream("/splitplane.v1.VrcSession/Control")(compression=grpc.Compression.Gzip)
+    await call.write(bytes(16 * MAX_MESSAGE_BYTES))
+    assert re.fullmatch(r"\d{1,6} octets that are no VrcMessage", await end_of(call))
 
 
 async def test_words_of_a_guest_are_short_and_printable_in_events(service, red):
