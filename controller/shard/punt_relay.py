@@ -41,7 +41,12 @@ CAPTURE_FRAMES = 4096
 
 _ETHERNET_HEADER = 14
 _RESERVED_MACS = b"\x01\x80\xc2\x00\x00"
-"""IEEE 802.1Q section 8.6.3: with …:00 to …:0f bridges talk to their neighbors (STP, LACP, PAUSE), not routers."""
+_OF_BRIDGES = frozenset((*range(0x10), *range(0x20, 0x30)))
+"""IEEE 802.1Q sections 8.6.3 and 10.5: with …:00 to …:0f bridges talk to their neighbors (STP, LACP, PAUSE), and with
+…:20 to …:2f they have VLANs and groups registered; routers do not."""
+_OF_CISCOS_BRIDGES = (b"\x01\x00\x0c\xcc\xcc\xcc", b"\x01\x00\x0c\xcc\xcc\xcd")  # CDP, VTP, DTP, UDLD; PVST+
+_MAC_CONTROL = b"\x88\x08"
+"""IEEE 802.3 annex 31B: PAUSE to a port's own MAC counts as well, and stops all that others send out of that port."""
 _TAGS = (b"\x81\x00", b"\x88\xa8", b"\x91\x00")
 
 Punt = tuple[int, PuntReason, bytes]
@@ -204,8 +209,11 @@ class RouterPunts:
             return "foreign_mac"
         if frame[12:14] in _TAGS:
             return "foreign_vlan"
-        if frame.startswith(_RESERVED_MACS) and frame[5] <= 0x0F:
+        of_bridges = frame.startswith(_RESERVED_MACS) and frame[5] in _OF_BRIDGES
+        if of_bridges or frame.startswith(_OF_CISCOS_BRIDGES):
             return "reserved_mac"
+        if frame[12:14] == _MAC_CONTROL:
+            return "mac_control"
         return None if self._sending.take() else OVER_RATE
 
     def _had(self, interface_id: int, mac: bytes) -> bool:

@@ -225,6 +225,7 @@ def spoof(router, victim_mac, each="50"):
             "foreign_vlan": (own.id, frame(own.mac, b"\x81\0\0\x64\x08\0")),
             "foreign_vlan ": (own.id, frame(own.mac, b"\x88\xa8\0\x64\x08\0")),
             "reserved_mac": (own.id, bytes.fromhex("0180c2000000") + frame(own.mac)[6:]),
+            "mac_control": (own.id, frame(own.mac, b"\x88\x08\x00\x01\xff\xff")),
             "foreign_interface": (1 << 20, frame(own.mac)),
             "frame_size": (own.id, frame(own.mac, size=own.mtu + 15)),
         }

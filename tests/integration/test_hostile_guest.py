@@ -189,8 +189,8 @@ def received(listener: Any) -> Iterator[bytes]:
 
 
 def forged(octets: bytes, victim: bytes) -> bool:
-    is_tagged = octets[12:14] in (b"\x81\x00", b"\x88\xa8")
-    return octets[6:12] == victim or is_tagged or octets[:6] == BRIDGES or len(octets) > 1514
+    is_foreign = octets[12:14] in (b"\x81\x00", b"\x88\xa8", b"\x88\x08")
+    return octets[6:12] == victim or is_foreign or octets[:6] == BRIDGES or len(octets) > 1514
 
 
 def test_a_flood_of_packet_outs_is_limited_and_counted(hostile: Hostile) -> None:

@@ -215,10 +215,14 @@ FRAME = bytes(6) + mac(1) + b"\x08\x00" + bytes(46)
         (1, bytes(6) + mac(1) + b"\x81\x00\x00\x64\x08\x00" + bytes(46), "foreign_vlan"),
         (1, b"\x01\x80\xc2\x00\x00\x00" + mac(1) + b"\x00\x26" + bytes(46), "reserved_mac"),
         (1, b"\x01\x80\xc2\x00\x00\x0f" + mac(1) + b"\x88\x09" + bytes(46), "reserved_mac"),
+        (1, b"\x01\x80\xc2\x00\x00\x21" + mac(1) + b"\x88\xf5" + bytes(46), "reserved_mac"),
+        (1, b"\x01\x00\x0c\xcc\xcc\xcc" + mac(1) + b"\x00\x26" + bytes(46), "reserved_mac"),
+        (1, b"\x01\x00\x0c\xcc\xcc\xcd" + mac(1) + b"\x00\x26" + bytes(46), "reserved_mac"),
+        (1, mac(9) + mac(1) + b"\x88\x08\x00\x01\xff\xff" + bytes(42), "mac_control"),
         (1, FRAME + bytes(1500), "frame_size"),
         (1, b"short", "frame_size"),
     ],
-    ids=["interface", "mac", "vlan", "first reserved", "last reserved", "long", "short"],
+    ids=["interface", "mac", "vlan", "first", "last", "vlans", "udld", "pvst", "pause", "long", "short"],
 )
 async def test_forged_packet_out(service, red, interface_id, frame, reason):
     world, _, _ = service
@@ -245,9 +249,9 @@ async def test_a_guest_that_is_up_before_its_interface_does_no_wrong(service, re
     assert refusals(world, "packet-out-refused") == []
 
 
-@pytest.mark.parametrize("group", ["0180c2000010", "0180c2000014", "0180c2000015", "09002b000005"])
+@pytest.mark.parametrize("group", ["0180c2000010", "0180c2000014", "0180c2000015", "0180c2000030", "09002b000005"])
 async def test_groups_of_routers_leave_the_guest(service, red, group):
-    """IS-IS has the middle two, ISO/IEC 10589 section 8.4.8."""
+    """IS-IS has the second and third, ISO/IEC 10589 section 8.4.8."""
     world, _, _ = service
     await red.begin()
     await world.settle()
