@@ -84,6 +84,34 @@ async def test_a_change_of_text_is_the_difference() -> None:
         assert (await bed.driver.status(spec)).restarts == 0
 
 
+async def test_an_ipv6_route_that_is_given_a_metric_is_there_with_it_alone() -> None:
+    """To `ip -6 route del` without a metric any route fits, and the kernel lists that of the lowest metric first."""
+    async with guest_bed() as bed:
+        line = "route add blackhole 2001:db8:66::/48"
+        spec = bed.spec(routing=static(f"{line}\n"))
+        await bed.driver.start(spec)
+        for metric in ("1024", "7", "1024"):
+            spec = dataclasses.replace(spec, routing=static(f"{line} metric {metric}\n".replace(" metric 1024", "")))
+            await bed.driver.start(spec)
+            status = await arrive(bed, spec, {"2001:db8:66::/48"})
+            shown = bed.run(status, "ip", "-6", "route", "show", "proto", "static").stdout.splitlines()
+            assert [row.partition("metric ")[2].split()[0] for row in shown] == [metric]
+
+
+async def test_a_route_goes_with_its_line_also_where_what_the_line_said_last_was_refused() -> None:
+    async with guest_bed() as bed:
+        spec = bed.spec(routing=static(TEXT))
+        await bed.driver.start(spec)
+        make_link(bed, await arrive(bed, spec, {"10.66.0.0/16"}))
+        await arrive(bed, spec, ALL)
+        refused = TEXT.replace("10.2.0.2", "10.3.0.2").replace("db8:2::2", "db8:3::2")
+        for text in (refused, "route add default dev right metric 9\n"):
+            spec = dataclasses.replace(spec, routing=static(text))
+            await bed.driver.start(spec)
+        status = await arrive(bed, spec, {"default"})
+        assert "metric 9" in bed.run(status, "ip", "route", "show", "default").stdout
+
+
 async def test_what_is_no_route_is_refused_with_its_line_and_changes_nothing() -> None:
     async with guest_bed() as bed:
         spec = bed.spec(routing=static("route add blackhole 10.66.0.0/16\n"))

@@ -20,11 +20,18 @@ ROUTES = [
 def test_routes_are_written_in_order_and_those_that_are_gone_deleted_backwards() -> None:
     assert batch(ROUTES[:1], ROUTES[1:]).splitlines() == [
         "route replace unicast 10.0.0.0/8 proto static via 192.0.2.1",
-        "route del unicast ::/0 proto static via fe80::1 dev eth0",
+        "route del ::/0 metric 1024 proto static",
     ]
-    assert [line.split()[2:4] for line in batch([], ROUTES).splitlines()] == [
-        ["unicast", "::/0"],
-        ["unicast", "10.0.0.0/8"],
+    assert [line.split()[2] for line in batch([], ROUTES).splitlines()] == ["::/0", "10.0.0.0/8"]
+
+
+def test_what_is_left_of_a_prefix_is_written_again_as_no_metric_is_any_to_a_deletion() -> None:
+    left = StaticRoute(1, "10.0.0.0/8 metric 7", "unicast 10.0.0.0/8 proto static metric 7 via 192.0.2.2")
+    assert batch([left, ROUTES[1]], ROUTES[:1]).splitlines() == [
+        f"route replace {left.text}",
+        f"route replace {ROUTES[1].text}",
+        "route del 10.0.0.0/8 metric 0 proto static",
+        f"route replace {left.text}",
     ]
 
 
@@ -42,7 +49,7 @@ def test_a_complaint_names_the_line_of_the_text_and_deletions_may_fail() -> None
     assert refusals(["Command failed -:1"], ROUTES) == ["line 2: no reason given"]
 
 
-BOTH = {"ids": [os.getuid(), os.getgid()], "routes": [[1, "a", "192.0.2.0/24"], [2, "b", "198.51.100.0/24"]]}
+BOTH = {"ids": [os.getuid(), os.getgid()], "routes": [[1, "A m", "192.0.2.0/24"], [2, "B m", "198.51.100.0/24"]]}
 ONE = BOTH | {"routes": BOTH["routes"][:1]}
 HANGS = ["/bin/sleep", "600"]
 
@@ -91,7 +98,7 @@ def test_what_an_ip_did_not_do_is_told_and_done_by_the_next(
     monkeypatch.setattr(static, "JOB_LIMIT_S", limit_s)
     routes._command = takes(tmp_path)
     run_until(family.reactor, lambda: (tmp_path / "told").exists() and not routes.running)
-    assert (tmp_path / "told").read_text() == "route replace 192.0.2.0/24\nroute del 198.51.100.0/24\n"
+    assert (tmp_path / "told").read_text() == "route replace 192.0.2.0/24\nroute del B m proto static\n"
     assert (routes.tell_states(), routes._gone) == ({"ip": "up"}, [])
 
 

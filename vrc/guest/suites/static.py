@@ -40,6 +40,11 @@ class StaticRoute:
     key: str  # prefix and metric: what the kernel tells routes apart by
     text: str  # what follows `ip route replace`
 
+    @property
+    def prefix(self) -> str:
+        """Where it leads."""
+        return self.key.partition(" ")[0]
+
     @classmethod
     def parse(cls, section: Section) -> list["StaticRoute"]:
         """Take the section of guest.json; KeyError, TypeError or ValueError where it is none."""
@@ -159,9 +164,15 @@ class StaticRoutes:
 
 
 def batch(routes: Sequence[StaticRoute], gone: Sequence[StaticRoute]) -> str:
-    """Return the input of `ip -batch` that writes routes, one a line, and then deletes those that are gone."""
+    """Return the input of `ip -batch` that writes routes, one a line, and then deletes those that are gone.
+
+    These are deleted whatever ways they have: where the kernel refused a route it has the one of a former text. As no
+    metric of IPv4 is any, what is left of their prefixes is written once more.
+    """
     lines = [f"route replace {route.text}" for route in routes]
-    lines += [f"route del {route.text}" for route in reversed(gone)]
+    lines += [f"route del {route.key} proto static" for route in reversed(gone)]
+    prefixes = {route.prefix for route in gone}
+    lines += [f"route replace {route.text}" for route in routes if route.prefix in prefixes]
     return "".join(f"{line}\n" for line in lines) or "\n"
 
 
@@ -172,7 +183,7 @@ _PREFIX = re.compile(r"^(Error: |RTNETLINK answers: )")
 def refusals(said: Iterable[str], routes: Sequence[StaticRoute]) -> list[str]:
     """Return the routes that `ip -force -batch` complained about, each in a line with the reason.
 
-    Lines beyond the routes are deletions; what is not there any more needs none.
+    Lines beyond the routes are deletions, and what is written again: what is not there any more needs none.
     """
     found, reason = [], "no reason given"
     for line in said:
