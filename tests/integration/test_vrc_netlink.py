@@ -57,6 +57,13 @@ async def test_kernel_routes() -> None:
         await controller.until(lambda: controller.interfaces[2].up and "10.2.0.0/24" in controller.routes)
         await controller.until(lambda: len(controller.routes["10.51.0.0/24"]) == 2)
 
+        # Of such a prefix the kernel has several routes, and lists first what is not for all packets.
+        await g.run("ip", "route", "add", "10.50.0.0/24", "tos", "0x10", "via", "10.2.0.2", "metric", "20")
+        await g.run("ip", "-6", "route", "add", "2001:db8:51::/48", "from", "2001:db8::/32", "via", "2001:db8:1::9")
+        await g.run("ip", "route", "add", "blackhole", "10.56.0.0/24")
+        await controller.until(lambda: "10.56.0.0/24" in controller.routes)
+        assert controller.routes["10.50.0.0/24"] == ONE
+
         await controller.send(snapshot_request={"id": 5})
         await controller.until(lambda: 5 in controller.snapshot_ends)
         assert controller.snapshot_ends[5] == ""

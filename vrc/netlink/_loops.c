@@ -28,6 +28,7 @@ enum {
     BITS_AT = NLMSG_HDRLEN + offsetof(struct rtmsg, rtm_dst_len),
     TABLE_AT = NLMSG_HDRLEN + offsetof(struct rtmsg, rtm_table),
     HEAD_AT = NLMSG_HDRLEN + offsetof(struct rtmsg, rtm_src_len), /* where a shape begins */
+    TOS_AT = NLMSG_HDRLEN + offsetof(struct rtmsg, rtm_tos),
     ATTRIBUTES_AT = NLMSG_HDRLEN + sizeof(struct rtmsg),
     HEAD = ATTRIBUTES_AT - HEAD_AT,
     SHAPE_HEAD = HEAD + RTA_LENGTH(0), /* with the header of RTA_DST */
@@ -75,14 +76,15 @@ struct route {
     size_t length, size;                  /* of the message; of the address */
 };
 
-/* Find the parts of a route of the main table whose RTA_DST comes first, or behind RTA_TABLE; false for any other. */
+/* Find the parts of a route of the main table whose RTA_DST comes first, or behind RTA_TABLE; false for any other,
+ * and for one that is for packets of some sources or of a TOS alone. */
 static bool find_parts(const uint8_t *message, size_t length, struct route *found)
 {
     if (length < ATTRIBUTES_AT)
         return false;
     unsigned family = message[FAMILY_AT], bits = message[BITS_AT];
     size_t size = family == AF_INET ? 4 : family == AF_INET6 ? 16 : 0;
-    if (!size || bits > size * 8 || message[TABLE_AT] != RT_TABLE_MAIN)
+    if (!size || bits > size * 8 || message[TABLE_AT] != RT_TABLE_MAIN || message[HEAD_AT] || message[TOS_AT])
         return false;
     const uint8_t *at = message + ATTRIBUTES_AT, *end = message + length;
     if (end - at >= (ptrdiff_t)RTA_LENGTH(4) && is_attribute(at, RTA_TABLE, 4) && load32(at + 4) == RT_TABLE_MAIN)

@@ -40,6 +40,7 @@ _U32 = struct.Struct("=I")
 _DST4, _DST6 = 0x00010008, 0x00010014
 _LENGTH = tuple(bytes((length,)) for length in range(129))
 _SHAPE_HEAD = 14  # src_len, tos, table, protocol, scope, type, flags (4), RTA_DST header (4)
+_FOR_ALL_PACKETS = bytes((0, 0, RT_TABLE_MAIN))  # src_len, tos, table
 _MAX_HOPS = 256
 
 Change = tuple[int, bytes, bytes, int]
@@ -66,7 +67,7 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class RouteSpec:
-    """All of a route but its prefix. ``supported`` is False for what no plane can do (encapsulation, TOS, source)."""
+    """All of a route but its prefix. ``supported`` is False for what no plane can do (encapsulation)."""
 
     type: int
     metric: int
@@ -100,7 +101,7 @@ class Batch:
     """What a run of messages said, in order, and what of it was not understood."""
 
     changes: list[Change] = field(default_factory=list)
-    foreign: int = 0  # routes of other tables
+    foreign: int = 0  # routes of other tables, or for packets of some sources or of a TOS alone
     malformed: int = 0
     problem: str = ""  # of the last malformed message
 
@@ -153,12 +154,12 @@ def _scan_odd(buffer: bytes, batch: Batch) -> int:
 
 
 def _general_shape(buffer: bytes, stop: int) -> Change:
-    # Any order of attributes; LookupError for another table or family.
+    # Any order of attributes; LookupError for another table or family, and for a route beside that of all packets.
     if stop < 28:
         raise MalformedNetlink("route message shorter than its header")
     kind, flags = HEADER.unpack_from(buffer)[1:3]
     family, bits = buffer[16], buffer[17]
-    if family not in (AF_INET, AF_INET6) or buffer[20] != RT_TABLE_MAIN:
+    if family not in (AF_INET, AF_INET6) or buffer[18:21] != _FOR_ALL_PACKETS:
         raise LookupError
     size = 4 if family == AF_INET else 16
     address = bytes(size)
@@ -185,7 +186,7 @@ def decode_shape(shape: bytes) -> RouteSpec:
     metric = nexthop_id = ifindex = 0
     gateway = b""
     hops: tuple[Hop, ...] = ()
-    supported = not shape[0] and not shape[1]
+    supported = True
     for kind, start, end in attributes(shape, _SHAPE_HEAD, len(shape)):
         if kind == RTA_PRIORITY:
             metric = _u32(shape, start, end)

@@ -59,6 +59,15 @@ def test_other_tables_are_foreign() -> None:
     assert (batch.changes, batch.foreign) == ([], 2)
 
 
+@pytest.mark.parametrize("at", [18, 19], ids=["source", "TOS"])
+def test_a_route_for_some_packets_alone_is_foreign_as_the_kernel_has_another_one_beside_it(at: int) -> None:
+    for some in (route("10.0.0.0/8", by_nexthop(1)), route("::/0", by_nexthop(1), kernel=True)):
+        changed = bytearray(some)
+        changed[at] = 16
+        batch = scanned(some + changed)
+        assert (len(batch.changes), batch.foreign) == (1, 1)
+
+
 def test_hops_of_a_route() -> None:
     via = struct.pack("=H", 10) + address("fe80::1")
     multipath = b"".join(
@@ -77,10 +86,9 @@ def test_hops_of_a_route() -> None:
     assert decode_shape(change[2]).hops == (Hop(5, address("10.0.0.1")),)
 
 
-def test_encapsulated_and_source_routes_are_not_supported() -> None:
+def test_an_encapsulated_route_is_not_supported() -> None:
     (change,) = scanned(route("10.9.0.0/16", by_gateway("10.0.0.1", 5), attribute(22, b""))).changes
     assert not decode_shape(change[2]).supported
-    assert not decode_shape(b"\x40" + change[2][1:]).supported
 
 
 def test_nexthops() -> None:
