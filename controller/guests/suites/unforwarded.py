@@ -30,7 +30,8 @@ _BIRD = {
     "MPLS": r"mpls\b|ipv[46] mpls\b|vpn[46]\b",
     "flow specifications": r"flow[46]\b",
     "VRFs inside of a router": r"vrf\s+\"",
-    "other tables than main": r"kernel\s+table\s+(?!254\b)",
+    "other tables than main": r"kernel\s+table\s++(?!254\b)",
+    "routes for packets of some sources": r"ipv6\s+sadr\b",
 }
 _KERNEL = re.compile(_STATEMENT + r"protocol\s+kernel\b", re.MULTILINE)
 
