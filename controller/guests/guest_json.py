@@ -27,7 +27,7 @@ frr-reload.py was seen to be at work for more than 100 s in one of several emula
 RELOAD_LIMIT_S = {kind: limit_s + 20.0 for kind, limit_s in JOB_LIMIT_S.items()}
 """How long the controller waits for a guest to take a change."""
 
-_MAX_HOSTNAME = 64  # __NEW_UTS_LEN of Linux
+_MAX_HOSTNAME_BYTES = 64  # __NEW_UTS_LEN of Linux
 
 Command = Callable[[GuestSpec, str], Sequence[str]]
 """Makes the VRC's command from the spec and the path of the Python interpreter inside the guest."""
@@ -97,7 +97,7 @@ def guest_config(spec: GuestSpec, place: Place, argv: Sequence[str]) -> dict[str
 def hostname_of(spec: GuestSpec) -> str:
     """The guest's own name of itself: what its text says, else the router's."""
     given = SUITES[spec.routing.suite].hostname(spec.routing.text)
-    return (given or spec.router.replace("/", "-"))[:_MAX_HOSTNAME]
+    return (given or spec.router.replace("/", "-")).encode()[:_MAX_HOSTNAME_BYTES].decode(errors="ignore")
 
 
 def enclosure_of(config: dict[str, Any]) -> list[Any]:

@@ -17,8 +17,8 @@ from vrc.guest.namespaces import IDS, GuestIds, has_ids
 from vrc.guest.supervisor import GuestConfig
 
 
-def config_of(directory: Path) -> dict[str, Any]:
-    spec = GuestSpec(7, "red/r1", RouteSource.FPM, Routing(text="!\n"), 30, directory, directory, directory)
+def config_of(directory: Path, text: str = "!\n") -> dict[str, Any]:
+    spec = GuestSpec(7, "red/r1", RouteSource.FPM, Routing(text=text), 30, directory, directory, directory)
     code = (("/opt/vrc", "/run/splitplane/app/vrc"),)
     place = Place(
         "/state/guests/7", "/run/s/7", "/state/guests/7/identity", code, ("/state",), "/app", [101, 103, 104]
@@ -48,6 +48,14 @@ def test_a_guest_is_given_its_ids_and_folders(tmp_path: Path) -> None:
     assert found.ids == GuestIds(0x40070000, 0x70000007)
     assert found.ids.mapping == "0 1074200576 65536\n1879048199 1879048199 1\n"
     assert (found.folders.etc, found.folders.run, found.folders.owner) == ("/etc/frr", "/run/frr", (101, 103))
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [("core", "core"), ("r" * 65, "r" * 64), ("ü" * 40, "ü" * 32), ("r" + "ü" * 40, "r" + "ü" * 31)],
+)
+def test_a_name_is_cut_to_the_octets_that_the_kernel_takes(tmp_path: Path, given: str, taken: str) -> None:
+    assert config_of(tmp_path, f"hostname {given}\n")["hostname"] == taken
 
 
 @pytest.mark.parametrize(
