@@ -87,7 +87,7 @@ class StaticRoute:
 def parse_routes(text: str) -> list[StaticRoute]:
     """Return the routes of a text in order; LineError for the first line that is not taken."""
     routes: dict[str, StaticRoute] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         words = line.partition("#")[0].split()
         if not words:
             continue

@@ -66,7 +66,7 @@ _OBJECTION = re.compile(r"line (\d+): % ([^\[]+)\[\d+\]: (.*)")
 
 
 def _lines(text: str) -> list[str]:
-    return [" ".join(line.split()) for line in text.splitlines()]
+    return [" ".join(line.split()) for line in text.split("\n")]
 
 
 def daemons_for(text: str) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ def compose(text: str, name: str, fpm: bool) -> Composed:
 def refuse_foreign(router: str, text: str) -> None:
     """Raise GuestError, with the line, for what FRR would take and Splitplane does not."""
     refuse_unfit(router, "frr", text)
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         squeezed = " ".join(line.split())
         for pattern, reason in _REFUSED.items():
             if pattern.match(squeezed):

@@ -37,7 +37,7 @@ _KERNEL = re.compile(_STATEMENT + r"protocol\s+kernel\b", re.MULTILINE)
 
 
 def _of_frr(text: str) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         squeezed = " ".join(line.split())
         for feature, pattern in _FRR.items():
             if re.match(pattern, squeezed):

@@ -127,6 +127,15 @@ def test_what_splitplane_does_not_take_is_refused_with_its_line(text: str, probl
         frr.refuse_foreign("red/r1", text)
 
 
+@pytest.mark.parametrize("character", ["\x85", "\u2028", "\u2029"])
+def test_lines_end_where_frr_ends_them(character: str) -> None:
+    text = f"interface eth0\n description a{character}fpm b{character}ip pim\n!\nip nonsense\n"
+    frr.refuse_foreign("red/r1", text)
+    assert frr.daemons_for(text) == ("zebra", "staticd")
+    assert remark(Routing(Suite.FRR, text)) == ""
+    assert first_error(["line 4: % Unknown command[4]: ip nonsense"], text).startswith("line 4: ")
+
+
 def test_an_ordinary_text_is_not_refused() -> None:
     frr.refuse_foreign("red/r1", "router bgp 1\n\tneighbor 10.0.0.2 remote-as 2\nrouter ospf\nrouter ospf6\n")
 

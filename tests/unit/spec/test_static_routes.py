@@ -31,6 +31,11 @@ def test_a_route_is_written_as_the_kernel_takes_it(line: str, text: str) -> None
     assert (route.line, route.text) == (3, text)
 
 
+def test_a_comment_ends_with_its_line() -> None:
+    (route,) = parse_routes("# a\u2028b\r\nroute add blackhole 10.0.0.0/8\r\n")
+    assert route.line == 2
+
+
 def test_metrics_tell_routes_of_one_prefix_apart() -> None:
     text = "route add 10.0.0.0/8 via 192.0.2.1\nroute add 10.0.0.0/8 metric 9 via 192.0.2.2\n"
     assert [route.key for route in parse_routes(text)] == ["10.0.0.0/8 metric 0", "10.0.0.0/8 metric 9"]

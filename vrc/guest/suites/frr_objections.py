@@ -34,7 +34,7 @@ def first_error(lines: list[str], text: str, before: int = 0) -> str:
             command = match["command"].strip()
             said = match["syntax"] or reason or "refused"
             why = f"{said} ({match['daemon']})" if match["daemon"] else said
-            numbers = [number for number, given in enumerate(text.splitlines(), 1) if given.strip() == command]
+            numbers = [number for number, given in enumerate(text.split("\n"), 1) if given.strip() == command]
             where = f"line {numbers[0] - before}: " if numbers and numbers[0] > before else ""
             objections.append((numbers[0] if numbers else len(text), f"{where}{why}: {command}"))
         elif line.startswith("%"):
