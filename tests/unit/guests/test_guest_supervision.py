@@ -18,6 +18,7 @@ from vrc.guest.children import Backoff, describe_end
 from vrc.guest.log import LINES_AT_ONCE, LINES_PER_S, MAX_LINE_BYTES, GuestLog
 from vrc.guest.reactor import Reactor
 from vrc.guest.suites import any_daemon
+from vrc.guest.suites.base import write_files
 from vrc.guest.supervisor import Supervisor
 
 
@@ -156,13 +157,20 @@ def test_a_program_that_floods_its_output_wakes_nobody_for_each_line(
     assert lines == [*map(str, range(4000)), "last", "exit status 3: last"]
 
 
+def test_no_file_of_a_guest_is_in_the_way_of_another_one_s_change(tmp_path: Path) -> None:
+    files = {"a": "1\n", "a.new": "2\n"}
+    write_files(str(tmp_path), files, os.getgid())
+    write_files(str(tmp_path), {"a": "3\n"}, os.getgid())
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == files | {"a": "3\n"}
+
+
 def test_a_text_that_cannot_be_written_is_refused_and_the_guest_runs_on(tmp_path: Path) -> None:
     ids = [os.getuid(), os.getgid()]
     section = {"user": "nobody", "ids": ids, "daemons": [], "files": {"a": "1\n", "b": "1\n"}}
     family = children.Children(Reactor(), GuestLog(str(tmp_path / "guest.log")))
     suite = any_daemon.AnyDaemon(family, section, str(tmp_path))
     suite.start()
-    (tmp_path / "b.new").mkdir()
+    (tmp_path / ".b.new").mkdir()
     guest = object.__new__(Supervisor)
     guest._suite, guest._interfaces = suite, SimpleNamespace(change=lambda _: None)
     guest._config = SimpleNamespace(suite="command")
@@ -176,7 +184,7 @@ def test_a_text_that_cannot_be_written_is_refused_and_the_guest_runs_on(tmp_path
         error = {"ok": False, "error": "the text cannot be written: Is a directory"}
         assert [json.loads(line) for line in controller.recv(4096).splitlines()] == [error, error]
     assert {name: (tmp_path / name).read_text() for name in "ab"} == section["files"] == suite.settings.files
-    assert not (tmp_path / "a.new").exists()
+    assert not (tmp_path / ".a.new").exists()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
 

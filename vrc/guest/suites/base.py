@@ -59,21 +59,24 @@ class Suite(Protocol):
 
 
 def write_files(directory: str, texts: Mapping[str, str], group: int) -> None:
-    """Make files hold texts, readable by root and a group: all of them or, where an OSError is raised, none."""
-    new = {f"{directory}/{name}.new": text for name, text in texts.items()}
+    """Make files hold texts, readable by root and a group: all of them or, where an OSError is raised, none.
+
+    No name of a file begins with ".", as those do that are on their way.
+    """
+    new = {name: f"{directory}/.{name}.new" for name in texts}
     try:
-        for path, text in new.items():
+        for name, path in new.items():
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
             with open(fd, "w") as file:
                 os.fchown(fd, 0, group)
-                file.write(text)
+                file.write(texts[name])
     except OSError:
-        for path in new:
+        for path in new.values():
             with contextlib.suppress(OSError):
                 os.unlink(path)
         raise
-    for path in new:
-        os.replace(path, path.removesuffix(".new"))
+    for name, path in new.items():
+        os.replace(path, f"{directory}/{name}")
 
 
 def unwritten(error: OSError) -> str:
