@@ -154,6 +154,7 @@ class QemuDriver:
         guest = router.guest
         own_image = self._image_of(guest.image, guest.memory_mib, router.full_name)
         remarks = await self._digests.check(own_image, router.full_name)
+        seed.require_room(router.full_name, router.routing)
         await _check_text(router.full_name, router.routing)
         tried = frr.remarks_on(own_image.frr) if router.routing.suite is Suite.FRR and own_image.frr else []
         return remarks + tried
@@ -173,6 +174,7 @@ class QemuDriver:
             if section_changed(former, config):
                 await _check_text(spec.router, spec.routing)
             identity = seed.read_identity(spec.identity, spec.router)
+            seed.make_seed(config, identity, 0)  # too long a text would be taken, and the machine not start again
             if not spec.session.is_dir():
                 raise GuestError(f"{spec.router}: {spec.session} is not a directory")
             machine = read_machine(spec.directory)

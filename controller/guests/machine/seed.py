@@ -15,6 +15,7 @@ from typing import Any
 
 from controller.errors import GuestError
 from controller.guests.suites.choice import suite_of
+from controller.model import Routing, Suite
 from controller.pki.authority import IDENTITY_FILES
 
 SESSION = ("10.0.2.100", 6654)
@@ -47,10 +48,18 @@ def make_seed(config: dict[str, Any], identity: dict[str, bytes], started: int) 
             entry.size, entry.mode, entry.mtime = len(content), 0o400, started
             archive.addfile(entry, io.BytesIO(content))
     content = written.getvalue()
-    if len(content) > MAX_SEED_BYTES:
-        remedy = f"shorten {suite_of(config)}"
-        raise GuestError(f"{config['router']}: its seed is larger than {MAX_SEED_BYTES >> 20} MiB; {remedy}")
+    _require_room(len(content), config["router"], suite_of(config))
     return content + bytes(-len(content) % _BLOCK_BYTES)
+
+
+def require_room(router: str, routing: Routing) -> None:
+    """GuestError where a router's text alone is more than a seed."""
+    _require_room(len(_text(routing.text)), router, routing.suite)
+
+
+def _require_room(size: int, router: str, suite: Suite) -> None:
+    if size > MAX_SEED_BYTES:
+        raise GuestError(f"{router}: its seed is larger than {MAX_SEED_BYTES >> 20} MiB; shorten {suite}")
 
 
 def _text(value: object) -> bytes:

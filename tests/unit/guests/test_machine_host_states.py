@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from operator_world import Controller
@@ -19,8 +20,10 @@ from controller.events.untrusted_text import MAX_WORDS
 from controller.guests import control, limits, pidfile
 from controller.guests.base import BOOTING, BUSY, GuestSpec, GuestStatus
 from controller.guests.fleet import LONGEST_PAUSE_S, SETTLED_S, SILENCE_S, STARTS_AT_ONCE, FirstLoad, GuestFleet
+from controller.guests.guest_files import write_config
+from controller.guests.guest_json import guest_config, vrc_command
 from controller.guests.limits import Limits
-from controller.guests.machine import qemu
+from controller.guests.machine import qemu, seed
 from controller.guests.machine.accelerator import AcceleratorProbe
 from controller.guests.machine.console_log import MAX_CONSOLE_BYTES, bound_console
 from controller.guests.machine.qemu import QemuDriver
@@ -30,9 +33,11 @@ from controller.guests.machine.readings import (
     clock_step_s,
     digest,
     machine_state,
+    write_machine,
 )
-from controller.model import GuestConfig, GuestKind, RouterConfig, RouteSource, Routing
-from controller.pki.authority import PKI
+from controller.guests.suites.config_text import MAX_TEXT_BYTES
+from controller.model import GuestConfig, GuestKind, Quota, RouterConfig, RouteSource, Routing
+from controller.pki.authority import IDENTITY_FILES, PKI
 
 LIMITS = Limits(512 << 20, 1.5, 64)
 DOCUMENT = """\
@@ -110,6 +115,41 @@ async def test_a_changed_machine_that_does_not_answer_is_started_anew_where_it_b
         if not restarted:
             silence.enter_context(pytest.raises(control.Silence))
         assert not await driver._changed_inside(spec, started, former, config, identity)
+
+
+async def test_a_text_that_no_seed_has_room_for_is_refused_while_its_machine_runs_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would have it by a reload, and not start again."""
+    asked: list[str] = []
+
+    async def ask(*args: object, **_: object) -> dict[str, object]:
+        asked.append(repr(args))
+        return {"ok": True}
+
+    async def take(_router: str, _routing: Routing) -> None:
+        """As a host without FRR."""
+
+    driver, spec = driver_and_spec(tmp_path)
+    monkeypatch.setattr(driver, "_image_of", lambda *_: SimpleNamespace(directory="image", frr=""))
+    monkeypatch.setattr(driver, "_digests", SimpleNamespace(check=lambda *_: asyncio.sleep(0, [])))
+    monkeypatch.setattr(qemu, "_check_text", take)
+    monkeypatch.setattr(control, "ask", ask)
+    for name in IDENTITY_FILES:
+        (tmp_path / name).touch()
+    pidfile.write(tmp_path, os.getpid())
+    driver._contacts[tmp_path].answered = os.getpid()
+    identity = seed.read_identity(tmp_path, "red/r1")
+    write_machine(tmp_path, Machine(192, 1, "image", identity=digest(identity)))
+    write_config(tmp_path, guest_config(spec, qemu._PLACE, vrc_command(spec, "/usr/bin/python3")))
+    text = "ip route 10.0.0.0/8 Null0\n" * 40_000
+    assert len(text) < MAX_TEXT_BYTES
+    router = RouterConfig(1, "red", "r1", "s1", Quota(), (), guest=spec.guest, routing=Routing(text=text))
+    with pytest.raises(GuestError, match=r"^red/r1: its seed is larger than 1 MiB; shorten frr$"):
+        await driver.check(router)
+    with pytest.raises(GuestError, match=r"^red/r1: its seed is larger than 1 MiB; shorten frr$"):
+        await driver.start(replace(spec, routing=router.routing))
+    assert not asked
 
 
 async def test_a_machine_whose_supervisor_hangs_is_busy_at_first_and_then_failed(
