@@ -70,7 +70,8 @@ from controller.model import GuestKind, RouterConfig, Routing, Suite
 
 BOOT_LIMIT_S = 60.0
 REPLACE_AFTER_S = 90.0
-"""A machine that has been asked in vain for so long a change starts anew. A command may have its channel for 60 s."""
+"""A machine that has been asked in vain for so long, or whose guest has, a change starts anew. A command may have its
+channel for 60 s."""
 STATUS_LIMIT_S = 3.0
 STOP_LIMIT_S = 8.0
 QUIT_LIMIT_S = 3.0
@@ -383,6 +384,8 @@ class QemuDriver:
                 if boots or silent_s >= REPLACE_AFTER_S:
                     return False  # started anew it has everything at once
                 raise  # somebody else may have its channel
+        if time.monotonic() - contact.busy_since_s >= REPLACE_AFTER_S:
+            return False
         if renewed:  # first: the old one is refused by now, whatever the suite says of a text
             request = {name.removesuffix(".pem"): content.decode() for name, content in identity.items()}
             request["op"] = "identity"

@@ -160,6 +160,8 @@ async def test_a_machine_whose_supervisor_hangs_is_busy_at_first_and_then_failed
             request = json.loads(line) if line.strip() else {"op": ""}
             if request["op"] == "machine":
                 writer.write(to(request, supervisor="up") + b"\n")
+            elif request["op"] == "reload":
+                writer.write(json.dumps({"id": request["id"]} | full).encode() + b"\n")
             elif request["op"] == "status" and inside[0]:
                 writer.write(json.dumps({"id": request["id"]} | inside[0]).encode() + b"\n")
         writer.close()
@@ -179,6 +181,10 @@ async def test_a_machine_whose_supervisor_hangs_is_busy_at_first_and_then_failed
         assert (await driver.look_after(spec), driver.trouble(spec)) == ([told], told)
         inside[0] = {}  # those before were given up, so it is asked again, in vain
         assert (await driver.look_after(spec), driver.trouble(spec)) == ([], told)
+        contact.busy_since_s -= 30.0
+        former, config = ({"frr": {"ids": None, "text": text}, "vrc": {"uid": 1}} for text in ("!", "new"))
+        started = Machine(192, 1, "image", identity=digest({}))
+        assert not await driver._changed_inside(spec, started, former, config, {})  # a change starts it anew
         inside[0] = {"ok": True, "daemons": {"vrc": "up"}}
         assert (await driver.status(spec)).daemons == {"machine": "up", "vrc": "up"}
         assert contact.busy_since_s == inf
