@@ -54,6 +54,7 @@ class RouteType(IntEnum):
     BLACKHOLE = 6
     UNREACHABLE = 7
     PROHIBIT = 8
+    THROW = 9  # on to the next table: behind the main one there is nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,7 +198,7 @@ class NexthopScope:
         """Return what a route does, None where it is to be ignored (no usable interface, unsupported)."""
         if spec.type == RouteType.BLACKHOLE:
             return BLACKHOLE
-        if spec.type in (RouteType.UNREACHABLE, RouteType.PROHIBIT):
+        if spec.type in (RouteType.UNREACHABLE, RouteType.PROHIBIT, RouteType.THROW):
             return UNREACHABLE
         if spec.type != RouteType.UNICAST or not spec.supported:
             return None

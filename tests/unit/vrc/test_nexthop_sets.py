@@ -76,7 +76,7 @@ def test_kinds(scope: NexthopScope, sets: NexthopSets) -> None:
 
     assert content(by_nexthop(1)) == (SetKind.CONNECTED, ((102, b"", 1),))
     assert content(by_nexthop(2)) == content(route_type=6) == BLACKHOLE
-    assert content(route_type=7) == content(route_type=8) == UNREACHABLE
+    assert content(route_type=7) == content(route_type=8) == content(route_type=9) == UNREACHABLE
 
 
 def test_what_is_ignored(scope: NexthopScope) -> None:
