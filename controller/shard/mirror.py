@@ -495,7 +495,8 @@ class PlaneMirror:
 
     @contextlib.asynccontextmanager
     async def _watched(self) -> AsyncIterator[dict[int, set[bytes]]]:
-        """Note the keys that are written from now on, by vrf_id, once all that was written before is confirmed.
+        """Note the keys that are written from now on, by vrf_id, once all that was written before is confirmed and it
+        is known what the plane has. PlaneUnreachable where it is away.
 
         One at a time: each would take what another has under way for damage.
         """
@@ -504,6 +505,7 @@ class PlaneMirror:
             try:
                 if self._writes:
                     await asyncio.wait(list(self._writes))
+                await self.until(lambda: self.adopted)  # or all that it has would be damage, and go
                 yield {vrf_id: begun[fib] for vrf_id, fib in self.fibs.items() if fib in begun}
             finally:
                 for fib in begun:

@@ -175,6 +175,26 @@ async def test_audits_and_comparisons_wait_for_each_other(world: World, monkeypa
     assert await second == {}
 
 
+async def test_an_audit_waits_until_it_is_known_what_the_plane_has(
+    make_world: MakeWorld, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.router().resync_end(True)
+    await world.settle()
+    await world.close()
+    before, read = dict(world.installed()), world.plane.read
+    slow = SlowRead(world, monkeypatch)
+    second = await make_world(router_config(), plane=world.plane)
+    await second.until(lambda: slow.asked)
+    monkeypatch.setattr(world.plane, "read", read)  # what is asked later is answered before
+    audit = asyncio.create_task(audited(second).audit(1))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    slow.go_on.set()
+    assert await audit == {}
+    await second.settle()
+    assert second.installed() == before
+
+
 def test_numbers_tell_whether_all_was_read() -> None:
     installed = {bytes((20, number, 0, 0, 16)): number for number in range(100)}
     read = AuditedRoutes(installed, set())
