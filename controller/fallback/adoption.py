@@ -8,24 +8,21 @@
 Pure.
 """
 
+import contextlib
 from collections.abc import Collection, Iterable, Mapping
 
-from controller.fallback.hardware_tables import HardwareTables
+from controller.fallback.hardware_tables import HardwareTables, insertions
 from controller.fallback.move_progress import MoveProgress
 from controller.fallback.recovery import has_lost_routes
 from controller.model import Placement
 from controller.planes.base import (
     FALLBACK,
     LOCAL,
-    ROUTE_TABLE_NAME,
     Op,
-    Refused,
     RouteKind,
-    RouteUpdates,
     WriteBatch,
     route_action,
 )
-from wire.columns import family_of
 
 
 class Adoption:
@@ -49,7 +46,9 @@ class Adoption:
         frozen = writes.frozen & tables.routers
         frozen |= {i for i, entries in hardware.items() if has_lost_routes(entries, software.get(i, {}))}
         before = {vrf_id: self._forwarding(vrf_id) for vrf_id in tables.routers}
+        tables.set_unopened({})
         self._reopen(routers)
+        tables.set_unopened(software)
         tables.set_installed(hardware)  # what does not stay is in the way of what is not there
         writes.freeze(frozen)
         here: dict[int, set[bytes]] = {}
@@ -67,16 +66,14 @@ class Adoption:
         tables.mark_changed()
 
     def _reopen(self, routers: Iterable[int]) -> None:
-        """Open these routers with empty tables, and close all others."""
+        """Open these routers with empty tables, as far as there is room, and close all others."""
         tables = self._tables
         for vrf_id in list(tables.routers):
             tables.close(vrf_id)
         tables.set_installed({})
         for vrf_id in routers:
-            try:
+            with contextlib.suppress(ValueError):
                 tables.open(vrf_id)
-            except ValueError as problem:
-                tables.fail(Refused("policer", vrf_id, vrf_id, Op.INSERT, str(problem), full=True))
 
     def _load(self, vrf_id: int, routes: Mapping[bytes, int], here: set[bytes], there: Collection[bytes]) -> None:
         """Take a router's routes, and let those of ``here`` have their place in hardware before all others.
@@ -85,13 +82,13 @@ class Adoption:
         """
         for fast in self._tables.fast.values():
             fast.set_placement(vrf_id, Placement.SOFTWARE)
-        for columns in _columns(vrf_id, {key: one for key, one in routes.items() if one != LOCAL or key in here}):
+        for columns in insertions(vrf_id, {key: one for key, one in routes.items() if one != LOCAL or key in here}):
             self._tables.change(columns)
         self._tables.keep(vrf_id, here, there)
 
     def _load_missing(self, vrf_id: int, routes: Mapping[bytes, int], here: Collection[bytes]) -> None:
         """Bring in own addresses that are not in hardware, and from now on what the placement says."""
-        for columns in _columns(
+        for columns in insertions(
             vrf_id, {key: one for key, one in routes.items() if one == LOCAL and key not in here}
         ):
             self._tables.change(columns)
@@ -133,13 +130,3 @@ def action_to(table: str, object_id: int) -> int:
 def _own_routes(entries: Mapping[bytes, int]) -> set[bytes]:
     """Return the prefixes that the hardware does not leave to the software."""
     return {key for key, action in entries.items() if action != FALLBACK}
-
-
-def _columns(vrf_id: int, routes: Mapping[bytes, int]) -> list[RouteUpdates]:
-    found = {family: RouteUpdates(vrf_id, family) for family in ROUTE_TABLE_NAME}
-    for key, action in routes.items():
-        columns = found[family_of(key)]
-        columns.ops.append(Op.INSERT)
-        columns.keys.append(key)
-        columns.actions.append(action)
-    return list(found.values())

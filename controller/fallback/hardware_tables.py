@@ -35,6 +35,17 @@ class Declared:
         return self.given or self.reported
 
 
+def insertions(vrf_id: int, routes: Mapping[bytes, int]) -> list[RouteUpdates]:
+    """Return the insertion of these routes."""
+    found = {family: RouteUpdates(vrf_id, family) for family in ROUTE_TABLE_NAME}
+    for key, action in routes.items():
+        columns = found[family_of(key)]
+        columns.ops.append(Op.INSERT)
+        columns.keys.append(key)
+        columns.actions.append(action)
+    return list(found.values())
+
+
 class AggregatedRoutes:
     """The routes of one router and family, as a smaller table that forwards alike and that its fast table follows."""
 
@@ -79,12 +90,13 @@ class HardwareTables:
         self.slices: dict[int, str] = {}  # by router
         self._gone: set[int] = set()  # routers of these that nothing is said of any more
         self._routes: dict[RouterTable, AggregatedRoutes] = {}  # of open routers
+        self._unopened: dict[int, dict[bytes, int]] = {}  # what the software has of all others
         self._placements: dict[int, Placement] = {}
         self._changed = False
         self._failed: list[Refused] = []
 
     def open(self, vrf_id: int) -> None:
-        """Begin to serve a router: all its packets go to the software at first.
+        """Begin to serve a router, with the routes that the software has of it: all its packets go there at first.
 
         ValueError where there is no room even for the entry that sends them there.
         """
@@ -104,6 +116,8 @@ class HardwareTables:
         self.follow_placement(vrf_id)
         self.routers.add(vrf_id)
         self.wanted.update({(vrf_id, family): fast.entries(vrf_id) for family, fast in self.fast.items()})
+        for columns in insertions(vrf_id, self._unopened.pop(vrf_id, {})):
+            self.change(columns)
 
     def close(self, vrf_id: int) -> None:
         """Take everything of a router out of hardware."""
@@ -130,6 +144,7 @@ class HardwareTables:
     def forget(self, vrf_id: int) -> None:
         """Forget what was said of a closed router; its slice with the last one of it, once nothing of it leaves."""
         self._placements.pop(vrf_id, None)
+        self._unopened.pop(vrf_id, None)
         self._gone.add(vrf_id)
         self._forget_slice(vrf_id)
 
@@ -197,12 +212,31 @@ class HardwareTables:
 
     def change(self, columns: RouteUpdates, without: Collection[bytes | int] = (), ahead: bool = False) -> None:
         """Take what the software has confirmed, except prefixes that it refused; ``ahead``: what it was not told."""
+        if columns.vrf_id not in self.routers:
+            self._keep_for_opening(columns, without)
+            return
         table = columns.vrf_id, columns.family
         writes, gone = self._routes[table].change(columns, without, ahead)
         self._choose(table, writes)
         if ahead:
             self._keep_unreachable(table, gone)
         self._changed = True
+
+    def _keep_for_opening(self, columns: RouteUpdates, without: Collection[bytes | int]) -> None:
+        routes = self._unopened.setdefault(columns.vrf_id, {})
+        for op, key, action in zip(columns.ops, columns.keys, columns.actions, strict=True):
+            if key in without:
+                continue
+            if op is Op.DELETE:
+                routes.pop(key, None)
+            else:
+                routes[key] = action
+        if not routes:
+            del self._unopened[columns.vrf_id]
+
+    def set_unopened(self, software: Mapping[int, Mapping[bytes, int]]) -> None:
+        """Take what the software was read to have of routers that are not open, by vrf_id."""
+        self._unopened = {i: dict(routes) for i, routes in software.items() if i not in self.routers}
 
     def _keep_unreachable(self, table: RouterTable, gone: Iterable[bytes]) -> None:
         """Let the hardware itself say of prefixes that they have no route any more, where they have none at all."""

@@ -178,7 +178,7 @@ class FallbackPair:
         async with self._reading:  # one that adopts writes, too
             self._require()
             writes, outages = self.routes.writes, self._outages
-            idle, generation = writes.idle, writes.generation
+            idle, generation, adopting = writes.idle, writes.generation, not self._adopted
             hard, soft = await asyncio.gather(self.hardware.read(), self.software.read())
             if self.probe is not None:
                 self.probe.strip(self.hardware, hard)
@@ -201,7 +201,10 @@ class FallbackPair:
                 if differing:
                     self._notice("warning", "repaired", f"{differing} routes differed in hardware")
             self._behind = False
-            return merged(hard, soft, self.routes.barred, self._writer.ends)
+            found = merged(hard, soft, self.routes.barred, self._writer.ends)
+            if adopting:  # what has no room is written again, and refused
+                found.damaged |= {("policer", vrf_id) for vrf_id in soft.policers.keys() - self.routes.routers}
+            return found
 
     def _adopt(self, hard: Installed, soft: Installed) -> None:
         self.routes.tables.reported(self.hardware.table_sizes)

@@ -139,9 +139,8 @@ class PairWriter:
         for update in closing.policers:
             self._routes.close(update.entry.vrf_id)
         for columns in batch.routes:
-            if columns.vrf_id in self._routes.routers:
-                table = ROUTE_TABLE_NAME[columns.family]
-                self._routes.tables.change(columns, {key for name, key in without if name == table}, ahead=not told)
+            table = ROUTE_TABLE_NAME[columns.family]
+            self._routes.tables.change(columns, {key for name, key in without if name == table}, ahead=not told)
         self._routes.adoption.release_users(closing)
         await self.drain(batch.encoding)
         found += await self.to_hardware(closing)

@@ -116,9 +116,9 @@ def packet(destination: str, ttl: int = 64, ingress: int = 1) -> bytes:
     return mac(ingress) + bytes((2, 0, 0, 0, 9, 9)) + b"\x08\x00" + bytes(header) + bytes(8)
 
 
-async def verified(world: PairWorld) -> VerifyView:
-    """Compare what the first router learned with what both planes hold."""
-    router = world.router()
+async def verified(world: PairWorld, vrf_id: int = 1) -> VerifyView:
+    """Compare what a router learned with what both planes hold."""
+    router = world.router(vrf_id)
     return verify.verified(router.config.full_name, router.fib, dict(router.fib.learned), await world.pair.read())
 
 

@@ -6,11 +6,12 @@ Their ports are the hardware's, so the software cannot do without it.
 from dataclasses import replace
 
 import pytest
-from pairs import PairWorld, learned, made
-from worlds import interface, router_config
+from pairs import PairWorld, learned, made, started, verified
+from worlds import gateway, interface, router_config
 
 from controller.fallback.hardware_tables import HardwareTables
 from controller.planes.base import Op
+from wire.columns import prefix_key as key_of
 
 Key = tuple[str, int]
 
@@ -116,6 +117,32 @@ async def test_nothing_is_left_of_a_router_whose_policer_was_refused(removed: bo
         await world.settle(2)
         assert world.router(2).state == ("up", "")
         assert held(world, "policers") == [{1, 2}, {1, 2}]
+
+
+@pytest.mark.parametrize("reconnected", [False, True])
+@pytest.mark.parametrize("by", ["software", "room"])
+async def test_a_router_that_gets_into_hardware_late_is_there_with_the_routes_that_it_has(by: str, reconnected: bool):
+    world = PairWorld(room=1 if by == "room" else 0)
+    world.software.fault = lambda table, key, op: "full" if (by, table, key) == ("software", "policer", 2) else None
+    second = replace(router_config(2, ()), interfaces=(interface(3), interface(4)))
+    await started(world, router_config(1, (1, 2)), second)
+    ways = {number: [(number + 2, gateway(number + 2), 1)] for number in (1, 2)}
+    await learned(world, {"20.1.0.0/16": 2}, ways, vrf_id=2)
+    assert not world.in_hardware(2)
+    if reconnected:
+        world.hardware.disconnect()
+        world.hardware.connect()
+        await world.settle(2)
+    world.software.fault = lambda *_: None
+    for fast in world.pair.routes.tables.fast.values():
+        fast.resize(100)
+    world.router(2).fib.retry_refused()
+    await world.settle(2)
+    world.learn({"20.0.0.0/8": 1}, vrf_id=2)
+    await world.settle(2)
+    await world.pair.work()
+    assert (await verified(world, 2)).equal
+    assert key_of("20.1.0.0/16") in world.forwarding(2)
 
 
 def test_nothing_is_left_of_a_router_that_one_family_has_no_room_for():
