@@ -167,5 +167,6 @@ class HardwareRoutes:
                 continue
             try:
                 self.tables.refuse(table, key, one.full)
-            except ValueError:  # its packets cannot even go to the software
-                self.tables.fail(one)
+            except ValueError:  # its packets cannot even go to the software: as where there is no room to open it
+                vrf_id = columns.vrf_id
+                self.tables.fail(Refused("policer", vrf_id, vrf_id, Op.INSERT, one.reason, one.full))

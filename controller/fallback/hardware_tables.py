@@ -98,9 +98,11 @@ class HardwareTables:
     def open(self, vrf_id: int) -> None:
         """Begin to serve a router, with the routes that the software has of it: all its packets go there at first.
 
-        ValueError where there is no room even for the entry that sends them there.
+        ValueError where there is no room even for the entry that sends them there. Of an open one what the plane
+        lacks is written again.
         """
         if vrf_id in self.routers:
+            self.writes.compare([vrf_id])
             return
         added: dict[int, Changes] = {}
         for family, fast in self.fast.items():

@@ -39,7 +39,7 @@ from controller.routing.entries import Taken
 from controller.routing.fib_state import FibState
 from controller.routing.neighbors import NeighborKey
 from controller.routing.objects import PlaneObjects
-from controller.routing.prefixes import Desired, Ticket
+from controller.routing.prefixes import NOTHING, Deleted, Desired, Ticket
 from controller.routing.resolve import Interface, NexthopObject
 from controller.routing.rib import Member, NexthopSet, SetKind
 from controller.routing.table_pass import INSTALLED_COST, LEARNED_COST, SLICE_COST, STALE_COST, KeyScan, PassRequest
@@ -211,8 +211,7 @@ class Fib(FibState):
         """
         resolution = self._resolution
         ticket = Ticket()
-        left = limit
-        whole = True
+        left, whole = limit, True
         if not ahead and (self.policers or resolution.interface_entries):
             policers, interfaces = self.policers.take(left), resolution.interface_entries.take(left)
             batch.policers += policers.updates
@@ -260,9 +259,21 @@ class Fib(FibState):
         for object_id in ticket.freed:
             self._resolution.objects.free(object_id)
         for one in refused:
-            self._refuse(one, ticket)
+            self.refuse(one, ticket.deleted)
         if self.idle:
             self.collect()
+
+    def refuse(self, one: Refused, deleted: Deleted = NOTHING) -> None:
+        """The plane does not have what it was to have; ``deleted`` is what the batch of that was to delete."""
+        plane = f"plane {self.config.plane}"
+        reason = f"{plane}: {one.table} is full" if one.full else f"{plane} refused {one.table}: {one.reason}"
+        if isinstance(one.key, bytes):
+            # What a refused change or deletion leaves differs, as unknown, from all that may be desired.
+            self._prefixes.refuse(one.key, reason, None if one.op is Op.INSERT else base.UNKNOWN_ACTION)
+            return
+        for table in self.tables:
+            if table.table == one.table:
+                table.refuse(one.key, one.op, reason, deleted.get(one.table, {}).get(one.key))
 
     def abandon(self) -> None:
         """The channel went down under a batch: what is installed is unknown until it is read back."""
@@ -513,14 +524,3 @@ class Fib(FibState):
 
     def _refresh_own(self, address: bytes) -> None:
         self._enqueue((self._own.refresh(address),))
-
-    def _refuse(self, one: Refused, ticket: Ticket) -> None:
-        plane = f"plane {self.config.plane}"
-        reason = f"{plane}: {one.table} is full" if one.full else f"{plane} refused {one.table}: {one.reason}"
-        if isinstance(one.key, bytes):
-            # What a refused change or deletion leaves differs, as unknown, from all that may be desired.
-            self._prefixes.refuse(one.key, reason, None if one.op is Op.INSERT else base.UNKNOWN_ACTION)
-            return
-        for table in self.tables:
-            if table.table == one.table:
-                table.refuse(one.key, one.op, reason, ticket.deleted.get(one.table, {}).get(one.key))

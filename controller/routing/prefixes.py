@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
+from types import MappingProxyType
 
 from controller.planes.base import UNKNOWN_ACTION, Op, Policer, RouterInterface, RouteUpdates
 from controller.routing import _routes
@@ -16,6 +17,11 @@ from controller.routing.usage import SliceUsage
 from wire.columns import family_of
 
 _OPS = (Op.INSERT, Op.MODIFY, Op.DELETE)
+
+Deleted = Mapping[str, Mapping[int, RouterInterface | Policer]]
+"""What a batch deletes, by table and id."""
+
+NOTHING: Deleted = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,7 @@ class Ticket:
 
     routes: RouteTicket = field(default_factory=RouteTicket)
     freed: list[int] = field(default_factory=list)  # object ids deleted
-    deleted: Mapping[str, Mapping[int, RouterInterface | Policer]] = field(default_factory=dict)  # by table and id
+    deleted: Deleted = field(default_factory=dict)
     cost: int = 0  # of the updates, in routes
     entries: int = 0  # of these, of others than routes
 

@@ -346,9 +346,13 @@ class PlaneMirror:
             with self._slice(fib, "what its plane has confirmed"):
                 fib.confirm(ticket, mine)
             self._wake_served(fib)
+        served = {fib.config.vrf_id for fib, _ in tickets}
+        others = [one for one in refused if one.vrf_id in self.fibs and one.vrf_id not in served]
+        for one in others:  # of what the hardware of a pair has lost
+            self.fibs[one.vrf_id].refuse(one)
         for one in refused[:8]:
             self._report(one)
-        self._tell_confirmed({fib.config.vrf_id for fib, _ in tickets})
+        self._tell_confirmed(served | {one.vrf_id for one in others})
 
     def _tell_confirmed(self, vrf_ids: set[int]) -> None:
         for vrf_id in vrf_ids:

@@ -85,7 +85,7 @@ def test_a_default_entry_that_is_refused_is_not_tried_for_ever():
         refused = [Refused("ipv4_route", 1, key, Op.INSERT, "no") for key in columns.keys if key == bytes(5)]
         routes.confirm(stage, refused)
     assert routes.writes.idle
-    assert [one.key for one in routes.tables.failed()] == [bytes(5)]
+    assert [(one.table, one.key) for one in routes.tables.failed()] == [("policer", 1)]
 
 
 def test_a_write_that_ends_after_a_read_leaves_nothing_that_is_not_wanted_any_more():

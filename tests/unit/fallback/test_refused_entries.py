@@ -10,7 +10,7 @@ from pairs import PairWorld, learned, made, started, verified
 from worlds import gateway, interface, router_config
 
 from controller.fallback.hardware_tables import HardwareTables
-from controller.planes.base import Op
+from controller.planes.base import Installed, Op
 from wire.columns import prefix_key as key_of
 
 Key = tuple[str, int]
@@ -117,6 +117,25 @@ async def test_nothing_is_left_of_a_router_whose_policer_was_refused(removed: bo
         await world.settle(2)
         assert world.router(2).state == ("up", "")
         assert held(world, "policers") == [{1, 2}, {1, 2}]
+
+
+async def test_a_router_whose_packets_cannot_go_to_the_software_is_degraded_until_they_can():
+    world = await made(router_config(1, (1, 2)))
+    await learned(world)
+    world.hardware.fault = lambda _, key, op: "full" if (key, op) == (bytes(5), Op.INSERT) else None
+    world.hardware.disconnect()
+    world.hardware.entries = Installed()
+    world.hardware.connect()
+    await world.settle()
+    for _ in range(2):
+        assert world.router().state == ("degraded", "plane s1 refused policer: full")
+        world.router().fib.retry_refused()
+        await world.settle()
+    world.hardware.fault = lambda *_: None
+    world.router().fib.retry_refused()
+    await world.settle()
+    assert world.router().state == ("up", "")
+    assert bytes(5) in world.in_hardware()
 
 
 @pytest.mark.parametrize("reconnected", [False, True])

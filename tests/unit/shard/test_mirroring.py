@@ -11,7 +11,9 @@ from controller.planes.base import (
     LOCAL,
     UNREACHABLE,
     NexthopState,
+    Op,
     PuntClass,
+    Refused,
     RouteKind,
     action_kind,
 )
@@ -282,6 +284,25 @@ async def test_table_full_is_reported_and_the_rest_is_in_force(make_world):
     assert world.router().vrc.acknowledged == sequence
     (event,) = [event for event in world.events.recent() if event.kind == "entry-refused"]
     assert event.text == "plane s1 ipv4_route 20.1.0.0/16: no room"
+
+
+async def test_what_a_plane_lacks_of_another_router_than_was_written_is_told_of_that_one(make_world, monkeypatch):
+    world = await make_world(router_config(1, (1,)), router_config(2, (2,)))
+    for vrf_id in (1, 2):
+        world.connect(vrf_id)
+        world.router(vrf_id).resync_end(True)
+        await world.settle(vrf_id)
+    write = world.plane.write
+
+    async def losing(batch):
+        return [*await write(batch), Refused("policer", 2, 2, Op.INSERT, "no room left")]
+
+    monkeypatch.setattr(world.plane, "write", losing)
+    world.router().define_set(1, SetKind.FORWARD, [(1, gateway(1), 1)])
+    world.learn({"20.1.0.0/16": 1})
+    await world.settle()
+    assert world.router(2).state == ("degraded", "plane s1 refused policer: no room left")
+    assert world.router(1).state == ("up", "")
 
 
 async def test_a_new_interface_is_declared_with_its_ports_state(make_world):
