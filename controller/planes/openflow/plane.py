@@ -198,12 +198,21 @@ class OpenFlowPlane(WithoutShares):
         """Read all counters."""
         with self._reachable() as (channel, _):
             readback = Readback(self._meters)
-            metered: dict[int, MeterCounts] = {}
             await readback.read_small(channel)
+            return count(readback.flows, readback.inventory(), await self._metered(channel))
+
+    async def _metered(self, channel: Channel) -> dict[int, MeterCounts]:
+        """Read what meters have met; nothing where the switch does not count that."""
+        metered: dict[int, MeterCounts] = {}
+        try:
             await channel.list(
                 Multipart.METER, messages.METER_ALL, lambda body: metered.update(messages.decode_meter_counts(body))
             )
-            return count(readback.flows, readback.inventory(), metered)
+        except RequestRefused:
+            self.capabilities -= {Capability.LOST_PUNTS}
+        else:
+            self.capabilities |= {Capability.LOST_PUNTS}
+        return metered
 
     async def route_counts(self) -> RouteCounts:
         """Read what each route has met; it lags by about a second."""

@@ -11,7 +11,7 @@ from os_ken.ofproto import ofproto_v1_3 as of13
 from switch_end import DATAPATH_ID, SwitchEnd, connected
 
 from controller.errors import Conflict, PlaneUnreachable
-from controller.planes.base import Counters, Plane, PortState, PuntReason, RouterInterface, WriteBatch
+from controller.planes.base import Capability, Counters, Plane, PortState, PuntReason, RouterInterface, WriteBatch
 from controller.planes.openflow import codec, pipeline, program
 from controller.planes.openflow.channel import Channel
 from controller.planes.openflow.codec import Multipart, Type, message
@@ -105,6 +105,21 @@ async def test_a_switch_that_does_not_know_table_features_is_used_all_the_same()
         await told.until(2)
         assert told.events[0] == "connected"
         assert plane.table_sizes == {}
+
+
+async def test_a_switch_that_does_not_count_what_meters_meet_stays_connected() -> None:
+    plane, told = edge(), Told()
+    await plane.start(told)
+    async with serving(plane) as (_, switch, _task):
+        await told.until(2)
+        asked = struct.pack("!H", Multipart.METER)
+        switch.refuse = lambda kind, body: (1, 2) if kind == Type.MULTIPART_REQUEST and body[:2] == asked else None
+        assert await plane.counters() == Counters()
+        assert plane.connected
+        assert Capability.LOST_PUNTS not in plane.capabilities
+        switch.refuse = lambda kind, body: None
+        await plane.counters()
+        assert Capability.LOST_PUNTS in plane.capabilities
 
 
 async def test_port_changes_and_punts_are_told_and_strangers_are_not() -> None:
