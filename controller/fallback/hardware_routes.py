@@ -49,8 +49,10 @@ class HardwareRoutes:
         self.tables.close(vrf_id)
 
     def forget(self, vrf_id: int) -> None:
-        """Forget what was said of a router that is gone: another one may get its id."""
+        """Forget what was said of a router that is gone: another one may get its id. It is still open where both
+        planes had lost its policer, and none was deleted."""
         self.moves.forget(vrf_id)
+        self.tables.close(vrf_id)
         self.tables.forget(vrf_id)
 
     def place(self, vrf_id: int, placement: Placement, came_from: Placement | None = None) -> None:

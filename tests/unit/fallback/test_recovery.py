@@ -1,15 +1,18 @@
 """A fallback that comes back with nothing while the hardware has kept what it had: that goes on forwarding."""
 
 import asyncio
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from pairs import FAR, LINK, PairWorld, learned, made, packet, verified
-from worlds import gateway, mac, router_config
+from worlds import gateway, interface, mac, router_config
 
 from controller.diagnostics.verify import longest_match
+from controller.errors import PlaneUnreachable
 from controller.fallback.recovery import Withdrawn, has_lost_routes
 from controller.model import Placement
-from controller.planes.base import FALLBACK, LOCAL, UNREACHABLE, Op, RouteKind, WriteBatch, route_action
+from controller.planes.base import FALLBACK, LOCAL, UNREACHABLE, Installed, Op, RouteKind, WriteBatch, route_action
 from controller.routing.rib import SetKind
 from wire.columns import prefix_key
 
@@ -72,6 +75,34 @@ async def relearned(world: PairWorld, routes: dict[str, int], end: bool = True) 
         await world.settle()
         world.shards.by_plane["s1"].follow(router)
         await world.pair.work()
+
+
+async def test_nothing_is_left_of_a_router_that_both_lost_while_it_was_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await made(router_config(1, (1, 2)), replace(router_config(2, ()), interfaces=(interface(3),)))
+    await learned(world)
+    world.hardware.disconnect()
+    world.hardware.entries = Installed()
+    with pytest.raises(PlaneUnreachable):
+        await world.shards.remove_router(2)
+    read = world.pair.read
+
+    async def lose(*asked: Any) -> Installed:
+        found = await read(*asked)
+        monkeypatch.undo()
+        world.software.disconnect()
+        empty(world)
+        world.software.connect()
+        return found
+
+    monkeypatch.setattr(world.pair, "read", lose)
+    world.hardware.connect()
+    await world.until(lambda: world.pair.read == read)
+    await world.shards.remove_router(2)
+    await world.pair.work()
+    assert world.pair.routes.routers == {1}
+    assert not world.in_hardware(2)
 
 
 @pytest.mark.parametrize("room", [0, 12])
