@@ -180,5 +180,6 @@ async def _repair(router: VirtualRouter, shard: Shard) -> int:
     vrf_id = router.config.vrf_id
     repaired = (await shard.mirror.audit(vrf_id)).get(vrf_id, 0)
     if shard.pair is not None:
+        shard.pair.routes.tables.retry(vrf_id)
         await shard.pair.work()
     return repaired

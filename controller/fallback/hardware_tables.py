@@ -289,6 +289,12 @@ class HardwareTables:
         vrf_id, family = table
         self.note(table, self.fast[family].refused(vrf_id, key, full))
 
+    def retry(self, vrf_id: int) -> None:
+        """Try all routes of a router again that the hardware refused; `rebalance` moves them."""
+        for fast in self.fast.values() if vrf_id in self.routers else ():
+            fast.retry(vrf_id)
+        self._changed = True
+
     # What becomes of them
 
     def note(self, table: RouterTable, changes: Collection[bytes]) -> None:

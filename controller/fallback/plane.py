@@ -11,7 +11,7 @@ go from one state to the next in stages (see `write_order`).
 
 What the hardware refuses (a full table, a group it has no room for) is left to the software, counted, and tried
 again. A route that it refuses for another reason than room waits until its action changes, or a nexthop or group
-that was refused, too, is taken.
+that was refused, too, is taken, or an operator has the router repaired.
 """
 
 import asyncio

@@ -220,7 +220,8 @@ class FastTable:
 
         ``full``: for want of room, so the capacity is what the plane has without it; that much or less, as what was
         not written yet counts as well, and the next refusal tells. grow() asks for more later. Otherwise the prefix
-        stays in software until its action changes or is allowed. ValueError for the default entry of a router.
+        stays in software until its action changes, or is allowed, or it is tried again. ValueError for the default
+        entry of a router.
         """
         router = self._routers[vrf_id]
         router.table.room.begin()
@@ -241,6 +242,13 @@ class FastTable:
             if again:
                 table.refused -= again
                 router.incomplete = True
+
+    def retry(self, vrf_id: int) -> None:
+        """Try all prefixes of a router again that the plane refused; rebalance() moves them."""
+        router = self._routers[vrf_id]
+        if router.table.refused:
+            router.table.refused.clear()
+            router.incomplete = True
 
     def count(self, now: float, vrf_id: int, packets: Mapping[bytes, int]) -> None:
         """Take the packets that matched each entry since the last call; those of covers, and of entries of another

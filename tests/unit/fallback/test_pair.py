@@ -7,6 +7,7 @@ import pytest
 from pairs import FAR, LINK, TWO_WAYS, PairWorld, learned, made, packet, started, verified
 from worlds import gateway, mac, router_config
 
+from controller.errors import NoSuch
 from controller.fallback.hardware_routes import HardwareRoutes
 from controller.model import Placement, Quota, Share
 from controller.planes.base import (
@@ -248,6 +249,23 @@ async def test_a_group_that_the_hardware_refuses_is_used_by_the_software():
     await world.pair.work()
     assert len(world.hardware.entries.groups) == 1
     assert prefix_key("20.0.0.0/8") in world.forwarding()
+
+
+async def test_a_route_that_the_hardware_refused_is_tried_again_where_an_operator_asks():
+    world = await made()
+    refused = prefix_key("20.1.0.0/16")
+    world.hardware.fault = lambda table, key, op: "busy" if key == refused else None
+    await learned(world, {"20.0.0.0/8": 1, "20.1.0.0/16": 2})
+    world.hardware.fault = lambda table, key, op: None
+    world.clock.now += 3600
+    await world.pair.work()
+    assert refused not in world.forwarding()
+    verifying = asyncio.create_task(world.views.verify(1, repair=True))
+    await world.until(lambda: world.router().snapshots)
+    assert refused in world.forwarding()
+    world.router().snapshot_end(1, "it is busy")
+    with pytest.raises(NoSuch):
+        await verifying
 
 
 async def test_a_group_with_a_nexthop_that_the_hardware_does_not_change_is_used_by_the_software():
