@@ -523,4 +523,4 @@ class Fib(FibState):
         return known is not None and bool(known.sets)
 
     def _refresh_own(self, address: bytes) -> None:
-        self._enqueue((self._own.refresh(address),))
+        self._enqueue(() if self.removing else (self._own.refresh(address),))

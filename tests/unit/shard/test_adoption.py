@@ -236,6 +236,16 @@ async def test_remove_router_leaves_nothing(make_world):
     assert not entries.nexthops
 
 
+async def test_a_router_with_a_neighbor_that_has_its_own_address_is_removed(make_world):
+    world = await make_world(router_config())
+    world.connect()
+    list(world.router().neighbors([(1, bytes((10, 0, 2, 1)), mac(77), False)]))
+    await world.settle()
+    async with asyncio.timeout(30):
+        await world.shards.remove_router(1)
+    assert not world.installed()
+
+
 async def test_a_vrc_that_comes_back_does_not_hold_up_a_removal(make_world):
     world = await make_world(router_config())
     world.connect()
