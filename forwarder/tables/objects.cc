@@ -47,6 +47,7 @@ void Objects::release(Space space, uint32_t slot) {
         return;
     }
     if (slots_[static_cast<size_t>(space)].release(slot, restoring_)) {
+        forget(space, slot);
         given_up_.retire({space, slot});
     }
 }
@@ -75,8 +76,12 @@ std::optional<uint32_t> Objects::find(Space space, uint32_t id) const {
 }
 
 bool Objects::restore(Space space, uint32_t slot, uint32_t id) {
+    const auto before = of(space).find(id);
     if (!slots_[static_cast<size_t>(space)].restore(slot, id)) {
         return false;
+    }
+    if (before) {
+        forget(space, *before);
     }
     clean(space, slot, id);
     return true;
@@ -84,8 +89,10 @@ bool Objects::restore(Space space, uint32_t slot, uint32_t id) {
 
 void Objects::restored() {
     restoring_ = false;
-    for (auto& slots : slots_) {
-        slots.restored();
+    for (size_t space = 0; space < kSpaces; ++space) {
+        for (const uint32_t slot : slots_[space].restored()) {
+            forget(static_cast<Space>(space), slot);
+        }
     }
 }
 
@@ -104,10 +111,24 @@ void Objects::clean(Space space, uint32_t slot, uint32_t id) {
         for (uint32_t each = 0; each < SP_CLASS_SLOTS; ++each) {
             publish(arrays_.share_dues[sp_share_index(slot, each)], sp_u64{0});
         }
-        for (uint32_t place = 0; place < SP_PLACES; ++place) {
-            for (uint32_t each = 0; each < SP_CLASS_SLOTS; ++each) {
-                publish(arrays_.punt_drops[sp_punt_drop_index(slot, place, each)], sp_u64{0});
-            }
+        forget_punt_drops(slot);
+    }
+}
+
+// What is told by slot, as by metrics, leaves out who is gone: he may have come back in another one. An interface keeps
+// its id for punts that are under way.
+void Objects::forget(Space space, uint32_t slot) {
+    if (space == Space::kVrf) {
+        publish(arrays_.vrfs[slot].id, sp_u32{0});
+    } else if (space == Space::kInterface) {
+        forget_punt_drops(slot);
+    }
+}
+
+void Objects::forget_punt_drops(uint32_t slot) {
+    for (uint32_t place = 0; place < SP_PLACES; ++place) {
+        for (uint32_t each = 0; each < SP_CLASS_SLOTS; ++each) {
+            publish(arrays_.punt_drops[sp_punt_drop_index(slot, place, each)], sp_u64{0});
         }
     }
 }

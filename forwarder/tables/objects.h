@@ -70,6 +70,8 @@ class Objects {
     // Whether an id, or a slot, is nobody's: that of all routers together, or of those without a slice.
     static bool nobody(Space space, uint32_t id) { return id == 0 && (space == Space::kVrf || space == Space::kSlice); }
     void clean(Space space, uint32_t slot, uint32_t id);
+    void forget(Space space, uint32_t slot);
+    void forget_punt_drops(uint32_t slot);
     void restart_counters(Space space, uint32_t slot);
 
     sp_arrays& arrays_;

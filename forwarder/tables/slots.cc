@@ -58,15 +58,18 @@ bool Slots::restore(uint32_t slot, uint32_t id) {
     return true;
 }
 
-void Slots::restored() {
-    std::erase_if(slot_of_, [this](const auto& held) {
+std::vector<uint32_t> Slots::restored() {
+    std::vector<uint32_t> given_up;
+    std::erase_if(slot_of_, [&](const auto& held) {
         uint32_t& references = references_[held.second];
         if (references != kTaken) return false;
         references = 0;
+        given_up.push_back(held.second);
         return true;
     });
     free_ = FreeSlots(free_.first(), free_.count());
     for (const auto& [id, slot] : slot_of_) free_.take(slot);
+    return given_up;
 }
 
 }  // namespace splitplane

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "fib/zeroed_array.h"
 #include "tables/free_slots.h"
@@ -46,7 +47,8 @@ class Slots {
     // Give an id the slot that it had, before there is any reference to it: false where something refers to what
     // another id has there, or there is no such slot. What nothing refers to when all is `restored` is free then.
     bool restore(uint32_t slot, uint32_t id);
-    void restored();
+    // Returns those slots that are free now.
+    std::vector<uint32_t> restored();
 
     template <typename Visit>
     void each(Visit visit) const {

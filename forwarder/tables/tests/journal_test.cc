@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <fstream>
 #include <random>
 
@@ -316,6 +317,28 @@ TEST_F(Rewriting, EndsWhereEntriesHaveMuchMetadata) {
         tables.commit();
     }
     EXPECT_EQ(tables.journal_status().rewrites, 1u);
+}
+
+// Counters go on from one process to the next, and are told by the id that stands at a slot.
+TEST_F(JournalTest, NamesRoutersThatWentAtNoSlot) {
+    Process before(folder / "journal");
+    const auto write = [&](Op op, uint32_t vrf_id) {
+        RowWrite row;
+        row.action = Action::kCountReason;
+        ASSERT_TRUE(before.tables.write_row(op, Table::kReason, {vrf_id, SP_PUNT_GLEAN}, std::move(row)).ok());
+    };
+    const auto named = [](Process& process, uint32_t vrf_id) {
+        return std::count_if(process.engine.arrays().vrfs, process.engine.arrays().vrfs + SP_VRFS,
+                             [&](const sp_vrf& vrf) { return vrf.id == vrf_id; });
+    };
+    for (uint32_t id = 1; id <= 2; ++id) write(Op::kInsert, id);
+    for (uint32_t id = 1; id <= 2; ++id) write(Op::kErase, id);
+    write(Op::kInsert, 2);  // in a third slot, as the others wait for a grace period
+    before.tables.commit();
+    Process next(copy());
+    EXPECT_EQ(named(next, 1), 0);
+    EXPECT_EQ(named(next, 2), 1);
+    EXPECT_EQ(named(before, 2), 1);
 }
 
 TEST_F(JournalTest, TwoProcessesDoNotShareOne) {

@@ -123,5 +123,19 @@ TEST(Slots, HaveHadNothingOfTheCoresForEachOwner) {
     EXPECT_EQ(last.dropped, 0u);
 }
 
+// Metrics would go on to tell of it, and where it comes back in another slot, of either.
+TEST(Slots, AreNobodysInMetricsOnceTheirOwnerIsGone) {
+    Rig rig;
+    sp_arrays& arrays = rig.engine.arrays();
+    const uint32_t router = rig.acquire(Space::kVrf, 7), interface = rig.acquire(Space::kInterface, 9);
+    sp_u64& lost = arrays.punt_drops[sp_punt_drop_index(interface, SP_PLACE_OUTBOX, SP_CLASS_OPTIONS)];
+    lost = 5;
+    ASSERT_EQ(arrays.vrfs[router].id, 7u);
+    rig.objects.release(Space::kVrf, router);
+    rig.objects.release(Space::kInterface, interface);
+    EXPECT_EQ(arrays.vrfs[router].id, 0u);
+    EXPECT_EQ(lost, 0u);
+}
+
 }  // namespace
 }  // namespace splitplane
