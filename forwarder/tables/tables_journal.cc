@@ -18,6 +18,12 @@ bool known(Table table) {
     return static_cast<size_t>(table) < kTables;
 }
 
+void check_fits(const Result& result) {
+    if (!result.ok()) {
+        throw JournalError("the journal does not fit into these tables: " + result.text);
+    }
+}
+
 }  // namespace
 
 Tables::Tables(sp_arrays& arrays, GracePeriods& grace, std::filesystem::path journal, SampleRate rate,
@@ -76,7 +82,7 @@ void Tables::replay_one(RecordReader& reader) {
         }
         case RecordKind::kMember: {
             auto member_id = reader.get<uint32_t>();
-            rows_.profile().put_member(member_id, reader.get<uint32_t>());
+            check_fits(rows_.profile().put_member(member_id, reader.get<uint32_t>()));
             break;
         }
         case RecordKind::kMemberGone:
@@ -85,7 +91,7 @@ void Tables::replay_one(RecordReader& reader) {
         case RecordKind::kGroup: {
             auto group_id = reader.get<uint32_t>();
             ProfileGroup group = reader.group();
-            rows_.profile().put_group(group_id, group.max_size, std::move(group.parts));
+            check_fits(rows_.profile().put_group(group_id, group.max_size, std::move(group.parts)));
             break;
         }
         case RecordKind::kGroupGone:
@@ -128,16 +134,12 @@ void Tables::replay_route(RecordKind kind, RecordReader& reader) {
         return;
     }
     Prefix prefix = reader.prefix(family);
-    Result result;
     if (kind == RecordKind::kRoute) {
-        result = routes_.restore(vrf, family, prefix, reader.get<uint32_t>());
+        check_fits(routes_.restore(vrf, family, prefix, reader.get<uint32_t>()));
     } else if (kind == RecordKind::kRouteNotes) {
-        result = routes_.restore_notes(vrf, family, prefix, reader.notes());
+        check_fits(routes_.restore_notes(vrf, family, prefix, reader.notes()));
     } else {
-        result = routes_.restore_erased(vrf, family, prefix);
-    }
-    if (!result.ok()) {
-        throw JournalError("the journal does not fit into these tables: " + result.text);
+        check_fits(routes_.restore_erased(vrf, family, prefix));
     }
 }
 
@@ -148,10 +150,7 @@ void Tables::replay_row(RecordReader& reader) {
     if (!known(table)) {
         return;
     }
-    Result result = rows_.of(table).put(key, std::move(row));
-    if (!result.ok()) {
-        throw JournalError("the journal does not fit into these tables: " + result.text);
-    }
+    check_fits(rows_.of(table).put(key, std::move(row)));
     if (traits(table).counted) {
         rows_.of(table).adopt_base(key);
     }

@@ -76,6 +76,30 @@ TEST(TableLimits, AreTheSizesWhereNothingIsSaid) {
     }
 }
 
+// It would have gone on with the group as it was before.
+TEST(TableLimits, OfMembersThatAGroupOfTheJournalDoesNotFitIntoAreSaid) {
+    Folder folder;
+    {
+        Process process(folder / "journal");
+        Tables& tables = process.tables;
+        RowWrite row = row_of(Action::kProfileGroup);
+        EXPECT_TRUE(tables.write_member(Op::kInsert, 1, 7).ok());
+        EXPECT_TRUE(tables.write_group(Op::kInsert, 1, 0, {{1, 1}}).ok());
+        EXPECT_TRUE(tables.write_row(Op::kInsert, Table::kNexthopGroup, {5, 0}, std::move(row)).ok());
+        EXPECT_TRUE(tables.write_group(Op::kModify, 1, 0, {{1, 200}}).ok());
+        tables.commit();
+    }
+    MemoryEngine engine{Capacity{.words = 1u << 10, .members = 128}};
+    testing::Grace grace(engine);
+    try {
+        Tables tables(engine.arrays(), grace, folder / "journal");
+        FAIL() << "it starts with a group of "
+               << sp_group_size(engine.arrays().groups[tables.objects().slot(Space::kGroup, 5)]);
+    } catch (const JournalError& problem) {
+        EXPECT_NE(std::string(problem.what()).find("raise the capacity of members"), std::string::npos);
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Limits,
                          ::testing::Values(Limited{Table::kNexthop, Action::kSetNeighbor},
                                            Limited{Table::kRouterInterface, Action::kSetPort},
