@@ -29,12 +29,19 @@ class InterfaceClassifier : public EntryTable {
     }
     void clear(Key key) override { publish(arrays().classifier[index(key)], sp_u64{0}); }
     void entered(const Row& row) override {
-        way_in(row, 1);
-        links_.entered(slot_of(Space::kInterface, row.params[0]), slot_of(Space::kVrf, row.params[1]));
+        const uint32_t interface = slot_of(Space::kInterface, row.params[0]);
+        const uint32_t vrf = slot_of(Space::kVrf, row.params[1]);
+        if (is_ingress(row)) {
+            policers_.enter(vrf, interface);
+        }
+        links_.entered(interface, vrf);
     }
     void left(const Row& row) override {
-        way_in(row, -1);
-        links_.left(slot_of(Space::kInterface, row.params[0]));
+        const uint32_t interface = slot_of(Space::kInterface, row.params[0]);
+        if (is_ingress(row)) {
+            policers_.leave(slot_of(Space::kVrf, row.params[1]), interface);
+        }
+        links_.left(interface);
     }
     std::optional<Counter> counter(Key key) const override {
         return Counter{arrays().rx + slot_of(Space::kRxCounter, index(key)), SP_INTERFACES};
@@ -43,11 +50,6 @@ class InterfaceClassifier : public EntryTable {
   private:
     static uint32_t index(Key key) { return sp_classifier_index(id_of(key.first), id_of(key.second)); }
     static bool is_ingress(const Row& row) { return row.action == Action::kSetRouterInterface; }
-    void way_in(const Row& row, int more) {
-        if (is_ingress(row)) {
-            policers_.divide(slot_of(Space::kVrf, row.params[1]), more);
-        }
-    }
 
     Policer& policers_;
     LinkShares& links_;

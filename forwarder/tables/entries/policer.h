@@ -3,6 +3,8 @@
 // policer: what a router's punts of a class may come to, divided among its ways in.
 #pragma once
 
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "fib/zeroed_array.h"
@@ -10,16 +12,18 @@
 
 namespace splitplane {
 
-// Packets a second, and at once, into so many shares; without either nothing passes.
-void set_rate(sp_policer& policer, int64_t rate, int64_t burst, uint32_t shares = 1);
+// Packets a second, and at once, into so many shares; without either nothing passes. Returns whether that is another
+// rate.
+bool set_rate(sp_policer& policer, int64_t rate, int64_t burst, uint32_t shares = 1);
 
 class Policer : public EntryTable {
   public:
     static constexpr TableTraits kTraits{"policer", SP_VRFS * SP_PUNT_CLASSES, false};
     Policer(sp_arrays& arrays, Objects& objects) : EntryTable(kTraits, arrays, objects) {}
 
-    // A router, by its slot, has so many ways in more, or less: its policers are divided anew.
-    void divide(uint32_t vrf, int ways_in);
+    // A router has a way in more, or one less, by an interface; by their slots. Its policers are divided anew.
+    void enter(uint32_t vrf, uint32_t interface);
+    void leave(uint32_t vrf, uint32_t interface);
 
   protected:
     std::vector<Reference> references(Key key, const Row& row) const override;
@@ -29,8 +33,11 @@ class Policer : public EntryTable {
   private:
     sp_policer& at(Key key) const;
     uint32_t shares(uint32_t vrf) const;
+    void divide(uint32_t vrf);
+    void forgive(uint32_t vrf, uint32_t punt_class);
 
-    ZeroedArray<uint32_t> ways_in_{SP_VRFS};  // by the slot of the VRF
+    ZeroedArray<uint32_t> ways_in_{SP_VRFS};                   // by the slot of the VRF
+    std::multiset<std::pair<uint32_t, uint32_t>> interfaces_;  // with it those that they are by
 };
 
 }  // namespace splitplane

@@ -25,16 +25,19 @@ struct Policers : ::testing::Test {
         EXPECT_TRUE(tables.write_row(op, Table::kPolicer, {vrf_id, kBgp}, row).ok());
         tables.commit();
     }
-    void way_in(Op op, uint32_t interface_id, uint32_t vrf_id) {
+    void way_in(Op op, uint32_t interface_id, uint32_t vrf_id, uint32_t tag = kTag) {
         RowWrite row;
         row.action = Action::kSetRouterInterface;
         row.params = {interface_id, vrf_id, 0};
-        EXPECT_TRUE(tables.write_row(op, Table::kInterfaceClassifier, {kWayIn, kTag}, row).ok());
+        EXPECT_TRUE(tables.write_row(op, Table::kInterfaceClassifier, {kWayIn, tag}, row).ok());
         tables.commit();
     }
     uint32_t slot_of(Space space, uint32_t id) { return tables.objects().slot(space, id); }
     sp_policer& policer(uint32_t vrf_id) {
         return arrays.policers[sp_policer_index(slot_of(Space::kVrf, vrf_id), kBgp)];
+    }
+    sp_u64& share_due(uint32_t interface_id) {
+        return arrays.share_dues[sp_share_index(slot_of(Space::kInterface, interface_id), kBgp)];
     }
 };
 
@@ -45,12 +48,24 @@ TEST_F(Policers, AnotherRateHoldsAtOnce) {
     EXPECT_EQ(policer(9).due, 0u);
 }
 
+TEST_F(Policers, AnotherRateHoldsAtOnceForTheSharesOfItsInterfaces) {
+    way_in(Op::kInsert, 1, 8);
+    way_in(Op::kInsert, 2, 9, kTag + 1);
+    police(Op::kInsert, 9, 1);
+    share_due(1) = share_due(2) = kFarAhead;
+    police(Op::kModify, 9, 4000);
+    EXPECT_EQ(share_due(2), 0u);
+    EXPECT_EQ(share_due(1), kFarAhead) << "it is none of the router's";
+}
+
 TEST_F(Policers, TheSameRateForgivesNothing) {
     police(Op::kInsert, 9, 100);
-    policer(9).due = kFarAhead;
-    police(Op::kModify, 9, 100);
     way_in(Op::kInsert, 1, 9);
+    policer(9).due = share_due(1) = kFarAhead;
+    police(Op::kModify, 9, 100);
+    way_in(Op::kModify, 1, 9);
     EXPECT_EQ(policer(9).due, kFarAhead);
+    EXPECT_EQ(share_due(1), kFarAhead);
 }
 
 TEST_F(Policers, ASlotOwesNothingOfItsOwnerBefore) {
