@@ -87,10 +87,6 @@ static inline sp_u32 sp_chosen(sp_u64 seed, sp_u32 vrf, sp_u32 hash, sp_u32 size
     return (sp_u32)((sp_u64)(hash * sp_hash_factor(seed, vrf)) * size >> 32);
 }
 
-/* How many places of a group are looked at for one whose port has its link. Where half of them have none, one packet in
- * 65,536 finds only such ones; the controller, who is told, writes the group anew. */
-#define SP_GROUP_TRIES 16u
-
 /* Whether what a nexthop sends would leave by a port without a link. */
 SP_INLINE int sp_leads_nowhere(sp_tables tables, sp_u32 slot)
 {
@@ -98,6 +94,29 @@ SP_INLINE int sp_leads_nowhere(sp_tables tables, sp_u32 slot)
     sp_u32 port = sp_port_number(sp_load_long(&sp_egress_at(tables, sp_nexthop_interface(nexthop))->port));
 
     return sp_load_long(sp_ports_down_at(tables, port)) >> (port & 63) & 1;
+}
+
+/* The nexthop of a group whose port has its link; -1 where all are down. All places are looked at, in an order that the
+ * flow's hash gives, so that its packets stay together: one of little weight may be all that is left, and nobody there
+ * to write the group anew. (Of a power of two, 5 * place + an odd number comes by each once.) */
+SP_APART int sp_another_nexthop(sp_tables tables, sp_u64 group, sp_u32 hash)
+{
+    sp_u32 mixed = (hash ^ hash >> 15) * 0x9e3779b1u;
+    sp_u32 place = mixed >> 24, step = mixed >> 8 | 1;
+
+    SP_APART_TABLES(tables);
+    for (sp_u32 looked_at = 0; looked_at < SP_GROUP_WEIGHT; looked_at++, place = place * 5 + step) {
+        sp_u32 at = (place & (SP_GROUP_WEIGHT - 1)) * sp_group_size(group) / SP_GROUP_WEIGHT;
+        const sp_u16 *member = sp_member_at(tables, sp_group_base(group) + at);
+        if (!member) {
+            return -1;
+        }
+        sp_u32 nexthop = *(const volatile sp_u16 *)member;
+        if (!sp_leads_nowhere(tables, nexthop)) {
+            return (int)nexthop;
+        }
+    }
+    return -1;
 }
 
 /* Sets *nexthop to a slot; 0 where there is no such group, or it is empty. */
@@ -121,16 +140,11 @@ SP_INLINE int sp_nexthop_group(sp_tables tables, const struct sp_packet *packet,
     if (sp_likely(!sp_leads_nowhere(tables, *nexthop))) {
         return 1;
     }
-    /* Others in the order of a sequence that the flow's hash begins, so that its packets stay together. */
-    for (sp_u32 tries = 1; tries < SP_GROUP_TRIES; tries++) {
-        hash = (hash ^ hash >> 15) * 0x9e3779b1u;
-        member = sp_member_at(tables, sp_group_base(group) + (sp_u32)((sp_u64)hash * size >> 32));
-        if (member && !sp_leads_nowhere(tables, *(const volatile sp_u16 *)member)) {
-            *nexthop = *(const volatile sp_u16 *)member;
-            return 1;
-        }
+    int another = sp_another_nexthop(tables, group, hash);
+    if (another >= 0) {
+        *nexthop = (sp_u32)another;
     }
-    return 1; /* by the one whose flow it is: perhaps all are down, and what is lost is counted there */
+    return 1; /* where all are down by the one whose flow it is: what is lost is counted there */
 }
 
 #endif

@@ -10,7 +10,7 @@ from controller.planes.base import Capability
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-FLOWS = flows(200, 4)
+FLOWS = flows(1000, 4)  # some for whoever has one in a hundred
 LOST = EGRESS[1].port
 
 
@@ -24,10 +24,11 @@ async def until_by(wired: WiredPlane, ports: set[int]) -> None:
     outputs.clear()
 
 
-async def test_members_leave_and_come_back_with_their_port(wired: WiredPlane) -> None:
+@pytest.mark.parametrize("weights", [(1, 1, 1), (100, 1, 1), (1, 100, 1)], ids=str)
+async def test_members_leave_and_come_back_with_their_port(wired: WiredPlane, weights: tuple[int, ...]) -> None:
     if Capability.LOCAL_FAILOVER not in wired.plane.capabilities:
         pytest.skip(f"needs {Capability.LOCAL_FAILOVER}, which {wired.kind} lacks: docs/planes.md, Capabilities")
-    await wired.program(world(1, 1, 1))
+    await wired.program(world(*weights))
     wired.programmed = None
     every = {each.port for each in EGRESS[:3]}
     await until_by(wired, every)

@@ -64,6 +64,22 @@ TEST(NexthopGroup, ASecondTierSpreadsWhatTheFirstSendsOneWay) {
     EXPECT_EQ(behind(Tier(0, 1, 4), Tier(0, 2, 4)).size(), 1u) << "as BMv2 chooses, where there is no seed";
 }
 
+// Of 128 places all but three lead to a port without a link: nobody looks for long to find those.
+TEST(NexthopGroup, NoFlowIsLostWhileAnyMemberHasALink) {
+    constexpr uint32_t kPlaces = 128, kLeft = 3;
+    for (const uint64_t seed : {uint64_t{0}, kSeed}) {
+        Tier tier(seed, 1, kPlaces);
+        for (uint32_t place = kLeft; place < kPlaces; ++place) {
+            tier.world.tables.nexthops[kFirst + place] = sp_nexthop(SP_NEXTHOP_FORWARD, kLan, place);
+        }
+        tier.world.tables.ports_down[0] = uint64_t{1} << kLanPort;
+        std::map<uint32_t, uint32_t> shares;
+        for (uint32_t number = 0; number < kFlows; ++number) ++shares[tier.member_of(number)];
+        ASSERT_EQ(shares.size(), kLeft) << seed;
+        for (const auto& [member, flows] : shares) EXPECT_NEAR(flows, kFlows / kLeft, kFlows / kLeft / 4) << seed;
+    }
+}
+
 TEST(NexthopGroup, EachMemberHasItsShareWhateverTheSeed) {
     for (const uint64_t seed : {uint64_t{0}, uint64_t{1}, kSeed, kOther, ~uint64_t{0}}) {
         const Tier tier(seed, 1, 4);
