@@ -10,6 +10,7 @@ PROTOCOL_0 = "IPv4 protocol 0"
 CUT_SHORT = "IPv6 extension header cut short"
 SERVICE_TAG = "802.1ad tag"
 SNAP = "IP behind a SNAP header"
+FRAGMENTS = "fragments of an IPv6 packet to a group"
 HOPS_FIRST = "TTL 0 or 1 to a blackhole"
 LINK_LOCAL_FIRST = "link-local source to a blackhole"
 
@@ -24,6 +25,9 @@ DEVIATIONS: dict[str, dict[str, str]] = {
         "IPv4 behind SNAP": SNAP,
     }
 }
+
+IN_GROUPS = {"openflow": FRAGMENTS}
+"""What a plane that has this spreads although it is one flow."""
 
 IN_SOFTWARE = {
     "TTL 1 to a blackhole": (HOPS_FIRST, PuntReason.TTL_EXPIRED),

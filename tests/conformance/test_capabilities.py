@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from cases import CASES
-from deviations import DEVIATIONS, IN_SOFTWARE
+from deviations import DEVIATIONS, IN_GROUPS, IN_SOFTWARE
 from wired import WiredPlane
 
 from controller.planes.base import Capability
@@ -61,8 +61,9 @@ def test_the_fake_lacks_nothing() -> None:
 
 
 def test_deviations_are_those_of_the_manual() -> None:
-    assert set(DEVIATIONS["openflow"].values()) == {row[0] for row in rows("### Where Open vSwitch differs")}
-    assert set(DEVIATIONS) == {"openflow"}
+    named = {*DEVIATIONS["openflow"].values(), IN_GROUPS["openflow"]}
+    assert named == {row[0] for row in rows("### Where Open vSwitch differs")}
+    assert set(DEVIATIONS) == set(IN_GROUPS) == {"openflow"}
     assert {row for row, _ in IN_SOFTWARE.values()} <= {
         row[0] for row in rows("### Where a plane with a fallback differs")
     }

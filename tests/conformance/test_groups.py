@@ -1,9 +1,11 @@
 """Groups: every member gets its share of the flows, and a flow stays where it is."""
 
+import itertools
 from collections import Counter
 
 import pytest
 from case import arrives
+from deviations import IN_GROUPS
 from ecmp import (
     EGRESS,
     GROUP,
@@ -18,7 +20,7 @@ from ecmp import (
     two_tiers,
     world,
 )
-from frames import MORE_FRAGMENTS, ipv4, tagged, udp
+from frames import FRAGMENT, ICMPV6, MORE_FRAGMENTS, TCP, UDP, fragment_header, ipv4, ipv6, tagged, udp
 from wired import WiredPlane
 
 from controller.planes.base import Capability, GroupMember, NexthopGroup, Op, Update, WriteBatch
@@ -92,6 +94,21 @@ async def test_all_fragments_go_one_way(wired: WiredPlane) -> None:
     seen = await wired.observe(1, *(arrives(INGRESS, packet).frame for packet in (*first, *later)))
     assert len(seen.outputs) == len(first) + len(later)
     assert len({member_of(frame) for _, frame in seen.outputs}) == 1
+
+
+async def test_all_fragments_of_an_ipv6_packet_go_one_way(wired: WiredPlane, request: pytest.FixtureRequest) -> None:
+    if wired.kind in IN_GROUPS:
+        reason = f"{IN_GROUPS[wired.kind]}: docs/planes.md, Where Open vSwitch differs"
+        request.applymarker(pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason))
+    await wired.program(world(1, 1, 1, 1))
+    for protocol, number in itertools.product((TCP, UDP, ICMPV6), range(8)):
+        fragments = [
+            ipv6("2001:db8::1", f"2001:db8:1::{number}", next_header=FRAGMENT, payload=header + bytes(24))
+            for header in (fragment_header(0, True, protocol), fragment_header(3, False, protocol))
+        ]
+        seen = await wired.observe(1, *(arrives(INGRESS, packet).frame for packet in fragments))
+        assert len(seen.outputs) == len(fragments)
+        assert len({member_of(frame) for _, frame in seen.outputs}) == 1
 
 
 async def test_a_member_that_leaves_takes_only_its_own_flows(wired: WiredPlane) -> None:
