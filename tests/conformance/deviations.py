@@ -9,7 +9,7 @@ VERSION = "IP version other than its EtherType's"
 PROTOCOL_0 = "IPv4 protocol 0"
 CUT_SHORT = "IPv6 extension header cut short"
 SERVICE_TAG = "802.1ad tag"
-SNAP = "IP behind a SNAP header"
+SNAP = "IP or ARP behind a SNAP header"
 FRAGMENTS = "fragments of an IPv6 packet to a group"
 HOPS_FIRST = "TTL 0 or 1 to a blackhole"
 LINK_LOCAL_FIRST = "link-local source to a blackhole"
@@ -23,6 +23,7 @@ DEVIATIONS: dict[str, dict[str, str]] = {
         "an extension header cut short": CUT_SHORT,
         "a service tag (802.1ad)": SERVICE_TAG,
         "IPv4 behind SNAP": SNAP,
+        "ARP behind SNAP": SNAP,
     }
 }
 

@@ -99,4 +99,9 @@ CASES = [
         stray(1, ethernet(lan.mac, 44, bytes.fromhex("aaaa030000000800") + ipv4(V4))).by(lan),
         DropReason.ETHERTYPE,
     ),
+    Case(
+        "ARP behind SNAP",
+        stray(1, ethernet("ffffffffffff", 36, bytes.fromhex("aaaa030000000806") + bytes(28))).by(lan),
+        DropReason.ETHERTYPE,
+    ),
 ]
