@@ -96,10 +96,11 @@ class IpPacket:
 
     @property
     def checksum_holds(self) -> bool:
-        """Whether the header's checksum is right, as far as a switch looks: not beside options."""
+        """Whether the header's checksum is right, as far as a switch looks: not beside options. 0xffff, which is zero
+        too, is not: no sender writes it (RFC 1624 section 3)."""
         if self.family == 6 or self.has_options:
             return True
-        return internet_checksum(self.octets[:_IPV4_OCTETS]) == 0
+        return internet_checksum(self.octets[:_IPV4_OCTETS]) == 0 and self.octets[10:12] != b"\xff\xff"
 
     @property
     def has_options(self) -> bool:

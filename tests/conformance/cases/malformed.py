@@ -1,7 +1,7 @@
 """What calls itself IP and is not: RFC 1812 section 5.2.2, RFC 8200 section 3."""
 
 from case import Case, arrives, lan, lan_vlan, leaves, to_up
-from frames import IPV4, IPV6, ROUTER_ALERT, ipv4, ipv6, mac, udp
+from frames import IPV4, IPV6, ROUTER_ALERT, checksum, ipv4, ipv6, mac, udp
 
 from controller.planes.base import Capability, DropReason, PuntReason
 
@@ -9,6 +9,7 @@ MALFORMED = DropReason.MALFORMED
 CHECKSUM = Capability.IPV4_CHECKSUM
 BROADCAST = mac("ffffffffffff")
 V4, V6 = "10.2.0.9", "2001:db8:2::9"
+MAKES_IT_0 = checksum(ipv4(V4, identification=0, header_checksum=0)[:20])  # an identification: a right checksum is 0
 
 CASES = [
     Case("IPv4: nothing", arrives(lan, b"", ether_type=IPV4), MALFORMED),
@@ -44,6 +45,12 @@ CASES = [
     Case("IPv4: a wrong checksum", arrives(lan, ipv4(V4, header_checksum=0xBEEF)), MALFORMED, CHECKSUM),
     Case("IPv4: checksum 0", arrives(lan, ipv4(V4, header_checksum=0)), MALFORMED, CHECKSUM),
     Case("IPv4: a checksum one off", arrives(lan, ipv4(V4)[:11] + b"\0" + ipv4(V4)[12:]), MALFORMED, CHECKSUM),
+    Case(
+        "IPv4: checksum ffff in place of 0000",
+        arrives(lan, ipv4(V4, identification=MAKES_IT_0, header_checksum=0xFFFF)),
+        MALFORMED,
+        CHECKSUM,
+    ),
     Case(
         "IPv4: a wrong checksum to an own address",
         arrives(lan, ipv4("10.1.0.1", header_checksum=1)),
