@@ -69,7 +69,7 @@ class FakePath:
         if isinstance(outcome, Forwarded) and outcome.router_interface_id is not None:
             egress = self._of_interface(outcome.router_interface_id)
             egress.tx_packets += 1
-            egress.tx_bytes += len(frame)
+            egress.tx_bytes += len(outcome.frame)
         if verdict.ingress is None:
             if isinstance(outcome, Dropped):
                 self._count_drop(0, outcome.reason, len(frame))
