@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,8 @@ class Beside:
             raise NetworkError("ospfd does not log its adjacency changes")
         argv = inside(self._host, [sys.executable, str(_ARPING), "eth0", "10.9.1.2", "10.9.1.1"])
         self._arping = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-        self._thread = threading.Thread(target=self._change_routes, name="route changes")
+        # A daemon's: where nobody stops it, because something else has failed, it ends with the program.
+        self._thread = threading.Thread(target=self._change_until_stopped, name="route changes", daemon=True)
         self._thread.start()
 
     def stop(self) -> dict[str, Any]:
@@ -82,9 +84,10 @@ class Beside:
         self._changing.set()
         self._thread.join()
         self._arping.send_signal(signal.SIGTERM)
-        arp = json.loads(self._arping.communicate(timeout=30)[0])
+        said, _ = self._arping.communicate(timeout=30)
         if self._problem:
             raise NetworkError(self._problem)
+        arp = json.loads(said)
         state, changes = self._ospf_state(), self._adjacency_changes()[self._seen :]
         result = {
             "route_change_worst_ms": round(max(self._changes) * 1000, 1),
@@ -99,6 +102,12 @@ class Beside:
         }
         say(f"beside: {result}")
         return result
+
+    def _change_until_stopped(self) -> None:
+        try:
+            self._change_routes()
+        except (NetworkError, OSError, HTTPException) as problem:
+            self._problem = f"routes of side/net are not changed any more: {problem}"
 
     def _change_routes(self) -> None:
         """Set and remove one route in the kernel of side/net and time each until the plane has confirmed it."""
