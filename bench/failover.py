@@ -12,7 +12,6 @@ vSwitch.
 import argparse
 import json
 import signal
-import subprocess
 import sys
 import time
 from array import array
@@ -20,6 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from bench.again import last_line
 from bench.rig import (
     AS_NUMBER,
     PLANE,
@@ -206,11 +206,7 @@ def main() -> int:
         return run_enclosed("failover", "bench.failover", program, PLANES[options.plane]().missing)
     results = []
     for flows in options.flows.split(","):
-        command = [sys.executable, "-m", "bench.failover", *sys.argv[1:], "--flows", flows]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-        if done.returncode:
-            return done.returncode
-        print(line := done.stdout.strip().splitlines()[-1], flush=True)
+        print(line := last_line("bench.failover", *sys.argv[1:], "--flows", flows), flush=True)
         results.append(json.loads(line))
     print(json.dumps(results))
     return 0

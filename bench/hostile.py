@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench.again import last_line
 from bench.attacks.floods import OF_HOSTS
 from bench.hostile_router import ATTACKS, HOSTILE, MACHINE, RANDOM_ACCESS, RESTORED_S, UP_S, Attackers
 from bench.modest_routers import HOSTS, ModestRouters
@@ -226,11 +227,13 @@ def _planes(options: argparse.Namespace) -> Planes:
 
 def _core_mpps(plane: str) -> float | None:
     """Return what one core forwards of the shortest frames under overload, None where that cannot be measured."""
-    command = [sys.executable, "-m", "bench.peers", "--only", plane, *_OVERLOAD, "--sizes", _SHORTEST]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
-    if done.returncode:
+    try:
+        line = last_line("bench.peers", "--only", plane, *_OVERLOAD, "--sizes", _SHORTEST)
+    except SystemExit as ended:
+        if ended.code != 1:  # by a signal
+            raise
         return None
-    rate: float | None = json.loads(done.stdout.splitlines()[-1])[_SHORTEST][f"{plane}_mpps_overload"]
+    rate: float | None = json.loads(line)[_SHORTEST][f"{plane}_mpps_overload"]
     return rate or None
 
 

@@ -16,7 +16,6 @@ The clock of the first two starts when birdc has BIRD announce over an establish
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import p4reference
+from bench.again import last_line
 from bench.beside import Beside
 from bench.profile import Profile
 from bench.references import FpmSink, bundle_s
@@ -162,12 +162,7 @@ def _repeat(options: argparse.Namespace) -> int:
     results: list[dict[str, Any]] = []
     for number in range(options.runs):
         say(f"run {number + 1} of {options.runs}")
-        command = [sys.executable, "-m", "bench.mirror", *sys.argv[1:], "--runs", "1"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-        if done.returncode:
-            return done.returncode
-        line = done.stdout.strip().splitlines()[-1]
-        print(line, flush=True)
+        print(line := last_line("bench.mirror", *sys.argv[1:], "--runs", "1"), flush=True)
         results.append(json.loads(line))
     key = "ratio" if "ratio" in results[0] else "sink_ratio"
     middle = statistics.median_low([result[key] for result in results])

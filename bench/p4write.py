@@ -17,6 +17,7 @@ import json
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -313,7 +314,12 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=5, help="runs of each; the median is reported")
     parser.add_argument("--seed", type=int, default=1)
     logging.getLogger("controller").setLevel(logging.ERROR)
-    print(json.dumps(asyncio.run(program(parser.parse_args()))), flush=True)
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as by Ctrl-C, it puts away what it has begun
+    try:
+        print(json.dumps(asyncio.run(program(options))), flush=True)
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

@@ -20,19 +20,19 @@ import itertools
 import json
 import logging
 import os
+import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import grpc
 
+from bench.again import last_line
 from bench.null_plane import NullPlane
 from controller.events.log import EventLog
 from controller.garbage import bound_pauses
@@ -221,7 +221,7 @@ async def _settled(shards: Shards, configs: list[RouterConfig], routes: int) -> 
         await shards.converged(config.vrf_id)
 
 
-async def _measure(case: Case) -> dict[str, Any]:
+async def _measure(case: Case, directory: Path) -> dict[str, Any]:
     logging.disable()  # of a thousand sessions that end
     gc.freeze()
     bound_pauses()  # as vr-controller does
@@ -235,7 +235,7 @@ async def _measure(case: Case) -> dict[str, Any]:
     for config in configs:
         await shards.put_router(config)
     if case.mtls:
-        return await _measure_sessions(case, shards, configs, events)
+        return await _measure_sessions(case, shards, configs, events, directory)
     # Encoded before, so that the VRCs' work is not measured; one full table is too large for that.
     encoded: list[Iterable[bytes]] = [messages(config, case.routes) for config in configs]
     if case.routes <= 100_000:
@@ -292,37 +292,35 @@ def _result(case: Case, took_s: float, stall_s: float, **puts_s: float) -> dict[
 
 
 async def _measure_sessions(
-    case: Case, shards: Shards, configs: list[RouterConfig], events: EventLog
+    case: Case, shards: Shards, configs: list[RouterConfig], events: EventLog, directory: Path
 ) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="splitplane-scale-") as name:
-        directory = Path(name)
-        pki = PKI(directory, SqliteStore(directory))
-        server = SessionServer(shards, pki, directory / "sessions", events)
-        await pki.issue(configs)
-        for config in configs:
-            server.admit(config.vrf_id, os.geteuid())
-        await server.start()
-        command = [sys.executable, "-m", "bench.scale", "--clients", str(directory), "--case", case.name]
-        clients = await asyncio.create_subprocess_exec(*command, stdin=-1, stdout=-1)
-        assert clients.stdin is not None
-        assert clients.stdout is not None
-        await clients.stdout.readline()  # all is encoded
-        stall = Stall()
-        began = time.perf_counter()
-        clients.stdin.write(b"go\n")
-        await _settled(shards, configs, case.routes)
-        took = time.perf_counter() - began
-        await asyncio.sleep(IDLE_S)
-        puts = []
-        for _ in range(PUTS):
-            clients.stdin.write(b"put\n")
-            puts.append(float(await clients.stdout.readline()))
-            await asyncio.sleep(IDLE_S / PUTS)
-        result = _result(case, took, stall.longest_s, put=statistics.median(puts))
-        await server.close()
-        clients.terminate()
-        await clients.wait()
-        return result
+    pki = PKI(directory, SqliteStore(directory))
+    server = SessionServer(shards, pki, directory / "sessions", events)
+    await pki.issue(configs)
+    for config in configs:
+        server.admit(config.vrf_id, os.geteuid())
+    await server.start()
+    command = [sys.executable, "-m", "bench.scale", "--clients", str(directory), "--case", case.name]
+    clients = await asyncio.create_subprocess_exec(*command, stdin=-1, stdout=-1)
+    assert clients.stdin is not None
+    assert clients.stdout is not None
+    await clients.stdout.readline()  # all is encoded
+    stall = Stall()
+    began = time.perf_counter()
+    clients.stdin.write(b"go\n")
+    await _settled(shards, configs, case.routes)
+    took = time.perf_counter() - began
+    await asyncio.sleep(IDLE_S)
+    puts = []
+    for _ in range(PUTS):
+        clients.stdin.write(b"put\n")
+        puts.append(float(await clients.stdout.readline()))
+        await asyncio.sleep(IDLE_S / PUTS)
+    result = _result(case, took, stall.longest_s, put=statistics.median(puts))
+    await server.close()
+    clients.terminate()
+    await clients.wait()
+    return result
 
 
 async def _run_clients(case: Case, directory: Path) -> None:
@@ -391,20 +389,23 @@ def main() -> int:
     options = _options()
     if options.case is not None:
         case = next(one for one in CASES if one.name == options.case)
-        with suppress(KeyboardInterrupt):
+        try:
             if options.clients is not None:
                 asyncio.run(_run_clients(case, options.clients))
             else:
-                print(json.dumps(asyncio.run(_measure(case))))
+                signal.signal(signal.SIGTERM, signal.default_int_handler)  # it puts away what it has begun
+                # Removed once no thread writes into it any more, which asyncio.run waits for.
+                with tempfile.TemporaryDirectory(prefix="splitplane-scale-") as name:
+                    print(json.dumps(asyncio.run(_measure(case, Path(name)))))
+        except KeyboardInterrupt:
+            return 130
         return 0
     results = []
     for case in CASES:
         if options.cases and case.name not in options.cases:
             continue
-        command = [sys.executable, "-m", "bench.scale", "--case", case.name]
-        line = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
+        print(line := last_line("bench.scale", "--case", case.name), flush=True)
         results.append(json.loads(line))
-        print(line, flush=True)
     print(json.dumps({"cases": results}))
     return 0
 
