@@ -90,6 +90,20 @@ def test_a_router_that_fits_again_and_again_is_searched_a_slice_at_a_time(monkey
             assert looked_at <= 120  # a slice, what waits, and what was changed
 
 
+def test_what_has_entered_meanwhile_is_passed_over_a_slice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rebalance, "SEARCH_SLICE", 50)
+    fast = FastTable(4, 1000, reserve=0)
+    fast.add(VRF, "red")
+    fast.rebalance(1, 10_000)
+    fast.change(VRF, {bytes((20, 0, number, 0, 24)): 1 for number in range(200)})
+    backlog = fast._routers[VRF].backlog
+    left = [len(backlog)]
+    for now in range(2, 6):
+        fast.rebalance(now, 10_000)
+        left.append(len(backlog))
+    assert left == [200, 150, 100, 50, 0]
+
+
 def test_no_cover_enters_for_what_is_found_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebalance, "SEARCH_SLICE", 1)
     fast = FastTable(4, 100, reserve=0)

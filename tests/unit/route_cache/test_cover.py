@@ -278,6 +278,14 @@ def test_a_default_entry_cannot_be_done_without() -> None:
         table.refuse(DEFAULT, full=True)
 
 
+def test_the_covers_below_a_default_entry_that_was_refused_are_not_needed() -> None:
+    table = a_table({DEFAULT: 1, WIDE: 2, LONGER: 3})
+    enter(table, DEFAULT)
+    assert (hardware(table), table.loose) == ({DEFAULT: 1, WIDE: FALLBACK}, set())
+    table.refuse(DEFAULT, full=False)
+    assert (hardware(table), table.loose) == ({DEFAULT: FALLBACK, WIDE: FALLBACK}, {WIDE})
+
+
 def test_a_default_route_that_goes_leaves_its_entry() -> None:
     table = a_table({DEFAULT: 1, WIDE: 2})
     enter(table, WIDE, DEFAULT)

@@ -406,6 +406,20 @@ def test_pinned_ones_wait_for_room_and_then_come_first() -> None:
     assert fast._routers[VRF].waiting == set()
 
 
+def test_of_what_there_was_no_room_for_only_pinned_ones_wait() -> None:
+    fast = a_table(20)
+    pinned, other = prefix_key("10.0.0.1/32"), prefix_key("10.0.0.2/32")
+    fast.set_placement(VRF, Placement.HARDWARE)
+    fast.change(VRF, {pinned: 7}, pinned=True)
+    fast.change(VRF, {other: 7})
+    fast.refused(VRF, pinned, full=False)
+    fast.refused(VRF, other, full=True)
+    assert fast._routers[VRF].waiting == set()
+    fast.change(VRF, {pinned: 8}, pinned=True)
+    fast.refused(VRF, pinned, full=True)
+    assert fast._routers[VRF].waiting == {pinned}
+
+
 def test_a_cover_around_another_takes_its_place() -> None:
     table = CoveredTable(4, Room(10))
     table.change({DEFAULT: 1, LONGER: 3, LONGEST: 4})

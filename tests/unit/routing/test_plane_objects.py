@@ -62,15 +62,15 @@ def test_a_nexthop_is_claimed_once_and_by_its_whole_content() -> None:
 def test_of_equal_nexthops_its_own_comes_before_nobody_s_and_that_before_another_neighbor_s() -> None:
     plane = PlaneObjects("s1")
     routes = {
-        prefix_key("10.0.0.1/32"): route_action(RouteKind.NEXTHOP, 1),
-        prefix_key("2001:db8::3/128"): route_action(RouteKind.NEXTHOP, 3),
+        prefix_key("10.0.0.3/32"): route_action(RouteKind.NEXTHOP, 3),
+        prefix_key("2001:db8::1/128"): route_action(RouteKind.NEXTHOP, 1),
         prefix_key("10.9.0.0/24"): route_action(RouteKind.NEXTHOP, 2),  # no neighbor's own route
         prefix_key("10.0.0.2/32"): route_action(RouteKind.GROUP, 2),
     }
     plane.adopt(Installed(nexthops=nexthops(1, 2, 3), routes={5: routes}), known=[])
-    ipv6 = prefix_key("2001:db8::3/128")[:-1]
+    ipv6 = prefix_key("2001:db8::1/128")[:-1]
     claimed = [plane.claim_nexthop(7, gateway, MAC, FORWARD) for gateway in (ipv6, b"\x0a\0\0\7", b"\x0a\0\0\7")]
-    assert [one.id for one in claimed if one] == [3, 2, 1]
+    assert [one.id for one in claimed if one] == [1, 2, 3]
 
 
 def test_a_group_is_claimed_by_its_members_in_any_order() -> None:
