@@ -265,6 +265,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="cases whose name has this in it")
     options = parser.parse_args()
+    if options.routes < 5 or options.changes < 1:
+        parser.error("--routes are at least 5, --changes at least 1")
     before = machine_s()
     results = []
     for case in cases(options.routes):

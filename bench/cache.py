@@ -32,6 +32,7 @@ _CHECKED_IN_STAGE = 20
 
 _ROUTES = (100_000, 1_000_000)
 _ROOM = (0.01, 0.02, 0.05)
+_LEAST_ROUTES = 100  # which is room for an entry
 _EXPONENTS = (1.0, 1.2, 1.5)
 
 
@@ -117,7 +118,7 @@ class Run:
         self._check([hosts[one] for one in drawn[:_CHECKED_IN_TICK]], {})
         software = [key_of(hosts[one], 32) for one in self._switch.in_software(drawn)]
         samples = software[: round(options.samples_per_s * _TICK_S)]
-        one_in = options.one_in * len(software) / max(1, len(samples))
+        one_in = options.one_in * (len(software) / len(samples) if samples else 1)
         self._samples += len(samples)
         share = self._switch.share
         self._timed(lambda: self._fast.sample(self.now, _VRF, samples, one_in))
@@ -220,7 +221,12 @@ def main() -> int:
     parser.add_argument("--one-in", type=int, default=25, help="packets in software for one that is sampled")
     parser.add_argument("--samples-per-s", type=int, default=10_000, help="at most")
     parser.add_argument("--churn", type=int, default=20, help="changed routes a second")
-    result = program(parser.parse_args())
+    options = parser.parse_args()
+    if min(options.routes) < _LEAST_ROUTES or options.warm_s < _TICK_S:
+        parser.error(f"--routes are at least {_LEAST_ROUTES}, --warm-s at least {_TICK_S:g}")
+    if min(options.packets_per_s, options.one_in) < 1:
+        parser.error("--packets-per-s and --one-in are at least 1")
+    result = program(options)
     print(json.dumps(result), flush=True)
     return 1 if any(case["wrong"] for case in result["cases"]) else 0
 
