@@ -4,6 +4,7 @@ import json
 import select
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,6 +16,9 @@ EVERY_S = 1.0
 """The controller is asked so often; it answers from memory."""
 
 _STANDARD_OUTPUT = 1
+
+_IDENTITY = ("slice", "serial", "router", "name")
+"""What tells the rows of a list apart. A deleted router may still be there beside a new one of its name."""
 
 Row = dict[str, Any]
 Read = Callable[[], list[Row]]
@@ -71,7 +75,7 @@ def _frame(rows: list[Row], complaint: str, columns: Sequence[str]) -> Any:
 
 def differences(before: list[Row], now: list[Row]) -> Iterator[tuple[str, Row]]:
     """Yield "added", "changed" or "removed" and the row, in the order of the list; what is gone comes last."""
-    had, has = ({_key(row): row for row in rows} for rows in (before, now))
+    had, has = _by_identity(before), _by_identity(now)
     for key, row in has.items():
         if key not in had:
             yield "added", row
@@ -80,8 +84,14 @@ def differences(before: list[Row], now: list[Row]) -> Iterator[tuple[str, Row]]:
     yield from (("removed", row) for key, row in had.items() if key not in has)
 
 
-def _key(row: Row) -> tuple[object, object]:
-    return row.get("router"), row.get("name")
+def _by_identity(rows: list[Row]) -> dict[tuple[object, ...], Row]:
+    found: dict[tuple[object, ...], Row] = {}
+    seen: Counter[tuple[object, ...]] = Counter()
+    for row in rows:
+        identity = tuple(row.get(column) for column in _IDENTITY)
+        found[*identity, seen[identity]] = row
+        seen[identity] += 1
+    return found
 
 
 def _print_changes(read: Read, columns: Sequence[str], form: Format) -> None:

@@ -90,6 +90,21 @@ def test_rows_are_told_apart_by_router_and_name() -> None:
     assert list(watching.differences(before, now)) == [("changed", now[1])]
 
 
+@pytest.mark.parametrize("column", ["slice", "serial", "name", "router"])
+def test_each_row_of_a_list_is_followed(column: str) -> None:
+    before: list[dict[str, Any]] = [{column: "one", "used": 1}, {column: "other", "used": 1}]
+    now = [{column: "one", "used": 2}, {column: "other", "used": 3}]
+    assert list(watching.differences([], before)) == [("added", row) for row in before]
+    assert list(watching.differences(before, now)) == [("changed", row) for row in now]
+    assert list(watching.differences(now, now[:1])) == [("removed", now[1])]
+
+
+def test_a_router_is_followed_beside_a_deleted_one_of_its_name() -> None:
+    before = [row("red/r1", "starting"), row("red/r1", "deleting")]
+    now = [row("red/r1", "up"), row("red/r1", "deleting")]
+    assert list(watching.differences(before, now)) == [("changed", now[0])]
+
+
 def test_a_controller_that_is_away_from_the_start_is_an_error() -> None:
     def read() -> list[dict[str, Any]]:
         raise AWAY
