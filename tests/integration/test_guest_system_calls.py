@@ -72,3 +72,11 @@ async def test_a_command_that_is_not_there_is_told_as_a_shell_would() -> None:
         assert (done.returncode, done.stderr) == (127, "no-such-command: No such file or directory\n")
         assert bed.run(status, "/etc/passwd").returncode == 126
         assert os.path.exists(f"/proc/{status.pid}")
+
+
+async def test_a_command_ignores_no_signal_that_its_caller_does_not() -> None:
+    async with guest_bed() as bed:
+        status = await bed.started(bed.spec())
+        done = bed.run(status, "sh", "-c", "yes | head -n 1")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "y\n", "")
+        assert "\nSigIgn:\t0000000000000000\n" in bed.run(status, "cat", "/proc/self/status").stdout

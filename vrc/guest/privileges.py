@@ -11,6 +11,7 @@ machine's own, such as 32-bit programs, nothing is.
 import ctypes
 import errno
 import os
+import signal
 import sys
 
 # What the supervisor and its children use; everything else leaves the bounding set.
@@ -136,6 +137,8 @@ def main(argv: list[str]) -> None:
         refuse_system_calls()
     except OSError as error:
         sys.exit(f"vr-guest: {error.strerror}")
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and so would the command
+        signal.signal(number, signal.SIG_DFL)
     try:
         os.execvp(argv[0], argv)
     except OSError as error:
