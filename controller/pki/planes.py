@@ -75,9 +75,11 @@ class PlaneCertificates:
     def issue(self, plane: str, names: Sequence[str] = (), directory: str = "") -> IssuedFiles:
         """Issue a certificate for a plane, by its name and others; it is renewed in ``directory`` if there is one.
 
-        ValueError where something is no name, Conflict where the plane has too many, StoreError where it cannot be
-        recorded.
+        ValueError where something is no name or no directory, Conflict where the plane has too many, StoreError where
+        it cannot be recorded.
         """
+        if directory and not (directory.startswith("/") and directory.isprintable()):
+            raise ValueError(f"{directory!r} is no directory; give its absolute path")
         if len(names) > MAX_NAMES:
             raise ValueError(f"{len(names)} names; a certificate may have {MAX_NAMES}")
         alternatives = dict.fromkeys([x509.DNSName(plane), *map(peer_name, names)])

@@ -95,6 +95,14 @@ def test_what_is_no_name_is_refused(world: World, name: str) -> None:
     assert world.planes.states() == []
 
 
+@pytest.mark.parametrize("directory", ["etc/f1", ".", "/etc/f1\0", "/etc\n/f1"])
+def test_a_directory_in_which_nothing_can_be_renewed_is_refused(world: World, directory: str) -> None:
+    with pytest.raises(ValueError, match="is no directory; give its absolute path"):
+        world.planes.issue("f1", [], directory)
+    assert world.planes.states() == []
+    assert world.planes.renew() == []
+
+
 def test_it_is_recorded_and_outlives_a_restart(world: World) -> None:
     world.planes.issue("f1", ["192.0.2.7"], "/etc/f1")
     again = PlaneCertificates(world.pki, world.store, world.clock)
