@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from controller.vrctl import output
-from controller.vrctl.client import path_of
+from controller.vrctl.client import Refused, path_of
 from controller.vrctl.output import Format
 from controller.vrctl.shell import FAILED, INTERRUPTED, Output, Router, app, client, complete_router, router_path
 
@@ -212,18 +212,28 @@ def verify(
 ) -> None:
     """Compare what was learned, what is desired and what the plane holds.
 
-    Exit status 1 where they differ, or where a quota or the plane refused routes.
+    Exit status 1 where they differ, where a quota or the plane refused routes, or where a plane cannot be read.
     """
     names = (
-        [router] if router else [view["router"] for view in client().get("routers") if view["state"] != "deleting"]
+        [view["router"] for view in client().get("routers") if view["state"] != "deleting"]
+        if router is None
+        else [router]
     )
-    views = [client().call("POST", path_of(*router_path(name), "verify", repair=repair), {}) for name in names]
-    if form is Format.TABLE:
-        for view in views:
+    views = []
+    for name in names:
+        try:
+            view = client().call("POST", path_of(*router_path(name), "verify", repair=repair), {})
+        except Refused as problem:  # such as a plane that is away, which says nothing of the others
+            if router is not None:
+                raise
+            output.complain(f"{name}: {problem}")
+            continue
+        views.append(view)
+        if form is Format.TABLE:
             _show_verify(view)
-    else:
+    if form is not Format.TABLE:
         output.write_value(views, form)
-    if not all(view["equal"] and not view["refused"] for view in views):
+    if len(views) < len(names) or not all(view["equal"] and not view["refused"] for view in views):
         raise typer.Exit(FAILED)
 
 

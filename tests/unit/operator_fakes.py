@@ -225,6 +225,7 @@ class FakeCore:
 
     async def verify(self, vrf_id: int, repair: bool) -> VerifyView:
         """Say what ``equal`` says; repair it where asked."""
+        self._confirm(self._router(vrf_id).plane)
         self.equal = self.equal or repair
         return VerifyView(
             self._router(vrf_id).full_name, self.equal, self.rows, total_differences=int(not self.equal)

@@ -198,6 +198,20 @@ async def test_verify_is_status_1_where_they_differ_and_repairs_where_asked(
     assert (await vrctl("verify", "r1", "--repair"))[0] == 0
 
 
+async def test_verify_goes_on_past_a_router_whose_plane_is_away(vrctl: Vrctl, controller: Controller) -> None:
+    slices, routers = ", ".join(f"{{plane: s{n}}}" for n in (1, 2)), [f"{{name: r{n}, plane: s{n}}}" for n in (1, 2)]
+    planes = "planes: [{name: s1, kind: fake}, {name: s2, kind: fake}]"
+    tenants = f"tenants: [{{name: red, slices: [{slices}], routers: [{', '.join(routers)}]}}]"
+    await controller.apply(f"version: 1\n{planes}\n{tenants}\n")
+    controller.core.unreachable.add("s1")
+    away = "vrctl: red/r1: plane s1 is not reachable: not connected\n"
+    assert await vrctl("verify") == (1, "red/r2: 3 prefixes, equal\n", away)
+    status, out, err = await vrctl("verify", "-o", "json")
+    assert (status, [view["router"] for view in json.loads(out)], err) == (1, ["red/r2"], away)
+    assert (await vrctl("verify", "r1"))[:2] == (1, "")
+    assert (await vrctl("verify", "r2"))[0] == 0
+
+
 async def test_events_are_listed(vrctl: Vrctl, applied: str) -> None:
     assert "router-created red/r1: created" in (await vrctl("events"))[1]
     kinds = [event["kind"] for event in json.loads((await vrctl("events", "-o", "json"))[1])]
