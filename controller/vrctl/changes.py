@@ -20,16 +20,18 @@ def _follow_document(resource: str, file: Path, form: Format) -> None:
 
 def show_outcome(outcome: dict[str, Any], form: Format) -> None:
     """Print what a change did and what waits; exits where something failed."""
-    if form is Format.TABLE:
-        _show_changes(outcome["changes"])
-    else:
-        output.write_value(outcome, form)
-    for line in (*outcome["remarks"], *outcome["waiting"]):
-        output.warn(line)
-    for line in outcome["failed"]:
-        output.complain(line)
-    if outcome["failed"]:
-        raise typer.Exit(FAILED)
+    try:
+        if form is Format.TABLE:
+            _show_changes(outcome["changes"])
+        else:
+            output.write_value(outcome, form)
+    finally:  # standard output may have no reader, or no room
+        for line in (*outcome["remarks"], *outcome["waiting"]):
+            output.warn(line)
+        for line in outcome["failed"]:
+            output.complain(line)
+        if outcome["failed"]:
+            raise typer.Exit(FAILED)
 
 
 def _show_changes(changes: list[dict[str, Any]]) -> None:

@@ -3,6 +3,7 @@
 Exit status: 0 done, 1 the thing failed (verify: they differ), 2 wrong usage, 3 no controller.
 """
 
+import io
 import os
 import sys
 from typing import NoReturn
@@ -20,18 +21,54 @@ COMMANDS = (changes, certificates, moving, listings, streams, top, audit, backup
 
 def main(argv: list[str] | None = None) -> NoReturn:
     """Entry point."""
-    status = 0
+    _speak_utf_8()
+    status = _status_of(argv)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _hush()
+    except OSError as problem:
+        status = _complain_of(problem)
+    sys.exit(status)
+
+
+def _status_of(argv: list[str] | None) -> int:
     try:
         app(argv)
+    except SystemExit as ended:
+        if not isinstance(ended.__context__, BrokenPipeError):
+            return ended.code if isinstance(ended.code, int) else 0
+        _hush()
+    except BrokenPipeError:
+        _hush()
     except Unreachable as problem:
         output.complain(str(problem))
-        status = UNREACHABLE
+        return UNREACHABLE
     except (Refused, SplitplaneError) as problem:
         output.complain(str(problem))
-        status = FAILED
-    except BrokenPipeError:  # the reader of our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(status)
+        return FAILED
+    except OSError as problem:
+        return _complain_of(problem)
+    return 0
+
+
+def _speak_utf_8() -> None:
+    """Read UTF-8, as documents are, in every locale; what cannot be written in this one is written as an escape."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="strict")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _complain_of(problem: OSError) -> int:
+    _hush()
+    output.complain(f"{problem.filename or 'standard output'}: {problem.strerror}")
+    return FAILED
+
+
+def _hush() -> None:
+    """Write what is left to nobody: who reads our output has seen enough, or has no room for it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ def read_document(path: Path) -> dict[str, object]:
 
     source = str(path) if str(path) != "-" else "<stdin>"
     try:
-        text = sys.stdin.read() if str(path) == "-" else path.read_text()
+        text = sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
     except OSError as problem:
         raise SpecError(source, None, f"{problem.strerror}; give another file with -f") from None
     except UnicodeDecodeError as problem:
@@ -20,7 +20,7 @@ def read_document(path: Path) -> dict[str, object]:
     base = path.parent if str(path) != "-" else Path()
     for key, name, line in parse(text, source).text_files():
         try:
-            files[name] = (base / name).read_text()
+            files[name] = (base / name).read_text("utf-8")
         except OSError as problem:
             raise SpecError(source, line, f"{key} {name}: {problem.strerror}") from None
         except UnicodeDecodeError:

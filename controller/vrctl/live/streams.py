@@ -38,9 +38,7 @@ def _run(command: list[str], how: Callable[[Sequence[str]], int]) -> NoReturn:
         status = how(argv)
     except KeyboardInterrupt:
         status = INTERRUPTED
-    except OSError as problem:
-        if isinstance(problem, BrokenPipeError):
-            raise
+    except (FileNotFoundError, PermissionError) as problem:
         output.complain(f"{argv[0]}: {problem.strerror}; install util-linux, and run vrctl as root")
         status = FAILED
     raise typer.Exit(status)

@@ -1,0 +1,88 @@
+"""vrctl with a standard output that takes nothing, without a reader, or in another encoding than ours."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from operator_world import Controller
+
+TEXT = """\
+version: 1
+planes: [{name: s1, kind: fake}]
+tenants: [{name: red, slices: [{plane: s1}], routers: [{name: r1, plane: s1, frr: "! é\\n"}]}]
+"""
+NO_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+Run = Callable[..., Awaitable[tuple[int, str, str]]]
+
+
+@pytest.fixture
+def run(served: Path) -> Run:
+    """Runs vrctl as a process of its own: exit status, and what it wrote into pipes."""
+
+    async def run(*argv: str, stdout: int = asyncio.subprocess.PIPE, given: str = "", **environment: str) -> object:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "controller.vrctl.cli", "--socket", str(served), *argv),
+            env=os.environ | environment,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=stdout,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate(given.encode())
+        return process.returncode, (out or b"").decode(), err.decode()
+
+    return run  # type: ignore[return-value]
+
+
+@pytest.fixture
+def full() -> Iterator[int]:
+    """A disk without room."""
+    with open("/dev/full", "wb") as file:
+        yield file.fileno()
+
+
+@pytest.fixture
+def unread() -> Iterator[int]:
+    """A pipe whose reader has gone."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    yield writer
+    os.close(writer)
+
+
+@pytest.mark.parametrize("command", [("get", "routers"), ("diff", "-f", "-")])
+async def test_a_disk_without_room_is_one_line(
+    run: Run, full: int, controller: Controller, command: tuple[str, ...]
+) -> None:
+    await controller.apply(TEXT)
+    said = await run(*command, stdout=full, given=TEXT)
+    assert said == (1, "", "vrctl: standard output: No space left on device\n")
+
+
+async def test_a_reader_that_has_seen_enough_is_no_failure(run: Run, unread: int, controller: Controller) -> None:
+    await controller.apply(TEXT)
+    assert await run("get", "routers", "-o", "yaml", stdout=unread) == (0, "", "")
+
+
+@pytest.mark.parametrize("lost", ["full", "unread"])
+async def test_what_failed_is_told_whatever_becomes_of_the_output(
+    run: Run, controller: Controller, request: pytest.FixtureRequest, lost: str
+) -> None:
+    controller.guests.failing["red/r1"] = "FRR is missing"
+    status, _, err = await run("apply", "-f", "-", stdout=request.getfixturevalue(lost), given=TEXT)
+    assert status == 1
+    assert "vrctl: red/r1: FRR is missing\n" in err
+    assert "Traceback" not in err
+
+
+async def test_a_document_is_utf_8_whatever_the_locale(run: Run, controller: Controller, tmp_path: Path) -> None:
+    assert (await run("apply", "-f", "-", given=TEXT, **NO_LOCALE))[0] == 0
+    assert controller.views.router("r1").routing.text == "! é\n"
+    file = tmp_path / "red.yaml"
+    file.write_text(TEXT.replace("frr:", "hold_time_s: 60, frr:"), encoding="utf-8")
+    status, out, err = await run("apply", "-f", str(file), **NO_LOCALE)
+    assert (status, err) == (0, "")
+    assert out == "change router red/r1\n    hold_time_s 120 \\u2192 60\n"
