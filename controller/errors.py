@@ -22,7 +22,8 @@ class SpecError(SplitplaneError):
     def __init__(self, source: str, line: int | None, problem: str) -> None:
         self.source, self.line, self.problem = source, line, problem
         place = source if line is None else f"{source}:{line}"
-        super().__init__(f"{place}: {problem}")
+        words = f"{place}: {problem}"
+        super().__init__("".join(c if c.isprintable() else "?" for c in words))  # it may quote what is no line
 
 
 class Conflict(SplitplaneError):

@@ -398,7 +398,7 @@ class CommandDaemon(Section):
     @field_validator("argv", "reload")
     @classmethod
     def _is_a_command(cls, words: str | list[str]) -> str | list[str]:
-        if isinstance(words, list) and not (words and re.match(PROGRAM, words[0])):
+        if isinstance(words, list) and not (words and re.fullmatch(PROGRAM, words[0])):
             raise ValueError(
                 f"{words[0] if words else 'nothing'!r} is no command; begin with {PATTERN_WORDS[PROGRAM]}"
             )

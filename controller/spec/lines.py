@@ -71,6 +71,9 @@ class _Values:
         check_characters(node.value, self.source, node.start_mark.line + 1)
         try:
             return self.constructor.construct_object(node)
+        except LookupError:  # ruamel's own, of a value that its tag does not have
+            line = node.start_mark.line + 1
+            raise SpecError(self.source, line, f"{node.value!r} cannot be read as {node.tag}") from None
         except (ValueError, MarkedYAMLError) as problem:
             text = problem.problem if isinstance(problem, MarkedYAMLError) else problem
             raise SpecError(self.source, node.start_mark.line + 1, f"{node.value!r} cannot be read: {text}") from None
@@ -81,6 +84,7 @@ def load(text: str, source: str) -> tuple[list[Any], list[Lines]]:
     if len(text.encode("utf-8", "surrogatepass")) > MAX_SIZE_BYTES:
         raise SpecError(source, None, f"larger than {MAX_SIZE_BYTES >> 20} MiB; split the file")
     yaml = YAML(typ="safe", pure=True)
+    yaml.composer.warn_double_anchors = False  # YAML lets an anchor be given anew
     documents: list[Any] = []
     lines: list[Lines] = []
     try:

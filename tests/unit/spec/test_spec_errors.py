@@ -54,6 +54,11 @@ def test_the_document_that_the_table_breaks_is_good() -> None:
     assert sorted(lay_over_nothing(GOOD).routers) == ["red/r1", "red/r2"]
 
 
+def test_an_anchor_may_be_given_anew() -> None:
+    text = GOOD.replace("10.0.0.1/24", "&a 10.0.0.1/24").replace("10.0.1.1/24", "&a 10.0.1.1/24")
+    assert lay_over_nothing(text) == lay_over_nothing(GOOD)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line", "words"),
     [
@@ -64,6 +69,11 @@ def test_the_document_that_the_table_breaks_is_good() -> None:
         ("hold_time_s: 60", "hold_time_s: soon", 13, "'soon' should be a valid integer"),
         ("hold_time_s: 60", "hold_time_s: true", 13, "True should be a valid integer"),
         ("hold_time_s: 60", "hold_time_s: [", 15, "not YAML"),
+        ("hold_time_s: 60", "hold_time_s: !!bool maybe", 13, "'maybe' cannot be read"),
+        ("hold_time_s: 60", 'hold_time_s: !!int ""', 13, "'' cannot be read"),
+        ("hold_time_s: 60", 'hold_time_s: !!float ""', 13, "'' cannot be read"),
+        ("p1: [untagged]", '"p\\n1": [untagged]', 8, "p?1: 'p\\n1' should be a port name"),
+        ("10.0.0.1/24]", '"10.0.0.1\\n"]', 15, "10.0.0.1? has no prefix length"),
         ("hold_time_s: 60", "plane: s1", 13, "'plane' appears twice"),
         ("name: red", "name: Red_", 5, "'Red_' should be lower-case letters"),
         ('name: s1, datapath_id: "0x1"', 'name: s1, datapath_id: "x1"', 3, "no datapath id"),
@@ -71,6 +81,7 @@ def test_the_document_that_the_table_breaks_is_good() -> None:
         ("hold_time_s: 60", "command: babeld", 13, "command: 'babeld' should be a mapping"),
         ("hold_time_s: 60", "command: {daemons: []}", 13, "daemons: a list should"),
         ("hold_time_s: 60", "command: {daemons: [{argv: [babeld]}]}", 13, "'babeld' is no command; begin with"),
+        ("hold_time_s: 60", 'command: {daemons: [{argv: ["/b\\n"]}]}', 13, "'/b\\n' is no command; begin with"),
         ("hold_time_s: 60", "command: {daemons: [{argv: [/b], reload: KILL}]}", 13, "reload: 'KILL' should be"),
         ("hold_time_s: 60", "command: {daemons: [{argv: [/b]}, {argv: [/b]}]}", 13, "'b' is taken; give its daemon"),
         ("hold_time_s: 60", "command: {daemons: [{argv: [/b]}], user: root}", 13, "user: root is refused"),
