@@ -13,7 +13,7 @@ from controller.vrctl import audit, backups, certificates, changes, listings, ou
 from controller.vrctl import move as moving
 from controller.vrctl.client import Refused, Unreachable
 from controller.vrctl.live import streams, top
-from controller.vrctl.shell import FAILED, UNREACHABLE, app
+from controller.vrctl.shell import FAILED, UNREACHABLE, WRONG_USAGE, app
 
 COMMANDS = (changes, certificates, moving, listings, streams, top, audit, backups)
 """The modules whose import adds their commands to the application."""
@@ -33,6 +33,10 @@ def main(argv: list[str] | None = None) -> NoReturn:
 
 
 def _status_of(argv: list[str] | None) -> int:
+    for argument in sys.argv[1:] if argv is None else argv:
+        if any("\ud800" <= character <= "\udfff" for character in argument):  # octets that could not be decoded
+            output.complain(f"argument {argument!r} is not UTF-8 text")
+            return WRONG_USAGE
     try:
         app(argv)
     except SystemExit as ended:

@@ -65,7 +65,9 @@ def _reason(problem: Exception) -> str:
 
 
 def path_of(*parts: str, **query: object) -> str:
-    """Return the path of a resource of the API; a query's None is left out."""
+    """Return the path of a resource of the API; a query's None is left out. Refused where a part is empty."""
+    if not all(parts):
+        raise Refused("InvalidRequest", "a name is empty; vrctl get lists those there are")
     given = {
         name: str(value).lower() if isinstance(value, bool) else value
         for name, value in query.items()

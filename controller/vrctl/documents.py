@@ -25,4 +25,6 @@ def read_document(path: Path) -> dict[str, object]:
             raise SpecError(source, line, f"{key} {name}: {problem.strerror}") from None
         except UnicodeDecodeError:
             raise SpecError(source, line, f"{key} {name} is not UTF-8 text") from None
+        except ValueError as problem:  # a NUL in it
+            raise SpecError(source, line, f"{key} {name}: {problem}") from None
     return {"source": source, "text": text, "files": files}

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from controller.errors import NoSuch
 from controller.vrctl.client import Client, Refused, Unreachable, socket_path
 from controller.vrctl.output import Format
 
-FAILED, UNREACHABLE, INTERRUPTED = 1, 3, 130
-"""Exit status beside 0 and 2 (wrong usage)."""
+FAILED, WRONG_USAGE, UNREACHABLE, INTERRUPTED = 1, 2, 3, 130
+"""Exit status beside 0."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -81,7 +82,9 @@ Router = Annotated[str, typer.Argument(help="tenant/router, or router", autocomp
 
 
 def router_path(name: str) -> tuple[str, str, str]:
-    """Return the path of a router in the API, looked up where the tenant is left out."""
+    """Return the path of a router in the API, looked up where the tenant is left out. NoSuch where it is none."""
     full_name = name if "/" in name else str(client().get("find", name)["router"])
     tenant, _, router = full_name.partition("/")
+    if not tenant or not router or "/" in router:
+        raise NoSuch("router", full_name, "see vrctl get routers")
     return "routers", tenant, router

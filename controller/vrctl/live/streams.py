@@ -22,7 +22,7 @@ def exec(
 
     if command[0] == "--":
         command = command[1:]
-    if not command:
+    if not command or not command[0]:
         raise typer.BadParameter("give a command after --, such as vtysh")
     answer = client().call("POST", path_of(*router_path(router), "exec"), {"argv": command})
     _run(answer["argv"], run_apart)

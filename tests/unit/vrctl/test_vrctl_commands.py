@@ -106,6 +106,37 @@ async def test_missing_files_are_named(vrctl: Vrctl, file: str, tmp_path: Path) 
     assert "none.yaml: No such file or directory; give another file with -f" in err
 
 
+@pytest.mark.parametrize("name", ["a\\0b", "a\\nb", ""])
+async def test_a_file_that_cannot_be_is_named_in_one_line(vrctl: Vrctl, file: str, name: str) -> None:
+    Path(file).write_text(TEXT.replace("frr/r1.conf", f'"{name}"'))
+    status, out, err = await vrctl("apply", "-f", file)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith(f"vrctl: {file}:10: frr_file ")
+
+
+@pytest.mark.parametrize("name", ["red/", "/r1", "red/r1/x", "red//r1"])
+async def test_what_names_no_router_is_said_to_be_none(vrctl: Vrctl, name: str) -> None:
+    assert await vrctl("fib", name) == (1, "", f"vrctl: no router '{name}'; see vrctl get routers\n")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(("fib", ""), ("verify", ""), ("delete", "tenant", ""), ("delete", "router", ""), ("delete", "plane", "")),
+        *(("plane", "attach", "", "--kind", "fake"), ("plane", "detach", ""), ("plane", "revoke", "")),
+    ],
+)
+async def test_an_empty_name_is_said(vrctl: Vrctl, applied: str, controller: Controller, command: list[str]) -> None:
+    assert await vrctl(*command) == (1, "", "vrctl: a name is empty; vrctl get lists those there are\n")
+    assert controller.core.routers
+
+
+async def test_arguments_that_are_no_text_are_wrong_usage(vrctl: Vrctl, applied: str) -> None:
+    assert await vrctl("fib", "\udcff") == (2, "", "vrctl: argument '\\udcff' is not UTF-8 text\n")
+    status, _, err = await vrctl("exec", "r1", "--", "")
+    assert (status, "give a command after --" in err) == (2, True)
+
+
 async def test_a_guest_that_fails_is_status_1_and_a_plane_that_is_away_a_warning(
     vrctl: Vrctl, file: str, controller: Controller
 ) -> None:
