@@ -1,5 +1,8 @@
 """Errors as HTTP answers: ``{"error": one line, "kind": the class}``."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -16,6 +19,7 @@ from controller.errors import (
     SplitplaneError,
     StoreError,
 )
+from controller.spec.document import PATTERN_WORDS
 
 _STATUS: dict[type[SplitplaneError], int] = {
     SpecError: 422,
@@ -52,9 +56,15 @@ async def _splitplane_error(_: Request, problem: Exception) -> JSONResponse:
 
 async def _invalid_request(_: Request, problem: Exception) -> JSONResponse:
     assert isinstance(problem, RequestValidationError)
-    first = problem.errors()[0]
+    first = min(problem.errors(), key=lambda one: one["type"].endswith("_type"))  # of a union, what came further
     place = ".".join(map(str, first["loc"]))
-    return JSONResponse({"error": f"{place}: {first['msg']}", "kind": "InvalidRequest"}, 400)
+    return JSONResponse({"error": f"{place}: {_words(first)}", "kind": "InvalidRequest"}, 400)
+
+
+def _words(problem: Mapping[str, Any]) -> str:
+    if problem["type"] == "string_pattern_mismatch":
+        return f"{problem['input']!r} should be {PATTERN_WORDS[problem['ctx']['pattern']]}"
+    return str(problem["msg"]).removeprefix("Value error, ")
 
 
 async def _http_error(_: Request, problem: Exception) -> JSONResponse:

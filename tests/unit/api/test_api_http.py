@@ -45,6 +45,13 @@ async def test_it_describes_itself(served: Path) -> None:
         ("GET", "/v1/routers/red/r9", None, "NoSuch", "no router 'red/r9'; see vrctl get routers"),
         ("DELETE", "/v1/tenants/red", None, "NoSuch", "no tenant 'red'"),
         ("POST", "/v1/planes/s1/attach", {"datapath_id": 0}, "InvalidRequest", "greater than or equal to 1"),
+        ("POST", "/v1/planes/S1/attach", {}, "InvalidRequest", "path.plane: 'S1' should be lower-case letters"),
+        ("POST", "/v1/planes/s1/attach", {"address": "x"}, "InvalidRequest", "'x' should be HOST:PORT, [IPV6]:PORT"),
+        ("POST", "/v1/planes/s1/attach", {"datapath_id": "x"}, "InvalidRequest", "'x' is no datapath id"),
+        (
+            *("POST", "/v1/planes/s1/attach", {"ports": {"p1": {"number": 1, "device": "a b"}}}, "InvalidRequest"),
+            "'a b' should be the name of a network interface",
+        ),
     ],
 )
 async def test_errors_have_one_form(
