@@ -162,5 +162,5 @@ class Shards:
         """Return a plane's shard; NoSuch where the plane is not in use."""
         shard = self.by_plane.get(name)
         if shard is None:
-            raise NoSuch("plane", name, "attach it: vrctl plane attach")
+            raise NoSuch("plane in use", name, f"use it again with vrctl plane attach {name}")
         return shard

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from worlds import FakeVrc, interface, router_config
 
-from controller.errors import PlaneUnreachable
+from controller.errors import NoSuch, PlaneUnreachable
 from controller.model import Quota
 from controller.planes.base import PuntReason
 from controller.routing.rib import SetKind
@@ -128,6 +128,13 @@ async def test_who_waits_for_a_plane_that_is_removed_hears_that_it_is_away(make_
     await world.shards.remove_plane("s1")
     with pytest.raises(PlaneUnreachable):
         await asyncio.wait_for(waiting, 5)
+
+
+async def test_a_plane_that_is_not_in_use_is_named_with_the_way_back(make_world):
+    world = await rested(make_world, 1)
+    await world.shards.remove_plane("s1")
+    with pytest.raises(NoSuch, match="no plane in use 's1'; use it again with vrctl plane attach s1"):
+        world.shards.of_router(1)
 
 
 async def test_a_removed_router_leaves_nothing_in_its_slice(make_world):
