@@ -6,7 +6,7 @@ Exit status: 0 done, 1 the thing failed (verify: they differ), 2 wrong usage, 3 
 import io
 import os
 import sys
-from typing import NoReturn
+from typing import NoReturn, TextIO, cast
 
 from controller.errors import SplitplaneError
 from controller.vrctl import audit, backups, certificates, changes, listings, output
@@ -21,6 +21,7 @@ COMMANDS = (changes, certificates, moving, listings, streams, top, audit, backup
 
 def main(argv: list[str] | None = None) -> NoReturn:
     """Entry point."""
+    sys.stdin, sys.stdout = sys.stdin or _nothing("r"), sys.stdout or _nothing("w")
     _speak_utf_8()
     status = _status_of(argv)
     try:
@@ -54,6 +55,10 @@ def _status_of(argv: list[str] | None) -> int:
     except OSError as problem:
         return _complain_of(problem)
     return 0
+
+
+def _nothing(mode: str) -> TextIO:
+    return cast(TextIO, open(os.devnull, mode, encoding="utf-8"))
 
 
 def _speak_utf_8() -> None:

@@ -23,9 +23,12 @@ Run = Callable[..., Awaitable[tuple[int, str, str]]]
 def run(served: Path) -> Run:
     """Runs vrctl as a process of its own: exit status, and what it wrote into pipes."""
 
-    async def run(*argv: str, stdout: int = asyncio.subprocess.PIPE, given: str = "", **environment: str) -> object:
+    async def run(
+        *argv: str, stdout: int = asyncio.subprocess.PIPE, given: str = "", closed: str = "", **environment: str
+    ) -> object:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "controller.vrctl.cli", "--socket", str(served), *argv),
+            *("sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "controller.vrctl.cli"),
+            *("--socket", str(served), *argv),
             env=os.environ | environment,
             stdin=asyncio.subprocess.PIPE,
             stdout=stdout,
@@ -76,6 +79,13 @@ async def test_what_failed_is_told_whatever_becomes_of_the_output(
     assert status == 1
     assert "vrctl: red/r1: FRR is missing\n" in err
     assert "Traceback" not in err
+
+
+async def test_closed_descriptors_are_as_good_as_none(run: Run, controller: Controller) -> None:
+    await controller.apply(TEXT)
+    assert await run("get", "routers", closed=">&-") == (0, "", "")
+    empty = "vrctl: <stdin>: the file is empty; a document starts with 'version: 1'\n"
+    assert await run("apply", "-f", "-", closed="<&- >&-") == (1, "", empty)
 
 
 async def test_a_document_is_utf_8_whatever_the_locale(run: Run, controller: Controller, tmp_path: Path) -> None:
