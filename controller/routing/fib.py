@@ -334,7 +334,10 @@ class Fib(FibState):
         if self.removing:
             return 0
         repaired, found = self.repair_entries(read), read.routes.get(self.config.vrf_id, {})
-        return repaired + self.repair_routes({k: found.get(k) for k in self._prefixes.differing(found, written)})
+        differing = self._prefixes.differing(found, written)
+        if self.settled and read.hardware is not None:  # that has followed what was written, and is to go on
+            return repaired + self.repair_routes(dict.fromkeys(differing, base.UNKNOWN_ACTION))
+        return repaired + self.repair_routes({key: found.get(key) for key in differing})
 
     def repair_routes(self, found: Mapping[bytes, int | None]) -> int:
         """Take over what a plane has otherwise than it is installed; queue and count repairs."""
@@ -392,11 +395,8 @@ class Fib(FibState):
         return True
 
     def _refresh(self, touched: Iterable[NexthopObject], now: float) -> None:
-        """Follow nexthops whose interface or neighbor changed.
-
-        Their objects are written again; routes only where they are left on an object that no longer does what their
-        set says, or where their set can be installed again.
-        """
+        """Write again nexthops whose interface or neighbor changed; routes only where they are left on an object that
+        no longer does what their set says, or where their set can be installed again."""
         self._resolution.touch(touched, now)
         self._go_on()
 

@@ -516,6 +516,25 @@ async def test_a_new_controller_adopts_both_and_writes_nothing():
     assert again.in_hardware() == held
 
 
+async def test_a_route_that_the_software_was_found_to_lack_and_nobody_wants_any_more_leaves_hardware(monkeypatch):
+    world = await made()
+    await learned(world)
+    read, gone = world.pair.read, prefix_key("20.1.0.0/16")
+    assert gone in world.forwarding()
+    del world.in_software()[gone]
+
+    async def withdrawing(*asked):
+        found = await read(*asked)
+        world.learn({"20.1.0.0/16": 0})
+        return found
+
+    monkeypatch.setattr(world.pair, "read", withdrawing)
+    assert await world.shards.by_plane["s1"].mirror.audit() == {1: 1}
+    await world.settle()
+    await world.pair.work()
+    assert gone not in world.forwarding()
+
+
 async def test_what_is_changed_by_hand_in_hardware_is_found_and_repaired():
     world = await made()
     await learned(world)
