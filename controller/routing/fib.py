@@ -335,7 +335,7 @@ class Fib(FibState):
             return 0
         repaired, found = self.repair_entries(read), read.routes.get(self.config.vrf_id, {})
         differing = self._prefixes.differing(found, written)
-        if self.settled and read.hardware is not None:  # that has followed what was written, and is to go on
+        if read.hardware is not None:  # that has followed what was written, and is to go on
             return repaired + self.repair_routes(dict.fromkeys(differing, base.UNKNOWN_ACTION))
         return repaired + self.repair_routes({key: found.get(key) for key in differing})
 
@@ -343,7 +343,7 @@ class Fib(FibState):
         """Take over what a plane has otherwise than it is installed; queue and count repairs."""
         for key, action in found.items():
             self._prefixes.find(key, action)
-        self._enqueue(found)
+        self._enqueue(key for key, left in found.items() if left or self.settled or not self._is_unlearned(key))
         return len(found)
 
     def repair_entries(self, read: Installed) -> int:

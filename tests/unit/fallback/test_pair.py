@@ -9,6 +9,7 @@ from worlds import gateway, mac, router_config
 
 from controller.errors import NoSuch
 from controller.fallback.hardware_routes import HardwareRoutes
+from controller.fallback.plane import FallbackPair
 from controller.model import Placement, Quota, Share
 from controller.planes.base import (
     FALLBACK,
@@ -533,6 +534,28 @@ async def test_a_route_that_the_software_was_found_to_lack_and_nobody_wants_any_
     await world.settle()
     await world.pair.work()
     assert gone not in world.forwarding()
+
+
+async def test_a_route_that_the_software_was_found_to_lack_stays_in_hardware_until_the_guest_has_told_all(
+    monkeypatch,
+):
+    world = await made()
+    await learned(world)
+    await world.close()
+    again = PairWorld()
+    again.hardware, again.software = world.hardware, world.software
+    again.pair = FallbackPair(
+        again.hardware, again.software, world.pair.link, HardwareRoutes({4: 0, 6: 0}), again.clock
+    )
+    await started(again)
+    await again.settle()
+    gone = prefix_key("20.1.0.0/16")
+    del again.in_software()[gone]
+    assert await again.shards.by_plane["s1"].mirror.audit() == {1: 1}
+    await again.settle()
+    assert gone in again.forwarding()
+    await learned(again, {name: way for name, way in FAR.items() if prefix_key(name) != gone})
+    assert gone not in again.forwarding()
 
 
 async def test_what_is_changed_by_hand_in_hardware_is_found_and_repaired():
