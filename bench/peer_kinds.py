@@ -47,6 +47,8 @@ MTU = 1500
 _RATE = 1000
 _CONNECT_S = 30.0
 _IN_PORT, _OUT_PORT = 1, 2
+_RUNNER = asyncio.Runner()
+"""One event loop for all of them: grpc keeps to the first that it has seen."""
 
 
 class Peer(Protocol):
@@ -149,7 +151,7 @@ class Bmv2:
         self._process = bmv2.Bmv2("peer", 1, address, 9090, self._directory / "bmv2.log", prefix, log_level="off")
         self._process.start({wires.into: _IN_PORT, wires.out: _OUT_PORT})
         prefer(self._process.pid)
-        asyncio.run(fill(address, [_router(1, 0)], [[ROUTE]]))
+        _RUNNER.run(fill(address, [_router(1, 0)], [[ROUTE]]))
 
     def stop(self) -> None:
         """End it."""
@@ -195,7 +197,7 @@ class Forwarder:
         alone = len(self._tables) == 1
         ins = [_IN_PORT + place % len(links) for place in range(len(self._tables))]
         routers = [_router(vrf, 0 if alone else vrf, into, out) for vrf, into in enumerate(ins, 1)]
-        asyncio.run(fill(self._process.address, routers, self._tables))
+        _RUNNER.run(fill(self._process.address, routers, self._tables))
 
     def stop(self) -> None:
         """End it in order, so that it detaches."""
