@@ -94,6 +94,7 @@ std::vector<ServerCount> counts_of(const ServerStatistics& seen) {
         counts.push_back({name, help, "", "", value});
     };
     add("entities_read", "Entities sent in answer to reads.", seen.entities_read);
+    add("connections_refused", "Connections closed: too many were open.", seen.connections_refused);
     add("streams_refused", "Streams ended with an error: too many were open, or what was said is not allowed.",
         seen.streams_refused);
     add("packet_ins", "Packets given to the primary controller.", seen.packet_ins);

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <list>
 #include <thread>
 
@@ -39,11 +40,12 @@ int most_descriptors() {
 }
 
 // Takes the connections in gRPC's place, which takes none any more once it has found no descriptor for one, and has no
-// bound of its own: connections beyond are closed.
+// bound of its own: connections beyond are closed, and counted.
 class Doors {
   public:
     using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
 
+    explicit Doors(std::atomic<uint64_t>& refused) : refused_(refused) {}
     void open(const Listener& listener, grpc::ServerBuilder& builder) {
         using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
         const bool local = listener.address.starts_with("unix:");
@@ -88,9 +90,13 @@ class Doors {
         }
     }
 
-    static void take(int listener, Door& door) {
+    void take(int listener, Door& door) {
         Descriptor connection = accepted(listener);
-        if (!connection || connection.get() >= door.most) return;
+        if (!connection) return;
+        if (connection.get() >= door.most) {
+            ++refused_;
+            return;
+        }
         const int yes = 1;
         if (!door.local) setsockopt(connection.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
         Acceptor::NewConnectionParameters taken;
@@ -101,6 +107,7 @@ class Doors {
 
     Descriptor stop_{eventfd(0, EFD_CLOEXEC)};
     std::list<Door> doors_;
+    std::atomic<uint64_t>& refused_;
     std::thread thread_;
 };
 
@@ -125,6 +132,11 @@ class P4RuntimeServer::Impl {
 
     std::vector<int> start(const std::vector<Listener>& listeners);
     void stop();
+    ServerStatistics statistics() const {
+        ServerStatistics found = service.statistics();
+        found.connections_refused = connections_refused_;
+        return found;
+    }
 
     Service service;
 
@@ -139,12 +151,13 @@ class P4RuntimeServer::Impl {
     ServerOptions options_;
     std::shared_ptr<Gate> gate_;
     std::unique_ptr<grpc::Server> server_;
+    std::atomic<uint64_t> connections_refused_{0};
     std::unique_ptr<Doors> doors_;
 };
 
 std::vector<int> P4RuntimeServer::Impl::start(const std::vector<Listener>& listeners) {
     grpc::ServerBuilder builder;
-    auto doors = std::make_unique<Doors>();
+    auto doors = std::make_unique<Doors>(connections_refused_);
     for (const Listener& listener : listeners) doors->open(listener, builder);
     grpc::ResourceQuota quota("p4runtime");
     quota.SetMaxThreads(static_cast<int>(kThreads + options_.max_streams + options_.max_reads));
@@ -188,7 +201,7 @@ void P4RuntimeServer::stop() {
 }
 
 ServerStatistics P4RuntimeServer::statistics() const {
-    return impl_->service.statistics();
+    return impl_->statistics();
 }
 
 }  // namespace splitplane

@@ -55,6 +55,7 @@ struct ServerStatistics {
     std::array<uint64_t, kCodes> reads{};    // ReadRequests by code
     uint64_t entities_read = 0;
     std::array<uint64_t, kCodes> pipeline_configs{};  // SetForwardingPipelineConfig by code
+    uint64_t connections_refused = 0;  // closed: too many were open
     uint64_t streams = 0;
     uint64_t streams_refused = 0;
     bool primary = false;               // whether there is one

@@ -45,6 +45,7 @@ TEST(Server, LeavesDescriptorsThatConnectionsDoNotTake) {
     } while (recv(many.back().get(), &octet, 1, 0) == 1);  // whose connection is taken hears of that
     EXPECT_LT(many.size(), 250u);
     EXPECT_GE(many.size(), 150u);
+    EXPECT_EQ(device.server().statistics().connections_refused, 1u);
 }
 
 TEST(Probe, IsNotAnsweredWhereNobodyTakesConnections) {
