@@ -86,7 +86,10 @@ class Replies:
         while piece := self._channel.recv(1 << 16):
             *lines, self._held = (self._held + piece).split(b"\n")
             for line in lines:
-                reply = json.loads(line) if line.strip() else {}
+                try:
+                    reply = json.loads(line) if line.strip() else {}
+                except RecursionError:
+                    raise ValueError("its reply is nested too deeply") from None
                 if isinstance(reply, dict) and reply.get("id") == wanted:
                     return reply
             if len(self._held) > MAX_REPLY_BYTES:

@@ -287,6 +287,12 @@ def test_a_command_that_cannot_be_run_is_one_line(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (inside.FAILED, b"vrctl: nonsense: no such program\n")
 
 
+def test_a_reply_that_is_nested_without_end_is_one_line(tmp_path: Path) -> None:
+    machine(tmp_path, lambda request: [to(request) if request["op"] == "machine" else b"[" * 100_000])
+    done = run_inside(tmp_path, "true", stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stderr) == (inside.FAILED, b"vrctl: true: its reply is nested too deeply\n")
+
+
 def test_without_a_machine_a_command_is_one_line(tmp_path: Path) -> None:
     done = run_inside(tmp_path, "true", stdin=subprocess.DEVNULL)
     assert done.returncode == inside.FAILED
