@@ -131,7 +131,7 @@ def test_a_detached_plane_forwards_on(running: World) -> None:
         rig.ok("plane", "detach", "s1")
         assert rig.show("get", "planes")[0]["reason"] == "detached"
         assert rig.router("red/r1")["reason"] == "plane s1: detached; use it again with vrctl plane attach"
-        assert "plane 's1'" in rig.complaint("verify", "red/r1")
+        assert "vrctl plane attach s1" in rig.complaint("verify", "red/r1")
         flows = rig.flows()
         rig.kill_controller()
         rig.start_controller()
