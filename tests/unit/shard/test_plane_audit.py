@@ -22,6 +22,7 @@ MakeWorld = Callable[..., Awaitable[World]]
 @pytest.fixture
 async def world(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(mirror, "AUDITED_AT_ONCE", 10)
+    monkeypatch.setattr(mirror, "TIDY_S", 0.01)  # from its start: or the first audit comes after a whole second
     world = await make_world(router_config())
     world.connect()
     world.router().define_set(1, SetKind.FORWARD, [(1, gateway(1), 1)])
@@ -102,7 +103,6 @@ async def test_what_is_under_way_when_an_audit_begins_is_no_damage(world: World)
 
 
 async def test_writes_do_not_wait_for_an_audit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mirror, "TIDY_S", 0.01)
     slow = SlowRead(world, monkeypatch)
     await asyncio.sleep(0)
     world.clock.now += mirror.AUDIT_INTERVAL_S
@@ -118,7 +118,6 @@ async def under_way(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[asyn
     answers at once."""
     read = SlowRead(world, monkeypatch)
     read.go_on.set()
-    monkeypatch.setattr(mirror, "TIDY_S", 0.01)
     write, arrives, asked = world.plane.write, asyncio.Event(), asyncio.Event()
 
     async def slow(batch: WriteBatch) -> list[Refused]:
