@@ -72,6 +72,8 @@ def test_routes_to_what_is_barred_are_told(table: str) -> None:
     assert (to_nexthop in barred, to_group in barred) == (table == "nexthop", table == "nexthop_group")
     assert route_action(RouteKind.NEXTHOP, 6) not in barred
     assert LOCAL not in barred
+    barred.clear()
+    assert (to_nexthop in barred, to_group in barred) == (False, False)
 
 
 def test_what_was_kept_out_is_tried_until_it_was_written() -> None:

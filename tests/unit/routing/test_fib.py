@@ -173,6 +173,23 @@ def test_an_id_is_free_once_the_plane_has_deleted_its_entry_and_not_before(monke
     assert router.objects.issue() == 1
 
 
+def test_batches_are_confirmed_one_by_one() -> None:
+    """Or who waits for those that were under way waits for too few of them."""
+    router, tickets = Router(), []
+    router.neighbors(1)
+    router.define(1, 1)
+    router.write()
+    fib = router.fib
+    for prefix in V4[:2]:
+        router.learn({prefix: 1})
+        tickets.append(router.take()[1])
+    under_way = [fib.batches - fib.batches_confirmed]
+    for ticket in tickets:
+        fib.confirm(ticket, ())
+        under_way.append(fib.batches - fib.batches_confirmed)
+    assert under_way == [2, 1, 0]
+
+
 def test_a_router_interface_whose_port_is_gone_is_deleted_and_comes_back_with_it() -> None:
     router = Router()
     router.fib.set_ports({"p2": (12, True)}, 0.0)
