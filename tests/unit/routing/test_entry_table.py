@@ -3,7 +3,7 @@
 import pytest
 
 from controller.model import Quota
-from controller.planes.base import GroupMember, NexthopGroup, Op, Policer, Update, WriteBatch
+from controller.planes.base import UNKNOWN_ACTION, GroupMember, NexthopGroup, Op, Policer, Update, WriteBatch
 from controller.planes.encoding_time import EncodingTime
 from controller.routing.entries import EntryTable
 from controller.routing.prefixes import PrefixTable
@@ -214,6 +214,17 @@ def test_an_action_is_in_use_until_the_last_prefix_that_was_found_with_it_is_fou
     assert (table.actions_in_use(), usage.ipv4_routes) == ({9}, 1)
     table.find(FIRST, None)
     assert (table.actions_in_use(), dict(table.let_go), usage.ipv4_routes) == (set(), {7: None, 9: None}, 0)
+
+
+def test_what_a_fallback_was_found_to_have_otherwise_than_adopted_is_doubted() -> None:
+    table = PrefixTable(1, SliceUsage(Quota()))
+    found = {FIRST: 7}
+    table.doubt(found)
+    assert found == {FIRST: 7}  # of a plane to which nothing was written
+    table.adopt({FIRST: 7, SECOND: 7})
+    found = {FIRST: 7, THIRD: 9}
+    table.doubt(found)
+    assert found == {FIRST: 7, SECOND: UNKNOWN_ACTION, THIRD: UNKNOWN_ACTION}
 
 
 def test_batches_are_equal_whatever_encoding_them_took() -> None:
