@@ -98,15 +98,17 @@ SP_INLINE int sp_leads_nowhere(sp_tables tables, sp_u32 slot)
 
 /* The nexthop of a group whose port has its link; -1 where all are down. All places are looked at, in an order that the
  * flow's hash gives, so that its packets stay together: one of little weight may be all that is left, and nobody there
- * to write the group anew. (Of a power of two, 5 * place + an odd number comes by each once.) */
+ * to write the group anew. (Of a power of two, 5 * place + an odd number comes by each once. Where there are fewer places
+ * some are looked at twice: which, the flow's hash says as well.) */
 SP_APART int sp_another_nexthop(sp_tables tables, sp_u64 group, sp_u32 hash)
 {
     sp_u32 mixed = (hash ^ hash >> 15) * 0x9e3779b1u;
-    sp_u32 place = mixed >> 24, step = mixed >> 8 | 1;
+    sp_u32 place = mixed >> 24, step = mixed >> 8 | 1, size = sp_group_size(group);
+    sp_u32 offset = (mixed & (SP_GROUP_WEIGHT - 1)) * size / SP_GROUP_WEIGHT;
 
     SP_APART_TABLES(tables);
     for (sp_u32 looked_at = 0; looked_at < SP_GROUP_WEIGHT; looked_at++, place = place * 5 + step) {
-        sp_u32 at = (place & (SP_GROUP_WEIGHT - 1)) * sp_group_size(group) / SP_GROUP_WEIGHT;
+        sp_u32 at = ((place & (SP_GROUP_WEIGHT - 1)) * size + offset) / SP_GROUP_WEIGHT;
         const sp_u16 *member = sp_member_at(tables, sp_group_base(group) + at);
         if (!member) {
             return -1;

@@ -80,6 +80,36 @@ TEST(NexthopGroup, NoFlowIsLostWhileAnyMemberHasALink) {
     }
 }
 
+// Members' places lie in turns: of 136 places for 17 some are looked at twice, and no member is to have those.
+TEST(NexthopGroup, WhoseMemberIsDownGoesToAllOthersAlike) {
+    constexpr uint32_t kMembers = 17;
+    for (const uint32_t places : {129u, 8 * kMembers, 200u}) {
+        Tier tier(kSeed, 1, places);
+        std::map<uint32_t, uint32_t> ups;
+        for (uint32_t place = 0; place < places; ++place) {
+            const uint32_t member = place % kMembers;
+            const bool is_down = member < kMembers / 2;
+            tier.world.tables.nexthops[kFirst + place] = sp_nexthop(SP_NEXTHOP_FORWARD, is_down ? kLan : kUp, member);
+            if (!is_down) ++ups[member];
+        }
+        const auto flows_of_each = [&] {
+            std::map<uint32_t, uint32_t> flows;
+            for (uint32_t number = 0; number < 8 * kFlows; ++number) ++flows[tier.member_of(number)];
+            return flows;
+        };
+        std::map<uint32_t, uint32_t> before = flows_of_each();
+        tier.world.tables.ports_down[0] = uint64_t{1} << kLanPort;
+        std::map<uint32_t, uint32_t> moved = flows_of_each();
+        double all = 0, up = 0;
+        for (auto& [member, flows] : moved) all += flows -= before[member];
+        for (const auto& [member, count] : ups) up += count;
+        ASSERT_EQ(moved.size(), ups.size()) << places;
+        for (const auto& [member, flows] : moved) {
+            EXPECT_NEAR(flows, all * ups[member] / up, all * ups[member] / up / 5) << places << " places, " << member;
+        }
+    }
+}
+
 TEST(NexthopGroup, EachMemberHasItsShareWhateverTheSeed) {
     for (const uint64_t seed : {uint64_t{0}, uint64_t{1}, kSeed, kOther, ~uint64_t{0}}) {
         const Tier tier(seed, 1, 4);
