@@ -21,8 +21,9 @@ CoreShares read_core_shares(const sp_arrays& arrays) {
             const uint64_t spent = word_of(routers[slot].spent);
             if (spent == 0) continue;
             any = true;
-            if (slot == 0 || arrays.vrfs[slot].id == 0) continue;  // nobody's, or of a router that is gone
-            CoreTime& time = shares.routers[arrays.vrfs[slot].id];
+            const uint32_t id = __atomic_load_n(&arrays.vrfs[slot].id, __ATOMIC_RELAXED);  // it may go at any time
+            if (slot == 0 || id == 0) continue;  // nobody's, or of a router that is gone
+            CoreTime& time = shares.routers[id];
             time.ns += spent;
             time.over_share += word_of(routers[slot].dropped);
         }

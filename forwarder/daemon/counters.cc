@@ -73,9 +73,9 @@ void read_lost_punts(const sp_arrays& arrays, Counters& counters) {
 void read_routers(const sp_arrays& arrays, Counters& counters) {
     constexpr size_t kSlots = size_t{SP_VRFS} * SP_REASONS;
     for (uint32_t slot = 0; slot < SP_VRFS; ++slot) {
-        const sp_vrf& vrf = arrays.vrfs[slot];
-        if (slot != 0 && vrf.id == 0) continue;
-        ReasonTraffic& reasons = counters.routers[vrf.id];
+        const uint32_t id = loaded(arrays.vrfs[slot].id);  // it may go at any time
+        if (slot != 0 && id == 0) continue;
+        ReasonTraffic& reasons = counters.routers[id];
         for (size_t reason = 1; reason < SP_REASONS; ++reason) {
             reasons[reason] = summed(arrays.reasons, arrays.cpus, kSlots, slot * SP_REASONS + reason);
         }

@@ -7,7 +7,10 @@ namespace splitplane {
 
 Objects::Objects(sp_arrays& arrays, GracePeriods& grace, Assigned assigned)
     : arrays_(arrays),
-      given_up_(grace, [this](const GivenUp& each) { slots_[static_cast<size_t>(each.space)].free(each.slot); }),
+      given_up_(grace, [this](const GivenUp& each) {
+          if (each.space == Space::kInterface) forget_punt_drops(each.slot);  // of punts that were under way
+          slots_[static_cast<size_t>(each.space)].free(each.slot);
+      }),
       assigned_(std::move(assigned)) {
     slots_.reserve(kSpaces);
     slots_.emplace_back("vrf_id", SP_VRFS, 1);
