@@ -93,7 +93,7 @@ class HardwareTables:
         self._unopened: dict[int, dict[bytes, int]] = {}  # what the software has of all others
         self._placements: dict[int, Placement] = {}
         self._changed = False
-        self._failed: list[Refused] = []
+        self._failed: dict[int, Refused] = {}  # what left a router without a default entry, by vrf_id
 
     def open(self, vrf_id: int) -> None:
         """Begin to serve a router, with the routes that the software has of it: all its packets go there at first.
@@ -147,6 +147,7 @@ class HardwareTables:
         """Forget what was said of a closed router; its slice with the last one of it, once nothing of it leaves."""
         self._placements.pop(vrf_id, None)
         self._unopened.pop(vrf_id, None)
+        self._failed.pop(vrf_id, None)
         self._gone.add(vrf_id)
         self._forget_slice(vrf_id)
 
@@ -337,9 +338,9 @@ class HardwareTables:
 
     def fail(self, one: Refused) -> None:
         """Note what leaves a router without its default entry in hardware."""
-        self._failed.append(one)
+        self._failed[one.vrf_id] = one
 
     def failed(self) -> list[Refused]:
-        """Return what leaves routers without their default entries in hardware, since the last call."""
-        found, self._failed = self._failed, []
-        return found
+        """Return what was noted since the last call, and still leaves routers without their default entries."""
+        found, self._failed = self._failed, {}
+        return [one for i, one in found.items() if i in self.routers and self.writes.defaults_lacking(i)]

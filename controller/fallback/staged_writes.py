@@ -21,6 +21,11 @@ RouterTable = tuple[int, int]
 """(vrf_id, family)"""
 
 
+def default_key(family: int) -> bytes:
+    """Return the prefix of all addresses of a family."""
+    return bytes(ADDRESS_BYTES[family] + 1)
+
+
 class Leaving(NamedTuple):
     """Entries of one table that the plane has, or is being given, and that are not wanted any more."""
 
@@ -65,6 +70,17 @@ class StagedWrites:
         """Return the entries that the plane holds of a router, of both families, FALLBACK entries included."""
         tables = (self.installed.get((vrf_id, family), {}) for family in ROUTE_TABLE_NAME)
         return {key: action for entries in tables for key, action in entries.items()}
+
+    def defaults_lacking(self, vrf_id: int) -> list[tuple[RouterTable, bytes]]:
+        """Return the default entries of an open router that the plane does not have, or still as a route that is
+        gone; none of one that is frozen."""
+        found = []
+        for table in ((vrf_id, family) for family in ROUTE_TABLE_NAME if vrf_id not in self.frozen):
+            default = default_key(table[1])
+            have, wanted = self.installed.get(table, {}).get(default), self._wanted[table][default]
+            if have != wanted and (have is None or wanted == FALLBACK):
+                found.append((table, default))
+        return found
 
     def set_installed(self, read: Mapping[int, Mapping[bytes, int]]) -> list[Leaving]:
         """Take what the plane was read to hold, by vrf_id; nothing is known to differ yet."""
@@ -118,7 +134,7 @@ class StagedWrites:
         if self._planned:
             return
         for (vrf_id, family), keys in self._pending.items():
-            default, installed = bytes(ADDRESS_BYTES[family] + 1), self.installed.get((vrf_id, family), {})
+            default, installed = default_key(family), self.installed.get((vrf_id, family), {})
             if (
                 vrf_id not in self.frozen
                 and default in keys

@@ -9,8 +9,9 @@ import pytest
 from pairs import PairWorld, learned, made, started, verified
 from worlds import gateway, interface, router_config
 
+from controller.fallback.hardware_routes import HardwareRoutes
 from controller.fallback.hardware_tables import HardwareTables
-from controller.planes.base import Installed, Op
+from controller.planes.base import Installed, Op, Refused
 from wire.columns import prefix_key as key_of
 
 Key = tuple[str, int]
@@ -18,6 +19,28 @@ Key = tuple[str, int]
 
 def full_for(world: PairWorld, *keys: Key) -> None:
     world.hardware.fault = lambda table, key, op: "full" if (table, key) in keys and op is Op.INSERT else None
+
+
+def refuse_default(world: PairWorld, reason: str = "full") -> None:
+    """Have the hardware refuse what sends to the software the packets that it has no IPv4 route for."""
+    world.hardware.fault = lambda _, key, op: reason if (key, op) == (bytes(5), Op.INSERT) else None
+
+
+async def lost_default(world: PairWorld, vrf_id: int = 1) -> None:
+    """Have a read-back find that this is gone, and the hardware refuse it."""
+    refuse_default(world)
+    del world.in_hardware(vrf_id)[bytes(5)]
+    await world.pair.read()
+    await world.pair.work()
+
+
+async def made_with_second() -> PairWorld:
+    """Return a world of two routers that have learned what they are to."""
+    second = replace(router_config(2, ()), interfaces=(interface(3),))
+    world = await made(router_config(1, (1, 2)), second)
+    await learned(world)
+    await learned(world, {}, {}, vrf_id=2)
+    return world
 
 
 def held(world: PairWorld, table: str) -> list[set[int]]:
@@ -122,7 +145,7 @@ async def test_nothing_is_left_of_a_router_whose_policer_was_refused(removed: bo
 async def test_a_router_whose_packets_cannot_go_to_the_software_is_degraded_until_they_can():
     world = await made(router_config(1, (1, 2)))
     await learned(world)
-    world.hardware.fault = lambda _, key, op: "full" if (key, op) == (bytes(5), Op.INSERT) else None
+    refuse_default(world)
     world.hardware.disconnect()
     world.hardware.entries = Installed()
     world.hardware.connect()
@@ -136,6 +159,53 @@ async def test_a_router_whose_packets_cannot_go_to_the_software_is_degraded_unti
     await world.settle()
     assert world.router().state == ("up", "")
     assert bytes(5) in world.in_hardware()
+
+
+async def test_a_router_is_removed_though_the_hardware_had_refused_its_default_entry():
+    world = await made_with_second()
+    await lost_default(world, 2)
+    await world.shards.remove_router(2)
+    assert held(world, "policers") == [{1}, {1}]
+    assert not world.in_hardware(2)
+
+
+async def test_a_default_entry_that_the_hardware_has_again_is_no_trouble_when_another_router_is_written():
+    world = await made_with_second()
+    await lost_default(world)
+    world.hardware.fault = lambda *_: None
+    await world.pair.read()
+    await world.pair.work()
+    assert bytes(5) in world.in_hardware()
+    await world.shards.put_router(replace(router_config(2, ()), interfaces=(interface(3), interface(4))))
+    await world.settle(2)
+    assert world.router().state == ("up", "")
+
+
+async def test_a_router_whose_default_route_does_not_leave_the_hardware_is_degraded_until_it_does():
+    world = await made(router_config(1, (1, 2)))
+    await learned(world, {"0.0.0.0/0": 1})
+    assert bytes(5) in world.forwarding()
+    world.hardware.fault = lambda _, key, op: "busy" if key == bytes(5) else None
+    world.learn({"0.0.0.0/0": 0})
+    await world.settle()
+    assert world.router().state[0] == "degraded"
+    world.hardware.fault = lambda *_: None
+    world.router().fib.retry_refused()
+    await world.settle()
+    assert world.router().state == ("up", "")
+    assert bytes(5) not in world.forwarding()
+
+
+def test_nothing_is_told_of_a_router_that_is_gone_to_whoever_gets_its_id():
+    routes = HardwareRoutes({4: 0, 6: 0})
+    refused = Refused("ipv4_route", 1, bytes(5), Op.INSERT, "full")
+    for told in ([1], []):
+        routes.tables.open(1)
+        if told:
+            while stage := routes.next_stage():
+                routes.confirm(stage, [refused] if bytes(5) in stage[0].keys else [])
+            routes.forget(1)
+    assert not routes.tables.failed()
 
 
 @pytest.mark.parametrize("reconnected", [False, True])
