@@ -186,6 +186,7 @@ class FallbackPair:
             if not self._adopted:
                 self._writer.vlans.adopt(hard.router_interfaces.values(), soft.router_interfaces.values())
                 await self._writer.give_back(hard, soft)
+            untouched = idle and generation == writes.generation
             if outages != self._outages:  # nobody knows what was read of it
                 raise PlaneUnreachable(self.name, self.problem or "the connection was lost while it was read")
             if not self._adopted:
@@ -196,7 +197,7 @@ class FallbackPair:
                 self.routes.tables.told(soft.routes)
                 if self.probe is not None:
                     self.probe.schedule()
-            elif idle and generation == writes.generation:  # or what is under way would be taken for damage
+            elif untouched:  # or what is under way would be taken for damage
                 differing = self.routes.tables.audit(hard.routes)
                 if differing:
                     self._notice("warning", "repaired", f"{differing} routes differed in hardware")
@@ -204,6 +205,8 @@ class FallbackPair:
             found = merged(hard, soft, self.routes.barred, self._writer.ends)
             if adopting:  # what has no room is written again, and refused
                 found.damaged |= {("policer", vrf_id) for vrf_id in soft.policers.keys() - self.routes.routers}
+            if adopting or untouched:  # without a default entry a router is not served, as without a policer
+                found.damaged |= {("policer", i) for i in self.routes.routers if writes.defaults_lacking(i)}
             return found
 
     def _adopt(self, hard: Installed, soft: Installed) -> None:

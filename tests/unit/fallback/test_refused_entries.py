@@ -12,6 +12,7 @@ from worlds import gateway, interface, router_config
 from controller.fallback.hardware_routes import HardwareRoutes
 from controller.fallback.hardware_tables import HardwareTables
 from controller.planes.base import Installed, Op, Refused
+from controller.shard.router import REFUSED_RETRY_S
 from wire.columns import prefix_key as key_of
 
 Key = tuple[str, int]
@@ -156,6 +157,32 @@ async def test_a_router_whose_packets_cannot_go_to_the_software_is_degraded_unti
         await world.settle()
     world.hardware.fault = lambda *_: None
     world.router().fib.retry_refused()
+    await world.settle()
+    assert world.router().state == ("up", "")
+    assert bytes(5) in world.in_hardware()
+
+
+@pytest.mark.parametrize("by", ["audit", "reconnect"])
+async def test_a_router_whose_default_entry_alone_is_found_to_be_gone_is_degraded_until_it_is_back(by: str):
+    world = await made(router_config(1, (1, 2)))
+    await learned(world)
+    refuse_default(world)
+    if by == "audit":
+        del world.in_hardware()[bytes(5)]
+        await world.shards.by_plane["s1"].mirror.audit()
+    else:
+        world.hardware.disconnect()
+        del world.in_hardware()[bytes(5)]
+        world.hardware.connect()
+        await world.until(lambda: world.pair._adopted)
+    await world.pair.work()
+    await world.settle()
+    assert world.router().state == ("degraded", "plane s1 refused policer: full")
+    await world.shards.by_plane["s1"].tick()
+    world.hardware.fault = lambda *_: None
+    assert bytes(5) not in world.in_hardware()
+    world.clock.now += REFUSED_RETRY_S
+    await world.shards.by_plane["s1"].tick()
     await world.settle()
     assert world.router().state == ("up", "")
     assert bytes(5) in world.in_hardware()
