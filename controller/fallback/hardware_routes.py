@@ -16,7 +16,7 @@ from controller.fallback.move_progress import MoveProgress
 from controller.fallback.occupancy import HardwareUsage
 from controller.fallback.staged_writes import RouterTable
 from controller.model import Placement
-from controller.planes.base import Op, Refused, RouteUpdates, WriteBatch
+from controller.planes.base import ROUTE_TABLE_NAME, Op, Refused, RouteUpdates, WriteBatch
 
 BUDGET = 1000
 """Most writes of one round of moving routes in and out, by family."""
@@ -171,4 +171,6 @@ class HardwareRoutes:
                 self.tables.refuse(table, key, one.full)
             except ValueError:  # its packets cannot even go to the software: as where there is no room to open it
                 vrf_id = columns.vrf_id
-                self.tables.fail(Refused("policer", vrf_id, vrf_id, Op.INSERT, one.reason, one.full))
+                what = "has no room for" if one.full else "refused"
+                reason = f"{ROUTE_TABLE_NAME[columns.family]} {what} its default entry: {one.reason}"
+                self.tables.fail(Refused("policer", vrf_id, vrf_id, Op.INSERT, reason))

@@ -108,10 +108,11 @@ class HardwareTables:
         for family, fast in self.fast.items():
             try:
                 added[family] = fast.add(vrf_id, self.slices.get(vrf_id, ""))
-            except ValueError:
+            except ValueError as problem:
                 for before in added:
                     self.fast[before].remove(vrf_id)
-                raise
+                reason = f"{ROUTE_TABLE_NAME[family]} has no room for its default entry: {problem}"
+                raise ValueError(reason) from problem
         for family, changes in added.items():
             self.note((vrf_id, family), changes)
             self._routes[vrf_id, family] = AggregatedRoutes(family)

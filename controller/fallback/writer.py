@@ -135,7 +135,7 @@ class PairWriter:
                 self._routes.tables.open(update.entry.vrf_id)
             except ValueError as problem:
                 vrf_id = update.entry.vrf_id
-                found.append(Refused("policer", vrf_id, vrf_id, update.op, str(problem), full=True))
+                found.append(Refused("policer", vrf_id, vrf_id, update.op, str(problem)))
         for update in closing.policers:
             self._routes.close(update.entry.vrf_id)
         for columns in batch.routes:

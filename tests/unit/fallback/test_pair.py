@@ -466,7 +466,9 @@ async def test_hardware_without_room_for_a_router_at_all_says_so():
     world.connect(2)
     world.router(2).resync_end(True)
     assert world.router(1).state == ("up", "")
-    assert world.router(2).state == ("degraded", "plane s1: policer is full")
+    text = "all 1 entries are in use: nothing is left for router 2"
+    text = f"plane s1 refused policer: ipv4_route has no room for its default entry: {text}"
+    assert world.router(2).state == ("degraded", text)
 
 
 async def test_hardware_that_lost_everything_is_filled_again_while_the_software_has_all():

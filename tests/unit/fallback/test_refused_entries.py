@@ -17,6 +17,8 @@ from wire.columns import prefix_key as key_of
 
 Key = tuple[str, int]
 
+NO_DEFAULT = "plane s1 refused policer: ipv4_route refused its default entry: full"
+
 
 def full_for(world: PairWorld, *keys: Key) -> None:
     world.hardware.fault = lambda table, key, op: "full" if (table, key) in keys and op is Op.INSERT else None
@@ -152,7 +154,7 @@ async def test_a_router_whose_packets_cannot_go_to_the_software_is_degraded_unti
     world.hardware.connect()
     await world.settle()
     for _ in range(2):
-        assert world.router().state == ("degraded", "plane s1 refused policer: full")
+        assert world.router().state == ("degraded", NO_DEFAULT)
         world.router().fib.retry_refused()
         await world.settle()
     world.hardware.fault = lambda *_: None
@@ -177,7 +179,7 @@ async def test_a_router_whose_default_entry_alone_is_found_to_be_gone_is_degrade
         await world.until(lambda: world.pair._adopted)
     await world.pair.work()
     await world.settle()
-    assert world.router().state == ("degraded", "plane s1 refused policer: full")
+    assert world.router().state == ("degraded", NO_DEFAULT)
     await world.shards.by_plane["s1"].tick()
     world.hardware.fault = lambda *_: None
     assert bytes(5) not in world.in_hardware()
@@ -221,6 +223,13 @@ async def test_a_router_whose_default_route_does_not_leave_the_hardware_is_degra
     await world.settle()
     assert world.router().state == ("up", "")
     assert bytes(5) not in world.forwarding()
+
+
+async def test_the_table_that_is_full_is_named_where_the_hardware_has_no_room_for_a_default_entry():
+    world = await made(capacity=1)
+    await learned(world)
+    text = "plane s1 refused policer: ipv6_route has no room for its default entry: table full"
+    assert world.router().state == ("degraded", text)
 
 
 def test_nothing_is_told_of_a_router_that_is_gone_to_whoever_gets_its_id():
@@ -267,7 +276,7 @@ def test_nothing_is_left_of_a_router_that_one_family_has_no_room_for():
     tables.open(1)
     used = tables.fast[4].used
     for _ in range(3):
-        with pytest.raises(ValueError, match="nothing is left for router 2"):
+        with pytest.raises(ValueError, match="ipv6_route has no room for its default entry: all 1 entries"):
             tables.open(2)
         assert tables.fast[4].used == used
     tables.close(1)
