@@ -116,11 +116,11 @@ class HardwareTables:
         for family, changes in added.items():
             self.note((vrf_id, family), changes)
             self._routes[vrf_id, family] = AggregatedRoutes(family)
-        self.follow_placement(vrf_id)
         self.routers.add(vrf_id)
         self.wanted.update({(vrf_id, family): fast.entries(vrf_id) for family, fast in self.fast.items()})
         for columns in insertions(vrf_id, self._unopened.pop(vrf_id, {})):
             self.change(columns)
+        self.follow_placement(vrf_id)  # `rebalance` moves them, a budget at a time
 
     def close(self, vrf_id: int) -> None:
         """Take everything of a router out of hardware."""

@@ -9,9 +9,10 @@ import pytest
 from pairs import PairWorld, learned, made, started, verified
 from worlds import gateway, interface, router_config
 
-from controller.fallback.hardware_routes import HardwareRoutes
+from controller.fallback.hardware_routes import BUDGET, HardwareRoutes
 from controller.fallback.hardware_tables import HardwareTables
-from controller.planes.base import Installed, Op, Refused
+from controller.model import Placement
+from controller.planes.base import Installed, Op, Refused, RouteKind, RouteUpdates, route_action
 from controller.shard.router import REFUSED_RETRY_S
 from wire.columns import prefix_key as key_of
 
@@ -44,6 +45,13 @@ async def made_with_second() -> PairWorld:
     await learned(world)
     await learned(world, {}, {}, vrf_id=2)
     return world
+
+
+def learn(routes: HardwareRoutes, number: int) -> None:
+    """Have a router of id 1 learn so many routes, with holes between them, or they would be one entry."""
+    keys = [key_of(f"20.{n >> 7}.{2 * (n & 127)}.0/24") for n in range(number)]
+    actions = [route_action(RouteKind.NEXTHOP, 1)] * number
+    routes.tables.change(RouteUpdates(1, 4, [Op.INSERT] * number, keys, actions))
 
 
 def held(world: PairWorld, table: str) -> list[set[int]]:
@@ -268,6 +276,17 @@ async def test_a_router_that_gets_into_hardware_late_is_there_with_the_routes_th
     await world.pair.work()
     assert (await verified(world, 2)).equal
     assert key_of("20.1.0.0/16") in world.forwarding(2)
+
+
+def test_the_routes_of_a_router_that_gets_into_hardware_late_enter_by_the_budget():
+    routes = HardwareRoutes({4: 0, 6: 0})
+    routes.place(1, Placement.HARDWARE)
+    learn(routes, 3 * BUDGET)
+    routes.tables.open(1)
+    assert [*routes.tables.wanted[1, 4]] == [bytes(5)]
+    while routes.hurried:
+        assert routes.rebalance(0.0) <= BUDGET
+    assert len(routes.tables.wanted[1, 4]) == 1 + 3 * BUDGET
 
 
 def test_nothing_is_left_of_a_router_that_one_family_has_no_room_for():
