@@ -98,11 +98,12 @@ class HardwareTables:
     def open(self, vrf_id: int) -> None:
         """Begin to serve a router, with the routes that the software has of it: all its packets go there at first.
 
-        ValueError where there is no room even for the entry that sends them there. Of an open one what the plane
-        lacks is written again.
+        ValueError where there is no room even for the entry that sends them there. Of an open one that is written
+        again where the plane lacks it.
         """
         if vrf_id in self.routers:
-            self.writes.compare([vrf_id])
+            for table, default in self.writes.defaults_lacking(vrf_id):
+                self.note(table, [default])
             return
         added: dict[int, Changes] = {}
         for family, fast in self.fast.items():

@@ -12,7 +12,7 @@ from worlds import gateway, interface, router_config
 from controller.fallback.hardware_routes import BUDGET, HardwareRoutes
 from controller.fallback.hardware_tables import HardwareTables
 from controller.model import Placement
-from controller.planes.base import Installed, Op, Refused, RouteKind, RouteUpdates, route_action
+from controller.planes.base import FALLBACK, Installed, Op, Refused, RouteKind, RouteUpdates, route_action
 from controller.shard.router import REFUSED_RETRY_S
 from wire.columns import prefix_key as key_of
 
@@ -287,6 +287,19 @@ def test_the_routes_of_a_router_that_gets_into_hardware_late_enter_by_the_budget
     while routes.hurried:
         assert routes.rebalance(0.0) <= BUDGET
     assert len(routes.tables.wanted[1, 4]) == 1 + 3 * BUDGET
+
+
+def test_a_policer_that_is_written_again_has_default_entries_alone_looked_at():
+    """All routes of a large table would take a second."""
+    routes = HardwareRoutes({4: 0, 6: 0})
+    routes.tables.open(1)
+    otherwise = {bytes(17): FALLBACK, key_of("20.0.0.0/8"): route_action(RouteKind.NEXTHOP, 1)}
+    routes.tables.set_installed({1: otherwise})
+    routes.tables.open(1)
+    (columns,) = stage = routes.next_stage()
+    assert (columns.family, columns.keys, columns.ops) == (4, [bytes(5)], [Op.INSERT])
+    routes.confirm(stage, [])
+    assert not routes.next_stage()
 
 
 def test_nothing_is_left_of_a_router_that_one_family_has_no_room_for():
