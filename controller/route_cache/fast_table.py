@@ -247,6 +247,7 @@ class FastTable:
         """Try all prefixes of a router again that the plane refused; rebalance() moves them."""
         router = self._routers[vrf_id]
         if router.table.refused:
+            router.waiting |= router.pinned & router.table.refused
             router.table.refused.clear()
             router.incomplete = True
 

@@ -269,6 +269,21 @@ async def test_a_route_that_the_hardware_refused_is_tried_again_where_an_operato
         await verifying
 
 
+@pytest.mark.parametrize("room", [0, 12])
+@pytest.mark.parametrize("placement", Placement)
+async def test_so_is_an_own_address_whatever_else_is_in_hardware(placement: Placement, room: int):
+    world = await made(router_config(1, (1, 2), placement=placement), room=room)
+    own = prefix_key("10.0.1.1/32")
+    world.hardware.fault = lambda table, key, op: "busy" if key == own else None
+    await learned(world)
+    world.hardware.fault = lambda table, key, op: None
+    await world.pair.work()
+    assert own not in world.in_hardware()
+    world.pair.routes.tables.retry(1)
+    await world.pair.work()
+    assert own in world.in_hardware()
+
+
 async def test_a_group_with_a_nexthop_that_the_hardware_does_not_change_is_used_by_the_software():
     """The hardware still has the nexthop as it was, and would send to the neighbor of before."""
     world = await made()
