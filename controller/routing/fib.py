@@ -334,17 +334,17 @@ class Fib(FibState):
         if self.removing:
             return 0
         repaired, found = self.repair_entries(read), read.routes.get(self.config.vrf_id, {})
-        differing = self._prefixes.differing(found, written)
-        if read.hardware is not None:  # that has followed what was written, and is to go on
-            return repaired + self.repair_routes(dict.fromkeys(differing, base.UNKNOWN_ACTION))
-        return repaired + self.repair_routes({key: found.get(key) for key in differing})
+        keys = self._prefixes.differing(found, written)
+        followed = read.hardware is not None  # what was written, and is to go on
+        return repaired + self.repair_routes({i: base.UNKNOWN_ACTION if followed else found.get(i) for i in keys})
 
     def repair_routes(self, found: Mapping[bytes, int | None]) -> int:
         """Take over what a plane has otherwise than it is installed; queue and count repairs."""
         for key, action in found.items():
             self._prefixes.find(key, action)
-        self._enqueue(key for key, left in found.items() if left or self.settled or not self._is_unlearned(key))
-        return len(found)
+        queued = [key for key, left in found.items() if left or self.settled or not self._is_unlearned(key)]
+        self._enqueue(queued)
+        return len(queued)
 
     def repair_entries(self, read: Installed) -> int:
         """Compare a read-back of the small tables, unless they were written to since `begin_audit`, as `repair`."""
