@@ -65,7 +65,7 @@ def write(store: Store, keys: Mapping[str, bytes], path: Path) -> None:
 
 
 def stage(state: Path, path: Path, replaced: Snapshot) -> None:
-    """Unpack a backup beside the present state, for `adopt` at the next start; StoreError where it is none.
+    """Unpack a backup beside the present state, for `make_ready`; StoreError where it is none.
 
     Routers of the present state that the backup does not know by the same id become deleted ones, and those that are
     being deleted remain such; the ports and VLANs of both wait for their planes. Ids go on from the higher of both,
@@ -93,7 +93,6 @@ def stage(state: Path, path: Path, replaced: Snapshot) -> None:
             store.close()
         if (staged / f"{FILE}-wal").exists():  # which `adopt` would leave here, with what was stored just now
             raise StoreError(f"{staged}: there is no room to write all of it; nothing was restored")
-        (state / _READY).touch(mode=0o600)
     except BaseException as problem:
         shutil.rmtree(staged, ignore_errors=True)
         if isinstance(problem, _DAMAGED):
@@ -101,6 +100,16 @@ def stage(state: Path, path: Path, replaced: Snapshot) -> None:
         if isinstance(problem, OSError):
             raise StoreError(f"{staged}: {problem.strerror}; nothing was restored") from None
         raise
+
+
+def make_ready(state: Path) -> None:
+    """Let the next start `adopt` what is staged; StoreError where that cannot be written. Not a part of `stage`: a
+    thread goes on where nobody waits for it any more, and a restore that was cancelled is none."""
+    try:
+        (state / _READY).touch(mode=0o600)
+    except OSError as problem:
+        shutil.rmtree(state / _STAGED, ignore_errors=True)
+        raise StoreError(f"{state / _READY}: {problem.strerror}; nothing was restored") from None
 
 
 def _unpack(path: Path, staged: Path) -> None:

@@ -439,6 +439,7 @@ class Operations:
             self._restarting.set()  # what is changed from now on would be lost
             try:
                 await asyncio.to_thread(backups.stage, self._directory, path, self._store.load())
+                backups.make_ready(self._directory)
             except BaseException:
                 self._restarting.clear()
                 raise

@@ -2,14 +2,17 @@
 
 import asyncio
 import contextlib
+import errno
 import gzip
 import io
+import os
 import sqlite3
 import tarfile
 import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from operator_world import Controller
@@ -203,6 +206,46 @@ async def test_what_is_changed_while_a_backup_is_unpacked_is_refused(
     await controller.operations.rotate_authorities()
 
 
+async def test_a_restore_that_is_cancelled_while_it_is_unpacked_does_not_happen(
+    controller: Controller, backup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, unpacked, over = asyncio.Event(), threading.Event(), asyncio.Event()
+    loop, unpack, stage = asyncio.get_running_loop(), backups._unpack, backups.stage
+
+    def waiting(path: Path, staged: Path) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        assert unpacked.wait(10.0)
+        unpack(path, staged)
+
+    def told(*arguments: Any) -> None:
+        stage(*arguments)
+        loop.call_soon_threadsafe(over.set)
+
+    monkeypatch.setattr(backups, "_unpack", waiting)
+    monkeypatch.setattr(backups, "stage", told)
+    restored = asyncio.create_task(controller.operations.restore(backup, force=True))
+    await begun.wait()
+    restored.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await restored
+    unpacked.set()
+    await over.wait()  # nobody can stop a thread
+    assert controller.restarts == 0
+    assert not backups.adopt(controller.pki.directory.parent)
+
+
+async def test_a_restore_that_cannot_be_made_ready_leaves_nothing(
+    controller: Controller, backup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, **_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "touch", full)
+        assert "restore.ready: No space left on device; nothing was restored" in await _refused(controller, backup)
+    await controller.operations.rotate_authorities()
+
+
 async def test_a_backup_that_could_not_be_restored_is_not_written(
     controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +258,7 @@ async def test_a_backup_that_could_not_be_restored_is_not_written(
 async def test_a_restore_that_fails_leaves_none_that_is_ready(controller: Controller, backup: Path) -> None:
     state = controller.pki.directory.parent
     backups.stage(state, backup, controller.store.load())
+    backups.make_ready(state)
     backup.write_bytes(b"junk")
     assert await _refused(controller, backup)
     assert not (state / "restore.ready").exists()
@@ -241,7 +285,6 @@ async def test_what_was_unpacked_when_the_controller_was_killed_goes_at_the_next
 ) -> None:
     state = controller.pki.directory.parent
     backups.stage(state, backup, controller.store.load())
-    (state / "restore.ready").unlink()
     assert not backups.adopt(state)
     assert not (state / "restore").exists()
 
