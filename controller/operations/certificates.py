@@ -79,15 +79,15 @@ class Certificates:
         await self._convergence.reconnect(plane)
         return revoked
 
-    def forget(self) -> list[str]:
+    def forget(self) -> dict[str, str]:
         """Refuse what was issued to planes that are not declared any more; one line for each of which the disk does
         not take that: it is good until `look` finds room."""
-        waiting = []
+        waiting = {}
         for plane in sorted(self._planes.believed() - self._convergence.state.planes.keys()):
             try:
                 self._planes.revoke(plane)
             except StoreError as problem:
-                waiting.append(f"plane {plane}: its certificates are good until there is room: {problem}")
+                waiting[plane] = f"plane {plane}: its certificates are good until there is room: {problem}"
                 self._events.report("error", "certificate-not-revoked", f"plane {plane}", str(problem))
         return waiting
 

@@ -12,7 +12,7 @@ from controller.audit import log as audit
 from controller.audit.caller import Caller, this_process
 from controller.audit.log import AuditLog, Request
 from controller.diagnostics.operator_views import OperatorViews
-from controller.errors import Conflict, NoSuch, SpecError, SplitplaneError
+from controller.errors import Conflict, NoSuch, SpecError, SplitplaneError, StoreError
 from controller.events.log import EventLog
 from controller.guests.fleet import FirstLoad, GuestFleet
 from controller.guests.suites import unforwarded
@@ -320,11 +320,15 @@ class Operations:
             raise Conflict("the controller restarts with a backup; try again")
 
     def _commit(self, ready: Plan) -> list[str]:
-        """Store a change; one line for each deleted plane whose certificates are not refused yet."""
-        unrevoked = []
+        """Store a change; one line for each deleted plane whose certificates are not refused yet. StoreError where
+        it would declare a plane of that name, for which they were good."""
+        unrevoked: list[str] = []
         if ready.before != ready.after:
+            for plane, line in self._certificates.forget().items():
+                if plane in ready.after.planes:
+                    raise StoreError(line)
             self._convergence.commit(ready.after, ready.ids)
-            unrevoked = self._certificates.forget()
+            unrevoked = [*self._certificates.forget().values()]
         for change in ready.changes:
             text = f"{change.verb}d" if not change.details else f"{change.verb}d: {'; '.join(change.details)}"
             self.events.emit("info", f"{change.kind}-{change.verb}d", change.name, text)

@@ -152,6 +152,26 @@ async def test_a_deleted_planes_certificate_that_the_disk_does_not_let_be_revoke
     assert [one.state for one in controller.certificates.states() if one.owner == "plane s2"] == ["revoked"]
 
 
+async def test_a_plane_is_not_declared_again_while_certificates_of_before_are_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: object) -> None:
+        raise StoreError("state.sqlite: database or disk is full")
+
+    controller = Controller(tmp_path)
+    await controller.operations.attach_plane("s2", PlaneOptions(kind="fake"))
+    controller.certificates.issue("s2", [], "")
+    with monkeypatch.context() as patched:
+        patched.setattr(controller.store, "revoke_plane_certificates", full)
+        await controller.operations.delete_plane("s2", force=False)
+        with pytest.raises(StoreError, match=r"^plane s2: its certificates are good until there is room: "):
+            await controller.operations.attach_plane("s2", PlaneOptions(kind="fake"))
+        assert "s2" not in controller.operations.state.planes
+        await controller.operations.attach_plane("s3", PlaneOptions(kind="fake"))
+    await controller.operations.attach_plane("s2", PlaneOptions(kind="fake"))  # before anybody has looked
+    assert [one.state for one in controller.certificates.states() if one.owner == "plane s2"] == ["revoked"]
+
+
 async def test_what_no_plane_may_be_called(applied: Controller) -> None:
     with pytest.raises(NoSuch, match="no plane 's9'"):
         applied.certificates.issue("s9", [], "")
