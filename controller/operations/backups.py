@@ -6,10 +6,12 @@ import io
 import os
 import shutil
 import tarfile
+import threading
 import time
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
 from controller.errors import StoreError
 from controller.operations.convergence import buried, given_up
@@ -39,9 +41,22 @@ def keys_of(state: Path) -> dict[str, bytes]:
         raise StoreError(f"{problem.filename}: {problem.strerror}; the backup was not written") from None
 
 
-def write(store: Store, keys: Mapping[str, bytes], path: Path) -> None:
+class _Snapshot:
+    """What is packed, for as long as somebody wants it."""
+
+    def __init__(self, file: IO[bytes], unwanted: threading.Event) -> None:
+        self._file, self._unwanted = file, unwanted
+
+    def read(self, size: int = -1) -> bytes:
+        if self._unwanted.is_set():
+            raise StoreError("nobody waits for the backup; it was not written")
+        return self._file.read(size)
+
+
+def write(store: Store, keys: Mapping[str, bytes], path: Path, unwanted: threading.Event) -> None:
     """Write a backup to a new file that only its owner may read; StoreError where it cannot be written, or would be
-    more than `stage` takes. It may be called by another thread, and takes as long as the disk and gzip do."""
+    more than `stage` takes. It may be called by another thread, and takes as long as the disk and gzip do, or until
+    it is ``unwanted``."""
     snapshot = path.with_name(path.name + ".sqlite")
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -52,7 +67,8 @@ def write(store: Store, keys: Mapping[str, bytes], path: Path) -> None:
             raise StoreError(f"the store has {size:,} octets and {most}; declare less, or copy the state directory")
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as tar:
-            tar.add(snapshot, FILE)
+            with open(snapshot, "rb") as source:
+                tar.addfile(tar.gettarinfo(arcname=FILE, fileobj=source), _Snapshot(source, unwanted))
             for name, content in keys.items():
                 member = tarfile.TarInfo(name)
                 member.size, member.mode, member.mtime = len(content), 0o600, int(time.time())

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import copy
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -432,7 +433,12 @@ class Operations:
         """Write the store and the certificate authority to one new file, readable by its owner only."""
         async with self._recorded("backup", ""):
             keys = backups.keys_of(self._directory)  # in one turn of the loop, in which nobody replaces them
-            await asyncio.to_thread(backups.write, self._store, keys, path)
+            unwanted = threading.Event()
+            try:
+                await asyncio.to_thread(backups.write, self._store, keys, path, unwanted)
+            except BaseException:  # a stop waits for every thread
+                unwanted.set()
+                raise
 
     async def restore(self, path: Path, force: bool) -> None:
         """Replace the state by a backup and restart the controller in place; Conflict over a state that is not

@@ -246,6 +246,38 @@ async def test_a_restore_that_cannot_be_made_ready_leaves_nothing(
     await controller.operations.rotate_authorities()
 
 
+async def test_a_backup_that_nobody_waits_for_is_not_packed_to_its_end(
+    controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, over, go = asyncio.Event(), asyncio.Event(), threading.Event()
+    loop, write, add = asyncio.get_running_loop(), backups.write, tarfile.TarFile.addfile
+    added: list[str] = []
+
+    def adding(tar: tarfile.TarFile, member: tarfile.TarInfo, *content: Any) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        assert go.wait(10.0)
+        add(tar, member, *content)
+        added.append(member.name)
+
+    def told(*arguments: Any) -> None:
+        try:
+            write(*arguments)
+        finally:
+            loop.call_soon_threadsafe(over.set)
+
+    monkeypatch.setattr(tarfile.TarFile, "addfile", adding)
+    monkeypatch.setattr(backups, "write", told)
+    written = asyncio.create_task(controller.operations.backup(tmp_path / "backup"))
+    await begun.wait()
+    written.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await written
+    go.set()
+    await over.wait()
+    assert not added
+    assert not list(tmp_path.glob("*.sqlite"))
+
+
 async def test_a_backup_that_could_not_be_restored_is_not_written(
     controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
