@@ -127,6 +127,8 @@ class _Problem:
         self.wanted = str(problem["msg"]).removeprefix("Input should be ")
         if kind == "model_type":  # its own words name the class
             self.wanted = "a mapping"
+        if kind == "int_parsing_size":
+            self.wanted = "a smaller number"
         if kind == "string_pattern_mismatch":
             self.wanted = PATTERN_WORDS[problem["ctx"]["pattern"]]
         return f"{key}{_short(problem['input'])} should be "
@@ -135,7 +137,8 @@ class _Problem:
 def _short(value: object) -> str:
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
-    text = repr(value)
+    large = isinstance(value, int) and value.bit_length() > 64  # Python writes some 4,300 decimal digits at most
+    text = f"{value:#x}" if large else repr(value)
     return text if len(text) <= 60 else text[:57] + "…"
 
 

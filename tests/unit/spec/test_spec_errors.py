@@ -63,6 +63,8 @@ def test_an_anchor_may_be_given_anew() -> None:
     ("old", "new", "line", "words"),
     [
         ("version: 1", "version: 2", 1, "version: 2 should be 1"),
+        ("version: 1", f"version: {16**4000:#x}", 1, f"version: 0x1{'0' * 54}… should be a smaller number"),
+        ('"0x1"', f"{16**4000:#x}", 3, f"datapath_id: 0x1{'0' * 54}… should be "),
         ("version: 1\n", "", 1, "'version' is missing"),
         ("hold_time_s: 60", "hold_tme_s: 60", 13, "unknown key 'hold_tme_s'; known here: name, plane, hold_time_s"),
         ("ipv4_routes", "ipv4_rutes", 9, "unknown key 'ipv4_rutes'"),
