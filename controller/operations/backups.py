@@ -64,7 +64,8 @@ def write(store: Store, keys: Mapping[str, bytes], path: Path, unwanted: threadi
         store.backup(snapshot)
         if (size := snapshot.stat().st_size) > MAX_BACKUP_BYTES:
             most = f"a backup may have {MAX_BACKUP_BYTES:,}"
-            raise StoreError(f"the store has {size:,} octets and {most}; declare less, or copy the state directory")
+            remedy = "declare less, or copy the state directory of a stopped controller"
+            raise StoreError(f"the store has {size:,} octets and {most}; {remedy}")
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as tar:
             with open(snapshot, "rb") as source:

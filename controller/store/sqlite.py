@@ -326,14 +326,11 @@ class SqliteStore:
             self._copy_to(path)
 
     def _copy_to(self, path: Path) -> None:
+        """Copy what is committed, without the room of what was deleted."""
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         # By a connection of its own: that of all others is not held up, and what it has not committed is not seen.
-        with (
-            contextlib.closing(sqlite3.connect(self._path)) as source,
-            contextlib.closing(sqlite3.connect(path)) as target,
-        ):
-            source.backup(target)
-            target.execute("PRAGMA journal_mode = DELETE")
+        with contextlib.closing(sqlite3.connect(self._path)) as source:
+            source.execute("VACUUM INTO ?", (str(path),))
 
     def close(self) -> None:
         """Close the file."""

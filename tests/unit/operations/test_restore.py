@@ -278,6 +278,19 @@ async def test_a_backup_that_nobody_waits_for_is_not_packed_to_its_end(
     assert not list(tmp_path.glob("*.sqlite"))
 
 
+async def test_what_was_deleted_is_no_part_of_a_backup_s_size(
+    controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backups, "MAX_BACKUP_BYTES", 512 << 10)
+    text = "! " + "x" * 200_000
+    routers = ", ".join(f"{{name: r{number}, plane: s1, frr: '{text}'}}" for number in range(4))
+    await controller.apply(f"{HEAD}  - {{name: red, slices: [{{plane: s1}}], routers: [{routers}]}}\n")
+    with pytest.raises(StoreError, match=r"declare less, or copy the state directory of a stopped controller$"):
+        await controller.operations.backup(tmp_path / "backup")
+    await controller.operations.delete_tenant("red")
+    await controller.operations.backup(tmp_path / "backup")
+
+
 async def test_a_backup_that_could_not_be_restored_is_not_written(
     controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
