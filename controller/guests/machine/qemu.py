@@ -129,6 +129,10 @@ class _Contact:
         self.busy_since_s = min(self.busy_since_s, now)
         return now - self.busy_since_s
 
+    def guest_hangs(self) -> bool:
+        """Tell whether its guest was asked in vain for so long that it has to be started anew."""
+        return time.monotonic() - self.busy_since_s >= REPLACE_AFTER_S
+
 
 class QemuDriver:
     """Runs guests in virtual machines; `hidden` are directories of the controller that no QEMU may see."""
@@ -384,15 +388,19 @@ class QemuDriver:
                 if boots or silent_s >= REPLACE_AFTER_S:
                     return False  # started anew it has everything at once
                 raise  # somebody else may have its channel
-        if time.monotonic() - contact.busy_since_s >= REPLACE_AFTER_S:
+        if contact.guest_hangs():
+            await self.status(spec)  # it may not have been asked since, as while a text was loaded
+        if contact.guest_hangs():
             return False
         if renewed:  # first: the old one is refused by now, whatever the suite says of a text
             request = {name.removesuffix(".pem"): content.decode() for name, content in identity.items()}
             request["op"] = "identity"
             await control.ask(spec.directory, spec.router, request, handshake.LIMIT_S, shared=True)
+            contact.busy_since_s = inf
             write_machine(spec.directory, replace(machine, identity=digest(identity)))
         if former != config:
             await self._reloads.reload(spec.directory, spec.router, config)
+            contact.busy_since_s = inf
             write_config(spec.directory, config)
         return True
 

@@ -192,6 +192,43 @@ async def test_a_machine_whose_supervisor_hangs_is_busy_at_first_and_then_failed
         assert (await driver.status(spec)).daemons == {"machine": BUSY}
 
 
+@pytest.mark.parametrize("changed", ["text", "identity"])
+async def test_a_machine_that_answers_is_not_started_anew_because_it_once_did_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    asked: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async for line in reader:
+            request = json.loads(line) if line.strip() else {"op": ""}
+            if request["op"] == "machine":
+                writer.write(to(request, supervisor="up") + b"\n")
+            elif request["op"]:
+                asked.append(request["op"])
+                writer.write(json.dumps({"id": request["id"]} | inside[0]).encode() + b"\n")
+        writer.close()
+
+    driver, spec = driver_and_spec(tmp_path)
+    contact = driver._contacts[tmp_path]
+    inside: list[dict[str, object]] = [{"ok": False, "error": "8 requests are unanswered already"}]
+    pidfile.write(tmp_path, os.getpid())
+    former, config = ({"frr": {"ids": None, "text": text}, "vrc": {"uid": 1}} for text in ("!", "new"))
+    identity = {} if changed == "text" else {"cert.pem": b"new"}
+    started = Machine(192, 1, "image", identity=digest({}))
+    change = spec, started, former, config if changed == "text" else former, identity
+    async with await asyncio.start_unix_server(answer, tmp_path / "control.sock"):
+        await driver.status(spec)
+        inside[0] = {"ok": True, "daemons": {"vrc": "up"}}
+        contact.busy_since_s -= 100.0  # nobody has asked since: a reload had the channel
+        asked.clear()
+        assert await driver._changed_inside(*change)
+        assert asked == ["status", "reload" if changed == "text" else "identity"]
+        contact.busy_since_s = 0.0
+        monkeypatch.setattr(qemu, "REPLACE_AFTER_S", inf)
+        assert await driver._changed_inside(*change)
+        assert contact.busy_since_s == inf  # this was an answer
+
+
 @pytest.mark.parametrize(
     ("console", "log", "words"),
     [
