@@ -288,6 +288,8 @@ def main() -> None:
         print(f"vr-controller: {problem}", file=sys.stderr)
         raise SystemExit(1) from None
     if restarting:
-        os.execv(sys.executable, [sys.executable, "-P", "-m", "controller", *sys.argv[1:]])
+        in_checkout = sys.argv[0] == str(Path(__file__).with_name("__main__.py")) and not sys.flags.safe_path
+        safe = [] if in_checkout else ["-P"]  # what lies where it was started is another program
+        os.execv(sys.executable, [sys.executable, *safe, "-m", "controller", *sys.argv[1:]])
     for descriptor in descriptors:
         os.close(descriptor)

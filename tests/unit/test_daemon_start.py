@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -140,9 +141,9 @@ async def test_one_that_is_stopped_while_it_restarts_with_a_backup_ends(first: s
     assert not daemon.restarting
 
 
-def test_after_a_restore_it_is_the_same_program_wherever_it_was_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What `main` becomes after a restore."""
     begun: list[list[str]] = []
 
     async def restored(_: argparse.Namespace) -> bool:
@@ -154,12 +155,30 @@ def test_after_a_restore_it_is_the_same_program_wherever_it_was_started(
     monkeypatch.setattr(os, "execv", lambda _, argv: begun.append(argv))
     monkeypatch.setattr(sys, "argv", ["vr-controller", "--state", str(tmp_path), "--run", str(tmp_path), "--help"])
     monkeypatch.setattr("controller.daemon.parse_arguments", lambda: parse_arguments(sys.argv[1:-1]))
+    return begun
+
+
+def test_after_a_restore_it_is_the_same_program_wherever_it_was_started(
+    tmp_path: Path, begun: list[list[str]]
+) -> None:
     main()
     (tmp_path / "controller").mkdir()
     (tmp_path / "controller" / "__init__.py").write_text("raise SystemExit('what lies where it was started')")
     path = {"PYTHONPATH": str(Path(controller.__file__).parents[1])}
     done = subprocess.run(begun[0], cwd=tmp_path, env=os.environ | path, capture_output=True, text=True, check=False)
     assert done.stdout.startswith("usage: vr-controller"), done.stderr
+
+
+@pytest.mark.parametrize(("safe", "wanted"), [(False, ["-m", "controller"]), (True, ["-P", "-m"])])
+def test_a_checkout_s_controller_is_started_again_as_it_was(
+    begun: list[list[str]], monkeypatch: pytest.MonkeyPatch, safe: bool, wanted: list[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [controller.__main__.__file__, *sys.argv[1:]])
+    flags = {name: getattr(sys.flags, name) for name in sys.flags.__match_args__}
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "flags", SimpleNamespace(**flags | {"safe_path": safe}))
+        main()
+    assert begun[0][1:3] == wanted
 
 
 async def test_closing_ends_every_task_also_where_another_ends_meanwhile() -> None:
