@@ -33,10 +33,11 @@ def test_the_last_line_is_the_result() -> None:
 @pytest.mark.usefixtures("modules")
 @pytest.mark.parametrize(("arguments", "status"), [((), 3), (("by a signal",), 128 + signal.SIGTERM)])
 def test_one_that_fails_fails_who_has_run_it(arguments: tuple[str, ...], status: int) -> None:
+    before = signal.getsignal(signal.SIGINT)
     with pytest.raises(SystemExit) as ended:
         last_line("fails", *arguments)
     assert ended.value.code == status
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.usefixtures("modules")
