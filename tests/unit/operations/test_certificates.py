@@ -128,13 +128,14 @@ async def test_a_deleted_planes_certificate_is_not_good_for_the_next_of_its_name
     assert [one.state for one in applied.certificates.states() if one.owner == "plane s2"] == ["revoked"]
 
 
+def full(_: object) -> None:
+    raise StoreError("state.sqlite: database or disk is full")
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_a_deleted_planes_certificate_that_the_disk_does_not_let_be_revoked_is_revoked_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarted: bool
 ) -> None:
-    def full(_: object) -> None:
-        raise StoreError("state.sqlite: database or disk is full")
-
     controller = Controller(tmp_path)
     await controller.operations.attach_plane("s2", PlaneOptions(kind="fake"))
     controller.certificates.issue("s2", [], "")
@@ -155,9 +156,6 @@ async def test_a_deleted_planes_certificate_that_the_disk_does_not_let_be_revoke
 async def test_a_plane_is_not_declared_again_while_certificates_of_before_are_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_: object) -> None:
-        raise StoreError("state.sqlite: database or disk is full")
-
     controller = Controller(tmp_path)
     await controller.operations.attach_plane("s2", PlaneOptions(kind="fake"))
     controller.certificates.issue("s2", [], "")
