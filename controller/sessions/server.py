@@ -43,9 +43,10 @@ REFUSAL_PAUSE_S = 1.0
 """How long a refused stream stays open: as long as it does, it is one of the few that a connection may have."""
 
 _OPTIONS = [
-    ("grpc.max_receive_message_length", 2 * MAX_MESSAGE_BYTES),  # up to there it is refused by name
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES + (64 << 10)),  # up to there it is refused by name
     ("grpc.per_message_decompression", 0),  # a thousandfold, before its length is looked at again; no VRC compresses
-    ("grpc.max_concurrent_streams", 4),
+    ("grpc.http2.bdp_probe", 0),  # it widens windows to megabytes, of streams that are not read as well
+    ("grpc.max_concurrent_streams", 2),  # a session, and the one after it
     ("grpc.so_reuseport", 0),
 ]
 _URI_PREFIX = "splitplane:router:"

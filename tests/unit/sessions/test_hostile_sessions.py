@@ -125,6 +125,24 @@ async def test_a_refused_stream_keeps_its_place_for_a_while(service, red, monkey
     await paused.wait()
 
 
+async def test_what_a_guest_sends_into_a_stream_that_is_not_read_is_kept_within_its_window(service, red, monkeypatch):
+    """Else gRPC lets the window grow with the rate at which it is filled, to megabytes for each stream."""
+    world, server, _ = service
+    monkeypatch.setattr(sessions, "REFUSAL_PAUSE_S", 1000.0)
+    await red.hello(protocol=99)
+    await world.until(lambda: refusals(world))
+    raw = red.channel.stream_stream("/splitplane.v1.VrcSession/Control")()
+    server._streams[1] = TokenBucket(1e-6, 0)
+    written = 0
+    while True:
+        write = asyncio.ensure_future(raw.write(bytes(16384)))
+        if not (await asyncio.wait([write], timeout=0.5))[0]:
+            break
+        written += 16384
+    raw.cancel()
+    assert written <= 4 * 65536
+
+
 # -- events ----------------------------------------------------------------------------------------------------------
 
 
