@@ -163,6 +163,9 @@ std::vector<int> P4RuntimeServer::Impl::start(const std::vector<Listener>& liste
     quota.SetMaxThreads(static_cast<int>(kThreads + options_.max_streams + options_.max_reads));
     builder.SetResourceQuota(quota);
     builder.SetMaxReceiveMessageSize(options_.max_request_octets);
+    // What is compressed is unpacked, to a thousand times as much, before its size is looked at.
+    for (const auto algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP})
+        builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);

@@ -48,6 +48,17 @@ TEST(Server, LeavesDescriptorsThatConnectionsDoNotTake) {
     EXPECT_EQ(device.server().statistics().connections_refused, 1u);
 }
 
+TEST(Server, UnpacksNothing) {
+    Folder folder;
+    Device device(folder.path());
+    const auto stub = p4v1::P4Runtime::NewStub(device.connect());
+    grpc::ClientContext context;
+    context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
+    p4v1::WriteResponse response;
+    const grpc::Status status = stub->Write(&context, p4v1::WriteRequest(), &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << status.error_message();
+}
+
 TEST(Probe, IsNotAnsweredWhereNobodyTakesConnections) {
     Folder folder;
     const std::string path = folder.path() / "p4rt.sock";
