@@ -9,10 +9,11 @@ Pure.
 """
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from controller.fallback.hardware_tables import HardwareTables, insertions
 from controller.fallback.move_progress import MoveProgress
+from controller.fallback.pace import parts
 from controller.fallback.recovery import has_lost_routes
 from controller.model import Placement
 from controller.planes.base import (
@@ -30,69 +31,82 @@ class Adoption:
 
     def __init__(self, tables: HardwareTables, moves: MoveProgress) -> None:
         self._tables, self._moves = tables, moves
+        self._before: dict[int, set[bytes]] = {}  # what the hardware was to hold, of an adoption that was given up
 
     def adopt(
         self,
         hardware: Mapping[int, Mapping[bytes, int]],
         software: Mapping[int, Mapping[bytes, int]],
-        routers: Iterable[int],
-    ) -> None:
-        """Begin with what both planes were read to hold for these routers.
+        routers: Collection[int],
+    ) -> Iterator[None]:
+        """Begin with what both planes were read to hold for these routers, in steps; nothing is written meanwhile.
 
         What the hardware holds of them, or was to hold before it lost it, stays where it may stay; the rest is
-        pending. Where the software has lost routes, nothing is written before `complete`.
+        pending. Where the software has lost routes, nothing is written before `complete`. Routers may be forgotten,
+        and placed, between two steps; an adoption that is given up is begun anew.
         """
         tables, writes = self._tables, self._tables.writes
         frozen = writes.frozen & tables.routers
-        frozen |= {i for i, entries in hardware.items() if has_lost_routes(entries, software.get(i, {}))}
-        before = {vrf_id: self._forwarding(vrf_id) for vrf_id in tables.routers}
-        tables.set_unopened({})
-        self._reopen(routers)
-        tables.set_unopened(software)
-        tables.set_installed(hardware)  # what does not stay is in the way of what is not there
+        self._before = {vrf_id: self._forwarding(vrf_id) for vrf_id in tables.routers} | self._before
+        self._reopen(routers, software)
+        for vrf_id, entries in hardware.items():
+            if (yield from has_lost_routes(entries, software.get(vrf_id, {}))):
+                frozen.add(vrf_id)
         writes.freeze(frozen)
+        yield from tables.set_installed(hardware)  # what does not stay is in the way of what is not there
         here: dict[int, set[bytes]] = {}
         for vrf_id in tables.routers & frozen:
-            self._load(vrf_id, software.get(vrf_id, {}), set(), {})
+            yield from self._load(vrf_id, software.get(vrf_id, {}), set(), {})
         for vrf_id in tables.routers - frozen:
             there = hardware.get(vrf_id, {})
-            here[vrf_id] = _own_routes(there) or before.get(vrf_id, set())
-            self._load(vrf_id, software.get(vrf_id, {}), here[vrf_id], there)
-        for vrf_id in tables.routers:
-            self._load_missing(vrf_id, software.get(vrf_id, {}), here.get(vrf_id, ()))
-        tables.audit(hardware)
+            here[vrf_id] = _own_routes(there) or self._before.get(vrf_id, set())
+            yield from self._load(vrf_id, software.get(vrf_id, {}), here[vrf_id], there)
+        for vrf_id in set(tables.routers):
+            yield from self._load_missing(vrf_id, software.get(vrf_id, {}), here.get(vrf_id, ()))
+        yield from writes.find_differing()
         for vrf_id in tables.routers - frozen:
             self._moves.resume(vrf_id)
         tables.mark_changed()
+        self._before = {}
 
-    def _reopen(self, routers: Iterable[int]) -> None:
-        """Open these routers with empty tables, as far as there is room, and close all others."""
+    def _reopen(self, routers: Iterable[int], software: Mapping[int, Mapping[bytes, int]]) -> None:
+        """Open these routers with empty tables, as far as there is room, and no others."""
         tables = self._tables
         for vrf_id in list(tables.routers):
-            tables.close(vrf_id)
-        tables.set_installed({})
+            tables.drop(vrf_id)
+        tables.forget_installed()
+        tables.set_unopened({})
         for vrf_id in routers:
             with contextlib.suppress(ValueError):
                 tables.open(vrf_id)
+        tables.set_unopened(software)
 
-    def _load(self, vrf_id: int, routes: Mapping[bytes, int], here: set[bytes], there: Collection[bytes]) -> None:
+    def _load(
+        self, vrf_id: int, routes: Mapping[bytes, int], here: set[bytes], there: Collection[bytes]
+    ) -> Iterator[None]:
         """Take a router's routes, and let those of ``here`` have their place in hardware before all others.
 
         ``there`` are the entries that the hardware has of it now, covers included.
         """
-        for fast in self._tables.fast.values():
-            fast.set_placement(vrf_id, Placement.SOFTWARE)
-        for columns in insertions(vrf_id, {key: one for key, one in routes.items() if one != LOCAL or key in here}):
-            self._tables.change(columns)
-        self._tables.keep(vrf_id, here, there)
+        if vrf_id in self._tables.routers:
+            for fast in self._tables.fast.values():
+                fast.set_placement(vrf_id, Placement.SOFTWARE)
+        yield from self._take(vrf_id, routes, lambda key, action: action != LOCAL or key in here)
+        yield from self._tables.keep(vrf_id, here, there)
 
-    def _load_missing(self, vrf_id: int, routes: Mapping[bytes, int], here: Collection[bytes]) -> None:
+    def _load_missing(self, vrf_id: int, routes: Mapping[bytes, int], here: Collection[bytes]) -> Iterator[None]:
         """Bring in own addresses that are not in hardware, and from now on what the placement says."""
-        for columns in insertions(
-            vrf_id, {key: one for key, one in routes.items() if one == LOCAL and key not in here}
-        ):
-            self._tables.change(columns)
-        self._tables.follow_placement(vrf_id)
+        yield from self._take(vrf_id, routes, lambda key, action: action == LOCAL and key not in here)
+        if vrf_id in self._tables.routers:
+            self._tables.follow_placement(vrf_id)
+
+    def _take(self, vrf_id: int, routes: Mapping[bytes, int], chosen: Callable[[bytes, int], bool]) -> Iterator[None]:
+        for part in parts(routes.items()):
+            if vrf_id not in self._tables.routers:
+                return
+            for columns in insertions(vrf_id, {key: action for key, action in part if chosen(key, action)}):
+                self._tables.change(columns)
+            yield
 
     def complete(self, vrf_id: int) -> None:
         """The software has all routes of a router again: from now on the hardware follows it, if it did not."""
@@ -101,7 +115,8 @@ class Adoption:
             return
         if vrf_id in tables.routers:
             there = writes.entries(vrf_id)
-            tables.keep(vrf_id, _own_routes(there), there)
+            for _ in tables.keep(vrf_id, _own_routes(there), there):
+                pass
         writes.unfreeze(vrf_id)
         if vrf_id in tables.routers:
             tables.follow_placement(vrf_id)

@@ -6,9 +6,10 @@ What changes in a fast table is noted at once as pending (`StagedWrites`), and w
 its room until it has left. Pure.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from controller.fallback.pace import parts
 from controller.fallback.recovery import Withdrawn
 from controller.fallback.staged_writes import Leaving, RouterTable, StagedWrites
 from controller.model import Placement, Quota
@@ -17,6 +18,9 @@ from controller.route_cache.aggregate import Aggregate
 from controller.route_cache.fast_table import FastTable
 from controller.route_cache.write_order import Changes
 from wire.columns import family_of
+
+IMPROVED_AT_ONCE = 100
+"""Writes of one step of an aggregation that is to end."""
 
 MAX_ROOM = MAX_OBJECT_ID
 """The room of a plane of which nothing is known."""
@@ -102,8 +106,7 @@ class HardwareTables:
         again where the plane lacks it.
         """
         if vrf_id in self.routers:
-            for table, default in self.writes.defaults_lacking(vrf_id):
-                self.note(table, [default])
+            self.retry_defaults(vrf_id)
             return
         added: dict[int, Changes] = {}
         for family, fast in self.fast.items():
@@ -134,6 +137,20 @@ class HardwareTables:
                 table = vrf_id, family
                 self.note(table, fast.remove(vrf_id))
                 del self._routes[table]
+
+    def retry_defaults(self, vrf_id: int) -> int:
+        """Write the default entries of an open router again that the plane lacks; returns how many."""
+        lacking = self.writes.defaults_lacking(vrf_id) if vrf_id in self.routers else []
+        for table, default in lacking:
+            self.note(table, [default])
+        return len(lacking)
+
+    def drop(self, vrf_id: int) -> None:
+        """Forget an open router: what the plane has of it is read anew."""
+        self.routers.discard(vrf_id)
+        for family, fast in self.fast.items():
+            del self.wanted[vrf_id, family], self._routes[vrf_id, family]
+            fast.drop(vrf_id)
 
     # Room and placement
 
@@ -278,14 +295,20 @@ class HardwareTables:
         """Whether all tables are as small as can be."""
         return not any(routes.aggregate.queued for routes in self._routes.values())
 
-    def keep(self, vrf_id: int, here: set[bytes], there: Collection[bytes]) -> None:
-        """Let prefixes of ``here`` have their place in hardware; ``there`` is what it holds of the router."""
-        for family, fast in self.fast.items():
-            table = vrf_id, family
-            routes = self._routes[table]
-            self._choose(table, routes.aggregate.improve())
-            stay = here & routes.pinned if self.placement(vrf_id) is Placement.SOFTWARE else here
-            self.note(table, fast.keep(vrf_id, [key for key in stay if family_of(key) == family], there))
+    def keep(self, vrf_id: int, here: set[bytes], there: Collection[bytes]) -> Iterator[None]:
+        """Let prefixes of ``here`` have their place in hardware, in steps; ``there`` is what it has of the router."""
+        for table in [table for table in self._routes if table[0] == vrf_id]:
+            _, family = table
+            while table in self._routes and self._routes[table].aggregate.queued:
+                self._choose(table, self._routes[table].aggregate.improve(IMPROVED_AT_ONCE))
+                yield
+            in_software = self.placement(vrf_id) is Placement.SOFTWARE and table in self._routes
+            stay = here & self._routes[table].pinned if in_software else here
+            longest_first = sorted((key for key in stay if family_of(key) == family), key=_length, reverse=True)
+            for part in parts(longest_first):
+                if table in self._routes:
+                    self.note(table, self.fast[family].keep(vrf_id, part, there))
+                yield
 
     def refuse(self, table: RouterTable, key: bytes, full: bool) -> None:
         """Do without an entry that the hardware refused. ValueError for the default entry of a router."""
@@ -314,15 +337,32 @@ class HardwareTables:
         if vrf_id in self._gone:
             self._forget_slice(vrf_id)
 
-    def set_installed(self, read: Mapping[int, Mapping[bytes, int]]) -> None:
-        """Take what the plane was read to hold, by vrf_id."""
-        for leaving in self.writes.set_installed(read):
+    def forget_installed(self) -> None:
+        """Forget what the plane holds, which is read anew."""
+        for leaving in self.writes.forget_installed():
             self.follow_leaving(leaving)
 
-    def audit(self, read: Mapping[int, Mapping[bytes, int]]) -> int:
-        """Take a read-back; what differs from what is wanted is pending. Returns how many entries that are."""
-        self.set_installed(read)
-        return self.writes.compare(self.routers | read.keys())
+    def set_installed(self, read: Mapping[int, Mapping[bytes, int]]) -> Iterator[None]:
+        """Take what the plane was read to hold, by vrf_id, in steps."""
+        for vrf_id, routes in read.items():
+            for part in parts(routes.items()):
+                for leaving in self.writes.take_installed(vrf_id, part):
+                    self.follow_leaving(leaving)
+                yield
+
+    def repair(self, vrf_id: int, found: Mapping[bytes, int | None]) -> int:
+        """Take what the plane was found to hold of a router otherwise than it was known to, None for nothing.
+
+        Returns how many entries are to be written again for it.
+        """
+        repaired = 0
+        for family in ROUTE_TABLE_NAME if found else ():
+            part = {key: action for key, action in found.items() if family_of(key) == family}
+            differing, leaving = self.writes.repair((vrf_id, family), part)
+            repaired += differing
+            if leaving is not None:
+                self.follow_leaving(leaving)
+        return repaired
 
     @property
     def changed(self) -> bool:
@@ -346,3 +386,7 @@ class HardwareTables:
         """Return what was noted since the last call, and still leaves routers without their default entries."""
         found, self._failed = self._failed, {}
         return [one for i, one in found.items() if i in self.routers and self.writes.defaults_lacking(i)]
+
+
+def _length(key: bytes) -> int:
+    return key[-1]

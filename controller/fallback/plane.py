@@ -17,14 +17,16 @@ that was refused, too, is taken, or an operator has the router repaired.
 import asyncio
 import contextlib
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import replace
 
 from controller.errors import PlaneUnreachable
+from controller.fallback.hardware_audit import HardwareAudit
 from controller.fallback.hardware_routes import HardwareRoutes
 from controller.fallback.installed_entries import common_share, merged, summed
 from controller.fallback.link import LinkPorts, port_number
 from controller.fallback.link_probe import LinkProbe
+from controller.fallback.pace import paced
 from controller.fallback.traffic_poll import TrafficPoll
 from controller.fallback.writer import PairWriter
 from controller.planes.base import (
@@ -83,6 +85,9 @@ class FallbackPair:
         self._clock = clock
         self.traffic_poll = TrafficPoll(hardware, software, routes, lambda: self.connected and self._adopted, clock)
         self._turn: asyncio.Event | None = None  # set when the latest write has ended
+        self._known = asyncio.Event()  # set but while it is found out what the hardware holds
+        self._known.set()
+        self._settled: set[int] = set()  # routers of which the FIB has written all meanwhile
 
     # Plane
 
@@ -150,8 +155,10 @@ class FallbackPair:
         """The FIB has written all that either lacked of a router; ``settled``: all that the router's guest knows."""
         if not self._behind:
             self._refilling.discard(vrf_id)
-        if settled:
+        if settled and self._known.is_set():
             self.routes.adoption.complete(vrf_id)
+        elif settled:
+            self._settled.add(vrf_id)
 
     def sample_to(self, sampler: Sampler | None) -> None:
         """Do nothing: the software's samples are the pair's own, and of both together there are none."""
@@ -175,56 +182,115 @@ class FallbackPair:
     async def read(self, only: int | None = None, into: RoutesInto | None = None) -> Installed:
         """Read both back. What one of them lacks, or has otherwise than the other, is damaged. All routes are read
         whatever is asked for: the hardware's table is one of all routers."""
-        async with self._reading:  # one that adopts writes, too
+        async with self._reading:
             self._require()
-            writes, outages = self.routes.writes, self._outages
-            idle, generation, adopting = writes.idle, writes.generation, not self._adopted
-            hard, soft = await asyncio.gather(self.hardware.read(), self.software.read())
-            if self.probe is not None:
-                self.probe.strip(self.hardware, hard)
-                self.probe.strip(self.software, soft)
             if not self._adopted:
-                self._writer.vlans.adopt(hard.router_interfaces.values(), soft.router_interfaces.values())
-                await self._writer.give_back(hard, soft)
-            untouched = idle and generation == writes.generation
-            if outages != self._outages:  # nobody knows what was read of it
-                raise PlaneUnreachable(self.name, self.problem or "the connection was lost while it was read")
-            if not self._adopted:
-                self._adopt(hard, soft)
-            elif self._behind:  # the hardware is ahead of it: what differs is for the FIB to write
-                self._writer.caught_up(soft)
-                self._refilling |= self.routes.routers
-                self.routes.tables.told(soft.routes)
-                if self.probe is not None:
-                    self.probe.schedule()
-            elif untouched:  # or what is under way would be taken for damage
-                differing = self.routes.tables.audit(hard.routes)
-                if differing:
-                    self._notice("warning", "repaired", f"{differing} routes differed in hardware")
+                async with self._unwritten():
+                    found = await self._take_over()
+            elif self._behind:
+                found = await self._catch_up()
+            else:
+                found = await self._audit(into)
             self._behind = False
-            found = merged(hard, soft, self.routes.barred, self._writer.ends)
-            if adopting:  # what has no room is written again, and refused
-                found.damaged |= {("policer", vrf_id) for vrf_id in soft.policers.keys() - self.routes.routers}
-            if adopting or untouched:  # without a default entry a router is not served, as without a policer
-                found.damaged |= {("policer", i) for i in self.routes.routers if writes.defaults_lacking(i)}
             return found
 
-    def _adopt(self, hard: Installed, soft: Installed) -> None:
+    async def _take_over(self) -> Installed:
+        """Read both, and begin with what they hold; what has no room is written again, and refused."""
+        outages = self._outages
+        hard, soft = await self._read_both()
+        self._writer.vlans.adopt(hard.router_interfaces.values(), soft.router_interfaces.values())
+        await self._writer.give_back(hard, soft)
+        self._require_since(outages)
+        await self._adopt(hard, soft)
+        self._require_since(outages)
+        self._adopted = True
+        found = merged(hard, soft, self.routes.barred, self._writer.ends)
+        found.damaged |= {("policer", vrf_id) for vrf_id in soft.policers.keys() - self.routes.routers}
+        return self._with_defaults(found)
+
+    async def _catch_up(self) -> Installed:
+        """Read both where the hardware is ahead of the software: what differs is for the FIB to write."""
+        outages = self._outages
+        hard, soft = await self._read_both()
+        self._require_since(outages)
+        self._writer.caught_up(soft)
+        self._refilling |= self.routes.routers
+        self.routes.tables.told(soft.routes)
+        if self.probe is not None:
+            self.probe.schedule()
+        return merged(hard, soft, self.routes.barred, self._writer.ends)
+
+    async def _audit(self, into: RoutesInto | None) -> Installed:
+        """Read both, and have written again what the hardware holds otherwise than it is known to."""
+        outages, writes = self._outages, self.routes.writes
+        idle, generation = writes.idle, writes.generation
+        audit = HardwareAudit(self.routes.tables)
+        try:
+            hard, soft = await self._read_both(None if into is None else audit, into)
+            self._require_since(outages)
+            if into is None:
+                await paced(audit.take(hard.routes))
+            await paced(audit.repair())
+            self._require_since(outages)
+        finally:
+            audit.end()
+        if audit.repaired:
+            self._notice("warning", "repaired", f"{audit.repaired} routes differed in hardware")
+        found = merged(hard, soft, self.routes.barred, self._writer.ends)
+        return self._with_defaults(found) if idle and generation == writes.generation else found
+
+    async def _read_both(
+        self, hardware: RoutesInto | None = None, software: RoutesInto | None = None
+    ) -> tuple[Installed, Installed]:
+        hard, soft = await asyncio.gather(self.hardware.read(None, hardware), self.software.read(None, software))
+        if self.probe is not None:
+            self.probe.strip(self.hardware, hard)
+            self.probe.strip(self.software, soft)
+        return hard, soft
+
+    def _with_defaults(self, found: Installed) -> Installed:
+        """Note as damaged what leaves a router without its default entry: it is not served, as without a policer."""
+        lacking = self.routes.writes.defaults_lacking
+        found.damaged |= {("policer", vrf_id) for vrf_id in self.routes.routers if lacking(vrf_id)}
+        return found
+
+    def _require_since(self, outages: int) -> None:
+        """PlaneUnreachable where either was away since: nobody knows what was read of it."""
+        if outages != self._outages:
+            raise PlaneUnreachable(self.name, self.problem or "the connection was lost while it was read")
+
+    @contextlib.asynccontextmanager
+    async def _unwritten(self) -> AsyncIterator[None]:
+        """Have nothing written while it is not known what the hardware holds; what is under way ends before."""
+        self._known = asyncio.Event()
+        try:
+            if self._turn is not None:
+                await self._turn.wait()
+            async with self._writer.draining:
+                yield
+        finally:
+            self._known.set()
+        if self._adopted:
+            for vrf_id in self._settled:
+                self.routes.adoption.complete(vrf_id)
+        self._settled.clear()
+
+    async def _adopt(self, hard: Installed, soft: Installed) -> None:
         self.routes.tables.reported(self.hardware.table_sizes)
         device = dict(self.hardware.table_sizes), self.hardware.capabilities
         if _is_empty(hard) or device != self._device:  # another one, or one that has lost what was in its way
             self.routes.tables.forget_learned()
         self._device = device
-        self.routes.adoption.adopt(hard.routes, soft.routes, soft.policers)
+        await paced(self.routes.adoption.adopt(hard.routes, soft.routes, soft.policers))
         self._writer.adopt(hard, soft)
         self.traffic_poll.adopt((hard.router_interfaces | soft.router_interfaces).values())
-        self._adopted = True
         self._refilling.clear()
         if self.probe is not None:
             self.probe.adopt(soft.router_interfaces.values())
 
     async def write(self, batch: WriteBatch) -> list[Refused]:
         """Write to the software, then what the hardware is to have of it; see `ahead` for what is written without."""
+        await self._known.wait()
         if not self.ahead:
             self._require()
         if self.probe is not None:
@@ -392,7 +458,7 @@ class FallbackPair:
         await self._writer.once_more()
         self.traffic_poll.hand_over(self._clock())
         for _ in range(MAX_ROUNDS):
-            if not self.connected:  # the software is not for moving to what it may not have
+            if not self.connected or not self._adopted:  # the software is not for moving to what it may not have
                 return False
             moved = self.routes.rebalance(self._clock())
             await self._writer.drain()

@@ -7,10 +7,11 @@ And the other way round: what it still has because it could not be told (`Withdr
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import cached_property
+from collections import defaultdict
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from typing import TypeVar
 
+from controller.fallback.pace import parts
 from controller.planes.base import (
     FALLBACK,
     UNREACHABLE,
@@ -25,36 +26,51 @@ from controller.planes.base import (
     WriteBatch,
 )
 from controller.route_cache.prefix_tree import PrefixTree
-from wire.columns import ADDRESS_BYTES
+from wire.columns import ADDRESS_BYTES, family_of
 
 E = TypeVar("E", RouterInterface, Nexthop, NexthopGroup, Policer)
 
 
-def has_lost_routes(hardware: Mapping[bytes, int], software: Collection[bytes]) -> bool:
-    """Tell whether the hardware forwards addresses of a router that the software has no route for."""
-    for family, size in ADDRESS_BYTES.items():
-        cover = _Cover(family, software)
-        for key, action in hardware.items():
-            if len(key) == size + 1 and action not in (FALLBACK, UNREACHABLE) and not cover.whole(key):
+def has_lost_routes(hardware: Mapping[bytes, int], software: Collection[bytes]) -> Generator[None, None, bool]:
+    """Tell, in steps, whether the hardware forwards addresses of a router that the software has no route for."""
+    aggregated = []
+    for part in parts(hardware.items()):
+        aggregated += [key for key, action in part if key not in software and action not in (FALLBACK, UNREACHABLE)]
+        yield
+    for family in ADDRESS_BYTES if aggregated else ():
+        cover = _Cover(family)
+        yield from cover.add(software)
+        for keys in parts(key for key in aggregated if family_of(key) == family):
+            if not all(map(cover.whole, keys)):
                 return True
+            yield
     return False
 
 
 class _Cover:
     """Tells what the routes of one family leave uncovered."""
 
-    def __init__(self, family: int, routes: Collection[bytes]) -> None:
+    def __init__(self, family: int) -> None:
         self._size = ADDRESS_BYTES[family]
         self._bits = 8 * self._size
-        self._known = routes
+        self._known: Collection[bytes] = ()
+        self._keys: list[bytes] = []  # sorted
+        self._lengths: list[int] = []
 
-    @cached_property
-    def _lengths(self) -> list[int]:
-        return sorted({key[-1] for key in self._known if len(key) == self._size + 1})
-
-    @cached_property
-    def _keys(self) -> list[bytes]:
-        return sorted(key for key in self._known if len(key) == self._size + 1)
+    def add(self, routes: Collection[bytes]) -> Iterator[None]:
+        """Take all routes, of any family, in steps."""
+        sorting: defaultdict[bytes, list[bytes]] = defaultdict(list)  # by the first octets
+        for part in parts(routes):
+            for key in part:
+                if len(key) == self._size + 1:
+                    sorting[key[:2]].append(key)
+            yield
+        lengths = set[int]()
+        for _, keys in sorted(sorting.items()):
+            lengths.update(key[-1] for key in keys)
+            self._keys += sorted(keys)
+            yield
+        self._known, self._lengths = routes, sorted(lengths)
 
     def whole(self, key: bytes) -> bool:
         """Tell whether each address of a prefix has a route."""

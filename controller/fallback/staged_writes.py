@@ -6,10 +6,11 @@ Pure: `next_stage` gives updates that a plane may take in any order, and `confir
 two stages every address is forwarded as before or as after.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from controller.fallback.pace import parts
 from controller.planes.base import FALLBACK, ROUTE_TABLE_NAME, Op, Refused, RouteUpdates
 from controller.route_cache.write_order import changes_between, stages
 from wire.columns import ADDRESS_BYTES, family_of
@@ -50,6 +51,7 @@ class StagedWrites:
         self._in_flight: dict[RouterTable, frozenset[bytes]] = {}  # what is being written
         self._pending: dict[RouterTable, set[bytes]] = {}  # prefixes that may differ
         self._planned: list[RouteUpdates] = []  # what of them comes next, in the order of stages
+        self._audited: defaultdict[int, set[bytes]] | None = None  # what is written during an audit, by vrf_id
 
     @property
     def idle(self) -> bool:
@@ -82,24 +84,63 @@ class StagedWrites:
                 found.append((table, default))
         return found
 
-    def set_installed(self, read: Mapping[int, Mapping[bytes, int]]) -> list[Leaving]:
-        """Take what the plane was read to hold, by vrf_id; nothing is known to differ yet."""
+    def forget_installed(self) -> list[Leaving]:
+        """Forget what the plane holds: that is read anew. What is wanted from now on is to be noted."""
         self.installed, self._pending, self._planned, self._in_flight = {}, {}, [], {}
-        for vrf_id, routes in read.items():
-            for key, action in routes.items():
-                self.installed.setdefault((vrf_id, family_of(key)), {})[key] = action
-        tables, self._leaving = self._leaving.keys() | self.installed.keys(), {}
-        return [self._follow_leaving(table, self.installed.get(table, ())) for table in tables]
+        tables, self._leaving = self._leaving.keys(), {}
+        return [Leaving(table, 0, True) for table in tables]
 
-    def compare(self, routers: Iterable[int]) -> int:
-        """Look for what differs from what is wanted: that is pending. Returns how many entries that are."""
-        found = 0
-        for table in ((vrf_id, family) for vrf_id in routers for family in ROUTE_TABLE_NAME):
+    def take_installed(self, vrf_id: int, routes: Collection[tuple[bytes, int]]) -> list[Leaving]:
+        """Take some of what the plane was read to hold of a router; `find_differing` comes when that is all."""
+        keys: dict[RouterTable, list[bytes]] = {}
+        for key, action in routes:
+            table = vrf_id, family_of(key)
+            self.installed.setdefault(table, {})[key] = action
+            keys.setdefault(table, []).append(key)
+        return [self._follow_leaving(table, taken) for table, taken in keys.items()]
+
+    def find_differing(self) -> Iterator[None]:
+        """Look for what differs from what is wanted, in steps: of what was noted, that alone is pending then."""
+        for table in self.installed.keys() | self._pending.keys():
+            pending = self._pending.setdefault(table, set())
+            for keys in parts([*pending, *self.installed.get(table, ())]):
+                installed, wanted = self.installed.get(table, {}), self._wanted.get(table, {})
+                differing = {key for key in keys if installed.get(key) != wanted.get(key)}
+                pending.difference_update(keys)
+                pending.update(differing)
+                yield
+            if not pending:
+                del self._pending[table]
+
+    def _compare(self, vrf_id: int) -> None:
+        for table in ((vrf_id, family) for family in ROUTE_TABLE_NAME):
             differing = changes_between(self.installed.get(table, {}), self._wanted.get(table, {}))
             if differing:
                 self._pending.setdefault(table, set()).update(differing)
-                found += 0 if table[0] in self.frozen else len(differing)
-        return found
+
+    # Audits
+
+    def begin_audit(self) -> Mapping[int, set[bytes]]:
+        """Return which keys are written from now on, by vrf_id, until `end_audit`; those in flight are."""
+        self._audited = defaultdict(set)
+        for (vrf_id, _), keys in self._in_flight.items():
+            self._audited[vrf_id].update(keys)
+        return self._audited
+
+    def end_audit(self) -> None:
+        """Note no more what is written."""
+        self._audited = None
+
+    def repair(self, table: RouterTable, found: Mapping[bytes, int | None]) -> tuple[int, Leaving | None]:
+        """Take what the plane was found to hold; returns how much of it is not as wanted, and is written again."""
+        installed, wanted = self.installed.setdefault(table, {}), self._wanted.get(table, {})
+        for key, action in found.items():
+            if action is None:
+                installed.pop(key, None)
+            else:
+                installed[key] = action
+        differing = 0 if table[0] in self.frozen else sum(installed.get(key) != wanted.get(key) for key in found)
+        return differing, self.note(table, found)
 
     def freeze(self, routers: Collection[int]) -> None:
         """Write nothing of these routers until they are unfrozen; of all others, what is wanted."""
@@ -110,7 +151,7 @@ class StagedWrites:
         """Write what is wanted of a router from now on, if it was frozen."""
         if vrf_id in self.frozen:
             self.frozen.discard(vrf_id)
-            self.compare([vrf_id])
+            self._compare(vrf_id)
 
     def note(self, table: RouterTable, changes: Collection[bytes]) -> Leaving | None:
         """Remember prefixes for which something else is wanted; what was planned of this table is planned anew."""
@@ -164,6 +205,8 @@ class StagedWrites:
         self.generation += 1
         columns = self._planned[0]
         self._in_flight = {(columns.vrf_id, columns.family): frozenset(columns.keys)}
+        if self._audited is not None:
+            self._audited[columns.vrf_id].update(columns.keys)
         return [columns]
 
     def confirm(self, stage: list[RouteUpdates], refused: Iterable[Refused]) -> tuple[dict[bytes, Refused], Leaving]:

@@ -52,7 +52,7 @@ class PairWriter:
         self._kept_out = KeptOut()
         self._groups = Groups()  # of the hardware
         self._retry_at = inf
-        self._draining = asyncio.Lock()
+        self.draining = asyncio.Lock()  # whoever holds it has no route written to the hardware
         self._clock = clock
 
     # What was read
@@ -212,7 +212,7 @@ class PairWriter:
     async def drain(self, encoding: EncodingTime | None = None) -> None:
         """Write the stages of routes that wait, until the hardware holds what is placed there."""
         encoding = encoding or EncodingTime()
-        async with self._draining:
+        async with self.draining:
             await self.once_more()
             while stage := self._routes.next_stage():
                 refused = await self._hardware.write(WriteBatch(routes=stage, encoding=encoding))

@@ -109,6 +109,13 @@ class FastTable:
         self._rebalance.confidence.drop(vrf_id)
         return changes
 
+    def drop(self, vrf_id: int) -> None:
+        """Forget a router with all its entries, which the plane may have or not: that is not followed any more."""
+        router = self._routers.pop(vrf_id)
+        router.table.room.add(-len(router.table.hardware.actions), 0)
+        self._tracked -= len(router.soft)
+        self._rebalance.confidence.drop(vrf_id)
+
     def limit(self, slice_name: str, quota: int | None) -> None:
         """Reserve ``quota`` entries for all routers of a slice together, None for what is left of the plane.
 

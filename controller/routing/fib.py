@@ -335,11 +335,12 @@ class Fib(FibState):
             return 0
         repaired, found = self.repair_entries(read), read.routes.get(self.config.vrf_id, {})
         keys = self._prefixes.differing(found, written)
-        followed = read.hardware is not None  # what was written, and is to go on
-        return repaired + self.repair_routes({i: base.UNKNOWN_ACTION if followed else found.get(i) for i in keys})
+        return repaired + self.repair_routes({key: found.get(key) for key in keys}, read.hardware is not None)
 
-    def repair_routes(self, found: Mapping[bytes, int | None]) -> int:
-        """Take over what a plane has otherwise than it is installed; queue and count repairs."""
+    def repair_routes(self, found: Mapping[bytes, int | None], followed: bool) -> int:
+        """Take over what a plane, ``followed`` by hardware or not, has otherwise; queue and count repairs."""
+        if followed:  # what was written, and is to go on
+            found = dict.fromkeys(found, base.UNKNOWN_ACTION)
         for key, action in found.items():
             self._prefixes.find(key, action)
         queued = [key for key, left in found.items() if left or self.settled or not self._is_unlearned(key)]

@@ -6,7 +6,7 @@ from math import inf
 from typing import Any
 
 from controller.model import RouterConfig
-from controller.planes.base import Nexthop, NexthopGroup, Policer, RouterInterface
+from controller.planes.base import UNKNOWN_ACTION, Nexthop, NexthopGroup, Policer, RouterInterface
 from controller.routing.entries import EntryTable
 from controller.routing.neighbors import NeighborKey, NeighborState
 from controller.routing.objects import PlaneObjects
@@ -84,10 +84,11 @@ class FibState:
         return self._prefixes.refused
 
     def find_installed(self, scan: KeyScan, wanted: Callable[[bytes], bool], count: int) -> tuple[list[bytes], bool]:
-        """Return those that are ``wanted`` of the next prefixes of a scan over what is installed, and whether these
-        were the last."""
-        keys = scan.next(self._prefixes.installed, self._prefixes.moved, count)
-        return list(filter(wanted, keys)), len(keys) < count
+        """Return those that are ``wanted`` of the next prefixes of a scan over what is known to be installed; and
+        whether these were the last."""
+        installed = self._prefixes.installed
+        keys = scan.next(installed, self._prefixes.moved, count)
+        return [key for key in keys if installed[key] != UNKNOWN_ACTION and wanted(key)], len(keys) < count
 
     def actions_in_use(self) -> set[int]:
         """Return the actions that a prefix has, or may still have on the plane."""

@@ -35,10 +35,10 @@ from controller.planes.encoding_time import SHARED
 from controller.routing.fib import Fib
 from controller.routing.objects import PlaneObjects
 from controller.routing.prefixes import Ticket
+from controller.routing.route_audit import AuditedRoutes, RouteAudit
 from controller.routing.table_pass import KeyScan
 from controller.shard.loop_share import LoopShare
 from controller.shard.plane_shares import PlaneShares
-from controller.shard.route_audit import AuditedRoutes, RouteAudit
 from controller.shard.table_passes import TablePasses
 from controller.shard.unclaimed import UnclaimedObjects, unknown_deletions
 from wire.columns import prefix_text
@@ -417,10 +417,7 @@ class PlaneMirror:
         self._unclaimed.adopt(read, self.fibs)
         self.foreign = read.foreign
         routes = sum(map(len, read.routes.values()))
-        for fib in self.fibs.values():
-            self.set_ports(fib)
-            fib.adopt(read)
-            self.wake(fib)
+        await self._adopt_routers(read)
         for batch in unknown_deletions(read, self.fibs.keys(), BATCH_ROUTES):
             await self.plane.write(batch)
         self.adopted = True
@@ -432,6 +429,21 @@ class PlaneMirror:
             self._listener.confirmed(vrf_id)
         self._listener.ports_changed(list(self.fibs))
         self._advance()
+
+    async def _adopt_routers(self, read: Installed) -> None:
+        """Have all routers begin with what was read, those too that come meanwhile."""
+        connection, adopted = self._connection, set[Fib]()
+        while waiting := [fib for fib in self.fibs.values() if fib not in adopted]:
+            for fib in waiting:
+                await self._loop_share.turn(self.account)
+                if connection != self._connection:
+                    raise PlaneUnreachable(self.plane.name, self.reason)
+                adopted.add(fib)
+                if self.fibs.get(fib.config.vrf_id) is fib:
+                    with self._slice(fib, "what its plane has"):
+                        self.set_ports(fib)
+                        fib.adopt(read)
+                    self.wake(fib)
 
     async def delete_unclaimed(self) -> None:
         """Delete adopted nexthops and groups that their routers, once settled, neither claimed nor use."""
@@ -449,8 +461,7 @@ class PlaneMirror:
                         self.objects.free(one.entry.id)
 
     async def read_back(self, only: int | None = None) -> tuple[Installed, dict[int, set[bytes]]]:
-        """Read the plane while writing goes on, of the routes ``only`` one router's where that is not None; also
-        returns the keys written meanwhile, by vrf_id."""
+        """Read the plane while writing goes on, routes of ``only`` one router; and return keys written meanwhile."""
         async with self._watched() as written:
             return await self.plane.read(only), written
 
@@ -459,7 +470,7 @@ class PlaneMirror:
 
         Of all, the routes are compared as they are read, and those that were not read are looked for in slices.
         """
-        repairs: dict[int, int] = {}
+        repairs: Counter[int] = Counter()
         async with self._watched() as written:
             fibs = {vrf_id: self.fibs[vrf_id] for vrf_id in written if only in (None, vrf_id)}
             audited = {i: AuditedRoutes(fib.installed_routes, written[i]) for i, fib in fibs.items()}
@@ -472,28 +483,27 @@ class PlaneMirror:
                     repairs[vrf_id] = fib.repair_entries(read) if streamed else fib.repair(read, written[vrf_id])
                     self.wake(fib)
             for vrf_id, fib in fibs.items() if streamed else ():
-                repairs[vrf_id] = repairs.get(vrf_id, 0) + await self._repair_routes(fib, audited[vrf_id])
-            for vrf_id, count in (await self.shares.audit()).items():
-                repairs[vrf_id] = repairs.get(vrf_id, 0) + count
+                repairs[vrf_id] += await self._repair_routes(fib, audited[vrf_id], read.hardware is not None)
+            repairs.update(await self.shares.audit())
         for vrf_id, count in repairs.items():
             if count and vrf_id in self.fibs:
                 name = self.fibs[vrf_id].config.full_name
                 self._events.emit("warning", "repaired", name, f"{count} entries differed on the plane")
         await self.delete_unclaimed()
         self.wake()
-        return {vrf_id: count for vrf_id, count in repairs.items() if count}
+        return dict(+repairs)
 
-    async def _repair_routes(self, fib: Fib, audited: AuditedRoutes) -> int:
+    async def _repair_routes(self, fib: Fib, audited: AuditedRoutes, followed: bool) -> int:
         """Repair the routes of one router that were read otherwise than they are installed, or not at all."""
         account, repaired, scan, whole = self._loop_share.account(fib.config), 0, KeyScan(), audited.whole
         with self._slice(fib, "an audit of its routes"):
             if self.fibs.get(fib.config.vrf_id) is fib:
-                repaired = fib.repair_routes(audited.found)
+                repaired = fib.repair_routes(audited.found, followed)
         while not whole and self.fibs.get(fib.config.vrf_id) is fib:
             await self._loop_share.turn(account)
             with self._slice(fib, "an audit of its routes"):
                 missing, whole = fib.find_installed(scan, audited.is_missing, AUDITED_AT_ONCE)
-                repaired += fib.repair_routes(dict.fromkeys(missing))
+                repaired += fib.repair_routes(dict.fromkeys(missing), followed)
         self._wake_served(fib)
         return repaired
 

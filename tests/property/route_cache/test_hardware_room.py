@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.fallback import pace
 from controller.fallback import staged_writes as writes
 from controller.fallback.hardware_routes import HardwareRoutes
 from controller.model import Placement, Quota
@@ -81,9 +82,17 @@ class World:
             self.in_flight = []
 
     def adopt(self) -> None:
-        """Both are read back, after the software was given all that there is."""
-        if not self.in_flight:
-            self.routes.adoption.adopt({vrf_id: dict(held) for vrf_id, held in self.plane.items()}, self.full, SLICES)
+        """Both are read back, after the software was given all that there is, perhaps again before all was taken in;
+        routers are placed meanwhile."""
+        while not self.in_flight:
+            held = {vrf_id: dict(entries) for vrf_id, entries in self.plane.items()}
+            for _ in self.routes.adoption.adopt(held, self.full, SLICES):
+                if self.chance.random() < 0.05:
+                    self.place()
+                if self.chance.random() < 0.02:
+                    break
+            else:
+                return
 
     def complete(self) -> None:
         """All guests have repeated their routes: what the hardware has beside them is not lost, but withdrawn."""
@@ -120,6 +129,7 @@ class World:
 def test_what_still_leaves_has_its_room_until_it_has_left(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writes, "STAGE_ROUTES", 4)
+        patch.setattr(pace, "STEP_ROUTES", 2)
         world = World(seed)
         world.play()
     assert world.routes.writes.idle

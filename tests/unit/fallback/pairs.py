@@ -3,7 +3,7 @@
 import ipaddress
 import struct
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "shard"))
@@ -77,6 +77,12 @@ class PairWorld(World):
     def forwarding(self, vrf_id: int = 1) -> set[bytes]:
         """The hardware's prefixes that are neither FALLBACK nor the router's own."""
         return {key for key, action in self.in_hardware(vrf_id).items() if action not in (FALLBACK, LOCAL)}
+
+
+def every(steps: Iterator[None]) -> None:
+    """Take all steps."""
+    for _ in steps:
+        pass
 
 
 async def started(world: PairWorld, *configs: RouterConfig) -> PairWorld:

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from pairs import FAR, LINK, TWO_WAYS, PairWorld, learned, made, packet, started, verified
+from pairs import FAR, LINK, TWO_WAYS, PairWorld, every, learned, made, packet, started, verified
 from worlds import gateway, mac, router_config
 
 from controller.errors import NoSuch
@@ -614,7 +614,7 @@ def test_a_write_may_end_after_the_hardware_was_read_anew():
     routes = HardwareRoutes({4: 0, 6: 0})
     routes.tables.open(1)
     stage = routes.next_stage()
-    routes.adoption.adopt({}, {}, [1])
+    every(routes.adoption.adopt({}, {}, [1]))
     routes.confirm(stage, [])
     while stage := routes.next_stage():
         routes.confirm(stage, [])

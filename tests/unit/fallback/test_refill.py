@@ -2,7 +2,7 @@
 
 import pairs
 import pytest
-from pairs import PairWorld
+from pairs import PairWorld, every
 
 from controller.fallback.hardware_routes import HardwareRoutes
 from controller.fallback.plane import FallbackPair
@@ -101,7 +101,7 @@ def test_a_write_that_ends_after_a_read_leaves_nothing_that_is_not_wanted_any_mo
     assert stage[0].keys == [key]
     default = {bytes(5): FALLBACK, bytes(17): FALLBACK}
     # Read before the write was done; and the software has lost the route.
-    routes.adoption.adopt({1: default}, {}, [1])
+    every(routes.adoption.adopt({1: default}, {}, [1]))
     routes.confirm(stage, [])
     while stage := routes.next_stage():
         routes.confirm(stage, [])
@@ -118,7 +118,7 @@ def test_a_new_cover_waits_until_what_does_not_stay_has_left(room: int, quota: i
     outer = {prefix_key(f"{n}.0.0.0/8"): route_action(RouteKind.NEXTHOP, 1) for n in range(20, 20 + 2 * most - 2, 2)}
     inner = {prefix_key(f"{key[0]}.1.0.0/16"): route_action(RouteKind.NEXTHOP, 2) for key in outer}
     held = {bytes(5): FALLBACK} | outer
-    routes.adoption.adopt({1: held | {bytes(17): FALLBACK}}, {1: outer | inner}, [1])
+    every(routes.adoption.adopt({1: held | {bytes(17): FALLBACK}}, {1: outer | inner}, [1]))
     for now in range(5):
         while stage := routes.next_stage():
             (columns,) = stage

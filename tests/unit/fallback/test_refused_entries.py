@@ -6,7 +6,7 @@ Their ports are the hardware's, so the software cannot do without it.
 from dataclasses import replace
 
 import pytest
-from pairs import PairWorld, learned, made, started, verified
+from pairs import PairWorld, every, learned, made, started, verified
 from worlds import gateway, interface, router_config
 
 from controller.fallback.hardware_routes import BUDGET, HardwareRoutes
@@ -294,7 +294,7 @@ def test_a_policer_that_is_written_again_has_default_entries_alone_looked_at():
     routes = HardwareRoutes({4: 0, 6: 0})
     routes.tables.open(1)
     otherwise = {bytes(17): FALLBACK, key_of("20.0.0.0/8"): route_action(RouteKind.NEXTHOP, 1)}
-    routes.tables.set_installed({1: otherwise})
+    every(routes.tables.set_installed({1: otherwise}))
     routes.tables.open(1)
     (columns,) = stage = routes.next_stage()
     assert (columns.family, columns.keys, columns.ops) == (4, [bytes(5)], [Op.INSERT])

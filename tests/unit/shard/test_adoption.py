@@ -10,7 +10,7 @@ from controller.errors import PlaneError, PlaneUnreachable, SessionRefused
 from controller.planes.base import LOCAL, Op
 from controller.planes.fake import FakePlane
 from controller.routing.rib import SetKind
-from controller.shard import mirror, unclaimed
+from controller.shard import loop_share, mirror, unclaimed
 from controller.shard.router import REFUSED_RETRY_S
 from wire.columns import prefix_key as key
 
@@ -39,6 +39,38 @@ async def test_plane_reconnect_writes_nothing(make_world):
     world.plane.connect()
     await world.settle()
     assert world.plane.writes == []
+
+
+@pytest.mark.parametrize("meanwhile", ["another router", "a removal", "another connection"])
+async def test_routers_take_turns_to_adopt_what_their_plane_has(make_world, monkeypatch, meanwhile):
+    """Of thousands, all at once would hold up everybody else for seconds."""
+    monkeypatch.setattr(loop_share, "TURN_S", 0.0)
+    world = await make_world(*(router_config(vrf_id, (vrf_id,)) for vrf_id in range(1, 5)))
+    for vrf_id in range(1, 5):
+        world.connect(vrf_id)
+        await world.settle(vrf_id)
+    turns: list[int] = []
+    for vrf_id in range(1, 5):
+        fib = world.router(vrf_id).fib
+        monkeypatch.setattr(fib, "adopt", lambda read, adopt=fib.adopt, i=vrf_id: (turns.append(i), adopt(read)))
+    world.plane.disconnect()
+    world.plane.connect()
+    await world.until(lambda: turns != [])
+    assert turns == [1]
+    if meanwhile == "another router":
+        await world.shards.put_router(router_config(5, (5,)))
+    elif meanwhile == "a removal":
+        await world.shards.remove_router(4)
+    else:
+        world.plane.disconnect()
+        world.plane.connect()
+    await adopted(world)
+    assert turns == {"another router": [1, 2, 3, 4], "a removal": [1, 2, 3, 4]}.get(meanwhile, [1, 1, 2, 3, 4])
+    for vrf_id in world.shards.routers:
+        world.connect(vrf_id)
+        await world.settle(vrf_id)
+        assert world.installed(vrf_id)
+    assert set(world.plane.entries.policers) == set(world.shards.routers)
 
 
 async def test_plane_restarted_empty_is_refilled(make_world):

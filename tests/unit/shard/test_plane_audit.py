@@ -9,9 +9,9 @@ from worlds import World, gateway, mac, router_config
 
 from controller.planes.base import LOCAL, Installed, Refused, WriteBatch
 from controller.routing.rib import SetKind
+from controller.routing.route_audit import AuditedRoutes
 from controller.shard import mirror
 from controller.shard.mirror import PlaneMirror
-from controller.shard.route_audit import AuditedRoutes
 from wire.columns import prefix_key as key
 
 COUNT = 300

@@ -1,0 +1,31 @@
+"""Takes what lasts long in steps, and leaves the event loop to others in between."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TypeVar
+
+STEP_ROUTES = 250
+"""Routes of one step: a millisecond or two of what costs most, to bring routes back into a table."""
+
+SLICE_S = 0.003
+"""How long steps follow each other."""
+
+T = TypeVar("T")
+
+
+def parts(items: Iterable[T]) -> Iterator[list[T]]:
+    """Return the items, those of a step at a time."""
+    rest = iter(items)
+    while part := list(islice(rest, STEP_ROUTES)):
+        yield part
+
+
+async def paced(steps: Iterator[None]) -> None:
+    """Take all steps."""
+    until_s = time.perf_counter() + SLICE_S
+    for _ in steps:
+        if time.perf_counter() >= until_s:
+            await asyncio.sleep(0)
+            until_s = time.perf_counter() + SLICE_S

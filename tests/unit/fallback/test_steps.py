@@ -1,0 +1,173 @@
+"""What goes over all routes of a pair does so in steps: whatever else is due comes in between."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pairs import PairWorld, learned, made, verified
+
+from controller.fallback import pace, plane
+from controller.fallback.hardware_routes import HardwareRoutes
+from controller.model import Placement
+from controller.planes.base import Op, RouteKind, RouteUpdates, WriteBatch, route_action
+from wire.columns import prefix_key
+
+STEP = 5
+ROUTES = {f"20.{2 * n}.0.0/16": 1 + n % 2 for n in range(100)}  # none can be merged with another
+ONE, TWO = (route_action(RouteKind.NEXTHOP, number) for number in (1, 2))
+
+
+@pytest.fixture
+async def world(monkeypatch: pytest.MonkeyPatch) -> PairWorld:
+    monkeypatch.setattr(pace, "STEP_ROUTES", STEP)
+    monkeypatch.setattr(pace, "SLICE_S", 0.0)
+    world = await made()
+    await learned(world, ROUTES)
+    return world
+
+
+async def reconnected(world: PairWorld) -> None:
+    world.hardware.disconnect()
+    await asyncio.sleep(0)
+    world.hardware.connect()
+    await world.until(lambda: world.pair._adopted)
+    await world.settle()
+
+
+class Interrupted:
+    """Does something before a step of each adoption, and of others; ``steps`` counts them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int, does: Callable[[], Any]) -> None:
+        self.steps, self._at, self._does = 0, at, does
+        monkeypatch.setattr(plane, "paced", self._paced)
+
+    async def _paced(self, steps: Iterator[None]) -> None:
+        for _ in steps:
+            self.steps += 1
+            if self.steps == self._at:
+                waited = self._does()
+                if waited is not None:
+                    await waited
+            await asyncio.sleep(0)
+
+
+async def test_others_have_the_loop_while_a_pair_is_adopted(world: PairWorld) -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.create_task(count())
+    held = dict(world.in_hardware())
+    await reconnected(world)
+    counting.cancel()
+    assert turns > 4 * len(ROUTES) / STEP
+    assert world.in_hardware() == held
+
+
+async def test_an_audit_of_a_pair_copies_no_routes(world: PairWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    copies = []
+    for side in (world.hardware, world.software):
+
+        async def reading(*asked: Any, read: Any = side.read) -> Any:
+            found = await read(*asked)
+            copies.append(sum(map(len, found.routes.values())))
+            return found
+
+        monkeypatch.setattr(side, "read", reading)
+    assert not await world.shards.by_plane["s1"].mirror.audit()
+    assert copies == [0, 0]
+
+
+async def test_damage_is_found_while_other_routes_are_written(
+    world: PairWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.fallback.staged_writes.STAGE_ROUTES", 1)
+    world.hardware.writes.clear()
+    world.hardware.gate.clear()
+    world.learn({"20.4.0.0/16": 2, "20.6.0.0/16": 1})
+    await world.until(lambda: world.hardware.writes != [])
+    gone = prefix_key("20.50.0.0/16")
+    del world.in_hardware()[gone]
+    await world.pair.read()
+    world.hardware.gate.set()
+    await world.settle()
+    await world.pair.work()
+    assert gone in world.forwarding()
+    assert [event.text for event in world.events.recent() if event.kind == "repaired"] == [
+        "1 routes differed in hardware"
+    ]
+
+
+@pytest.mark.parametrize("at", [1, 30, 60, 90, 120])
+async def test_an_adoption_that_a_lost_connection_ends_is_begun_anew(
+    world: PairWorld, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    held = dict(world.in_hardware())
+    interrupted = Interrupted(monkeypatch, at, world.hardware.disconnect)
+    world.hardware.disconnect()
+    await asyncio.sleep(0)
+    world.hardware.connect()
+    await world.until(lambda: interrupted.steps >= at)
+    world.in_hardware().clear()  # it comes back empty, and what it was to have keeps its place
+    world.hardware.connect()
+    await world.until(lambda: world.pair._adopted)
+    await world.settle()
+    await world.pair.work()
+    assert world.in_hardware() == held
+    assert (await verified(world)).equal
+
+
+async def test_a_write_waits_for_an_adoption(world: PairWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a write that an unforeseen error has ended: the mirror goes on."""
+    go_on, written = asyncio.Event(), prefix_key("30.0.0.0/8")
+    interrupted = Interrupted(monkeypatch, 30, go_on.wait)
+    world.pair._adopted = False
+    reading = asyncio.create_task(world.pair.read())
+    await world.until(lambda: interrupted.steps == 30)
+    action = world.in_software()[prefix_key("20.4.0.0/16")]
+    batch = WriteBatch(routes=[RouteUpdates(1, 4, [Op.INSERT], [written], [action])])
+    write = asyncio.create_task(world.pair.write(batch))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert written not in world.in_software()
+    go_on.set()
+    await reading
+    assert await write == []
+    await world.pair.work()
+    assert world.in_software()[written] == world.in_hardware()[written] == action
+
+
+@pytest.mark.parametrize("does", ["forget", "place"])
+def test_routers_are_forgotten_and_placed_between_any_two_steps(monkeypatch: pytest.MonkeyPatch, does: str) -> None:
+    monkeypatch.setattr(pace, "STEP_ROUTES", STEP)
+    plane = {vrf_id: {prefix_key(f"20.{2 * n}.0.0/16"): (ONE, TWO)[n % 2] for n in range(12)} for vrf_id in (1, 2)}
+    at = steps = 0
+    while steps >= at:
+        at += 1
+        routes, hardware = HardwareRoutes({4: 0, 6: 0}), {vrf_id: dict(held) for vrf_id, held in plane.items()}
+        for steps, _ in enumerate(routes.adoption.adopt(hardware, plane, [1, 2]), 1):
+            if steps == at and does == "forget":
+                routes.forget(1)
+            elif steps == at:
+                routes.place(1, Placement.SOFTWARE)
+        while routes.rebalance(0.0):
+            pass
+        while stage := routes.next_stage():
+            routes.confirm(stage, [])
+        assert routes.usage.installed(2).items() >= plane[2].items()
+        if does == "forget" and steps >= at:
+            assert not routes.usage.installed(1)
+            assert routes.routers == {2}
+        elif steps >= at:
+            assert not routes.usage.installed(1).items() & plane[1].items()
+    assert at > 12
+
+
+def test_every_step_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "STEP_ROUTES", STEP)
+    assert [len(part) for part in pace.parts(range(12))] == [STEP, STEP, 2]
