@@ -1,6 +1,10 @@
 """Root of a guest is an unprivileged user of the host, and no user of another guest."""
 
+import asyncio
+import fcntl
 import os
+import struct
+from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import pytest
@@ -8,8 +12,20 @@ from guest_net import GuestBed, guest_bed, processes
 
 from controller.guests.base import GuestStatus
 from controller.guests.users import IDS_OF_A_GUEST, guest_id_base, vrc_uid
+from vrc.guest.kernel import watch_directory
 
 pytestmark = pytest.mark.root
+
+NS_GET_OWNER_UID = 0xB704
+# Takes all that the kernel lets its user have of what watches files, and keeps it.
+GREEDY = """
+import ctypes, sys
+libc = ctypes.CDLL(None)
+while libc.inotify_init() >= 0:
+    pass
+print("full", flush=True)
+sys.stdin.read()
+"""
 
 
 def users(pid: int, kind: str) -> set[int]:
@@ -47,6 +63,25 @@ async def test_root_of_a_guest_opens_nothing_that_is_root_s_on_the_host() -> Non
             assert refused(bed, status, f"true >> /proc/sys/{setting}")
         # What is its own network's it does set.
         assert bed.run(status, "sysctl", "-qw", "net.ipv4.ip_default_ttl=63").stderr == ""
+
+
+async def test_what_the_kernel_counts_by_user_a_guest_uses_up_for_itself_alone() -> None:
+    async with guest_bed() as bed:
+        spec = bed.spec()
+        status = await bed.started(spec)
+        users_of_guest = os.open(f"/proc/{status.pid}/ns/user", os.O_RDONLY)
+        owner = fcntl.ioctl(users_of_guest, NS_GET_OWNER_UID, bytes(4))
+        os.close(users_of_guest)
+        assert struct.unpack("=I", owner) == (guest_id_base(spec.vrf_id),)
+        inside = bed.driver.exec_argv(spec, status.pid, ["/usr/bin/python3", "-c", GREEDY])
+        greedy = await asyncio.create_subprocess_exec(*inside, stdin=PIPE, stdout=PIPE)
+        try:
+            assert greedy.stdout is not None
+            assert await greedy.stdout.readline() == b"full\n"
+            os.close(watch_directory(str(bed.base)))
+            await bed.started(bed.spec("blue/r1"))
+        finally:
+            await greedy.communicate(b"")
 
 
 async def test_what_one_of_an_older_version_left_in_the_directory_leads_nobody_astray() -> None:

@@ -14,7 +14,7 @@ CLONE_NEWNET = 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID = 1, 2
-_PR_SET_DUMPABLE = 4
+_PR_SET_DUMPABLE, _PR_SET_SECUREBITS, _SECBIT_NO_SETUID_FIXUP = 4, 28, 4
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _SYS_MOUNT_SETATTR = 442  # the same number on every architecture
 _IN_NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC
@@ -66,6 +66,16 @@ def setns(fd: int, kind: int) -> None:
 def close_to_others() -> None:
     """Let nobody look into this process who may not look into all of the host (prctl(2), PR_SET_DUMPABLE)."""
     _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl")
+
+
+def become_user(number: int) -> None:
+    """Become a user and a group, and keep the capabilities until this process has another user namespace.
+
+    Without CAP_SETPCAP they are lost (capabilities(7), "The securebits flags"): then it has one where everybody may.
+    """
+    _libc.prctl(_PR_SET_SECUREBITS, _SECBIT_NO_SETUID_FIXUP, 0, 0, 0)
+    os.setresgid(number, number, number)
+    os.setresuid(number, number, number)
 
 
 def watch_directory(path: str) -> int:

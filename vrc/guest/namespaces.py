@@ -17,6 +17,7 @@ from vrc.guest.kernel import (
     CLONE_NEWUSER,
     CLONE_NEWUTS,
     EnclosureError,
+    become_user,
     close_to_others,
     setns,
     unshare,
@@ -71,9 +72,14 @@ def other_network() -> Iterator[int]:
         os.close(own)
 
 
-def leave_users_and_network() -> None:
-    """As pid 1: have new user, network, ipc and uts namespaces. Ids are mapped by somebody outside (`map_ids`)."""
+def leave_users_and_network(ids: GuestIds) -> None:
+    """As pid 1: have new user, network, ipc and uts namespaces. Ids are mapped by somebody outside (`map_ids`).
+
+    What the kernel counts by user (/proc/sys/user, queued signals and messages) it counts for the user who makes a
+    user namespace, too. That is the guest's own root: as the host's, one guest could use up what is all others'.
+    """
     try:
+        become_user(ids.on_host(0))
         unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
     except EnclosureError as error:
         remedy = "raise user.max_user_namespaces, or give the router a guest of kind kvm"

@@ -92,9 +92,12 @@ def test_a_host_without_user_namespaces_is_told_with_the_remedy(monkeypatch: pyt
     def refuse(_flags: int) -> None:
         raise EnclosureError("unshare: No space left on device")
 
+    users: list[int] = []
+    monkeypatch.setattr(namespaces, "become_user", users.append)
     monkeypatch.setattr(namespaces, "unshare", refuse)
     with pytest.raises(EnclosureError, match=r"^no user namespace: unshare: No space .*; raise user.max_user_names"):
-        namespaces.leave_users_and_network()
+        namespaces.leave_users_and_network(GuestIds(1 << 30, 1 << 31))
+    assert users == [1 << 30]  # root of the guest makes it
 
 
 def test_what_could_lead_astray_is_removed_and_nothing_behind_it(tmp_path: Path) -> None:
