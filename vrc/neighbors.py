@@ -14,7 +14,7 @@ routing protocols send to are therefore entered for good: such entries are neith
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from vrc.interfaces import Interfaces
@@ -98,16 +98,16 @@ class Neighbors:
         interface_id = self.interfaces.id_of(neighbor.ifindex)
         if not interface_id or neighbor.state & NUD_NOARP or (neighbor.mac and neighbor.mac[0] & 1):
             return
-        if place not in self._known and len(self._known) >= self.limit and not self._make_room(place):
+        if place not in self._known and len(self._known) >= self.limit and not self._make_room(place, self._known):
             self._delete(place)
             return
         self._known[place] = neighbor
         self._report(place, interface_id, self._judge(place, neighbor))
         self._keep_probed(place, neighbor)
 
-    def _make_room(self, place: Place) -> bool:
+    def _make_room(self, place: Place, full: Iterable[Place]) -> bool:
         # A gateway is worth more than a host.
-        victim = next((at for at in self._known if at not in self._gateways), None)
+        victim = next((at for at in full if at not in self._gateways), None)
         if place not in self._gateways or victim is None:
             return False
         self._delete(victim)
@@ -222,7 +222,8 @@ class Neighbors:
         link = self.interfaces.links.get(ifindex)
         if link_local or place in self._asked or link is None or not link.up:
             return False
-        if len(self._asked) >= self.limit:
+        full = filter(self._asked.__contains__, self._known)
+        if len(self._asked) >= self.limit and not self._make_room(place, full):
             self.over_limit += 1
             return False
         self._asked.add(place)

@@ -188,16 +188,30 @@ def test_a_static_neighbor_is_reported_and_left_alone(neighbors: Neighbors) -> N
 
 
 def test_the_limit_keeps_gateways_and_deletes_others(neighbors: Neighbors) -> None:
+    neighbors.want({(2, HOST)})
     for number in range(10, 14):
         neighbors.observe(neighbor(NUD_REACHABLE, MAC, host(number)))
     assert (len(neighbors), neighbors.over_limit) == (3, 1)
     assert asked(neighbors)[-1] == Ask(2, host(13), None)
     assert set(told(neighbors)) == {(102, host(number)) for number in (10, 11, 12)}
-    neighbors.want({(2, HOST)})
-    asked(neighbors)
     neighbors.observe(neighbor(NUD_REACHABLE, MAC, managed=True))
     assert asked(neighbors) == [Ask(2, host(10), None)]
     assert told(neighbors) == {(102, host(10)): GONE, (102, HOST): Report(MAC)}
+
+
+def test_a_gateway_is_asked_for_in_the_place_of_a_host(neighbors: Neighbors) -> None:
+    for number in (10, 11, 12):
+        neighbors.observe(neighbor(NUD_REACHABLE, MAC, host(number), managed=True))
+        neighbors.observe(neighbor(NUD_STALE, MAC, host(number)))
+    told(neighbors), asked(neighbors)
+    gateways = {(2, host(number)) for number in (2, 3, 4)}
+    neighbors.want(gateways)
+    asks = asked(neighbors)
+    assert {(ask.ifindex, ask.address) for ask in asks if ask.create} == gateways
+    assert {ask.address for ask in asks if ask.managed is None} == {host(number) for number in (10, 11, 12)}
+    assert told(neighbors) == {(102, host(number)): GONE for number in (10, 11, 12)}
+    neighbors.want({*gateways, (2, host(5))})
+    assert asked(neighbors) == []  # these are worth the same
 
 
 def test_every_gateway_and_every_links_groups_are_asked_for(neighbors: Neighbors) -> None:
