@@ -25,7 +25,7 @@ from vrc.losses import read_kernel_drops
 from vrc.neighbors import DEFAULT_LIMIT, Neighbors
 from vrc.netlink.sockets import Rtnetlink
 from vrc.packets import PacketRelay
-from vrc.routes.nexthops import NexthopSets
+from vrc.routes.nexthops import NexthopScope, NexthopSets
 from vrc.routes.snapshot import kernel_columns
 from vrc.routes.sources import FpmSource, NetlinkSource
 from vrc.routes.table import Columns, RouteTable
@@ -79,7 +79,7 @@ class Agent(SessionOwner):
         self._settled_at_s: float | None = None
         self._heard_from_s = 0.0  # when probes that end have been sent with a session there
         self._hit: set[str] = set()
-        self._versions = 0
+        self._versions: list[tuple[NexthopScope, int]] = []  # whose gateways were looked at
 
     def _make_source(self, options: Options) -> FpmSource | NetlinkSource:
         if options.source == "fpm":
@@ -109,7 +109,7 @@ class Agent(SessionOwner):
         self.taps.forget_gone()
         if self.taps.appeared:
             self._appeared.set()
-        self._versions = -1
+        self._versions = []
         self._changed()
 
     def notify(self, kind: str, text: str) -> None:
@@ -227,7 +227,7 @@ class Agent(SessionOwner):
         # Gateways change with bindings, which are few and rarely made: looked at five times a second, not per route.
         while True:
             await asyncio.sleep(_GATEWAYS_S)
-            versions = sum(scope.version for scope in self.table.scopes)
+            versions = [(scope, scope.version) for scope in self.table.scopes]
             if versions != self._versions:
                 self._versions = versions
                 self.neighbors.want(self.table.gateways())

@@ -6,11 +6,14 @@ from collections.abc import AsyncIterator
 from ipaddress import ip_address
 
 import pytest
+from netlink_bytes import by_gateway, route
+from route_tables import changes
 
 from vrc import agent
 from vrc.agent import Agent, Options
 from vrc.errors import KernelRefused
 from vrc.interfaces import IFF_LOWER_UP, IFF_UP, Link
+from vrc.neighbors import Ask
 from vrc.taps import Tap
 from wire import splitplane_pb2 as pb
 
@@ -63,6 +66,26 @@ async def test_a_gateway_that_was_refused_is_asked_for_again_though_no_route_cha
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     assert list(one.neighbors.asks) == [ask]
+
+
+async def test_a_gateway_that_only_a_dump_tells_of_is_asked_for(one, monkeypatch) -> None:
+    """As after an overrun: there are as many routes as before."""
+    monkeypatch.setattr(agent, "_GATEWAYS_S", 0.01)
+    one.interfaces.links = {2: Link(2, "eth0", IFF_UP | IFF_LOWER_UP, 1500, bytes(6))}
+    one.interfaces.declared = {"eth0": 102}
+    task = asyncio.create_task(one._follow_gateways())
+    try:
+        for gateway in ("10.1.0.2", "10.1.0.3"):
+            dumped = one.table.open_scope(inline_first=True)
+            one.table.apply_kernel(changes(route("10.5.0.0/24", by_gateway(gateway, 2))), dumped)
+            one.table.keep_only(dumped)
+            async with asyncio.timeout(5):
+                await one.kernel._asks.wait()
+            one.kernel._asks.clear()
+            assert one.neighbors.asks.popleft() == Ask(2, ip_address(gateway).packed, True, create=True)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_of_addresses_that_are_repeated_a_refused_one_is_told_and_the_others_follow(one, monkeypatch) -> None:
