@@ -1,8 +1,9 @@
 """The VRC: composes sources, TAPs and session, and supervises their tasks.
 
 When have the daemons settled (ResyncEnd)? Routes that a plane still has and the guest's kernel does not may go only
-if the daemons had the time to learn them again. They had, if the guest is not new (a TAP has carrier, which only VRCs
-give it) and zebra, where it is the source, has been running for the hold time. Else they have the hold time from now.
+if the daemons had the time to learn them again. They had, if this is not the guest's first VRC (a TAP has carrier,
+which only VRCs give it) and zebra, or where that is not the source the guest, has been running for the hold time.
+Else they have what is left of that, and with the first VRC the hold time from now.
 What zebra does not repeat after a restart while this process runs is this process's own affair (sources.py).
 """
 
@@ -194,9 +195,7 @@ class Agent(SessionOwner):
         hold_s = self.source.hold_s
         if not self.taps.adopted:
             return hold_s
-        if self.source.name != "fpm":
-            return 0.0
-        age_s = process_age_s("zebra")
+        age_s = process_age_s("zebra") if self.source.name == "fpm" else guest_age_s()
         return hold_s if age_s is None else max(0.0, hold_s - age_s)
 
     def _in_doubt(self) -> bool:
@@ -273,13 +272,22 @@ class Agent(SessionOwner):
 
 def process_age_s(name: str) -> float | None:
     """Return for how long a process of that name has been running in this PID namespace, None without one."""
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-                text = file.read()
-            if text[text.index("(") + 1 : text.rindex(")")] == name:
-                started_ticks = int(text[text.rindex(")") + 2 :].split()[19])
-                return time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")
+    ages = (_age_s(pid, name) for pid in filter(str.isdigit, os.listdir("/proc")))
+    return next((age_s for age_s in ages if age_s is not None), None)
+
+
+def guest_age_s() -> float | None:
+    """Return for how long the first process of this PID namespace has been running, None where that is not known."""
+    return _age_s("1")
+
+
+def _age_s(pid: str, name: str = "") -> float | None:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            text = file.read()
+        if name in ("", text[text.index("(") + 1 : text.rindex(")")]):
+            started_ticks = int(text[text.rindex(")") + 2 :].split()[19])
+            return time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")
     return None
 
 
