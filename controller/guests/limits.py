@@ -128,7 +128,7 @@ def make(directory: Path, limits: Limits, root: Path = ROOT, *, cpus: str = "") 
     wanted = (*CONTROLLERS, *((_CPUSET,) if cpus else ()), *((kind,) if limits.disk_bytes_per_s else ()))
     for controller in dict.fromkeys((*wanted, kind)):
         unified = controller in offered
-        group = _place(base if unified else root / controller, name, _in_a_group())
+        group = _own_place(base if unified else root / controller, name)
         try:
             if unified:
                 _delegate(base, group.parent, controller)
@@ -152,6 +152,13 @@ def make(directory: Path, limits: Limits, root: Path = ROOT, *, cpus: str = "") 
 
 def _place(below: Path, name: str, grouped: bool) -> Path:
     return below / PARENT / name if grouped else below / f"{PARENT}-{name}"
+
+
+def _own_place(below: Path, name: str) -> Path:
+    """Return the group where a guest runs that a controller started otherwise, else the one where it is to run."""
+    grouped = _in_a_group()
+    former = _place(below, name, not grouped)
+    return former if _holds_any(former) else _place(below, name, grouped)
 
 
 def _in_a_group(proc: Path = Path("/proc/self/cgroup")) -> bool:

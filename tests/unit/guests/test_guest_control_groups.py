@@ -45,6 +45,19 @@ def test_a_namespace_has_all_processors_time_and_shares_the_disks(tmp_path: Path
     assert (group_of(tmp_path, "cpu") / "cpu.cfs_quota_us").read_text() == "-1"
 
 
+def test_a_guest_s_limits_are_changed_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its controller may have been started from a shell, and be a service now."""
+    version_1(tmp_path, "memory", "cpu", "pids")
+    monkeypatch.setattr(limits, "_in_a_group", lambda: False)
+    for procs in limits.make(GUEST, LIMITS, tmp_path).procs:
+        Path(procs).write_text("1\n")
+    here = set(limits.groups(GUEST, tmp_path))
+    monkeypatch.setattr(limits, "_in_a_group", lambda: True)
+    limits.make(GUEST, Limits(1 << 30, 0, 1024), tmp_path)
+    assert (group_of(tmp_path, "memory") / "memory.limit_in_bytes").read_text() == str(1 << 30)
+    assert set(limits.groups(GUEST, tmp_path)) == here
+
+
 def test_processors_of_version_1_are_inherited_before_they_are_chosen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
