@@ -117,10 +117,12 @@ class NetnsDriver:
                 self._take_over(spec)
             self._prepare(spec, config)
             if former is not None and enclosure_of(former) == enclosure_of(config):
-                if not self._lacking(spec):
-                    self._limit(spec)  # they may have changed
+                # They may have changed.
+                refused = self._limit(spec).missing if not self._lacking(spec) else ()
                 if former != config:
                     await self._reload(spec, config)
+                if "memory" in refused:  # version 1: the kernel found too little to take away
+                    raise GuestError(f"{spec.router}: it takes more than memory: of {_memory_mib(spec)}M; restart it")
                 return
             if running:
                 await self._stop(spec)

@@ -7,18 +7,19 @@ import os
 import select
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from controller.errors import GuestError
 from controller.events.untrusted_text import MAX_WORDS
-from controller.guests import control, startup, users
+from controller.guests import control, limits, netns, startup, users
 from controller.guests.base import GuestSpec
 from controller.guests.machine.accelerator import AcceleratorProbe
 from controller.guests.machine.qemu import QemuDriver
 from controller.guests.netns import NetnsDriver
-from controller.model import RouteSource, Routing
+from controller.model import GuestConfig, RouteSource, Routing, Suite
 
 BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
@@ -135,6 +136,31 @@ async def test_nothing_is_kept_for_who_asks_about_a_guest_that_does_not_run(
     assert driver.trouble(gone) == ""
     await driver.last_words(gone)
     assert not (driver._seen if isinstance(driver, NetnsDriver) else driver._contacts)
+
+
+async def test_a_guest_that_takes_more_memory_than_it_is_to_have_takes_its_text_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by control groups of version 1."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(json.loads(await reader.readline())["op"])
+        writer.write(b'{"ok": true}\n')
+        writer.close()
+
+    driver, asked, noted = NetnsDriver(), list[str](), list[object]()
+    smaller = replace(spec(tmp_path), routing=Routing(Suite.IP), guest=GuestConfig(memory_mib=128))
+    config = driver._config(smaller)
+    monkeypatch.setattr(driver, "_prepare", lambda *_: None)
+    monkeypatch.setattr(netns, "write_config", lambda _, config: noted.append(config))
+    monkeypatch.setattr(limits, "lacking", lambda *_, **__: [])
+    monkeypatch.setattr(limits, "make", lambda *_, **__: limits.Group((), ("memory",)))
+    (tmp_path / "guest.json").write_text(json.dumps(config | {"hostname": "former"}))
+    (tmp_path / "guest.pid").write_text(f"{os.getpid()} {start_time(os.getpid())} {BOOT}\n")
+    async with await asyncio.start_unix_server(answer, tmp_path / "control.sock"):
+        with pytest.raises(GuestError, match=r"^red/r1: it takes more than memory: of 128M; restart it$"):
+            await driver.start(smaller)
+    assert (asked, noted) == (["reload"], [config])
 
 
 def test_exec_enters_the_namespaces_of_the_guest_and_keeps_the_arguments() -> None:
