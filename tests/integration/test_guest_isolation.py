@@ -8,10 +8,24 @@ import pytest
 from guest_net import MGMTD, guest_bed, processes
 
 from controller.guests.users import vrc_uid
+from vrc.guest.enclosure import MAX_TERMINALS
 
 pytestmark = pytest.mark.root
 
 CONNECT = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print('connected')"
+
+# Takes terminals until it gets none.
+TERMINALS = """
+import os, resource
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+taken = 0
+try:
+    while os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY):
+        taken += 1
+except OSError:
+    print(taken)
+"""
 
 
 def as_user(user: str) -> tuple[str, ...]:
@@ -84,6 +98,13 @@ async def test_the_file_system_of_the_host_is_read_only() -> None:
         assert "Permission denied" in bed.run(status, "sh", "-c", ": >> /etc/passwd").stderr
         assert "Read-only" in bed.run(status, "sh", "-c", ": >> /etc/frr/frr.conf").stderr
         assert bed.run(status, "mount", "-o", "remount,bind,rw", "/").returncode != 0
+
+
+async def test_a_guest_does_not_use_up_the_pseudo_terminals_of_all_others() -> None:
+    async with guest_bed() as bed:
+        status = await bed.started(bed.spec())
+        done = bed.run(status, "/usr/bin/python3", "-c", TERMINALS)
+        assert (done.stdout, done.stderr) == (f"{MAX_TERMINALS}\n", "")
 
 
 async def test_no_process_keeps_a_privilege_it_does_not_need() -> None:

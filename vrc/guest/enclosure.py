@@ -49,6 +49,8 @@ FRR_STATE = "/var/lib/frr"
 
 MAX_FILES = 4096
 """Files and directories in each place where a guest may write."""
+MAX_TERMINALS = 256
+"""Pseudo terminals of a guest: all guests together have some 3,000 (/proc/sys/kernel/pty)."""
 _SCRATCH, _ETC_SIZE, _RUN_SIZE = "32m", "8m", "16m"
 
 # vtysh of FRR 10 asks PAM about its user's account, which stands in a file that no root of a guest may read, and says
@@ -184,7 +186,8 @@ def _make_devices(ids: GuestIds) -> None:
     os.umask(mask)
     for directory in ("pts", "shm"):
         os.mkdir(f"/dev/{directory}", 0o755)
-    mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620")
+    terminals = f"newinstance,ptmxmode=0666,mode=620,max={MAX_TERMINALS}"
+    mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, terminals)
     _scratch("/dev/shm", "1777", _SCRATCH, ids.on_host(0), ids.on_host(0))
     for link, target in {"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1"}.items():
         os.symlink(target, f"/dev/{link}")
