@@ -30,7 +30,7 @@ REFUSED = (
     # other processes' memory and descriptors, the kernel's counters and faults
     *("ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "perf_event_open", "userfaultfd"),
     # what is the host's alone, and what no daemon needs of a kernel that is shared
-    *("swapon", "swapoff", "acct", "quotactl", "syslog", "iopl", "ioperm", "fanotify_init"),
+    *("swapon", "swapoff", "acct", "quotactl", "syslog", "iopl", "ioperm", "fanotify_init", "io_setup"),
 )
 """Calls that fail with EPERM, by name."""
 
