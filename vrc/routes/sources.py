@@ -237,6 +237,7 @@ class FpmSource:
                     self._changed()
             except DumpInterrupted as error:
                 log.info("%s; again", error)
+                scope.ended = True
                 continue
             if sweep and (gone := self._table.keep_only(scope, self._scope)):
                 log.info("%d routes withdrawn that neither zebra nor the kernel has", gone)
@@ -382,6 +383,7 @@ class NetlinkSource:
                     self._changed()
             except DumpInterrupted as error:
                 log.info("%s; again", error)
+                scope.ended = True
                 continue
             self._scope = scope
             self._table.keep_only(scope)
