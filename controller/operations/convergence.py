@@ -20,6 +20,7 @@ from controller.errors import GuestError, PlaneError, PlaneUnreachable, Splitpla
 from controller.events.log import EventLog
 from controller.guests.fleet import GuestFleet
 from controller.model import PlaneConfig, RouterConfig
+from controller.operations.holds import Holds
 from controller.protocols import PlaneFactory, ShardsPort
 from controller.spec import reservations
 from controller.spec.state import Attachment, Hold, Ids, State, Tombstone
@@ -95,7 +96,7 @@ class Convergence:
         snapshot = store.load()
         self.state, self.ids = snapshot.state, snapshot.ids
         self.tombstones = {tombstone.router.vrf_id: tombstone for tombstone in snapshot.tombstones}
-        self._holds = set(snapshot.holds)
+        self._holds = Holds(snapshot.holds)
         self._in_use: dict[str, tuple[PlaneConfig, PlaneConfig | None]] = {}  # planes handed to the shards, fallbacks
         self._put: dict[int, RouterConfig] = {}  # routers handed to the shards, by vrf_id
         self._unconfirmed: set[int] = set()  # routers that may still have on their plane what they hold
@@ -120,7 +121,7 @@ class Convergence:
         ids.taken = frozenset(router.vrf_id for router in state.routers.values()) | self.tombstones.keys()
         ids.taken |= {tombstone.router.vrf_id for tombstone in tombstones}
         self.state, self.ids = state, ids
-        self._holds.update(holds)
+        self._holds.add(holds)
         self.tombstones.update({tombstone.router.vrf_id: tombstone for tombstone in tombstones})
         self.share()
 
@@ -186,7 +187,7 @@ class Convergence:
 
     async def start(self) -> None:
         """Hand everything stored to the shards, before any plane can connect: what is not declared then is swept."""
-        self._unconfirmed = {hold.vrf_id for hold in self._holds}
+        self._unconfirmed = set(self._holds.routers)
         await self._guests.admit(list(self.state.routers.values()))
         await self._use_planes()
         self._wake.set()
@@ -247,7 +248,7 @@ class Convergence:
             ):
                 waiting += found
             for router in list(self.state.routers.values()):
-                allowed = self._allowed(router)
+                allowed = self._holds.allowed(router)
                 if router.plane not in self._in_use:
                     waiting.append(f"{router.full_name}: plane {router.plane} is detached")
                 elif self._put.get(router.vrf_id) != allowed:
@@ -292,7 +293,7 @@ class Convergence:
                 await self._put_bare(tombstone.router)
         for router in self.state.routers.values():
             if router.plane == plane and router.vrf_id not in self._put:
-                await self._put_router(router, self._allowed(router))
+                await self._put_router(router, self._holds.allowed(router))
 
     async def _put_bare(self, router: RouterConfig) -> None:
         if router.vrf_id not in self._put:
@@ -315,22 +316,7 @@ class Convergence:
     # Routers
 
     def _giving_up(self) -> list[RouterConfig]:
-        holding = {hold.vrf_id for hold in self._holds}
-        return [router for router in self.state.routers.values() if router.vrf_id in holding]
-
-    def _allowed(self, router: RouterConfig) -> RouterConfig:
-        """Return a router without the interfaces whose port and VLAN another one still holds."""
-        if not self._holds:
-            return router
-        held = {(hold.attachment, hold.interface_id) for hold in self._holds}
-        others = {attachment for attachment, _ in held}
-        free = tuple(
-            i
-            for i in router.interfaces
-            if (at := _at(router, i.port, i.vlan)) not in others
-            or not any(attachment == at and holder != i.id for attachment, holder in held)
-        )
-        return router if len(free) == len(router.interfaces) else replace(router, interfaces=free)
+        return [router for router in self.state.routers.values() if router.vrf_id in self._holds.routers]
 
     async def _release(self, router: RouterConfig, steps: "_Steps") -> list[str]:
         """Take away what a router gave up; its holds end when the plane confirmed that."""
@@ -339,12 +325,12 @@ class Convergence:
         before = self._put.get(vrf_id)
         if router.plane not in self._in_use:
             return []
-        given_up = {hold for hold in self._holds if hold.vrf_id == vrf_id}
+        given_up = self._holds.of(vrf_id)
         taken = set() if before is None else attachments_of(before).items() - attachments_of(router).items()
         if before is not None and (taken or vrf_id not in self._unconfirmed):
             kept = attachments_of(before).items() & attachments_of(router).items()
             remaining = tuple(i for i in router.interfaces if (i.id, _at(router, i.port, i.vlan)) in kept)
-            waiting = await self._put_router(router, self._allowed(replace(router, interfaces=remaining)))
+            waiting = await self._put_router(router, self._holds.allowed(replace(router, interfaces=remaining)))
             if waiting:
                 self._unconfirmed.add(vrf_id)
                 return waiting
@@ -358,11 +344,11 @@ class Convergence:
             return [
                 f"{router.full_name}: plane {router.plane} did not confirm yet; the ports it gave up stay reserved"
             ]
-        if not given_up.issuperset(hold for hold in self._holds if hold.vrf_id == vrf_id):
+        if not self._holds.of(vrf_id) <= given_up:
             return []  # it gave up more meanwhile, which is still to be taken: the next round does that
         self._store.release(vrf_id)
         self._unconfirmed.discard(vrf_id)
-        self._holds -= given_up
+        self._holds.end(given_up)
         return []
 
     async def _stored(self, router: RouterConfig, work: Awaitable[list[str]]) -> list[str]:
@@ -402,7 +388,7 @@ class Convergence:
                 self._put.pop(vrf_id, None)
                 self._store.mark_clean(vrf_id, plane=True)
                 tombstone = replace(tombstone, plane_clean=True)
-                self._holds = {hold for hold in self._holds if hold.vrf_id != vrf_id}
+                self._holds.end(self._holds.of(vrf_id))
         if not tombstone.guest_clean:
             try:
                 await self._guests.remove(router)
