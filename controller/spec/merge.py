@@ -1,6 +1,6 @@
 """What a document declares, laid over the state there is: named objects become as declared, the others stay."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller.errors import SpecError
@@ -20,6 +20,9 @@ from controller.spec.parse import KeyProblem, Parsed, Place, routing_of
 from controller.spec.state import Ids, LinkConfig, LinkEnd, State
 
 Key = tuple[str, ...]
+
+_EndName = tuple[str, str]
+"""An end of a link within its tenant: router and interface."""
 
 
 @dataclass(slots=True)
@@ -44,7 +47,7 @@ class _Merge:
     def __init__(self, parsed: Parsed, state: State, ids: Ids, files: Mapping[str, str]) -> None:
         self.parsed, self.old, self.ids, self.files = parsed, state, ids, files
         self.planes, self.tenants = dict(state.planes), dict(state.tenants)
-        self.routers, self.links = dict(state.routers), set(state.links)
+        self.routers, self.links = dict(state.routers), _by_end(state.links)
         self.detached = set(state.detached)
         self.where = Where(parsed.source)
 
@@ -63,8 +66,8 @@ class _Merge:
         routers = {
             name: in_slice(router, parts.get((router.tenant, router.plane))) for name, router in self.routers.items()
         }
-        sizes = self.old.sizes
-        return State(self.planes, self.tenants, routers, frozenset(self.links), frozenset(self.detached), sizes)
+        links = frozenset(link for known in self.links.values() for link in known.values())
+        return State(self.planes, self.tenants, routers, links, frozenset(self.detached), self.old.sizes)
 
     def _plane(self, plane: PlaneSection, place: Place) -> None:
         self.name(("plane", plane.name), place.line(), f"plane {plane.name}")
@@ -83,16 +86,18 @@ class _Merge:
             known = slices.get(part.plane)
             slices[part.plane] = slice_config(part, self.ids.slice() if known is None else known.id)
         self.tenants[tenant.name] = TenantConfig(tenant.name, tuple(slices[plane] for plane in sorted(slices)))
+        before = set(self.links.setdefault(tenant.name, {}).values())
         ends = self._links(tenant, place)
         for index, router in enumerate(tenant.routers):
             inner = Place(place.lines, (*place.path, "routers", index))
             self._router(tenant.name, router, inner, ends)
         self._move_ends(tenant.name, ends)
-        self._drop_links(tenant)
+        self._drop_links(tenant, before)
 
-    def _links(self, tenant: TenantSection, place: Place) -> dict[tuple[str, str], _End]:
+    def _links(self, tenant: TenantSection, place: Place) -> dict[_EndName, _End]:
         """Take the declared links over and return what they say of each end's interface."""
-        ends: dict[tuple[str, str], _End] = {}
+        ends: dict[_EndName, _End] = {}
+        known = self.links[tenant.name]
         for index, section in enumerate(tenant.links):
             line = place.line("links", index)
             link = link_config(tenant.name, section)
@@ -101,12 +106,13 @@ class _Merge:
                     raise self.parsed.error(line, f"interface {end.interface} of {end.router} is an end of two links")
                 ends[end.router, end.interface] = _End(end.port, line)
             self.where.lines["link", link.name] = line
-            named = {(end.router, end.interface) for end in link.ends}
-            self.links = {kept for kept in self.links if not (kept.tenant == tenant.name and _touches(kept, named))}
-            self.links.add(link)
+            for name in _ends_of(link):
+                if (former := known.get(name)) is not None:
+                    _drop(known, former)
+            known |= dict.fromkeys(_ends_of(link), link)
         return ends
 
-    def _router(self, tenant: str, section: RouterSection, place: Place, ends: dict[tuple[str, str], _End]) -> None:
+    def _router(self, tenant: str, section: RouterSection, place: Place, ends: dict[_EndName, _End]) -> None:
         full_name = f"{tenant}/{section.name}"
         self.name(("router", full_name), place.line(), f"router {full_name}")
         try:
@@ -149,7 +155,7 @@ class _Merge:
         router: RouterSection,
         interface: InterfaceSection,
         line: int | None,
-        ends: dict[tuple[str, str], _End],
+        ends: dict[_EndName, _End],
     ) -> str:
         end = ends.get((router.name, interface.name))
         if end is not None and interface.port is not None:
@@ -160,15 +166,14 @@ class _Merge:
             return interface.port
         if end is not None:
             return end.port
-        for link in self.links:
-            for stored in link.ends:
-                if (f"{link.tenant}/{stored.router}", stored.interface) == (full_name, interface.name):
-                    return stored.port
+        name = router.name, interface.name
+        if (link := self.links[full_name.partition("/")[0]].get(name)) is not None:
+            return link.ends[_ends_of(link).index(name)].port
         raise self.parsed.error(
             line, f"interface {interface.name} of {full_name} has no port; give it one, or name it in a link"
         )
 
-    def _move_ends(self, tenant: str, ends: dict[tuple[str, str], _End]) -> None:
+    def _move_ends(self, tenant: str, ends: dict[_EndName, _End]) -> None:
         """Put interfaces that a link names, also those of routers the document does not name, on the link's ports."""
         for (name, interface_name), end in ends.items():
             router = self.routers.get(f"{tenant}/{name}")
@@ -180,20 +185,16 @@ class _Merge:
             moved = tuple(replace(i, port=end.port) if i.name == interface_name else i for i in router.interfaces)
             self.routers[router.full_name] = replace(router, interfaces=moved)
 
-    def _drop_links(self, tenant: TenantSection) -> None:
+    def _drop_links(self, tenant: TenantSection, before: set[LinkConfig]) -> None:
         """Drop the links that an end left, and see that their other ends did not stay behind without a port."""
         own_ports = {(r.name, i.name) for r in tenant.routers for i in r.interfaces if i.port is not None}
-        ours = {link for link in self.links if link.tenant == tenant.name}
-        kept = {
-            link for link in ours if not _touches(link, own_ports) and all(self._exists(tenant, e) for e in link.ends)
-        }
-        self.links -= ours - kept
-        linked = {(end.router, end.interface) for link in kept for end in link.ends}
-        for link in self.old.links:
-            if link.tenant != tenant.name:
-                continue
-            for end in link.ends:
-                if (end.router, end.interface) not in own_ports | linked and self._exists(tenant, end):
+        known = self.links[tenant.name]
+        for link in set(known.values()):
+            if not own_ports.isdisjoint(_ends_of(link)) or not all(self._exists(tenant, end) for end in link.ends):
+                _drop(known, link)
+        for link in sorted(before):
+            for name, end in zip(_ends_of(link), link.ends, strict=True):
+                if name not in own_ports and name not in known and self._exists(tenant, end):
                     raise self._left_behind(link, end)
 
     def _left_behind(self, link: LinkConfig, end: LinkEnd) -> SpecError:
@@ -210,8 +211,21 @@ class _Merge:
         return router is not None and any(interface.name == end.interface for interface in router.interfaces)
 
 
-def _touches(link: LinkConfig, ends: set[tuple[str, str]]) -> bool:
-    return any((end.router, end.interface) in ends for end in link.ends)
+def _ends_of(link: LinkConfig) -> list[_EndName]:
+    return [(end.router, end.interface) for end in link.ends]
+
+
+def _by_end(links: Iterable[LinkConfig]) -> dict[str, dict[_EndName, LinkConfig]]:
+    """Return links by tenant and by each end; an interface is the end of one at most."""
+    found: dict[str, dict[_EndName, LinkConfig]] = {}
+    for link in links:
+        found.setdefault(link.tenant, {}).update(dict.fromkeys(_ends_of(link), link))
+    return found
+
+
+def _drop(known: dict[_EndName, LinkConfig], link: LinkConfig) -> None:
+    for name in _ends_of(link):
+        del known[name]
 
 
 def in_slice(router: RouterConfig, part: SliceConfig | None) -> RouterConfig:
