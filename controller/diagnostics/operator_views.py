@@ -15,7 +15,6 @@ from controller.model import (
     RouterConfig,
     Share,
     SliceConfig,
-    TenantConfig,
     names_of,
 )
 from controller.protocols import DeclaredPort, DiagnosticsPort
@@ -72,9 +71,24 @@ class OperatorViews:
         """Show all slices."""
         return [view for tenant in self.tenant_views() for view in tenant.slices]
 
-    def _slice_view(self, tenant: str, part: SliceConfig) -> SliceView:
+    def tenant_views(self) -> list[TenantView]:
+        """Show all tenants."""
+        state = self._declared.state
+        interfaces = {plane: interfaces_on(state, plane) for plane in state.planes}
+        routers: dict[str, list[str]] = {}
+        for router in state.routers.values():
+            routers.setdefault(router.tenant, []).append(router.name)
+        return [
+            TenantView(
+                name,
+                [self._slice_view(name, part, interfaces[part.plane].get(name, 0)) for part in tenant.slices],
+                sorted(routers.get(name, ())),
+            )
+            for name, tenant in sorted(state.tenants.items())
+        ]
+
+    def _slice_view(self, tenant: str, part: SliceConfig, interfaces: int) -> SliceView:
         shares = self._declared.shares.get(part.plane, Shares({}, {}))
-        interfaces = interfaces_on(self._declared.state, part.plane).get(tenant, 0)
         return SliceView(
             f"{tenant}@{part.plane}",
             part.plane,
@@ -86,15 +100,6 @@ class OperatorViews:
             self.running.slice_usage(tenant, part.plane) | {"interfaces": interfaces},
             _share_view(part.share),
         )
-
-    def tenant_views(self) -> list[TenantView]:
-        """Show all tenants."""
-        return [self._tenant_view(tenant) for _, tenant in sorted(self._declared.state.tenants.items())]
-
-    def _tenant_view(self, tenant: TenantConfig) -> TenantView:
-        slices = [self._slice_view(tenant.name, part) for part in tenant.slices]
-        routers = [one.name for one in self._declared.state.routers.values() if one.tenant == tenant.name]
-        return TenantView(tenant.name, slices, sorted(routers))
 
     def router_views(self) -> list[RouterView]:
         """Show all routers, with what their guests say of themselves, and those that are being deleted."""

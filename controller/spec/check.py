@@ -5,7 +5,6 @@ document does not name is put on the tenant or plane that made it wrong.
 """
 
 from collections.abc import Iterator
-from itertools import combinations
 
 from controller.errors import SpecError
 from controller.model import InterfaceConfig, PlaneKind, RouterConfig, Suite
@@ -110,10 +109,13 @@ def _slices(state: State) -> Iterator[Problem]:
             (link.tenant, frozenset((interface.vlan,)), ("link", link.name))
         )
     for (plane, port), holders in claims.items():
-        for (one, vlans, _), (other, others, key) in combinations(holders, 2):
-            if one != other and (shared := vlans & others):
-                attachment = Attachment(plane, port, min(shared))
-                yield key, f"{attachment} is in the slices of tenants {one} and {other}; take it out of one"
+        owners: dict[int, str] = {}
+        for other, vlans, key in holders:
+            for vlan in sorted(owners.keys() & vlans):
+                if (one := owners[vlan]) != other:
+                    attachment = Attachment(plane, port, vlan)
+                    yield key, f"{attachment} is in the slices of tenants {one} and {other}; take it out of one"
+            owners |= dict.fromkeys(vlans, other)
 
 
 def _attachments(state: State) -> Iterator[Problem]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.errors import StoreError
-from controller.model import RouterConfig, TenantConfig
+from controller.model import RouterConfig, SliceConfig, TenantConfig
 from controller.spec.state import Attachment, Hold, Ids, State, Tombstone
 from controller.store import rows
 from controller.store.base import Certificate, PlaneCertificate, Snapshot
@@ -347,15 +347,15 @@ def read_snapshot(db: sqlite3.Connection) -> Snapshot:
     """Read everything a store holds but certificates."""
     found = [rows.plane_of(row) for row in db.execute("SELECT * FROM planes")]
     planes = [(plane, attached) for plane, attached, _ in found]
-    slices = [rows.slice_of(row) for row in db.execute("SELECT * FROM slices ORDER BY tenant, plane")]
-    tenants = {
-        name: TenantConfig(name, tuple(part for tenant, part in slices if tenant == name))
-        for (name,) in db.execute("SELECT name FROM tenants")
-    }
+    slices: dict[str, list[SliceConfig]] = {}
+    for tenant, part in map(rows.slice_of, db.execute("SELECT * FROM slices ORDER BY tenant, plane")):
+        slices.setdefault(tenant, []).append(part)
+    names = [name for (name,) in db.execute("SELECT name FROM tenants")]
+    tenants = {name: TenantConfig(name, tuple(slices.get(name, ()))) for name in names}
     interfaces: dict[int, list[Any]] = {}
     for vrf_id, interface in map(rows.interface_of, db.execute("SELECT * FROM interfaces ORDER BY vrf_id, position")):
         interfaces.setdefault(vrf_id, []).append(interface)
-    parts = {(tenant, part.plane): part for tenant, part in slices}
+    parts = {(tenant, part.plane): part for tenant, own in slices.items() for part in own}
     routers: dict[str, RouterConfig] = {}
     for row in db.execute(f"SELECT {_ROUTER} FROM routers"):
         router = rows.router_of(row, parts.get((row[1], row[3])), tuple(interfaces.get(row[0], ())))
