@@ -222,13 +222,21 @@ def interfaces_on(state: State, plane: str) -> dict[str, int]:
 
 def share_memory(state: State, room: int, used: Mapping[str, Usage]) -> Division:
     """Divide the controller's memory, in octets, among the slices of all planes; ``used`` is by plane."""
+    return divide(room, _memory_claims(state, used))
+
+
+def _memory_claims(state: State, used: Mapping[str, Usage]) -> list[Claim]:
+    """Return what slices ask of the memory, and what deleted tenants still have of it."""
+    has = {
+        (tenant, plane): counts.get("memory", 0) for plane, usage in used.items() for tenant, counts in usage.items()
+    }
     claims = [
-        Claim((tenant.name, part.plane), part.quota.memory if "memory" in part.said else None, has)
+        Claim(key, part.quota.memory if "memory" in part.said else None, has.pop(key, 0))
         for tenant in state.tenants.values()
         for part in tenant.slices
-        for has in (used.get(part.plane, {}).get(tenant.name, {}).get("memory", 0),)
+        for key in ((tenant.name, part.plane),)
     ]
-    return divide(room, claims)
+    return claims + [Claim(key, 0, count) for key, count in has.items() if count]
 
 
 def problems(before: State, after: State, used: Mapping[str, Usage], memory: int) -> Iterator[Problem]:
@@ -261,14 +269,8 @@ def _interfaces(state: State, plane: str) -> Iterator[Problem]:
 
 
 def _memory(before: State, after: State, memory: int, used: Mapping[str, Usage]) -> Iterator[Problem]:
-    said = {
-        (tenant.name, part.plane): part.quota.memory
-        for tenant in after.tenants.values()
-        for part in tenant.slices
-        if "memory" in part.said
-    }
     if share_memory(after, memory, used).short > share_memory(before, memory, used).short:
-        claims = [Claim(key, quota) for key, quota in said.items()]
+        claims = _memory_claims(after, used)
         yield _shortage(before, after, claims, "memory", "the controller's memory, in octets,", memory)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from controller.spec.merge import merge
 from controller.spec.parse import parse
-from controller.spec.reservations import Claim, divide, problems, share, sizes_of
+from controller.spec.reservations import Claim, divide, problems, share, share_memory, sizes_of
 from controller.spec.state import Ids, State
 
 A, B, C = ("a", "s1"), ("b", "s1"), ("c", "s1")
@@ -115,6 +115,17 @@ def test_memory_is_the_controllers_and_divided_over_all_planes() -> None:
     assert complaints(TEXT, memory=2_000_000) == []
     (line,) = complaints(TEXT, memory=900_000)
     assert line.startswith("slice blue@s1: the controller's memory, in octets, has room for 900,000")
+    usage = {"s1": {"red": {"memory": 300_000}, "gone": {"memory": 200_000}}}
+    ((_, line),) = problems(State(), laid(TEXT), usage, 1_400_000)
+    assert "come to 1,500,000 (blue@s1 1,000,000, red@s1 300,000, gone@s1 200,000); lower one" in line
+
+
+def test_a_deleted_tenant_has_its_memory_until_its_plane_is_back_and_may_be_declared_again() -> None:
+    before, usage = laid(TEXT), {"s1": {"red": {"memory": 900_000}, "green": {"memory": 400_000}}}
+    found = share_memory(before, 2_000_000, usage)
+    assert (sum(found.reserved.values()), found.short) == (2_000_000, 300_000)
+    again = laid("version: 1\ntenants: [{name: green, slices: [{plane: s1}]}]", before)
+    assert list(problems(before, again, usage, 1_000_000)) == []
 
 
 @pytest.mark.parametrize(("quota", "wrong"), [(2, []), (1, ["slice red@s1 has 2 interfaces and a quota interfaces"])])
