@@ -176,13 +176,18 @@ class PKI:
             self.generation += 1
 
     def retire(self) -> bool:
-        """Trust the authorities before no more; tells whether there were any."""
+        """Trust the authorities before no more; tells whether there were any. StoreError where one of them cannot be
+        removed: that one stays trusted."""
         former = [authority for authority in (self.ca, self.routers) if authority.former is not None]
-        for authority in former:
-            authority.retire()
-        if former:
-            self.generation += 1
-            self.refresh()
+        try:
+            for authority in former:
+                authority.retire()
+        except OSError as problem:
+            raise StoreError(f"{problem.filename}: {problem.strerror}; repair that and retire again") from None
+        finally:
+            if former:
+                self.generation += 1
+                self.refresh()
         return bool(former)
 
     def states(self) -> list[CertificateState]:

@@ -42,6 +42,21 @@ async def test_both_are_trusted_until_the_former_is_retired(pki: PKI) -> None:
     assert not pki.retire()
 
 
+async def test_what_cannot_be_removed_stays_trusted_and_is_named(pki: PKI) -> None:
+    pki.rotate()
+    former = pki.directory / "routers-former.pem"
+    former.rename(pki.directory / "away")
+    former.mkdir()  # which is not removed like a file: as good as a disk that is read-only
+    before = pki.generation
+    with pytest.raises(StoreError, match=r"routers-former\.pem: .*; repair that and retire again"):
+        pki.retire()
+    assert pki.generation > before  # so that switches do not believe the other one any more
+    assert [authority.former is None for authority in (pki.ca, pki.routers)] == [True, False]
+    former.rmdir()
+    assert pki.retire()
+    assert pki.routers.former is None
+
+
 async def test_a_rotation_outlives_a_restart(pki: PKI, tmp_path: Path) -> None:
     old = identity(pki.identity(7))
     pki.rotate()
