@@ -1,8 +1,9 @@
 """The operator API: JSON over HTTP, described by its OpenAPI document at /v1/openapi.json."""
 
 import asyncio
+import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from http import HTTPStatus
 from itertools import chain
 from pathlib import Path
@@ -17,7 +18,7 @@ import wire
 from controller.api import errors, streams
 from controller.audit.log import MAX_ROWS, Filter
 from controller.diagnostics.operator_views import OperatorViews, SliceView, TenantView
-from controller.errors import NoSuch, SpecError, SplitplaneError
+from controller.errors import NoSuch, SpecError, SplitplaneError, StoreError
 from controller.model import RouterConfig
 from controller.operations import backups
 from controller.operations.certificates import Trusted
@@ -465,10 +466,21 @@ async def audit_log(operations: Op, wanted: Annotated[AuditQuery, Query()]) -> S
 # Backup
 
 
+@contextlib.contextmanager
+def _stored_for_a_moment() -> Iterator[None]:
+    """StoreError where there is no room for a backup on its way."""
+    try:
+        yield
+    except OSError as problem:
+        where = problem.filename or "the directory for temporary files"
+        raise StoreError(f"{where}: {problem.strerror}; make room, or set TMPDIR of vr-controller") from None
+
+
 @api.post("/backup", response_class=FileResponse)
 async def backup(operations: Op) -> FileResponse:
     """Return a backup of the declared state and the certificate authority."""
-    directory = tempfile.TemporaryDirectory(prefix="splitplane-")
+    with _stored_for_a_moment():
+        directory = tempfile.TemporaryDirectory(prefix="splitplane-")
     path = Path(directory.name) / "backup"
     await operations.backup(path)
     return FileResponse(path, media_type="application/gzip", background=BackgroundTask(directory.cleanup))
@@ -477,7 +489,7 @@ async def backup(operations: Op) -> FileResponse:
 @api.post("/restore", status_code=202)
 async def restore(request: Request, operations: Op, force: bool = False) -> dict[str, str]:
     """Replace the state by a backup; the controller restarts itself, planes and guests go on."""
-    with tempfile.NamedTemporaryFile(prefix="splitplane-") as file:
+    with _stored_for_a_moment(), tempfile.NamedTemporaryFile(prefix="splitplane-") as file:
         size = 0
         async for chunk in request.stream():
             size += len(chunk)

@@ -1,6 +1,8 @@
 """The API as HTTP: errors have one form, the document is served, the socket is private."""
 
 import asyncio
+import os
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -86,6 +88,25 @@ tenants: [{name: red, slices: [{plane: s1}], routers: [{name: r1, plane: s1}]}]
     with pytest.raises(Refused, match="plane s1 is not reachable: not connected") as caught:
         await ask(served, "GET", path_of("routers", "red", "r1", "counters"))
     assert caught.value.kind == "PlaneUnreachable"
+
+
+@pytest.mark.parametrize("path", ["backup", "restore"])
+async def test_a_backup_that_has_no_room_on_its_way_is_refused(
+    served: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(Refused, match=r"/none/splitplane-.*: No such file or directory; make room") as caught:
+        await ask(served, "POST", f"/v1/{path}", {})
+    assert caught.value.kind == "StoreError"
+
+
+async def test_a_backup_that_is_sent_to_a_full_disk_is_refused(served: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        tempfile, "NamedTemporaryFile", lambda **_: os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb")
+    )
+    with pytest.raises(Refused, match=r"temporary files: No space left on device; make room") as caught:
+        await ask(served, "POST", "/v1/restore", "x" * 100_000)
+    assert caught.value.kind == "StoreError"
 
 
 async def test_a_capture_has_begun_when_its_header_is_sent() -> None:
