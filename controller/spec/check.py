@@ -5,6 +5,7 @@ document does not name is put on the tenant or plane that made it wrong.
 """
 
 from collections.abc import Iterator
+from itertools import count
 
 from controller.errors import SpecError
 from controller.model import InterfaceConfig, PlaneKind, RouterConfig, Suite
@@ -13,6 +14,9 @@ from controller.spec.fallbacks import Problem, may_have, unknown_plane
 from controller.spec.merge import Where
 from controller.spec.state import Attachment, LinkConfig, State
 from controller.spec.static_routes import LineError, parse_routes
+
+_MACVLAN_LETTERS = 11
+"""Of the name of an interface, with which those of its macvlans begin: IFNAMSIZ leaves room for two digits."""
 
 
 def check(state: State, where: Where) -> None:
@@ -146,7 +150,7 @@ def _static_routes(state: State) -> Iterator[Problem]:
         if router.routing.suite is not Suite.IP:
             continue
         key, name = ("router", router.full_name), f"router {router.full_name}"
-        known = [name for interface in router.interfaces for name in _links_of(interface)]
+        known = _links_of(router)
         try:
             routes = parse_routes(router.routing.text)
         except LineError as problem:
@@ -159,6 +163,12 @@ def _static_routes(state: State) -> Iterator[Problem]:
                     yield key, f"{name}: ip line {route.line}: it has no interface {device} (known: {words})"
 
 
-def _links_of(interface: InterfaceConfig) -> list[str]:
-    """Return what an interface is in the guest: its TAP, and a macvlan for each virtual MAC."""
-    return [interface.name, *(f"{interface.name}-v{number}" for number, _ in enumerate(interface.virtual_macs, 1))]
+def _links_of(router: RouterConfig) -> list[str]:
+    """Return what a router's interfaces are in the guest: TAPs, and for each virtual MAC a macvlan of the first name
+    that is free, as the VRC names it."""
+    names = [interface.name for interface in router.interfaces]
+    for interface in router.interfaces:
+        begin = interface.name[:_MACVLAN_LETTERS]
+        for _ in interface.virtual_macs:
+            names.append(next(name for number in count(1) if (name := f"{begin}-v{number}") not in names))
+    return names

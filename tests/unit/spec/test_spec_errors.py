@@ -181,6 +181,21 @@ def test_hostile_text_is_refused(text: str, words: str) -> None:
         load(text, "x")
 
 
+def test_a_macvlan_is_named_as_the_guest_has_it() -> None:
+    """By the first letters of its interface, and by the next number where they are another one's as well."""
+    long = '{name: wan-upstream-%s, port: p1, vlan: %d, virtual_macs: ["00:00:5e:00:01:0%d"]}'
+    text = GOOD.replace("[untagged]", "[untagged, 7, 8]")
+    text = text.replace(
+        "          - {name: eth1,",
+        f"          - {long % ('a', 7, 1)}\n          - {long % ('b', 8, 2)}\n          - {{name: eth1,",
+    )
+    for device in ("wan-upstream-a", "wan-upstrea-v1", "wan-upstrea-v2"):
+        lay_over_nothing(text.replace("hold_time_s: 60", f"ip: route add ::/0 dev {device}"))
+    for device in ("wan-upstream-a-v1", "wan-upstrea-v3"):
+        with pytest.raises(SpecError, match=rf"no interface {device} \(known: eth0, wan-upstream-a, "):
+            lay_over_nothing(text.replace("hold_time_s: 60", f"ip: route add ::/0 dev {device}"))
+
+
 def test_thousands_of_addresses_are_checked_at_once() -> None:
     state = lay_over_nothing(GOOD)
     router = state.routers["red/r1"]
