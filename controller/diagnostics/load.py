@@ -36,8 +36,9 @@ async def load_view(
         if name not in shards:
             continue
         lost = _Lost([] if read is None else [one for one in read if one is not None])
+        use = _share_use(shard, read)
         mine = [
-            _router_load(router, shard, time, read, lost, loop_share.account(router.config).spent_s)
+            _router_load(router, shard, time, read, lost, use, loop_share.account(router.config).spent_s)
             for router in shard.routers.values()
         ]
         rows += mine
@@ -99,7 +100,13 @@ class _Lost:
 
 
 def _router_load(
-    router: VirtualRouter, shard: Shard, time: float, read: _Read | None, lost: _Lost, loop_s: float
+    router: VirtualRouter,
+    shard: Shard,
+    time: float,
+    read: _Read | None,
+    lost: _Lost,
+    use: Mapping[int, ShareUse] | None,
+    loop_s: float,
 ) -> RouterLoad:
     config = router.config
     ids = [interface.id for interface in config.interfaces]
@@ -114,15 +121,19 @@ def _router_load(
         entries, changes = writes.count(config.vrf_id), writes.changes[config.vrf_id]
     return RouterLoad(
         *(config.full_name, config.plane, time, packets, link_packets, entries, changes, loop_s, lost.of(router)),
-        _share_load(config.vrf_id, shard, read),
+        None if use is None else _share_load(use.get(config.vrf_id, ShareUse())),
     )
 
 
-def _share_load(vrf_id: int, shard: Shard, read: _Read | None) -> ShareLoad | None:
+def _share_use(shard: Shard, read: _Read | None) -> dict[int, ShareUse] | None:
+    """Return what routers have had of their shares, None where that is not told."""
     planes = (shard.plane,) if shard.pair is None else (shard.pair.hardware, shard.pair.software)
     if read is None or not any(Capability.SHARES in plane.capabilities for plane in planes):
         return None
-    use = used_of(*(counters.share_use for counters in read if counters is not None)).get(vrf_id, ShareUse())
+    return used_of(*(counters.share_use for counters in read if counters is not None))
+
+
+def _share_load(use: ShareUse) -> ShareLoad:
     return ShareLoad(use.core_ns, use.over_share_core, use.over_share_link)
 
 

@@ -101,6 +101,19 @@ async def test_what_routers_have_had_is_of_both_planes_together_where_one_has_sh
     assert row(await world.views.load()).shares is None
 
 
+async def test_what_routers_have_had_is_added_up_once_and_not_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = await made()
+    await world.shards.put_router(router_config(2, ()))
+    world.software.use.update({1: ShareUse(1000), 2: ShareUse(2000)})
+    add, added = ShareUse.__add__, []
+    monkeypatch.setattr(ShareUse, "__add__", lambda one, other: added.append(other) or add(one, other))
+    assert [one.shares for one in (await world.views.load()).routers] == [
+        ShareLoad(1000, 0, 0),
+        ShareLoad(2000, 0, 0),
+    ]
+    assert [one.core_ns for one in added] == [1000, 2000]
+
+
 async def test_lost_frames_are_told_by_plane_and_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """A port that is not declared by its number."""
     world = await made()
