@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from controller.guests.suites import bird
-from controller.model import Routing, Suite
+from controller.model import MAX_ROUTERS, Routing, Suite
 
 SHOWN = 3
 """Lines that a remark names; the others are counted."""
@@ -70,7 +70,7 @@ def unforwarded(routing: Routing) -> list[tuple[int, str]]:
     return list(find(routing.text)) if find else []
 
 
-@lru_cache(maxsize=1024)  # views are made for all routers, again and again
+@lru_cache(maxsize=MAX_ROUTERS)  # views are made for all routers, again and again
 def remark(routing: Routing) -> str:
     """Return in one line what of a router's text no plane forwards; empty where that is nothing."""
     found = unforwarded(routing)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from controller.guests.suites.unforwarded import remark, unforwarded
-from controller.model import Routing, Suite
+from controller.model import MAX_ROUTERS, Routing, Suite
 
 ROOT = Path(__file__).parents[3]
 KERNEL = "protocol kernel { ipv4 { export all; }; }\n"
@@ -85,3 +85,12 @@ def test_the_topologies_ask_for_nothing_of_it() -> None:
     texts = [path.read_text() for path in ROOT.glob("topologies/*/*.conf")]
     assert texts
     assert [remark(Routing(Suite.FRR, text)) for text in texts if "protocol" not in text] == [""] * len(texts)
+
+
+def test_as_many_texts_as_there_may_be_routers_are_each_read_once() -> None:
+    texts = [Routing(Suite.FRR, f"hostname r{number}\n") for number in range(MAX_ROUTERS)]
+    remark.cache_clear()
+    for routing in (*texts, *texts):
+        assert remark(routing) == ""
+    assert remark.cache_info().misses == MAX_ROUTERS
+    remark.cache_clear()
