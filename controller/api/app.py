@@ -433,6 +433,8 @@ async def daemons(router: Router, views: Views) -> dict[str, str]:
 @api.post("/routers/{tenant}/{router}/exec")
 async def exec_(router: Router, body: ExecBody, operations: Op) -> Command:
     """Return the command that runs ``argv`` in a router's guest; the controller itself runs nothing."""
+    for word in body.argv:
+        check_characters(word, "argv", None)
     return Command(argv=await operations.exec_argv(router, body.argv))
 
 

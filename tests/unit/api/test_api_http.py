@@ -77,6 +77,17 @@ tenants: [{name: red, slices: [{plane: s1}], routers: [{name: r1, plane: s1, frr
     assert not controller.operations.state.planes
 
 
+async def test_a_word_that_is_no_text_is_refused(served: Path, controller: Controller) -> None:
+    text = """\
+version: 1
+planes: [{name: s1, kind: fake}]
+tenants: [{name: red, slices: [{plane: s1}], routers: [{name: r1, plane: s1}]}]
+"""
+    await controller.apply(text)
+    with pytest.raises(Refused, match=r"argv: character U\+D800 is not allowed"):
+        await ask(served, "POST", "/v1/routers/red/r1/exec", {"argv": ["cat", "\ud800"]})
+
+
 async def test_an_unreachable_plane_is_named(served: Path, controller: Controller) -> None:
     text = """\
 version: 1
