@@ -80,6 +80,7 @@ class _Known:
     silent: bool = False
     failure: str = ""  # why it does not run as declared, in one line
     death: _Death | None = None  # the last one
+    spec: tuple[RouterConfig, GuestSpec] | None = None  # what its driver is told, of what was declared last
 
 
 class _Places:
@@ -130,7 +131,15 @@ class GuestFleet:
         return self._guests.get(router.vrf_id, _Known())
 
     def spec(self, router: RouterConfig) -> GuestSpec:
-        """Return what the driver is told about a router."""
+        """Return what the driver is told about a router, of which each is asked again and again."""
+        known = self._guests.get(router.vrf_id)
+        if known is None:
+            return self._make_spec(router)
+        if known.spec is None or known.spec[0] is not router:
+            known.spec = router, self._make_spec(router)
+        return known.spec[1]
+
+    def _make_spec(self, router: RouterConfig) -> GuestSpec:
         return GuestSpec(
             vrf_id=router.vrf_id,
             router=router.full_name,

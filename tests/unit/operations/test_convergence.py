@@ -66,6 +66,21 @@ async def test_applying_again_touches_nothing(controller: Controller) -> None:
     assert controller.guests.starts == ["red/r1"]
 
 
+async def test_a_round_makes_nothing_anew_of_what_is_as_declared(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is one every two seconds, for all routers at once."""
+    await controller.apply(HEAD + RED)
+    made, directory_for = [], controller.sessions.directory_for
+    monkeypatch.setattr(controller.sessions, "directory_for", lambda of: made.append(of) or directory_for(of))
+    await controller.convergence.look_after_guests()
+    await controller.convergence.converge(lambda _: None)
+    assert made == []
+    await controller.apply((HEAD + RED).replace("eth0", "eth1"))
+    assert controller.guests.running_specs[1].interfaces[0].name == "eth1"
+    assert made == [1]
+
+
 async def test_a_refused_document_changes_nothing(controller: Controller) -> None:
     with pytest.raises(SpecError):
         await controller.apply(HEAD + RED.replace("vlan: 100", "vlan: 7"))
