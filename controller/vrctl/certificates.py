@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from controller.errors import SplitplaneError
 from controller.vrctl import output
 from controller.vrctl.client import path_of
 from controller.vrctl.output import Format
@@ -28,12 +29,16 @@ def plane_certificate(
     ] = True,
 ) -> None:
     """Issue key.pem, cert.pem and ca.pem for the device of a plane, as a server and as a client of TLS."""
-    from controller.vrctl.files import write_private
+    from controller.pki.files import write_together
 
     kept = str(directory.absolute()) if renew else ""
     issued = client().call("POST", path_of("planes", name, "certificate"), {"names": names or [], "directory": kept})
-    for file, content in (("key.pem", issued["key"]), ("cert.pem", issued["certificate"]), ("ca.pem", issued["ca"])):
-        write_private(directory / file, [content.encode()], overwrite=True)
+    # The certificate first, as in a renewal: of what is cut short the controller finishes what has a key.
+    files = {"cert.pem": issued["certificate"], "key.pem": issued["key"], "ca.pem": issued["ca"]}
+    try:
+        write_together(directory, {file: content.encode() for file, content in files.items()}, sync=True)
+    except OSError as problem:
+        raise SplitplaneError(f"{problem.filename or directory}: {problem.strerror}; nothing was written") from None
 
 
 @plane_app.command("revoke")

@@ -7,11 +7,11 @@ from pathlib import Path
 from controller.errors import SplitplaneError
 
 
-def write_private(path: Path, pieces: Iterable[bytes], *, overwrite: bool = False) -> int:
-    """Write a file that only its owner may read, whole or not at all; returns its size in octets."""
+def write_private(path: Path, pieces: Iterable[bytes]) -> int:
+    """Write a new file that only its owner may read, whole or not at all; returns its size in octets."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        if path.exists() and not overwrite:
+        if path.exists():
             raise SplitplaneError(f"{path} exists; give the name of a new file")
         size = 0
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

@@ -398,6 +398,15 @@ async def test_a_switch_gets_a_private_key(vrctl: Vrctl, applied: str, tmp_path:
     assert "BEGIN CERTIFICATE" in (tmp_path / "cert.pem").read_text()
 
 
+async def test_a_key_is_not_replaced_without_its_certificate(vrctl: Vrctl, applied: str, tmp_path: Path) -> None:
+    assert (await vrctl("plane", "certificate", "s1", "-d", str(tmp_path)))[0] == 0
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("*.pem")}
+    (tmp_path / ".ca.pem.new").mkdir()  # where the file is written: as good as a full disk
+    status, _, err = await vrctl("plane", "certificate", "s1", "-d", str(tmp_path))
+    assert (status, err.endswith("; nothing was written\n")) == (1, True)
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*.pem")} == before
+
+
 async def test_no_certificate_is_issued_for_a_directory_that_is_not_there(
     vrctl: Vrctl, applied: str, controller: Controller, tmp_path: Path
 ) -> None:
