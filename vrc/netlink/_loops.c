@@ -29,6 +29,7 @@ enum {
     TABLE_AT = NLMSG_HDRLEN + offsetof(struct rtmsg, rtm_table),
     HEAD_AT = NLMSG_HDRLEN + offsetof(struct rtmsg, rtm_src_len), /* where a shape begins */
     TOS_AT = NLMSG_HDRLEN + offsetof(struct rtmsg, rtm_tos),
+    FLAGS_AT = NLMSG_HDRLEN + offsetof(struct rtmsg, rtm_flags),
     ATTRIBUTES_AT = NLMSG_HDRLEN + sizeof(struct rtmsg),
     HEAD = ATTRIBUTES_AT - HEAD_AT,
     SHAPE_HEAD = HEAD + RTA_LENGTH(0), /* with the header of RTA_DST */
@@ -77,7 +78,7 @@ struct route {
 };
 
 /* Find the parts of a route of the main table whose RTA_DST comes first, or behind RTA_TABLE; false for any other,
- * and for one that is for packets of some sources or of a TOS alone. */
+ * and for one that is for packets of some sources or of a TOS alone, or of what the kernel learned of a destination. */
 static bool find_parts(const uint8_t *message, size_t length, struct route *found)
 {
     if (length < ATTRIBUTES_AT)
@@ -85,6 +86,8 @@ static bool find_parts(const uint8_t *message, size_t length, struct route *foun
     unsigned family = message[FAMILY_AT], bits = message[BITS_AT];
     size_t size = family == AF_INET ? 4 : family == AF_INET6 ? 16 : 0;
     if (!size || bits > size * 8 || message[TABLE_AT] != RT_TABLE_MAIN || message[HEAD_AT] || message[TOS_AT])
+        return false;
+    if (load32(message + FLAGS_AT) & RTM_F_CLONED)
         return false;
     const uint8_t *at = message + ATTRIBUTES_AT, *end = message + length;
     if (end - at >= (ptrdiff_t)RTA_LENGTH(4) && is_attribute(at, RTA_TABLE, 4) && load32(at + 4) == RT_TABLE_MAIN)

@@ -24,6 +24,7 @@ RTM_NEWNEXTHOP, RTM_DELNEXTHOP, RTM_GETNEXTHOP = 104, 105, 106
 NLM_F_MULTI, NLM_F_DUMP_INTR = 0x2, 0x10
 NLM_F_APPEND = 0x800
 RT_TABLE_MAIN = 254
+RTM_F_CLONED = 0x200
 AF_INET, AF_INET6 = 2, 10
 
 RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_MULTIPATH = 1, 4, 5, 6, 9
@@ -102,7 +103,9 @@ class Batch:
     """What a run of messages said, in order, and what of it was not understood."""
 
     changes: list[Change] = field(default_factory=list)
-    foreign: int = 0  # routes of other tables, or for packets of some sources or of a TOS alone
+    foreign: int = 0
+    """Routes of other tables, for packets of some sources or of a TOS alone, and what the kernel learned of single
+    destinations (path MTUs, redirects), which its dumps list as routes and of which it says no word besides."""
     malformed: int = 0
     problem: str = ""  # of the last malformed message
 
@@ -155,12 +158,14 @@ def _scan_odd(buffer: bytes, batch: Batch) -> int:
 
 
 def _general_shape(buffer: bytes, stop: int) -> Change:
-    # Any order of attributes; LookupError for another table or family, and for a route beside that of all packets.
+    # Any order of attributes; LookupError for another family and for what is foreign (`Batch`).
     if stop < 28:
         raise MalformedNetlink("route message shorter than its header")
     kind, flags = HEADER.unpack_from(buffer)[1:3]
     family, bits = buffer[16], buffer[17]
     if family not in (AF_INET, AF_INET6) or buffer[18:21] != _FOR_ALL_PACKETS:
+        raise LookupError
+    if _U32.unpack_from(buffer, 24)[0] & RTM_F_CLONED:
         raise LookupError
     size = 4 if family == AF_INET else 16
     address = bytes(size)

@@ -7,7 +7,7 @@ from vrc.routes.nexthops import NexthopScope
 from vrc.routes.table import RouteTable, never_mirrored
 
 Said = tuple[list[Change], int, int]
-"""(changes, routes that are none of all packets' in the main table, malformed messages)"""
+"""(changes, routes that are foreign (`Batch`), malformed messages)"""
 
 
 def plain_scan(buffer: bytes) -> Said:
@@ -36,7 +36,7 @@ def _route(body: bytes) -> tuple[bytes, bytes]:
     if len(body) < 12:
         raise ValueError
     size = {2: 4, 10: 16}[body[0]]
-    if body[2:5] != bytes((0, 0, 254)):
+    if body[2:5] != bytes((0, 0, 254)) or body[9] & 2:  # RTM_F_CLONED
         raise KeyError
     shape, rest = body[2:12] + struct.pack("=HH", size + 4, 1), body[12:]
     usual = rest.removeprefix(struct.pack("=HHI", 8, 15, 254))

@@ -68,6 +68,14 @@ def test_a_route_for_some_packets_alone_is_foreign_as_the_kernel_has_another_one
         assert (len(batch.changes), batch.foreign) == (1, 1)
 
 
+def test_what_the_kernel_learned_of_a_destination_alone_is_foreign() -> None:
+    for some in (route("203.0.113.9/32", by_nexthop(1)), route("2001:db8::9/128", by_nexthop(1), kernel=True)):
+        learned = bytearray(some)
+        struct.pack_into("=I", learned, 24, 0x200)  # RTM_F_CLONED: a path MTU, or a redirect
+        batch = scanned(some + learned)
+        assert (len(batch.changes), batch.foreign) == (1, 1)
+
+
 def test_hops_of_a_route() -> None:
     via = struct.pack("=H", 10) + address("fe80::1")
     multipath = b"".join(
