@@ -68,7 +68,13 @@ class Agent(SessionOwner):
         self.known = Known(self.interfaces, self.neighbors, self.sets, self.table, self.relay)
         self.netlink = Rtnetlink()
         self.kernel = GuestKernel(
-            self.netlink, self.interfaces, self.neighbors, self._changed, self._links_changed, self.notify
+            self.netlink,
+            self.interfaces,
+            self.neighbors,
+            self._changed,
+            self._links_changed,
+            lambda: self.source.addresses_changed(),
+            self.notify,
         )
         self.taps = Taps(self.netlink, self.interfaces, self.relay, self.kernel.look)
         self._ready = asyncio.Event()

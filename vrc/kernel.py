@@ -49,8 +49,8 @@ _RETRY_S = 1.0
 class GuestKernel:
     """Keeps `Interfaces` and `Neighbors` as the kernel has them.
 
-    ``changed`` is called after anything changed, ``links_changed`` where a link went up, down or away, ``notify``
-    with what the operator should see.
+    ``changed`` is called after anything changed, ``links_changed`` where a link went up, down or away,
+    ``addresses_changed`` where an IPv4 address came or went, ``notify`` with what the operator should see.
     """
 
     def __init__(
@@ -60,11 +60,13 @@ class GuestKernel:
         neighbors: Neighbors,
         changed: Callable[[], None],
         links_changed: Callable[[], None],
+        addresses_changed: Callable[[], None],
         notify: Callable[[str, str], None],
     ) -> None:
         self.malformed = 0
         self._netlink, self._interfaces, self._neighbors = netlink, interfaces, neighbors
         self._changed, self._links_changed, self._notify = changed, links_changed, notify
+        self._addresses_changed = addresses_changed
         self._asks = asyncio.Event()
         self._lost = asyncio.Event()
         self._looking = asyncio.Lock()
@@ -115,10 +117,12 @@ class GuestKernel:
             addresses = [address for address in map(decode_address, bodies) if address is not None]
             before = {ifindex: link.flags for ifindex, link in self._interfaces.links.items()}
             self._interfaces.links = {link.ifindex: link for link in links}
-            self._interfaces.addresses = {}
+            held, self._interfaces.addresses = self._interfaces.addresses, {}
             for address in addresses:
                 self._add_address(address)
             self._interfaces.version += 1
+            if held != self._interfaces.addresses:
+                self._addresses_changed()
             if before != {link.ifindex: link.flags for link in links}:
                 self._links_changed()
         self._changed()
@@ -180,12 +184,9 @@ class GuestKernel:
             if neighbor is not None:
                 self._take_neighbor(kind, neighbor)
         elif kind in (RTM_NEWADDR, RTM_DELADDR):
-            self._interfaces.version += 1
             address = decode_address(body)
-            if address is not None and kind == RTM_NEWADDR:
-                self._add_address(address)
-            elif address is not None:
-                self._interfaces.addresses.get(address.ifindex, set()).discard(address.own)
+            if address is not None:
+                self._take_address(kind, address)
         elif kind in (RTM_NEWLINK, RTM_DELLINK) and body[:1] != bytes((AF_BRIDGE,)):
             self._take_link(kind, body)
 
@@ -194,6 +195,15 @@ class GuestKernel:
             self._neighbors.observe(neighbor)
         else:
             self._neighbors.lose((neighbor.ifindex, neighbor.address))
+
+    def _take_address(self, kind: int, address: Address) -> None:
+        self._interfaces.version += 1
+        if kind == RTM_NEWADDR:
+            self._add_address(address)
+        else:
+            self._interfaces.addresses.get(address.ifindex, set()).discard(address.own)
+        if len(address.address) == 4:
+            self._addresses_changed()
 
     def _take_link(self, kind: int, body: bytes) -> None:
         link = decode_link(body)

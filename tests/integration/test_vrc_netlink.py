@@ -91,6 +91,18 @@ async def test_a_network_on_two_interfaces_stays_where_it_is_left() -> None:
         assert [ways for network, ways in controller.writes if network in networks] == [("dev 2",)] * 2 + [()] * 2
 
 
+async def test_routes_that_the_kernel_removes_with_an_address_without_a_word_go() -> None:
+    controller = Controller(interface(1, "10.1.0.1/24"), interface(2, "10.2.0.1/24"))
+    async with guest(controller) as g:
+        await g.start_vrc("--source", "netlink")
+        for _ in range(3):  # the first may fall together with the table read as the links came up
+            await g.run("ip", "route", "add", "10.51.0.0/24", "via", "10.2.0.2")
+            await controller.until(lambda: "10.51.0.0/24" in controller.routes)
+            await g.run("ip", "address", "del", "10.2.0.1/24", "dev", "eth1")
+            await controller.until(lambda: "10.51.0.0/24" not in controller.routes, timeout_s=10)
+            await g.run("ip", "address", "add", "10.2.0.1/24", "dev", "eth1")
+
+
 async def test_an_overrun_is_repaired_by_a_dump() -> None:
     controller = Controller(interface(1, "10.1.0.1/24"))
     async with guest(controller) as g:

@@ -68,6 +68,10 @@ class RouteSource(Protocol):
     def links_changed(self) -> None:
         """A link went up or down: the kernel may have removed routes without a message."""
 
+    def addresses_changed(self) -> None:
+        """An IPv4 address came or went: with it the kernel removes, without a message, the routes that have it as
+        their source, and all of an interface that has no other."""
+
 
 async def dump_routes(netlink: Rtnetlink) -> AsyncIterator[Batch]:
     """Yield the kernel's nexthops and routes of both families, as batches. DumpInterrupted, KernelRefused."""
@@ -132,6 +136,10 @@ class FpmSource:
         """Read the kernel's own routes again where some went without a message; zebra tells of the others."""
         if self._table.system.ambiguous:
             self._look_again.set()
+
+    def addresses_changed(self) -> None:
+        """Read the kernel's own routes again; zebra tells of the others."""
+        self._look_again.set()
 
     async def run(self) -> None:
         """Serve zebra, seed the table from the kernel once, and look after each replay."""
@@ -358,6 +366,10 @@ class NetlinkSource:
 
     def links_changed(self) -> None:
         """Dump again: IPv4 routes over a link that went down are removed without a message."""
+        self._resync.set()
+
+    def addresses_changed(self) -> None:
+        """Dump again."""
         self._resync.set()
 
     async def run(self) -> None:

@@ -67,13 +67,13 @@ class World:
         self.heard_in_dumps = False
         self.interfaces = Interfaces(declared={"eth0": 102})
         self.neighbors = Neighbors(self.interfaces)
-        self.links_changed = asyncio.Event()
+        self.links_changed, self.addresses_changed = asyncio.Event(), asyncio.Event()
         self.notices: list[str] = []
         self.requests: list[str] = []
         self.asked, self.answer = asyncio.Event(), asyncio.Event()
         known = (self.interfaces, self.neighbors)
-        told = (lambda: None, self.links_changed.set, lambda kind, _: self.notices.append(kind))
-        self.kernel = GuestKernel(self, *known, *told)  # type: ignore[arg-type]
+        changed = (lambda: None, self.links_changed.set, self.addresses_changed.set)
+        self.kernel = GuestKernel(self, *known, *changed, lambda kind, _: self.notices.append(kind))  # type: ignore[arg-type]
         self.monitor: Monitor = self.kernel._monitor  # type: ignore[assignment]
 
     async def dump(self, _what: str, kind: int, _body: bytes) -> AsyncIterator[bytes]:
@@ -138,6 +138,18 @@ async def test_what_is_said_while_a_dump_is_read_is_newer_than_it(world: World) 
     world.meanwhile = {RTM_GETNEIGH: [neighbor(other)]}
     await world.kernel.look_at_neighbors()
     assert world.neighbors.reports() == {(102, address("10.7.0.2")): Report(other)}
+
+
+async def test_an_address_that_comes_or_goes_is_told_of_also_where_that_was_lost(world: World) -> None:
+    for kind in (RTM_NEWADDR, RTM_DELADDR):
+        world.monitor.say(own_address("10.7.0.1/24", kind=kind))
+        assert world.addresses_changed.is_set()
+        world.addresses_changed.clear()
+    for listed, told in (([own_address("10.7.0.1/24")], True), ([own_address("10.7.0.1/24")], False), ([], True)):
+        world.dumps[RTM_GETADDR] = listed
+        await world.kernel.look()
+        assert world.addresses_changed.is_set() is told
+        world.addresses_changed.clear()
 
 
 async def test_of_two_looks_at_once_none_ends_the_others_pause(world: World) -> None:
