@@ -86,6 +86,8 @@ class Agent(SessionOwner):
         self._settled_at_s: float | None = None
         self._heard_from_s = 0.0  # when probes that end have been sent with a session there
         self._hit: set[str] = set()
+        self._elsewhere: set[str] = set()  # links that are no interfaces, and by which routes lead
+        self._told_elsewhere: set[str] = set()
         self._versions: list[tuple[NexthopScope, int]] = []  # whose gateways were looked at
 
     def _make_source(self, options: Options) -> FpmSource | NetlinkSource:
@@ -250,9 +252,19 @@ class Agent(SessionOwner):
                 self._hit.add(kind)  # once: the count itself is in the log
                 self.notify(kind, f"{count} so far; {self.table.problem}".rstrip("; "))
 
+    def _report_elsewhere(self) -> None:
+        found = {self.interfaces.links[at].name for at in self.table.elsewhere()} if self._ready.is_set() else set()
+        self._told_elsewhere &= found
+        lasting = found & self._elsewhere  # an interface that is just made may be declared next
+        for name in sorted(lasting - self._told_elsewhere):
+            self.notify("not-forwarded", f"routes lead to {name}, which no plane has: their packets go to the guest")
+        self._told_elsewhere |= lasting
+        self._elsewhere = found
+
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_S)
+            self._report_elsewhere()
             self.table.sweep()
             self.neighbors.want_again()
             self.kernel.neighbors_changed()

@@ -210,7 +210,7 @@ class Neighbors:
 
     def links_changed(self) -> None:
         """Have multicast groups entered on links that have come up: the kernel forgets them when one goes down."""
-        up = {ifindex for ifindex in self.interfaces.links if self.interfaces.usable(ifindex)}
+        up = {ifindex for ifindex in self.interfaces.links if self.interfaces.usable(ifindex) > 0}
         for ifindex in sorted(up - self._with_groups):
             self.asks.extend(Ask(ifindex, address, True, mac=mac) for address, mac in groups())
         self._with_groups = up

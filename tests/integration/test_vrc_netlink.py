@@ -103,6 +103,22 @@ async def test_routes_that_the_kernel_removes_with_an_address_without_a_word_go(
             await g.run("ip", "address", "add", "10.2.0.1/24", "dev", "eth1")
 
 
+async def test_what_leads_to_a_link_that_is_no_interface_takes_no_shorter_prefix() -> None:
+    controller = Controller(interface(1, "10.1.0.1/24"))
+    async with guest(controller) as g:
+        await g.start_vrc("--source", "netlink")
+        await g.run("ip", "route", "add", "default", "via", "10.1.0.2")
+        await g.run("ip", "link", "add", "br0", "type", "bridge")
+        await g.run("ip", "link", "set", "br0", "up")
+        await g.run("ip", "address", "add", "10.98.0.1/24", "dev", "br0")
+        await g.run("ip", "route", "add", "10.60.0.0/16", "via", "10.98.0.2")
+        await controller.until(lambda: controller.routes.get("10.60.0.0/16") == ("unreachable",))
+        assert (controller.routes["10.98.0.0/24"], controller.routes["0.0.0.0/0"]) == (("unreachable",), ONE)
+        await controller.until(lambda: "not-forwarded" in controller.notices)
+        await g.run("ip", "link", "set", "br0", "down")
+        await controller.until(lambda: "10.60.0.0/16" not in controller.routes)
+
+
 async def test_an_overrun_is_repaired_by_a_dump() -> None:
     controller = Controller(interface(1, "10.1.0.1/24"))
     async with guest(controller) as g:

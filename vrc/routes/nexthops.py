@@ -7,9 +7,10 @@ other nexthops after a restart, so a new life of it is a new scope, and routes i
 contents of the old one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 
+from vrc.interfaces import ELSEWHERE
 from vrc.netlink.route_messages import (
     RTM_NEWNEXTHOP,
     Hop,
@@ -109,8 +110,9 @@ class Binding:
 class NexthopScope:
     """One life of a nexthop id space, with the bindings made in it.
 
-    ``usable`` maps an ifindex to an interface id, 0 where routes by it are to be ignored. ``inline_first`` takes the
-    hops a route message carries itself rather than its nexthop id, as the kernel sends both.
+    ``usable`` maps an ifindex to an interface id, 0 where routes by it are to be ignored, ELSEWHERE where the guest
+    alone can send packets: they go to it, as what is unreachable does, and by no shorter prefix. ``inline_first``
+    takes the hops a route message carries itself rather than its nexthop id, as the kernel sends both.
     """
 
     def __init__(self, sets: NexthopSets, usable: Callable[[int], int], *, inline_first: bool = False) -> None:
@@ -227,13 +229,15 @@ class NexthopScope:
 
     def _members(self, hops: tuple[Hop, ...]) -> Content | None:
         weights: dict[tuple[int, bytes], int] = {}
+        elsewhere = False
         for hop in hops:
             interface_id = self._usable(hop.ifindex)
-            if interface_id:
+            if interface_id > 0:
                 way = (interface_id, hop.gateway)
                 weights[way] = weights.get(way, 0) + hop.weight
+            elsewhere |= interface_id == ELSEWHERE
         if not weights:
-            return None
+            return UNREACHABLE if elsewhere else None
         if len(weights) == 1:  # the weight of an only member says nothing
             weights = dict.fromkeys(weights, 1)
         if (largest := max(weights.values())) > MAX_WEIGHT:  # in proportion, and nobody is left without a share
@@ -243,13 +247,16 @@ class NexthopScope:
 
     def gateways(self) -> set[tuple[int, bytes]]:
         """Return (ifindex, gateway) of every gateway that a route uses."""
-        used = set()
+        return {(hop.ifindex, hop.gateway) for hop in self._used() if hop.gateway and self._usable(hop.ifindex) > 0}
+
+    def elsewhere(self) -> set[int]:
+        """Return the ifindexes of links that are no interfaces of the router, and by which routes lead."""
+        return {hop.ifindex for hop in self._used() if self._usable(hop.ifindex) == ELSEWHERE}
+
+    def _used(self) -> Iterator[Hop]:
         for binding in self.bindings.values():
             if binding.routes:
-                for hop in self._hops(binding.spec):
-                    if hop.gateway and self._usable(hop.ifindex):
-                        used.add((hop.ifindex, hop.gateway))
-        return used
+                yield from self._hops(binding.spec)
 
     def _hops(self, spec: RouteSpec) -> list[Hop]:
         nexthop = self.objects.get(spec.nexthop_id)

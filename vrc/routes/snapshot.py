@@ -10,7 +10,8 @@ from vrc.netlink.route_messages import RTM_NEWROUTE, Batch
 from vrc.netlink.sockets import DUMP_ATTEMPTS, Rtnetlink
 from vrc.routes.nexthops import NexthopScope, NexthopSets
 from vrc.routes.sources import dump_routes
-from vrc.routes.table import Columns, never_mirrored
+from vrc.routes.system_routes import never_mirrored
+from vrc.routes.table import Columns
 
 _COLUMN_ROUTES = 4096
 

@@ -44,6 +44,16 @@ def is_chosen_system(shape: bytes) -> bool:
     return shape[_PROTOCOL] == RTPROT_KERNEL
 
 
+def never_mirrored(key: bytes) -> bool:
+    """Whether a prefix is loopback, multicast or link-local: never a route of a plane."""
+    first, second, bits = key[0], key[1], key[-1]
+    if len(key) == 5:
+        if first == 169:
+            return second == 254 and bits >= 16
+        return (first == 127 and bits >= 8) or (first >= 224 and bits >= 3)
+    return (first == 0xFF and bits >= 8) or (first == 0xFE and second & 0xC0 == 0x80 and bits >= 10)
+
+
 class SystemRoutes:
     """System routes by prefix, by metric: the first whose links have carrier is in force.
 
@@ -80,7 +90,7 @@ class SystemRoutes:
     def apply(self, changes: Iterable[Change]) -> None:
         """Take in what the kernel says; what is zebra's own is passed over."""
         for kind, key, shape, flags in changes:
-            if key and is_system(shape):
+            if key and is_system(shape) and not never_mirrored(key):
                 try:
                     self._change(kind, key, shape, flags)
                 except MalformedNetlink:

@@ -13,7 +13,7 @@ from vrc.netlink import _loops
 from vrc.netlink.requests import NLM_F_EXCL, NLM_F_REPLACE
 from vrc.netlink.route_messages import NLM_F_MULTI, RTM_DELNEXTHOP, RTM_NEWROUTE, Change, decode_shape
 from vrc.routes.nexthops import Binding, NexthopScope, NexthopSets
-from vrc.routes.system_routes import SystemRoutes, is_chosen_system, is_system
+from vrc.routes.system_routes import SystemRoutes, is_chosen_system, is_system, never_mirrored
 
 MAX_ROUTES = 4_000_000
 """Most prefixes kept; more are counted as `full`."""
@@ -21,16 +21,6 @@ MAX_ROUTES = 4_000_000
 _STRIDE = {5: 4, 17: 6}
 # First octets of the prefixes that are never mirrored, or not all of them.
 _ODD = frozenset((127, 169, *range(224, 256)))
-
-
-def never_mirrored(key: bytes) -> bool:
-    """Whether a prefix is loopback, multicast or link-local: never a route of a plane."""
-    first, second, bits = key[0], key[1], key[-1]
-    if len(key) == 5:
-        if first == 169:
-            return second == 254 and bits >= 16
-        return (first == 127 and bits >= 8) or (first >= 224 and bits >= 3)
-    return (first == 0xFF and bits >= 8) or (first == 0xFE and second & 0xC0 == 0x80 and bits >= 10)
 
 
 @dataclass(slots=True)
@@ -326,6 +316,10 @@ class RouteTable:
     def gateways(self) -> set[tuple[int, bytes]]:
         """Return (ifindex, gateway) of every gateway in use."""
         return set().union(*(scope.gateways() for scope in self.scopes))
+
+    def elsewhere(self) -> set[int]:
+        """Return the ifindexes of links that are no interfaces of the router, and by which routes lead."""
+        return set().union(*(scope.elsewhere() for scope in self.scopes))
 
     def begin_resend(self) -> None:
         """Have `take` return every route once more, as for a new session; withdrawals before it are forgotten."""

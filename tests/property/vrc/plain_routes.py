@@ -4,7 +4,8 @@ import struct
 
 from vrc.netlink.route_messages import RTM_DELROUTE, RTM_NEWROUTE, Change
 from vrc.routes.nexthops import NexthopScope
-from vrc.routes.table import RouteTable, never_mirrored
+from vrc.routes.system_routes import never_mirrored
+from vrc.routes.table import RouteTable
 
 Said = tuple[list[Change], int, int]
 """(changes, routes that are foreign (`Batch`), malformed messages)"""

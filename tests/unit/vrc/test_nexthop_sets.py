@@ -4,6 +4,7 @@ import pytest
 from netlink_bytes import address, attribute, by_gateway, by_nexthop, group, nexthop, route
 
 from vrc.errors import MalformedNetlink
+from vrc.interfaces import ELSEWHERE
 from vrc.netlink.route_messages import RTM_DELNEXTHOP, RTM_NEWNEXTHOP, Batch, decode_nexthop, scan
 from vrc.routes.nexthops import BLACKHOLE, MAX_NEXTHOP_OBJECTS, UNREACHABLE, NexthopScope, NexthopSets, SetKind
 
@@ -33,8 +34,9 @@ def sets() -> NexthopSets:
 
 @pytest.fixture
 def scope(sets: NexthopSets, down: set[int]) -> NexthopScope:
-    """Links 2 and 3 are interfaces 102 and 103."""
-    return NexthopScope(sets, lambda ifindex: 100 + ifindex if ifindex in {2, 3} - down else 0)
+    """Links 2 and 3 are interfaces 102 and 103, and 7 is a tunnel."""
+    ids = {2: 102, 3: 103, 7: ELSEWHERE}
+    return NexthopScope(sets, lambda ifindex: 0 if ifindex in down else ids.get(ifindex, 0))
 
 
 def test_equal_content_has_one_id_and_ids_never_return(sets: NexthopSets) -> None:
@@ -84,6 +86,18 @@ def test_what_is_ignored(scope: NexthopScope) -> None:
     assert scope.bind(shape(by_nexthop(77))).set_id == 0  # unknown nexthop
     assert scope.bind(shape(by_gateway("10.1.0.2", 2), route_type=5)).set_id == 0  # multicast
     assert scope.bind(shape(by_gateway("10.1.0.2", 2), attribute(22, b""))).set_id == 0  # encapsulated
+
+
+def test_what_the_guest_alone_can_send_is_unreachable_and_takes_no_shorter_prefix(
+    scope: NexthopScope, sets: NexthopSets
+) -> None:
+    learn(scope, nexthop(1, 2, "10.1.0.2"), nexthop(2, 7), group(9, (1, 1), (2, 1)))
+    alone, beside = scope.bind(shape(by_gateway("10.9.0.1", 7))), scope.bind(shape(by_nexthop(9)))
+    assert sets.content(alone.set_id) == UNREACHABLE
+    assert sets.content(beside.set_id) == (SetKind.FORWARD, ((102, A, 1),))
+    assert scope.elsewhere() == set()
+    alone.routes = 1
+    assert (scope.elsewhere(), scope.gateways()) == ({7}, set())
 
 
 def test_links_take_members_out_and_bring_them_back(scope: NexthopScope, sets: NexthopSets, down: set[int]) -> None:

@@ -6,7 +6,8 @@ from route_tables import UP, changes, delete, empty_table, taken
 
 from vrc.netlink.requests import NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE
 from vrc.netlink.route_messages import NLM_F_APPEND, NLM_F_MULTI, RTM_DELNEXTHOP
-from vrc.routes.table import RouteTable, never_mirrored
+from vrc.routes.system_routes import never_mirrored
+from vrc.routes.table import RouteTable
 from wire.columns import prefix_key
 
 

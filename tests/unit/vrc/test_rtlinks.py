@@ -4,7 +4,7 @@ import struct
 
 from netlink_bytes import address, attribute
 
-from vrc.interfaces import IFF_LOWER_UP, IFF_UP, Interfaces, InterfaceStatus, Link
+from vrc.interfaces import ELSEWHERE, IFF_LOWER_UP, IFF_UP, Interfaces, InterfaceStatus, Link
 from vrc.netlink.link_messages import Address, KernelNeighbor, decode_address, decode_link, decode_neighbor
 from vrc.netlink.requests import (
     ADDRESS_OF_DECLARATION,
@@ -53,6 +53,8 @@ def test_interfaces_and_their_macvlans() -> None:
         4: Link(4, "eth0-v2", IFF_UP, 1500, MAC, parent=2, kind="macvlan"),
         5: Link(5, "eth1", IFF_UP, 1400, MAC),
         6: Link(6, "eth2", 0, 1500, MAC),
+        7: Link(7, "tunnel", IFF_UP, 1476, b"", kind="gre"),
+        8: Link(8, "other", 0, 1476, b"", kind="gre"),
     }
     addresses = {
         2: {(address("10.1.0.1"), 24, b""), (address("10.1.0.1"), 32, address("10.2.0.1"))},
@@ -60,8 +62,9 @@ def test_interfaces_and_their_macvlans() -> None:
         4: {(address("10.1.0.10"), 32, b"")},
     }
     interfaces = Interfaces(links, addresses, {"eth0": 101, "eth1": 102, "eth2": 103, "eth9": 109}, {110})
-    assert [interfaces.id_of(ifindex) for ifindex in range(8)] == [0, 0, 101, 101, 101, 102, 103, 0]
-    assert [interfaces.usable(ifindex) for ifindex in range(8)] == [0, 0, 101, 101, 101, 102, 0, 0]
+    assert [interfaces.id_of(ifindex) for ifindex in range(9)] == [0, 0, 101, 101, 101, 102, 103, 0, 0]
+    usable = [interfaces.usable(ifindex) for ifindex in range(10)]
+    assert usable == [0, 0, 101, 101, 101, 102, 0, ELSEWHERE, 0, 0]
     assert interfaces.statuses() == {
         101: InterfaceStatus(101, True, (address("10.1.0.1"), address("10.1.0.9"))),
         102: InterfaceStatus(102, False, ()),
