@@ -124,18 +124,18 @@ class Interfaces:
                 found[interface_id] = InterfaceStatus(interface_id, link.up, tuple(sorted(own)))
         if found:
             first = found[min(found)]
-            addresses = tuple(sorted({*first.addresses, *self._loopbacks()}))
+            addresses = tuple(sorted({*first.addresses, *self._elsewhere()}))
             found[first.id] = replace(first, addresses=addresses)
         return {i: replace(one, addresses=one.addresses[:MAX_ADDRESSES]) for i, one in found.items()}
 
     def _addresses(self, link: Link) -> Iterator[bytes]:
         return (address for address, _, _ in self.addresses.get(link.ifindex, ()))
 
-    def _loopbacks(self) -> Iterator[bytes]:
-        """Yield the router's addresses on no link (lo, dummies): every interface takes packets for them (RFC 1122
-        section 3.3.4.2), so it does not matter with which they are reported."""
+    def _elsewhere(self) -> Iterator[bytes]:
+        """Yield the router's addresses on what is no interface (lo, dummies, bridges, tunnels): every interface takes
+        packets for them (RFC 1122 section 3.3.4.2), so it does not matter with which they are reported."""
         for link in self.links.values():
-            if link.admin_up and (link.name == "lo" or link.kind == "dummy"):
+            if link.admin_up and not self.id_of(link.ifindex):
                 for address in self._addresses(link):
                     if not ip_address(address).is_loopback:
                         yield address

@@ -1,5 +1,7 @@
 """Which addresses are reported with which declared interface."""
 
+import pytest
+
 from vrc.interfaces import IFF_LOWER_UP, IFF_UP, Interfaces, Link, OwnAddress
 from wire import MAX_ADDRESSES
 
@@ -32,12 +34,13 @@ def test_addresses_of_the_loopback_are_own_addresses_of_the_router():
     assert (found[7].up, found[9].up) == (True, False)
 
 
-def test_addresses_of_dummies_count_while_they_are_up():
-    dummy = Link(4, "service", UP, 1500, MAC, kind="dummy")
-    known = interfaces(ETH0, dummy)
+@pytest.mark.parametrize("kind", ["dummy", "bridge", "vlan"])
+def test_addresses_of_what_is_no_interface_count_while_it_is_up(kind: str):
+    service = Link(4, "service", UP, 1500, MAC, parent=2, kind=kind)
+    known = interfaces(ETH0, service)
     known.addresses = {4: own(b"\x0a\xff\0\2")}
     assert known.statuses()[7].addresses == (b"\x0a\xff\0\2",)
-    dummy.flags = 0
+    service.flags = 0
     assert known.statuses()[7].addresses == ()
 
 
