@@ -96,7 +96,7 @@ class Neighbors:
         """Take in a neighbor as the kernel has it now."""
         place = (neighbor.ifindex, neighbor.address)
         interface_id = self.interfaces.id_of(neighbor.ifindex)
-        if not interface_id or neighbor.state & NUD_NOARP or (neighbor.mac and neighbor.mac[0] & 1):
+        if not interface_id or (neighbor.mac and neighbor.mac[0] & 1):
             return
         if place not in self._known and len(self._known) >= self.limit and not self._make_room(place, self._known):
             self._delete(place)
@@ -162,7 +162,7 @@ class Neighbors:
         wanted = (
             place in self._gateways or place in self._doubted or bool(neighbor.state & NUD_RESOLVED and neighbor.mac)
         )
-        if neighbor.state & NUD_PERMANENT or neighbor.managed == wanted:
+        if neighbor.state & (NUD_PERMANENT | NUD_NOARP) or neighbor.managed == wanted:
             return
         if not wanted:  # a host that is gone is not probed for ever
             self._asked.discard(place)

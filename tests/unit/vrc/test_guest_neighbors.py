@@ -137,7 +137,7 @@ def test_who_is_silent_with_a_controller_is_gone(neighbors: Neighbors) -> None:
 
 def test_what_is_no_neighbor_of_ours(neighbors: Neighbors) -> None:
     neighbors.observe(neighbor(NUD_REACHABLE, MAC, ifindex=9))
-    neighbors.observe(neighbor(NUD_NOARP, MAC))
+    neighbors.observe(neighbor(NUD_NOARP, b"\x33\x33\0\0\0\1"))
     neighbors.observe(neighbor(NUD_PERMANENT, b"\x01\0\x5e\0\0\1"))
     assert (len(neighbors), told(neighbors), asked(neighbors)) == (0, {}, [])
 
@@ -180,8 +180,10 @@ def test_gateways_behind_a_link_without_carrier_wait(neighbors: Neighbors) -> No
     assert asked(neighbors) == []
 
 
-def test_a_static_neighbor_is_reported_and_left_alone(neighbors: Neighbors) -> None:
-    neighbors.observe(neighbor(NUD_PERMANENT, MAC))
+@pytest.mark.parametrize("state", [NUD_PERMANENT, NUD_NOARP])
+def test_a_static_neighbor_is_reported_and_left_alone(neighbors: Neighbors, state: int) -> None:
+    neighbors.observe(neighbor(NUD_REACHABLE, OTHER, managed=True))
+    neighbors.observe(neighbor(state, MAC))
     neighbors.want({(2, HOST)})
     assert told(neighbors) == {(102, HOST): Report(MAC)}
     assert asked(neighbors) == []
