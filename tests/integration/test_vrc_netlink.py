@@ -101,6 +101,14 @@ async def test_routes_that_the_kernel_removes_with_an_address_without_a_word_go(
             await g.run("ip", "address", "del", "10.2.0.1/24", "dev", "eth1")
             await controller.until(lambda: "10.51.0.0/24" not in controller.routes, timeout_s=10)
             await g.run("ip", "address", "add", "10.2.0.1/24", "dev", "eth1")
+        both = (*ONE, *TWO)
+        ways = [word for gateway in ("10.1.0.2", "10.2.0.2") for word in ("nexthop", "via", gateway)]
+        await g.run("ip", "route", "add", "10.51.0.0/24", *ways)
+        await controller.until(lambda: controller.routes.get("10.51.0.0/24") == both)
+        await g.run("ip", "address", "del", "10.2.0.1/24", "dev", "eth1")  # the kernel sets the hop aside
+        await controller.until(lambda: controller.routes["10.51.0.0/24"] == ONE)
+        await g.run("ip", "address", "add", "10.2.0.1/24", "dev", "eth1")
+        await controller.until(lambda: controller.routes["10.51.0.0/24"] == both)
 
 
 async def test_what_leads_to_a_link_that_is_no_interface_takes_no_shorter_prefix() -> None:

@@ -24,7 +24,7 @@ RTM_NEWNEXTHOP, RTM_DELNEXTHOP, RTM_GETNEXTHOP = 104, 105, 106
 NLM_F_MULTI, NLM_F_DUMP_INTR = 0x2, 0x10
 NLM_F_APPEND = 0x800
 RT_TABLE_MAIN = 254
-RTM_F_CLONED = 0x200
+RTM_F_CLONED, RTNH_F_DEAD = 0x200, 0x1
 AF_INET, AF_INET6 = 2, 10
 
 RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_MULTIPATH = 1, 4, 5, 6, 9
@@ -69,13 +69,18 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class RouteSpec:
-    """All of a route but its prefix. ``supported`` is False for what no plane can do (encapsulation)."""
+    """All of a route but its prefix.
+
+    ``supported`` is False for what no plane can do (encapsulation). ``reduced`` is True where the kernel has set hops
+    aside, whose link or last address is gone: it tells neither when that begins nor when it ends.
+    """
 
     type: int
     metric: int
     nexthop_id: int
     hops: tuple[Hop, ...]
     supported: bool = True
+    reduced: bool = False
 
     def same_ways(self, other: "RouteSpec") -> bool:
         """Whether both lead the same way: the kernel lists the hops of a route in more than one order."""
@@ -192,7 +197,7 @@ def decode_shape(shape: bytes) -> RouteSpec:
     metric = nexthop_id = ifindex = 0
     gateway = b""
     hops: tuple[Hop, ...] = ()
-    supported = True
+    supported, reduced = True, False
     for kind, start, end in attributes(shape, _SHAPE_HEAD, len(shape)):
         if kind == RTA_PRIORITY:
             metric = _u32(shape, start, end)
@@ -201,7 +206,7 @@ def decode_shape(shape: bytes) -> RouteSpec:
         elif kind == RTA_OIF:
             ifindex = _u32(shape, start, end)
         elif kind == RTA_MULTIPATH:
-            hops, plain = _multipath(shape, start, end)
+            hops, plain, reduced = _multipath(shape, start, end)
             supported = supported and plain
         elif kind == RTA_ENCAP:
             supported = False
@@ -209,14 +214,15 @@ def decode_shape(shape: bytes) -> RouteSpec:
             gateway = _gateway(kind, shape[start:end])
     if ifindex and not hops:
         hops = (Hop(ifindex, gateway),)
-    return RouteSpec(shape[5], metric, nexthop_id, hops, supported)
+    return RouteSpec(shape[5], metric, nexthop_id, hops, supported, reduced)
 
 
-def _multipath(shape: bytes, start: int, end: int) -> tuple[tuple[Hop, ...], bool]:
+def _multipath(shape: bytes, start: int, end: int) -> tuple[tuple[Hop, ...], bool, bool]:
+    """Return the hops in use, whether none has an encapsulation, and whether there are others."""
     hops: list[Hop] = []
-    plain = True
+    plain, reduced = True, False
     while start + 8 <= end:
-        length, _, weight, ifindex = _RTNEXTHOP.unpack_from(shape, start)
+        length, flags, weight, ifindex = _RTNEXTHOP.unpack_from(shape, start)
         if length < 8 or start + length > end or ifindex < 0 or len(hops) == _MAX_HOPS:
             raise MalformedNetlink(f"multipath hop {len(hops)} of length {length}")
         gateway = b""
@@ -225,9 +231,12 @@ def _multipath(shape: bytes, start: int, end: int) -> tuple[tuple[Hop, ...], boo
                 gateway = _gateway(kind, shape[at:stop])
             elif kind == RTA_ENCAP:
                 plain = False
-        hops.append(Hop(ifindex, gateway, weight + 1))
+        if flags & RTNH_F_DEAD:
+            reduced = True
+        else:
+            hops.append(Hop(ifindex, gateway, weight + 1))
         start += (length + 3) & ~3
-    return tuple(hops), plain
+    return tuple(hops), plain, reduced
 
 
 def _gateway(kind: int, value: bytes) -> bytes:

@@ -86,6 +86,7 @@ class SystemRoutes:
     def follow_links(self) -> None:
         """Look anew at what is in force: carrier came or went, of which routes say nothing."""
         self.changed.update(self._routes)
+        self.ambiguous |= any(one.routes and one.spec.reduced for one in self.scope.bindings.values())
 
     def apply(self, changes: Iterable[Change]) -> None:
         """Take in what the kernel says; what is zebra's own is passed over."""

@@ -50,12 +50,12 @@ def by_gateway(gateway: str, ifindex: int, metric: int = 20) -> bytes:
     return attribute(6, u32(metric)) + attribute(5, address(gateway)) + attribute(4, u32(ifindex))
 
 
-def multipath(*ways: tuple[str, int], metric: int = 20) -> bytes:
-    """Ways by (gateway, ifindex), each of weight 1."""
+def multipath(*ways: tuple[str, int], metric: int = 20, dead: tuple[str, int] | None = None) -> bytes:
+    """Ways by (gateway, ifindex), each of weight 1; the kernel has set one of them aside."""
     hops = b""
     for gateway, ifindex in ways:
         inner = attribute(5, address(gateway))
-        hops += struct.pack("=HBBi", 8 + len(inner), 0, 0, ifindex) + inner
+        hops += struct.pack("=HBBi", 8 + len(inner), (gateway, ifindex) == dead, 0, ifindex) + inner
     return attribute(6, u32(metric)) + attribute(9, hops)
 
 

@@ -197,6 +197,19 @@ def test_an_ipv6_route_that_is_told_again_with_its_ways_in_another_order_is_for_
     assert (len(table.system), table.system.ambiguous) == (0, False)
 
 
+def test_a_way_that_the_kernel_has_set_aside_is_not_gone_and_only_a_dump_tells_when_it_is_back() -> None:
+    one, other = ("10.1.0.2", 2), ("10.2.0.2", 3)
+    table = empty_table()
+    table.apply(changes(chosen("10.40.0.0/16")), table.open_scope())
+    for dead, left in ((other, 1), (None, 2)):
+        said = route("10.40.0.0/16", multipath(one, other, dead=dead), protocol=3, kernel=True, flags=NLM_F_MULTI)
+        table.system.replace(changes(said))
+        table.follow_system()
+        assert len(table.sets.content(table.find(OTHER))[1]) == left
+        table.system.follow_links()
+        assert table.system.ambiguous is (dead is not None)
+
+
 def test_a_dump_of_ipv6_routes_with_the_same_way_asks_for_no_other_dump() -> None:
     table = empty_table()
     way = by_gateway("2001:db8:1::2", 2)  # as of two nexthop objects, or two source prefixes
