@@ -17,12 +17,13 @@ _FRR = {
     "multicast": r"(ip|ipv6) (pim|igmp|mld|mroute|msdp)\b|router pim6?\b|address-family ipv[46] multicast\b",
     "MPLS": r"mpls\b|label vpn\b|address-family ipv[46] (labeled-unicast|vpn)\b|(ip|ipv6) route .*\blabel \d",
     "segment routing": r"segment-routing\b|srv6\b",
-    "VRFs inside of a router": r"vrf \S|router \S.* vrf \S|(ip|ipv6) route .*\b(nexthop-)?vrf \S|import vrf\b",
+    "VRFs inside of a router": r"vrf \S|(router|interface) \S.* vrf (?!default\b)|import vrf\b|"
+    r"(ip|ipv6) route .*\b(nexthop-)?vrf \S",
     "EVPN": r"address-family l2vpn evpn\b|advertise-all-vni\b|vni \d",
     "flow specifications": r"address-family ipv[46] flowspec\b",
     "policy routing": r"pbr-map\b|pbr-policy\b",
     "NHRP": r"((ip|ipv6) )?nhrp\b",
-    "other tables than main": r"(ip|ipv6) route .*\btable \d|ip import-table\b",
+    "other tables than main": r"(ip|ipv6) route .*\btable \d|ip import-table\b|set table \d",
 }
 _STATEMENT = r"(?:^|[;{}])[^\S\n]*"  # not over ends of lines: each is a beginning already
 _BIRD = {

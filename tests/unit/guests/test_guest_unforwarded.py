@@ -23,12 +23,14 @@ KERNEL = "protocol kernel { ipv4 { export all; }; }\n"
         ("segment-routing on", "segment routing"),
         ("vrf blue", "VRFs inside of a router"),
         ("router bgp 65001 vrf blue", "VRFs inside of a router"),
+        ("interface eth1 vrf blue", "VRFs inside of a router"),
         ("address-family l2vpn evpn", "EVPN"),
         ("  advertise-all-vni", "EVPN"),
         ("address-family ipv4 flowspec", "flow specifications"),
         ("pbr-map A seq 1", "policy routing"),
         ("ip nhrp network-id 1", "NHRP"),
         ("ip route 10.0.0.0/8 10.1.0.2 table 100", "other tables than main"),
+        (" set table 100", "other tables than main"),
     ],
 )
 def test_a_line_of_frr_is_named(line: str, feature: str) -> None:
@@ -42,6 +44,8 @@ def test_a_line_of_frr_is_named(line: str, feature: str) -> None:
         "! ip pim",
         "description mpls ldp to the core",
         "router bgp 65001",
+        "router bgp 65001 vrf default",
+        "interface eth1 vrf default",
         "address-family ipv4 unicast",
         "ip route 10.0.0.0/8 10.1.0.2",
         "ip prefix-list table permit 10.0.0.0/8",
