@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from errno import EEXIST
+from ipaddress import ip_address
 
 from vrc.errors import DumpInterrupted, KernelRefused, MalformedNetlink, VrcError
 from vrc.interfaces import Interfaces
@@ -200,8 +201,12 @@ class GuestKernel:
         self._interfaces.version += 1
         if kind == RTM_NEWADDR:
             self._add_address(address)
-        else:
+        if kind == RTM_DELADDR or address.duplicate:
             self._interfaces.addresses.get(address.ifindex, set()).discard(address.own)
+        if kind == RTM_NEWADDR and address.duplicate:
+            link = self._interfaces.links.get(address.ifindex)
+            where = link.name if link is not None else f"ifindex {address.ifindex}"
+            self._notify("duplicate-address", f"{ip_address(address.address)} of {where} is somebody else's, too")
         if len(address.address) == 4:
             self._addresses_changed()
 
@@ -223,7 +228,7 @@ class GuestKernel:
             self._links_changed()
 
     def _add_address(self, address: Address) -> None:
-        if not address.link_local:
+        if not address.link_local and not address.duplicate:
             self._interfaces.addresses.setdefault(address.ifindex, set()).add(address.own)
 
     async def _ask(self) -> None:

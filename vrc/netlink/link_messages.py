@@ -25,6 +25,7 @@ from vrc.netlink.route_messages import attributes
 
 NUD_INCOMPLETE, NUD_REACHABLE, NUD_STALE, NUD_DELAY, NUD_PROBE = 0x01, 0x02, 0x04, 0x08, 0x10
 NUD_NOARP = 0x40
+IFA_F_DADFAILED = 0x08
 NUD_RESOLVED = NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP
 
 _IFINFO = struct.Struct("=BxHiII")
@@ -45,6 +46,7 @@ class Address:
     scope: int
     protocol: int = 0
     peer: bytes = b""
+    duplicate: bool = False  # somebody else has it (RFC 4862 section 5.4): the kernel does not use it
 
     @property
     def own(self) -> OwnAddress:
@@ -94,7 +96,7 @@ def decode_address(body: bytes) -> Address | None:
     """Decode struct ifaddrmsg; None for another family than IPv4 and IPv6; MalformedNetlink otherwise."""
     if len(body) < 8:
         raise MalformedNetlink("address message shorter than its header")
-    family, bits, _, scope, ifindex = _IFADDR.unpack_from(body)
+    family, bits, flags, scope, ifindex = _IFADDR.unpack_from(body)
     local = remote = b""
     protocol = 0
     for kind, start, end in attributes(body, 8, len(body)):
@@ -109,7 +111,8 @@ def decode_address(body: bytes) -> Address | None:
         return None
     if len(own) != _SIZE[family]:
         raise MalformedNetlink(f"address of {len(own)} octets")
-    return Address(ifindex, own, bits, scope, protocol, remote if remote != own else b"")
+    peer = remote if remote != own else b""
+    return Address(ifindex, own, bits, scope, protocol, peer, bool(flags & IFA_F_DADFAILED))
 
 
 def decode_neighbor(body: bytes) -> KernelNeighbor | None:

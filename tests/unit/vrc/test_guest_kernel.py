@@ -128,6 +128,21 @@ def test_an_address_whose_prefix_length_changes_stays(world: World) -> None:
     assert world.own == ()
 
 
+async def test_an_address_that_somebody_else_has_is_no_own_address_and_told_of(world: World) -> None:
+    def said(flags: int) -> bytes:
+        body = struct.pack("=BBBBi", socket.AF_INET6, 64, flags, 0, 2) + attribute(1, address("2001:db8::5"))
+        return message(RTM_NEWADDR, body)
+
+    tentative, failed = 0xC0, 0xC8
+    world.monitor.say(link(), said(tentative))
+    assert (world.own, world.notices) == ((address("2001:db8::5"),), [])
+    world.monitor.say(said(failed))
+    assert (world.own, world.notices) == ((), ["duplicate-address"])
+    world.dumps[RTM_GETADDR] = [said(failed)]
+    await world.kernel.look()
+    assert world.own == ()
+
+
 async def test_what_is_said_while_a_dump_is_read_is_newer_than_it(world: World) -> None:
     world.meanwhile = {RTM_GETLINK: [link(IFF_UP)], RTM_GETADDR: [own_address("10.7.0.1/24")]}
     await world.kernel.look()
