@@ -255,6 +255,7 @@ class Agent(SessionOwner):
     def _report_elsewhere(self) -> None:
         found = {self.interfaces.links[at].name for at in self.table.elsewhere()} if self._ready.is_set() else set()
         self._told_elsewhere &= found
+        found.discard("lo")  # whose packets go nowhere in a guest, too
         lasting = found & self._elsewhere  # an interface that is just made may be declared next
         for name in sorted(lasting - self._told_elsewhere):
             self.notify("not-forwarded", f"routes lead to {name}, which no plane has: their packets go to the guest")

@@ -10,7 +10,7 @@ IFF_UP = 0x1
 IFF_LOWER_UP = 0x10000
 
 ELSEWHERE = -1
-"""Instead of an interface id: a link that is up, and no interface of the router (a tunnel, a bridge, a VLAN)."""
+"""Instead of an interface id: a link that is up, and no interface of the router (lo, a tunnel, a bridge, a VLAN)."""
 
 OwnAddress = tuple[bytes, int, bytes]
 """(address, prefix length, address of the other end or empty): a link may have an address with several of these."""
@@ -85,11 +85,9 @@ class Interfaces:
         return link is not None and link.is_macvlan
 
     def usable(self, ifindex: int) -> int:
-        """Return the interface id of a link that is administratively up, or ELSEWHERE; 0 for others, and for lo."""
+        """Return the interface id of a link that is administratively up, or ELSEWHERE; 0 for others."""
         link = self.links.get(ifindex)
-        if link is None or not link.admin_up or link.name == "lo":
-            return 0
-        return self.id_of(ifindex) or ELSEWHERE
+        return (self.id_of(ifindex) or ELSEWHERE) if link is not None and link.admin_up else 0
 
     def is_down(self, ifindex: int) -> bool:
         """Tell whether there is such a link and it is administratively down."""

@@ -119,11 +119,14 @@ async def test_what_leads_to_a_link_that_is_no_interface_takes_no_shorter_prefix
         await g.run("ip", "link", "add", "br0", "type", "bridge")
         await g.run("ip", "link", "set", "br0", "up")
         await g.run("ip", "address", "add", "10.98.0.1/24", "dev", "br0")
+        await g.run("ip", "route", "add", "10.59.0.0/16", "dev", "lo")
+        await controller.until(lambda: controller.routes.get("10.59.0.0/16") == ("unreachable",))
         await g.run("ip", "route", "add", "10.60.0.0/16", "via", "10.98.0.2")
         await controller.until(lambda: controller.routes.get("10.60.0.0/16") == ("unreachable",))
         assert bytes((10, 98, 0, 1)) in controller.interfaces[1].addresses
         assert (controller.routes["10.98.0.0/24"], controller.routes["0.0.0.0/0"]) == (("unreachable",), ONE)
         await controller.until(lambda: "not-forwarded" in controller.notices)
+        assert controller.notices.count("not-forwarded") == 1
         await g.run("ip", "link", "set", "br0", "down")
         await controller.until(lambda: "10.60.0.0/16" not in controller.routes)
 

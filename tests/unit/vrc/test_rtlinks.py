@@ -64,7 +64,7 @@ def test_interfaces_and_their_macvlans() -> None:
     interfaces = Interfaces(links, addresses, {"eth0": 101, "eth1": 102, "eth2": 103, "eth9": 109}, {110})
     assert [interfaces.id_of(ifindex) for ifindex in range(9)] == [0, 0, 101, 101, 101, 102, 103, 0, 0]
     usable = [interfaces.usable(ifindex) for ifindex in range(10)]
-    assert usable == [0, 0, 101, 101, 101, 102, 0, ELSEWHERE, 0, 0]
+    assert usable == [0, ELSEWHERE, 101, 101, 101, 102, 0, ELSEWHERE, 0, 0]
     assert interfaces.statuses() == {
         101: InterfaceStatus(101, True, (address("10.1.0.1"), address("10.1.0.9"))),
         102: InterfaceStatus(102, False, ()),
