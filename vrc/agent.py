@@ -193,6 +193,7 @@ class Agent(SessionOwner):
             self.source.hold_s = float(declaration.hold_time_s)
         await self._apply_interfaces(list(declaration.interfaces))
         await self.kernel.look_at_neighbors()
+        await self.kernel.look_at_rules()
         if self._settled_at_s is None:
             self._settled_at_s = time.monotonic() + self._unsettled_s()
         self._links_changed()

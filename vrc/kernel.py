@@ -11,7 +11,15 @@ from ipaddress import ip_address
 from vrc.errors import DumpInterrupted, KernelRefused, MalformedNetlink, VrcError
 from vrc.interfaces import Interfaces
 from vrc.neighbors import Ask, Neighbors
-from vrc.netlink.link_messages import Address, KernelNeighbor, decode_address, decode_link, decode_neighbor
+from vrc.netlink.link_messages import (
+    Address,
+    KernelNeighbor,
+    Rule,
+    decode_address,
+    decode_link,
+    decode_neighbor,
+    decode_rule,
+)
 from vrc.netlink.requests import (
     NLM_F_CREATE,
     NLM_F_EXCL,
@@ -19,12 +27,15 @@ from vrc.netlink.requests import (
     RTM_DELADDR,
     RTM_DELLINK,
     RTM_DELNEIGH,
+    RTM_DELRULE,
     RTM_GETADDR,
     RTM_GETLINK,
     RTM_GETNEIGH,
+    RTM_GETRULE,
     RTM_NEWADDR,
     RTM_NEWLINK,
     RTM_NEWNEIGH,
+    RTM_NEWRULE,
     family_dump,
     group_request,
     link_dump,
@@ -34,7 +45,9 @@ from vrc.netlink.route_messages import messages
 from vrc.netlink.sockets import (
     DUMP_ATTEMPTS,
     RTNLGRP_IPV4_IFADDR,
+    RTNLGRP_IPV4_RULE,
     RTNLGRP_IPV6_IFADDR,
+    RTNLGRP_IPV6_RULE,
     RTNLGRP_LINK,
     RTNLGRP_NEIGH,
     Monitor,
@@ -44,7 +57,16 @@ from vrc.netlink.sockets import (
 log = logging.getLogger(__name__)
 
 AF_BRIDGE = 7
+_GROUPS = (
+    RTNLGRP_LINK,
+    RTNLGRP_NEIGH,
+    RTNLGRP_IPV4_IFADDR,
+    RTNLGRP_IPV6_IFADDR,
+    RTNLGRP_IPV4_RULE,
+    RTNLGRP_IPV6_RULE,
+)
 _RETRY_S = 1.0
+_KERNELS_RULES = (0, 32766, 32767)  # by their priorities: to the tables local, main and default
 
 
 class GuestKernel:
@@ -71,8 +93,8 @@ class GuestKernel:
         self._asks = asyncio.Event()
         self._lost = asyncio.Event()
         self._looking = asyncio.Lock()
-        groups = (RTNLGRP_LINK, RTNLGRP_NEIGH, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR)
-        self._monitor = Monitor(groups, self._received, self._overrun)
+        self._rules: set[Rule] = set()  # by which packets may leave the main table
+        self._monitor = Monitor(_GROUPS, self._received, self._overrun)
 
     @property
     def overruns(self) -> int:
@@ -136,6 +158,12 @@ class GuestKernel:
             self._neighbors.resync([one for one in map(decode_neighbor, bodies) if one is not None])
         self.neighbors_changed()
 
+    async def look_at_rules(self) -> None:
+        """Read the rules of policy routing, of which a kernel may know nothing."""
+        with contextlib.suppress(KernelRefused):
+            for body in await self._dump("rules", RTM_GETRULE, RTM_NEWRULE, family_dump(0, 12)):
+                self._take_rule(RTM_NEWRULE, body)
+
     @contextlib.asynccontextmanager
     async def _paused(self) -> AsyncIterator[None]:
         """Leave what the kernel says where it is until a dump is taken in, which it may be newer than."""
@@ -188,6 +216,8 @@ class GuestKernel:
             address = decode_address(body)
             if address is not None:
                 self._take_address(kind, address)
+        elif kind in (RTM_NEWRULE, RTM_DELRULE):
+            self._take_rule(kind, body)
         elif kind in (RTM_NEWLINK, RTM_DELLINK) and body[:1] != bytes((AF_BRIDGE,)):
             self._take_link(kind, body)
 
@@ -196,6 +226,18 @@ class GuestKernel:
             self._neighbors.observe(neighbor)
         else:
             self._neighbors.lose((neighbor.ifindex, neighbor.address))
+
+    def _take_rule(self, kind: int, body: bytes) -> None:
+        rule = decode_rule(body)
+        if rule is None or rule[1] in _KERNELS_RULES:
+            return
+        if kind == RTM_DELRULE:
+            self._rules.discard(rule)
+            return
+        if not self._rules:
+            text = f"the guest's kernel has rule {rule[1]} (`ip rule`), and planes look into its main table alone"
+            self._notify("policy-routing", text)
+        self._rules.add(rule)
 
     def _take_address(self, kind: int, address: Address) -> None:
         self._interfaces.version += 1

@@ -131,6 +131,19 @@ async def test_what_leads_to_a_link_that_is_no_interface_takes_no_shorter_prefix
         await controller.until(lambda: "10.60.0.0/16" not in controller.routes)
 
 
+async def test_rules_of_policy_routing_are_told_of() -> None:
+    controller = Controller(interface(1, "10.1.0.1/24"))
+    async with guest(controller) as g:
+        await g.run("ip", "-6", "rule", "add", "from", "2001:db8::/32", "table", "100")
+        await g.start_vrc("--source", "netlink")
+        await controller.until(lambda: controller.notices == ["policy-routing"])
+        await g.run("ip", "rule", "add", "from", "10.1.0.0/24", "table", "100")  # nothing new
+        await g.run("ip", "-6", "rule", "del", "from", "2001:db8::/32", "table", "100")
+        await g.run("ip", "rule", "del", "from", "10.1.0.0/24", "table", "100")
+        await g.run("ip", "rule", "add", "from", "10.1.0.0/24", "table", "100")
+        await controller.until(lambda: controller.notices == ["policy-routing"] * 2)
+
+
 async def test_an_overrun_is_repaired_by_a_dump() -> None:
     controller = Controller(interface(1, "10.1.0.1/24"))
     async with guest(controller) as g:

@@ -26,6 +26,7 @@ from vrc.netlink.route_messages import attributes
 NUD_INCOMPLETE, NUD_REACHABLE, NUD_STALE, NUD_DELAY, NUD_PROBE = 0x01, 0x02, 0x04, 0x08, 0x10
 NUD_NOARP = 0x40
 IFA_F_DADFAILED = 0x08
+FRA_PRIORITY = 6
 NUD_RESOLVED = NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP
 
 _IFINFO = struct.Struct("=BxHiII")
@@ -34,6 +35,9 @@ _NDMSG = struct.Struct("=BxxxiHBB")
 _U32 = struct.Struct("=I")
 
 _SIZE = {2: 4, 10: 16}
+
+Rule = tuple[int, int]
+"""(family, priority) of a rule of policy routing"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +138,14 @@ def decode_neighbor(body: bytes) -> KernelNeighbor | None:
     if len(address) != _SIZE[family]:
         raise MalformedNetlink(f"neighbor address of {len(address)} octets")
     return KernelNeighbor(ifindex, address, mac if len(mac) == 6 else b"", state, bool(extended & NTF_EXT_MANAGED))
+
+
+def decode_rule(body: bytes) -> Rule | None:
+    """Decode struct fib_rule_hdr; None for another family than IPv4 and IPv6; MalformedNetlink otherwise."""
+    if len(body) < 12:
+        raise MalformedNetlink("rule message shorter than its header")
+    found = (_u32(body[start:end]) for kind, start, end in attributes(body, 12, len(body)) if kind == FRA_PRIORITY)
+    return (body[0], next(found, 0)) if body[0] in _SIZE else None
 
 
 def _text(value: bytes) -> str:
