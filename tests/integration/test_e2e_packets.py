@@ -9,7 +9,9 @@ from rig import until
 
 pytestmark = pytest.mark.root
 
-FRR = """ip route 192.0.2.0/24 10.2.0.2
+FRR = """no ip forwarding
+no ipv6 forwarding
+ip route 192.0.2.0/24 10.2.0.2
 ipv6 route 2001:db8:ff::/64 2001:db8:2::2
 ip route 203.0.113.0/24 blackhole
 ipv6 route 2001:db8:dead::/64 blackhole

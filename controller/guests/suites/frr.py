@@ -61,6 +61,9 @@ _HOSTNAME = re.compile(r"hostname \S")
 _RELATIVE_LOG = re.compile(
     r"^([^\S\n]*log[^\S\n]+(?:filtered-)?file[^\S\n]+)(?:[^/\s]+/+)*([^/\s]+)(?=\s|$)", re.MULTILINE
 )
+# Packets that are gleaned go through the guest's kernel, which drops them by such a line: FRR writes it into the
+# text of every host that is no router.
+_NO_FORWARDING = re.compile(r"^(?=[^\S\n]*no[^\S\n]+(?:ip|ipv6)[^\S\n]+forwarding[^\S\n]*$)", re.MULTILINE)
 _VERSION = re.compile(r"version (\d+\.\d+(?:\.\d+)?)")
 _OBJECTION = re.compile(r"line (\d+): % ([^\[]+)\[\d+\]: (.*)")
 
@@ -98,7 +101,8 @@ def compose(text: str, name: str, fpm: bool) -> Composed:
     """Return the whole frr.conf: what Splitplane adds, then the operator's text.
 
     In this order an `exit` or `end` too many of the operator's moves nothing of Splitplane's into another context. A
-    relative log file goes where the daemons may write, without the folders that only the operator's router has.
+    relative log file goes where the daemons may write, without the folders that only the operator's router has. What
+    would take forwarding from the guest's kernel becomes a comment.
     """
     added = [] if hostname(text) else [f"hostname {name}"]
     if not any(line.startswith("zebra nexthop-group keep ") for line in _lines(text)):
@@ -106,7 +110,7 @@ def compose(text: str, name: str, fpm: bool) -> Composed:
     if fpm:
         added.append(FPM_LINE)
     added.append("!")
-    placed = _RELATIVE_LOG.sub(rf"\1{LOGS}/\2", text.rstrip("\n"))
+    placed = _NO_FORWARDING.sub("!", _RELATIVE_LOG.sub(rf"\1{LOGS}/\2", text.rstrip("\n")))
     return Composed("\n".join([*added, placed, ""]), len(added))
 
 

@@ -95,6 +95,20 @@ def test_a_relative_log_file_lies_where_the_daemons_may_write(line: str, placed:
     assert f"\n{placed}\n" in frr.compose(line, "r1", True).text
 
 
+@pytest.mark.parametrize(
+    ("line", "placed"),
+    [
+        ("no ip forwarding", "!no ip forwarding"),
+        ("no  ipv6\tforwarding \r", "!no  ipv6\tforwarding \r"),
+        (" no ip forwarding", "! no ip forwarding"),
+        ("ip forwarding", "ip forwarding"),
+        ("no ip forwarding-thing", "no ip forwarding-thing"),
+    ],
+)
+def test_no_line_takes_forwarding_from_the_guests_kernel(line: str, placed: str) -> None:
+    assert f"\n!\n{placed}\nrouter ospf\n" in frr.compose(f"{line}\nrouter ospf", "r1", True).text
+
+
 def test_a_daemon_that_is_not_installed_is_named_with_the_line_that_needs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
