@@ -63,7 +63,20 @@ _RELATIVE_LOG = re.compile(
 )
 # Packets that are gleaned go through the guest's kernel, which drops them by such a line: FRR writes it into the
 # text of every host that is no router.
-_NO_FORWARDING = re.compile(r"^(?=[^\S\n]*no[^\S\n]+(?:ip|ipv6)[^\S\n]+forwarding[^\S\n]*$)", re.MULTILINE)
+_NO_FORWARDING = r"no (?:ip|ipv6) forwarding"
+# Zebra then says of its routes by FPM the ids of their nexthops, and never what these are.
+_NO_NEXTHOPS = r"no zebra nexthop kernel enable|zebra nexthop proto only"
+_BLANKS = r"[^\S\n]"
+
+
+def _lines_with(commands: str) -> re.Pattern[str]:
+    """Return what matches where a line begins that is one of these commands."""
+    return re.compile(rf"^(?={_BLANKS}*(?:{commands}){_BLANKS}*$)".replace(" ", f"{_BLANKS}+"), re.MULTILINE)
+
+
+_LEFT_OUT = {False: _lines_with(_NO_FORWARDING), True: _lines_with(f"{_NO_FORWARDING}|{_NO_NEXTHOPS}")}
+"""What becomes a comment, without and with FPM."""
+
 _VERSION = re.compile(r"version (\d+\.\d+(?:\.\d+)?)")
 _OBJECTION = re.compile(r"line (\d+): % ([^\[]+)\[\d+\]: (.*)")
 
@@ -102,7 +115,7 @@ def compose(text: str, name: str, fpm: bool) -> Composed:
 
     In this order an `exit` or `end` too many of the operator's moves nothing of Splitplane's into another context. A
     relative log file goes where the daemons may write, without the folders that only the operator's router has. What
-    would take forwarding from the guest's kernel becomes a comment.
+    would take forwarding from the guest's kernel, or nexthops from FPM, becomes a comment.
     """
     added = [] if hostname(text) else [f"hostname {name}"]
     if not any(line.startswith("zebra nexthop-group keep ") for line in _lines(text)):
@@ -110,7 +123,7 @@ def compose(text: str, name: str, fpm: bool) -> Composed:
     if fpm:
         added.append(FPM_LINE)
     added.append("!")
-    placed = _NO_FORWARDING.sub("!", _RELATIVE_LOG.sub(rf"\1{LOGS}/\2", text.rstrip("\n")))
+    placed = _LEFT_OUT[fpm].sub("!", _RELATIVE_LOG.sub(rf"\1{LOGS}/\2", text.rstrip("\n")))
     return Composed("\n".join([*added, placed, ""]), len(added))
 
 

@@ -103,10 +103,15 @@ def test_a_relative_log_file_lies_where_the_daemons_may_write(line: str, placed:
         (" no ip forwarding", "! no ip forwarding"),
         ("ip forwarding", "ip forwarding"),
         ("no ip forwarding-thing", "no ip forwarding-thing"),
+        ("no zebra nexthop  kernel enable", "!no zebra nexthop  kernel enable"),
+        ("zebra nexthop proto only", "!zebra nexthop proto only"),
+        ("zebra nexthop kernel enable", "zebra nexthop kernel enable"),
     ],
 )
-def test_no_line_takes_forwarding_from_the_guests_kernel(line: str, placed: str) -> None:
+def test_no_line_takes_forwarding_from_the_guests_kernel_or_nexthops_from_fpm(line: str, placed: str) -> None:
     assert f"\n!\n{placed}\nrouter ospf\n" in frr.compose(f"{line}\nrouter ospf", "r1", True).text
+    if "nexthop" in line:
+        assert f"\n!\n{line}\n" in frr.compose(line, "r1", False).text
 
 
 def test_a_daemon_that_is_not_installed_is_named_with_the_line_that_needs_it(
