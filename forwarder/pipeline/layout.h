@@ -37,7 +37,7 @@ typedef int32_t sp_i32;
 #endif
 
 /* Goes up with every change of this file: maps of another number are never taken over. */
-#define SP_LAYOUT 9
+#define SP_LAYOUT 10
 
 /* -- sizes, in entries ------------------------------------------------------------------------------------------ */
 #define SP_PORTS 512u /* bit<9> */
@@ -316,6 +316,12 @@ struct sp_link_whole {
     sp_u64 level;   /* what a weight of 1 may take: a rate << SP_LINK_LEVEL_SHIFT */
     sp_u64 since;   /* ns, of the engine's monotonic clock: when the level was computed */
     sp_u64 offered; /* octets that those who share it were let send since then */
+
+    sp_u64 counted;    /* ns: since when those who send are counted, */
+    sp_u64 weights;    /* their weights, */
+    sp_u64 guaranteed; /* a rate: and what they are guaranteed; */
+    sp_u64 last_weights;    /* the same of the time before that */
+    sp_u64 last_guaranteed;
 };
 #define SP_LINK_LEVEL_SHIFT 12
 
@@ -330,13 +336,15 @@ struct sp_link {
     sp_u64 use;     /* a rate: what was last sent, or was to be */
     sp_u64 calm;    /* ticks with something left, one after the other */
     struct sp_link_whole whole;
+    sp_u64 reserved[3];
 };
 struct sp_link_slice {
     sp_u64 guarantee; /* a rate */
     sp_u64 ceiling;   /* a rate; 0: none */
     sp_u64 weight;    /* 0 is 1 */
-    sp_u64 reserved;
+    sp_u64 seen;      /* `counted` of its port when it was last counted there */
     struct sp_link_whole whole;
+    sp_u64 reserved[3];
 };
 struct sp_link_router {
     sp_u64 guarantee;
@@ -346,10 +354,10 @@ struct sp_link_router {
     sp_u64 bucket;
     sp_u64 dropped; /* packets over its share */
     sp_u64 routing; /* a bucket: what it may send for its routing protocols beyond its share, packet_out.h */
-    sp_u64 reserved;
+    sp_u64 seen;    /* `counted` of its slice, or its port, when it was last counted there */
 };
-SP_STATIC_ASSERT(sizeof(struct sp_link) == 64 && sizeof(struct sp_link_slice) == 64 &&
-                     sizeof(struct sp_link_router) == 64, "a cache line each");
+SP_STATIC_ASSERT(sizeof(struct sp_link) == 128 && sizeof(struct sp_link_slice) == 128 &&
+                     sizeof(struct sp_link_router) == 64, "whole cache lines");
 
 /* What is asked of a port, one word; 0: its speed is not shared. Above the bits is a number of octets: so
  * many a CPU sends between two looks at the clock. */

@@ -15,7 +15,8 @@
  *
  * So the bucket of what is scarce stays half full. While a level has not yet followed what changed, it goes down; the
  * emptier it is, the fuller has to be the bucket of who takes from it. Whoever keeps to his share has a full one, and
- * loses nothing to others that way.
+ * loses nothing to others that way. No level goes below what there is for all who send were each to take his whole
+ * share: sp_link_least().
  */
 #ifndef SPLITPLANE_LINK_SHARE_H
 #define SPLITPLANE_LINK_SHARE_H
@@ -33,6 +34,7 @@
 #define SP_LINK_ROUTER_BURST_SHIFT (SP_LINK_BURST_SHIFT + 1)
 
 #define SP_LINK_CALM_TICKS 16
+#define SP_LINK_COUNTED_TICKS 64 /* for so long who sends is counted: of many each sends seldom */
 #define SP_LINK_TRIES 4 /* where other CPUs were faster; after that a packet counts as one too many */
 
 static inline sp_u32 sp_wire_octets(sp_u32 frame_octets)
@@ -133,9 +135,49 @@ static inline sp_u64 sp_link_top_level(sp_u64 rate) { return rate << SP_LINK_LEV
 /* What is there of a rate in a time that is no longer than SP_LINK_LONGEST_NS. */
 static inline sp_u64 sp_link_octets(sp_u64 rate, sp_u64 ns) { return (rate >> 6) * (ns >> 4) >> 20; }
 
+/* Who sends at present, as it is counted for sp_link_least(). Two CPUs may count somebody twice: that is too many. */
+static inline void sp_link_count(struct sp_link_whole *whole, sp_u64 *seen_at, sp_u64 weight, sp_u64 guarantee)
+{
+    sp_u64 counted = sp_load_long(&whole->counted);
+
+    if (sp_load_long(seen_at) == counted) {
+        return;
+    }
+    *(volatile sp_u64 *)seen_at = counted;
+    __sync_fetch_and_add(&whole->weights, weight ? weight : 1);
+    __sync_fetch_and_add(&whole->guaranteed, guarantee);
+}
+
+/* Begins to count anew where that is due. */
+static inline void sp_link_recount(struct sp_link_whole *whole, sp_u64 tick_ns, sp_u64 now_ns)
+{
+    if (now_ns < sp_load_long(&whole->counted) + tick_ns * SP_LINK_COUNTED_TICKS) {
+        return;
+    }
+    *(volatile sp_u64 *)&whole->last_weights = sp_load_long(&whole->weights);
+    *(volatile sp_u64 *)&whole->last_guaranteed = sp_load_long(&whole->guaranteed);
+    *(volatile sp_u64 *)&whole->weights = 0;
+    *(volatile sp_u64 *)&whole->guaranteed = 0;
+    *(volatile sp_u64 *)&whole->counted = now_ns;
+}
+
+/* What there is for a weight of 1 were all who send to take all that they may, and a little less, so that a bucket that
+ * is empty fills. Buckets of many routers hold far more than their port may send at once: a level that only followed what
+ * leaves them would fall until nobody sends anything, and then rise until they are full again. */
+static inline sp_u64 sp_link_least(const struct sp_link_whole *whole, sp_u64 rate)
+{
+    sp_u64 weights = sp_load_long(&whole->weights), last = sp_load_long(&whole->last_weights);
+    sp_u64 guaranteed = sp_load_long(&whole->guaranteed), before = sp_load_long(&whole->last_guaranteed);
+
+    weights = weights > last ? weights : last;
+    guaranteed = guaranteed > before ? guaranteed : before;
+    rate -= rate / 16;
+    return weights == 0 || rate <= guaranteed ? 0 : ((rate - guaranteed) << SP_LINK_LEVEL_SHIFT) / weights;
+}
+
 /* The level from what was offered in so long a time. */
-SP_INLINE void sp_link_level(struct sp_link_whole *whole, sp_u64 rate, sp_u64 offered, sp_u64 elapsed_ns,
-                                 sp_u64 now_ns)
+SP_INLINE void sp_link_level(struct sp_link_whole *whole, sp_u64 rate, sp_u64 tick_ns, sp_u64 offered,
+                             sp_u64 elapsed_ns, sp_u64 now_ns)
 {
     sp_u64 most = sp_link_burst(rate, SP_LINK_BURST_SHIFT, SP_LINK_BURST), there = sp_link_octets(rate, elapsed_ns);
     sp_u64 level = sp_load_long(&whole->level), top = sp_link_top_level(rate);
@@ -153,8 +195,14 @@ SP_INLINE void sp_link_level(struct sp_link_whole *whole, sp_u64 rate, sp_u64 of
     }
     level = level < top ? level : top;
     level = (level * fit >> SP_LINK_LEVEL_SHIFT) + 1;
+    sp_u64 least = sp_link_least(whole, rate);
+    level = level > least ? level : least;
+    if (elapsed_ns > tick_ns * SP_LINK_CALM_TICKS || elapsed_ns == SP_LINK_LONGEST_NS) {
+        level = top; /* nobody has sent for long */
+    }
     level = level < top ? level : top;
     level = level > top >> 24 ? level : top >> 24;
+    sp_link_recount(whole, tick_ns, now_ns);
     *(volatile sp_u64 *)&whole->level = level;
 }
 
@@ -212,7 +260,7 @@ SP_INLINE void sp_link_end_tick(struct sp_link *link, sp_u64 *mode_at, sp_u64 of
     sp_u64 speed = sp_load_long(&link->speed), mode = sp_load_long(mode_at), calm = sp_load_long(&link->calm);
 
     sp_link_note_use(link, offered, elapsed_ns);
-    sp_link_level(&link->whole, speed, offered, elapsed_ns, now_ns);
+    sp_link_level(&link->whole, speed, sp_load_long(&link->tick_ns), offered, elapsed_ns, now_ns);
     calm = offered < sp_link_octets(speed, elapsed_ns) / 10 * 8 ? calm + 1 : 0;
     *(volatile sp_u64 *)&link->calm = calm;
     if (calm >= SP_LINK_CALM_TICKS && !(mode & SP_LINK_ALWAYS)) {
@@ -274,7 +322,7 @@ SP_APART int sp_link_keep_time(sp_tables tables, sp_u64 way, sp_u64 now_ns)
     if (slice && sp_link_tick(&slice->whole, tick_ns, now_ns, &elapsed_ns, &offered)) {
         sp_u64 rate = sp_link_slice_rate(link, slice, sp_load_long(&link->speed));
 
-        sp_link_level(&slice->whole, rate, offered, elapsed_ns, now_ns);
+        sp_link_level(&slice->whole, rate, tick_ns, offered, elapsed_ns, now_ns);
     }
     return 0;
 }
@@ -294,13 +342,15 @@ SP_APART int sp_link_is_over(sp_tables tables, sp_u64 way, sp_u64 now_ns)
         return 0;
     }
     sp_u64 speed = sp_load_long(&link->speed), level = sp_load_long(&link->whole.level);
+    sp_u64 weight = sp_load_long(&router->weight), guarantee = sp_load_long(&router->guarantee);
     slice = sp_link_slice_of(tables, router);
     if (slice) {
         of_slice = sp_link_slice_rate(link, slice, speed);
         level = sp_load_long(&slice->whole.level);
+        sp_link_count(&link->whole, &slice->seen, sp_load_long(&slice->weight), sp_load_long(&slice->guarantee));
     }
-    rate = sp_link_rate(level, sp_load_long(&router->weight), sp_load_long(&router->guarantee),
-                        sp_load_long(&router->ceiling));
+    sp_link_count(slice ? &slice->whole : &link->whole, &router->seen, weight, guarantee);
+    rate = sp_link_rate(level, weight, guarantee, sp_load_long(&router->ceiling));
     rate = rate < speed ? rate : speed;
     left.most = sp_link_burst(speed, SP_LINK_ROUTER_BURST_SHIFT, SP_LINK_ROUTER_BURST);
     if (!sp_link_takes(&router->bucket, rate, way, now_ns, 0, &left) ||

@@ -158,6 +158,37 @@ TEST_F(Links, OneGreedyAmongSixtyFour) {
     EXPECT_GT(tables.link_routers[1].dropped, 0u);
 }
 
+// Their buckets hold many times what the port may send at once, and fill by less than a packet in a tick.
+TEST_F(Links, ManyWhoFloodHaveTheWholeLink) {
+    for (const double bits : {100 * kMega, kGiga}) {
+        for (const uint32_t routers : {64u, 128u}) {
+            port(bits);
+            senders.clear();
+            for (uint32_t each = 1; each <= routers; ++each) {
+                router(each);
+                senders.push_back({each, 4 * bits / routers});
+            }
+            run(1);
+            const auto had = run(1);
+            EXPECT_GT(sum(had) / bits, 0.97) << routers << " on " << bits;
+            for (const double one : had) EXPECT_NEAR(one * routers / bits, 1, 0.3) << routers << " on " << bits;
+        }
+    }
+}
+
+TEST_F(Links, BesideManyWhoFloodOneWithAGuaranteeLosesNothing) {
+    port(100 * kMega);
+    for (uint32_t each = 1; each <= 64; ++each) {
+        router(each);
+        senders.push_back({each, 10 * kMega});
+    }
+    router(65, 1, 0.3);
+    run(1);
+    senders.push_back({65, 27 * kMega});
+    EXPECT_GT(sum(run(1)), 90 * kMega);
+    EXPECT_EQ(tables.link_routers[65].dropped, 0u);
+}
+
 TEST_F(Links, GuaranteesAndCeilings) {
     port(kGiga);
     router(1, 1, 0.5);
@@ -301,6 +332,36 @@ TEST_F(Links, WhoStopsLeavesHisShareToTheOthersAtOnce) {
     senders.push_back({1, 3 * kGiga});
     run(0.02);
     EXPECT_NEAR(run(0.1)[1] / kGiga, 0.5, 0.02) << "and has it back as soon";
+}
+
+TEST_F(Links, WhoSendsAfterAPauseIsNotHeldBackForWhatWasBefore) {
+    port(kGiga);
+    for (uint32_t each = 1; each <= 64; ++each) {
+        router(each);
+        senders.push_back({each, kGiga});
+    }
+    run(0.1);
+    now += kSecond;
+    const uint64_t before = tables.link_routers[1].dropped;
+    senders = {{1, 0.8 * kGiga}};
+    run(0.1);
+    EXPECT_EQ(tables.link_routers[1].dropped, before);
+}
+
+TEST_F(Links, ARouterFindsItsSliceAsIfNobodyHadSentThere) {
+    port(kGiga);
+    slice(1);
+    slice(2);
+    router(1, 1000, 0, 0, 1);
+    router(2, 1, 0, 0, 1);
+    router(3, 1, 0, 0, 2);
+    senders = {{1, 2 * kGiga}, {3, 2 * kGiga}};
+    run(0.1);
+    senders = {{3, 2 * kGiga}};
+    run(0.1);
+    senders.push_back({2, 0.4 * kGiga});
+    run(0.1);
+    EXPECT_EQ(tables.link_routers[2].dropped, 0u);
 }
 
 // No more leaves in any short time than the speed and what a NIC has room for.
