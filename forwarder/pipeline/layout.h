@@ -297,8 +297,8 @@ struct sp_core {
     sp_u32 forwarded;  /* packets that were not dropped over their share */
     sp_u32 drains;     /* polls that left the ring empty */
     sp_u32 saturated;  /* milliseconds without any, one after the other, SP_CORE_STEPS at most */
-    sp_u32 senders;    /* slices that have sent in this time, and routers without one */
-    sp_u64 company;    /* when there was last more than one of them; 0: never */
+    sp_u32 senders;    /* who has sent in this time; of a slice with several routers more than one */
+    sp_u64 company;    /* when there was last more than one; 0: never */
     sp_u64 drops;      /* of `spent`, for packets of whom the level held back */
     sp_u32 unused[6];
 };

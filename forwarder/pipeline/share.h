@@ -78,7 +78,10 @@ static inline void sp_core_slice(struct sp_core *core, struct sp_core_router *ro
     sp_u64 since = core->clock - state->at;
 
     core->senders += sp_core_count(share, core->measured, &state->seen, &core->weights, &core->guaranteed);
-    sp_core_count(router_share, state->at, &router->seen, &state->weights, &state->guaranteed);
+    int has_company = state->weights != 0;
+    if (sp_core_count(router_share, state->at, &router->seen, &state->weights, &state->guaranteed)) {
+        core->senders += has_company; /* a slice that is alone is to be divided, too */
+    }
     state->spent += router->spent - router->told;
     if (since < SP_CORE_TICK) {
         return;

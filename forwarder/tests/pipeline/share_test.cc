@@ -329,6 +329,20 @@ TEST(CoreShare, ACeilingHoldsOnAnIdleCore) {
     EXPECT_LT(core.loss(free), 0.001);
 }
 
+// A slice that has the core to itself is divided like any other.
+TEST(CoreShare, ASliceAloneIsDividedBetweenItsRouters) {
+    SimulatedCore core;
+    const uint32_t heavy = core.add({.load = 1}, {.weight = 2, .slice = 1}), light = core.add({.load = 1}, {.slice = 1});
+    core.run(kToConverge);
+    core.run(kMeasured);
+    EXPECT_NEAR(core.share(heavy), 2.0 / 3, kError + kTarget);
+    EXPECT_NEAR(core.share(light), 1.0 / 3, kError + kTarget);
+    SimulatedCore other;
+    const uint32_t alone = other.add({.load = 2}, {.slice = 1});
+    other.run(kToConverge);
+    EXPECT_EQ(other.routers[alone - 1].over_share, 0u) << "as one without a slice";
+}
+
 TEST(CoreShare, SlicesFirstThenTheirRouters) {
     SimulatedCore core;
     core.tables.slice_shares[2] = Asked{.weight = 2}.entry();
