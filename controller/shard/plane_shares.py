@@ -98,7 +98,6 @@ class PlaneShares:
         self._refused.clear()
         self._marked = dict.fromkeys(self._differing())
         self._seen.clear()
-        self._over.clear()
 
     def _differing(self) -> list[ShareKey]:
         keys = self._desired.keys() | self._installed.keys()

@@ -192,4 +192,8 @@ async def test_who_is_over_its_share_for_some_seconds_is_told_once_and_when_it_i
     assert look(50, 0) == [], "it is known"
     assert look(0, 0) == [("within-share", "red/r1", "nothing of it is dropped any more")]
     assert look(0, 0) == []
+    assert [look(9, 0), look(9, 0)[0][0]] == [[], "over-share"]
+    await shares.adopt()
+    assert [look(0, 0), look(9, 0)] == [[], []], "it is known across a connection"
+    assert look(0, 0) == [("within-share", "red/r1", "nothing of it is dropped any more")]
     await world.close()
