@@ -9,10 +9,12 @@ from controller.planes.base import (
     Installed,
     Nexthop,
     NexthopState,
+    PuntReason,
     RouteKind,
     action_kind,
     action_value,
 )
+from controller.planes.reference_pipeline import by_destination
 from controller.routing.fib import Fib
 from controller.views import TraceStep
 from wire.columns import prefix_text
@@ -27,6 +29,12 @@ def trace(fib: Fib, read: Installed, destination: str, ingress: str | None = Non
     steps = _ingress(fib, read, ingress)
     if steps and steps[-1].action.startswith("drop"):
         return steps
+    decided = by_destination(address.packed)
+    if decided is not None:
+        verb = "punt" if isinstance(decided, PuntReason) else "drop"
+        return [*steps, TraceStep("punt", destination, "by address", f"{verb} {decided.name.lower()}")]
+    if steps:
+        steps.append(TraceStep("punt", "unicast", "miss", "go on"))
     table = f"ipv{address.version}_route"
     routes = read.routes.get(fib.config.vrf_id, {})
     if read.hardware is not None:
@@ -69,7 +77,6 @@ def _ingress(fib: Fib, read: Installed, name: str | None) -> list[TraceStep]:
         return [
             TraceStep("interface_classifier", key, f"router interface {config.id}", f"vrf {fib.config.vrf_id}"),
             TraceStep("l3_admit", entry.mac.hex(":"), "own MAC", "admit"),
-            TraceStep("punt", "unicast", "miss", "go on"),
         ]
     raise NoSuch("interface", name, f"router {fib.config.full_name} has other ones: vrctl get interfaces")
 

@@ -161,15 +161,25 @@ def punt(frame: Frame, packet: IpPacket | None, verifies_checksum: bool) -> Outc
         return _punted(PuntReason.CONTROL, frame) if isis or frame.ether_type == _ARP else None
     if verifies_checksum and not packet.checksum_holds:
         return Dropped(DropReason.MALFORMED)
-    if _within(packet.dst, _LINK_SCOPE):
+    decided = by_destination(packet.dst)
+    if decided is PuntReason.CONTROL:
         return _punted(PuntReason.CONTROL, frame)
-    if _within(packet.dst, _MULTICAST):
+    if decided is DropReason.MULTICAST:
         return Dropped(DropReason.MULTICAST)
     if frame.group_addressed:
         return Dropped(DropReason.L2_MULTICAST)
-    if any(_within(packet.src, martian) for martian in (_MARTIAN, _MULTICAST)) or _within(packet.dst, _MARTIAN):
+    if decided is DropReason.MARTIAN or any(_within(packet.src, martian) for martian in (_MARTIAN, _MULTICAST)):
         return Dropped(DropReason.MARTIAN)
     return None
+
+
+def by_destination(address: bytes) -> PuntReason | DropReason | None:
+    """Return why a packet to an address ends before the routes whatever else it is, None where they are asked."""
+    if _within(address, _LINK_SCOPE):
+        return PuntReason.CONTROL
+    if _within(address, _MULTICAST):
+        return DropReason.MULTICAST
+    return DropReason.MARTIAN if _within(address, _MARTIAN) else None
 
 
 def _punted(reason: PuntReason, frame: Frame) -> Punted:

@@ -179,3 +179,19 @@ async def test_what_is_asked_of_one_router_copies_no_others_routes(make_world, m
     await world.views.trace(2, "20.0.0.1")
     assert len(asked) >= 3
     assert all(one <= {2} for one in asked)
+
+
+async def test_trace_ends_before_the_routes_where_the_pipeline_does(make_world):
+    world = await rested(make_world, 1)
+    world.router().define_set(1, SetKind.BLACKHOLE, [])
+    world.learn({"0.0.0.0/0": 1, "::/0": 1})
+    await world.settle()
+
+    async def end(destination: str) -> tuple[str, str]:
+        last = (await world.views.trace(1, destination))[-1]
+        return last.table, last.action
+
+    assert await end("203.0.113.1") == ("ipv4_route", "drop blackhole")
+    assert await end("224.0.0.5") == await end("fe80::1%eth0") == ("punt", "punt control")
+    assert await end("239.1.1.1") == await end("ff0e::1") == ("punt", "drop multicast")
+    assert await end("127.0.0.1") == await end("::1") == ("punt", "drop martian")
