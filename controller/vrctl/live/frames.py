@@ -1,9 +1,10 @@
 """vrctl capture: a pcap stream to a file or a pipe, or one line per frame on a terminal."""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from ipaddress import IPv4Address, IPv6Address
+from itertools import islice
 
 _HEADER_BYTES = 24
 _RECORD = struct.Struct("<IIII")
@@ -11,24 +12,26 @@ _ETHERTYPES = {0x0806: "ARP", 0x8100: "VLAN"}
 _PROTOCOLS = {1: "ICMP", 6: "TCP", 17: "UDP", 58: "ICMPv6", 89: "OSPF", 2: "IGMP", 112: "VRRP", 103: "PIM"}
 
 
-def records(pieces: Iterator[bytes]) -> Iterator[tuple[float, bytes]]:
-    """Walk over the frames of a pcap stream with their times."""
+def head_and_records(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Walk over the head of a pcap stream and then its records, as they are there."""
     held = bytearray()
-    wanted = _HEADER_BYTES
-    head: tuple[int, int, int, int] | None = None
-    skipped = False
+    wanted, records_begin = _HEADER_BYTES, False
     for piece in pieces:
         held += piece
         while len(held) >= wanted:
-            taken, held = bytes(held[:wanted]), held[wanted:]
-            if not skipped:
-                skipped, wanted = True, _RECORD.size
-            elif head is None:
-                head = _RECORD.unpack(taken)
-                wanted = head[2]
-            else:
-                yield head[0] + head[1] / 1_000_000, taken
-                head, wanted = None, _RECORD.size
+            if records_begin and wanted == _RECORD.size and (length := _RECORD.unpack_from(held)[2]):
+                wanted += length
+                continue
+            yield bytes(held[:wanted])
+            del held[:wanted]
+            wanted, records_begin = _RECORD.size, True
+
+
+def records(pieces: Iterable[bytes]) -> Iterator[tuple[float, bytes]]:
+    """Walk over the frames of a pcap stream with their times."""
+    for record in islice(head_and_records(pieces), 1, None):
+        seconds, microseconds, _, _ = _RECORD.unpack_from(record)
+        yield seconds + microseconds / 1_000_000, record[_RECORD.size :]
 
 
 def summary(time: float, frame: bytes) -> str:

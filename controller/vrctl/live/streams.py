@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -107,7 +108,7 @@ def capture(
     router: Router,
     interface: Annotated[str | None, typer.Argument(metavar="[INTERFACE]", help="default: all")] = None,
     write: Annotated[Path | None, typer.Option("-w", "--write", metavar="FILE", help="write pcap to a file")] = None,
-    count: Annotated[int, typer.Option("-c", "--count", help="stop after so many frames (on a terminal)")] = 0,
+    count: Annotated[int, typer.Option("-c", "--count", min=0, help="stop after so many frames; 0: do not")] = 0,
 ) -> None:
     """Show what a plane punts from and a guest sends out of an interface; pcap into a file or a pipe.
 
@@ -117,14 +118,14 @@ def capture(
     from controller.vrctl.live import frames
 
     pieces = client().pieces("GET", path_of(*router_path(router), "capture", interface=interface), follow=True)
+    if count:
+        pieces = islice(frames.head_and_records(pieces), 1 + count)
     try:
         if write is not None:
             append_all(write, pieces)
         elif sys.stdout.isatty():
-            for number, (time, frame) in enumerate(frames.records(pieces), 1):
+            for time, frame in frames.records(pieces):
                 print(frames.summary(time, frame), flush=True)
-                if number == count:
-                    break
         else:
             for piece in pieces:
                 sys.stdout.buffer.write(piece)

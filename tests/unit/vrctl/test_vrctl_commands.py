@@ -269,6 +269,8 @@ async def test_capture_writes_a_pcap_file(vrctl: Vrctl, applied: str, controller
     assert struct.unpack("<I", content[:4]) == (0xA1B2C3D4,)
     cut = [content[at : at + 7] for at in range(0, len(content), 7)]
     assert list(frames.records(iter(cut))) == [(12.5, bytes(range(60))), (13.0, b"x" * 14)]
+    assert (await vrctl("capture", "r1", "eth0", "-c", "1", "-w", str(tmp_path / "one.pcap")))[0] == 0
+    assert (tmp_path / "one.pcap").read_bytes() == content[: 24 + 16 + 60]
     assert "no interface 'red/r1 eth9'" in (await vrctl("capture", "r1", "eth9"))[2]
 
 
