@@ -248,8 +248,9 @@ class VirtualRouter:
         self._sweep_at = self._clock() + self.config.hold_time_s
         self.punts.clear()
         self._fail_snapshots("the session ended")
-        text = f"forwarding for {self.config.hold_time_s} s"
-        self._events.report("warning", "vrc-lost", self.config.full_name, text)
+        if not self.fib.removing:
+            text = f"forwarding for {self.config.hold_time_s} s"
+            self._events.report("warning", "vrc-lost", self.config.full_name, text)
         self.host.attend(self)
 
     def processed(self, sequence: int) -> None:
@@ -427,7 +428,7 @@ class VirtualRouter:
     def tell_swept(self) -> None:
         """Tell how many stale routes a resync has left, once all are withdrawn."""
         swept = self.fib.swept
-        if swept and not self.fib.unfinished:
+        if swept and not self.fib.unfinished and not self.fib.removing:
             self.fib.swept = 0
             self._events.report("info", "swept", self.config.full_name, f"{swept} stale routes")
 

@@ -11,6 +11,7 @@ from controller.model import Quota
 from controller.planes.base import PuntReason
 from controller.routing.rib import SetKind
 from controller.shard.router import VirtualRouter
+from wire.columns import prefix_key
 
 
 async def rested(make_world, count: int = 3):
@@ -160,6 +161,21 @@ async def test_a_plane_that_is_removed_names_the_routers_that_it_has_not_confirm
         await world.shards.remove_router(1)
     assert await world.shards.remove_plane("s1") == {1}
     assert list(world.shards.routers) == [2]
+
+
+async def test_a_router_that_is_deleted_has_neither_lost_its_session_nor_routes_that_were_not_repeated(make_world):
+    world = await rested(make_world, 1)
+    router = world.router(1)
+    router.define_set(1, SetKind.UNREACHABLE, [])
+    world.learn({"20.0.0.0/8": 1})
+    await world.settle()
+    assert world.installed()[prefix_key("20.0.0.0/8")]
+    before = len(world.events.recent())
+    removing = asyncio.create_task(world.shards.remove_router(1))
+    await world.until(lambda: router.fib.removing)
+    router.lost(router.vrc)
+    await removing
+    assert world.events.recent()[before:] == []
 
 
 async def test_what_is_asked_of_one_router_copies_no_others_routes(make_world, monkeypatch):
