@@ -125,8 +125,11 @@ class _Problem:
         if kind in ("value_error", "assertion_error"):
             return key + str(problem["msg"]).removeprefix("Value error, ")
         self.wanted = str(problem["msg"]).removeprefix("Input should be ")
-        if kind == "model_type":  # its own words name the class
+        if kind in ("model_type", "dict_type"):  # its own words name the class, or Python's word
             self.wanted = "a mapping"
+        if kind in ("too_short", "too_long"):
+            words, bound = ("at least", "min_length") if kind == "too_short" else ("at most", "max_length")
+            self.wanted = f"{words} {problem['ctx'][bound]} long"
         if kind == "int_parsing_size":
             self.wanted = "a smaller number"
         if kind == "string_pattern_mismatch":
@@ -137,6 +140,8 @@ class _Problem:
 def _short(value: object) -> str:
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]  # as YAML writes them
     large = isinstance(value, int) and value.bit_length() > 64  # Python writes some 4,300 decimal digits at most
     text = f"{value:#x}" if large else repr(value)
     return text if len(text) <= 60 else text[:57] + "…"
