@@ -16,7 +16,7 @@ from starlette.background import BackgroundTask
 
 import wire
 from controller.api import errors, streams
-from controller.audit.log import MAX_ROWS, Filter
+from controller.audit.log import MAX_ROWS, Action, Filter
 from controller.diagnostics.operator_views import OperatorViews, SliceView, TenantView
 from controller.errors import NoSuch, SpecError, SplitplaneError, StoreError
 from controller.model import RouterConfig
@@ -77,7 +77,7 @@ class AuditQuery(BaseModel, extra="forbid"):
     tenant: str | None = None
     kind: Literal["plane", "tenant", "slice", "router", "link"] | None = None
     name: str | None = None
-    action: str | None = None
+    action: Action | None = None
     outcome: Literal["done", "failed", "refused", "unchanged", "unfinished"] | None = None
     limit: int = Field(1000, ge=1, le=MAX_ROWS, description="the last so many")
 

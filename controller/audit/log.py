@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 from controller.audit.caller import Caller, user_name
 from controller.audit.files import AuditFiles
@@ -54,12 +54,32 @@ class ObjectChange:
     new: Values | None
 
 
+Action = Literal[
+    "apply",
+    "delete",
+    "move",
+    "abort-move",
+    "attach",
+    "detach",
+    "repair",
+    "certificate",
+    "revoke",
+    "rotate",
+    "retire",
+    "exec",
+    "console",
+    "backup",
+    "restore",
+]
+"""What is recorded of what an operator asks for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """Who asks for what."""
 
     caller: Caller
-    action: str  # "apply", "move", "exec", …
+    action: Action
     subject: str  # the document's name, or that of the object
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from controller.audit import log as audit
 from controller.audit.caller import Caller, this_process
-from controller.audit.log import AuditLog, Request
+from controller.audit.log import Action, AuditLog, Request
 from controller.diagnostics.operator_views import OperatorViews
 from controller.errors import Conflict, NoSuch, SpecError, SplitplaneError, StoreError
 from controller.events.log import EventLog
@@ -251,7 +251,7 @@ class Operations:
         )
         return Plan(self.state, after, self._convergence.ids.copy(), changes(self.state, after))
 
-    def _request(self, action: str, subject: str) -> Request:
+    def _request(self, action: Action, subject: str) -> Request:
         return Request(self._caller, action, subject)
 
     async def _parse(self, request: Request, text: str) -> Parsed:
@@ -381,7 +381,7 @@ class Operations:
     # What is given away or replaced: recorded as well
 
     @contextlib.asynccontextmanager
-    async def _recorded(self, action: str, subject: str) -> AsyncIterator[None]:
+    async def _recorded(self, action: Action, subject: str) -> AsyncIterator[None]:
         change_id = await self.audit.begin(self._request(action, subject))
         async with self._end_recorded(change_id):
             self._require_no_restart()

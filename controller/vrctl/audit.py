@@ -27,6 +27,26 @@ class Kind(StrEnum):
     LINK = "link"
 
 
+class Action(StrEnum):
+    """What an operator asks for."""
+
+    APPLY = "apply"
+    DELETE = "delete"
+    MOVE = "move"
+    ABORT_MOVE = "abort-move"
+    ATTACH = "attach"
+    DETACH = "detach"
+    REPAIR = "repair"
+    CERTIFICATE = "certificate"
+    REVOKE = "revoke"
+    ROTATE = "rotate"
+    RETIRE = "retire"
+    EXEC = "exec"
+    CONSOLE = "console"
+    BACKUP = "backup"
+    RESTORE = "restore"
+
+
 class Outcome(StrEnum):
     """What became of a change."""
 
@@ -63,7 +83,7 @@ def audit(
     tenant: Annotated[str | None, typer.Option(help="what is this tenant's")] = None,
     kind: Annotated[Kind | None, typer.Option(help="what was changed")] = None,
     name: Annotated[str | None, typer.Option(help="the object's name, such as red/r1")] = None,
-    action: Annotated[str | None, typer.Option(help="apply, delete, move, attach, exec, backup and others")] = None,
+    action: Annotated[Action | None, typer.Option(help="what was asked for")] = None,
     outcome: Annotated[Outcome | None, typer.Option(help="what became of it")] = None,
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, max=10_000, help="the last so many")] = 1000,
     form: Output = Format.TABLE,

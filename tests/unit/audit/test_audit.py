@@ -6,11 +6,12 @@ import os
 import pwd
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from operator_world import Controller
 
+from controller.audit import log as audit_log
 from controller.audit.caller import Caller
 from controller.audit.files import AuditFiles
 from controller.audit.log import AuditLog, Filter, ObjectChange, Request
@@ -18,6 +19,7 @@ from controller.errors import Conflict, GuestError, SpecError, StoreError
 from controller.events.log import EventLog
 from controller.model import GuestKind
 from controller.views import AuditView
+from controller.vrctl.audit import Action
 
 Vrctl = Callable[..., Awaitable[tuple[int, str, str]]]
 
@@ -222,8 +224,12 @@ async def test_vrctl_audit_filters(controller: Controller, vrctl: Vrctl, tmp_pat
     assert (status, out.splitlines()[1].split()[2:4]) == (0, ["4000001", "(4000002)"])
     status, _, err = await vrctl("audit", "--since", "yesterday")
     assert (status, "'yesterday' is no time; write 15m, 2h, 7d or" in err) == (2, True)
-    status, _, err = await vrctl("audit", "--outcome", "nonsense")
-    assert status == 2
+    for option in ("--outcome", "--action"):
+        assert (await vrctl("audit", option, "nonsense"))[0] == 2
+
+
+def test_vrctl_and_the_audit_log_know_the_same_actions() -> None:
+    assert tuple(Action) == get_args(audit_log.Action)
 
 
 def caller() -> Caller:
