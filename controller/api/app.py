@@ -153,6 +153,13 @@ def _router(tenant: str, router: str, views: Views) -> RouterConfig:
 
 Router = Annotated[RouterConfig, Depends(_router)]
 
+
+async def _running(router: Router, views: Views) -> RouterConfig:
+    return views.require_running(router)
+
+
+Running = Annotated[RouterConfig, Depends(_running)]
+
 api = APIRouter(prefix="/v1", responses=_ERRORS)
 
 
@@ -371,55 +378,55 @@ async def router_view(router: Router, views: Views) -> RouterView:
 
 
 @api.get("/routers/{tenant}/{router}/routes", responses=_streamed(NDJSON, "RouteView, one a line"))
-async def routes(router: Router, views: Views) -> StreamingResponse:
+async def routes(router: Running, views: Views) -> StreamingResponse:
     """List the RIB of a router."""
     return StreamingResponse(streams.table(views.running.routes(router.vrf_id)), media_type=NDJSON)
 
 
 @api.get("/routers/{tenant}/{router}/fib", responses=_streamed(NDJSON, "FibEntryView, one a line"))
-async def fib(router: Router, views: Views) -> StreamingResponse:
+async def fib(router: Running, views: Views) -> StreamingResponse:
     """List what is installed on the plane for a router."""
     return StreamingResponse(streams.table(views.running.fib(router.vrf_id)), media_type=NDJSON)
 
 
 @api.get("/routers/{tenant}/{router}/placement")
-async def placement(router: Router, views: Views) -> PlacementView:
+async def placement(router: Running, views: Views) -> PlacementView:
     """Tell where the routes of a router are, on a plane with a fallback."""
     return await views.running.placement(router.vrf_id)
 
 
 @api.get("/routers/{tenant}/{router}/neighbors")
-async def neighbors(router: Router, views: Views) -> list[NeighborView]:
+async def neighbors(router: Running, views: Views) -> list[NeighborView]:
     """List the neighbors of a router."""
     return views.running.neighbors(router.vrf_id)
 
 
 @api.get("/routers/{tenant}/{router}/counters")
-async def counters(router: Router, views: Views) -> CounterView:
+async def counters(router: Running, views: Views) -> CounterView:
     """Read the counters of a router."""
     return await views.running.counters(router.vrf_id)
 
 
 @api.get("/routers/{tenant}/{router}/counters/routes", responses=_streamed(NDJSON, "RouteCounterView, one a line"))
-async def route_counters(router: Router, views: Views) -> StreamingResponse:
+async def route_counters(router: Running, views: Views) -> StreamingResponse:
     """Read what the routes of a router have met, those that carry most first; those that met nothing are left out."""
     return StreamingResponse(streams.table(await views.running.route_counters(router.vrf_id)), media_type=NDJSON)
 
 
 @api.get("/routers/{tenant}/{router}/trace")
-async def trace(router: Router, views: Views, destination: str, interface: str | None = None) -> list[TraceStep]:
+async def trace(router: Running, views: Views, destination: str, interface: str | None = None) -> list[TraceStep]:
     """Follow a packet to ``destination`` through the tables."""
     return await views.running.trace(router.vrf_id, destination, interface)
 
 
 @api.post("/routers/{tenant}/{router}/verify")
-async def verify(router: Router, views: Views, operations: Op, repair: bool = False) -> VerifyView:
+async def verify(router: Running, views: Views, operations: Op, repair: bool = False) -> VerifyView:
     """Compare what was learned, what is desired and what the plane holds."""
     return await (operations.repair(router) if repair else views.running.verify(router.vrf_id, False))
 
 
 @api.get("/routers/{tenant}/{router}/capture", responses=_streamed(PCAP, "a capture file without end"))
-async def capture(router: Router, views: Views, interface: str | None = None) -> StreamingResponse:
+async def capture(router: Running, views: Views, interface: str | None = None) -> StreamingResponse:
     """Follow the punted and injected frames of a router."""
     return StreamingResponse(streams.pcap(views.capture(router, interface)), media_type=PCAP)
 

@@ -132,6 +132,17 @@ class OperatorViews:
         share = None if router.share == USUAL_SHARE else _share_view(router.share)
         return replace(view, guest=self._guests.label(router), suite=suite, remarks=remarks, share=share)
 
+    def require_running(self, router: RouterConfig) -> RouterConfig:
+        """Return a router; NoSuch for one of which nothing can be asked but what is declared: see `router_view`."""
+        try:
+            self.running.router_view(router.vrf_id)
+        except NoSuch:
+            if router.plane in self._declared.state.detached:
+                remedy = f"use it again with vrctl plane attach {router.plane}"
+                raise NoSuch("plane in use", router.plane, remedy) from None
+            raise NoSuch("running router", router.full_name, "it is starting; see vrctl get routers") from None
+        return router
+
     def _with_trouble(self, router: RouterConfig, view: RouterView) -> RouterView:
         """Let a guest that does not run, or not well, show in the state of its router."""
         if failure := self._guests.failure(router):
@@ -143,8 +154,23 @@ class OperatorViews:
 
     def interface_views(self) -> list[InterfaceView]:
         """Show the interfaces of all routers."""
-        routers = [router for _, router in sorted(self._declared.state.routers.items())]
-        return [view for router in routers for view in self.running.interface_views(router.vrf_id)]
+        return [
+            view for _, router in sorted(self._declared.state.routers.items()) for view in self._interfaces_of(router)
+        ]
+
+    def _interfaces_of(self, router: RouterConfig) -> list[InterfaceView]:
+        try:
+            return self.running.interface_views(router.vrf_id)
+        except NoSuch:  # as of `router_view`
+            return [
+                InterfaceView(
+                    *(router.full_name, one.name, one.port, one.vlan, one.mac.hex(":"), one.mtu),
+                    addresses=sorted(address.split("/")[0] for address in one.addresses),
+                    up=False,
+                    port_up=False,
+                )
+                for one in router.interfaces
+            ]
 
     def plane_views(self) -> list[PlaneView]:
         """Show all planes, those that are detached too."""

@@ -211,6 +211,18 @@ async def test_fib_says_where_only_on_a_plane_with_a_fallback(
     assert await vrctl("fib", "r1", "--where", "software") == (0, "", "nothing is in software\n")
 
 
+async def test_a_router_whose_plane_was_detached_at_the_start_is_shown_as_declared(
+    vrctl: Vrctl, applied: str, controller: Controller
+) -> None:
+    await vrctl("plane", "detach", "s1")
+    controller.core.routers.clear()
+    assert ["red/r1", "eth0", "p1"] in [row[:3] for row in table((await vrctl("get", "interfaces"))[1])]
+    asked = ("routes r1", "fib r1", "neighbors r1", "counters r1", "counters r1 --routes", "trace r1 10.0.0.1")
+    for command in (*asked, "verify r1", "verify r1 --repair", "capture r1"):
+        attach = "vrctl: no plane in use 's1'; use it again with vrctl plane attach s1\n"
+        assert await vrctl(*command.split()) == (1, "", attach), command
+
+
 async def test_neighbors_counters_and_trace(vrctl: Vrctl, applied: str) -> None:
     assert "192.0.2.1  02:00:00:00:00:01  resolved" in (await vrctl("neighbors", "r1"))[1]
     counters = (await vrctl("counters", "r1"))[1]
