@@ -187,7 +187,8 @@ class OperatorViews:
 
     def _unused_plane(self, plane: PlaneConfig) -> PlaneView:
         reason = "detached" if plane.name in self._declared.state.detached else ""
-        return PlaneView(plane.name, plane.kind.value, False, reason, 0, [], {}, [])
+        routers = sum(router.plane == plane.name for router in self._declared.state.routers.values())
+        return PlaneView(plane.name, plane.kind.value, False, reason, routers, [], {}, [])
 
     async def guest_status(self, router: RouterConfig) -> GuestStatus:
         """Tell what runs in a router's guest."""

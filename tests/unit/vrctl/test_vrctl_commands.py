@@ -216,6 +216,8 @@ async def test_a_router_whose_plane_was_detached_at_the_start_is_shown_as_declar
 ) -> None:
     await vrctl("plane", "detach", "s1")
     controller.core.routers.clear()
+    (plane,) = json.loads((await vrctl("get", "planes", "-o", "json"))[1])
+    assert (plane["connected"], plane["routers"]) == (False, 1)
     assert ["red/r1", "eth0", "p1"] in [row[:3] for row in table((await vrctl("get", "interfaces"))[1])]
     asked = ("routes r1", "fib r1", "neighbors r1", "counters r1", "counters r1 --routes", "trace r1 10.0.0.1")
     for command in (*asked, "verify r1", "verify r1 --repair", "capture r1"):
