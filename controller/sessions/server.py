@@ -235,9 +235,12 @@ class SessionServer:
             if not uri.startswith(_URI_PREFIX):
                 continue
             vrf_id, _, serial = uri.removeprefix(_URI_PREFIX).partition(":")
-            router = self._shards.routers.get(int(vrf_id)) if vrf_id.isdecimal() else None
-            admitted = router is not None and int(vrf_id) in self._admitted
-            if router is not None and admitted and self._identities.is_valid(serial, int(vrf_id)):
+            number = int(vrf_id) if vrf_id.isdecimal() else 0
+            router = self._shards.routers.get(number)
+            valid = number in self._admitted and self._identities.is_valid(serial, number)
+            if valid and router is None and number == by:
+                await self._refuse_early(context)
+            elif valid and router is not None:
                 if router is owner:
                     return router
                 socket = "unknown" if owner is None else owner.config.full_name
@@ -248,6 +251,13 @@ class SessionServer:
             break
         await self._refuse_stranger(context, owner, text, answer)
         raise AssertionError("abort raises")
+
+    async def _refuse_early(self, context: Any) -> None:
+        """End a stream of a router that runs on no plane yet, such as one that was detached at the start: no fault of
+        its guest, which tries again."""
+        with self._cut_if_ended(context.peer()):
+            await asyncio.sleep(REFUSAL_PAUSE_S)
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the router's plane is not in use")
 
     async def _refuse_stranger(self, context: Any, owner: VirtualRouter | None, text: str, answer: str) -> None:
         """End a stream whose certificate is not that of the socket's router, ``owner``, after a pause."""

@@ -80,6 +80,13 @@ async def test_revoked_certificate(service, red):
     assert world.router().punts.counters["streams_refused"] == 1
 
 
+async def test_a_guest_whose_plane_is_not_in_use_is_told_to_wait_and_called_no_intruder(service, red):
+    world, _, _ = service
+    del world.shards.routers[1]
+    assert "plane is not in use" in await red.refusal()
+    assert refusals(world) == []
+
+
 async def test_certificate_of_another_authority(service, tmp_path):
     world, server, _ = service
     store = store_in(tmp_path / "other")
