@@ -1,6 +1,6 @@
 """Errors as HTTP answers: ``{"error": one line, "kind": the class}``."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -57,8 +57,20 @@ async def _splitplane_error(_: Request, problem: Exception) -> JSONResponse:
 async def _invalid_request(_: Request, problem: Exception) -> JSONResponse:
     assert isinstance(problem, RequestValidationError)
     first = min(problem.errors(), key=lambda one: one["type"].endswith("_type"))  # of a union, what came further
-    place = ".".join(map(str, first["loc"]))
+    place = ".".join(_place(first, problem.body))
     return JSONResponse({"error": f"{place}: {_words(first)}", "kind": "InvalidRequest"}, 400)
+
+
+def _place(problem: Mapping[str, Any], body: Any) -> Iterator[str]:
+    """Walk to where the problem is, without what pydantic calls the alternatives of a union, which are no keys."""
+    part, *keys = problem["loc"]
+    yield str(part)
+    for key in keys:
+        inside = key in body if isinstance(body, dict) else isinstance(body, list) and isinstance(key, int)
+        if part == "body" and not inside and problem["type"] != "missing":
+            return
+        yield str(key)
+        body = body[key] if inside else None
 
 
 def _words(problem: Mapping[str, Any]) -> str:

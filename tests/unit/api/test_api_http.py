@@ -49,6 +49,7 @@ async def test_it_describes_itself(served: Path) -> None:
         ("POST", "/v1/planes/s1/attach", {"datapath_id": 0}, "InvalidRequest", "greater than or equal to 1"),
         ("POST", "/v1/planes/S1/attach", {}, "InvalidRequest", "path.plane: 'S1' should be lower-case letters"),
         ("POST", "/v1/planes/s1/attach", {"address": "x"}, "InvalidRequest", "'x' should be HOST:PORT, [IPV6]:PORT"),
+        ("POST", "/v1/planes/s1/attach", {"ports": {"p1": 0}}, "InvalidRequest", "body.ports.p1: Input should be gr"),
         ("POST", "/v1/planes/s1/attach", {"datapath_id": "x"}, "InvalidRequest", "'x' is no datapath id"),
         (
             *("POST", "/v1/planes/s1/attach", {"ports": {"p1": {"number": 1, "device": "a b"}}}, "InvalidRequest"),
