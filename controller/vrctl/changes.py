@@ -8,14 +8,30 @@ import typer
 from controller.vrctl import output
 from controller.vrctl.client import path_of
 from controller.vrctl.output import Format
-from controller.vrctl.shell import FAILED, File, Output, Router, app, client, delete_app, plane_app, router_path
+from controller.vrctl.shell import (
+    FAILED,
+    INTERRUPTED,
+    File,
+    Output,
+    Router,
+    app,
+    client,
+    delete_app,
+    plane_app,
+    router_path,
+)
 
 
 def _follow_document(resource: str, file: Path, form: Format) -> None:
     from controller.vrctl.documents import read_document
     from controller.vrctl.progress import follow
 
-    show_outcome(follow(client().lines("POST", path_of(resource), read_document(file))), form)
+    try:
+        outcome = follow(client().lines("POST", path_of(resource), read_document(file)))
+    except KeyboardInterrupt:
+        output.complain("a change that has begun goes on; vrctl audit shows what became of it")
+        raise typer.Exit(INTERRUPTED) from None
+    show_outcome(outcome, form)
 
 
 def show_outcome(outcome: dict[str, Any], form: Format) -> None:

@@ -3,7 +3,7 @@ of an answer for the whole of it."""
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from controller.vrctl import client
 from controller.vrctl.client import Client, Unreachable
 from controller.vrctl.files import write_private
 
+Vrctl = Callable[..., Awaitable[tuple[int, str, str]]]
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -93,3 +94,16 @@ class _Answering(threading.Thread):
         self.end.sendall(self.sent)
         if self.ends:
             self.end.close()
+
+
+async def test_an_interrupted_change_is_said_to_go_on(
+    vrctl: Vrctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def follow(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("controller.vrctl.progress.follow", follow)
+    (tmp_path / "net.yaml").write_text("version: 1\n")
+    told = "vrctl: a change that has begun goes on; vrctl audit shows what became of it\n"
+    for command in ("apply", "delete"):
+        assert await vrctl(command, "-f", str(tmp_path / "net.yaml")) == (130, "", told)
