@@ -52,6 +52,7 @@ class PairWriter:
         self._kept_out = KeptOut()
         self._groups = Groups()  # of the hardware
         self._retry_at = inf
+        self._writing = asyncio.Lock()  # to the small tables of the hardware
         self.draining = asyncio.Lock()  # whoever holds it has no route written to the hardware
         self._clock = clock
 
@@ -150,7 +151,16 @@ class PairWriter:
         return found
 
     async def to_hardware(self, batch: WriteBatch) -> list[Refused]:
-        """Write to the small tables of the hardware; returns what makes a router less than whole."""
+        """Write to the small tables of the hardware; returns what makes a router less than whole.
+
+        One at a time: what is tried again would come after what replaces it, and neither would know what is there.
+        """
+        if not batch:
+            return []
+        async with self._writing:
+            return await self._to_hardware(batch)
+
+    async def _to_hardware(self, batch: WriteBatch) -> list[Refused]:
         installed, port = self._in_hardware, port_number(self._hardware, self._link.hardware)
         interfaces = []
         for update in batch.router_interfaces:
@@ -206,8 +216,9 @@ class PairWriter:
     async def once_more(self) -> None:
         """Write nexthops and groups that the hardware does not have, where it is time to."""
         if self._clock() >= self._retry_at:
-            self._retry_at = inf
-            await self.to_hardware(self._kept_out.once_more())
+            async with self._writing:
+                self._retry_at = inf
+                await self._to_hardware(self._kept_out.once_more())
 
     async def drain(self, encoding: EncodingTime | None = None) -> None:
         """Write the stages of routes that wait, until the hardware holds what is placed there."""

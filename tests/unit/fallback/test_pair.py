@@ -393,6 +393,25 @@ async def test_a_group_that_the_hardware_refused_is_not_tried_again_once_it_is_g
     assert not world.pair.routes.barred.groups
 
 
+async def test_a_nexthop_is_not_tried_again_as_it_was_while_it_changes():
+    world = await made()
+    world.hardware.fault = lambda table, key, op: "no room" if table == "nexthop" else None
+    await learned(world, {"20.0.0.0/8": 1})
+    world.hardware.fault = lambda table, key, op: None
+    world.clock.now += 31
+    world.hardware.gate.clear()
+    world.hardware.writes.clear()
+    list(world.router().neighbors([(1, gateway(1), mac(201), False)]))
+    settling = asyncio.create_task(world.settle())
+    await world.until(lambda: any(batch.nexthops for batch in world.hardware.writes))
+    working = asyncio.create_task(world.pair.work())
+    await asyncio.sleep(0)
+    world.hardware.gate.set()
+    await asyncio.gather(settling, working)
+    assert world.hardware.entries.nexthops == world.software.entries.nexthops
+    assert (await verified(world)).equal
+
+
 async def test_a_way_in_that_the_hardware_does_not_close_keeps_its_vlan():
     world = await made()
     await learned(world)
