@@ -74,6 +74,7 @@ class PairWriter:
         pending."""
         self._in_hardware, self._in_software = InstalledEntries.of(hard), InstalledEntries.of(soft)
         self._routes.barred.clear()  # what is refused again is told anew, and routes to it looked for
+        self._kept_out = KeptOut()  # what was tried again before may be nobody's by now
         self._kept_out.lost(hard, soft)  # routes would be refused for want of them
         self._groups = Groups(dict(hard.groups))
         self._retry_at = self._clock()

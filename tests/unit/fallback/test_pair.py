@@ -412,6 +412,27 @@ async def test_a_nexthop_is_not_tried_again_as_it_was_while_it_changes():
     assert (await verified(world)).equal
 
 
+async def test_a_group_that_the_hardware_refused_is_not_tried_again_where_both_went_as_the_software_deleted_it():
+    world = await made()
+    world.hardware.fault = lambda table, key, op: "no room" if table == "nexthop_group" else None
+    await learned(world, {"20.0.0.0/8": 1}, TWO_WAYS)
+    world.hardware.fault = lambda table, key, op: None
+    world.learn({"20.0.0.0/8": 0})
+    await world.settle()
+    world.software.gate.clear()
+    world.router().release([1])
+    await world.until(lambda: not world.software.entries.groups)
+    for plane in (world.hardware, world.software):
+        plane.disconnect()
+    world.software.gate.set()
+    await world.until(lambda: not world.router().fib.in_flight)
+    for plane in (world.hardware, world.software):
+        plane.connect()
+    await world.settle()
+    await world.pair.work()
+    assert not world.hardware.entries.groups
+
+
 async def test_a_way_in_that_the_hardware_does_not_close_keeps_its_vlan():
     world = await made()
     await learned(world)
