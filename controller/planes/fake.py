@@ -262,14 +262,16 @@ class FakePlane:
             key = entry.vrf_id if table == "policer" else entry.id
             if table == "policer":
                 self._path.forget_policer(key)
-            reason = self.fault(table, key, update.op) or self._missing(table, update.op, entry, key in held)
+            present = key in held or (table, key) in self.entries.damaged
+            reason = self.fault(table, key, update.op) or self._missing(table, update.op, entry, present)
             if reason:
                 refused.append(Refused(table, getattr(entry, "vrf_id", 0), key, update.op, reason))
-            elif deletes:
-                del held[key]
+                continue
+            if deletes:
+                held.pop(key, None)
             else:
                 held[key] = entry
-                self.entries.damaged.discard((table, key))
+            self.entries.damaged.discard((table, key))
         return refused
 
     def _missing(self, table: str, op: Op, entry: object, present: bool) -> str | None:

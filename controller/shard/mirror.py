@@ -40,7 +40,7 @@ from controller.routing.table_pass import KeyScan
 from controller.shard.loop_share import LoopShare
 from controller.shard.plane_shares import PlaneShares
 from controller.shard.table_passes import TablePasses
-from controller.shard.unclaimed import UnclaimedObjects, unknown_deletions
+from controller.shard.unclaimed import UnclaimedObjects, damaged_deletion, unknown_deletions
 from wire.columns import prefix_text
 
 BATCH_ROUTES = 1000
@@ -419,6 +419,8 @@ class PlaneMirror:
         routes = sum(map(len, read.routes.values()))
         await self._adopt_routers(read)
         for batch in unknown_deletions(read, self.fibs.keys(), BATCH_ROUTES):
+            await self.plane.write(batch)
+        if batch := damaged_deletion(read, self.fibs):
             await self.plane.write(batch)
         self.adopted = True
         self._listener.adopted()

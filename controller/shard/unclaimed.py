@@ -1,5 +1,5 @@
-"""What was adopted and is nobody's: entries of routers that do not exist, and nexthops and groups that nobody claims,
-with whom each of these waits for and when it is deleted.
+"""What was adopted and is nobody's: entries of routers that do not exist, damaged ones that no router is to have, and
+nexthops and groups that nobody claims, with whom each of these waits for and when it is deleted.
 
     read back ──► owners: routers whose interfaces it leaves by, or whose routes use it
                      │
@@ -17,7 +17,9 @@ from controller.planes.base import (
     Nexthop,
     NexthopGroup,
     Op,
+    Policer,
     RouteKind,
+    RouterInterface,
     RouteUpdates,
     Update,
     WriteBatch,
@@ -53,6 +55,24 @@ def unknown_deletions(read: Installed, known: Set[int], most: int) -> Iterator[W
     policers = [one for one in read.policers.values() if one.vrf_id not in known]
     if policers:
         yield WriteBatch(policers=[Update(Op.DELETE, one) for one in policers])
+
+
+def damaged_deletion(read: Installed, fibs: Mapping[int, Fib]) -> WriteBatch:
+    """Return the deletion of router interfaces and policers that are damaged, so that no FIB knows them, and desired
+    by none: a write was cut off, and what it wrote is not declared any more, or has no port."""
+    interfaces, policers = (
+        {entry_id for name, entry_id in read.damaged if name == table} - whole.keys()
+        for table, whole in (("router_interface", read.router_interfaces), ("policer", read.policers))
+    )
+    for table in (table for fib in fibs.values() for table in fib.tables):
+        if table.table == "router_interface":
+            interfaces.difference_update(table.desired)
+        elif table.table == "policer":
+            policers.difference_update(table.desired)
+    return WriteBatch(
+        [Update(Op.DELETE, Policer(i, ())) for i in sorted(policers)],
+        [Update(Op.DELETE, RouterInterface(i, 0, 0, 0, b"", 0)) for i in sorted(interfaces)],
+    )
 
 
 class UnclaimedObjects:

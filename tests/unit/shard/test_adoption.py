@@ -1,6 +1,7 @@
 """Reconnects, restarts, resyncs: nothing is wiped, nothing stale stays."""
 
 import asyncio
+import contextlib
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,7 @@ from controller.shard.router import REFUSED_RETRY_S
 from wire.columns import prefix_key as key
 
 LINK_LOCAL = bytes.fromhex("fe80000000000000000000000000aa01")
+ONE_LESS = router_config(1, (1, 2))
 
 
 def teach(world: World, vrf_id: int = 1) -> None:
@@ -251,6 +253,34 @@ async def test_entries_of_unknown_routers_go(make_world):
     await second.until(lambda: not second.plane.entries.routes.get(2))
     assert {one.vrf_id for one in second.plane.entries.router_interfaces.values()} == {1}
     assert second.installed(1)
+
+
+@pytest.mark.parametrize("gone", ["the router", "the interface", "its port", "what is known of both"])
+async def test_what_is_damaged_and_not_desired_any_more_goes(make_world, gone):
+    """As of a write that was cut off."""
+    world = await make_world(router_config(), router_config(2, (4,)))
+    await world.settle()
+    await world.settle(2)
+    world.plane.disconnect()
+    entries = world.plane.entries
+    del entries.policers[1], entries.router_interfaces[3]
+    entries.damaged |= {("policer", 1), ("router_interface", 3)}
+    left = ({2}, {4}) if gone in ("the router", "what is known of both") else ({1, 2}, {1, 2, 4})
+    if gone == "what is known of both":
+        await world.close()
+        world = await make_world(router_config(2, (4,)), plane=world.plane)
+    elif gone == "its port":
+        world.plane.set_port(3, "p3", False, present=False)
+    else:
+        with contextlib.suppress(PlaneUnreachable):
+            await (world.shards.remove_router(1) if gone == "the router" else world.shards.put_router(ONE_LESS))
+    world.plane.connect()
+    if gone == "the router":
+        await world.shards.remove_router(1)
+    for vrf_id in world.shards.routers:
+        await world.settle(vrf_id)
+    assert not entries.damaged
+    assert (entries.policers.keys(), entries.router_interfaces.keys()) == left
 
 
 async def test_remove_router_leaves_nothing(make_world):
