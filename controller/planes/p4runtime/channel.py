@@ -308,10 +308,9 @@ class Channel:
     # -- requests ----------------------------------------------------------------------------------------------------
     async def write(self, request: bytes, updates: int) -> dict[int, Problem]:
         """Send a WriteRequest of so many updates and return what was refused, by position."""
-        call = self._grpc.unary_unary(_SERVICE + "Write")(request, timeout=self._timing.answer_s)
         try:
             with self._wrapped("Write"):
-                await call
+                await self._grpc.unary_unary(_SERVICE + "Write")(request, timeout=self._timing.answer_s)
                 return {}
         except RequestRefused as refused:
             problems = _problems(refused.__cause__, updates)
@@ -322,7 +321,8 @@ class Channel:
     async def read(self, entities: Sequence[p4r.Entity]) -> AsyncIterator[bytes]:
         """Yield the ReadResponses to a request as octets."""
         request = p4r.ReadRequest(device_id=self.target.device_id, entities=entities).SerializeToString()
-        call = self._grpc.unary_stream(_SERVICE + "Read")(request, timeout=self._timing.read_s)
+        with self._wrapped("Read"):
+            call = self._grpc.unary_stream(_SERVICE + "Read")(request, timeout=self._timing.read_s)
         try:
             while True:
                 with self._wrapped("Read"):

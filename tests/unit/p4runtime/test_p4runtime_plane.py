@@ -287,6 +287,18 @@ async def test_whoever_meets_a_closed_connection_finds_the_plane_disconnected(ed
     await edge.connected_again()
 
 
+@pytest.mark.parametrize("ask", ["write", "read"])
+async def test_whoever_asks_more_when_the_connection_has_ended_is_told_why(edge: Edge, ask: str) -> None:
+    """As a write of several requests does, when it has the answers to the first."""
+    plane = edge.plane
+    assert plane.channel is not None
+    await plane.channel._grpc.close()
+    plane.channel.close("cut")
+    with pytest.raises(PlaneUnreachable, match="cut"):
+        await (plane.write(ROUTE) if ask == "write" else plane.read())
+    await edge.connected_again()
+
+
 async def test_a_write_cut_off_is_named_and_read_back(edge: Edge) -> None:
     edge.device.gate.clear()
     edge.device.writes.clear()
