@@ -50,6 +50,8 @@ class Adoption:
         self._before = {vrf_id: self._forwarding(vrf_id) for vrf_id in tables.routers} | self._before
         self._reopen(routers, software)
         for vrf_id, entries in hardware.items():
+            if not tables.declares(vrf_id):
+                continue  # nobody would ever say that its guest has repeated all
             if (yield from has_lost_routes(entries, software.get(vrf_id, {}))):
                 frozen.add(vrf_id)
         writes.freeze(frozen)

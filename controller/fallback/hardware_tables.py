@@ -162,6 +162,10 @@ class HardwareTables:
         for family, fast in self.fast.items():
             fast.limit(slice_name, quota.hardware_routes(family))
 
+    def declares(self, vrf_id: int) -> bool:
+        """Tell whether a router is declared: whose slice it belongs to was said, and it is not gone."""
+        return vrf_id in self.slices and vrf_id not in self._gone
+
     def forget(self, vrf_id: int) -> None:
         """Forget what was said of a closed router; its slice with the last one of it, once nothing of it leaves."""
         self._placements.pop(vrf_id, None)

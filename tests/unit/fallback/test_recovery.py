@@ -106,6 +106,22 @@ async def test_nothing_is_left_of_a_router_that_both_lost_while_it_was_removed(
     assert not world.in_hardware(2)
 
 
+async def test_nothing_is_kept_of_a_router_that_nobody_declares_though_the_fallback_has_lost_its_routes() -> None:
+    former = await made(router_config(1, (1, 2)), replace(router_config(2, ()), interfaces=(interface(3),)))
+    await learned(former)
+    await learned(former, {}, {}, vrf_id=2)
+    assert former.in_hardware(2)
+    world = PairWorld()
+    world.hardware.entries, world.software.entries = former.hardware.entries, former.software.entries
+    for held in (world.hardware.entries, world.software.entries):
+        del held.policers[2]
+    del world.software.entries.routes[2]
+    await world.start(router_config(1, (1, 2)))
+    await world.until(lambda: world.pair._adopted)
+    await world.pair.work()
+    assert not world.in_hardware(2)
+
+
 @pytest.mark.parametrize("room", [0, 12])
 async def test_a_new_controller_finds_the_fallback_empty(room: int) -> None:
     config = router_config(1, (1, 2), placement=Placement.HARDWARE)
