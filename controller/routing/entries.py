@@ -44,7 +44,7 @@ class EntryTable(Generic[E]):
         self.writes = 0  # updates taken so far
         self._marked: dict[int, None] = {}
         self._rewrite: set[int] = set()
-        self._uncertain: dict[int, E] = {}  # refused, and perhaps there in part: at a fallback, but not in hardware
+        self._uncertain: dict[int, E] = {}  # perhaps there in part: damaged; refused, but not by a fallback
         self._deleting: set[int] = set()  # of these, what is deleted
 
     def __bool__(self) -> bool:
@@ -53,8 +53,12 @@ class EntryTable(Generic[E]):
     def want(self, entry_id: int, entry: E | None) -> None:
         """Set or, with None, unset what is desired under an id."""
         if entry is None:
-            if self.desired.pop(entry_id, None) is None and entry_id not in self.installed:
-                return
+            gone = self.desired.pop(entry_id, None)
+            if entry_id not in self.installed:
+                if gone is None:
+                    return
+                if entry_id in self._rewrite:
+                    self._uncertain[entry_id] = gone
         elif self.desired.get(entry_id) == entry:
             return
         else:

@@ -104,6 +104,15 @@ def test_what_was_refused_may_be_there_in_part_and_is_deleted_when_it_goes() -> 
     assert table.refused == {}
 
 
+def test_what_is_damaged_is_deleted_when_it_goes_before_it_was_written_again() -> None:
+    table = policers(1, 2)
+    table.adopt({2: Policer(2, ())}, [1, 2])
+    for one in (1, 2):
+        table.want(one, None)
+    assert ops(table) == [(Op.DELETE, Policer(1, ())), (Op.DELETE, Policer(2, ()))]
+    assert not table.take(10).updates
+
+
 def test_a_refused_delete_of_what_is_installed_is_told() -> None:
     table = policers(1)
     ops(table)
