@@ -40,10 +40,8 @@ XdpEngine::XdpEngine(XdpOptions options)
       carrier_(object_),
       losses_(object_, pins_.path()),
       clock_(object_, pins_.path(), options_.core_shares),
-      packets_(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
       stop_(::eventfd(0, EFD_CLOEXEC)),
       ports_(object_, features_, pins_.path(), options_.generic_only) {
-    if (!packets_) throw EngineError("cannot open a packet socket: " + error_text(errno) + "; it needs CAP_NET_RAW");
     if (!stop_) throw EngineError("cannot make an eventfd: " + error_text(errno));
     ring_.reset(ring_buffer__new(object_.map("map_punts"), take_punt, this, nullptr));
     if (!ring_) throw EngineError("cannot read the ring of punts: " + error_text(errno));
@@ -76,12 +74,23 @@ size_t XdpEngine::detach(const std::string& instance, const std::string& bpffs) 
 // -- ports ------------------------------------------------------------------------------------------------------------
 void XdpEngine::activate(const std::vector<Port>& ports) {
     const std::lock_guard guard(mutex_);
+    open_packet_sockets(ports);  // before transmit() finds a port
     ports_.activate(ports);
     carrier_.attach(pins_.path());
     losses_.take_over();
     clock_.take_over();
     object_.drop_other_counters();
     if (!thread_.joinable()) thread_ = std::thread(&XdpEngine::run, this);
+}
+
+void XdpEngine::open_packet_sockets(const std::vector<Port>& ports) {
+    for (const Port& port : ports) {
+        if (port.number >= SP_PORTS || packets_[port.number]) continue;
+        packets_[port.number] = Descriptor(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        if (!packets_[port.number]) {
+            throw EngineError("cannot open a packet socket: " + error_text(errno) + "; it needs CAP_NET_RAW");
+        }
+    }
 }
 
 std::vector<PortStatus> XdpEngine::ports() {
@@ -120,7 +129,7 @@ bool XdpEngine::transmit(uint32_t port, uint16_t vlan, std::span<const uint8_t> 
         message.msg_namelen = sizeof address;
         message.msg_iov = parts.data();
         message.msg_iovlen = parts.size();
-        sent = ::sendmsg(packets_.get(), &message, MSG_DONTWAIT) >= 0;
+        sent = ::sendmsg(packets_[port].get(), &message, MSG_DONTWAIT) >= 0;
     }
     if (!sent) ++transmit_failures_;
     return sent;

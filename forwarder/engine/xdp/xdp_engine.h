@@ -3,6 +3,7 @@
 // The engine in the kernel: an XDP program on every port, which goes on when this process ends.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -63,6 +64,7 @@ class XdpEngine : public Engine {
         void operator()(ring_buffer* ring) const;
     };
 
+    void open_packet_sockets(const std::vector<Port>& ports);
     void settle_changed();
     void run();
     static int take_punt(void* engine, void* record, size_t octets);
@@ -75,7 +77,8 @@ class XdpEngine : public Engine {
     XdpEgressLosses losses_;
     XdpCoreClock clock_;
     GracePeriod grace_;
-    Descriptor packets_;  // an AF_PACKET socket, for transmit()
+    // AF_PACKET sockets for transmit(), by port number, and none taken away: what a port is slow to send fills its own.
+    std::array<Descriptor, SP_PORTS> packets_;
     Descriptor stop_;
     std::unique_ptr<ring_buffer, FreeRing> ring_;
     PuntSink sink_;

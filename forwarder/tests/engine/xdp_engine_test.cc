@@ -326,6 +326,19 @@ TEST_F(XdpEngineTest, TransmitsWithAndWithoutATag) {
     EXPECT_EQ(running.engine.transmit_failures(), 2u);
 }
 
+TEST_F(XdpEngineTest, APortThatIsSlowToSendTakesNoRoomOfOthers) {
+    Running running(*lan, *up);
+    if (std::system("tc qdisc add dev up root tbf rate 8kbit burst 1600 limit 16777216 2> /dev/null") != 0) {
+        GTEST_SKIP() << "tc has no tbf here";
+    }
+    int taken = 0;
+    while (taken < 10000 && running.engine.transmit(kUpPort, 0, kIn)) ++taken;
+    EXPECT_GT(taken, 0);
+    EXPECT_LT(taken, 10000) << "what waits is bounded";
+    EXPECT_TRUE(running.engine.transmit(kLanPort, 0, kIn));
+    EXPECT_EQ(lan->receive(), kIn);
+}
+
 TEST_F(XdpEngineTest, GoesOnWhenTheProcessIsKilledAndIsTakenOver) {
     const pid_t child = ::fork();
     if (child == 0) {
