@@ -127,6 +127,11 @@ std::optional<bool> Links::generic(uint32_t ifindex) const {
     return found->second.generic;
 }
 
+bool Links::holds(uint32_t ifindex) const {
+    const auto found = links_.find(ifindex);
+    return found != links_.end() && ifindex_of(found->second.descriptor.get()) == ifindex;
+}
+
 bool Links::replace(uint32_t ifindex, bool generic) {
     const auto found = links_.find(ifindex);
     if (found == links_.end()) return false;

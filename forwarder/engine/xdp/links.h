@@ -48,6 +48,9 @@ class Links {
     // name; nothing is attached then.
     Attachment attach(uint32_t ifindex, bool generic);
     void detach(uint32_t ifindex);
+    // Whether the program is attached to that interface still, and not to one that had its number before, nor was it
+    // detached by somebody else.
+    bool holds(uint32_t ifindex) const;
     // Whether what is attached is generic; none where nothing is.
     std::optional<bool> generic(uint32_t ifindex) const;
     // Interfaces with a link, this process's or an earlier one's.

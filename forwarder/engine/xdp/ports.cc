@@ -139,7 +139,7 @@ bool XdpPorts::find_interface(Attached& port) {
         port.failure = "it is a member of " + master->name + "; let " + master->name + " be the port";
         return false;
     }
-    if (port.ifindex != 0 && port.ifindex != state->ifindex) lose(port);
+    if (port.ifindex != 0 && (port.ifindex != state->ifindex || !links_.holds(port.ifindex))) lose(port);
     // Some drivers (virtio_net) take an MTU beyond one buffer while a native program is attached, and drop what they
     // then receive; a program of that size they refuse.
     if (port.ifindex != 0 && !port.generic && state->mtu > std::max(port.mtu, kOneBufferMtu) &&

@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <condition_variable>
 #include <deque>
+#include <latch>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -441,6 +442,28 @@ TEST_F(XdpEngineTest, AttachesAnInterfaceThatComesBack) {
     up->send(ethernet(kOwnMac, kHostMac, 0x0800, Ipv4{.dst = 0x0a030009}.octets()));
     EXPECT_EQ(up->receive(),
               ethernet(kNeighborMac, kOwnMac, 0x0800, Ipv4{.dst = 0x0a030009, .ttl = 63}.octets(), kUpTag));
+}
+
+// It is gone and there again before the engine looks.
+TEST_F(XdpEngineTest, AttachesAnotherInterfaceOfTheSameNameAndNumber) {
+    std::latch busy(1), again(1);
+    Heard<PortStatus> ports;
+    XdpEngine engine(options());
+    engine.set_port_sink([&](const PortStatus& status) {
+        if (!busy.try_wait()) {
+            busy.count_down();
+            again.wait();
+        }
+        ports.say(status);
+    });
+    engine.activate({{kLanPort, "lan"}, {kUpPort, "up"}});
+    shell("ip link set dev far-lan down");
+    busy.wait();
+    const std::string index = std::to_string(if_nametoindex("up"));
+    shell("ip link del dev up && ip link add dev up index " + index + " type veth peer name other && ip link set dev up up");
+    again.count_down();
+    EXPECT_TRUE(ports.next([](const PortStatus& port) { return port.port.number == kUpPort; }));
+    shell("ip -d link show dev up | grep -q xdp");
 }
 
 TEST_F(XdpEngineTest, TellsOfCarrier) {
