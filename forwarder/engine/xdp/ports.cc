@@ -66,6 +66,7 @@ std::vector<PortStatus> XdpPorts::statuses() const {
 }
 
 void XdpPorts::activate(const std::vector<Port>& ports) {
+    interfaces_.read_changes();  // since this was made the tables were filled, of many routes
     std::map<uint32_t, Attached> wanted;
     for (const Port& port : ports) {
         if (port.number == 0 || port.number >= SP_PORTS) {

@@ -548,6 +548,15 @@ TEST_F(XdpEngineTest, LinksOfOtherNamespacesAreNotItsOwn) {
     EXPECT_EQ(running.engine.arrays().ports_down[0], 0u);
 }
 
+// While a process fills its tables from the journal.
+TEST_F(XdpEngineTest, AttachesAnInterfaceThatComesBetweenMakingTheEngineAndActivatingIt) {
+    up.reset();
+    XdpEngine engine(options());
+    up.emplace("up");
+    engine.activate({{kUpPort, "up"}});
+    EXPECT_EQ(engine.ports().front().mode, "native");
+}
+
 TEST_F(XdpEngineTest, TakesAPortOffThatIsNotConfiguredAnyMore) {
     { const Running running(*lan, *up); }
     XdpEngine engine(options());
