@@ -65,8 +65,8 @@ class Daemon {
     Grace grace_;
     Tables tables_;
     P4RuntimeServer server_;
-    // Its thread calls the server and the tables: it ends before they do, also where the constructor does not come to
-    // its end.
+    // Its threads call the server and the tables: they end before these do, also where the constructor does not come
+    // to its end.
     class Running {
       public:
         explicit Running(Engine& engine) : engine_(engine) {}

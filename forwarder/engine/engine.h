@@ -105,7 +105,7 @@ class Engine {
     // What each port has lost outside of the pipeline, since the first process attached to it.
     virtual std::vector<PortLosses> losses() = 0;
 
-    // Whom punts are given to, on a thread of the engine's own. Set before activate().
+    // Whom punts are given to, on a thread of the engine's own that does nothing else. Set before activate().
     virtual void set_punt_sink(PuntSink sink) = 0;
 
     // Send an untagged frame out of a port, with a tag unless `vlan` is 0. False, and counted, where the port takes
@@ -115,8 +115,8 @@ class Engine {
     // Give no more punts to the sink, and return when it is not being called. Packets go on being forwarded.
     virtual void stop() = 0;
 
-    // Whom changes of ports are told to, one by one, on the engine's thread; what activate() finds is in ports(). Set
-    // before activate().
+    // Whom changes of ports are told to, one by one, on another thread of the engine's; what activate() finds is in
+    // ports(). Set before activate().
     virtual void set_port_sink(std::function<void(const PortStatus&)> sink) = 0;
 
     // Frames that transmit() could not send.

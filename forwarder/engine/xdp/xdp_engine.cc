@@ -22,7 +22,7 @@
 namespace splitplane {
 namespace {
 
-// Punts taken at a time, so that a flood of them does not keep link changes waiting.
+// Punts taken at a time, so that a flood of them does not keep who stops the engine waiting.
 constexpr int kPuntsAtOnce = 256;
 constexpr int kEnoughPunts = -EAGAIN;
 
@@ -50,9 +50,11 @@ XdpEngine::XdpEngine(XdpOptions options)
 XdpEngine::~XdpEngine() { stop(); }
 
 void XdpEngine::stop() {
-    if (!thread_.joinable()) return;
+    if (!punts_thread_.joinable()) return;
     const uint64_t one = 1;
-    if (::write(stop_.get(), &one, sizeof one) == sizeof one) thread_.join();
+    if (::write(stop_.get(), &one, sizeof one) != sizeof one) return;
+    punts_thread_.join();
+    ports_thread_.join();
 }
 
 std::string XdpEngine::description() const {
@@ -80,7 +82,11 @@ void XdpEngine::activate(const std::vector<Port>& ports) {
     losses_.take_over();
     clock_.take_over();
     object_.drop_other_counters();
-    if (!thread_.joinable()) thread_ = std::thread(&XdpEngine::run, this);
+    if (punts_thread_.joinable()) return;
+    punts_thread_ = std::thread([this] {
+        run({object_.map("map_punts")}, [this] { ring_buffer__consume(ring_.get()); });
+    });
+    ports_thread_ = std::thread([this] { run(ports_.descriptors(), [this] { settle_changed(); }); });
 }
 
 void XdpEngine::open_packet_sockets(const std::vector<Port>& ports) {
@@ -161,11 +167,10 @@ void XdpEngine::settle_changed() {
     }
 }
 
-void XdpEngine::run() {
+// Until stop() calls `take` whenever one of the descriptors is readable.
+void XdpEngine::run(std::vector<int> descriptors, const std::function<void()>& take) {
     const Descriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
-    const int punts = object_.map("map_punts");
-    std::vector<int> descriptors{stop_.get(), punts};
-    for (const int descriptor : ports_.descriptors()) descriptors.push_back(descriptor);
+    descriptors.push_back(stop_.get());
     for (const int descriptor : descriptors) {
         epoll_event event{};
         event.events = EPOLLIN;
@@ -176,14 +181,9 @@ void XdpEngine::run() {
         std::array<epoll_event, 4> events;
         const int count = ::epoll_wait(epoll.get(), events.data(), events.size(), -1);
         for (int index = 0; index < count; ++index) {
-            const int descriptor = events[static_cast<size_t>(index)].data.fd;
-            if (descriptor == stop_.get()) return;
-            if (descriptor == punts) {
-                ring_buffer__consume(ring_.get());
-            } else {
-                settle_changed();
-            }
+            if (events[static_cast<size_t>(index)].data.fd == stop_.get()) return;
         }
+        if (count > 0) take();
     }
 }
 

@@ -66,7 +66,7 @@ class XdpEngine : public Engine {
 
     void open_packet_sockets(const std::vector<Port>& ports);
     void settle_changed();
-    void run();
+    void run(std::vector<int> descriptors, const std::function<void()>& take);
     static int take_punt(void* engine, void* record, size_t octets);
 
     XdpOptions options_;
@@ -86,7 +86,8 @@ class XdpEngine : public Engine {
     std::atomic<uint64_t> transmit_failures_{0};
     mutable std::mutex mutex_;  // of what follows
     XdpPorts ports_;
-    std::thread thread_;
+    // Drivers take up to seconds to attach a program: punts do not wait for that.
+    std::thread punts_thread_, ports_thread_;
 };
 
 }  // namespace splitplane

@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <condition_variable>
 #include <deque>
+#include <future>
 #include <latch>
 #include <map>
 #include <memory>
@@ -37,7 +38,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// What the engine's thread says, for a test to wait on.
+// What the engine's threads say, for a test to wait on.
 template <typename T>
 class Heard {
   public:
@@ -314,6 +315,26 @@ TEST_F(XdpEngineTest, PuntsReachTheSink) {
     EXPECT_EQ(punt->id, 100 + kLan);
     EXPECT_EQ(punt->reason, SP_PUNT_CONTROL);
     EXPECT_EQ(punt->frame, arp);
+}
+
+// A driver may take seconds for a port.
+TEST_F(XdpEngineTest, PuntsDoNotWaitForPorts) {
+    Heard<uint8_t> punts;
+    std::latch busy(1);
+    std::promise<bool> came;
+    XdpEngine engine(options());
+    Writer(engine.arrays()).usual_router();
+    engine.set_punt_sink([&](const Punt& punt) { punts.say(punt.reason); });
+    engine.set_port_sink([&](const PortStatus&) {
+        if (busy.try_wait()) return;
+        busy.count_down();
+        came.set_value(punts.next([](uint8_t) { return true; }).has_value());
+    });
+    engine.activate({{kLanPort, "lan"}, {kUpPort, "up"}});
+    shell("ip link set dev far-up down");
+    busy.wait();
+    lan->send(ethernet(0xffffffffffff, kHostMac, 0x0806, Octets(46, 1)));
+    EXPECT_TRUE(came.get_future().get());
 }
 
 TEST_F(XdpEngineTest, TransmitsWithAndWithoutATag) {
