@@ -202,12 +202,14 @@ void read_config_text(std::string_view text, const std::string& name, Config& co
 void read_config(const std::filesystem::path& path, Config& config) {
     std::string text;
     std::FILE* file = std::fopen(path.c_str(), "r");
-    if (file == nullptr) {
-        throw ConfigError("cannot read the configuration " + path.string() + ": " + std::strerror(errno));
+    int error = file == nullptr ? errno : 0;
+    if (file != nullptr) {
+        char part[4096];
+        for (size_t octets; (octets = std::fread(part, 1, sizeof(part), file)) > 0;) text.append(part, octets);
+        if (std::ferror(file) != 0) error = errno;
+        std::fclose(file);
     }
-    char part[4096];
-    for (size_t octets; (octets = std::fread(part, 1, sizeof(part), file)) > 0;) text.append(part, octets);
-    std::fclose(file);
+    if (error != 0) throw ConfigError("cannot read the configuration " + path.string() + ": " + std::strerror(error));
     read_config_text(text, path.string(), config);
 }
 

@@ -186,6 +186,16 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"[ports\n", "f.toml:1: not TOML: "},
         Wrong{"device_id = 1\ndevice_id = 2\n", "f.toml:2: not TOML: "}));
 
+TEST(Config, ADirectoryIsNoFile) {
+    Config config;
+    try {
+        read_config("/", config);
+        FAIL() << "it was read";
+    } catch (const ConfigError& error) {
+        EXPECT_STREQ(error.what(), "cannot read the configuration /: Is a directory");
+    }
+}
+
 TEST(Config, AMissingFileIsNamed) {
     Config config;
     try {
