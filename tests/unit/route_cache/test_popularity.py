@@ -127,15 +127,16 @@ def test_what_is_counted_all_the_time_is_estimated_as_it_is() -> None:
     assert (estimates.margin, clock.estimates(moment, 1.5).margin) == (0.0, 1.5)
 
 
-def test_weights_are_taken_back_before_they_leave_a_float() -> None:
+@pytest.mark.parametrize("start", [0.0, 5000.0])
+def test_weights_are_taken_back_before_they_leave_a_float(start: float) -> None:
     clock, meter = Popularity(), Meter()
-    clock.advance(0.0, 1.0, ())
-    meter.add(8, clock.weights(0.0))
-    clock.advance(3200.0, 1.0, (meter,))
-    assert (meter.slow, clock.weights(3200.0)[2]) == (8.0, 2.0**400)
-    slow, middle, fast = clock.weights(3201.0)
-    clock.advance(3201.0, 1.0, (meter,))
-    assert clock.weights(3201.0) == (1.0, 1.0, 1.0)
+    clock.advance(start, 1.0, ())
+    meter.add(8, clock.weights(start))
+    clock.advance(start + 3200.0, 1.0, (meter,))
+    assert (meter.slow, clock.weights(start + 3200.0)[2]) == (8.0, 2.0**400)
+    slow, middle, fast = clock.weights(start + 3201.0)
+    clock.advance(start + 3201.0, 1.0, (meter,))
+    assert clock.weights(start + 3201.0) == (1.0, 1.0, 1.0)
     assert (meter.slow * slow, meter.middle * middle, meter.fast * fast) == pytest.approx((8.0, 8.0, 8.0))
 
 
