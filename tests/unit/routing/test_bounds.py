@@ -1,5 +1,8 @@
 """The last thing that a bound lets in, and the first that it does not."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from controller.model import Quota
@@ -48,6 +51,18 @@ def test_memory_counts_what_is_kept_and_every_route_once() -> None:
     assert usage.routes_affordable() == 27  # what is read back may be repeated, and two more
     usage.quota = Quota(memory=base)
     assert usage.routes_affordable() == 25
+
+
+def test_memory_counts_as_much_as_the_manual_says() -> None:
+    manual = (Path(__file__).parents[3] / "docs/documents.md").read_text()
+    (said,) = re.findall(
+        r"^`memory` is counted, not measured: ([\d,]+) octets for a route, ([\d,]+) for a nexthop set, "
+        r"([\d,]+) for each of its members, ([\d,]+) for a neighbor\.",
+        manual,
+        re.MULTILINE,
+    )
+    counted = (ROUTE_OCTETS, SET_OCTETS, MEMBER_OCTETS, NEIGHBOR_OCTETS)
+    assert tuple(int(octets.replace(",", "")) for octets in said) == counted
 
 
 def test_a_pool_counts_what_its_slices_have_from_when_they_join_it() -> None:
