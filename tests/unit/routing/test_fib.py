@@ -1,6 +1,7 @@
 """What one router asks of its plane, in which order and of what cost, and what it makes of the answers."""
 
 from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
 
 import pytest
 
@@ -238,6 +239,26 @@ def test_a_neighbor_has_a_route_of_its_own_and_failed_ones_are_tried_again() -> 
     assert router.write().nexthops == []
     router.fib.tick(8.0)
     assert [one.entry.state for one in router.write().nexthops] == [NexthopState.GLEAN]
+
+
+@pytest.mark.parametrize(
+    ("address", "routed"),
+    [
+        ("169.253.255.255", True),
+        ("169.254.0.1", False),
+        ("169.254.255.254", False),
+        ("169.255.0.1", True),
+        ("a9fe::1", True),
+        ("fe7f::1", True),
+        ("fe80::1", False),
+        ("febf::1", False),
+        ("fec0::1", True),
+    ],
+)
+def test_a_link_local_neighbor_has_no_route(address: str, routed: bool) -> None:
+    router, packed = Router(), ip_address(address).packed
+    router.fib.set_neighbors({(1, packed): (mac(1), False)}, 0.0)
+    assert routes(router.write()).keys() == ({host(packed)} if routed else set())
 
 
 def test_what_the_plane_refused_is_said_and_tried_again_when_it_is_asked_for() -> None:
