@@ -239,7 +239,6 @@ class Round:
             router = self._routers[vrf_id]
             if not eligible(router, key):
                 del router.soft[key]
-                router.recent.discard(key)
                 continue
             cover, brings = self._look_at(router, key)
             if best and brings < -best[0][0]:  # its cover is larger than was known, or it would not be first
