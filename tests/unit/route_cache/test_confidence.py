@@ -68,6 +68,6 @@ def test_a_trial_ends_undecided_with_its_entry() -> None:
     confidence.begin(2, key, 0, 10.0)
     confidence.drop(2)
     for vrf_id in (VRF, 2, 3):
-        confidence.drop(vrf_id, key)
         confidence.count(10, vrf_id, {})
+        confidence.drop(vrf_id, key)  # which has none any more
     assert confidence.margin == before
