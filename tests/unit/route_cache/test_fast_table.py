@@ -586,6 +586,14 @@ def test_what_is_not_brought_in_is_not_tried_again_before_its_next_sample() -> N
     assert fast._routers[VRF].recent == set()
 
 
+def test_what_a_router_in_software_learns_stays_there() -> None:
+    fast = a_table(20, {WIDE: 1})
+    fast.rebalance(1, 100)
+    assert fast.change(VRF, {FREE: 1}) == {FREE: (None, 1)}  # there is room for all
+    fast.set_placement(VRF, Placement.SOFTWARE)
+    assert fast.change(VRF, {BESIDE: 1, **flat(1)}) == {BESIDE: (None, 1)}  # which WIDE needs as its cover
+
+
 def test_what_goes_to_software_leaves_from_the_outside() -> None:
     fast = a_table(20, {WIDE: 1, LONGER: 2})
     for key in (LONGER, WIDE):
