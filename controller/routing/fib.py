@@ -219,7 +219,7 @@ class Fib(FibState):
             ticket.deleted = {"policer": policers.deleted, "router_interface": interfaces.deleted}
             left -= policers.cost + interfaces.cost
             whole = policers.whole and interfaces.whole
-        if whole and left > 0:
+        if whole:
             whole, left = self._take_objects(batch, left, ticket)
         ticket.entries = limit - left
         desired = Desired(self._own, self._rib.routes, self.desired)  # kept, it would be a cycle
