@@ -184,12 +184,11 @@ class Round:
         searching = [router for router in self._routers.values() if router.backlog.searching]
         for router in searching:
             router.backlog.look(router.missing, max(1, SEARCH_SLICE // len(searching)))
-        looked_at = self._enter_backlogs()
-        missing = looked_at == SEARCH_SLICE or any(one.backlog.searching for one in searching)
+        missing = self._enter_backlogs() or any(one.backlog.searching for one in searching)
         self._rebalance.unfinished = missing or self._rebalance.seeking
 
-    def _enter_backlogs(self) -> int:
-        """Bring in what waits; returns how many were looked at for that, `SEARCH_SLICE` at most."""
+    def _enter_backlogs(self) -> bool:
+        """Bring in what waits, of `SEARCH_SLICE` that are looked at for that; tell whether there may be more."""
         looks = SEARCH_SLICE
         for router in self._routers.values():
             backlog = router.backlog
@@ -202,7 +201,7 @@ class Round:
                     if not self._enter(router, key) and router.table.uncovered(key) is not None:
                         break
                 backlog.pop()
-        return SEARCH_SLICE - looks
+        return looks == 0
 
     def _fitting(self) -> set[Room]:
         """Return the rooms that take all routes of all routers in them that want any in hardware."""
