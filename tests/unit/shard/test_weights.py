@@ -19,6 +19,7 @@ def test_large_weights_go_by_largest_remainder() -> None:
     assert fitted([1000, 1, 1]) == [254, 1, 1]
     assert fitted([5, 4, 2], bound=8) == [4, 3, 1]
     assert fitted([256, 1]) == [255, 1]
+    assert fitted([40, 50, 1, 1, 1], bound=10) == [3, 4, 1, 1, 1]  # what the least get beyond theirs, all others pay
 
 
 def test_of_too_many_members_the_heaviest_stay_in_their_order() -> None:
