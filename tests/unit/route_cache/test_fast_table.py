@@ -264,6 +264,24 @@ def test_a_round_writes_no_more_than_its_budget() -> None:
     assert [len(fast.rebalance(1 + number, 7).get(VRF, {})) for number in range(10)] == [7] * 8 + [3, 0]
 
 
+def test_the_budget_of_a_round_counts_covers() -> None:
+    fast = a_table(100, {LONGEST: 3})
+    fast.rebalance(1, 100)
+    fast.refused(VRF, LONGEST, full=False)
+    fast.change(VRF, {LONGER: 2})
+    assert fast.rebalance(1, 1) == {}
+    assert fast.rebalance(1, 2) == {VRF: {LONGER: (None, 2), LONGEST: (None, FALLBACK)}}
+
+
+def test_the_budget_of_a_round_counts_what_leaves_before_a_pinned_prefix_does() -> None:
+    fast = a_table(10, {DEFAULT: 1})
+    fast.rebalance(1, 100)
+    fast.change(VRF, {LONGEST: 7}, pinned=True)
+    fast.resize(1)
+    fast.rebalance(2, 0)  # which looks for victims
+    assert [fast.rebalance(2, 1)[VRF] for _ in range(2)] == [{DEFAULT: (1, FALLBACK)}, {LONGEST: (7, None)}]
+
+
 def test_an_entry_refused_for_want_of_room_teaches_the_capacity() -> None:
     fast = a_table(50, flat(100))
     fast.sample(1, VRF, list(flat(30)), 10)
