@@ -36,7 +36,7 @@ though 1 - 5 is), and 2 + 0.5 + 0.5 = 3."""
 def test_which_of_the_means_decides(slow: float, middle: float, fast: float, rate: float) -> None:
     meter = a_meter(slow, middle, fast)
     assert list(ESTIMATES.above([(KEY, meter)], 0.0)) == [(pytest.approx(rate), KEY)]
-    assert list(ESTIMATES.above([(KEY, meter)], rate * 1.001)) == []
+    assert list(ESTIMATES.above([(KEY, meter)], ESTIMATES.of(meter))) == []
     assert ESTIMATES.of(meter) == pytest.approx(rate)
     meter.entries = 4
     assert list(ESTIMATES.above([(KEY, meter)], 0.0)) == [(pytest.approx(rate / 4), KEY)]
