@@ -308,6 +308,18 @@ def test_more_than_was_learned_is_tried_again_later() -> None:
     assert fast.capacity == fast.used == 5 + FIRST_MORE
 
 
+@pytest.mark.parametrize(("left", "asked"), [(1 + MAX_COVER, True), (2 + MAX_COVER, False)])
+def test_more_than_was_learned_is_tried_once_a_prefix_might_lack_room_for_its_cover(left: int, asked: bool) -> None:
+    fast = a_table(100, flat(50))
+    fast.rebalance(1, 100)
+    first, *others = flat(50)
+    fast.refused(VRF, first, full=True)
+    fast.change(VRF, dict.fromkeys(others[:left]))
+    assert fast.capacity - fast.used == left
+    assert not fast.grow(1)
+    assert fast.grow(1 + FIRST_WAIT_S) is asked
+
+
 def test_a_refusal_that_comes_after_many_have_left_does_not_make_the_plane_smaller_than_it_is() -> None:
     routes = flat(40)
     *first, last = routes
@@ -398,6 +410,17 @@ def test_what_one_round_has_no_writes_for_is_for_the_next(monkeypatch: pytest.Mo
     for _ in range(2):  # each takes two writes
         assert len(fast.rebalance(1, 4)[VRF]) == 4
     assert fast.entries(VRF).keys() == {DEFAULT, *wide, *inner}
+
+
+def test_an_exchange_that_one_round_has_no_writes_for_is_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rebalance, "SOFT_SLICE", 1)
+    here, popular, *others = flat(9)
+    fast = a_table(2, flat(9))
+    play(fast, {here: 50}, seconds=10)
+    fast.sample(10, VRF, [popular] * 200 + others, 10)
+    assert fast.rebalance(10, 1) == {}
+    assert fast.rebalance(10, 2) == {VRF: {here: (1, None)}}
+    assert fast.rebalance(10, 1) == {VRF: {popular: (None, 2)}}
 
 
 def test_a_router_in_hardware_gets_what_room_there_is() -> None:
