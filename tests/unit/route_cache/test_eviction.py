@@ -201,6 +201,14 @@ def test_the_next_ones_count_without_those_that_take_more_without_what_leaves() 
     assert asked == [(1, {(RED, WIDE), (RED, INMOST)})]  # which would need a cover, which has been one
 
 
+def test_the_next_ones_are_not_asked_where_nothing_is_left_for_them() -> None:
+    """Each time their covers would be looked at."""
+    world, asked = a_world({FREE: 100}), []
+    candidate = Candidate((RED, BESIDE), 126, lambda entries, _: asked.append(entries) or 0)
+    assert world.evictions.plan({world.plane: 1}, 100, candidate) == [Eviction(RED, [FREE], 1, 100)]
+    assert asked == []
+
+
 @pytest.mark.parametrize(("need", "leaves"), [(1, [[WIDE]]), (2, [[WIDE], [FREE]]), (3, None)])
 def test_the_cover_that_a_candidate_is_itself_makes_no_room_for_it(need: int, leaves: object) -> None:
     world = a_world({WIDE: 10, FREE: 30}, covers=(INNER, INMOST))
