@@ -339,8 +339,7 @@ class Fib(FibState):
 
     def repair_routes(self, found: Mapping[bytes, int | None], followed: bool) -> int:
         """Take over what a plane, ``followed`` by hardware or not, has otherwise; queue and count repairs."""
-        if followed:  # what was written, and is to go on
-            found = dict.fromkeys(found, base.UNKNOWN_ACTION)
+        found = dict.fromkeys(found, base.UNKNOWN_ACTION) if followed else found  # what was written is to go on
         for key, action in found.items():
             self._prefixes.find(key, action)
         queued = [key for key, left in found.items() if left or self.settled or not self._is_unlearned(key)]

@@ -410,10 +410,7 @@ class PlaneMirror:
     async def _adopt(self) -> None:
         await self.shares.adopt()
         read = await self.plane.read()
-        known: set[int] = set()
-        for fib in self.fibs.values():
-            known |= fib.object_ids
-        self.objects.adopt(read, known)
+        self.objects.adopt(read, {i for fib in self.fibs.values() for i in fib.object_ids})
         self._unclaimed.adopt(read, self.fibs)
         self.foreign = read.foreign
         routes = sum(map(len, read.routes.values()))

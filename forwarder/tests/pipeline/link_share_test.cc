@@ -58,7 +58,7 @@ struct Links : ::testing::Test {
         tables.link_routers[slot] = {rate_of(guarantee * speed), rate_of(ceiling * speed), weight, slice, 0, 0, 0, 0};
     }
     void slice(uint32_t slot, uint32_t weight = 1, double guarantee = 0, double ceiling = 0) {
-        tables.link_slices[slot] = {rate_of(guarantee * speed), rate_of(ceiling * speed), weight, 0, {}};
+        tables.link_slices[slot] = {rate_of(guarantee * speed), rate_of(ceiling * speed), weight, 0, {}, {}};
     }
     bool passes(const Sender& sender, uint64_t at) {
         if (sender.out.empty()) {
@@ -497,7 +497,7 @@ TEST_F(LinkStage, WhatAnotherPlaneHasRoutedPays) {
 
 // A tag that is added on the way out is on the wire, too.
 TEST_F(LinkStage, OctetsAreThoseOfTheWire) {
-    tables.links[kUpPort] = {uint64_t{1} << 36, 1u << 20, 0, 0, {}};
+    tables.links[kUpPort] = {uint64_t{1} << 36, 1u << 20, 0, 0, {}, {}};
     tables.link_modes[kUpPort] = sp_link_mode(SP_LINK_SHARED, 1u << 30);
     arrives(Ipv4{.payload = Octets(980)}); // which looks at the port, and so pays it at once
     EXPECT_EQ(tables.links[kUpPort].whole.offered, 14 + 20 + 980 + 24u);
@@ -511,7 +511,7 @@ TEST_F(LinkStage, OctetsAreThoseOfTheWire) {
 // What a CPU sends by a port before it looks at it again is a quantum, and the port is told of all of it.
 TEST_F(LinkStage, APortIsToldOfEachOctet) {
     constexpr uint64_t kQuantum = 10'000, kFrame = 14 + 20 + 980 + 24;
-    tables.links[kUpPort] = {uint64_t{1} << 36, 1u << 20, 0, 0, {}};
+    tables.links[kUpPort] = {uint64_t{1} << 36, 1u << 20, 0, 0, {}, {}};
     tables.link_modes[kUpPort] = sp_link_mode(SP_LINK_SHARED, kQuantum);
     const sp_link_credit& credit = tables.link_credits[kUpPort];
     for (uint64_t sent = 1; sent <= 50; ++sent) {

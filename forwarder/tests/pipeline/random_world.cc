@@ -89,7 +89,9 @@ void write_links(Writer& write, Draw& draw) {
             link.speed = uint64_t{1} << 36;
         }
     }
-    tables.link_slices[1] = {0, 0, 1, 0, {kFull, ~uint64_t{0} >> 16, 0, 0}};
+    tables.link_slices[1].weight = 1;
+    tables.link_slices[1].whole.bucket = kFull;
+    tables.link_slices[1].whole.level = ~uint64_t{0} >> 16;
     for (uint32_t slot = 1; slot < kInterfaces; ++slot) tables.link_slots[slot] = port_of(slot);
 }
 
