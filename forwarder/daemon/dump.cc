@@ -125,6 +125,9 @@ EntryText text_of(const Schema& schema, const TableEntry& entry) {
         text.actions.push_back(action_of(schema, one.action()));
         text.actions.back().second.emplace_back("weight", std::to_string(one.weight()));
     }
+    if (action.action_profile_member_id() != 0) {
+        text.actions.push_back({"member", {{"id", std::to_string(action.action_profile_member_id())}}});
+    }
     if (action.action_profile_group_id() != 0) {
         text.actions.push_back({"group", {{"id", std::to_string(action.action_profile_group_id())}}});
     }

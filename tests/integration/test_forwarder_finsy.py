@@ -69,6 +69,25 @@ async def test_it_inserts_reads_modifies_and_deletes_routes(forwarder: PrivateFo
         assert await routes(switch) == {}
 
 
+async def test_dump_tells_members_and_groups_of_the_action_profile(forwarder: PrivateForwarder) -> None:
+    profile, to_nexthop = "nexthop_group_selector", fy.P4TableAction("set_member_nexthop", nexthop_id=5)
+    group = fy.P4ActionProfileGroup(profile, group_id=4, max_size=8, members=[fy.P4Member(3, weight=1)])
+    ways = {1: fy.P4IndirectAction(member_id=3), 2: fy.P4IndirectAction(group_id=4)}
+    async with connected(forwarder, **PROGRAM) as switch:
+        await switch.insert([fy.P4ActionProfileMember(profile, member_id=3, action=to_nexthop)])
+        await switch.insert([group])
+        await switch.insert(
+            [
+                fy.P4TableEntry("nexthop_group", match=fy.P4TableMatch(nexthop_group_id=number), action=way)
+                for number, way in ways.items()
+            ]
+        )
+        assert sorted(forwarder.run("dump", "nexthop_group").stdout.splitlines()) == [
+            "nexthop_group nexthop_group_id=1 -> member id=3",
+            "nexthop_group nexthop_group_id=2 -> group id=4",
+        ]
+
+
 async def test_what_is_refused_is_told_by_update(forwarder: PrivateForwarder) -> None:
     async with connected(forwarder, **PROGRAM) as switch:
         await switch.delete_all()
