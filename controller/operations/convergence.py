@@ -29,6 +29,9 @@ from controller.store.base import Store
 RETRY_S = 2.0
 """How often unfinished work is tried again, and guests are looked at."""
 
+WATCHED_AT_ONCE = 100
+"""Guests that are looked at in one turn of the event loop: some milliseconds of it."""
+
 CHANGE_S = 120.0
 """How long a plane that is connected may take to confirm what one router no longer has."""
 
@@ -229,7 +232,11 @@ class Convergence:
 
     async def look_after_guests(self) -> None:
         """Notice guests that died, for the next `converge` to start again."""
-        await asyncio.gather(*(self._guests.watch(router) for router in self.state.routers.values()))
+        async with asyncio.TaskGroup() as watching:
+            for number, router in enumerate(list(self.state.routers.values()), 1):
+                watching.create_task(self._guests.watch(router))
+                if not number % WATCHED_AT_ONCE:
+                    await asyncio.sleep(0)
 
     async def converge(self, report: Report) -> Unfinished:
         """Bring planes and guests to the declared state as far as that is possible now."""

@@ -10,6 +10,7 @@ from operator_world import Controller
 
 from controller.errors import Conflict, GuestError, NoSuch, SpecError
 from controller.guests import fleet
+from controller.model import RouterConfig
 from controller.operations import convergence
 from controller.operations.operations import Outcome
 from controller.pki.authority import ROUTER_LIFETIME
@@ -41,6 +42,20 @@ async def test_apply_brings_routers_and_guests_up(controller: Controller) -> Non
     assert controller.attached() == {"red/r1": [("p1", 100)]}
     assert controller.guests.starts == ["red/r1"]
     assert controller.sessions.admitted == {1}
+
+
+async def test_others_have_the_loop_while_guests_are_looked_at(controller: Controller, monkeypatch) -> None:
+    monkeypatch.setattr(convergence, "WATCHED_AT_ONCE", 1)
+    await controller.apply(HEAD + RED + BLUE)
+    looked_at: list[str] = []
+
+    async def watch(router: RouterConfig) -> None:
+        asyncio.get_running_loop().call_soon(looked_at.append, "another")
+        looked_at.append(router.full_name)
+
+    monkeypatch.setattr(controller.convergence._guests, "watch", watch)
+    await controller.convergence.look_after_guests()
+    assert looked_at[:3] == ["red/r1", "another", "blue/r1"]
 
 
 async def test_a_certificate_is_renewed_before_it_ends(controller: Controller, monkeypatch) -> None:
