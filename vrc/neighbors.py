@@ -107,8 +107,10 @@ class Neighbors:
 
     def _make_room(self, place: Place, full: Iterable[Place]) -> bool:
         # A gateway is worth more than a host.
+        if place not in self._gateways:
+            return False
         victim = next((at for at in full if at not in self._gateways), None)
-        if place not in self._gateways or victim is None:
+        if victim is None:
             return False
         self._delete(victim)
         self._drop(victim)
@@ -183,7 +185,7 @@ class Neighbors:
         doubted = bool(self._reports.get(place, (0, GONE))[1].mac) and self.in_doubt()
         self._known.pop(place, None)
         self._asked.discard(place)
-        if (doubted or place in self._gateways) and self._ask_for(place) and doubted:
+        if (doubted or place in self._gateways) and self._ask_for(place, self._probed()) and doubted:
             self._doubted.add(place)
         else:
             self._forget(place)
@@ -201,12 +203,13 @@ class Neighbors:
     def want(self, gateways: set[Place]) -> None:
         """Have these gateways resolved and kept probed; earlier ones are kept as ordinary neighbors."""
         self._gateways = gateways
+        full = self._probed()  # looked through once, however many gateways there are
         for place in gateways:
             neighbor = self._known.get(place)
             if neighbor is not None:
                 self._keep_probed(place, neighbor)
             else:
-                self._ask_for(place)
+                self._ask_for(place, full)
 
     def links_changed(self) -> None:
         """Have multicast groups entered on links that have come up: the kernel forgets them when one goes down."""
@@ -215,14 +218,16 @@ class Neighbors:
             self.asks.extend(Ask(ifindex, address, True, mac=mac) for address, mac in groups())
         self._with_groups = up
 
-    def _ask_for(self, place: Place) -> bool:
+    def _probed(self) -> Iterator[Place]:
+        return filter(self._asked.__contains__, list(self._known))
+
+    def _ask_for(self, place: Place, full: Iterator[Place]) -> bool:
         # 169.254.0.0/16 gateways are zebra's own static neighbors (BGP unnumbered): never made by us.
         ifindex, address = place
         link_local = len(address) == 4 and address[:2] == b"\xa9\xfe"
         link = self.interfaces.links.get(ifindex)
         if link_local or place in self._asked or link is None or not link.up:
             return False
-        full = filter(self._asked.__contains__, self._known)
         if len(self._asked) >= self.limit and not self._make_room(place, full):
             self.over_limit += 1
             return False

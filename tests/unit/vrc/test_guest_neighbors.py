@@ -216,6 +216,26 @@ def test_a_gateway_is_asked_for_in_the_place_of_a_host(neighbors: Neighbors) -> 
     assert asked(neighbors) == []  # these are worth the same
 
 
+def test_gateways_beyond_the_limit_are_not_each_compared_with_all_that_are_kept(neighbors: Neighbors) -> None:
+    neighbors.limit = 100
+    looked_up = 0
+
+    class Gateways(set[tuple[int, bytes]]):
+        def __contains__(self, place: object) -> bool:
+            nonlocal looked_up
+            looked_up += 1
+            return super().__contains__(place)
+
+    kept = {(2, host(number)) for number in range(100)}
+    neighbors.want(kept)
+    for _, address in kept:
+        neighbors.observe(neighbor(NUD_REACHABLE, MAC, address, managed=True))
+    wanted = Gateways(kept | {(2, host(number)) for number in range(100, 200)})
+    neighbors.want(wanted)
+    assert (len(neighbors), neighbors.over_limit) == (100, 100)
+    assert looked_up < 4 * len(wanted)
+
+
 def test_every_gateway_and_every_links_groups_are_asked_for(neighbors: Neighbors) -> None:
     up, links = IFF_UP | IFF_LOWER_UP, range(10, 610)
     neighbors.interfaces.links |= {n: Link(n, f"eth{n}", up, 1500, MAC) for n in links}
