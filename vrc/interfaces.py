@@ -18,7 +18,8 @@ OwnAddress = tuple[bytes, int, bytes]
 
 @dataclass(slots=True)
 class Link:
-    """One link of the guest's kernel; ``parent`` is the ifindex below a macvlan, else 0."""
+    """One link of the guest's kernel; ``parent`` is the ifindex below a macvlan, ``master`` that of the bridge or VRF
+    that it is a port of; else 0."""
 
     ifindex: int
     name: str
@@ -27,6 +28,7 @@ class Link:
     mac: bytes
     parent: int = 0
     kind: str = ""
+    master: int = 0
 
     @property
     def admin_up(self) -> bool:
@@ -131,9 +133,13 @@ class Interfaces:
 
     def _elsewhere(self) -> Iterator[bytes]:
         """Yield the router's addresses on what is no interface (lo, dummies, bridges, tunnels): every interface takes
-        packets for them (RFC 1122 section 3.3.4.2), so it does not matter with which they are reported."""
+        packets for them (RFC 1122 section 3.3.4.2), so it does not matter with which they are reported. Those of a
+        VRF are own addresses in it alone: elsewhere they may be somebody else's."""
         for link in self.links.values():
-            if link.admin_up and not self.id_of(link.ifindex):
+            if link.admin_up and not self.id_of(link.ifindex) and not self._in_vrf(link):
                 for address in self._addresses(link):
                     if not ip_address(address).is_loopback:
                         yield address
+
+    def _in_vrf(self, link: Link) -> bool:
+        return any(one is not None and one.kind == "vrf" for one in (link, self.links.get(link.master)))

@@ -14,6 +14,7 @@ from vrc.netlink.requests import (
     IFLA_INFO_KIND,
     IFLA_LINK,
     IFLA_LINKINFO,
+    IFLA_MASTER,
     IFLA_MTU,
     NDA_DST,
     NDA_FLAGS_EXT,
@@ -89,6 +90,8 @@ def decode_link(body: bytes) -> Link:
             link.mtu = _u32(body[start:end])
         elif kind == IFLA_LINK:
             link.parent = _u32(body[start:end])
+        elif kind == IFLA_MASTER:
+            link.master = _u32(body[start:end])
         elif kind == IFLA_LINKINFO:
             for nested, at, stop in attributes(body, start, end):
                 if nested == IFLA_INFO_KIND:

@@ -44,6 +44,16 @@ def test_addresses_of_what_is_no_interface_count_while_it_is_up(kind: str):
     assert known.statuses()[7].addresses == ()
 
 
+def test_addresses_of_a_vrf_are_no_own_addresses_of_the_router():
+    vrf, bridge = Link(4, "red", UP, 65536, MAC, kind="vrf"), Link(5, "br0", UP, 1500, MAC, kind="bridge", master=4)
+    port = Link(6, "tap0", UP, 1500, MAC, kind="tun", master=5)
+    known = interfaces(ETH0, vrf, bridge, port)
+    known.addresses = {number: own(bytes((10, 255, 0, number))) for number in (4, 5, 6)}
+    assert known.statuses()[7].addresses == (b"\x0a\xff\0\6",)
+    bridge.master = 0
+    assert known.statuses()[7].addresses == (b"\x0a\xff\0\5", b"\x0a\xff\0\6")
+
+
 def test_more_addresses_than_the_controller_takes_are_cut():
     known = interfaces(LO, ETH0)
     known.addresses = {1: own(*(bytes((10, 9, i >> 8, i & 255)) for i in range(MAX_ADDRESSES + 10)))}

@@ -22,6 +22,8 @@ def test_links() -> None:
     assert decode_link(link_request(7, flags=IFF_UP, mtu=1400, mac=MAC, name="eth0")) == Link(7, "eth0", 1, 1400, MAC)
     macvlan = decode_link(macvlan_request(7, "eth0-v1", MAC))
     assert (macvlan.name, macvlan.parent, macvlan.kind, macvlan.mac) == ("eth0-v1", 7, "macvlan", MAC)
+    in_bridge = link_request(7, name="eth0") + attribute(10, struct.pack("=I", 9))
+    assert decode_link(in_bridge).master == 9
 
 
 def test_addresses() -> None:
