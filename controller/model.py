@@ -192,7 +192,7 @@ class Suite(StrEnum):
     COMMAND = "command"  # any programs that write to the kernel
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Routing:
     """A router's suite and its text, as given; that of `command` as JSON."""
 

@@ -5,10 +5,10 @@ A line is named where it begins such a thing; what belongs to it further down is
 
 import re
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 from controller.guests.suites import bird
-from controller.model import MAX_ROUTERS, Routing, Suite
+from controller.model import Routing, Suite
 
 SHOWN = 3
 """Lines that a remark names; the others are counted."""
@@ -71,9 +71,20 @@ def unforwarded(routing: Routing) -> list[tuple[int, str]]:
     return list(find(routing.text)) if find else []
 
 
-@lru_cache(maxsize=MAX_ROUTERS)  # views are made for all routers, again and again
+_remarks: WeakKeyDictionary[Routing, str] = WeakKeyDictionary()
+"""Views are made for all routers, again and again. A text that nobody has any more is not kept for it: there may be a
+megabyte of it."""
+
+
 def remark(routing: Routing) -> str:
     """Return in one line what of a router's text no plane forwards; empty where that is nothing."""
+    known = _remarks.get(routing)
+    if known is None:
+        known = _remarks[routing] = _remark(routing)
+    return known
+
+
+def _remark(routing: Routing) -> str:
     found = unforwarded(routing)
     if not found:
         return ""

@@ -1,9 +1,11 @@
 """What no plane has a table for is named with its line, and nothing else is."""
 
 from pathlib import Path
+from weakref import ref
 
 import pytest
 
+from controller.guests.suites import unforwarded as module
 from controller.guests.suites.unforwarded import remark, unforwarded
 from controller.model import MAX_ROUTERS, Routing, Suite
 
@@ -91,10 +93,15 @@ def test_the_topologies_ask_for_nothing_of_it() -> None:
     assert [remark(Routing(Suite.FRR, text)) for text in texts if "protocol" not in text] == [""] * len(texts)
 
 
-def test_as_many_texts_as_there_may_be_routers_are_each_read_once() -> None:
+def test_as_many_texts_as_there_may_be_routers_are_each_read_once_and_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(module, "unforwarded", lambda routing: read.append(routing.text) or unforwarded(routing))
     texts = [Routing(Suite.FRR, f"hostname r{number}\n") for number in range(MAX_ROUTERS)]
-    remark.cache_clear()
     for routing in (*texts, *texts):
         assert remark(routing) == ""
-    assert remark.cache_info().misses == MAX_ROUTERS
-    remark.cache_clear()
+    assert len(read) == MAX_ROUTERS
+    last = ref(texts[-1])
+    del texts, routing
+    assert last() is None
