@@ -259,7 +259,8 @@ class Agent(SessionOwner):
         found.discard("lo")  # whose packets go nowhere in a guest, too
         lasting = found & self._elsewhere  # an interface that is just made may be declared next
         for name in sorted(lasting - self._told_elsewhere):
-            self.notify("not-forwarded", f"routes lead to {name}, which no plane has: their packets go to the guest")
+            text = f"routes lead to {name}, which no plane has: what has no other way goes to the guest"
+            self.notify("not-forwarded", text)
         self._told_elsewhere |= lasting
         self._elsewhere = found
 
