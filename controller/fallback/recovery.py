@@ -9,9 +9,10 @@ And the other way round: what it still has because it could not be told (`Withdr
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from itertools import count
 from typing import TypeVar
 
-from controller.fallback.pace import parts
+from controller.fallback.pace import STEP_ROUTES, parts
 from controller.planes.base import (
     FALLBACK,
     UNREACHABLE,
@@ -40,8 +41,8 @@ def has_lost_routes(hardware: Mapping[bytes, int], software: Collection[bytes]) 
     for family in ADDRESS_BYTES if aggregated else ():
         cover = _Cover(family)
         yield from cover.add(software)
-        for keys in parts(key for key in aggregated if family_of(key) == family):
-            if not all(map(cover.whole, keys)):
+        for key in aggregated:
+            if family_of(key) == family and not (yield from cover.whole(key)):
                 return True
             yield
     return False
@@ -72,9 +73,9 @@ class _Cover:
             yield
         self._known, self._lengths = routes, sorted(lengths)
 
-    def whole(self, key: bytes) -> bool:
-        """Tell whether each address of a prefix has a route."""
-        return key in self._known or self._around(key) or self._inside(key)
+    def whole(self, key: bytes) -> Generator[None, None, bool]:
+        """Tell, in steps, whether each address of a prefix has a route."""
+        return key in self._known or self._around(key) or (yield from self._inside(key))
 
     def _around(self, key: bytes) -> bool:
         address = int.from_bytes(key[:-1], "big")
@@ -86,14 +87,18 @@ class _Cover:
                 return True
         return False
 
-    def _inside(self, key: bytes) -> bool:
+    def _inside(self, key: bytes) -> Generator[None, None, bool]:
         end, keys = self._last(key), self._keys
         covered = key[:-1]  # the first address that is not known to be covered
         at = bisect_left(keys, key)
-        while at < len(keys) and keys[at][:-1] == covered:
+        for looked_at in count(1):
+            if at == len(keys) or keys[at][:-1] != covered:
+                break
             behind = self._last(keys[at])
             if behind == end:
                 return True
+            if looked_at % STEP_ROUTES == 0:
+                yield
             covered = (int.from_bytes(behind[:-1], "big") + 1).to_bytes(self._size, "big")
             at = bisect_right(keys, behind)
         return False

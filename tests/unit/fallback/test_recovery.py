@@ -11,6 +11,7 @@ from worlds import gateway, interface, mac, router_config
 
 from controller.diagnostics.verify import longest_match
 from controller.errors import PlaneUnreachable
+from controller.fallback import recovery
 from controller.fallback.recovery import Withdrawn, has_lost_routes
 from controller.model import Placement
 from controller.planes.base import FALLBACK, LOCAL, UNREACHABLE, Installed, Op, RouteKind, WriteBatch, route_action
@@ -298,6 +299,16 @@ def lost(hardware: dict[bytes, int], software: Collection[bytes]) -> bool:
 
     every(steps())
     return found[0]
+
+
+@pytest.mark.parametrize("prefixes", [["20.0.0.0/8"], [f"20.{n}.0.0/15" for n in range(0, 256, 2)]])
+def test_whether_routes_are_lost_is_looked_for_in_steps_however_many_are_inside_a_prefix(
+    monkeypatch: pytest.MonkeyPatch, prefixes: list[str]
+) -> None:
+    monkeypatch.setattr(recovery, "STEP_ROUTES", 5)
+    hardware = table(*((name, ONE) for name in prefixes))
+    software = table(*((f"20.{n}.0.0/16", ONE) for n in range(256)))
+    assert sum(1 for _ in has_lost_routes(hardware, software)) > 256 / 5
 
 
 def test_routes_are_lost_where_the_software_has_none_for_what_the_hardware_forwards() -> None:
