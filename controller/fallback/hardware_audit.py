@@ -23,6 +23,7 @@ class HardwareAudit(dict[int, dict[bytes, int]]):
         self._tables = tables
         self._written = tables.writes.begin_audit()
         self._audited: dict[int, AuditedRoutes] = {}
+        self._read: Mapping[int, Mapping[bytes, int]] | None = None  # where that is there whole
 
     def setdefault(self, vrf_id: int, default: dict[bytes, int]) -> dict[bytes, int]:
         """Return what takes the routes of a router."""
@@ -37,6 +38,7 @@ class HardwareAudit(dict[int, dict[bytes, int]]):
 
     def take(self, read: Mapping[int, Mapping[bytes, int]]) -> Iterator[None]:
         """Compare what was read whole, in steps."""
+        self._read = read
         for vrf_id, routes in read.items():
             audited = self._of(vrf_id)
             for part in parts(routes.items()):
@@ -56,9 +58,14 @@ class HardwareAudit(dict[int, dict[bytes, int]]):
             for family in ROUTE_TABLE_NAME if not whole else ():
                 installed = writes.installed.get((vrf_id, family), {})
                 for part in parts(list(installed)):
-                    missing = [key for key in part if key in installed and audited.is_missing(key)]
+                    missing = [key for key in part if key in installed and self._is_missing(vrf_id, key)]
                     self.repaired += self._tables.repair(vrf_id, dict.fromkeys(missing))
                     yield
+
+    def _is_missing(self, vrf_id: int, key: bytes) -> bool:
+        if self._read is None:
+            return self._of(vrf_id).is_missing(key)
+        return key not in self._read.get(vrf_id, ()) and key not in self._written[vrf_id]
 
     def end(self) -> None:
         """Note no more what is written."""

@@ -11,6 +11,7 @@ from controller.fallback import pace, plane
 from controller.fallback.hardware_routes import HardwareRoutes
 from controller.model import Placement
 from controller.planes.base import Op, RouteKind, RouteUpdates, WriteBatch, route_action
+from controller.routing import route_audit
 from wire.columns import prefix_key
 
 STEP = 5
@@ -101,6 +102,17 @@ async def test_damage_is_found_while_other_routes_are_written(
     assert [event.text for event in world.events.recent() if event.kind == "repaired"] == [
         "1 routes differed in hardware"
     ]
+
+
+async def test_of_what_is_read_whole_no_route_that_is_gone_is_taken_for_another(
+    world: PairWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(route_audit, "_BITS_A_KEY", 0)
+    gone = prefix_key("20.50.0.0/16")
+    del world.in_hardware()[gone]
+    await world.pair.read()
+    await world.pair.work()
+    assert gone in world.forwarding()
 
 
 @pytest.mark.parametrize("at", [1, 30, 60, 90, 120])
