@@ -410,11 +410,11 @@ class PlaneMirror:
     async def _adopt(self) -> None:
         await self.shares.adopt()
         read = await self.plane.read()
-        self.objects.adopt(read, {i for fib in self.fibs.values() for i in fib.object_ids})
         self._unclaimed.adopt(read, self.fibs)
         self.foreign = read.foreign
         routes = sum(map(len, read.routes.values()))
         await self._adopt_routers(read)
+        self._unclaimed.adopt_left(read, self.fibs)
         for batch in unknown_deletions(read, self.fibs.keys(), BATCH_ROUTES):
             await self.plane.write(batch)
         if batch := damaged_deletion(read, self.fibs):

@@ -80,13 +80,29 @@ class UnclaimedObjects:
 
     def __init__(self, objects: PlaneObjects) -> None:
         self._objects = objects
+        self._known: set[int] = set()  # ids that routers had at `adopt`
         self._nexthops: dict[Owners, list[int]] = {}
         self._groups: dict[Owners, list[int]] = {}
         self._groups_of: dict[int, list[int]] = {}  # nexthop → unclaimed groups with it
         self._turn: deque[Owners] = deque()
 
     def adopt(self, read: Installed, fibs: Mapping[int, Fib]) -> None:
-        """Find the owners of what `PlaneObjects` has just adopted of the same read-back."""
+        """Have `PlaneObjects` adopt a read-back, and find the owners of what no router has."""
+        self._known = {object_id for fib in fibs.values() for object_id in fib.object_ids}
+        self._adopt(read, fibs, self._known)
+
+    def adopt_left(self, read: Installed, fibs: Mapping[int, Fib]) -> None:
+        """Once all routers have adopted the same read-back: adopt what they had before and gave up without a write,
+        as each knows only what it has in its turn."""
+        held = {object_id for fib in fibs.values() for object_id in fib.object_ids}
+        for table in (table for fib in fibs.values() for table in fib.tables):
+            if table.table in ("nexthop", "nexthop_group"):
+                held |= table.installed.keys()  # what it is about to delete
+        if not self._known <= held:
+            self._adopt(read, fibs, held)
+
+    def _adopt(self, read: Installed, fibs: Mapping[int, Fib], held: Set[int]) -> None:
+        self._objects.adopt(read, held)
         vrf_of = {interface_id: vrf_id for vrf_id, fib in fibs.items() for interface_id in fib.interfaces}
         vrf_of |= {interface_id: one.vrf_id for interface_id, one in read.router_interfaces.items()}
         users: defaultdict[tuple[RouteKind, int], set[int]] = defaultdict(set)

@@ -75,6 +75,37 @@ async def test_routers_take_turns_to_adopt_what_their_plane_has(make_world, monk
     assert set(world.plane.entries.policers) == set(world.shards.routers)
 
 
+@pytest.mark.parametrize("adopted_before", [True, False])
+async def test_a_nexthop_that_is_let_go_while_routers_take_turns_to_adopt_goes(
+    make_world, monkeypatch, adopted_before
+):
+    monkeypatch.setattr(loop_share, "TURN_S", 0.0)
+    world = await make_world(router_config(1, (1,)), router_config(2, (2,)))
+    for vrf_id in (1, 2):
+        world.connect(vrf_id)
+        router = world.router(vrf_id)
+        for set_id, last in ((1, 77), (2, 2)):
+            router.define_set(set_id, SetKind.FORWARD, [(vrf_id, bytes((10, 0, vrf_id, last)), 1)])
+            world.learn({"20.0.0.0/8": set_id}, vrf_id)
+            router.resync_end(True)
+            await world.settle(vrf_id)
+    turns: list[int] = []
+    for vrf_id in (1, 2):
+        fib = world.router(vrf_id).fib
+        monkeypatch.setattr(fib, "adopt", lambda read, adopt=fib.adopt, i=vrf_id: (turns.append(i), adopt(read)))
+    world.plane.disconnect()
+    world.plane.connect()
+    await world.until(lambda: turns != [])
+    world.router(1 if adopted_before else 2).release([1])
+    assert turns == [1]
+    await adopted(world)
+    await world.settle(1)
+    await world.settle(2)
+    await world.shards.by_plane["s1"].mirror.delete_unclaimed()
+    assert len(world.plane.entries.nexthops) == 3
+    assert world.plane.entries.nexthops.keys() == world.shards.by_plane["s1"].mirror.objects._used
+
+
 async def test_plane_restarted_empty_is_refilled(make_world):
     world = await make_world(router_config())
     world.connect()
