@@ -117,11 +117,11 @@ class HardwareTables:
                     self.fast[before].remove(vrf_id)
                 reason = f"{ROUTE_TABLE_NAME[family]} has no room for its default entry: {problem}"
                 raise ValueError(reason) from problem
+        self.routers.add(vrf_id)
         for family, changes in added.items():
+            self.wanted[vrf_id, family] = self.fast[family].entries(vrf_id)
             self.note((vrf_id, family), changes)
             self._routes[vrf_id, family] = AggregatedRoutes(family)
-        self.routers.add(vrf_id)
-        self.wanted.update({(vrf_id, family): fast.entries(vrf_id) for family, fast in self.fast.items()})
         for columns in insertions(vrf_id, self._unopened.pop(vrf_id, {})):
             self.change(columns)
         self.follow_placement(vrf_id)  # `rebalance` moves them, a budget at a time

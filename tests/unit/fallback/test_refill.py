@@ -108,6 +108,16 @@ def test_a_write_that_ends_after_a_read_leaves_nothing_that_is_not_wanted_any_mo
     assert routes.usage.installed(1) == default
 
 
+def test_the_default_entry_of_a_router_that_is_opened_again_does_not_leave() -> None:
+    """Its room would be taken twice, for good."""
+    routes = HardwareRoutes({4: 0, 6: 0})
+    default = {bytes(5): FALLBACK, bytes(17): FALLBACK}
+    every(routes.adoption.adopt({1: default}, {}, []))
+    assert all(fast.is_leaving(1) for fast in routes.tables.fast.values())
+    routes.tables.open(1)
+    assert not any(fast.is_leaving(1) for fast in routes.tables.fast.values())
+
+
 @pytest.mark.parametrize(("room", "quota"), [(0, 3), (7, None)])
 def test_a_new_cover_waits_until_what_does_not_stay_has_left(room: int, quota: int | None) -> None:
     """What changed while nobody was there may take more entries than there are beside all that the hardware has."""
