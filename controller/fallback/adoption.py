@@ -54,6 +54,7 @@ class Adoption:
                 continue  # nobody would ever say that its guest has repeated all
             if (yield from has_lost_routes(entries, software.get(vrf_id, {}))):
                 frozen.add(vrf_id)
+        frozen = {vrf_id for vrf_id in frozen if tables.declares(vrf_id)}  # others were forgotten meanwhile
         writes.freeze(frozen)
         yield from tables.set_installed(hardware)  # what does not stay is in the way of what is not there
         here: dict[int, set[bytes]] = {}

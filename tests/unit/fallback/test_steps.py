@@ -9,7 +9,7 @@ from pairs import PairWorld, learned, made, verified
 
 from controller.fallback import pace, plane
 from controller.fallback.hardware_routes import HardwareRoutes
-from controller.model import Placement
+from controller.model import Placement, Quota
 from controller.planes.base import Op, RouteKind, RouteUpdates, WriteBatch, route_action
 from controller.routing import route_audit
 from wire.columns import prefix_key
@@ -178,6 +178,24 @@ def test_routers_are_forgotten_and_placed_between_any_two_steps(monkeypatch: pyt
         elif steps >= at:
             assert not routes.usage.installed(1).items() & plane[1].items()
     assert at > 12
+
+
+def test_a_router_that_is_forgotten_between_any_two_steps_stays_frozen_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pace, "STEP_ROUTES", STEP)
+    plane = {vrf_id: {prefix_key(f"20.{2 * n}.0.0/16"): ONE for n in range(12)} for vrf_id in (1, 2)}
+    at = steps = 0
+    while steps >= at:
+        at += 1
+        routes = HardwareRoutes({4: 0, 6: 0})
+        for vrf_id in plane:
+            routes.tables.share(vrf_id, "red", Quota())
+        for steps, _ in enumerate(routes.adoption.adopt(plane, {}, [1, 2]), 1):
+            if steps == at:
+                routes.forget(1)
+        assert routes.writes.frozen == ({2} if steps >= at else {1, 2})
+    assert at > 6
 
 
 def test_every_step_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
