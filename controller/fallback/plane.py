@@ -263,6 +263,7 @@ class FallbackPair:
     async def _unwritten(self) -> AsyncIterator[None]:
         """Have nothing written while it is not known what the hardware holds; what is under way ends before."""
         self._known = asyncio.Event()
+        self._settled.clear()
         try:
             if self._turn is not None:
                 await self._turn.wait()
@@ -273,7 +274,6 @@ class FallbackPair:
         if self._adopted:
             for vrf_id in self._settled:
                 self.routes.adoption.complete(vrf_id)
-        self._settled.clear()
 
     async def _adopt(self, hard: Installed, soft: Installed) -> None:
         self.routes.tables.reported(self.hardware.table_sizes)

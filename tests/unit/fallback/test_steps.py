@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pairs import PairWorld, learned, made, verified
 
+from controller.errors import PlaneUnreachable
 from controller.fallback import pace, plane
 from controller.fallback.hardware_routes import HardwareRoutes
 from controller.model import Placement, Quota
@@ -152,6 +153,26 @@ async def test_a_write_waits_for_an_adoption(world: PairWorld, monkeypatch: pyte
     assert await write == []
     await world.pair.work()
     assert world.in_software()[written] == world.in_hardware()[written] == action
+
+
+async def test_what_was_written_before_an_adoption_that_was_given_up_is_not_what_the_software_has_since(
+    world: PairWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def go_away() -> None:
+        world.pair.written(1, True)
+        world.hardware.disconnect()
+
+    forwarded = world.forwarding()
+    Interrupted(monkeypatch, 30, go_away)
+    world.pair._adopted = False
+    with pytest.raises(PlaneUnreachable):
+        await world.pair.read()
+    world.in_software().clear()
+    monkeypatch.undo()
+    world.hardware.connect()
+    await world.pair.read()
+    assert world.pair.routes.writes.frozen == {1}
+    assert world.forwarding() == forwarded
 
 
 @pytest.mark.parametrize("does", ["forget", "place"])
