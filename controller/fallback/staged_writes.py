@@ -139,6 +139,7 @@ class StagedWrites:
                 installed.pop(key, None)
             else:
                 installed[key] = action
+        self._forget_gone(table)
         differing = 0 if table[0] in self.frozen else sum(installed.get(key) != wanted.get(key) for key in found)
         return differing, self.note(table, found)
 
@@ -194,7 +195,7 @@ class StagedWrites:
 
     def plan(self, table: RouterTable) -> None:
         """Plan the writes of what is pending of one table."""
-        installed, wanted = self.installed.setdefault(table, {}), self._wanted.get(table, {})
+        installed, wanted = self.installed.get(table, {}), self._wanted.get(table, {})
         changes = {key: (installed.get(key), wanted.get(key)) for key in self._pending.pop(table)}
         self._planned = [part for stage in stages(*table, changes) for part in _parts(stage, STAGE_ROUTES)]
 
@@ -242,7 +243,13 @@ class StagedWrites:
                 installed[key] = action
             if installed.get(key) != wanted.get(key):
                 otherwise.add(key)
+        self._forget_gone(table)
         return otherwise
+
+    def _forget_gone(self, table: RouterTable) -> None:
+        """Forget a table of which nothing is wanted, and nothing there."""
+        if table not in self._wanted and not self.installed.get(table):
+            self.installed.pop(table, None)
 
     def _follow_leaving(self, table: RouterTable, keys: Iterable[bytes]) -> Leaving:
         """See which of these the plane has, or may be given just now, though they are not wanted any more."""

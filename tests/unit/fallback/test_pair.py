@@ -692,3 +692,4 @@ async def test_a_router_that_is_removed_leaves_nothing_on_either():
         assert not plane.entries.routes.get(1)
         assert not plane.entries.router_interfaces
         assert not plane.entries.policers
+    assert not world.pair.routes.writes.installed, "each router that there ever was would be audited"
