@@ -4,8 +4,9 @@ Each complaint names the object, and the line where the document declares it; a 
 document does not name is put on the tenant or plane that made it wrong.
 """
 
-from collections.abc import Iterator
-from itertools import count
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from itertools import islice
 
 from controller.errors import SpecError
 from controller.model import InterfaceConfig, PlaneKind, RouterConfig, Suite
@@ -158,17 +159,19 @@ def _static_routes(state: State) -> Iterator[Problem]:
             continue
         for route in routes:
             for device in route.devices:
-                if device not in (*known, "lo"):
+                if device != "lo" and device not in known:
                     words = ", ".join(known) or "none"
                     yield key, f"{name}: ip line {route.line}: it has no interface {device} (known: {words})"
 
 
-def _links_of(router: RouterConfig) -> list[str]:
+def _links_of(router: RouterConfig) -> Collection[str]:
     """Return what a router's interfaces are in the guest: TAPs, and for each virtual MAC a macvlan of the first name
-    that is free, as the VRC names it."""
-    names = [interface.name for interface in router.interfaces]
+    that is free, as the VRC names it; none where there is no name."""
+    names = dict.fromkeys(interface.name for interface in router.interfaces)
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: iter(range(1, 100)))  # left for first letters
     for interface in router.interfaces:
         begin = interface.name[:_MACVLAN_LETTERS]
         for _ in interface.virtual_macs:
-            names.append(next(name for number in count(1) if (name := f"{begin}-v{number}") not in names))
+            free = (name for number in numbers[begin] if (name := f"{begin}-v{number}") not in names)
+            names |= dict.fromkeys(islice(free, 1))
     return names

@@ -9,7 +9,7 @@ from controller.errors import SpecError
 from controller.spec import addresses
 from controller.spec.check import check
 from controller.spec.lines import MAX_SIZE_BYTES, load
-from controller.spec.merge import merge
+from controller.spec.merge import Where, merge
 from controller.spec.parse import parse
 from controller.spec.state import Ids, State
 
@@ -198,6 +198,27 @@ def test_a_macvlan_is_named_as_the_guest_has_it() -> None:
     for device in ("wan-upstream-a-v1", "wan-upstrea-v3"):
         with pytest.raises(SpecError, match=rf"no interface {device} \(known: eth0, wan-upstream-a, "):
             lay_over_nothing(text.replace("hold_time_s: 60", f"ip: route add ::/0 dev {device}"))
+
+
+def test_a_router_of_thousands_of_interfaces_has_macvlans_of_two_digits() -> None:
+    state = lay_over_nothing(GOOD.replace("hold_time_s: 60", "ip: route add ::/0 dev eth0"))
+    router = state.routers["red/r1"]
+    like = replace(router.interfaces[1], addresses=())
+    interfaces = tuple(
+        replace(like, id=number, name=f"customer-gw{number}", vlan=number, virtual_macs=(number.to_bytes(6, "big"),))
+        for number in range(1, 4000)
+    )
+    part = replace(state.tenants["red"].slices[0], ports=(("p2", frozenset(range(1, 4000))),))
+    wide = replace(router, interfaces=interfaces)
+
+    def check_device(name: str) -> None:
+        routed = replace(wide, routing=replace(router.routing, text=f"route add ::/0 dev {name}"))
+        tenants = {"red": replace(state.tenants["red"], slices=(part,))}
+        check(replace(state, tenants=tenants, routers={"red/r1": routed}), Where("net.yaml"))
+
+    check_device("customer-gw-v99")
+    with pytest.raises(SpecError, match="it has no interface customer-gw-v100 "):
+        check_device("customer-gw-v100")
 
 
 def test_thousands_of_addresses_are_checked_at_once() -> None:
