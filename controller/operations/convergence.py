@@ -153,6 +153,8 @@ class Convergence:
         if self.memory:
             memory = reservations.share_memory(self.state, self.memory, used)
         self.shares = {plane: reservations.share(self.state, plane, used[plane]) for plane in self.state.planes}
+        for (tenant, plane), without in memory.held.items():
+            self.shares[plane].held[tenant, "memory"] = memory.reserved[tenant, plane], without
         for plane, shares in self.shares.items():
             self._limit(plane, shares, memory)
             self._tell_cuts(plane, shares)
@@ -173,8 +175,6 @@ class Convergence:
             if key in memory.reserved:
                 reserved = shares.reserved[tenant]["memory"] = memory.reserved[key]
                 shares.limits[tenant] = replace(quota, memory=min(quota.memory, reserved))
-                if key in memory.held:
-                    shares.held[tenant, "memory"] = memory.held[key]
         pooled = {key[0] for key, part in reservations.slices_of(self.state, plane) if part.overcommit}
         self._shards.limit(plane, shares, pooled)
 

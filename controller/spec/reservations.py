@@ -116,8 +116,9 @@ class Shares:
     pool: dict[str, int] = field(default_factory=dict)  # by quota
     sizes: dict[str, int] = field(default_factory=dict)  # by quota
     short: dict[str, int] = field(default_factory=dict)  # by quota
-    held: dict[tuple[str, str], int] = field(default_factory=dict)
-    """By tenant and quota, of parts that what is installed makes larger: what they would be without it."""
+    held: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    """By tenant and quota, parts that what is installed makes larger, and what they would be without it; those of
+    deleted tenants, who have no other, too."""
 
     def outdated(self, used: Usage) -> bool:
         """Tell whether an eighth at least of what made a part larger has left the plane.
@@ -126,8 +127,7 @@ class Shares:
         """
         return any(
             used.get(tenant, {}).get(name, 0) <= room - max(1, (room - without) // 8)
-            for (tenant, name), without in self.held.items()
-            for room in (self.reserved[tenant][name],)
+            for (tenant, name), (room, without) in self.held.items()
         )
 
 
@@ -169,8 +169,9 @@ def share(state: State, plane: str, used: Usage) -> Shares:
             tenant, reserved = key[0], division.reserved[key]
             shares.reserved[tenant][name] = reserved
             limits[tenant][name] = _limit(part, name, reserved, division.pool)
-            if key in division.held and name != "interfaces":
-                shares.held[tenant, name] = division.held[key]
+        if name != "interfaces":
+            for key, without in division.held.items():
+                shares.held[key[0], name] = division.reserved[key], without
     for tenant, figures in limits.items():
         shares.limits[tenant] = replace(shares.limits[tenant], **figures)
     return shares

@@ -114,6 +114,23 @@ async def test_a_part_that_use_made_larger_shrinks_with_it(controller: Controlle
     assert [shares["s1"].limits[name].nexthops for name in ("red", "blue")] == [50, 50]
 
 
+async def test_what_deleted_tenants_still_have_is_divided_when_it_has_gone(controller: Controller) -> None:
+    controller.convergence.memory = 1_000_000
+    controller.core.sizes["s1"] = SIZES
+    controller.core.used["s1"] = {"red": {"nexthops": 80, "memory": 900_000}}
+    await controller.apply(PLANE + tenant("red", "p1") + tenant("blue", "p2"))
+    await controller.operations.delete_tenant("red")
+    shares = controller.core.shares
+    assert [shares["s1"].limits["blue"].nexthops, shares["s1"].limits["blue"].memory] == [20, 100_000]
+    for used, nexthops, memory in (
+        ({"nexthops": 0, "memory": 900_000}, 100, 100_000),
+        ({"nexthops": 0, "memory": 0}, 100, 1_000_000),
+    ):
+        controller.core.used["s1"] = {"red": used}
+        controller.convergence.follow_use()
+        assert [shares["s1"].limits["blue"].nexthops, shares["s1"].limits["blue"].memory] == [nexthops, memory]
+
+
 async def test_parts_are_no_change_of_the_document(controller: Controller) -> None:
     controller.core.sizes["s1"] = SIZES
     await controller.apply(PLANE + tenant("red", "p1"))
