@@ -65,12 +65,12 @@ def _place(problem: Mapping[str, Any], body: Any) -> Iterator[str]:
     """Walk to where the problem is, without what pydantic calls the alternatives of a union, which are no keys."""
     part, *keys = problem["loc"]
     yield str(part)
-    for key in keys:
+    for at, key in enumerate(keys, 1):
         inside = key in body if isinstance(body, dict) else isinstance(body, list) and isinstance(key, int)
-        if part == "body" and not inside and problem["type"] != "missing":
-            return
-        yield str(key)
-        body = body[key] if inside else None
+        if inside:
+            body = body[key]
+        if inside or part != "body" or (problem["type"] == "missing" and at == len(keys)):
+            yield str(key)
 
 
 def _words(problem: Mapping[str, Any]) -> str:

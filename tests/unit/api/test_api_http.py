@@ -50,6 +50,18 @@ async def test_it_describes_itself(served: Path) -> None:
         ("POST", "/v1/planes/S1/attach", {}, "InvalidRequest", "path.plane: 'S1' should be lower-case letters"),
         ("POST", "/v1/planes/s1/attach", {"address": "x"}, "InvalidRequest", "'x' should be HOST:PORT, [IPV6]:PORT"),
         ("POST", "/v1/planes/s1/attach", {"ports": {"p1": 0}}, "InvalidRequest", "body.ports.p1: Input should be gr"),
+        (
+            *("POST", "/v1/planes/s1/attach", {"ports": {"p1": {"number": 0}}}, "InvalidRequest"),
+            "body.ports.p1.number: Input should be greater",
+        ),
+        (
+            *("POST", "/v1/planes/s1/attach", {"ports": {"p1": {"number": 1, "devic": "a"}}}, "InvalidRequest"),
+            "body.ports.p1.devic: Extra inputs",
+        ),
+        (
+            *("POST", "/v1/planes/s1/attach", {"ports": {"p1": {"device": "a"}}}, "InvalidRequest"),
+            "body.ports.p1.number: Field required",
+        ),
         ("POST", "/v1/planes/s1/attach", {"datapath_id": "x"}, "InvalidRequest", "'x' is no datapath id"),
         (
             *("POST", "/v1/planes/s1/attach", {"ports": {"p1": {"number": 1, "device": "a b"}}}, "InvalidRequest"),
