@@ -26,8 +26,9 @@ def _follow_document(resource: str, file: Path, form: Format) -> None:
     from controller.vrctl.documents import read_document
     from controller.vrctl.progress import follow
 
+    document = read_document(file)
     try:
-        outcome = follow(client().lines("POST", path_of(resource), read_document(file)))
+        outcome = follow(client().lines("POST", path_of(resource), document))
     except KeyboardInterrupt:
         output.complain("a change that has begun goes on; vrctl audit shows what became of it")
         raise typer.Exit(INTERRUPTED) from None

@@ -96,14 +96,16 @@ class _Answering(threading.Thread):
             self.end.close()
 
 
-async def test_an_interrupted_change_is_said_to_go_on(
+async def test_an_interrupted_change_is_said_to_go_on_if_it_may_have_begun(
     vrctl: Vrctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def follow(_: object) -> None:
+    def interrupt(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("controller.vrctl.progress.follow", follow)
+    monkeypatch.setattr("controller.vrctl.progress.follow", interrupt)
     (tmp_path / "net.yaml").write_text("version: 1\n")
     told = "vrctl: a change that has begun goes on; vrctl audit shows what became of it\n"
     for command in ("apply", "delete"):
         assert await vrctl(command, "-f", str(tmp_path / "net.yaml")) == (130, "", told)
+    monkeypatch.setattr("controller.vrctl.documents.read_document", interrupt)  # such as standard input's
+    assert await vrctl("apply", "-f", "-") == (130, "", "")
