@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -142,6 +143,10 @@ def _short(value: object) -> str:
         return "a mapping" if isinstance(value, dict) else "a list"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]  # as YAML writes them
+    if isinstance(value, date):
+        return str(value)
+    if isinstance(value, bytes):
+        return "binary data"
     large = isinstance(value, int) and value.bit_length() > 64  # Python writes some 4,300 decimal digits at most
     text = f"{value:#x}" if large else repr(value)
     return text if len(text) <= 60 else text[:57] + "…"

@@ -70,6 +70,8 @@ def test_an_anchor_may_be_given_anew() -> None:
         ("ipv4_routes", "ipv4_rutes", 9, "unknown key 'ipv4_rutes'"),
         ("hold_time_s: 60", "hold_time_s: soon", 13, "'soon' should be a valid integer"),
         ("hold_time_s: 60", "hold_time_s: true", 13, "true should be a valid integer"),
+        ("hold_time_s: 60", "source: 2026-01-31", 13, "source: 2026-01-31 should be 'fpm' or 'netlink'"),
+        ("hold_time_s: 60", "hold_time_s: !!binary aGk=", 13, "hold_time_s: binary data should be a valid integer"),
         ("hold_time_s: 60", "guest:", 13, "guest: null should be a mapping"),
         ("hold_time_s: 60", "command: {daemons: []}", 13, "daemons: a list should be at least 1 long"),
         ("hold_time_s: 60", f"command: {{daemons: {[{}] * 9}}}", 13, "daemons: a list should be at most 8 long"),
