@@ -97,6 +97,8 @@ def _validate(value: Any, lines: Lines, source: str) -> Document:
         return Document.model_validate(value)
     except ValidationError as problems:
         found = [_Problem(problem, lines) for problem in problems.errors(include_url=False)]
+    around = {problem.loc[:depth] for problem in found for depth in range(len(problem.loc))}
+    found = [problem for problem in found if problem.loc not in around]  # of a union, where another one came further
     first = min(found, key=lambda problem: (problem.line or 0, problem.rank))
     wanted = [problem.wanted for problem in found if problem.loc == first.loc and problem.wanted]
     words = " or ".join(dict.fromkeys(wanted)) if first.wanted else ""  # of a union each alternative complains
@@ -107,9 +109,13 @@ class _Problem:
     """One of pydantic's complaints in our words: ``text``, then what is ``wanted`` instead."""
 
     def __init__(self, problem: Mapping[str, Any], lines: Lines) -> None:
-        kind, loc = problem["type"], tuple(problem["loc"])
-        while loc and loc not in lines and kind != "missing":
-            loc = loc[:-1]  # "[key]" and the alternatives of a union are no keys of the file
+        kind = problem["type"]
+        loc: Path = ()
+        for part in problem["loc"]:  # "[key]" and the alternatives of a union are no keys of the file
+            if (*loc, part) in lines:
+                loc = (*loc, part)
+        if kind == "missing":
+            loc = (*loc, problem["loc"][-1])
         self.loc = loc
         self.line = nearest_line(lines, loc)
         self.rank = 1 if kind.endswith("_type") else 0  # of a union's alternatives, the one that came further

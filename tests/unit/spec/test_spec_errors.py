@@ -187,6 +187,22 @@ def test_hostile_text_is_refused(text: str, words: str) -> None:
         load(text, "x")
 
 
+@pytest.mark.parametrize(
+    ("port", "words"),
+    [
+        ("{number: 1, devic: a}", "net.yaml:8: unknown key 'devic'; known here: number, device"),
+        ("{device: a}", "net.yaml:7: key 'number' is missing"),
+        ("{number: x}", "net.yaml:8: number: 'x' should be a valid integer"),
+        ("{number: [1]}", "net.yaml:8: number: a list should be a valid integer"),
+        ("x", "net.yaml:7: p1: 'x' should be a valid integer or a mapping"),
+    ],
+)
+def test_what_is_wrong_in_a_port_that_may_be_a_number_as_well_is_named(port: str, words: str) -> None:
+    line = "\n          " if "{" in port else ""
+    text = "version: 1\nplanes:\n  - name: s1\n    kind: p4runtime\n    address: a:1\n    ports:\n      p1: "
+    assert refusal(f"{text}{line}{port}\n") == words
+
+
 def test_a_macvlan_is_named_as_the_guest_has_it() -> None:
     """By the first letters of its interface, and by the next number where they are another one's as well."""
     long = '{name: wan-upstream-%s, port: p1, vlan: %d, virtual_macs: ["00:00:5e:00:01:0%d"]}'
