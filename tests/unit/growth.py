@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-TIMES = 4
+TIMES = 6
 """How many times the larger work is the smaller one."""
 
 MUCH = 2.5 * TIMES

@@ -129,7 +129,7 @@ async def test_what_thousands_of_deleted_routers_hold_costs_the_others_nothing(c
         text += f"  - {{name: t-{plane}, slices: [{part}], routers: [{router}]}}\n"
     await controller.apply(text)
     state, growth = controller.operations.state, Growth()
-    for count in (300, 300 * TIMES):
+    for count in (200, 200 * TIMES):
         ids, routers = controller.convergence.ids.copy(), {}
         for number, plane in itertools.product(range(count), ("s1", "s2")):
             like = state.routers[f"t-{plane}/r1"]
