@@ -319,7 +319,9 @@ void XdpPorts::map_ports(bool all) {
     for (uint32_t number = 1; number < SP_PORTS; ++number) {
         const auto found = leave.find(number);
         const uint32_t ifindex = found == leave.end() ? 0 : found->second;
-        if (ifindexes_[number].exchange(ifindex) == ifindex) continue;
+        const bool same = ifindexes_[number].exchange(ifindex) == ifindex;
+        // The kernel forgets whom the devmap had where that was gone meanwhile, also where the number is the same.
+        if (same && (ifindex == 0 || !ports_.at(number).changed)) continue;
         if (ifindex == 0) {
             bpf_map_delete_elem(object_.map("map_ports"), &number);
         } else {

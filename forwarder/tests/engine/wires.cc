@@ -39,9 +39,10 @@ std::string enclose() {
 
 void shell(const std::string& command) { ASSERT_EQ(std::system(command.c_str()), 0) << command; }
 
-Wire::Wire(const std::string& near) : near_(near), far_("far-" + near) {
+Wire::Wire(const std::string& near, uint32_t index) : near_(near), far_("far-" + near) {
+    const std::string numbered = index == 0 ? "" : " index " + std::to_string(index);
     // Without NAPI at the far end the kernel drops what is redirected to it.
-    shell("ip link add dev " + near_ + " type veth peer name " + far_ + " && ethtool -K " + far_ +
+    shell("ip link add dev " + near_ + numbered + " type veth peer name " + far_ + " && ethtool -K " + far_ +
           " tx off gro on > /dev/null && ip link set dev " + far_ + " up && ip link set dev " + near_ + " up");
     socket_ = Descriptor(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(ETH_P_ALL)));
     sockaddr_ll address{};

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -25,7 +26,8 @@ void shell(const std::string& command);
 // A veth pair: `near` is for the engine, the far end is held by this.
 class Wire {
   public:
-    explicit Wire(const std::string& near);
+    // `index`: the near end's number; 0: whichever.
+    explicit Wire(const std::string& near, uint32_t index = 0);
     ~Wire();
     Wire(const Wire&) = delete;
     Wire& operator=(const Wire&) = delete;

@@ -466,10 +466,11 @@ TEST_F(XdpEngineTest, AttachesAnInterfaceThatComesBack) {
 }
 
 // It is gone and there again before the engine looks.
-TEST_F(XdpEngineTest, AttachesAnotherInterfaceOfTheSameNameAndNumber) {
+TEST_F(XdpEngineTest, ForwardsByAnotherInterfaceOfTheSameNameAndNumber) {
     std::latch busy(1), again(1);
     Heard<PortStatus> ports;
     XdpEngine engine(options());
+    Writer(engine.arrays()).usual_router();
     engine.set_port_sink([&](const PortStatus& status) {
         if (!busy.try_wait()) {
             busy.count_down();
@@ -478,13 +479,19 @@ TEST_F(XdpEngineTest, AttachesAnotherInterfaceOfTheSameNameAndNumber) {
         ports.say(status);
     });
     engine.activate({{kLanPort, "lan"}, {kUpPort, "up"}});
-    shell("ip link set dev far-lan down");
+    shell("ip link set dev lan down");
     busy.wait();
-    const std::string index = std::to_string(if_nametoindex("up"));
-    shell("ip link del dev up && ip link add dev up index " + index + " type veth peer name other && ip link set dev up up");
+    const uint32_t index = if_nametoindex("up");
+    up.reset();
+    up.emplace("up", index);
+    shell("ip link set dev lan up");
     again.count_down();
-    EXPECT_TRUE(ports.next([](const PortStatus& port) { return port.port.number == kUpPort; }));
-    shell("ip -d link show dev up | grep -q xdp");
+    ASSERT_TRUE(ports.next([](const PortStatus& port) { return port.port.number == kLanPort && port.up; }));
+    lan->send(kIn);
+    EXPECT_EQ(up->receive(), kOut);
+    up->send(ethernet(kOwnMac, kHostMac, 0x0800, Ipv4{.dst = 0x0a030009}.octets()));
+    EXPECT_EQ(up->receive(),
+              ethernet(kNeighborMac, kOwnMac, 0x0800, Ipv4{.dst = 0x0a030009, .ttl = 63}.octets(), kUpTag));
 }
 
 TEST_F(XdpEngineTest, TellsOfCarrier) {
