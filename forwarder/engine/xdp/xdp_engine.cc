@@ -50,11 +50,10 @@ XdpEngine::XdpEngine(XdpOptions options)
 XdpEngine::~XdpEngine() { stop(); }
 
 void XdpEngine::stop() {
-    if (!punts_thread_.joinable()) return;
     const uint64_t one = 1;
-    if (::write(stop_.get(), &one, sizeof one) != sizeof one) return;
-    punts_thread_.join();
-    ports_thread_.join();
+    if (threads_.empty() || ::write(stop_.get(), &one, sizeof one) != sizeof one) return;
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
 }
 
 std::string XdpEngine::description() const {
@@ -82,11 +81,9 @@ void XdpEngine::activate(const std::vector<Port>& ports) {
     losses_.take_over();
     clock_.take_over();
     object_.drop_other_counters();
-    if (punts_thread_.joinable()) return;
-    punts_thread_ = std::thread([this] {
-        run({object_.map("map_punts")}, [this] { ring_buffer__consume(ring_.get()); });
-    });
-    ports_thread_ = std::thread([this] { run(ports_.descriptors(), [this] { settle_changed(); }); });
+    if (!threads_.empty()) return;
+    threads_.emplace_back([this] { run({object_.map("map_punts")}, [this] { ring_buffer__consume(ring_.get()); }); });
+    threads_.emplace_back([this] { run(ports_.descriptors(), [this] { settle_changed(); }); });
 }
 
 void XdpEngine::open_packet_sockets(const std::vector<Port>& ports) {

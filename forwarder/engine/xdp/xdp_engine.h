@@ -86,8 +86,8 @@ class XdpEngine : public Engine {
     std::atomic<uint64_t> transmit_failures_{0};
     mutable std::mutex mutex_;  // of what follows
     XdpPorts ports_;
-    // Drivers take up to seconds to attach a program: punts do not wait for that.
-    std::thread punts_thread_, ports_thread_;
+    // One of punts and one of ports: drivers take up to seconds to attach a program, and no punt waits for that.
+    std::vector<std::thread> threads_;
 };
 
 }  // namespace splitplane
