@@ -25,6 +25,7 @@
 #define SP_CORE_RING 256u                       /* packets that may wait in a ring for a poll */
 #define SP_CORE_BURST 65536u                    /* ns that a router may have ahead, at least */
 #define SP_CORE_MILLIONTH 4295u                 /* of SP_CORE_WHOLE */
+#define SP_CORE_USABLE (SP_CORE_WHOLE / 16 * 15) /* by guarantees: a ring that is full can be emptied */
 #define SP_CORE_LONG ((sp_u64)1 << 30)          /* ns for which credit is given at most, at once */
 #define SP_CORE_PAUSE ((sp_u64)1 << 24)         /* ns after which nobody is held back any more for what was before */
 #define SP_CORE_LEAST 256u                      /* the lowest level; 2^24 weights of a core */

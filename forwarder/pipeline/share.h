@@ -27,6 +27,7 @@ static inline sp_u64 sp_share_rate(const struct sp_share *share, sp_u64 level)
     sp_u64 guarantee = (sp_u64)sp_load_word(&share->guarantee) * SP_CORE_MILLIONTH;
     sp_u64 ceiling = (sp_u64)sp_load_word(&share->ceiling) * SP_CORE_MILLIONTH;
 
+    guarantee = guarantee < SP_CORE_USABLE ? guarantee : SP_CORE_USABLE;
     rate = rate < guarantee ? guarantee : rate;
     rate = ceiling && rate > ceiling ? ceiling : rate;
     return rate < SP_CORE_WHOLE ? rate : SP_CORE_WHOLE;

@@ -343,6 +343,17 @@ TEST(CoreShare, ASliceAloneIsDividedBetweenItsRouters) {
     EXPECT_EQ(other.routers[alone - 1].over_share, 0u) << "as one without a slice";
 }
 
+// Its routers' guarantees may make the whole, and then so does its own.
+TEST(CoreShare, ASliceThatIsGuaranteedTheWholeIsDivided) {
+    SimulatedCore core;
+    core.tables.slice_shares[1] = Asked{.guarantee = 100}.entry();
+    const uint32_t modest = core.add({.load = 0.5}, {.guarantee = 60, .slice = 1});
+    core.add({.load = 1.5}, {.guarantee = 40, .slice = 1});
+    core.run(kToConverge);
+    core.run(kMeasured);
+    EXPECT_LT(core.loss(modest), 0.01);
+}
+
 TEST(CoreShare, SlicesFirstThenTheirRouters) {
     SimulatedCore core;
     core.tables.slice_shares[2] = Asked{.weight = 2}.entry();
