@@ -91,7 +91,8 @@ void XdpEngine::open_packet_sockets(const std::vector<Port>& ports) {
         if (port.number >= SP_PORTS || packets_[port.number]) continue;
         packets_[port.number] = Descriptor(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
         if (!packets_[port.number]) {
-            throw EngineError("cannot open a packet socket: " + error_text(errno) + "; it needs CAP_NET_RAW");
+            const std::string remedy = errno == EPERM ? "; it needs CAP_NET_RAW" : "";
+            throw EngineError("cannot open a packet socket: " + error_text(errno) + remedy);
         }
     }
 }
