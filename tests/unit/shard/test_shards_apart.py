@@ -34,7 +34,7 @@ def attributes(one: object) -> Iterator[object]:
     yield from getattr(one, "__dict__", {}).values()
     for kind in type(one).__mro__:
         slots = kind.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
+        for name in {*((slots,) if isinstance(slots, str) else slots)} - {"__weakref__"}:
             private = name.startswith("__") and not name.endswith("__")
             yield getattr(one, f"_{kind.__name__.lstrip('_')}{name}" if private else name, None)
 
