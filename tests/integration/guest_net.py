@@ -41,8 +41,8 @@ class GuestBed:
         """What a restarted controller would have."""
         return NetnsDriver(self.hidden, self.command)
 
-    def spec(self, router: str = "red/r1", routing: Routing = BGP_ONLY) -> GuestSpec:
-        vrf_id = len(self.specs) + 1
+    def spec(self, router: str = "red/r1", routing: Routing = BGP_ONLY, vrf_id: int | None = None) -> GuestSpec:
+        vrf_id = len(self.specs) + 1 if vrf_id is None else vrf_id
         identity, session = self.base / f"state/pki/{vrf_id}", self.base / f"run/sessions/{vrf_id}"
         for directory in (identity, session):
             directory.mkdir(parents=True)

@@ -12,6 +12,7 @@ from guest_net import GuestBed, guest_bed, processes
 
 from controller.guests.base import GuestStatus
 from controller.guests.users import IDS_OF_A_GUEST, guest_id_base, vrc_uid
+from controller.model import MAX_ROUTERS
 from vrc.guest.kernel import watch_directory
 
 pytestmark = pytest.mark.root
@@ -67,7 +68,7 @@ async def test_root_of_a_guest_opens_nothing_that_is_root_s_on_the_host() -> Non
 
 async def test_what_the_kernel_counts_by_user_a_guest_uses_up_for_itself_alone() -> None:
     async with guest_bed() as bed:
-        spec = bed.spec()
+        spec = bed.spec(vrf_id=MAX_ROUTERS)  # whose users no guest of another test has
         status = await bed.started(spec)
         users_of_guest = os.open(f"/proc/{status.pid}/ns/user", os.O_RDONLY)
         owner = fcntl.ioctl(users_of_guest, NS_GET_OWNER_UID, bytes(4))
