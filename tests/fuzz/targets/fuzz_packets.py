@@ -17,7 +17,9 @@ _REASONS = list(PuntReason)
 _PIECE = 64
 _MTU, _ETHERNET = 1500, 14
 _TAGGED = (b"\x81\x00", b"\x88\xa8", b"\x91\x00")
-_RESERVED = bytes.fromhex("0180c20000")  # and an octet up to 0x0f: IEEE 802.1Q, table 8-1
+_RESERVED = bytes.fromhex("0180c20000")  # and an octet of 0x00 to 0x0f or 0x20 to 0x2f: IEEE 802.1Q, tables 8-1, 10-1
+_OF_CISCOS_BRIDGES = (bytes.fromhex("01000ccccccc"), bytes.fromhex("01000ccccccd"))
+_MAC_CONTROL = b"\x88\x08"
 
 
 class World(fuzz_session.World):
@@ -82,8 +84,8 @@ def _may_leave(interface_id: int, frame: bytes) -> bool:
     if interface_id not in fuzz_session.INTERFACES or not _ETHERNET <= len(frame) <= _MTU + _ETHERNET:
         return False
     is_own = frame[6:12] == bytes((2, 0, 0, 0, 0, interface_id))
-    is_reserved = frame[:5] == _RESERVED and frame[5] < 0x10
-    return is_own and frame[12:14] not in _TAGGED and not is_reserved
+    is_of_bridges = (frame[:5] == _RESERVED and frame[5] >> 4 in (0, 2)) or frame[:6] in _OF_CISCOS_BRIDGES
+    return is_own and frame[12:14] not in (*_TAGGED, _MAC_CONTROL) and not is_of_bridges
 
 
 async def _punted(world: World, reason: PuntReason, frame: bytes) -> None:
@@ -96,6 +98,9 @@ def seeds() -> list[bytes]:
     arp = b"\xff" * 6 + mac + b"\x08\x06\0\1\x08\0\6\4\0\1" + mac + b"\xc0\0\2\2" + bytes(6) + b"\xc0\0\2\1"
     head = b"\x60\0\0\0\0\x20\x3a\xff" + b"\xfe\x80" + bytes(13) + b"\2" + b"\xff\2" + bytes(9) + b"\1\xff\0\0\1"
     solicit = b"\x33\x33\xff\0\0\1" + mac + b"\x86\xdd" + head + b"\x87\0\0\0\0\0\0\0\xfd" + bytes(15) + b"\1\1" + mac
-    outs = pack_frame(1, arp[:6] + own + arp[12:])
+    ends = [arp[:6], *(_RESERVED + bytes((last,)) for last in (0x0F, 0x14, 0x21)), *_OF_CISCOS_BRIDGES]
+    outs = [pack_frame(1, end + own + arp[12:]) for end in ends] + [
+        pack_frame(1, mac + own + _MAC_CONTROL + arp[14:])
+    ]
     reasons = [2 * number + 1 for number in range(len(_REASONS))]
-    return [*(bytes((one,)) + frame for one in reasons for frame in (arp, solicit)), b"\0" + outs]
+    return [*(bytes((one,)) + frame for one in reasons for frame in (arp, solicit)), *(b"\0" + one for one in outs)]
