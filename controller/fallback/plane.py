@@ -262,7 +262,7 @@ class FallbackPair:
     @contextlib.asynccontextmanager
     async def _unwritten(self) -> AsyncIterator[None]:
         """Have nothing written while it is not known what the hardware holds; what is under way ends before."""
-        self._known = asyncio.Event()
+        self._known.clear()
         self._settled.clear()
         try:
             if self._turn is not None:
