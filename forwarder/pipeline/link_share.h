@@ -119,9 +119,14 @@ SP_INLINE int sp_link_takes(sp_u64 *bucket_at, sp_u64 rate, sp_u64 way, sp_u64 n
 }
 
 /* -- levels -------------------------------------------------------------------------------------------------------- */
+static inline sp_u64 sp_link_part(sp_u64 level, sp_u64 weight)
+{
+    return level * (weight ? weight : 1) >> SP_LINK_LEVEL_SHIFT;
+}
+
 static inline sp_u64 sp_link_rate(sp_u64 level, sp_u64 weight, sp_u64 guarantee, sp_u64 ceiling)
 {
-    sp_u64 rate = level * (weight ? weight : 1) >> SP_LINK_LEVEL_SHIFT;
+    sp_u64 rate = sp_link_part(level, weight);
 
     rate = rate > guarantee ? rate : guarantee;
     return ceiling && rate > ceiling ? ceiling : rate;
@@ -268,11 +273,12 @@ SP_INLINE void sp_link_end_tick(struct sp_link *link, sp_u64 *mode_at, sp_u64 of
     }
 }
 
-/* Takes from what is shared, on behalf of who has left so much in his own bucket; leaves there what a slice has. */
-SP_INLINE int sp_link_take(struct sp_link_whole *whole, sp_u64 rate, sp_u64 way, sp_u64 now_ns,
+/* Takes from what is shared, on behalf of who has left so much in his own bucket; leaves there what a slice has. Who has
+ * what his guarantee or his ceiling says may have it while there is any: it is those who divide the rest that make room. */
+SP_INLINE int sp_link_take(struct sp_link_whole *whole, sp_u64 rate, sp_u64 way, sp_u64 now_ns, int divided,
                            struct sp_link_left *left)
 {
-    struct sp_link_left own = *left;
+    struct sp_link_left own = {divided ? left->has : left->most, left->most};
 
     __sync_fetch_and_add(&whole->offered, sp_link_way_octets(way));
     left->most = sp_link_burst(rate, SP_LINK_BURST_SHIFT, SP_LINK_BURST);
@@ -291,12 +297,15 @@ static inline struct sp_link_slice *sp_link_slice_of(sp_tables tables, const str
     return slot ? sp_link_slice_at(tables, slot) : 0;
 }
 
-/* What a slice may take of its port. */
-static inline sp_u64 sp_link_slice_rate(const struct sp_link *link, const struct sp_link_slice *slice, sp_u64 speed)
+/* What a slice may take of its port; `*divided`: whether that is its part of what is divided. */
+static inline sp_u64 sp_link_slice_rate(const struct sp_link *link, const struct sp_link_slice *slice, sp_u64 speed,
+                                        int *divided)
 {
-    sp_u64 rate = sp_link_rate(sp_load_long(&link->whole.level), sp_load_long(&slice->weight),
-                               sp_load_long(&slice->guarantee), sp_load_long(&slice->ceiling));
+    sp_u64 level = sp_load_long(&link->whole.level), weight = sp_load_long(&slice->weight);
+    sp_u64 rate =
+        sp_link_rate(level, weight, sp_load_long(&slice->guarantee), sp_load_long(&slice->ceiling));
 
+    *divided = rate == sp_link_part(level, weight);
     return rate < speed ? rate : speed;
 }
 
@@ -320,7 +329,8 @@ SP_APART int sp_link_keep_time(sp_tables tables, sp_u64 way, sp_u64 now_ns)
     }
     slice = sp_link_slice_of(tables, router);
     if (slice && sp_link_tick(&slice->whole, tick_ns, now_ns, &elapsed_ns, &offered)) {
-        sp_u64 rate = sp_link_slice_rate(link, slice, sp_load_long(&link->speed));
+        int divided;
+        sp_u64 rate = sp_link_slice_rate(link, slice, sp_load_long(&link->speed), &divided);
 
         sp_link_level(&slice->whole, rate, tick_ns, offered, elapsed_ns, now_ns);
     }
@@ -335,6 +345,7 @@ SP_APART int sp_link_is_over(sp_tables tables, sp_u64 way, sp_u64 now_ns)
         sp_link_router_at(tables, sp_load_word(sp_link_slot_at(tables, sp_link_way_interface(way))));
     struct sp_link_slice *slice;
     sp_u64 of_slice = 0, rate;
+    int divided, slice_divided = 0;
     struct sp_link_left left;
 
     SP_APART_TABLES(tables);
@@ -345,17 +356,18 @@ SP_APART int sp_link_is_over(sp_tables tables, sp_u64 way, sp_u64 now_ns)
     sp_u64 weight = sp_load_long(&router->weight), guarantee = sp_load_long(&router->guarantee);
     slice = sp_link_slice_of(tables, router);
     if (slice) {
-        of_slice = sp_link_slice_rate(link, slice, speed);
+        of_slice = sp_link_slice_rate(link, slice, speed, &slice_divided);
         level = sp_load_long(&slice->whole.level);
         sp_link_count(&link->whole, &slice->seen, sp_load_long(&slice->weight), sp_load_long(&slice->guarantee));
     }
     sp_link_count(slice ? &slice->whole : &link->whole, &router->seen, weight, guarantee);
     rate = sp_link_rate(level, weight, guarantee, sp_load_long(&router->ceiling));
+    divided = rate == sp_link_part(level, weight);
     rate = rate < speed ? rate : speed;
     left.most = sp_link_burst(speed, SP_LINK_ROUTER_BURST_SHIFT, SP_LINK_ROUTER_BURST);
     if (!sp_link_takes(&router->bucket, rate, way, now_ns, 0, &left) ||
-        (slice && !sp_link_take(&slice->whole, of_slice, way, now_ns, &left)) ||
-        !sp_link_take(&link->whole, speed, way, now_ns, &left)) {
+        (slice && !sp_link_take(&slice->whole, of_slice, way, now_ns, divided, &left)) ||
+        !sp_link_take(&link->whole, speed, way, now_ns, slice ? slice_divided : divided, &left)) {
         __sync_fetch_and_add(&router->dropped, 1);
         return 1;
     }
