@@ -37,7 +37,7 @@ typedef int32_t sp_i32;
 #endif
 
 /* Goes up with every change of this file: maps of another number are never taken over. */
-#define SP_LAYOUT 10
+#define SP_LAYOUT 11
 
 /* -- sizes, in entries ------------------------------------------------------------------------------------------ */
 #define SP_PORTS 512u /* bit<9> */
@@ -317,11 +317,8 @@ struct sp_link_whole {
     sp_u64 since;   /* ns, of the engine's monotonic clock: when the level was computed */
     sp_u64 offered; /* octets that those who share it were let send since then */
 
-    sp_u64 counted;    /* ns: since when those who send are counted, */
-    sp_u64 weights;    /* their weights, */
-    sp_u64 guaranteed; /* a rate: and what they are guaranteed; */
-    sp_u64 last_weights;    /* the same of the time before that */
-    sp_u64 last_guaranteed;
+    sp_u64 held;    /* weights of whom the level holds back, by ticks; of the last SP_LINK_MEMORY */
+    sp_u64 highest; /* the highest level up to which somebody would be held back, in about as many; 0: not known */
 };
 #define SP_LINK_LEVEL_SHIFT 12
 
@@ -336,25 +333,25 @@ struct sp_link {
     sp_u64 use;     /* a rate: what was last sent, or was to be */
     sp_u64 calm;    /* ticks with something left, one after the other */
     struct sp_link_whole whole;
-    sp_u64 reserved[3];
+    sp_u64 reserved[6];
 };
 struct sp_link_slice {
     sp_u64 guarantee; /* a rate */
     sp_u64 ceiling;   /* a rate; 0: none */
     sp_u64 weight;    /* 0 is 1 */
-    sp_u64 seen;      /* `counted` of its port when it was last counted there */
     struct sp_link_whole whole;
-    sp_u64 reserved[3];
+    sp_u64 reserved[7];
 };
 struct sp_link_router {
     sp_u64 guarantee;
     sp_u64 ceiling;
-    sp_u64 weight;
-    sp_u64 slice;   /* its slot; 0: none */
+    sp_u32 weight;
+    sp_u32 slice;   /* its slot; 0: none */
+    sp_u64 asked;   /* octets that it was to send since `told` */
     sp_u64 bucket;
     sp_u64 dropped; /* packets over its share */
     sp_u64 routing; /* a bucket: what it may send for its routing protocols beyond its share, packet_out.h */
-    sp_u64 seen;    /* `counted` of its slice, or its port, when it was last counted there */
+    sp_u64 told;    /* ns: when its slice, or its port, was told of that */
 };
 SP_STATIC_ASSERT(sizeof(struct sp_link) == 128 && sizeof(struct sp_link_slice) == 128 &&
                      sizeof(struct sp_link_router) == 64, "whole cache lines");

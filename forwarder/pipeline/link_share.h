@@ -9,14 +9,18 @@
  *
  * A router's bucket is filled at the rate that its share says, min(max(level * weight, guarantee), ceiling); so is a
  * slice's, and a port's at its speed. What a router's bucket has no room for is dropped. Once a tick a level is made to
- * fit (as the fair rate of CSFQ, Stoica, Shenker and Zhang 1998):
+ * fit:
  *
- *     level *= (what there is + a part of what the bucket has beyond a half) / what those who share it were let send
+ *     level += (what there is + a part of what the bucket has beyond a half - what those who share it were let send)
+ *              / (4 * weights of whom the level holds back)
  *
- * So the bucket of what is scarce stays half full. While a level has not yet followed what changed, it goes down; the
- * emptier it is, the fuller has to be the bucket of who takes from it. Whoever keeps to his share has a full one, and
- * loses nothing to others that way. No level goes below what there is for all who send were each to take his whole
- * share: sp_link_least().
+ * That is a quarter of Newton's step to where all is taken, whatever part of it does not depend on the level. So the
+ * bucket of what is scarce stays half full. Once a tick each router, and each slice, tells what it asked for: if that is
+ * all that the level leaves it, it is held back. Where there is too little, no level is higher than what somebody asks
+ * for (as the fair rate of CSFQ, Stoica, Shenker and Zhang 1998): it would take long to come down from there.
+ *
+ * While a level has not yet followed what changed, the emptier the bucket of what is scarce is, the fuller has to be the
+ * bucket of who takes from it. Whoever keeps to his share has a full one, and loses nothing to others that way.
  */
 #ifndef SPLITPLANE_LINK_SHARE_H
 #define SPLITPLANE_LINK_SHARE_H
@@ -34,7 +38,11 @@
 #define SP_LINK_ROUTER_BURST_SHIFT (SP_LINK_BURST_SHIFT + 1)
 
 #define SP_LINK_CALM_TICKS 16
-#define SP_LINK_COUNTED_TICKS 64 /* for so long who sends is counted: of many each sends seldom */
+#define SP_LINK_MEMORY 8         /* ticks for which it counts who was held back, and who asked for most */
+#define SP_LINK_TOLD_TICKS 1024  /* between two packets of who is held back, at most: of many each sends seldom */
+#define SP_LINK_ASKED_TICKS 16   /* between two packets of which a rate is made */
+#define SP_LINK_STEP_SHIFT 2     /* of Newton's step */
+#define SP_LINK_BEYOND 3         /* 32nds of what a bucket has beyond a half, which a tick is to bring back */
 #define SP_LINK_TRIES 4 /* where other CPUs were faster; after that a packet counts as one too many */
 
 static inline sp_u32 sp_wire_octets(sp_u32 frame_octets)
@@ -92,7 +100,7 @@ struct sp_link_left {
     sp_u64 most;
 };
 
-/* Takes a packet's octets from a bucket; 0 where it has too little, or, once it is less than half full, where it is
+/* Takes a packet's octets from a bucket; 0 where it has too little, or, once it is less than an eighth full, where it is
  * emptier than the one before (`than`) allows. A packet that is longer than a bucket has room for takes all of it. */
 SP_INLINE int sp_link_takes(sp_u64 *bucket_at, sp_u64 rate, sp_u64 way, sp_u64 now_ns,
                             const struct sp_link_left *than, struct sp_link_left *left)
@@ -107,7 +115,7 @@ SP_INLINE int sp_link_takes(sp_u64 *bucket_at, sp_u64 rate, sp_u64 way, sp_u64 n
         if (has < cost && has < most) {
             return 0;
         }
-        if (than && has * 2 < most && than->has * most < (most - has * 2) * than->most) {
+        if (than && has * 8 < most && than->has * most < (most - has * 8) * than->most) {
             return 0;
         }
         left->has = has > cost ? has - cost : 0;
@@ -119,65 +127,47 @@ SP_INLINE int sp_link_takes(sp_u64 *bucket_at, sp_u64 rate, sp_u64 way, sp_u64 n
 }
 
 /* -- levels -------------------------------------------------------------------------------------------------------- */
-static inline sp_u64 sp_link_part(sp_u64 level, sp_u64 weight)
-{
-    return level * (weight ? weight : 1) >> SP_LINK_LEVEL_SHIFT;
-}
-
-static inline sp_u64 sp_link_rate(sp_u64 level, sp_u64 weight, sp_u64 guarantee, sp_u64 ceiling)
-{
-    sp_u64 rate = sp_link_part(level, weight);
-
-    rate = rate > guarantee ? rate : guarantee;
-    return ceiling && rate > ceiling ? ceiling : rate;
-}
-
-/* The highest level: a weight of 1 takes all. The lowest is far below what the largest weights of all routers leave. */
-static inline sp_u64 sp_link_top_level(sp_u64 rate) { return rate << SP_LINK_LEVEL_SHIFT; }
+/* The highest level: a weight of 1 takes all, and more, so that who is alone on what is scarce is held back by what there
+ * is. The lowest is far below what the largest weights of all routers leave. */
+static inline sp_u64 sp_link_top_level(sp_u64 rate) { return rate << (SP_LINK_LEVEL_SHIFT + 1); }
 
 #define SP_LINK_LONGEST_NS (1ull << 30) /* longer than the tick of the slowest link */
 
 /* What is there of a rate in a time that is no longer than SP_LINK_LONGEST_NS. */
 static inline sp_u64 sp_link_octets(sp_u64 rate, sp_u64 ns) { return (rate >> 6) * (ns >> 4) >> 20; }
 
-/* Who sends at present, as it is counted for sp_link_least(). Two CPUs may count somebody twice: that is too many. */
-static inline void sp_link_count(struct sp_link_whole *whole, sp_u64 *seen_at, sp_u64 weight, sp_u64 guarantee)
-{
-    sp_u64 counted = sp_load_long(&whole->counted);
+/* What somebody has asked for in some time, who may have that rate at present. */
+struct sp_link_asked {
+    sp_u64 octets;
+    sp_u64 elapsed_ns; /* a tick at least, SP_LINK_LONGEST_NS at most */
+    sp_u64 rate;
+    sp_u64 weight;
+    int is_capped; /* by his ceiling: no level gives him more */
+};
 
-    if (sp_load_long(seen_at) == counted) {
-        return;
+/* Tells it to what is shared: whether the level holds him back, and up to which level it would. */
+SP_INLINE void sp_link_tell(struct sp_link_whole *whole, sp_u64 tick_ns, const struct sp_link_asked *asked)
+{
+    sp_u64 rate = (asked->octets << 30) / asked->elapsed_ns, ticks = asked->elapsed_ns / tick_ns;
+    sp_u64 weight = asked->weight ? asked->weight : 1;
+
+    if (asked->is_capped) {
+        rate = rate < asked->rate ? rate : asked->rate;
+    } else if (rate >= asked->rate - asked->rate / 16) {
+        __sync_fetch_and_add(&whole->held, weight * (ticks < SP_LINK_TOLD_TICKS ? ticks : SP_LINK_TOLD_TICKS));
     }
-    *(volatile sp_u64 *)seen_at = counted;
-    __sync_fetch_and_add(&whole->weights, weight ? weight : 1);
-    __sync_fetch_and_add(&whole->guaranteed, guarantee);
+    sp_u64 level = (rate << SP_LINK_LEVEL_SHIFT) / weight;
+    if (ticks <= SP_LINK_ASKED_TICKS && level > sp_load_long(&whole->highest)) {
+        *(volatile sp_u64 *)&whole->highest = level;
+    }
 }
 
-/* Begins to count anew where that is due. */
-static inline void sp_link_recount(struct sp_link_whole *whole, sp_u64 tick_ns, sp_u64 now_ns)
+/* What there is for those who share it, from now on at its highest level. */
+static inline void sp_link_open(struct sp_link_whole *whole, sp_u64 rate)
 {
-    if (now_ns < sp_load_long(&whole->counted) + tick_ns * SP_LINK_COUNTED_TICKS) {
-        return;
-    }
-    *(volatile sp_u64 *)&whole->last_weights = sp_load_long(&whole->weights);
-    *(volatile sp_u64 *)&whole->last_guaranteed = sp_load_long(&whole->guaranteed);
-    *(volatile sp_u64 *)&whole->weights = 0;
-    *(volatile sp_u64 *)&whole->guaranteed = 0;
-    *(volatile sp_u64 *)&whole->counted = now_ns;
-}
-
-/* What there is for a weight of 1 were all who send to take all that they may, and a little less, so that a bucket that
- * is empty fills. Buckets of many routers hold far more than their port may send at once: a level that only followed what
- * leaves them would fall until nobody sends anything, and then rise until they are full again. */
-static inline sp_u64 sp_link_least(const struct sp_link_whole *whole, sp_u64 rate)
-{
-    sp_u64 weights = sp_load_long(&whole->weights), last = sp_load_long(&whole->last_weights);
-    sp_u64 guaranteed = sp_load_long(&whole->guaranteed), before = sp_load_long(&whole->last_guaranteed);
-
-    weights = weights > last ? weights : last;
-    guaranteed = guaranteed > before ? guaranteed : before;
-    rate -= rate / 16;
-    return weights == 0 || rate <= guaranteed ? 0 : ((rate - guaranteed) << SP_LINK_LEVEL_SHIFT) / weights;
+    *(volatile sp_u64 *)&whole->held = 0;
+    *(volatile sp_u64 *)&whole->highest = 0;
+    *(volatile sp_u64 *)&whole->level = sp_link_top_level(rate);
 }
 
 /* The level from what was offered in so long a time. */
@@ -186,29 +176,36 @@ SP_INLINE void sp_link_level(struct sp_link_whole *whole, sp_u64 rate, sp_u64 ti
 {
     sp_u64 most = sp_link_burst(rate, SP_LINK_BURST_SHIFT, SP_LINK_BURST), there = sp_link_octets(rate, elapsed_ns);
     sp_u64 level = sp_load_long(&whole->level), top = sp_link_top_level(rate);
+    sp_u64 held = sp_load_long(&whole->held), highest = sp_load_long(&whole->highest);
     sp_u32 at = (sp_u32)(now_ns >> SP_BUCKET_CLOCK);
     sp_u64 has = sp_link_filled(sp_load_long(&whole->bucket), rate, most, &at);
-    sp_u64 beyond = has > most / 2 ? has - most / 2 : most / 2 - has, fit = 2 << SP_LINK_LEVEL_SHIFT;
+    sp_u64 beyond = has > most / 2 ? has - most / 2 : most / 2 - has, step;
 
-    beyond = beyond >> (SP_BUCKET_PARTS + 2);
+    if (elapsed_ns > tick_ns * SP_LINK_CALM_TICKS || elapsed_ns == SP_LINK_LONGEST_NS) {
+        sp_link_open(whole, rate); /* nobody has sent for long */
+        return;
+    }
+    __sync_fetch_and_add(&whole->held, -(held / SP_LINK_MEMORY));
+    *(volatile sp_u64 *)&whole->highest = highest - highest / SP_LINK_MEMORY;
+    held = held / SP_LINK_MEMORY ? held / SP_LINK_MEMORY : 1;
+    highest = highest ? highest : top;
+    beyond = beyond * SP_LINK_BEYOND >> (SP_BUCKET_PARTS + 5);
     beyond = beyond < there / 2 ? beyond : there / 2;
     there = has > most / 2 ? there + beyond : there - beyond;
-    if (offered) {
-        fit = (there << SP_LINK_LEVEL_SHIFT) / offered;
-        fit = fit < 2 << SP_LINK_LEVEL_SHIFT ? fit : 2 << SP_LINK_LEVEL_SHIFT;
-        fit = fit > 1 << (SP_LINK_LEVEL_SHIFT - 3) ? fit : 1 << (SP_LINK_LEVEL_SHIFT - 3);
+    step = there > offered ? there - offered : offered - there;
+    step = (((step << 30) / elapsed_ns) << (SP_LINK_LEVEL_SHIFT - SP_LINK_STEP_SHIFT)) / held;
+    level = level < top ? level : top;
+    if (there > offered) {
+        sp_u64 more = level + (step < level ? step : level);
+
+        more = more < highest * 2 ? more : highest * 2;
+        level = more > level ? more : level;
+    } else {
+        level = level < highest ? level : highest;
+        level -= step < level / 2 ? step : level / 2;
     }
     level = level < top ? level : top;
-    level = (level * fit >> SP_LINK_LEVEL_SHIFT) + 1;
-    sp_u64 least = sp_link_least(whole, rate);
-    level = level > least ? level : least;
-    if (elapsed_ns > tick_ns * SP_LINK_CALM_TICKS || elapsed_ns == SP_LINK_LONGEST_NS) {
-        level = top; /* nobody has sent for long */
-    }
-    level = level < top ? level : top;
-    level = level > top >> 24 ? level : top >> 24;
-    sp_link_recount(whole, tick_ns, now_ns);
-    *(volatile sp_u64 *)&whole->level = level;
+    *(volatile sp_u64 *)&whole->level = level > top >> 24 ? level : top >> 24;
 }
 
 /* Whether it is this CPU that ends a tick; `*elapsed_ns`, and what was offered, are of the whole of it. */
@@ -246,7 +243,7 @@ static inline void sp_link_gather(struct sp_link *link, sp_u64 *mode_at, sp_u64 
     elapsed_ns = now_ns > since + tick_ns ? now_ns - since : tick_ns;
     if (elapsed_ns < SP_LINK_LONGEST_NS && offered > sp_link_octets(speed, elapsed_ns) / 10 * 9) {
         if (__sync_val_compare_and_swap(mode_at, mode, mode | SP_LINK_CONTENDED) == mode) {
-            *(volatile sp_u64 *)&link->whole.level = sp_link_top_level(speed);
+            sp_link_open(&link->whole, speed);
             *(volatile sp_u64 *)&link->whole.bucket =
                 sp_link_bucket(sp_link_burst(speed, SP_LINK_BURST_SHIFT, SP_LINK_BURST),
                                (sp_u32)(now_ns >> SP_BUCKET_CLOCK));
@@ -275,10 +272,10 @@ SP_INLINE void sp_link_end_tick(struct sp_link *link, sp_u64 *mode_at, sp_u64 of
 
 /* Takes from what is shared, on behalf of who has left so much in his own bucket; leaves there what a slice has. Who has
  * what his guarantee or his ceiling says may have it while there is any: it is those who divide the rest that make room. */
-SP_INLINE int sp_link_take(struct sp_link_whole *whole, sp_u64 rate, sp_u64 way, sp_u64 now_ns, int divided,
-                           struct sp_link_left *left)
+SP_INLINE int sp_link_take(struct sp_link_whole *whole, sp_u64 rate, sp_u64 way, sp_u64 now_ns,
+                           int is_divided, struct sp_link_left *left)
 {
-    struct sp_link_left own = {divided ? left->has : left->most, left->most};
+    struct sp_link_left own = {is_divided ? left->has : left->most, left->most};
 
     __sync_fetch_and_add(&whole->offered, sp_link_way_octets(way));
     left->most = sp_link_burst(rate, SP_LINK_BURST_SHIFT, SP_LINK_BURST);
@@ -292,21 +289,31 @@ SP_INLINE int sp_link_take(struct sp_link_whole *whole, sp_u64 rate, sp_u64 way,
 
 static inline struct sp_link_slice *sp_link_slice_of(sp_tables tables, const struct sp_link_router *router)
 {
-    sp_u32 slot = (sp_u32)sp_load_long(&router->slice);
+    sp_u32 slot = sp_load_word(&router->slice);
 
     return slot ? sp_link_slice_at(tables, slot) : 0;
 }
 
-/* What a slice may take of its port; `*divided`: whether that is its part of what is divided. */
-static inline sp_u64 sp_link_slice_rate(const struct sp_link *link, const struct sp_link_slice *slice, sp_u64 speed,
-                                        int *divided)
-{
-    sp_u64 level = sp_load_long(&link->whole.level), weight = sp_load_long(&slice->weight);
-    sp_u64 rate =
-        sp_link_rate(level, weight, sp_load_long(&slice->guarantee), sp_load_long(&slice->ceiling));
+/* What somebody may take of what is shared. */
+struct sp_link_due {
+    sp_u64 rate;
+    int is_divided; /* it is his part of what is divided, neither his guarantee nor his ceiling */
+    int is_capped;  /* it is his ceiling */
+};
 
-    *divided = rate == sp_link_part(level, weight);
-    return rate < speed ? rate : speed;
+SP_INLINE struct sp_link_due sp_link_due(sp_u64 speed, sp_u64 level, sp_u64 weight, sp_u64 guarantee, sp_u64 ceiling)
+{
+    sp_u64 part = level * (weight ? weight : 1) >> SP_LINK_LEVEL_SHIFT;
+    sp_u64 rate = part > guarantee ? part : guarantee;
+
+    rate = ceiling && rate > ceiling ? ceiling : rate;
+    return (struct sp_link_due){rate < speed ? rate : speed, rate == part, rate < part};
+}
+
+static inline struct sp_link_due sp_link_slice_due(const struct sp_link *link, const struct sp_link_slice *slice)
+{
+    return sp_link_due(sp_load_long(&link->speed), sp_load_long(&link->whole.level), sp_load_long(&slice->weight),
+                       sp_load_long(&slice->guarantee), sp_load_long(&slice->ceiling));
 }
 
 /* Before a packet is looked at: what its port and slice have to do once a tick. */
@@ -329,12 +336,28 @@ SP_APART int sp_link_keep_time(sp_tables tables, sp_u64 way, sp_u64 now_ns)
     }
     slice = sp_link_slice_of(tables, router);
     if (slice && sp_link_tick(&slice->whole, tick_ns, now_ns, &elapsed_ns, &offered)) {
-        int divided;
-        sp_u64 rate = sp_link_slice_rate(link, slice, sp_load_long(&link->speed), &divided);
+        struct sp_link_due due = sp_link_slice_due(link, slice);
+        struct sp_link_asked asked = {offered, elapsed_ns, due.rate, sp_load_long(&slice->weight), due.is_capped};
 
-        sp_link_level(&slice->whole, rate, tick_ns, offered, elapsed_ns, now_ns);
+        sp_link_tell(&link->whole, tick_ns, &asked);
+        sp_link_level(&slice->whole, due.rate, tick_ns, offered, elapsed_ns, now_ns);
     }
     return 0;
+}
+
+/* What a router asks for is told once a tick. */
+SP_INLINE void sp_link_ask(struct sp_link_whole *whole, struct sp_link_router *router, sp_u64 tick_ns, sp_u64 way,
+                           const struct sp_link_due *due, sp_u64 now_ns)
+{
+    sp_u64 octets = __sync_fetch_and_add(&router->asked, sp_link_way_octets(way)), told = sp_load_long(&router->told);
+
+    if (now_ns < told + tick_ns || __sync_val_compare_and_swap(&router->told, told, now_ns) != told) {
+        return;
+    }
+    struct sp_link_asked asked = {octets, now_ns - told, due->rate, sp_load_word(&router->weight), due->is_capped};
+    asked.elapsed_ns = asked.elapsed_ns < SP_LINK_LONGEST_NS ? asked.elapsed_ns : SP_LINK_LONGEST_NS;
+    __sync_fetch_and_add(&router->asked, -octets);
+    sp_link_tell(whole, tick_ns, &asked);
 }
 
 /* Whether a packet is over its share of a port that is contended. */
@@ -344,8 +367,7 @@ SP_APART int sp_link_is_over(sp_tables tables, sp_u64 way, sp_u64 now_ns)
     struct sp_link_router *router =
         sp_link_router_at(tables, sp_load_word(sp_link_slot_at(tables, sp_link_way_interface(way))));
     struct sp_link_slice *slice;
-    sp_u64 of_slice = 0, rate;
-    int divided, slice_divided = 0;
+    struct sp_link_due due, of_slice = {0, 0, 0};
     struct sp_link_left left;
 
     SP_APART_TABLES(tables);
@@ -353,21 +375,18 @@ SP_APART int sp_link_is_over(sp_tables tables, sp_u64 way, sp_u64 now_ns)
         return 0;
     }
     sp_u64 speed = sp_load_long(&link->speed), level = sp_load_long(&link->whole.level);
-    sp_u64 weight = sp_load_long(&router->weight), guarantee = sp_load_long(&router->guarantee);
     slice = sp_link_slice_of(tables, router);
     if (slice) {
-        of_slice = sp_link_slice_rate(link, slice, speed, &slice_divided);
+        of_slice = sp_link_slice_due(link, slice);
         level = sp_load_long(&slice->whole.level);
-        sp_link_count(&link->whole, &slice->seen, sp_load_long(&slice->weight), sp_load_long(&slice->guarantee));
     }
-    sp_link_count(slice ? &slice->whole : &link->whole, &router->seen, weight, guarantee);
-    rate = sp_link_rate(level, weight, guarantee, sp_load_long(&router->ceiling));
-    divided = rate == sp_link_part(level, weight);
-    rate = rate < speed ? rate : speed;
+    due = sp_link_due(speed, level, sp_load_word(&router->weight), sp_load_long(&router->guarantee),
+                      sp_load_long(&router->ceiling));
+    sp_link_ask(slice ? &slice->whole : &link->whole, router, sp_load_long(&link->tick_ns), way, &due, now_ns);
     left.most = sp_link_burst(speed, SP_LINK_ROUTER_BURST_SHIFT, SP_LINK_ROUTER_BURST);
-    if (!sp_link_takes(&router->bucket, rate, way, now_ns, 0, &left) ||
-        (slice && !sp_link_take(&slice->whole, of_slice, way, now_ns, divided, &left)) ||
-        !sp_link_take(&link->whole, speed, way, now_ns, slice ? slice_divided : divided, &left)) {
+    if (!sp_link_takes(&router->bucket, due.rate, way, now_ns, 0, &left) ||
+        (slice && !sp_link_take(&slice->whole, of_slice.rate, way, now_ns, due.is_divided, &left)) ||
+        !sp_link_take(&link->whole, speed, way, now_ns, slice ? of_slice.is_divided : due.is_divided, &left)) {
         __sync_fetch_and_add(&router->dropped, 1);
         return 1;
     }

@@ -27,17 +27,11 @@ sp_share loaded_share(const sp_share& share) {
     return {loaded(share.weight), loaded(share.guarantee), loaded(share.ceiling), loaded(share.slice)};
 }
 
-// Gives a router or slice its weight and guarantee. Who is counted among those who send (sp_link_count) stays counted
-// for a while: with no less than he has.
-template <typename Sender>
-void publish_part(Sender& sender, sp_link_whole& of, uint64_t weight, uint64_t guarantee) {
-    const auto grow = [](sp_u64& counted, uint64_t before, uint64_t now) {
-        if (now > before) __atomic_fetch_add(&counted, now - before, __ATOMIC_RELAXED);
-    };
-    grow(of.weights, std::max<uint64_t>(loaded(sender.weight), 1), weight);
-    grow(of.guaranteed, loaded(sender.guarantee), guarantee);
-    publish(sender.weight, sp_u64{weight});
-    publish(sender.guarantee, sp_u64{guarantee});
+// As nobody has sent yet.
+void open(sp_link_whole& whole, uint64_t rate) {
+    publish(whole.held, sp_u64{0});
+    publish(whole.highest, sp_u64{0});
+    publish(whole.level, sp_u64{rate << SP_LINK_LEVEL_SHIFT});
 }
 
 }  // namespace
@@ -134,10 +128,10 @@ void LinkShares::write_router(OnPort whom, Division& division) {
     sp_link_router& router = arrays_.link_routers[slot];
     if (is_new) publish(router.dropped, sp_u64{0});
     const uint32_t slice = share.slice == 0 ? 0 : slices_.acquire({whom.first, share.slice});
-    sp_link_whole& whole = slice == 0 ? arrays_.links[whom.first].whole : arrays_.link_slices[slice].whole;
-    publish_part(router, whole, share.weight, part(whom.first, share.guarantee));
+    publish(router.weight, sp_u32{share.weight});
+    publish(router.guarantee, sp_u64{part(whom.first, share.guarantee)});
     publish(router.ceiling, sp_u64{part(whom.first, share.ceiling)});
-    publish(router.slice, sp_u64{slice});
+    publish(router.slice, sp_u32{slice});
     if (share.ceiling != 0) division.has_ceiling[whom.first] = true;
 }
 
@@ -148,8 +142,9 @@ void LinkShares::write_slice(OnPort whom, Division& division) {
     const sp_share share = loaded_share(arrays_.slice_shares[whom.second]);
     sp_link_slice& slice = arrays_.link_slices[slot];
     const uint64_t guaranteed = std::max<uint64_t>(share.guarantee, division.guaranteed[whom]);
-    if (is_new) publish(slice.whole.level, sp_u64{rate_of(speeds_[whom.first]) << SP_LINK_LEVEL_SHIFT});
-    publish_part(slice, arrays_.links[whom.first].whole, share.weight, part(whom.first, guaranteed));
+    if (is_new) open(slice.whole, rate_of(speeds_[whom.first]));
+    publish(slice.weight, sp_u64{share.weight});
+    publish(slice.guarantee, sp_u64{part(whom.first, guaranteed)});
     publish(slice.ceiling, sp_u64{part(whom.first, share.ceiling)});
     if (share.ceiling != 0) division.has_ceiling[whom.first] = true;
 }
@@ -167,7 +162,7 @@ void LinkShares::write_port(uint32_t port, bool has_ceiling) {
     const sp_u64 bits = SP_LINK_SHARED | (before & SP_LINK_CONTENDED) | (has_ceiling ? always : 0);
     const sp_u64 wanted = sp_link_mode(bits, burst / kTold);
     if (wanted == before) return;
-    if ((before & SP_LINK_CONTENDED) == 0) publish(link.whole.level, sp_u64{speed << SP_LINK_LEVEL_SHIFT});
+    if ((before & SP_LINK_CONTENDED) == 0) open(link.whole, speed);
     publish(mode, sp_u64{wanted});
 }
 
@@ -182,7 +177,8 @@ LinkStatus LinkShares::status(uint32_t port, uint64_t now_ns) const {
     const uint64_t since = loaded(link.whole.since);
     status.speed = speeds_[port];
     status.contended = (loaded(arrays_.link_modes[port]) & SP_LINK_CONTENDED) != 0;
-    status.level = status.contended ? bits_of(loaded(link.whole.level) >> SP_LINK_LEVEL_SHIFT) : status.speed;
+    status.level = status.contended ? std::min(status.speed, bits_of(loaded(link.whole.level) >> SP_LINK_LEVEL_SHIFT))
+                                    : status.speed;
     status.over_share = dropped_[port];
     if (now_ns < since + kOldNs) status.use = bits_of(loaded(link.use));
     for (const auto& [router, slot] : routers_.taken()) {

@@ -114,29 +114,6 @@ TEST_F(LinkShare, EntriesOfSharesCountWithTheirCommit) {
     EXPECT_EQ(sender(1).ceiling, 0u);
 }
 
-// Else levels would be held too high for them until it is counted anew.
-TEST_F(LinkShare, WhoSendsIsCountedWithNoLessThanHeHas) {
-    tables.links().set_speed(kPort, kGiga);
-    interface(1, 10, kPort);
-    interface(2, 11, kPort);
-    share(11, {1, 0, 0, 7});
-    sp_link_whole& port = arrays.links[kPort].whole;
-    sp_link_whole& slice = arrays.link_slices[sender(2).slice].whole;
-    port.weights = 2;
-    slice.weights = 1;
-    share(10, {1000, 250'000, 0, 0});
-    EXPECT_EQ(port.weights, 1001u);
-    EXPECT_EQ(port.guaranteed, kRate / 4);
-    share(10, {10, 0, 0, 0});
-    EXPECT_EQ(port.weights, 1001u) << "more than there are holds nobody back";
-    share(11, {5, 125'000, 0, 7});
-    EXPECT_EQ(slice.weights, 5u);
-    EXPECT_EQ(slice.guaranteed, kRate / 8);
-    EXPECT_EQ(port.guaranteed, kRate / 4 + kRate / 8) << "a slice's routers make its guarantee";
-    tables.links().set_speed(kPort, 2 * kGiga);
-    EXPECT_EQ(slice.guaranteed, kRate / 4);
-}
-
 TEST_F(LinkShare, ACeilingKeepsItsPortLookedAt) {
     tables.links().set_speed(kPort, kGiga);
     tables.links().set_speed(kOther, kGiga);

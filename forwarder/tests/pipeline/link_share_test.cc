@@ -55,10 +55,10 @@ struct Links : ::testing::Test {
     void router(uint32_t slot, uint32_t weight = 1, double guarantee = 0, double ceiling = 0, uint32_t slice = 0) {
         tables.link_slots[slot] = slot;
         tables.classifier[sp_classifier_index(kPort, slot)] = sp_classifier(SP_CLASSIFIER_INGRESS, slot, slot, slot);
-        tables.link_routers[slot] = {rate_of(guarantee * speed), rate_of(ceiling * speed), weight, slice, 0, 0, 0, 0};
+        tables.link_routers[slot] = {rate_of(guarantee * speed), rate_of(ceiling * speed), weight, slice, 0, 0, 0, 0, 0};
     }
     void slice(uint32_t slot, uint32_t weight = 1, double guarantee = 0, double ceiling = 0) {
-        tables.link_slices[slot] = {rate_of(guarantee * speed), rate_of(ceiling * speed), weight, 0, {}, {}};
+        tables.link_slices[slot] = {rate_of(guarantee * speed), rate_of(ceiling * speed), weight, {}, {}};
     }
     bool passes(const Sender& sender, uint64_t at) {
         if (sender.out.empty()) {
@@ -236,6 +236,37 @@ TEST_F(Links, ManyFloodsAboveTheirGuaranteesHaveThem) {
     const auto had = run(0.5);
     EXPECT_NEAR(had[0] / kGiga, 0.36, 0.005) << "what the guarantees leave";
     for (uint32_t each = 1; each <= 64; ++each) EXPECT_NEAR(had[each] / kGiga, 0.01, 0.0004) << each;
+}
+
+// One that asks for a little more than it is entitled to, beside many that do not: the level has little to hold on to.
+TEST_F(Links, OneThatIsHeldBackAmongModestOnesTakesNothingOfTheirs) {
+    port(kGiga);
+    slice(1, 6);
+    slice(2, 2, 0.1);
+    const std::vector<double> wants = {0.05, 0.12, 0.08, 0.11, 0.07, 0.13, 0.09, 0.06};
+    senders.clear();
+    for (uint32_t each = 0; each < wants.size(); ++each) {
+        router(each + 1, 1 + each % 3, 0, 0, 1);
+        senders.push_back({each + 1, wants[each] * kGiga});
+    }
+    router(9, 2, 0.05, 0, 2);
+    router(10, 4, 0, 0.04, 2);
+    router(11, 5, 0, 0, 2);
+    senders.push_back({9, 0.3 * kGiga});
+    senders.push_back({10, 0.08 * kGiga, kShort});
+    senders.push_back({11, 0.07 * kGiga});
+    run(0.3);
+    const auto dropped = [&] {
+        uint64_t sum = tables.link_routers[11].dropped;
+        for (uint32_t each = 1; each <= wants.size(); ++each) sum += tables.link_routers[each].dropped;
+        return sum;
+    };
+    const uint64_t before = dropped();
+    const auto had = run(1);
+    EXPECT_EQ(dropped(), before);
+    EXPECT_NEAR(had[8] / kGiga, 0.18, 0.01) << "what the others leave";
+    EXPECT_NEAR(had[9] / kGiga, 0.04, 0.002) << "its ceiling";
+    EXPECT_NEAR(sum(had) / kGiga, 1, 0.005);
 }
 
 // A port with a ceiling on it is never left to itself.

@@ -74,7 +74,8 @@ void write_links(Writer& write, Draw& draw) {
     sp_arrays& tables = write.tables;
     for (uint32_t port = 1; port <= kPorts; ++port) {
         const auto kind = draw.below(8);
-        tables.link_routers[port] = {0, 0, 1, kind == 0 ? 0 : draw.below(2), kind == 0 ? 0 : kFull, 0, 0, 0};
+        const auto slice = kind == 0 ? 0 : static_cast<sp_u32>(draw.below(2));
+        tables.link_routers[port] = {0, 0, 1, slice, 0, kind == 0 ? 0 : kFull, 0, 0, 0};
         sp_link& link = tables.links[port];
         link.tick_ns = 1u << 20;
         if (kind == 0) {
