@@ -39,7 +39,7 @@ class InterfaceClassifier : public EntryTable {
     void left(const Row& row) override {
         const uint32_t interface = slot_of(Space::kInterface, row.params[0]);
         if (is_ingress(row)) {
-            policers_.leave(slot_of(Space::kVrf, row.params[1]), interface);
+            policers_.leave(slot_of(Space::kVrf, row.params[1]));
         }
         links_.left(interface);
     }

@@ -62,19 +62,25 @@ void Policer::clear(Key key) {
 
 void Policer::enter(uint32_t vrf, uint32_t interface) {
     ++ways_in_[vrf];
-    interfaces_.emplace(vrf, interface);
+    if (uint32_t& owed = owed_[interface]; owed != vrf) {
+        owing_.erase({owed, interface});
+        owing_.emplace(vrf, interface);
+        owed = vrf;
+        for (uint32_t each = 0; each < SP_PUNT_CLASSES; ++each) {
+            publish(arrays().share_dues[sp_share_index(interface, each)], sp_u64{0});
+        }
+    }
     divide(vrf);
 }
 
-void Policer::leave(uint32_t vrf, uint32_t interface) {
+void Policer::leave(uint32_t vrf) {
     --ways_in_[vrf];
-    interfaces_.erase(interfaces_.find({vrf, interface}));
     divide(vrf);
 }
 
-// What the shares owe by the rate before.
+// What the shares owe by the rate before, also those of interfaces that may come back.
 void Policer::forgive(uint32_t vrf, uint32_t punt_class) {
-    for (auto way = interfaces_.lower_bound({vrf, 0}); way != interfaces_.end() && way->first == vrf; ++way) {
+    for (auto way = owing_.lower_bound({vrf, 0}); way != owing_.end() && way->first == vrf; ++way) {
         publish(arrays().share_dues[sp_share_index(way->second, punt_class)], sp_u64{0});
     }
 }

@@ -21,9 +21,9 @@ class Policer : public EntryTable {
     static constexpr TableTraits kTraits{"policer", SP_VRFS * SP_PUNT_CLASSES, false};
     Policer(sp_arrays& arrays, Objects& objects) : EntryTable(kTraits, arrays, objects) {}
 
-    // A router has a way in more, or one less, by an interface; by their slots. Its policers are divided anew.
+    // A router has a way in more, by an interface, or one less; by their slots. Its policers are divided anew.
     void enter(uint32_t vrf, uint32_t interface);
-    void leave(uint32_t vrf, uint32_t interface);
+    void leave(uint32_t vrf);
 
   protected:
     std::vector<Reference> references(Key key, const Row& row) const override;
@@ -36,8 +36,10 @@ class Policer : public EntryTable {
     void divide(uint32_t vrf);
     void forgive(uint32_t vrf, uint32_t punt_class);
 
-    ZeroedArray<uint32_t> ways_in_{SP_VRFS};                   // by the slot of the VRF
-    std::multiset<std::pair<uint32_t, uint32_t>> interfaces_;  // with it those that they are by
+    ZeroedArray<uint32_t> ways_in_{SP_VRFS};  // by the slot of the VRF
+    // Of an interface, by its slot, the VRF that it was a way into last, for which its shares owe, and both as pairs.
+    ZeroedArray<uint32_t> owed_{SP_INTERFACES};
+    std::set<std::pair<uint32_t, uint32_t>> owing_;
 };
 
 }  // namespace splitplane

@@ -32,6 +32,13 @@ struct Policers : ::testing::Test {
         EXPECT_TRUE(tables.write_row(op, Table::kInterfaceClassifier, {kWayIn, tag}, row).ok());
         tables.commit();
     }
+    // So that an interface stays one without a way in.
+    void keep(uint32_t interface_id) {
+        RowWrite row;
+        row.action = Action::kSetPort;
+        row.params = {kWayIn, kTag, 1500};
+        EXPECT_TRUE(tables.write_row(Op::kInsert, Table::kRouterInterface, {interface_id, 0}, row).ok());
+    }
     uint32_t slot_of(Space space, uint32_t id) { return tables.objects().slot(space, id); }
     sp_policer& policer(uint32_t vrf_id) {
         return arrays.policers[sp_policer_index(slot_of(Space::kVrf, vrf_id), kBgp)];
@@ -56,6 +63,34 @@ TEST_F(Policers, AnotherRateHoldsAtOnceForTheSharesOfItsInterfaces) {
     police(Op::kModify, 9, 4000);
     EXPECT_EQ(share_due(2), 0u);
     EXPECT_EQ(share_due(1), kFarAhead) << "it is none of the router's";
+}
+
+TEST_F(Policers, AnotherRateHoldsAtOnceForAnInterfaceThatComesBack) {
+    keep(1);
+    way_in(Op::kInsert, 1, 9);
+    police(Op::kInsert, 9, 1);
+    share_due(1) = kFarAhead;
+    way_in(Op::kErase, 1, 9);
+    police(Op::kModify, 9, 4000);
+    way_in(Op::kInsert, 1, 9);
+    EXPECT_EQ(share_due(1), 0u);
+}
+
+TEST_F(Policers, WhatAnInterfaceOwesIsItsRouters) {
+    way_in(Op::kInsert, 1, 8);
+    share_due(1) = kFarAhead;
+    way_in(Op::kModify, 1, 9);
+    EXPECT_EQ(share_due(1), 0u);
+}
+
+TEST_F(Policers, ComingBackForgivesNothing) {
+    keep(1);
+    police(Op::kInsert, 9, 100);
+    way_in(Op::kInsert, 1, 9);
+    share_due(1) = kFarAhead;
+    way_in(Op::kErase, 1, 9);
+    way_in(Op::kInsert, 1, 9);
+    EXPECT_EQ(share_due(1), kFarAhead);
 }
 
 TEST_F(Policers, TheSameRateForgivesNothing) {
