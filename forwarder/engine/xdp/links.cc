@@ -177,7 +177,7 @@ size_t remove_pins(const std::string& bpffs, const std::string& instance) {
     const std::string path = bpffs + "/" + instance;
     if (!is_bpffs(bpffs) || !std::filesystem::exists(path)) return 0;
     const PinDirectory locked(bpffs, instance);
-    const Notes notes(path);
+    const InterfaceNotes notes(path);
     for (const uint32_t ifindex : notes.all(kPromiscuousNote)) take_promiscuity_back(notes, ifindex);
     size_t count = 0;
     for (const auto& entry : std::filesystem::directory_iterator(path)) {

@@ -9,11 +9,11 @@
 
 namespace splitplane {
 
-std::string Notes::path(const char* kind, uint32_t ifindex) const {
+std::string InterfaceNotes::path(const char* kind, uint32_t ifindex) const {
     return directory_ + "/" + kind + "-" + std::to_string(ifindex);
 }
 
-std::optional<std::string> Notes::find(const char* kind, uint32_t ifindex) const {
+std::optional<std::string> InterfaceNotes::find(const char* kind, uint32_t ifindex) const {
     std::error_code error;
     const std::filesystem::path line = std::filesystem::read_symlink(path(kind, ifindex), error);
     if (error) return std::nullopt;
@@ -21,14 +21,14 @@ std::optional<std::string> Notes::find(const char* kind, uint32_t ifindex) const
 }
 
 // The target of a symbolic link is not empty, hence a character before the line.
-bool Notes::put(const char* kind, uint32_t ifindex, const std::string& line) const {
+bool InterfaceNotes::put(const char* kind, uint32_t ifindex, const std::string& line) const {
     drop(kind, ifindex);
     return ::symlink(("-" + line).c_str(), path(kind, ifindex).c_str()) == 0;
 }
 
-void Notes::drop(const char* kind, uint32_t ifindex) const { ::unlink(path(kind, ifindex).c_str()); }
+void InterfaceNotes::drop(const char* kind, uint32_t ifindex) const { ::unlink(path(kind, ifindex).c_str()); }
 
-std::vector<uint32_t> Notes::all(const char* kind) const {
+std::vector<uint32_t> InterfaceNotes::all(const char* kind) const {
     const std::string prefix = std::string(kind) + "-";
     std::vector<uint32_t> found;
     for (const auto& entry : std::filesystem::directory_iterator(directory_)) {

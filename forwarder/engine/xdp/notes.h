@@ -18,10 +18,10 @@ constexpr const char* kPromiscuousNote = "promiscuous";
 // Native XDP was refused: under which conditions (conditions_of()), a line break, and why.
 constexpr const char* kRefusedNote = "refused";
 
-class Notes {
+class InterfaceNotes {
   public:
     // Of an instance's directory (PinDirectory).
-    explicit Notes(std::string directory) : directory_(std::move(directory)) {}
+    explicit InterfaceNotes(std::string directory) : directory_(std::move(directory)) {}
 
     std::optional<std::string> find(const char* kind, uint32_t ifindex) const;
     // In place of what stood there. False where it cannot be kept, with errno.

@@ -84,7 +84,7 @@ class XdpPorts {
 
     XdpObject& object_;
     XdpFeatures& features_;
-    Notes notes_;
+    InterfaceNotes notes_;
     Links links_;
     Interfaces interfaces_;
     bool generic_only_;

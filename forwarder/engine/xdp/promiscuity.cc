@@ -26,7 +26,7 @@ int set_promiscuous(uint32_t ifindex, bool on) {
 
 }  // namespace
 
-std::string keep_promiscuous(const Notes& notes, const InterfaceState& state) {
+std::string keep_promiscuous(const InterfaceNotes& notes, const InterfaceState& state) {
     if (state.promiscuous) return "";
     // Noted first: a process that ends between the two leaves nothing that nobody takes back.
     int error = notes.put(kPromiscuousNote, state.ifindex, "") ? 0 : errno;
@@ -36,7 +36,7 @@ std::string keep_promiscuous(const Notes& notes, const InterfaceState& state) {
            " promisc on";
 }
 
-void take_promiscuity_back(const Notes& notes, uint32_t ifindex) {
+void take_promiscuity_back(const InterfaceNotes& notes, uint32_t ifindex) {
     if (!notes.find(kPromiscuousNote, ifindex)) return;
     set_promiscuous(ifindex, false);
     notes.drop(kPromiscuousNote, ifindex);

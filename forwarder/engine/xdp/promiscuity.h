@@ -18,7 +18,7 @@
 namespace splitplane {
 
 // Empty, or one line that says why the interface gets only frames for its own MAC, and what to do.
-std::string keep_promiscuous(const Notes& notes, const InterfaceState& state);
-void take_promiscuity_back(const Notes& notes, uint32_t ifindex);
+std::string keep_promiscuous(const InterfaceNotes& notes, const InterfaceState& state);
+void take_promiscuity_back(const InterfaceNotes& notes, uint32_t ifindex);
 
 }  // namespace splitplane
