@@ -14,6 +14,7 @@
 #include <cstring>
 #include <ctime>
 #include <fstream>
+#include <system_error>
 #include <utility>
 
 #include "daemon/hash_seed.h"
@@ -288,8 +289,14 @@ void Daemon::keep_journal() {
 std::string Daemon::status() {
     keep_journal();
     const ServerStatistics seen = server_.statistics();  // once whoever writes lets go of the tables
-    // So that whoever asks for `status` is told of the last seconds, however long ago somebody asked before.
-    limits_.look(load(), std::chrono::steady_clock::now());
+    // So that whoever asks for `status` is told of the last seconds, however long ago somebody asked before. The
+    // kernel tells nothing of devices while a driver takes its time for a port: the watchdog does not wait for that.
+    if (!look_.valid() || look_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
+        try {
+            look_ = std::async(std::launch::async, [this] { limits_.look(load(), Clock::now()); });
+        } catch (const std::system_error&) {  // no thread is to be had: the next time
+        }
+    }
     const std::vector<PortStatus> ports = engine_->ports();
     const auto up = std::count_if(ports.begin(), ports.end(), [](const PortStatus& port) { return port.up; });
     return std::to_string(up) + " of " + std::to_string(ports.size()) + " ports up, " +

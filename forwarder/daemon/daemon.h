@@ -10,6 +10,7 @@
 #pragma once
 
 #include <chrono>
+#include <future>
 #include <memory>
 
 #include "daemon/config.h"
@@ -77,6 +78,7 @@ class Daemon {
     };
     Running running_{*engine_};
     Limits limits_;
+    std::future<void> look_;  // at them, for the next who asks
     bool journal_broken_ = false;  // as the log has it
     // Each with a thread and connections of its own: who floods the metrics does not keep `status` from its answer.
     std::unique_ptr<HttpServer> control_;

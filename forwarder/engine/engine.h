@@ -100,6 +100,7 @@ class Engine {
     // a port that fails later, or among others, is told by ports().
     virtual void activate(const std::vector<Port>& ports) = 0;
 
+    // As they were found last: nobody waits for a driver.
     virtual std::vector<PortStatus> ports() = 0;
 
     // What each port has lost outside of the pipeline, since the first process attached to it.

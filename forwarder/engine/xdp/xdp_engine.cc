@@ -77,6 +77,7 @@ void XdpEngine::activate(const std::vector<Port>& ports) {
     const std::lock_guard guard(mutex_);
     open_packet_sockets(ports);  // before transmit() finds a port
     ports_.activate(ports);
+    tell_ports();
     carrier_.attach(pins_.path());
     losses_.take_over();
     clock_.take_over();
@@ -97,9 +98,15 @@ void XdpEngine::open_packet_sockets(const std::vector<Port>& ports) {
     }
 }
 
+// With the ports' lock held.
+void XdpEngine::tell_ports() {
+    const std::lock_guard guard(told_mutex_);
+    told_ = ports_.statuses();
+}
+
 std::vector<PortStatus> XdpEngine::ports() {
-    const std::lock_guard guard(mutex_);
-    return ports_.statuses();
+    const std::lock_guard guard(told_mutex_);
+    return told_;
 }
 
 std::vector<PortLosses> XdpEngine::losses() {
@@ -159,6 +166,7 @@ void XdpEngine::settle_changed() {
     {
         const std::lock_guard guard(mutex_);
         changed = ports_.settle_changed();
+        tell_ports();
     }
     for (const PortStatus& status : changed) {
         if (port_sink_) port_sink_(status);

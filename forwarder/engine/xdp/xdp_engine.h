@@ -66,6 +66,7 @@ class XdpEngine : public Engine {
 
     void open_packet_sockets(const std::vector<Port>& ports);
     void settle_changed();
+    void tell_ports();
     void run(std::vector<int> descriptors, const std::function<void()>& take);
     static int take_punt(void* engine, void* record, size_t octets);
 
@@ -84,8 +85,10 @@ class XdpEngine : public Engine {
     PuntSink sink_;
     std::function<void(const PortStatus&)> port_sink_;
     std::atomic<uint64_t> transmit_failures_{0};
-    mutable std::mutex mutex_;  // of what follows
+    std::mutex mutex_;  // of what follows; for as long as drivers take
     XdpPorts ports_;
+    std::mutex told_mutex_;  // of what follows
+    std::vector<PortStatus> told_;  // of the ports, by ports()
     // One of punts and one of ports: drivers take up to seconds to attach a program, and no punt waits for that.
     std::vector<std::thread> threads_;
 };

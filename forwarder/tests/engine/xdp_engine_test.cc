@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/bpf.h>
 #include <linux/filter.h>
 #include <linux/if_tun.h>
 #include <linux/seccomp.h>
@@ -335,6 +336,40 @@ TEST_F(XdpEngineTest, PuntsDoNotWaitForPorts) {
     busy.wait();
     lan->send(ethernet(0xffffffffffff, kHostMac, 0x0806, Octets(46, 1)));
     EXPECT_TRUE(came.get_future().get());
+}
+
+// Lets bpf(2) with a command wait in this thread until somebody says at the descriptor that it may go on.
+int hold_back(uint32_t command) {
+    std::array<sock_filter, 6> lines{{
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_bpf, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, command, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    }};
+    const sock_fprog filter{lines.size(), lines.data()};
+    constexpr unsigned kListener = SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    return static_cast<int>(::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, kListener, &filter));
+}
+
+// Nor does who asks how they are: a watchdog would end the process.
+TEST_F(XdpEngineTest, TellsOfPortsWhileADriverTakesItsTime) {
+    std::promise<int> held;
+    XdpEngine engine(options());
+    std::thread activating([&] {
+        held.set_value(hold_back(BPF_LINK_CREATE));
+        engine.activate({{kLanPort, "lan"}});
+    });
+    const Descriptor attaches(held.get_future().get());
+    seccomp_notif attach{};
+    EXPECT_EQ(::ioctl(attaches.get(), SECCOMP_IOCTL_NOTIF_RECV, &attach), 0);
+    const auto asked = std::async(std::launch::async, [&] { return engine.ports(); });
+    EXPECT_EQ(asked.wait_for(seconds(10)), std::future_status::ready);
+    seccomp_notif_resp go_on{.id = attach.id, .val = 0, .error = 0, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
+    EXPECT_EQ(::ioctl(attaches.get(), SECCOMP_IOCTL_NOTIF_SEND, &go_on), 0);
+    activating.join();
+    EXPECT_EQ(engine.ports().front().mode, "native");
 }
 
 TEST_F(XdpEngineTest, TransmitsWithAndWithoutATag) {
