@@ -85,8 +85,11 @@ void XdpPorts::activate(const std::vector<Port>& ports) {
     }
 }
 
-std::vector<PortStatus> XdpPorts::settle_changed() {
+std::vector<PortStatus> XdpPorts::settle_changed(bool look) {
     interfaces_.read_changes();
+    for (auto& [number, port] : ports_) {
+        if (look && port.ifindex != 0 && !links_.holds(port.ifindex)) port.changes.clear();
+    }
     const bool others = features_.known() && features_.forget_changes();
     const std::vector<PortStatus> before = statuses();
     settle_all(others);

@@ -40,8 +40,9 @@ class XdpPorts {
     // Let these be the ports, and take the program off all others. EngineError where a number is wrong, or none of them
     // could be had.
     void activate(const std::vector<Port>& ports);
-    // Follow what has changed of the interfaces; returns the ports that it changed.
-    std::vector<PortStatus> settle_changed();
+    // Follow what has changed of the interfaces; returns the ports that it changed. `look`: for what the kernel tells
+    // nobody, too: that somebody detached a link.
+    std::vector<PortStatus> settle_changed(bool look);
     std::vector<PortStatus> statuses() const;
     // Readable when there is something for settle_changed().
     std::vector<int> descriptors() const;

@@ -83,8 +83,10 @@ void XdpEngine::activate(const std::vector<Port>& ports) {
     clock_.take_over();
     object_.drop_other_counters();
     if (!threads_.empty()) return;
-    threads_.emplace_back([this] { run({object_.map("map_punts")}, [this] { ring_buffer__consume(ring_.get()); }); });
-    threads_.emplace_back([this] { run(ports_.descriptors(), [this] { settle_changed(); }); });
+    const auto every_ms = static_cast<int>(options_.look_every.count());
+    threads_.emplace_back(
+        [this] { run({object_.map("map_punts")}, -1, [this] { ring_buffer__consume(ring_.get()); }); });
+    threads_.emplace_back([this, every_ms] { run(ports_.descriptors(), every_ms, [this] { settle_changed(); }); });
 }
 
 void XdpEngine::open_packet_sockets(const std::vector<Port>& ports) {
@@ -162,10 +164,13 @@ int XdpEngine::take_punt(void* engine, void* record, size_t) {
 }
 
 void XdpEngine::settle_changed() {
+    const auto now = std::chrono::steady_clock::now();
+    const bool look = now - looked_ >= options_.look_every;
+    if (look) looked_ = now;
     std::vector<PortStatus> changed;
     {
         const std::lock_guard guard(mutex_);
-        changed = ports_.settle_changed();
+        changed = ports_.settle_changed(look);
         tell_ports();
     }
     for (const PortStatus& status : changed) {
@@ -173,8 +178,8 @@ void XdpEngine::settle_changed() {
     }
 }
 
-// Until stop() calls `take` whenever one of the descriptors is readable.
-void XdpEngine::run(std::vector<int> descriptors, const std::function<void()>& take) {
+// Until stop() calls `take` whenever one of the descriptors is readable, or none was for so long; -1: for ever.
+void XdpEngine::run(std::vector<int> descriptors, int every_ms, const std::function<void()>& take) {
     const Descriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
     descriptors.push_back(stop_.get());
     for (const int descriptor : descriptors) {
@@ -185,11 +190,11 @@ void XdpEngine::run(std::vector<int> descriptors, const std::function<void()>& t
     }
     while (true) {
         std::array<epoll_event, 4> events;
-        const int count = ::epoll_wait(epoll.get(), events.data(), events.size(), -1);
+        const int count = ::epoll_wait(epoll.get(), events.data(), events.size(), every_ms);
         for (int index = 0; index < count; ++index) {
             if (events[static_cast<size_t>(index)].data.fd == stop_.get()) return;
         }
-        if (count > 0) take();
+        if (count >= 0) take();
     }
 }
 

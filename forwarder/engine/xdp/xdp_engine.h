@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -32,6 +33,7 @@ struct XdpOptions {
     Capacity capacity;
     bool generic_only = false;  // never try native XDP
     bool core_shares = true;    // divide cores that are too small for all
+    std::chrono::milliseconds look_every{10'000};  // at ports, for what the kernel tells nobody
 };
 
 class XdpEngine : public Engine {
@@ -67,7 +69,7 @@ class XdpEngine : public Engine {
     void open_packet_sockets(const std::vector<Port>& ports);
     void settle_changed();
     void tell_ports();
-    void run(std::vector<int> descriptors, const std::function<void()>& take);
+    void run(std::vector<int> descriptors, int every_ms, const std::function<void()>& take);
     static int take_punt(void* engine, void* record, size_t octets);
 
     XdpOptions options_;
@@ -85,6 +87,7 @@ class XdpEngine : public Engine {
     PuntSink sink_;
     std::function<void(const PortStatus&)> port_sink_;
     std::atomic<uint64_t> transmit_failures_{0};
+    std::chrono::steady_clock::time_point looked_;  // at all ports (look_every)
     std::mutex mutex_;  // of what follows; for as long as drivers take
     XdpPorts ports_;
     std::mutex told_mutex_;  // of what follows

@@ -3,9 +3,9 @@
 // The XDP engine on real interfaces: forwarding, punts, packets out, and what outlives what. Needs root; everything is
 // in a network namespace of this process's own.
 
+#include <bpf/bpf.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/bpf.h>
 #include <linux/filter.h>
 #include <linux/if_tun.h>
 #include <linux/seccomp.h>
@@ -496,6 +496,23 @@ TEST_F(XdpEngineTest, AttachesAnInterfaceThatComesBack) {
     up->send(ethernet(kOwnMac, kHostMac, 0x0800, Ipv4{.dst = 0x0a030009}.octets()));
     EXPECT_EQ(up->receive(),
               ethernet(kNeighborMac, kOwnMac, 0x0800, Ipv4{.dst = 0x0a030009, .ttl = 63}.octets(), kUpTag));
+}
+
+// As `bpftool link detach` does. The kernel tells nobody, so more than once: there is late news of the start.
+TEST_F(XdpEngineTest, AttachesAgainWhatSomebodyDetached) {
+    XdpOptions with = options(true);
+    with.look_every = milliseconds(50);
+    const Running running(*lan, *up, with);
+    const std::string pin = bpffs() + "/test/link-" + std::to_string(if_nametoindex("lan"));
+    for (int times = 0; times < 5; ++times) {
+        ASSERT_EQ(bpf_link_detach(Descriptor(bpf_obj_get(pin.c_str())).get()), 0);
+        std::optional<Octets> out;
+        for (int tries = 0; tries < 600 && !out; ++tries) {
+            lan->send(kIn);
+            out = up->receive(milliseconds(50));
+        }
+        ASSERT_EQ(out, kOut);
+    }
 }
 
 // It is gone and there again before the engine looks.
