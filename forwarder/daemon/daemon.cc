@@ -160,9 +160,15 @@ Daemon::Daemon(const Config& config)
     const std::vector<Listener> all = listeners();
     for (const Listener& listener : all) listening_.push_back(listener.address);
     server_.start(all);
-    engine_->set_port_sink([this](const PortStatus& port) { follow_speed(port); });
+    engine_->set_port_sink([this](const PortStatus& port) {
+        const std::lock_guard guard(speeds_mutex_);
+        follow_speed(port);
+    });
     engine_->activate(config_.ports);
-    for (const PortStatus& port : engine_->ports()) follow_speed(port);
+    {
+        const std::lock_guard guard(speeds_mutex_);  // what changes meanwhile is told after this
+        for (const PortStatus& port : engine_->ports()) follow_speed(port);
+    }
     const auto answers = [this](std::string_view path) { return answer(path); };
     control_ = std::make_unique<HttpServer>(std::vector{"unix:" + config_.control_socket().string()}, answers);
     if (!config_.metrics.empty()) {

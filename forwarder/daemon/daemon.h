@@ -12,6 +12,7 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <mutex>
 
 #include "daemon/config.h"
 #include "daemon/http.h"
@@ -66,6 +67,7 @@ class Daemon {
     Grace grace_;
     Tables tables_;
     P4RuntimeServer server_;
+    std::mutex speeds_mutex_;  // while ports' speeds are followed
     // Its threads call the server and the tables: they end before these do, also where the constructor does not come
     // to its end.
     class Running {
