@@ -58,8 +58,9 @@ class EventLog:
         self._grown = asyncio.Event()
         return event
 
-    def report(self, level: str, kind: str, subject: str, text: str, share: str = "") -> None:
-        """Record an event that an outsider can cause at will, or hold it back and count it (see `tell_held`).
+    def report(self, level: str, kind: str, subject: str, text: str, share: str = "") -> bool:
+        """Record an event that an outsider can cause at will, or hold it back and count it (see `tell_held`); tells
+        whether it was recorded.
 
         Events of one ``share`` (where it is left out, of one kind) and subject are counted together; neither may be
         an outsider's words.
@@ -71,9 +72,10 @@ class EventLog:
             known = self._reports[key] = _Reports(bucket)
         if not known.held and known.bucket.take():
             self.emit(level, kind, subject, text)
-        else:
-            known.held += 1
-            known.last = level, kind, text[:MAX_TEXT]
+            return True
+        known.held += 1
+        known.last = level, kind, text[:MAX_TEXT]
+        return False
 
     def tell_held(self) -> None:
         """Tell how many reports were held back, where it is time to; call it about once a second."""

@@ -15,28 +15,21 @@ import asyncio
 import contextlib
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AbstractContextManager
 from itertools import islice
 from math import inf
 from typing import Any, Protocol
 
 from controller.errors import PlaneUnreachable
 from controller.events.log import EventLog
-from controller.planes.base import (
-    Clock,
-    Installed,
-    Plane,
-    PortState,
-    PuntReason,
-    Refused,
-    WriteBatch,
-)
+from controller.model import RouterConfig
+from controller.planes.base import Clock, Installed, Plane, PortState, PuntReason, Refused, WriteBatch
 from controller.planes.encoding_time import SHARED
 from controller.routing.fib import Fib
 from controller.routing.objects import PlaneObjects
 from controller.routing.prefixes import Ticket
 from controller.routing.route_audit import AuditedRoutes, RouteAudit
 from controller.routing.table_pass import KeyScan
+from controller.shard.fib_work import FibWork
 from controller.shard.loop_share import LoopShare
 from controller.shard.plane_shares import PlaneShares
 from controller.shard.table_passes import TablePasses
@@ -108,19 +101,16 @@ class PlaneMirror:
         self.reason = "not connected yet"
         self.foreign = 0
         self.changes: Counter[int] = Counter()  # routes written, by vrf_id
-        self._events = events
-        self._clock = clock
+        self._events, self._clock = events, clock
         self._listener, self._loop_share = listener, loop_share
-        self.account = loop_share.writer(plane.name)
+        self.account, self._work = loop_share.writer(plane.name), FibWork(events, loop_share)
         self._passes = TablePasses(events, loop_share, self._passed, lambda: self._progress.wait())
         self._audit_s = audit_s
         self._busy: dict[int, Fib] = {}  # that may have work, in the order of their turns
         self._debts: Counter[int] = Counter()  # what routers took of batches beyond their shares, by vrf_id
         self._by_port: dict[str, set[int]] = {}  # port → vrf_ids
         self._progress = asyncio.Event()
-        self._connection = 0
-        self._silent_until = -inf
-        self._going_ahead = False
+        self._connection, self._silent_until, self._going_ahead = 0, -inf, False
         self._writes: deque[asyncio.Task[Any]] = deque()
         self._reading = asyncio.Lock()
 
@@ -147,7 +137,8 @@ class PlaneMirror:
         """Re-resolve what leaves by a port."""
         affected = self._by_port.get(port.name, set())
         for vrf_id in affected:
-            self.set_ports(self.fibs[vrf_id])
+            with self._work.slice(self.fibs[vrf_id], "a port that has changed"):
+                self.set_ports(self.fibs[vrf_id])
         self._listener.ports_changed(affected)
 
     def packet_in(self, plane: Plane, router_interface_id: int, reason: PuntReason, frame: bytes) -> None:
@@ -177,6 +168,7 @@ class PlaneMirror:
         fib = self.fibs.pop(vrf_id, None)
         if fib is not None:
             self._passes.discard(fib)
+            self._work.failed.pop(fib, None)
         self._busy.pop(vrf_id, None)
         self._debts.pop(vrf_id, None)
         self._index_ports(vrf_id, set())
@@ -189,6 +181,10 @@ class PlaneMirror:
                 del self._by_port[port]
         for port in wanted:
             self._by_port.setdefault(port, set()).add(vrf_id)
+
+    def problem(self, config: RouterConfig) -> str:
+        """Return why a router is not on the plane as it is declared, beside what was refused; empty where it is."""
+        return self._work.problem(config.vrf_id) or self.shares.problem(config)
 
     def set_ports(self, fib: Fib) -> None:
         """Tell a FIB the plane's ports; without a connection, its last known ones stay."""
@@ -207,7 +203,7 @@ class PlaneMirror:
         for fib in fibs:
             if fib.unfinished:
                 self._passes.start(fib)
-        self._busy.update((fib.config.vrf_id, fib) for fib in fibs if fib.busy)
+        self._busy.update((fib.config.vrf_id, fib) for fib in fibs if fib.busy and fib not in self._work.failed)
         self._wake.set()
 
     async def until(self, reached: Callable[[], bool]) -> None:
@@ -273,7 +269,9 @@ class PlaneMirror:
         while True:
             await asyncio.sleep(min(TIDY_S, max(0.0, next_audit - self._clock())))
             await self.delete_unclaimed()
-            if self._clock() >= next_audit:
+            if self._clock() >= next_audit and self._work.failed:
+                self.plane_connected(self.plane)  # what the plane has of them is to be read anew
+            elif self._clock() >= next_audit:
                 await self.audit()
                 next_audit = self._clock() + self._audit_s
 
@@ -307,15 +305,17 @@ class PlaneMirror:
                 if limit <= 0:
                     continue
                 pending = fib.pending
-                with self._slice(fib, "what it has to write"):
+                with self._work.slice(fib, "what it has to write"):
                     ticket = fib.take(batch, limit, ahead)
+                if fib in self._work.failed:
+                    continue
                 tickets.append((fib, ticket))
                 self._debts[fib.config.vrf_id] += max(0, ticket.cost - limit)
                 room -= ticket.cost
                 looks -= max(1, pending - fib.pending)
                 if room <= 0 or looks <= 0:
                     break
-            turn = [fib for fib in turn if (fib.busy_ahead if ahead else fib.busy)]
+            turn = [one for one in turn if one not in self._work.failed and (one.busy_ahead if ahead else one.busy)]
         for vrf_id, fib in served.items():  # whoever has more is the last of the next turn
             del self._busy[vrf_id]
             if not self._debts[vrf_id]:
@@ -343,13 +343,14 @@ class PlaneMirror:
         for fib, ticket in tickets:
             vrf_id = fib.config.vrf_id
             mine = [one for one in refused if one.vrf_id == vrf_id or fib.owns(one)] if refused else []
-            with self._slice(fib, "what its plane has confirmed"):
+            with self._work.slice(fib, "what its plane has confirmed"):
                 fib.confirm(ticket, mine)
             self._wake_served(fib)
         served = {fib.config.vrf_id for fib, _ in tickets}
         others = [one for one in refused if one.vrf_id in self.fibs and one.vrf_id not in served]
         for one in others:  # of what the hardware of a pair has lost
-            self.fibs[one.vrf_id].refuse(one)
+            with self._work.slice(self.fibs[one.vrf_id], "what its plane has lost"):
+                self.fibs[one.vrf_id].refuse(one)
         for one in refused[:8]:
             self._report(one)
         self._tell_confirmed(served | {one.vrf_id for one in others})
@@ -370,9 +371,6 @@ class PlaneMirror:
                 took_s += shared_s * ticket.entries / entries
             if took_s:
                 self._loop_share.charge(self._loop_share.account(fib.config), took_s, "updates encoded for its plane")
-
-    def _slice(self, fib: Fib, what: str) -> AbstractContextManager[None]:
-        return self._loop_share.slice(self._loop_share.account(fib.config), what)
 
     def _passed(self, fib: Fib) -> None:
         """A router has done a slice of what takes a pass over its tables."""
@@ -410,6 +408,7 @@ class PlaneMirror:
     async def _adopt(self) -> None:
         await self.shares.adopt()
         read = await self.plane.read()
+        self._work.failed.clear()
         self._unclaimed.adopt(read, self.fibs)
         self.foreign = read.foreign
         routes = sum(map(len, read.routes.values()))
@@ -439,7 +438,7 @@ class PlaneMirror:
                     raise PlaneUnreachable(self.plane.name, self.reason)
                 adopted.add(fib)
                 if self.fibs.get(fib.config.vrf_id) is fib:
-                    with self._slice(fib, "what its plane has"):
+                    with self._work.slice(fib, "what its plane has"):
                         self.set_ports(fib)
                         fib.adopt(read)
                     self.wake(fib)
@@ -478,8 +477,9 @@ class PlaneMirror:
             self.foreign = read.foreign
             streamed = read.routes is into
             for vrf_id, fib in fibs.items():
-                if self.fibs.get(vrf_id) is fib:
-                    repairs[vrf_id] = fib.repair_entries(read) if streamed else fib.repair(read, written[vrf_id])
+                if self.fibs.get(vrf_id) is fib and fib not in self._work.failed:
+                    with self._work.slice(fib, "an audit of its entries"):
+                        repairs[vrf_id] = fib.repair_entries(read) if streamed else fib.repair(read, written[vrf_id])
                     self.wake(fib)
             for vrf_id, fib in fibs.items() if streamed else ():
                 repairs[vrf_id] += await self._repair_routes(fib, audited[vrf_id], read.hardware is not None)
@@ -495,12 +495,12 @@ class PlaneMirror:
     async def _repair_routes(self, fib: Fib, audited: AuditedRoutes, followed: bool) -> int:
         """Repair the routes of one router that were read otherwise than they are installed, or not at all."""
         account, repaired, scan, whole = self._loop_share.account(fib.config), 0, KeyScan(), audited.whole
-        with self._slice(fib, "an audit of its routes"):
-            if self.fibs.get(fib.config.vrf_id) is fib:
+        with self._work.slice(fib, "an audit of its routes"):
+            if self.fibs.get(fib.config.vrf_id) is fib and fib not in self._work.failed:
                 repaired = fib.repair_routes(audited.found, followed)
-        while not whole and self.fibs.get(fib.config.vrf_id) is fib:
+        while not whole and self.fibs.get(fib.config.vrf_id) is fib and fib not in self._work.failed:
             await self._loop_share.turn(account)
-            with self._slice(fib, "an audit of its routes"):
+            with self._work.slice(fib, "an audit of its routes"):
                 missing, whole = fib.find_installed(scan, audited.is_missing, AUDITED_AT_ONCE)
                 repaired += fib.repair_routes(dict.fromkeys(missing), followed)
         self._wake_served(fib)

@@ -69,8 +69,8 @@ class RouterHost(Protocol):
     def silent(self) -> bool:
         """Whether the guest's probes may not have reached neighbors of late."""
 
-    def share_problem(self, config: RouterConfig) -> str:
-        """Return why a router does not have the share that is declared; empty where it has."""
+    def problem(self, config: RouterConfig) -> str:
+        """Return why a router is not on its plane as it is declared, beside what was refused; empty where it is."""
 
     def wake(self, router: "VirtualRouter") -> None:
         """Write what there is to write."""
@@ -394,7 +394,7 @@ class VirtualRouter:
             return "disconnected", "no VRC session; see vrctl events"
         if not self._resynced:
             return "resync", "the VRC is repeating what it knows"
-        if refusal := fib.refusal or self.host.share_problem(self.config):
+        if refusal := fib.refusal or self.host.problem(self.config):
             return "degraded", refusal
         return "up", ""
 

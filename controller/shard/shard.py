@@ -13,6 +13,7 @@ their planes are OpenFlow datapaths, the listener. Who divides tables among tena
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Set
+from contextlib import AbstractContextManager
 
 from controller.errors import NoSuch, PlaneError
 from controller.events.log import EventLog
@@ -28,10 +29,13 @@ from controller.shard.neighbor_responder import answer
 from controller.shard.router import VirtualRouter
 from controller.shard.timer_wheel import TimerWheel
 from controller.spec.reservations import Shares
-from controller.supervisor import Supervisor
+from controller.supervisor import Supervisor, contained
 
 SNAPSHOT_TIMEOUT_S = 60.0
 TICK_S = 1.0
+
+AFTER_FAULT_S = 30.0
+"""When a router is looked at again whose last tick ended with an unexpected error."""
 
 
 def nobody_asks() -> None:
@@ -240,9 +244,9 @@ class Shard:
         """Whether guests' probes may not have reached neighbors of late."""
         return self.mirror.silent
 
-    def share_problem(self, config: RouterConfig) -> str:
-        """Return why a router does not have the share that is declared; empty where it has."""
-        return self.mirror.shares.problem(config)
+    def problem(self, config: RouterConfig) -> str:
+        """Return why a router is not on its plane as it is declared, beside what was refused; empty where it is."""
+        return self.mirror.problem(config)
 
     def wake(self, router: VirtualRouter) -> None:
         """Write what there is to write."""
@@ -289,9 +293,10 @@ class Shard:
         """The plane has confirmed something of a router."""
         router = self.routers.get(vrf_id)
         if router is not None:
-            router.confirmed()
-            router.tell_swept()
-            self.follow(router)
+            with self._contained(router, "what its plane has confirmed"):
+                router.confirmed()
+                router.tell_swept()
+                self.follow(router)
             self._timers.hasten(vrf_id, self._clock())
 
     def follow(self, router: VirtualRouter) -> None:
@@ -304,7 +309,8 @@ class Shard:
         for vrf_id in vrf_ids:
             router = self.routers.get(vrf_id)
             if router is not None:
-                router.ports_changed()
+                with self._contained(router, "a port that has changed"):
+                    router.ports_changed()
                 self.attend(router)
 
     def packet_in(self, router_interface_id: int, reason: PuntReason, frame: bytes) -> None:
@@ -312,7 +318,10 @@ class Shard:
         router = self._interfaces.get(router_interface_id)
         if router is None:
             return
-        with self._loop_share.slice(self._loop_share.account(router.config), "a punted packet"):
+        with (
+            self._contained(router, "a punted packet"),
+            self._loop_share.slice(self._loop_share.account(router.config), "a punted packet"),
+        ):
             answered = self._answer(router, router_interface_id, frame)
             if router.vrc is not None:
                 router.punts.deliver(router_interface_id, reason, frame)
@@ -344,10 +353,22 @@ class Shard:
                 until_s = time.perf_counter() + RUN_S
             router = self.routers.get(vrf_id)
             if router is not None:
-                with self._loop_share.slice(self._loop_share.account(router.config), "what was due"):
-                    self._timers.hasten(vrf_id, router.tick())
-                    self.follow(router)
+                self._let_time_pass(router)
         self.mirror.wake()
+
+    def _let_time_pass(self, router: VirtualRouter) -> None:
+        vrf_id, at = router.config.vrf_id, self._clock() + AFTER_FAULT_S
+        with (
+            self._contained(router, "what was due"),
+            self._loop_share.slice(self._loop_share.account(router.config), "what was due"),
+        ):
+            at = router.tick()
+            self.follow(router)
+        self._timers.hasten(vrf_id, at)
+
+    def _contained(self, router: VirtualRouter, what: str) -> AbstractContextManager[None]:
+        """Keep from all others what an unexpected error in a router's work does."""
+        return contained(self._events, router.config.full_name, what)
 
     # Snapshots
 

@@ -1,0 +1,103 @@
+"""An unexpected error in one router's work stops no other router of its plane."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from worlds import World, gateway, router_config
+
+from controller.planes.base import PuntReason
+from controller.routing.fib import Fib
+from controller.routing.rib import SetKind
+from controller.shard.mirror import AUDIT_INTERVAL_S
+from controller.shard.router import VirtualRouter
+from controller.shard.shard import AFTER_FAULT_S
+from wire.columns import prefix_key
+
+MakeWorld = Callable[..., Awaitable[World]]
+FAR = prefix_key("20.1.0.0/16")
+
+
+async def made(make_world: MakeWorld) -> World:
+    world = await make_world(*(router_config(n, (n,)) for n in (1, 2, 3)))
+    for vrf_id in (1, 2, 3):
+        world.connect(vrf_id)
+        world.router(vrf_id).define_set(1, SetKind.FORWARD, [(vrf_id, gateway(vrf_id), 1)])
+        world.router(vrf_id).resync_end(True)
+        await world.settle(vrf_id)
+    await world.shards.by_plane["s1"].tick()
+    return world
+
+
+def break_first(monkeypatch: pytest.MonkeyPatch, what: type, name: str) -> Callable[[], None]:
+    """Have a method of the first router's fail, until what is returned is called."""
+    whole = getattr(what, name)
+
+    def broken(self: Fib | VirtualRouter, *given: object) -> object:
+        if self.config.vrf_id == 1:
+            raise RuntimeError("a bug")
+        return whole(self, *given)
+
+    monkeypatch.setattr(what, name, broken)
+    return lambda: monkeypatch.setattr(what, name, whole)
+
+
+def told(world: World) -> list[tuple[str, str]]:
+    return [(one.subject, one.text) for one in world.events.recent() if one.kind in ("router-failed", "task-failed")]
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("take", "what it has to write"), ("confirm", "what its plane has confirmed"), ("adopt", "what its plane has")],
+)
+async def test_the_others_are_written_and_it_is_tried_again_when_an_audit_is_due(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, name: str, what: str
+) -> None:
+    monkeypatch.setattr("controller.shard.mirror.TIDY_S", 0.0)
+    world = await made(make_world)
+    whole = break_first(monkeypatch, Fib, name)
+    if name == "adopt":
+        world.plane.disconnect()
+        world.plane.connect()
+    for vrf_id in (1, 2, 3):
+        world.learn({"20.1.0.0/16": 1}, vrf_id)
+    for vrf_id in (2, 3):
+        await world.settle(vrf_id)
+        assert FAR in world.installed(vrf_id)
+    assert told(world) == [("red/r1", f"{what}: RuntimeError: a bug")]
+    problem = f"a fault of the controller at {what}: tried again at the next audit; see vrctl events"
+    assert world.router(1).state == ("degraded", problem)
+    whole()
+    world.clock.now += AUDIT_INTERVAL_S
+    await world.settle(1)
+    assert FAR in world.installed(1)
+    assert world.router(1).state == ("up", "")
+
+
+async def test_what_is_due_of_the_others_is_done_and_its_own_later(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await made(make_world)
+    shard = world.shards.by_plane["s1"]
+    for vrf_id in (1, 2, 3):
+        world.router(vrf_id).lost(world.router(vrf_id).vrc)
+    world.clock.now += 1
+    await shard.tick()
+    whole = break_first(monkeypatch, VirtualRouter, "tick")
+    world.clock.now += world.router(1).config.hold_time_s
+    await shard.tick()
+    assert [world.router(vrf_id).holds for vrf_id in (1, 2, 3)] == [True, False, False]
+    whole()
+    world.clock.now += AFTER_FAULT_S + 1
+    await shard.tick()
+    assert not world.router(1).holds
+
+
+async def test_the_others_have_their_packets(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = await made(make_world)
+    break_first(monkeypatch, VirtualRouter, "speaks_for_itself")
+    for vrf_id in (1, 2):
+        world.plane.punt(vrf_id, PuntReason.LOCAL, bytes(60))
+    await asyncio.sleep(0)
+    assert told(world) == [("red/r1", "a punted packet: RuntimeError: a bug")]
+    assert world.router(2).punts.lost.total() or any(map(len, world.router(2).punts._queues.values()))
