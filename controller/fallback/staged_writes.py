@@ -166,6 +166,11 @@ class StagedWrites:
             self._planned = []
         return self._follow_leaving(table, changes)
 
+    def retry_deletions(self) -> None:
+        """Have what the plane has and is not to have deleted, though it refused that before."""
+        for table, keys in list(self._leaving.items()):
+            self.note(table, list(keys))
+
     # Planning
 
     def plan_default_entry(self) -> None:

@@ -1,7 +1,7 @@
 """Writes to a hardware plane and its fallback, each in its own order, and knows what each of them holds.
 
 The software gets everything, the hardware what the software has taken; nexthops and groups that the hardware refuses
-are kept, counted, and tried again.
+are kept, counted, and tried again, and so is the deletion of routes that it refuses.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from controller.planes.base import (
 from controller.planes.encoding_time import EncodingTime
 
 RETRY_S = 30.0
-"""How long a nexthop or group that the hardware refused waits to be tried again …"""
+"""How long what the hardware refused, or did not delete, waits to be tried again …"""
 
 ROOM_S = 1.0
 """… and how long where others have left meanwhile."""
@@ -215,10 +215,12 @@ class PairWriter:
             self._retry_at = min(self._retry_at, self._clock() + RETRY_S)
 
     async def once_more(self) -> None:
-        """Write nexthops and groups that the hardware does not have, where it is time to."""
+        """Write nexthops and groups that the hardware does not have, and have routes leave that it did not delete,
+        where it is time to."""
         if self._clock() >= self._retry_at:
             async with self._writing:
                 self._retry_at = inf
+                self._routes.writes.retry_deletions()
                 await self._to_hardware(self._kept_out.once_more())
 
     async def drain(self, encoding: EncodingTime | None = None) -> None:
@@ -231,6 +233,8 @@ class PairWriter:
                 for one in refused:
                     self._count(one)
                 self._routes.confirm(stage, refused)
+                if any(one.op is Op.DELETE for one in refused):
+                    self._retry_at = min(self._retry_at, self._clock() + RETRY_S)
 
     def _count(self, one: Refused) -> None:
         self.refusals[one.table] = self.refusals.get(one.table, 0) + 1

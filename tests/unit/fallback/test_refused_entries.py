@@ -6,11 +6,12 @@ Their ports are the hardware's, so the software cannot do without it.
 from dataclasses import replace
 
 import pytest
-from pairs import PairWorld, every, learned, made, started, verified
+from pairs import FAR, PairWorld, every, learned, made, started, verified
 from worlds import gateway, interface, router_config
 
 from controller.fallback.hardware_routes import BUDGET, HardwareRoutes
 from controller.fallback.hardware_tables import HardwareTables
+from controller.fallback.writer import RETRY_S
 from controller.model import Placement
 from controller.planes.base import FALLBACK, Installed, Op, Refused, RouteKind, RouteUpdates, route_action
 from controller.routing import route_audit
@@ -233,6 +234,22 @@ async def test_a_router_whose_default_route_does_not_leave_the_hardware_is_degra
     await world.settle()
     assert world.router().state == ("up", "")
     assert bytes(5) not in world.forwarding()
+
+
+@pytest.mark.parametrize("removed", [False, True])
+async def test_a_route_that_the_hardware_did_not_delete_leaves_it_later(removed: bool):
+    world = await made_with_second()
+    there = world.forwarding()
+    world.hardware.fault = lambda table, _, op: "no" if op is Op.DELETE and table == "ipv4_route" else None
+    world.learn(dict.fromkeys(FAR, 0))
+    await world.settle()
+    if removed:
+        await world.shards.remove_router(1)
+    assert world.forwarding() == there
+    world.hardware.fault = lambda *_: None
+    world.clock.now += RETRY_S
+    await world.pair.work()
+    assert world.forwarding() == set(() if removed else map(key_of, ("10.0.1.2/32", "10.0.2.2/32")))
 
 
 async def test_the_table_that_is_full_is_named_where_the_hardware_has_no_room_for_a_default_entry():
