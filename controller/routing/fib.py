@@ -244,6 +244,7 @@ class Fib(FibState):
             taken: Taken[Any] = table.take(left, deletions)
             updates: list[Any] = batch.nexthops if table is nexthops else batch.groups
             updates += taken.updates
+            ticket.deleted[table.table] = taken.deleted
             ticket.freed += [one.entry.id for one in taken.updates if one.op is Op.DELETE]
             left -= taken.cost
             whole = taken.whole
@@ -253,13 +254,12 @@ class Fib(FibState):
 
     def confirm(self, ticket: Ticket, refused: Iterable[Refused]) -> None:
         """The plane has confirmed a batch, except ``refused`` (of this router alone)."""
-        self.in_flight -= 1
-        self.batches_confirmed += 1
+        self.in_flight, self.batches_confirmed = self.in_flight - 1, self.batches_confirmed + 1
         self._prefixes.confirm(ticket.routes)
-        for object_id in ticket.freed:
-            self._resolution.objects.free(object_id)
         for one in refused:
             self.refuse(one, ticket.deleted)
+        for object_id in ticket.freed:
+            self._resolution.free(object_id)
         if self.idle:
             self.collect()
 
@@ -359,12 +359,11 @@ class Fib(FibState):
         }
         return sum(table.repair(found[table.table], damaged.get(table.table, set())) for table in self.tables)
 
-    def owns(self, one: Refused) -> bool:
-        """Tell whether a refused nexthop or group is this router's."""
-        resolution = self._resolution
-        if one.table == "nexthop":
-            return one.key in resolution.nexthop_entries.desired
-        return one.table == "nexthop_group" and one.key in resolution.group_entries.desired
+    def owns(self, one: Refused, deleted: Deleted = NOTHING) -> bool:
+        """Tell whether a refused nexthop or group is this router's, or one of ``deleted``."""
+        tables = self._resolution.nexthop_entries, self._resolution.group_entries
+        desired = any(table.table == one.table and one.key in table.desired for table in tables)
+        return desired or one.key in deleted.get(one.table, ())
 
     def collect(self) -> None:
         """Delete sets, groups and nexthops that nothing uses any more, some at a time (`untidy`: there are more).

@@ -188,9 +188,8 @@ class FibState:
 
     @property
     def refused_deletions(self) -> str:
-        """Why the plane has a router interface or policer that is not desired; "" where it refused no deletion."""
-        tables: tuple[EntryTable[Any], ...] = self._resolution.interface_entries, self.policers
-        refusals = (table.refusal(one) for table in tables for one in table.refused if one not in table.desired)
+        """Why the plane has an entry of a small table that is not desired; "" where it refused no deletion."""
+        refusals = (table.refusal(one) for table in self.tables for one in table.refused if one not in table.desired)
         return next(filter(None, refusals), "")
 
     # Audits

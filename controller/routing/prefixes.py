@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
 from types import MappingProxyType
+from typing import Any
 
-from controller.planes.base import UNKNOWN_ACTION, Op, Policer, RouterInterface, RouteUpdates
+from controller.planes.base import UNKNOWN_ACTION, Op, RouteUpdates
 from controller.routing import _routes
 from controller.routing.rib import NexthopSet
 from controller.routing.usage import SliceUsage
@@ -18,8 +19,8 @@ from wire.columns import family_of
 
 _OPS = (Op.INSERT, Op.MODIFY, Op.DELETE)
 
-Deleted = Mapping[str, Mapping[int, RouterInterface | Policer]]
-"""What a batch deletes, by table and id."""
+Deleted = Mapping[str, Mapping[int, Any]]
+"""What a batch deletes of the small tables, by table and id."""
 
 NOTHING: Deleted = MappingProxyType({})
 
@@ -51,7 +52,7 @@ class Ticket:
 
     routes: RouteTicket = field(default_factory=RouteTicket)
     freed: list[int] = field(default_factory=list)  # object ids deleted
-    deleted: Deleted = field(default_factory=dict)
+    deleted: dict[str, Mapping[int, Any]] = field(default_factory=dict)
     cost: int = 0  # of the updates, in routes
     entries: int = 0  # of these, of others than routes
 

@@ -313,6 +313,11 @@ class Resolution:
         self.usage.add("groups", -1)
         self.group_entries.want(group.id, None)
 
+    def free(self, object_id: int) -> None:
+        """Give the id of a nexthop or group back that was deleted, unless the plane refused that and has it still."""
+        if object_id not in self.nexthop_entries.installed and object_id not in self.group_entries.installed:
+            self.objects.free(object_id)
+
     def touch(self, nexthops: Iterable[NexthopObject], now: float) -> None:
         """Have `refresh` follow nexthops whose interface or neighbor has changed."""
         for known in nexthops:

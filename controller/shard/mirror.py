@@ -342,7 +342,7 @@ class PlaneMirror:
             self.changes[columns.vrf_id] += len(columns)
         for fib, ticket in tickets:
             vrf_id = fib.config.vrf_id
-            mine = [one for one in refused if one.vrf_id == vrf_id or fib.owns(one)] if refused else []
+            mine = [one for one in refused if one.vrf_id == vrf_id or fib.owns(one, ticket.deleted)]
             with self._work.slice(fib, "what its plane has confirmed"):
                 fib.confirm(ticket, mine)
             self._wake_served(fib)

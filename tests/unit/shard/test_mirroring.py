@@ -1,9 +1,11 @@
 """From learned routes to entries on the plane."""
 
+import asyncio
+
 import pytest
 from worlds import gateway, mac, router_config
 
-from controller.errors import PlaneUnreachable
+from controller.errors import PlaneError, PlaneUnreachable
 from controller.model import PuntRates, Quota
 from controller.planes.base import (
     BLACKHOLE,
@@ -272,6 +274,37 @@ async def test_what_a_refused_change_leaves_keeps_its_group(make_world):
     world.learn({})
     await world.settle()
     assert len(world.plane.entries.groups) == len(groups) - 1
+
+
+@pytest.mark.parametrize("removed", [False, True])
+async def test_what_the_plane_does_not_delete_keeps_its_id_and_is_deleted_later(make_world, removed):
+    world, _ = await ready(make_world)
+    router = world.router()
+    router.resync_end(True)
+    router.define_set(7, SetKind.FORWARD, [(1, gateway(1), 1), (2, gateway(2), 1)])
+    world.learn({"20.1.0.0/16": 7})
+    await world.settle()
+    groups, used = set(world.plane.entries.groups), world.shards.by_plane["s1"].mirror.objects._used
+    world.plane.fault = lambda table, _, op: "no" if (table, op) == ("nexthop_group", Op.DELETE) else None
+    if removed:
+        with pytest.raises(PlaneError, match="plane s1 refused nexthop_group: no"):
+            await asyncio.wait_for(world.shards.remove_router(1), 30)
+    else:
+        world.learn({"20.1.0.0/16": 0})
+        router.release([2, 7])
+        await world.settle()
+        assert router.state == ("degraded", "plane s1 refused nexthop_group: no")
+    assert set(world.plane.entries.groups) == groups
+    assert groups <= used
+    world.plane.fault = lambda *_: None
+    router.fib.retry_refused()
+    if removed:
+        await asyncio.wait_for(world.shards.remove_router(1), 30)
+    else:
+        await world.settle()
+        assert router.state == ("up", "")
+    assert not world.plane.entries.groups
+    assert not groups & used
 
 
 async def test_table_full_is_reported_and_the_rest_is_in_force(make_world):
