@@ -106,10 +106,10 @@ class Barred:
 
 @dataclass(slots=True)
 class KeptOut:
-    """Nexthops and groups that a plane refused or lost, or cannot use, as they were to be."""
+    """What is to become of nexthops and groups that a plane refused, did not delete, lost, or cannot use."""
 
-    nexthops: dict[int, Nexthop] = field(default_factory=dict)
-    groups: dict[int, NexthopGroup] = field(default_factory=dict)
+    nexthops: dict[int, Update[Nexthop]] = field(default_factory=dict)
+    groups: dict[int, Update[NexthopGroup]] = field(default_factory=dict)
 
     def took(self, batch: WriteBatch) -> None:
         """Forget what a batch has written, or deleted: that is not to be tried again."""
@@ -121,20 +121,22 @@ class KeptOut:
     def refused(self, batch: WriteBatch, refused: Iterable[Refused]) -> None:
         """Keep what was refused of a batch."""
         said = {(one.table, one.key) for one in refused}
-        self.nexthops.update({u.entry.id: u.entry for u in batch.nexthops if ("nexthop", u.entry.id) in said})
-        self.groups.update({u.entry.id: u.entry for u in batch.groups if ("nexthop_group", u.entry.id) in said})
+        self.nexthops.update({u.entry.id: u for u in batch.nexthops if ("nexthop", u.entry.id) in said})
+        self.groups.update({u.entry.id: u for u in batch.groups if ("nexthop_group", u.entry.id) in said})
 
     def lost(self, installed: Installed, wanted: Installed) -> None:
         """Keep what a plane was read to lack, or to have otherwise than another."""
-        self.nexthops.update({i: one for i, one in wanted.nexthops.items() if installed.nexthops.get(i) != one})
-        self.groups.update({i: one for i, one in wanted.groups.items() if installed.groups.get(i) != one})
+        nexthops = [one for i, one in wanted.nexthops.items() if installed.nexthops.get(i) != one]
+        self.nexthops.update({one.id: Update(Op.INSERT, one) for one in nexthops})
+        self.useless(one for i, one in wanted.groups.items() if installed.groups.get(i) != one)
+
+    def useless(self, groups: Iterable[NexthopGroup]) -> None:
+        """Keep groups that a plane does not have, or cannot use."""
+        self.groups.update({one.id: Update(Op.INSERT, one) for one in groups})
 
     def once_more(self) -> WriteBatch:
         """Return what is to be tried again."""
-        return WriteBatch(
-            nexthops=[Update(Op.INSERT, nexthop) for nexthop in self.nexthops.values()],
-            groups=[Update(Op.INSERT, group) for group in self.groups.values()],
-        )
+        return WriteBatch(nexthops=list(self.nexthops.values()), groups=list(self.groups.values()))
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Writes to a hardware plane and its fallback, each in its own order, and knows what each of them holds.
 
 The software gets everything, the hardware what the software has taken; nexthops and groups that the hardware refuses
-are kept, counted, and tried again, and so is the deletion of routes that it refuses.
+are kept, counted, and tried again, and so are those that it does not delete, and routes.
 """
 
 import asyncio
@@ -181,20 +181,20 @@ class PairWriter:
         in_vain = [Refused("nexthop_group", 0, one.id, Op.MODIFY, "a nexthop of it was refused") for one in useless]
         self._routes.allow(batch, refused + in_vain)  # all of it: to delete what it never took is no write
         self._kept_out.took(batch)
-        self._kept_out.groups.update({one.id: one for one in useless})
-        ops = [update.op for update in mine.nexthops] + [update.op for update in mine.groups]
-        if Op.DELETE in ops:
-            self._retry_at = min(self._retry_at, self._clock() + ROOM_S)
-        found, without = [], []
+        self._kept_out.useless(useless)
+        found: list[Refused] = []
+        objects: list[Refused] = []
         for one in refused:
             installed.refused(one)
             self._count(one)
-            if one.table not in ("nexthop", "nexthop_group"):
-                found.append(one)
-            elif one.op is not Op.DELETE:
-                without.append(one)
-        if without:
-            self._kept_out.refused(mine, without)
+            (objects if one.table in ("nexthop", "nexthop_group") else found).append(one)
+        if objects:
+            self._kept_out.refused(mine, objects)
+            self._retry_at = min(self._retry_at, self._clock() + RETRY_S)
+        without = [one for one in objects if one.op is not Op.DELETE]
+        ops = [update.op for update in mine.nexthops] + [update.op for update in mine.groups]
+        if ops.count(Op.DELETE) > len(objects) - len(without):
+            self._retry_at = min(self._retry_at, self._clock() + ROOM_S)
         self._keep_out(without + [one for one in in_vain if one.key not in self._routes.barred.groups])
         return found
 
@@ -215,8 +215,8 @@ class PairWriter:
             self._retry_at = min(self._retry_at, self._clock() + RETRY_S)
 
     async def once_more(self) -> None:
-        """Write nexthops and groups that the hardware does not have, and have routes leave that it did not delete,
-        where it is time to."""
+        """Write nexthops and groups that the hardware does not have, and have leave what it did not delete, where it
+        is time to."""
         if self._clock() >= self._retry_at:
             async with self._writing:
                 self._retry_at = inf

@@ -6,7 +6,7 @@ Their ports are the hardware's, so the software cannot do without it.
 from dataclasses import replace
 
 import pytest
-from pairs import FAR, PairWorld, every, learned, made, started, verified
+from pairs import FAR, TWO_WAYS, PairWorld, every, learned, made, started, verified
 from worlds import gateway, interface, router_config
 
 from controller.fallback.hardware_routes import BUDGET, HardwareRoutes
@@ -250,6 +250,25 @@ async def test_a_route_that_the_hardware_did_not_delete_leaves_it_later(removed:
     world.clock.now += RETRY_S
     await world.pair.work()
     assert world.forwarding() == set(() if removed else map(key_of, ("10.0.1.2/32", "10.0.2.2/32")))
+
+
+async def test_what_routes_led_to_and_the_hardware_did_not_delete_leaves_it_later():
+    world = await made(router_config(1, (1, 2)))
+    await learned(world, sets=TWO_WAYS)
+    assert [len(entries) for entries in held(world, "groups")] == [1, 1]
+    world.hardware.fault = lambda table, _, op: "no" if op is Op.DELETE and table == "nexthop_group" else None
+    world.learn(dict.fromkeys(FAR, 0))
+    world.router().release([1])
+    await world.settle()
+    assert [len(entries) for entries in held(world, "groups")] == [1, 0]
+    for _ in range(10):
+        world.clock.now += 1
+        await world.pair.work()
+    assert world.pair.refusals == {"nexthop_group": 1}
+    world.hardware.fault = lambda *_: None
+    world.clock.now += RETRY_S
+    await world.pair.work()
+    assert held(world, "groups") == [set(), set()]
 
 
 async def test_the_table_that_is_full_is_named_where_the_hardware_has_no_room_for_a_default_entry():
