@@ -8,7 +8,7 @@ hardware where the fallback has lost its own. Given anew they could be another i
 lead packets of one tenant into another's tables until both planes are written.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from controller.planes.base import FallbackLink, Plane, RouterInterface
@@ -59,6 +59,10 @@ class LinkVlans:
     def free(self, interface_id: int) -> None:
         """Give back the VLAN of an interface that is gone from both planes."""
         self._by_interface.pop(interface_id, None)
+
+    def keep(self, interface_ids: Collection[int]) -> None:
+        """Give back the VLANs of all interfaces but these, which neither plane has."""
+        self._by_interface = {i: vlan for i, vlan in self._by_interface.items() if i in interface_ids}
 
     def _advance(self) -> None:
         self._next = FIRST_VLAN if self._next == LAST_VLAN else self._next + 1

@@ -213,7 +213,7 @@ class FallbackPair:
         outages = self._outages
         hard, soft = await self._read_both()
         self._require_since(outages)
-        self._writer.caught_up(soft)
+        self._writer.caught_up(hard, soft)
         self._refilling |= self.routes.routers
         self.routes.tables.told(soft.routes)
         if self.probe is not None:

@@ -79,9 +79,11 @@ class PairWriter:
         self._groups = Groups(dict(hard.groups))
         self._retry_at = self._clock()
 
-    def caught_up(self, soft: Installed) -> None:
-        """Begin with what the software was read to hold."""
+    def caught_up(self, hard: Installed, soft: Installed) -> None:
+        """Begin with what the software was read to hold; what was written of interfaces while it left may be on
+        neither."""
         self._in_software = InstalledEntries.of(soft)
+        self.vlans.keep(hard.router_interfaces.keys() | soft.router_interfaces.keys())
 
     def ends(self, declared: RouterInterface) -> Ends | None:
         """Return how either plane is to have a router interface; None where the link is not there, or full."""

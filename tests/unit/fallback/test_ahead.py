@@ -356,3 +356,21 @@ async def test_a_software_that_lost_everything_is_filled_while_the_hardware_goes
     assert world.in_hardware() == before
     assert {i: one.fallback for i, one in world.hardware.entries.router_interfaces.items()} == links
     assert (await verified(world)).equal
+
+
+async def test_an_interface_that_was_written_as_the_software_left_and_is_on_neither_has_no_vlan():
+    """Or each of them would take one of 4,092 until the hardware connects anew."""
+    world = await made()
+    await learned(world)
+    world.software.gate.clear()
+    await world.shards.put_router(router_config(1, (1, 2, 3)))
+    vlans = world.pair._writer.vlans._by_interface
+    await world.until(lambda: 3 in vlans)
+    world.software.disconnect()
+    world.software.gate.set()
+    await world.until(lambda: not world.router().fib.in_flight)
+    with pytest.raises(PlaneUnreachable):
+        await world.shards.put_router(router_config(1, (1, 2)))
+    del world.software.entries.router_interfaces[3]
+    await back(world)
+    assert world.pair._writer.vlans._by_interface.keys() == {1, 2}
