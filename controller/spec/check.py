@@ -72,11 +72,11 @@ def _routers(state: State) -> Iterator[Problem]:
         elif state.slice_of(router.tenant, router.plane) is None:
             yield key, f"tenant {router.tenant} has no slice of plane {router.plane}; add one under slices:"
         for interface in router.interfaces:
+            where, name = ("interface", router.full_name, interface.name), f"interface {interface.name}"
             if interface.mac in interface.virtual_macs:
-                yield (
-                    ("interface", router.full_name, interface.name),
-                    f"interface {interface.name} of {router.full_name} names its own MAC as a virtual one",
-                )
+                yield where, f"{name} of {router.full_name} names its own MAC as a virtual one"
+            if len(set(interface.virtual_macs)) < len(interface.virtual_macs):
+                yield where, f"{name} of {router.full_name} names a virtual MAC twice"
 
 
 def _link_ports(state: State) -> Iterator[tuple[LinkConfig, RouterConfig, InterfaceConfig]]:

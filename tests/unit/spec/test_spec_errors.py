@@ -203,6 +203,19 @@ def test_what_is_wrong_in_a_port_that_may_be_a_number_as_well_is_named(port: str
     assert refusal(f"{text}{line}{port}\n") == words
 
 
+@pytest.mark.parametrize(
+    ("virtual", "words"),
+    [
+        (["02:00:00:00:00:01"], "names its own MAC as a virtual one"),
+        (["00:00:5e:00:01:01", "00:00:5e:00:02:01", "00:00:5E:00:01:01"], "names a virtual MAC twice"),
+    ],
+)
+def test_the_macs_of_an_interface_differ(virtual: list[str], words: str) -> None:
+    """A plane has one entry for each: it would differ from what is declared at every audit."""
+    text = GOOD.replace('"02:00:00:00:00:01"', f'"02:00:00:00:00:01", virtual_macs: {virtual}')
+    assert refusal(text) == f"net.yaml:20: interface eth0 of red/r2 {words}"
+
+
 def test_a_macvlan_is_named_as_the_guest_has_it() -> None:
     """By the first letters of its interface, and by the next number where they are another one's as well."""
     long = '{name: wan-upstream-%s, port: p1, vlan: %d, virtual_macs: ["00:00:5e:00:01:0%d"]}'
