@@ -12,6 +12,7 @@ their planes are OpenFlow datapaths, the listener. Who divides tables among tena
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Set
 from contextlib import AbstractContextManager
 
@@ -61,6 +62,7 @@ class Shard:
         self._events, self._clock, self._loop_share = events, clock, loop_share
         self._supervisor = Supervisor(events)
         self._usages: dict[str, SliceUsage] = {}  # by tenant
+        self._members: Counter[str] = Counter()  # routers of these
         self._shares = Shares({}, {})  # of tenants that have none, their routers' quotas hold
         self._pool, self._pooled = Pool({}), frozenset[str]()
         self._interfaces: dict[int, VirtualRouter] = {}  # by id of a router interface
@@ -143,7 +145,8 @@ class Shard:
             self.pair.routes.forget(vrf_id)
         self._timers.discard(vrf_id)
         self._forget_interfaces(vrf_id)
-        self.routers.pop(vrf_id, None)
+        if self.routers.pop(vrf_id, None) is not None:
+            self._leave_slice(router.config.tenant)
 
     def _confirms(self, refusal: str) -> bool:
         """Whether it is known what the plane has, so that it can confirm; PlaneError where it refused instead."""
@@ -164,7 +167,7 @@ class Shard:
         return {4: sum(one.ipv4_routes for one in usages), 6: sum(one.ipv6_routes for one in usages)}
 
     def usage_of(self, tenant: str) -> SliceUsage | None:
-        """Return what a tenant's routers use of this plane, None where none ever did."""
+        """Return what a tenant's routers use of this plane, None where it has none here."""
         return self._usages.get(tenant)
 
     @property
@@ -202,7 +205,13 @@ class Shard:
         elif usage.pool is not self._pool:
             usage.join(self._pool)
 
+    def _leave_slice(self, tenant: str) -> None:
+        self._members[tenant] -= 1
+        if not self._members[tenant]:
+            del self._members[tenant], self._usages[tenant]
+
     def _serve(self, router: VirtualRouter) -> None:
+        self._members[router.config.tenant] += 1
         self.routers[router.config.vrf_id] = router
         self._place(router.config)
         self._index_interfaces(router)

@@ -173,5 +173,8 @@ async def test_routes_that_memory_has_no_room_for_are_not_kept(make_world) -> No
 async def test_what_a_deleted_router_took_is_given_back(make_world) -> None:
     world = await two(make_world)
     await fill(world, 1, 30)
+    usage = world.shards.by_plane["s1"].usage_of("red")
+    assert usage is not None
     await world.shards.remove_router(1)
-    assert set(world.shards.usage("s1")["red"].values()) == {0}
+    assert set(usage.counts().values()) == {0}
+    assert world.shards.usage("s1").keys() == {"blue"}
