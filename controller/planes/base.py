@@ -279,7 +279,7 @@ E = TypeVar("E", RouterInterface, Nexthop, NexthopGroup, Policer)
 
 @dataclass(frozen=True, slots=True)
 class Update(Generic[E]):
-    """One change of one entry. A DELETE carries the entry as it was installed."""
+    """One change of one entry. A DELETE carries the entry as it was installed; of what is not there it is done."""
 
     op: Op
     entry: E

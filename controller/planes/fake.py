@@ -277,8 +277,6 @@ class FakePlane:
     def _missing(self, table: str, op: Op, entry: object, present: bool) -> str | None:
         if op is Op.INSERT and present:
             return "exists"
-        if op is Op.DELETE and not present:
-            return "does not exist"
         members = getattr(entry, "members", ())
         if op is not Op.DELETE and any(member.nexthop_id not in self.entries.nexthops for member in members):
             return f"{table} names a nexthop that does not exist"

@@ -25,7 +25,7 @@ class Taken(Generic[E]):
     updates: list[Update[E]] = field(default_factory=list)
     cost: int = 0
     whole: bool = True  # nothing that was asked for is left
-    deleted: dict[int, E] = field(default_factory=dict)  # what was installed and is no more
+    deleted: dict[int, E] = field(default_factory=dict)  # what was installed, or perhaps in part, and is no more
 
     def add(self, update: Update[E]) -> None:
         """Take one more."""
@@ -45,7 +45,6 @@ class EntryTable(Generic[E]):
         self._marked: dict[int, None] = {}
         self._rewrite: set[int] = set()
         self._uncertain: dict[int, E] = {}  # perhaps there in part: damaged; refused, but not by a fallback
-        self._deleting: set[int] = set()  # of these, what is deleted
 
     def __bool__(self) -> bool:
         return bool(self._marked)
@@ -71,7 +70,6 @@ class EntryTable(Generic[E]):
         self._rewrite = set(damaged)
         self.refused.clear()
         self._uncertain.clear()
-        self._deleting.clear()
         differing = {i for i in self.desired.keys() | installed.keys() if self.desired.get(i) != installed.get(i)}
         self._marked = dict.fromkeys(sorted(differing | self._rewrite))
 
@@ -123,16 +121,12 @@ class EntryTable(Generic[E]):
                 gone = uncertain if have is None else have
                 if gone is not None:
                     taken.add(Update(Op.DELETE, gone))
+                    taken.deleted[entry_id] = gone
                     self.installed.pop(entry_id, None)
-                    if have is None:
-                        self._deleting.add(entry_id)
-                    else:
-                        taken.deleted[entry_id] = have
             elif want != have or rewrite:
                 present = have is not None or rewrite
                 taken.add(Update(Op.MODIFY if present else Op.INSERT, want))
                 self.installed[entry_id] = want
-                self._deleting.discard(entry_id)
         for entry_id in looked_at:
             del self._marked[entry_id]
         self._rewrite.difference_update(looked_at)
@@ -141,9 +135,6 @@ class EntryTable(Generic[E]):
 
     def refuse(self, entry_id: int, op: Op, reason: str, left: E | None = None) -> None:
         """Note that the plane did not take an update, and has ``left`` still, which may be there in part."""
-        if op is Op.DELETE and entry_id in self._deleting:  # it was not there at all
-            self._deleting.discard(entry_id)
-            return
         self.refused[entry_id] = reason
         if op is not Op.DELETE:
             refused = self.installed.pop(entry_id, None)

@@ -99,9 +99,12 @@ def test_what_was_refused_may_be_there_in_part_and_is_deleted_when_it_goes() -> 
     ops(table)
     table.refuse(1, Op.INSERT, "no")
     table.want(1, None)
+    taken = table.take(10)
+    assert taken.updates == [Update(Op.DELETE, Policer(1, ()))]
+    table.refuse(1, Op.DELETE, "busy", taken.deleted[1])
+    assert table.refusal(1) == "busy"
+    table.retry()
     assert ops(table) == [(Op.DELETE, Policer(1, ()))]
-    table.refuse(1, Op.DELETE, "not found")  # it was not
-    assert table.refused == {}
 
 
 def test_what_is_damaged_is_deleted_when_it_goes_before_it_was_written_again() -> None:

@@ -307,6 +307,23 @@ async def test_what_the_plane_does_not_delete_keeps_its_id_and_is_deleted_later(
     assert not groups & used
 
 
+async def test_a_port_is_not_left_where_a_change_and_then_the_deletion_were_refused(make_world):
+    """Else another tenant would get it while the interface is still there."""
+    world, _ = await ready(make_world)
+    await world.settle()
+    world.plane.fault = lambda table, key, _: "no" if (table, key) == ("router_interface", 3) else None
+    world.router().interface_states([(3, False, [])])
+    world.learn({})
+    await world.settle()
+    with pytest.raises(PlaneError, match="plane s1 refused router_interface: no"):
+        await asyncio.wait_for(world.shards.put_router(router_config(interfaces=(1, 2))), 30)
+    assert 3 in world.plane.entries.router_interfaces
+    world.plane.fault = lambda *_: None
+    world.router().fib.retry_refused()
+    await asyncio.wait_for(world.shards.ports_left(1, {3}), 30)
+    assert 3 not in world.plane.entries.router_interfaces
+
+
 async def test_table_full_is_reported_and_the_rest_is_in_force(make_world):
     world, _ = await ready(make_world)
     world.plane.fault = lambda table, key, op: "no room" if key == b"\x14\x01\x00\x00\x10" else None
