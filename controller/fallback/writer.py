@@ -142,9 +142,12 @@ class PairWriter:
                 found.append(Refused("policer", vrf_id, vrf_id, update.op, str(problem)))
         for update in closing.policers:
             self._routes.close(update.entry.vrf_id)
+        not_taken: dict[tuple[str, int], set[bytes | int]] = {}  # by table and router: others have the same prefixes
+        for one in refused:
+            not_taken.setdefault((one.table, one.vrf_id), set()).add(one.key)
         for columns in batch.routes:
-            table = ROUTE_TABLE_NAME[columns.family]
-            self._routes.tables.change(columns, {key for name, key in without if name == table}, ahead=not told)
+            table = ROUTE_TABLE_NAME[columns.family], columns.vrf_id
+            self._routes.tables.change(columns, not_taken.get(table, ()), ahead=not told)
         self._routes.adoption.release_users(closing)
         await self.drain(batch.encoding)
         found += await self.to_hardware(closing)

@@ -15,6 +15,7 @@ from controller.fallback.writer import RETRY_S
 from controller.model import Placement
 from controller.planes.base import FALLBACK, Installed, Op, Refused, RouteKind, RouteUpdates, route_action
 from controller.routing import route_audit
+from controller.routing.rib import SetKind
 from controller.shard.router import REFUSED_RETRY_S
 from wire.columns import prefix_key as key_of
 
@@ -234,6 +235,21 @@ async def test_a_router_whose_default_route_does_not_leave_the_hardware_is_degra
     await world.settle()
     assert world.router().state == ("up", "")
     assert bytes(5) not in world.forwarding()
+
+
+async def test_a_route_that_the_software_refused_of_one_router_is_in_hardware_of_another():
+    """Both have the prefix, and are written together."""
+    world = await made_with_second()
+    far, refused = key_of("20.1.0.0/16"), [1]
+    world.router(2).define_set(1, SetKind.FORWARD, [(3, gateway(3), 1)])
+    world.software.fault = lambda _, key, __: "no" if key == far and refused and refused.pop() else None
+    world.learn({"20.1.0.0/16": 1}, 1)
+    world.learn({"20.1.0.0/16": 1}, 2)
+    await world.settle(1)
+    await world.settle(2)
+    await world.pair.work()
+    assert [far in world.router(one).fib.refused_routes for one in (1, 2)] == [True, False]
+    assert world.in_hardware(2)[far] == world.in_software(2)[far]
 
 
 @pytest.mark.parametrize("removed", [False, True])
