@@ -43,6 +43,7 @@ class InstalledEntries:
     router_interface: set[int] = field(default_factory=set)
     nexthop: set[int] = field(default_factory=set)
     nexthop_group: set[int] = field(default_factory=set)
+    _partly: set[tuple[str, int]] = field(default_factory=set)  # perhaps there in part, as they were refused
 
     @classmethod
     def of(cls, read: Installed) -> "InstalledEntries":
@@ -59,18 +60,21 @@ class InstalledEntries:
         for update in updates:
             entry_id = id_of(update.entry)
             if update.op is Op.DELETE:
-                if entry_id in installed:
-                    installed.discard(entry_id)
+                if entry_id in installed or (table, entry_id) in self._partly:
                     fitting.append(update)
+                installed.discard(entry_id)
+                self._partly.discard((table, entry_id))
                 continue
             fitting.append(Update(Op.MODIFY if entry_id in installed else Op.INSERT, update.entry))
             installed.add(entry_id)
+            self._partly.discard((table, entry_id))
         return fitting
 
     def refused(self, one: Refused) -> None:
         """Take in that an update of a small table was refused."""
         if one.op is Op.INSERT and isinstance(one.key, int):
             self._ids(one.table).discard(one.key)
+            self._partly.add((one.table, one.key))
         elif one.op is Op.DELETE and isinstance(one.key, int):
             self._ids(one.table).add(one.key)
 

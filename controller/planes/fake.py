@@ -263,6 +263,8 @@ class FakePlane:
             if table == "policer":
                 self._path.forget_policer(key)
             present = key in held or (table, key) in self.entries.damaged
+            if deletes and not present:
+                continue
             reason = self.fault(table, key, update.op) or self._missing(table, update.op, entry, present)
             if reason:
                 refused.append(Refused(table, getattr(entry, "vrf_id", 0), key, update.op, reason))

@@ -88,6 +88,18 @@ async def test_nothing_is_left_of_an_interface_that_was_refused_and_goes():
     assert world.router().state == ("up", "")
 
 
+async def test_nothing_is_left_of_an_interface_that_was_refused_in_part_and_goes():
+    """Of several entries of it a switch may have room for some."""
+    world = await made(router_config(1, (1, 2)))
+    await learned(world)
+    full_for(world, ("router_interface", 3))
+    await world.shards.put_router(router_config(1, (1, 2, 3)))
+    await world.settle()
+    world.hardware.entries.damaged.add(("router_interface", 3))
+    await world.shards.put_router(router_config(1, (1, 2)))
+    assert not world.hardware.entries.damaged
+
+
 async def test_what_was_refused_is_known_as_such_when_both_are_read_back():
     world = await made(router_config(1, (1, 2)))
     await learned(world)
