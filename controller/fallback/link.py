@@ -42,6 +42,9 @@ class LinkVlans:
         here = {one.id: one.fallback.vlan for one in hardware if one.fallback and one.fallback.vlan not in taken}
         self._by_interface = {i: vlan for i, vlan in (here | there).items() if FIRST_VLAN <= vlan <= LAST_VLAN}
 
+    def __contains__(self, interface_id: int) -> bool:
+        return interface_id in self._by_interface
+
     def of(self, interface_id: int) -> int | None:
         """Return an interface's VLAN, a free one where it has none yet; None where all are taken."""
         known = self._by_interface.get(interface_id)

@@ -236,7 +236,7 @@ class FallbackPair:
             audit.end()
         if audit.repaired:
             self._notice("warning", "repaired", f"{audit.repaired} routes differed in hardware")
-        found = merged(hard, soft, self.routes.barred, self._writer.ends)
+        found = merged(hard, soft, self.routes.barred, self._writer.known_ends)
         return self._with_defaults(found) if idle and generation == writes.generation else found
 
     async def _read_both(

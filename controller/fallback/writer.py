@@ -96,6 +96,10 @@ class PairWriter:
             return None
         return on_hardware(declared, here, vlan), on_software(declared, there, vlan)
 
+    def known_ends(self, declared: RouterInterface) -> Ends | None:
+        """Return the same of a router interface that has its VLAN; None of one that has gone since it was read."""
+        return self.ends(declared) if declared.id in self.vlans else None
+
     # Writing
 
     async def to_software(self, batch: WriteBatch) -> list[Refused]:

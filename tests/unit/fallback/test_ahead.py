@@ -1,6 +1,7 @@
 """The hardware of a pair while the software behind it is away: it follows what changes, and the software later."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from pairs import TWO_WAYS, PairWorld, back, learned, made, packet, quiet, verified
@@ -8,7 +9,7 @@ from worlds import gateway, mac, router_config
 
 from controller.errors import PlaneUnreachable
 from controller.model import Placement
-from controller.planes.base import UNREACHABLE, Op, Refused, WriteBatch
+from controller.planes.base import UNREACHABLE, Installed, Op, Refused, WriteBatch
 from controller.routing.rib import SetKind
 from controller.shard import mirror
 from wire.columns import prefix_key
@@ -373,4 +374,19 @@ async def test_an_interface_that_was_written_as_the_software_left_and_is_on_neit
         await world.shards.put_router(router_config(1, (1, 2)))
     del world.software.entries.router_interfaces[3]
     await back(world)
+    assert world.pair._writer.vlans._by_interface.keys() == {1, 2}
+
+
+async def test_an_interface_that_goes_while_both_are_read_has_no_vlan_any_more() -> None:
+    world = await made(router_config(1, (1, 2, 3)))
+    await learned(world)
+    read = world.software.read
+
+    async def slow(*given: Any) -> Installed:
+        found = await read(*given)
+        await world.shards.put_router(router_config(1, (1, 2)))
+        return found
+
+    world.software.read = slow  # type: ignore[method-assign]
+    await world.pair.read()
     assert world.pair._writer.vlans._by_interface.keys() == {1, 2}
