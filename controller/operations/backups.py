@@ -9,14 +9,15 @@ import tarfile
 import threading
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 from controller.errors import StoreError
 from controller.operations.convergence import buried, given_up
 from controller.pki.authority import authorities, system_clock
-from controller.store.base import Snapshot, Store
+from controller.store.base import PlaneCertificate, Snapshot, Store
 from controller.store.sqlite import FILE, SqliteStore
 
 MAX_BACKUP_BYTES = 256 << 20
@@ -81,12 +82,13 @@ def write(store: Store, keys: Mapping[str, bytes], path: Path, unwanted: threadi
             snapshot.unlink()
 
 
-def stage(state: Path, path: Path, replaced: Snapshot) -> None:
+def stage(state: Path, path: Path, replaced: Snapshot, certificates: Sequence[PlaneCertificate]) -> None:
     """Unpack a backup beside the present state, for `make_ready`; StoreError where it is none.
 
     Routers of the present state that the backup does not know by the same id become deleted ones, and those that are
     being deleted remain such; the ports and VLANs of both wait for their planes. Ids go on from the higher of both,
-    so that nothing of theirs is taken for a restored router's. It may be called by another thread.
+    so that nothing of theirs is taken for a restored router's. Of ``certificates``, the present state's, those that
+    are revoked stay so. It may be called by another thread.
     """
     staged = state / _STAGED
     try:
@@ -106,6 +108,7 @@ def stage(state: Path, path: Path, replaced: Snapshot) -> None:
             deleted = [one for one in replaced.tombstones if one.router.vrf_id not in restored]
             holds = [*replaced.holds, *given_up(replaced.state, after)]
             store.commit(after, ids, holds, [*deleted, *buried(replaced.state, after)])
+            _keep_revoked(store, [one for one in certificates if one.revoked])
         finally:
             store.close()
         if (staged / f"{FILE}-wal").exists():  # which `adopt` would leave here, with what was stored just now
@@ -117,6 +120,15 @@ def stage(state: Path, path: Path, replaced: Snapshot) -> None:
         if isinstance(problem, OSError):
             raise StoreError(f"{staged}: {problem.strerror}; nothing was restored") from None
         raise
+
+
+def _keep_revoked(store: Store, certificates: Sequence[PlaneCertificate]) -> None:
+    """Have certificates of planes revoked in a store, also those that were issued after it was written."""
+    known = {one.serial: one.revoked for one in store.plane_certificates()}
+    store.revoke_plane_certificates([one.serial for one in certificates if not known.get(one.serial, True)])
+    for one in certificates:
+        if one.serial not in known:
+            store.add_plane_certificate(replace(one, directory=""))
 
 
 def make_ready(state: Path) -> None:

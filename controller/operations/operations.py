@@ -448,7 +448,8 @@ class Operations:
                 raise Conflict("this controller has planes or tenants; delete them first, or give --force")
             self._restarting.set()  # what is changed from now on would be lost
             try:
-                await asyncio.to_thread(backups.stage, self._directory, path, self._store.load())
+                certificates = self._store.plane_certificates()
+                await asyncio.to_thread(backups.stage, self._directory, path, self._store.load(), certificates)
                 backups.make_ready(self._directory)
             except BaseException:
                 self._restarting.clear()

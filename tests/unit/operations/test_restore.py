@@ -302,7 +302,7 @@ async def test_a_backup_that_could_not_be_restored_is_not_written(
 
 async def test_a_restore_that_fails_leaves_none_that_is_ready(controller: Controller, backup: Path) -> None:
     state = controller.pki.directory.parent
-    backups.stage(state, backup, controller.store.load())
+    backups.stage(state, backup, controller.store.load(), [])
     backups.make_ready(state)
     backup.write_bytes(b"junk")
     assert await _refused(controller, backup)
@@ -329,7 +329,7 @@ async def test_what_was_unpacked_when_the_controller_was_killed_goes_at_the_next
     controller: Controller, backup: Path
 ) -> None:
     state = controller.pki.directory.parent
-    backups.stage(state, backup, controller.store.load())
+    backups.stage(state, backup, controller.store.load(), [])
     assert not backups.adopt(state)
     assert not (state / "restore").exists()
 
@@ -387,6 +387,18 @@ async def test_a_certificate_that_a_backup_does_not_have_is_not_believed(
     await controller.operations.plane_certificate("s1", [], "")
     assert controller.planes.trusted("s1").exists()
     again = await _restored(controller, backup)
+    assert not again.planes.believed()
+    assert not again.planes.trusted("s1").exists()
+
+
+async def test_what_was_revoked_since_a_backup_stays_revoked(controller: Controller, tmp_path: Path) -> None:
+    await controller.apply(HEAD + RED)
+    await controller.operations.plane_certificate("s1", [], "")
+    await controller.operations.backup(tmp_path / "backup")
+    await controller.operations.plane_certificate("s1", [], "")  # which a switch of OpenFlow could still show
+    revoked = await controller.operations.revoke_plane("s1", "")
+    again = await _restored(controller, tmp_path / "backup")
+    assert again.planes.revoked() == [int(serial, 16) for serial in revoked]
     assert not again.planes.believed()
     assert not again.planes.trusted("s1").exists()
 
