@@ -105,9 +105,11 @@ def limit_resources() -> None:
         (resource.RLIMIT_NOFILE, _OPEN_FILES),
         (resource.RLIMIT_FSIZE, MAX_FILE_BYTES),
         (resource.RLIMIT_NPROC, _PROCESSES),
-        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CORE, 1),  # with 0 the host's root may still be started to take it (core(5))
     ):
-        resource.setrlimit(kind, (limit, limit))
+        _, most = resource.getrlimit(kind)
+        value = limit if most == resource.RLIM_INFINITY else min(limit, most)
+        resource.setrlimit(kind, (value, value))
     work_in_batches()
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a full log ends the log and not the machine
 

@@ -67,6 +67,31 @@ async def test_every_process_of_a_guest_has_the_filter_and_what_an_operator_runs
         assert kept in own.splitlines()
 
 
+CORES = """
+import errno, json, resource
+def refused(*limits):
+    try:
+        resource.prlimit(0, resource.RLIMIT_CORE, limits)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+    return resource.getrlimit(resource.RLIMIT_CORE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))
+print(json.dumps([resource.getrlimit(resource.RLIMIT_CORE), refused(0, 1), refused(0, 0)]))
+"""
+
+
+async def test_no_crash_in_a_guest_starts_what_the_host_takes_dumps_with() -> None:
+    """The kernel starts it with any limit but one of one octet (core(5))."""
+    async with guest_bed() as bed:
+        status = await bed.started(bed.spec())
+        for name, pid in processes(status).items():
+            limits = Path(f"/proc/{pid}/limits").read_text().splitlines()
+            [core] = [line for line in limits if line.startswith("Max core file size")]
+            assert core.split()[4:6] == ["1", "1"], name
+        done = bed.run(status, "/usr/bin/python3", "-c", CORES)
+        assert json.loads(done.stdout) == [[1, 1], "EPERM", "EPERM"]
+
+
 async def test_a_command_that_is_not_there_is_told_as_a_shell_would() -> None:
     async with guest_bed() as bed:
         status = await bed.started(bed.spec())

@@ -34,6 +34,7 @@ from vrc.guest.launch import EXIT_RUNS_ALREADY, LIMIT_S, Plan, launch
 from vrc.guest.listener import Listener, listen
 from vrc.guest.log import GuestLog
 from vrc.guest.namespaces import GuestIds
+from vrc.guest.privileges import leave_no_core
 from vrc.guest.reactor import Reactor, Timer
 from vrc.guest.suites.base import Section, as_user, unwritten
 from vrc.guest.suites.choice import make, section_of
@@ -246,7 +247,7 @@ def _limit_resources() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = _OPEN_FILES if most == resource.RLIM_INFINITY else min(_OPEN_FILES, most)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    leave_no_core()
 
 
 def _plan(config: GuestConfig, directory: int) -> Plan:
