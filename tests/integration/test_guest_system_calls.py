@@ -30,6 +30,9 @@ for name in sys.argv[2:]:
 clone = library.seccomp_syscall_resolve_name(b"clone")
 for bit in (7, 17, 25, 26, 27, 28, 29, 30):
     found[f"clone {bit}"] = failed(clone, 1 << bit, 0, 0, 0, 0)
+mmap, memfd = (library.seccomp_syscall_resolve_name(name) for name in (b"mmap", b"memfd_create"))
+found["mmap of huge pages"] = failed(mmap, 0, 1 << 21, 3, 0x40022, -1, 0)
+found["memfd of huge pages"] = failed(memfd, 0, 4)
 found["clone3"] = failed(435, 0, 0)
 socket = library.seccomp_syscall_resolve_name(b"socket")
 for family in (38, 40):

@@ -56,6 +56,8 @@ REFUSED_NEWER = {
 _CLONE3 = 435  # its flags are in memory, where no filter looks; the C library goes back to clone where it is unknown
 _NEW_NAMESPACES = (0x80, 0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000)
 # CLONE_NEW: time, mount, cgroup, uts, ipc, user, pid, network
+_HUGE_PAGES = (("mmap", 3, 0x40000), ("memfd_create", 1, 0x4))
+# where MAP_HUGETLB and MFD_HUGETLB stand: of the host's huge pages, which no group of memory counts
 _FOREIGN_SOCKETS = (38, 40)  # AF_ALG, AF_VSOCK: not of a network namespace
 
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 24, 38
@@ -109,6 +111,8 @@ def refuse_system_calls() -> None:
         made.refuse(number, errno.EPERM)
     for flag in _NEW_NAMESPACES:
         made.refuse(made.number("clone"), errno.EPERM, _Comparison(0, _MASKED_EQ, flag, flag))
+    for name, argument, flag in _HUGE_PAGES:
+        made.refuse(made.number(name), errno.EPERM, _Comparison(argument, _MASKED_EQ, flag, flag))
     made.refuse(_CLONE3, errno.ENOSYS)
     for family in _FOREIGN_SOCKETS:
         made.refuse(made.number("socket"), errno.EAFNOSUPPORT, _Comparison(0, _MASKED_EQ, _INT, family))
