@@ -12,6 +12,7 @@ from vrc.guest.enclosure import MAX_TERMINALS
 
 pytestmark = pytest.mark.root
 
+FRR_10 = ["frr"] if Path("/var/lib/frr").is_dir() else []
 CONNECT = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print('connected')"
 
 # Takes terminals until it gets none.
@@ -55,6 +56,17 @@ async def test_directories_of_the_controller_and_of_other_guests_are_hidden_for_
         assert bed.run(status, "ls", "/run/splitplane/session", "/run/netns").stdout.split() == [
             "/run/splitplane/session:"
         ]
+
+
+async def test_no_socket_of_a_service_of_the_host_is_reached() -> None:
+    """Neither a network of its own nor a file system that is read-only keeps a guest from one with a path."""
+    async with guest_bed() as bed:
+        status = await bed.started(bed.spec())
+        bed.base.chmod(0o755)  # below /var/lib
+        with listen(bed.base):
+            done = bed.run(status, "/usr/bin/python3", "-c", CONNECT, str(bed.base / "session.sock"))
+            assert done.stderr.splitlines()[-1:] == ["FileNotFoundError: [Errno 2] No such file or directory"]
+        assert bed.run(status, "ls", "/var/lib", "/var/spool").stdout.split() == ["/var/lib:", *FRR_10, "/var/spool:"]
 
 
 async def test_the_session_socket_is_reached_also_after_the_controller_made_it_anew() -> None:

@@ -15,6 +15,7 @@ import os
 import socket
 import stat
 import struct
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -27,7 +28,6 @@ from vrc.guest.kernel import (
     MS_NOEXEC,
     MS_NOSUID,
     MS_PRIVATE,
-    MS_RDONLY,
     MS_REC,
     EnclosureError,
     mount,
@@ -46,6 +46,10 @@ ETC = f"{OWN}/etc"
 
 FRR_STATE = "/var/lib/frr"
 """Where FRR, from 10 on, keeps what is to survive a daemon: that OSPF restarts gracefully, what was committed."""
+
+_OF_SERVICES = ("/var/lib", "/var/spool")
+"""Where the host's services keep what is theirs: also Unix sockets, which a guest reaches from any network and on a
+file system that is read-only."""
 
 MAX_FILES = 4096
 """Files and directories in each place where a guest may write."""
@@ -95,7 +99,8 @@ def close_in(binds: Iterable[Bind], hidden: Iterable[str], folders: Folders, ids
     """Give the calling process a mount namespace where only what is mounted here is a guest's, and ``hidden`` empty.
 
     Elsewhere everything is read-only and set-user-id programs have no effect; /run, /tmp, /var/log, /var/tmp, /dev
-    and, where there is one, /var/lib/frr are fresh. What the guest may write is memory, and bounded.
+    and, where there is one, /var/lib/frr are fresh; nothing else is in /var/lib and /var/spool. What the guest may
+    write is memory, and bounded.
     """
     unshare(CLONE_NEWNS)
     mount("none", "/", None, MS_REC | MS_PRIVATE)
@@ -106,9 +111,12 @@ def close_in(binds: Iterable[Bind], hidden: Iterable[str], folders: Folders, ids
         if os.path.ismount(writable):
             set_mount(writable, 0, MOUNT_ATTR_RDONLY)
     root = ids.on_host(0)
-    for directory in ("/run", "/tmp", "/var/log", "/var/tmp", FRR_STATE):
-        if os.path.isdir(directory):
-            _scratch(directory, "1777" if directory.endswith("tmp") else "755", _SCRATCH, root, root)
+    scratch = [one for one in ("/run", "/tmp", "/var/log", "/var/tmp", FRR_STATE) if os.path.isdir(one)]
+    for directory in _OF_SERVICES:
+        if os.path.isdir(directory) and not sys.base_prefix.startswith(f"{directory}/"):
+            hide_directory(directory, [one for one in scratch if one.startswith(f"{directory}/")])
+    for directory in scratch:
+        _scratch(directory, "1777" if directory.endswith("tmp") else "755", _SCRATCH, root, root)
     for directory in hidden:
         if os.path.isdir(directory):
             hide_directory(directory)
@@ -133,9 +141,12 @@ def _scratch(target: str, mode: str, size: str, user: int, group: int) -> None:
     mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options)
 
 
-def hide_directory(target: str) -> None:
-    """Have an empty directory in a directory's place."""
-    mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY, "mode=755,size=4k")
+def hide_directory(target: str, kept: Iterable[str] = ()) -> None:
+    """Have in a directory's place one that has nothing but directories that are ``kept``, empty as well."""
+    mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=755,size=4k")
+    for directory in kept:
+        os.mkdir(directory)
+    set_mount(target, MOUNT_ATTR_RDONLY, 0)
 
 
 def _make_folders(folders: Folders, ids: GuestIds) -> None:
