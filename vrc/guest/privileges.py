@@ -63,6 +63,7 @@ _FOREIGN_SOCKETS = (38, 40)  # AF_ALG, AF_VSOCK: not of a network namespace
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 24, 38
 _ALLOW, _ERRNO, _NE, _MASKED_EQ = 0x7FFF0000, 0x00050000, 1, 7  # of seccomp.h
 _INT = 0xFFFFFFFF  # what the kernel looks at of a register that holds an int
+_ENOTSUPP = 524  # the kernel has compiled filters of as many octets as it may (net.core.bpf_jit_limit)
 _LIBRARY = "libseccomp.so.2"
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -76,7 +77,7 @@ class _Filter:
 
     def __init__(self) -> None:
         try:
-            self._library = ctypes.CDLL(_LIBRARY)
+            self._library = ctypes.CDLL(_LIBRARY, use_errno=True)
         except OSError:
             raise OSError(errno.ENOENT, f"{_LIBRARY} not found; apt-get install libseccomp2") from None
         self._library.seccomp_init.restype = ctypes.c_void_p
@@ -99,6 +100,9 @@ class _Filter:
 
     @staticmethod
     def _check(result: int) -> None:
+        if result == -errno.ECANCELED and ctypes.get_errno() == _ENOTSUPP:
+            reason = "the kernel holds no more; raise net.core.bpf_jit_limit, or end a guest that has attached many"
+            raise OSError(errno.ENOSPC, f"filter of system calls: {reason}")
         if result < 0:
             raise OSError(-result, f"filter of system calls: {os.strerror(-result)}")
 
