@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from http import HTTPStatus
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import IO, Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.responses import FileResponse, StreamingResponse
@@ -475,6 +475,11 @@ async def audit_log(operations: Op, wanted: Annotated[AuditQuery, Query()]) -> S
 # Backup
 
 
+def _path_of(file: IO[bytes]) -> Path:
+    """Return a path of an open file that has no name: a backup has keys, and a name would outlive a `kill -9`."""
+    return Path(f"/proc/self/fd/{file.fileno()}")
+
+
 @contextlib.contextmanager
 def _stored_for_a_moment() -> Iterator[None]:
     """StoreError where there is no room for a backup on its way."""
@@ -490,15 +495,17 @@ async def backup(operations: Op) -> FileResponse:
     """Return a backup of the declared state and the certificate authority."""
     with _stored_for_a_moment():
         directory = tempfile.TemporaryDirectory(prefix="splitplane-")
-    path = Path(directory.name) / "backup"
-    await operations.backup(path)
-    return FileResponse(path, media_type="application/gzip", background=BackgroundTask(directory.cleanup))
+    with directory:
+        path = Path(directory.name) / "backup"
+        await operations.backup(path)
+        file = path.open("rb")
+    return FileResponse(_path_of(file), media_type="application/gzip", background=BackgroundTask(file.close))
 
 
 @api.post("/restore", status_code=202)
 async def restore(request: Request, operations: Op, force: bool = False) -> dict[str, str]:
     """Replace the state by a backup; the controller restarts itself, planes and guests go on."""
-    with _stored_for_a_moment(), tempfile.NamedTemporaryFile(prefix="splitplane-") as file:
+    with _stored_for_a_moment(), tempfile.TemporaryFile(prefix="splitplane-") as file:
         size = 0
         async for chunk in request.stream():
             size += len(chunk)
@@ -506,7 +513,7 @@ async def restore(request: Request, operations: Op, force: bool = False) -> dict
                 raise NoSuch("backup", "so large", f"the limit is {backups.MAX_BACKUP_BYTES >> 20} MiB")
             file.write(chunk)
         file.flush()
-        await operations.restore(Path(file.name), force)
+        await operations.restore(_path_of(file), force)
     return {"restored": "the controller restarts with it"}
 
 

@@ -1,6 +1,7 @@
 """The API as HTTP: errors have one form, the document is served, the socket is private."""
 
 import asyncio
+import io
 import os
 import tempfile
 from collections.abc import AsyncIterator
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 from operator_world import Controller
 
-from controller.api import streams
+from controller.api import app, streams
+from controller.operations import backups
 from controller.spec.lines import MAX_SIZE_BYTES
 from controller.views import CapturedFrame
 from controller.vrctl.client import Client, Refused, path_of
@@ -124,10 +126,32 @@ async def test_a_backup_that_has_no_room_on_its_way_is_refused(
     assert caught.value.kind == "StoreError"
 
 
+async def test_a_backup_on_its_way_has_no_name_that_a_kill_would_leave(
+    served: Path, controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, named = tmp_path / "temporary", []
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    answer, stage = app.FileResponse, backups.stage
+
+    def answering(*arguments: Any, **options: Any) -> app.FileResponse:
+        named.append([*place.iterdir()])
+        return answer(*arguments, **options)
+
+    def staging(*arguments: Any) -> None:
+        named.append([*place.iterdir()])
+        stage(*arguments)
+
+    monkeypatch.setattr(app, "FileResponse", answering)
+    monkeypatch.setattr(backups, "stage", staging)
+    pieces = await asyncio.to_thread(lambda: [*Client(served).pieces("POST", "/v1/backup")])
+    await asyncio.to_thread(Client(served).send_file, "/v1/restore", io.BytesIO(b"".join(pieces)))
+    assert named == [[], []]
+    assert controller.restarts == 1
+
+
 async def test_a_backup_that_is_sent_to_a_full_disk_is_refused(served: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        tempfile, "NamedTemporaryFile", lambda **_: os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb")
-    )
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb"))
     with pytest.raises(Refused, match=r"temporary files: No space left on device; make room") as caught:
         await ask(served, "POST", "/v1/restore", "x" * 100_000)
     assert caught.value.kind == "StoreError"
