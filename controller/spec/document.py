@@ -27,7 +27,7 @@ MAX_PORT = 0xFFFFFEFF  # P4Runtime's SDN_PORT_MAX
 RESERVED_INTERFACES = frozenset({"lo", "all", "default"})  # taken by the kernel, or by names under /proc/sys/net
 
 RESERVED_DAEMONS = frozenset(
-    {"vrc", "interfaces", "config", "kernel", "supervisor", "machine"}
+    {"vrc", "interfaces", "config", "kernel", "supervisor", "machine", "guest", "limits"}
 )  # of a guest's states
 
 NAME = r"^[a-z0-9][a-z0-9-]{0,30}$"

@@ -92,6 +92,8 @@ def test_an_anchor_may_be_given_anew() -> None:
         ("hold_time_s: 60", 'command: {daemons: [{argv: ["/b\\n"]}]}', 13, "'/b\\n' is no command; begin with"),
         ("hold_time_s: 60", "command: {daemons: [{argv: [/b], reload: KILL}]}", 13, "reload: 'KILL' should be"),
         ("hold_time_s: 60", "command: {daemons: [{argv: [/b]}, {argv: [/b]}]}", 13, "'b' is taken; give its daemon"),
+        ("hold_time_s: 60", "command: {daemons: [{argv: [/limits]}]}", 13, "'limits' is taken; give its daemon"),
+        ("hold_time_s: 60", "command: {daemons: [{argv: [/guest]}]}", 13, "'guest' is taken; give its daemon"),
         ("hold_time_s: 60", "command: {daemons: [{argv: [/b]}], user: root}", 13, "user: root is refused"),
         (
             "hold_time_s: 60",
