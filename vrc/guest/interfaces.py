@@ -51,7 +51,6 @@ RETRY_S = 1.0
 """How long before an interface is made that could not be, or that was deleted in the guest."""
 SETTLE_LIMIT_S = 2.0
 """How long an interface stays down until the kernel has noted its carrier."""
-MAX_INTERFACES = 256
 
 _INT, _U16, _ATTRIBUTE = struct.Struct("=i"), struct.Struct("=H"), struct.Struct("=HH")
 _HEADER = struct.Struct("=IHHII")
