@@ -42,15 +42,15 @@ def keys_of(state: Path) -> dict[str, bytes]:
         raise StoreError(f"{problem.filename}: {problem.strerror}; the backup was not written") from None
 
 
-class _Snapshot:
-    """What is packed, for as long as somebody wants it."""
+class _Wanted:
+    """What is packed or unpacked, for as long as somebody wants it."""
 
-    def __init__(self, file: IO[bytes], unwanted: threading.Event) -> None:
+    def __init__(self, file: IO[bytes] | gzip.GzipFile, unwanted: threading.Event) -> None:
         self._file, self._unwanted = file, unwanted
 
     def read(self, size: int = -1) -> bytes:
         if self._unwanted.is_set():
-            raise StoreError("nobody waits for the backup; it was not written")
+            raise StoreError("nobody waits for it any more")
         return self._file.read(size)
 
 
@@ -70,7 +70,7 @@ def write(store: Store, keys: Mapping[str, bytes], path: Path, unwanted: threadi
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as tar:
             with open(snapshot, "rb") as source:
-                tar.addfile(tar.gettarinfo(arcname=FILE, fileobj=source), _Snapshot(source, unwanted))
+                tar.addfile(tar.gettarinfo(arcname=FILE, fileobj=source), _Wanted(source, unwanted))
             for name, content in keys.items():
                 member = tarfile.TarInfo(name)
                 member.size, member.mode, member.mtime = len(content), 0o600, int(time.time())
@@ -82,20 +82,26 @@ def write(store: Store, keys: Mapping[str, bytes], path: Path, unwanted: threadi
             snapshot.unlink()
 
 
-def stage(state: Path, path: Path, replaced: Snapshot, certificates: Sequence[PlaneCertificate]) -> None:
+def stage(
+    state: Path,
+    path: Path,
+    replaced: Snapshot,
+    certificates: Sequence[PlaneCertificate],
+    unwanted: threading.Event,
+) -> None:
     """Unpack a backup beside the present state, for `make_ready`; StoreError where it is none.
 
     Routers of the present state that the backup does not know by the same id become deleted ones, and those that are
     being deleted remain such; the ports and VLANs of both wait for their planes. Ids go on from the higher of both,
     so that nothing of theirs is taken for a restored router's. Of ``certificates``, the present state's, those that
-    are revoked stay so. It may be called by another thread.
+    are revoked stay so. It may be called by another thread, and goes on until it is ``unwanted``.
     """
     staged = state / _STAGED
     try:
         (state / _READY).unlink(missing_ok=True)
         shutil.rmtree(staged, ignore_errors=True)
         (staged / "pki").mkdir(mode=0o700, parents=True)
-        _unpack(path, staged)
+        _unpack(path, staged, unwanted)
         authorities(staged / "pki", system_clock)
         store = SqliteStore(staged, remedy="nothing was restored")
         try:
@@ -141,10 +147,11 @@ def make_ready(state: Path) -> None:
         raise StoreError(f"{state / _READY}: {problem.strerror}; nothing was restored") from None
 
 
-def _unpack(path: Path, staged: Path) -> None:
+def _unpack(path: Path, staged: Path, unwanted: threading.Event) -> None:
     """Copy the files of a backup, and nothing else that the archive may hold."""
     with gzip.open(path) as whole:
-        while whole.read(1 << 20):  # to the checksum at its end, which tarfile does not reach
+        wanted = _Wanted(whole, unwanted)
+        while wanted.read(1 << 20):  # to the checksum at its end, which tarfile does not reach
             pass
     with tarfile.open(path, mode="r:gz") as tar:
         there = {f"pki/{name}" for name in _AUTHORITIES} & set(tar.getnames())
@@ -155,7 +162,7 @@ def _unpack(path: Path, staged: Path) -> None:
             source = tar.extractfile(member) or io.BytesIO()
             target = os.open(staged / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with source, open(target, "wb") as file:
-                shutil.copyfileobj(source, file)
+                shutil.copyfileobj(_Wanted(source, unwanted), file)
                 file.flush()
                 os.fsync(file.fileno())
 

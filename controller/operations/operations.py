@@ -447,11 +447,13 @@ class Operations:
             if (self.state.planes or self.state.tenants) and not force:
                 raise Conflict("this controller has planes or tenants; delete them first, or give --force")
             self._restarting.set()  # what is changed from now on would be lost
+            unwanted = threading.Event()
             try:
-                certificates = self._store.plane_certificates()
-                await asyncio.to_thread(backups.stage, self._directory, path, self._store.load(), certificates)
+                replaced, certificates = self._store.load(), self._store.plane_certificates()
+                await asyncio.to_thread(backups.stage, self._directory, path, replaced, certificates, unwanted)
                 backups.make_ready(self._directory)
             except BaseException:
+                unwanted.set()
                 self._restarting.clear()
                 raise
             self._restart()

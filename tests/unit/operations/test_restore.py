@@ -189,10 +189,10 @@ async def test_what_is_changed_while_a_backup_is_unpacked_is_refused(
     begun, unpacked = asyncio.Event(), threading.Event()
     loop, unpack = asyncio.get_running_loop(), backups._unpack
 
-    def waiting(path: Path, staged: Path) -> None:
+    def waiting(*arguments: Any) -> None:
         loop.call_soon_threadsafe(begun.set)
         assert unpacked.wait(10.0)
-        unpack(path, staged)
+        unpack(*arguments)
 
     monkeypatch.setattr(backups, "_unpack", waiting)
     backup.write_bytes(b"junk")
@@ -212,14 +212,16 @@ async def test_a_restore_that_is_cancelled_while_it_is_unpacked_does_not_happen(
     begun, unpacked, over = asyncio.Event(), threading.Event(), asyncio.Event()
     loop, unpack, stage = asyncio.get_running_loop(), backups._unpack, backups.stage
 
-    def waiting(path: Path, staged: Path) -> None:
+    def waiting(*arguments: Any) -> None:
         loop.call_soon_threadsafe(begun.set)
         assert unpacked.wait(10.0)
-        unpack(path, staged)
+        unpack(*arguments)
 
     def told(*arguments: Any) -> None:
-        stage(*arguments)
-        loop.call_soon_threadsafe(over.set)
+        try:
+            stage(*arguments)
+        finally:
+            loop.call_soon_threadsafe(over.set)
 
     monkeypatch.setattr(backups, "_unpack", waiting)
     monkeypatch.setattr(backups, "stage", told)
@@ -229,9 +231,11 @@ async def test_a_restore_that_is_cancelled_while_it_is_unpacked_does_not_happen(
     with pytest.raises(asyncio.CancelledError):
         await restored
     unpacked.set()
-    await over.wait()  # nobody can stop a thread
+    await over.wait()
+    state = controller.pki.directory.parent
+    assert not (state / "restore").exists()  # a stop does not wait for all of it
     assert controller.restarts == 0
-    assert not backups.adopt(controller.pki.directory.parent)
+    assert not backups.adopt(state)
 
 
 async def test_a_restore_that_cannot_be_made_ready_leaves_nothing(
@@ -302,7 +306,7 @@ async def test_a_backup_that_could_not_be_restored_is_not_written(
 
 async def test_a_restore_that_fails_leaves_none_that_is_ready(controller: Controller, backup: Path) -> None:
     state = controller.pki.directory.parent
-    backups.stage(state, backup, controller.store.load(), [])
+    backups.stage(state, backup, controller.store.load(), [], threading.Event())
     backups.make_ready(state)
     backup.write_bytes(b"junk")
     assert await _refused(controller, backup)
@@ -329,7 +333,7 @@ async def test_what_was_unpacked_when_the_controller_was_killed_goes_at_the_next
     controller: Controller, backup: Path
 ) -> None:
     state = controller.pki.directory.parent
-    backups.stage(state, backup, controller.store.load(), [])
+    backups.stage(state, backup, controller.store.load(), [], threading.Event())
     assert not backups.adopt(state)
     assert not (state / "restore").exists()
 
