@@ -89,11 +89,9 @@ def _unified(root: Path) -> tuple[Path, set[str]]:
 
 
 def _settings(controller: str, limits: Limits, cpus: str, unified: bool) -> list[tuple[str, str]]:
-    """Return what is to be written into which file, in this order."""
+    """Return what is to be written into which file, in this order; of memory see `_limit_memory`."""
     quota = str(round(limits.cpus * _PERIOD_US))
     match controller:
-        case "memory":
-            return [("memory.max" if unified else "memory.limit_in_bytes", str(limits.memory_bytes))]
         case "pids":
             return [("pids.max", str(limits.pids))]
         case "cpu" if unified:
@@ -106,6 +104,17 @@ def _settings(controller: str, limits: Limits, cpus: str, unified: bool) -> list
             rate = str(limits.disk_bytes_per_s or "max")
             return [("io.max", f"{disk} rbps={rate} wbps={rate}") for disk in disks()]
     return [(file, f"{disk} {limits.disk_bytes_per_s}") for disk in disks() for file in _DISKS_V1]
+
+
+def _limit_memory(group: Path, size: str, unified: bool) -> None:
+    """Limit what a guest takes of memory, with none of the host's swap where the kernel counts that by groups."""
+    swap = group / ("memory.swap.max" if unified else "memory.memsw.limit_in_bytes")
+    if not unified and swap.exists():  # of both together, and never less than of memory: it is the first to grow
+        with contextlib.suppress(OSError):
+            swap.write_text(size)
+    (group / ("memory.max" if unified else "memory.limit_in_bytes")).write_text(size)
+    if swap.exists():
+        swap.write_text("0" if unified else size)
 
 
 def disks(block: Path = BLOCK) -> list[str]:
@@ -137,8 +146,11 @@ def make(directory: Path, limits: Limits, root: Path = ROOT, *, cpus: str = "") 
             group.mkdir(parents=True, exist_ok=True)
             if controller == _CPUSET and not unified:
                 _inherit_cpuset(group)
-            for file, value in _settings(controller, limits, cpus, unified):
-                (group / file).write_text(value)
+            if controller == "memory":
+                _limit_memory(group, str(limits.memory_bytes), unified)
+            else:
+                for file, value in _settings(controller, limits, cpus, unified):
+                    (group / file).write_text(value)
         except OSError:
             if controller in wanted:
                 missing.append(controller)

@@ -3,6 +3,7 @@
 import argparse
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,23 @@ def test_a_guest_s_limits_are_changed_where_it_is(tmp_path: Path, monkeypatch: p
     limits.make(GUEST, Limits(1 << 30, 0, 1024), tmp_path)
     assert (group_of(tmp_path, "memory") / "memory.limit_in_bytes").read_text() == str(1 << 30)
     assert set(limits.groups(GUEST, tmp_path)) == here
+
+
+@pytest.mark.parametrize(
+    ("version", "file", "none"),
+    [(version_1, "memory.memsw.limit_in_bytes", str(512 << 20)), (version_2, "memory.swap.max", "0")],
+)
+def test_a_guest_has_nothing_of_the_host_s_swap(
+    tmp_path: Path, version: Callable[..., None], file: str, none: str
+) -> None:
+    """Where the kernel does not count it by groups, nobody is refused for that."""
+    version(tmp_path, "memory", "cpu", "pids")
+    assert limits.make(GUEST, LIMITS, tmp_path).missing == ()
+    (group,) = (one for one in limits.groups(GUEST, tmp_path) if list(one.glob("memory.*")))
+    assert not (group / file).exists()
+    (group / file).write_text("max\n")
+    limits.make(GUEST, LIMITS, tmp_path)
+    assert (group / file).read_text() == none
 
 
 def test_processors_of_version_1_are_inherited_before_they_are_chosen(
