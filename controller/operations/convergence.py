@@ -439,7 +439,7 @@ class Convergence:
 
         Those alone are waited for of routers that ``concerns`` tells; of others it is what is known already.
         """
-        under_way = {vrf_id for vrf_id, task in self._following.items() if not task.done()}
+        under_way = {vrf_id for vrf_id in self._following if self._under_way(vrf_id)}
         changed = await self._follow(programmed.steps)
         mine = [router for router in changed if concerns(router.full_name)]
         await self._followed(mine)
@@ -449,6 +449,10 @@ class Convergence:
             await self._followed(former)
         failures = {router.full_name: self._guests.failure(router) for router in changed}
         return {name: line for name, line in failures.items() if line}
+
+    def _under_way(self, vrf_id: int) -> bool:
+        task = self._following.get(vrf_id)
+        return task is not None and not task.done()
 
     async def _followed(self, routers: list[RouterConfig]) -> None:
         tasks = [self._following[router.vrf_id] for router in routers if router.vrf_id in self._following]
@@ -464,7 +468,8 @@ class Convergence:
         """Start to bring guests there, each but once at a time; returns the routers whose guests are not yet."""
         changed = [router for router in self.state.routers.values() if not self._guests.current(router)]
         async with self._identifying:
-            await self._guests.identify(changed)
+            # Not who is being given one just now: it would get another than what is noted, and kept.
+            await self._guests.identify([one for one in changed if not self._under_way(one.vrf_id)])
         for vrf_id, task in list(self._following.items()):
             if task.done():
                 del self._following[vrf_id]

@@ -1,5 +1,6 @@
 """Certificates as operators and time change them, on one controller: nobody who is known is locked out unasked."""
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from operator_world import Controller
 
 from controller.errors import Conflict, NoSuch, SpecError, StoreError
+from controller.guests.base import GuestSpec
 from controller.operations import backups
 from controller.pki.authority import ROUTER_LIFETIME
 from controller.pki.certificates import load_certificate
@@ -88,6 +90,32 @@ async def test_a_rotation_reaches_guests_and_may_then_be_ended(applied: Controll
     assert (applied.pki.identity(1) / "ca.pem").read_bytes() == applied.pki.ca_pem
     with pytest.raises(Conflict, match="vrctl pki rotate makes a new one"):
         applied.certificates.retire(force=False)
+
+
+async def test_a_guest_that_is_started_amid_a_rotation_is_given_a_certificate_that_is_kept(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on, given = asyncio.Event(), asyncio.Event(), list[str]()
+    run = controller.guests.start
+
+    async def start(spec: GuestSpec) -> None:
+        begun.set()
+        await go_on.wait()
+        given.append(controller.serial(1))
+        await run(spec)
+
+    monkeypatch.setattr(controller.guests, "start", start)
+    creating = asyncio.create_task(controller.apply(DOCUMENT))
+    await begun.wait()
+    controller.certificates.rotate()
+    others = await controller.convergence.program(lambda _: None)
+    await controller.convergence.run_guests(others, lambda _: False)  # as the change of another router does
+    go_on.set()
+    await creating
+    assert controller.pki.is_valid(given[0], 1)
+    await controller.convergence.converge(lambda _: None)
+    assert controller.pki.is_valid(given[-1], 1)
+    assert controller.certificates.retire(force=False).waiting == []
 
 
 async def test_a_guest_whose_new_certificate_does_not_fit_on_the_disk_is_in_the_way(applied: Controller) -> None:
