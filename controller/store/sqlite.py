@@ -134,7 +134,8 @@ _PLANE_CERTIFICATE = "serial, plane, pem, directory, revoked"
 class SqliteStore:
     """A `Store` in a directory that only its owner may read; made where it does not exist."""
 
-    def __init__(self, directory: Path, remedy: str = "repair it, restore a backup, or give another --state") -> None:
+    def __init__(self, directory: Path, remedy: str = "") -> None:
+        """``remedy`` is what is said of every error, where that is not what an operator can do about it."""
         self._path, self._remedy = directory / FILE, remedy
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -197,7 +198,9 @@ class SqliteStore:
         try:
             yield
         except (sqlite3.Error, OSError) as problem:
-            raise StoreError(f"{self._path}: {problem}; {self._remedy}") from None
+            full = getattr(problem, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+            remedy = "make room" if full else "repair it, restore a backup, or give another --state"
+            raise StoreError(f"{self._path}: {problem}; {self._remedy or remedy}") from None
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

@@ -83,7 +83,7 @@ def test_a_disk_that_is_full_is_called_so_and_the_store_goes_on(tmp_path: Path) 
     larger = {"red/r1": replace(router, routing=Routing(Suite.FRR, "x" * 1_000_000))}
     pages = store._db.execute("PRAGMA page_count").fetchone()[0]
     store._db.execute(f"PRAGMA max_page_count = {pages}")
-    with pytest.raises(StoreError, match="database or disk is full"):
+    with pytest.raises(StoreError, match=r"database or disk is full; make room$"):
         store.commit(replace(state, routers=state.routers | larger), ids, (), ())
     assert store.load().state == state
     store.commit(replace(state, routers={}, links=frozenset()), ids, (), ())
