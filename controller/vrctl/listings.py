@@ -89,7 +89,7 @@ def _fullness(table: dict[str, Any]) -> str:
 def router_row(view: dict[str, Any]) -> dict[str, Any]:
     """Show a move under way beside the placement that it leads to, and what no plane forwards where all is well."""
     move = view["move"]
-    share = view["share"] and _share_text(view["share"])
+    share = _share_text(view["share"]) if view["share"] else ""
     view = view | {"reason": view["reason"] or "; ".join(view["remarks"]), "share": share}
     return view if move is None else view | {"placement": f"→ {move['to']} {move['done']:,}/{move['total']:,}"}
 

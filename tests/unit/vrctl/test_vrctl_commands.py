@@ -517,3 +517,8 @@ def test_a_share_is_written_as_in_the_document(
     share = {"weight": weight, "guarantee_percent": guarantee, "ceiling_percent": ceiling}
     row = {"slice": "red@s1", "overcommit": False, "share": share, "used": {}, "reserved": {}, "quota": Counter()}
     assert listings.slice_row(row)["share"] == text
+
+
+def test_the_share_that_every_other_router_has_is_left_blank() -> None:
+    row = {"move": None, "reason": "", "remarks": [], "share": None}
+    assert listings.router_row(row)["share"] == ""
