@@ -74,6 +74,11 @@ MISTAKES = {
         '        frr: "router bgp 65000\\n neighbour 10.9.0.2\\n"\n        interfaces:',
         "green/r1: frr line 2: unknown command: neighbour 10.9.0.2",
     ),
+    "FRR configuration with a word cut short": (
+        "        interfaces:",
+        '        frr: "ro bgp 65000\\n neighbor 10.9.0.2 remote-as 65001\\n"\n        interfaces:',
+        "green/r1: frr line 1: `ro` is cut short; write the whole word: ro bgp 65000",
+    ),
     "FRR of somebody else": (
         "        interfaces:",
         '        frr: "fpm address 127.0.0.1 port 1"\n        interfaces:',

@@ -9,6 +9,7 @@ from typing import Any
 
 from controller.errors import GuestError
 from controller.guests.base import GuestSpec
+from controller.guests.suites import frr_commands
 from controller.guests.suites.config_text import CHECK_LIMIT_S, FILE, dry_run, refuse_unfit
 from controller.model import RouteSource
 
@@ -142,18 +143,22 @@ async def check(router: str, text: str) -> None:
 
     This is vtysh's own dry run of all that a guest would be given. It knows every command of every daemon, but not
     what a daemon refuses when it sees the rest of its configuration (a neighbor without remote-as); that shows when
-    the text is loaded.
+    the text is loaded. It takes words that are cut short, so these are looked for here.
     """
     refuse_foreign(router, text)
     require_installed(("zebra",))
     whole = compose(text, "router", fpm=True)
     try:
         command = (VTYSH, "--config_dir", "/nonexistent", "--dryrun", "--inputfile", FILE)
-        status, output = await dry_run(command, whole.text)
+        status, output = await dry_run(command, f"{frr_commands.LIST}\n{whole.text}")
     except TimeoutError as error:
         raise GuestError(f"{router}: vtysh did not check the FRR configuration in {CHECK_LIMIT_S:.0f} s") from error
+    listed, said = frr_commands.split(output)
     if status:
-        raise GuestError(f"{router}: frr {_objection(output, whole.before)}")
+        raise GuestError(f"{router}: frr {_objection(said, whole.before + 1)}")
+    if found := next(frr_commands.parse(listed).find_cut_short(text), None):
+        number, word, line = found
+        raise GuestError(f"{router}: frr line {number}: `{word}` is cut short; write the whole word: {line}")
 
 
 async def version() -> tuple[int, ...]:
