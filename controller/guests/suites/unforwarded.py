@@ -13,17 +13,19 @@ from controller.model import Routing, Suite
 SHOWN = 3
 """Lines that a remark names; the others are counted."""
 
+_OTHER_VRF = r"vrf (?!default(?: |$))\S"
+_OTHER_TABLE = r"table (?!254\b)\d"
 _FRR = {
     "multicast": r"(ip|ipv6) (pim|igmp|mld|mroute|msdp)\b|router pim6?\b|address-family ipv[46] multicast\b",
     "MPLS": r"mpls\b|label vpn\b|address-family ipv[46] (labeled-unicast|vpn)\b|(ip|ipv6) route .*\blabel \d",
     "segment routing": r"segment-routing\b|srv6\b",
-    "VRFs inside of a router": r"vrf \S|(router|interface) \S.* vrf (?!default\b)|import vrf\b|"
-    r"(ip|ipv6) route .*\b(nexthop-)?vrf \S",
+    "VRFs inside of a router": rf"{_OTHER_VRF}|(router|interface) \S.* {_OTHER_VRF}|import vrf\b|"
+    rf"(ip|ipv6) route .*\b(nexthop-)?{_OTHER_VRF}",
     "EVPN": r"address-family l2vpn evpn\b|advertise-all-vni\b|vni \d",
     "flow specifications": r"address-family ipv[46] flowspec\b",
     "policy routing": r"pbr-map\b|pbr-policy\b",
     "NHRP": r"((ip|ipv6) )?nhrp\b",
-    "other tables than main": r"(ip|ipv6) route .*\btable \d|ip import-table\b|set table \d",
+    "other tables than main": rf"(ip|ipv6) route .*\b{_OTHER_TABLE}|ip import-table\b|set {_OTHER_TABLE}",
 }
 _STATEMENT = r"(?:^|[;{}])[^\S\n]*"  # not over ends of lines: each is a beginning already
 _BIRD = {
