@@ -52,12 +52,19 @@ class Interface:
     port_up: bool = False
     guest_up: bool | None = None  # None: the VRC has not said since it connected
     addresses: frozenset[bytes] = frozenset()
+    lacking: frozenset[bytes] = frozenset()  # declared, and a guest that has settled has not got them
+
+    @property
+    def declared_addresses(self) -> frozenset[bytes]:
+        """The addresses, 4 or 16 octets, that the operator gives it."""
+        return frozenset(ip_interface(text).ip.packed for text in self.config.addresses)
 
     @property
     def own_addresses(self) -> frozenset[bytes]:
-        """The addresses, 4 or 16 octets, that belong to its own MAC: where it has virtual ones, those declared."""
-        declared = frozenset(ip_interface(text).ip.packed for text in self.config.addresses)
-        return declared if self.config.virtual_macs else declared | self.addresses
+        """The addresses that belong to its own MAC: where it has virtual ones, those declared. One that the guest
+        lacks may be somebody else's (RFC 4862 section 5.4)."""
+        own = self.declared_addresses - self.lacking
+        return own if self.config.virtual_macs else own | self.addresses
 
     @property
     def up(self) -> bool:

@@ -291,7 +291,16 @@ class VirtualRouter:
             known[interface_id] = up, frozenset(addresses)
         self.fib.set_interfaces(known, self._clock())
         interfaces = self.fib.interfaces
+        for interface_id, (_, there) in known.items():
+            interfaces[interface_id].lacking -= there
         self._addressed.update(i for i, (_, there) in known.items() if interfaces[i].own_addresses <= there)
+        self._note_lacking(known)
+
+    def _note_lacking(self, interface_ids: Iterable[int]) -> None:
+        """Keep what a guest that has settled has not got of its addresses: nobody stands in for it there."""
+        for interface in map(self.fib.interfaces.__getitem__, interface_ids if self._resynced else ()):
+            if interface.guest_up is not None:
+                interface.lacking = interface.declared_addresses - interface.addresses
 
     def neighbors(self, states: Iterable[tuple[int, bytes, bytes, bool]]) -> Iterator[Literal[False]]:
         """Neighbors of the guest's kernel: interface, address, MAC, failed; of several of one the last counts.
@@ -342,6 +351,7 @@ class VirtualRouter:
     def resync_end(self, daemons_settled: bool) -> None:
         """Everything was repeated; stale routes go now or when the hold time has passed."""
         self._resynced = True
+        self._note_lacking(self.fib.interfaces)
         if daemons_settled:
             self._end_hold()
 

@@ -107,6 +107,35 @@ async def test_a_guest_is_stood_in_for_while_it_is_away_and_held(make_world):
     assert router.punts.counters["drop_no_session"] == before + 1
 
 
+async def test_nobody_stands_in_for_an_address_that_the_guest_could_not_have(make_world):
+    declared = interface(1, addresses=("10.0.1.1/24", "2001:db8::1/64"))
+    world = await make_world(replace(router_config(1, ()), interfaces=(declared,)))
+    router = world.router()
+    vrc = world.connect()
+    router.interface_states([(1, True, [HERE, HERE6])])
+    router.resync_end(True)
+    await world.settle()
+
+    def answered() -> int:
+        world.plane.packets_out.clear()
+        for frame in (arp(), solicitation()):
+            world.plane.punt(1, PuntReason.CONTROL, frame)
+        return len(world.plane.packets_out)
+
+    router.interface_states([(1, True, [HERE])])  # duplicate address detection failed
+    router.lost(vrc)
+    assert answered() == 1
+    router.open(FakeVrc())
+    router.interface_states([(1, True, [HERE])])
+    router.resync_end(False)
+    router.lost(router.vrc)
+    assert answered() == 1
+    router.open(FakeVrc())
+    router.interface_states([(1, True, [HERE, HERE6])])
+    router.lost(router.vrc)
+    assert answered() == 2
+
+
 async def test_a_guest_that_is_back_is_stood_in_for_until_it_has_its_addresses(make_world):
     declared = interface(1, addresses=("10.0.1.1/24",))
     world = await make_world(replace(router_config(1, ()), interfaces=(declared,)))
