@@ -60,26 +60,27 @@ class RouteType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One way out: kernel ifindex, gateway (4 or 16 octets, or empty: on link), weight (1 or more)."""
+    """One way out: kernel ifindex, gateway (4 or 16 octets, or empty: on link), weight (1 or more), and whether its
+    packets are labelled or put into others, which no plane does."""
 
     ifindex: int
     gateway: bytes
     weight: int = 1
+    encapsulated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RouteSpec:
     """All of a route but its prefix.
 
-    ``supported`` is False for what no plane can do (encapsulation). ``reduced`` is True where the kernel has set hops
-    aside, whose link or last address is gone: it tells neither when that begins nor when it ends.
+    ``reduced`` is True where the kernel has set hops aside, whose link or last address is gone: it tells neither when
+    that begins nor when it ends.
     """
 
     type: int
     metric: int
     nexthop_id: int
     hops: tuple[Hop, ...]
-    supported: bool = True
     reduced: bool = False
 
     def same_ways(self, other: "RouteSpec") -> bool:
@@ -197,7 +198,7 @@ def decode_shape(shape: bytes) -> RouteSpec:
     metric = nexthop_id = ifindex = 0
     gateway = b""
     hops: tuple[Hop, ...] = ()
-    supported, reduced = True, False
+    encapsulated = reduced = False
     for kind, start, end in attributes(shape, _SHAPE_HEAD, len(shape)):
         if kind == RTA_PRIORITY:
             metric = _u32(shape, start, end)
@@ -206,37 +207,36 @@ def decode_shape(shape: bytes) -> RouteSpec:
         elif kind == RTA_OIF:
             ifindex = _u32(shape, start, end)
         elif kind == RTA_MULTIPATH:
-            hops, plain, reduced = _multipath(shape, start, end)
-            supported = supported and plain
+            hops, reduced = _multipath(shape, start, end)
         elif kind == RTA_ENCAP:
-            supported = False
+            encapsulated = True
         elif kind in (RTA_GATEWAY, RTA_VIA):
             gateway = _gateway(kind, shape[start:end])
     if ifindex and not hops:
-        hops = (Hop(ifindex, gateway),)
-    return RouteSpec(shape[5], metric, nexthop_id, hops, supported, reduced)
+        hops = (Hop(ifindex, gateway, encapsulated=encapsulated),)
+    return RouteSpec(shape[5], metric, nexthop_id, hops, reduced)
 
 
-def _multipath(shape: bytes, start: int, end: int) -> tuple[tuple[Hop, ...], bool, bool]:
-    """Return the hops in use, whether none has an encapsulation, and whether there are others."""
+def _multipath(shape: bytes, start: int, end: int) -> tuple[tuple[Hop, ...], bool]:
+    """Return the hops in use, and whether there are others."""
     hops: list[Hop] = []
-    plain, reduced = True, False
+    reduced = False
     while start + 8 <= end:
         length, flags, weight, ifindex = _RTNEXTHOP.unpack_from(shape, start)
         if length < 8 or start + length > end or ifindex < 0 or len(hops) == _MAX_HOPS:
             raise MalformedNetlink(f"multipath hop {len(hops)} of length {length}")
-        gateway = b""
+        gateway, encapsulated = b"", False
         for kind, at, stop in attributes(shape, start + 8, start + length):
             if kind in (RTA_GATEWAY, RTA_VIA):
                 gateway = _gateway(kind, shape[at:stop])
             elif kind == RTA_ENCAP:
-                plain = False
+                encapsulated = True
         if flags & RTNH_F_DEAD:
             reduced = True
         else:
-            hops.append(Hop(ifindex, gateway, weight + 1))
+            hops.append(Hop(ifindex, gateway, weight + 1, encapsulated))
         start += (length + 3) & ~3
-    return tuple(hops), plain, reduced
+    return tuple(hops), reduced
 
 
 def _gateway(kind: int, value: bytes) -> bytes:
@@ -255,10 +255,7 @@ def _u32(buffer: bytes, start: int, end: int) -> int:
 
 
 def decode_nexthop(body: bytes) -> NexthopObject:
-    """Decode the body of RTM_NEWNEXTHOP or RTM_DELNEXTHOP (struct nhmsg and NHA_*); MalformedNetlink otherwise.
-
-    A nexthop with an encapsulation comes without a hop: nothing can be forwarded by it here.
-    """
+    """Decode the body of RTM_NEWNEXTHOP or RTM_DELNEXTHOP (struct nhmsg and NHA_*); MalformedNetlink otherwise."""
     if len(body) < 8:
         raise MalformedNetlink("nexthop message shorter than its header")
     id_ = ifindex = 0
@@ -280,7 +277,7 @@ def decode_nexthop(body: bytes) -> NexthopObject:
             encapsulated = True
     if not id_:
         raise MalformedNetlink("nexthop without an id")
-    hop = Hop(ifindex, gateway) if ifindex and not encapsulated else None
+    hop = Hop(ifindex, gateway, encapsulated=encapsulated) if ifindex else None
     return NexthopObject(id_, hop, blackhole, members)
 
 

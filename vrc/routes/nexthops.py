@@ -8,6 +8,7 @@ contents of the old one.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from enum import IntEnum
 
 from vrc.interfaces import ELSEWHERE
@@ -111,8 +112,9 @@ class NexthopScope:
     """One life of a nexthop id space, with the bindings made in it.
 
     ``usable`` maps an ifindex to an interface id, 0 where routes by it are to be ignored, ELSEWHERE where the guest
-    alone can send packets: they go to it, as what is unreachable does, and by no shorter prefix. ``inline_first``
-    takes the hops a route message carries itself rather than its nexthop id, as the kernel sends both.
+    alone can send packets: they go to it, as what is unreachable does, and by no shorter prefix. So do those that are
+    to be encapsulated, as by MPLS, and have no plain way beside. ``inline_first`` takes the hops a route message
+    carries itself rather than its nexthop id, as the kernel sends both.
     """
 
     def __init__(self, sets: NexthopSets, usable: Callable[[int], int], *, inline_first: bool = False) -> None:
@@ -197,12 +199,12 @@ class NexthopScope:
         return self.sets.hold(content) if content is not None else 0
 
     def content(self, spec: RouteSpec) -> Content | None:
-        """Return what a route does, None where it is to be ignored (no usable interface, unsupported)."""
+        """Return what a route does, None where it is to be ignored (no usable interface, multicast)."""
         if spec.type == RouteType.BLACKHOLE:
             return BLACKHOLE
         if spec.type in (RouteType.UNREACHABLE, RouteType.PROHIBIT, RouteType.THROW):
             return UNREACHABLE
-        if spec.type != RouteType.UNICAST or not spec.supported:
+        if spec.type != RouteType.UNICAST:
             return None
         if spec.nexthop_id and not (self._inline_first and spec.hops):
             return self._content_of(spec.nexthop_id)
@@ -218,7 +220,7 @@ class NexthopScope:
         for member_id, weight in nexthop.members:
             member = self._find(member_id)
             if member is not None and member.hop is not None:
-                hops.append(Hop(member.hop.ifindex, member.hop.gateway, weight))
+                hops.append(replace(member.hop, weight=weight))
         return self._members(tuple(hops))
 
     def _find(self, nexthop_id: int) -> NexthopObject | None:
@@ -229,15 +231,16 @@ class NexthopScope:
 
     def _members(self, hops: tuple[Hop, ...]) -> Content | None:
         weights: dict[tuple[int, bytes], int] = {}
-        elsewhere = False
+        by_guest = False
         for hop in hops:
             interface_id = self._usable(hop.ifindex)
-            if interface_id > 0:
+            if interface_id > 0 and not hop.encapsulated:
                 way = (interface_id, hop.gateway)
                 weights[way] = weights.get(way, 0) + hop.weight
-            elsewhere |= interface_id == ELSEWHERE
+            elif interface_id:
+                by_guest = True
         if not weights:
-            return UNREACHABLE if elsewhere else None
+            return UNREACHABLE if by_guest else None
         if len(weights) == 1:  # the weight of an only member says nothing
             weights = dict.fromkeys(weights, 1)
         if (largest := max(weights.values())) > MAX_WEIGHT:  # in proportion, and nobody is left without a share

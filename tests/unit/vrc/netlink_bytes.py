@@ -59,8 +59,8 @@ def multipath(*ways: tuple[str, int], metric: int = 20, dead: tuple[str, int] | 
     return attribute(6, u32(metric)) + attribute(9, hops)
 
 
-def nexthop(nexthop_id: int, ifindex: int = 0, gateway: str = "", *, blackhole: bool = False) -> bytes:
-    body = struct.pack("=BBBBI", 2, 0, 11, 0, 0) + attribute(1, u32(nexthop_id))
+def nexthop(nexthop_id: int, ifindex: int = 0, gateway: str = "", *more: bytes, blackhole: bool = False) -> bytes:
+    body = struct.pack("=BBBBI", 2, 0, 11, 0, 0) + attribute(1, u32(nexthop_id)) + b"".join(more)
     if blackhole:
         body += attribute(4, b"")
     if gateway:

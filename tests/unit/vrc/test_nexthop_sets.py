@@ -85,7 +85,6 @@ def test_what_is_ignored(scope: NexthopScope) -> None:
     assert scope.bind(shape(by_gateway("10.9.0.1", 9))).set_id == 0  # not our interface
     assert scope.bind(shape(by_nexthop(77))).set_id == 0  # unknown nexthop
     assert scope.bind(shape(by_gateway("10.1.0.2", 2), route_type=5)).set_id == 0  # multicast
-    assert scope.bind(shape(by_gateway("10.1.0.2", 2), attribute(22, b""))).set_id == 0  # encapsulated
 
 
 def test_what_the_guest_alone_can_send_is_unreachable_and_takes_no_shorter_prefix(
@@ -98,6 +97,20 @@ def test_what_the_guest_alone_can_send_is_unreachable_and_takes_no_shorter_prefi
     assert scope.elsewhere() == set()
     alone.routes = 1
     assert (scope.elsewhere(), scope.gateways()) == ({7}, set())
+
+
+def test_what_no_plane_encapsulates_goes_to_the_guest_where_it_has_no_plain_way(
+    scope: NexthopScope, sets: NexthopSets, down: set[int]
+) -> None:
+    labelled = nexthop(1, 2, "10.1.0.2", attribute(8, b""))
+    learn(scope, labelled, nexthop(2, 3, "10.2.0.2"), group(8, (1, 1)), group(9, (1, 1), (2, 1)))
+    inline = shape(by_gateway("10.1.0.2", 2), attribute(22, b""))
+    alone = [scope.bind(one) for one in (inline, shape(by_nexthop(1)), shape(by_nexthop(8)))]
+    assert [sets.content(one.set_id) for one in alone] == [UNREACHABLE] * 3
+    assert sets.content(scope.bind(shape(by_nexthop(9))).set_id) == (SetKind.FORWARD, ((103, B, 1),))
+    down.add(2)
+    scope.resolve()
+    assert [one.set_id for one in alone] == [0, 0, 0]
 
 
 def test_links_take_members_out_and_bring_them_back(scope: NexthopScope, sets: NexthopSets, down: set[int]) -> None:

@@ -94,9 +94,9 @@ def test_hops_of_a_route() -> None:
     assert decode_shape(change[2]).hops == (Hop(5, address("10.0.0.1")),)
 
 
-def test_an_encapsulated_route_is_not_supported() -> None:
+def test_a_hop_with_an_encapsulation_is_told_from_others() -> None:
     (change,) = scanned(route("10.9.0.0/16", by_gateway("10.0.0.1", 5), attribute(22, b""))).changes
-    assert not decode_shape(change[2]).supported
+    assert decode_shape(change[2]).hops == (Hop(5, address("10.0.0.1"), encapsulated=True),)
 
 
 def test_nexthops() -> None:
