@@ -32,3 +32,8 @@ async def test_a_parser_reaches_no_listener_of_the_host() -> None:
         status, said = await dry_run(words, "of a tenant")
     assert status == 0, said
     assert said.splitlines() == ["interfaces ['lo']", "refused", "refused", "text of a tenant uid 65534"]
+
+
+async def test_a_parser_has_a_gigabyte_of_memory_and_writes_no_file() -> None:
+    program = "import resource as r; print([r.getrlimit(each)[1] for each in (r.RLIMIT_AS, r.RLIMIT_FSIZE)])"
+    assert await dry_run(("/usr/bin/python3", "-c", program), "") == (0, f"[{1 << 30}, 0]\n")

@@ -13,7 +13,6 @@ from controller.guests.suites.config_text import CHECK_LIMIT_S, FILE, dry_run, r
 ETC, RUN = "/etc/bird", "/run/bird"
 BINARY = "/usr/sbin/bird"
 LOG_LINE = "log stderr all;"
-_PRLIMIT = ("/usr/bin/prlimit", "--as=1073741824", "--fsize=0", "--core=0", "--")
 
 # Strings and comments, as BIRD's lexer has them.
 _OPAQUE = re.compile(r'"[^"\n]*"|#[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
@@ -109,7 +108,7 @@ async def check(router: str, text: str) -> None:
     refuse_foreign(router, text)
     require_programs(router, text)
     try:
-        status, output = await dry_run((*_PRLIMIT, BINARY, "-d", "-p", "-c", FILE), compose(text, hold_time_s=1))
+        status, output = await dry_run((BINARY, "-d", "-p", "-c", FILE), compose(text, hold_time_s=1))
     except TimeoutError as error:
         raise GuestError(f"{router}: BIRD did not check its configuration in {CHECK_LIMIT_S:.0f} s") from error
     if status:

@@ -15,6 +15,7 @@ FILE = "{text}"
 
 NOBODY = 65534
 _APART = ("/usr/bin/unshare", "--net", "--ipc", "--")
+_PRLIMIT = ("/usr/bin/prlimit", "--as=1073741824", "--fsize=0", "--core=0", "--")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
@@ -35,7 +36,8 @@ async def dry_run(command: Sequence[str], text: str) -> tuple[int, str]:
     """
     file = os.memfd_create("text")
     path = f"/proc/self/fd/{file}"
-    argv = [*_APART, *as_user(NOBODY, (), [path if word == FILE else word for word in command])]
+    words = [path if word == FILE else word for word in command]
+    argv = [*_APART, *as_user(NOBODY, (), [*_PRLIMIT, *words])]
     try:
         os.write(file, text.encode())
         os.fchmod(file, 0o644)

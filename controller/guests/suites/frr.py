@@ -51,7 +51,9 @@ _DAEMONS = {name: re.compile(pattern) for name, pattern in _ASKS_FOR.items()}
 # Lines FRR would take and Splitplane does not.
 _REFUSED = {
     re.compile(r"(no )?fpm\b"): "fpm is Splitplane's own; choose the route source with `source:`",
-    re.compile(r"do\b"): "a configuration holds no commands to execute",
+    re.compile(r"(do|find|list|show)\b"): "a configuration holds no commands to execute",
+    # The dry run would make that file on the host; and vtysh takes it cut short, which shows after that only.
+    re.compile(r"(no )?o(u|ut|utp|utpu|utput)? f(i|il|ile)?\b"): "what vtysh says goes to no file; leave it out",
     re.compile(r"router ospf \d"): "several OSPF instances are not supported",
     re.compile(r"no service integrated-vtysh-config\b"): "the configuration is always integrated",
 }

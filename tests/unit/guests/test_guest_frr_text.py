@@ -134,6 +134,9 @@ def test_a_daemon_that_is_not_installed_is_named_with_the_line_that_needs_it(
         ("!\nfpm address 10.0.0.1\n", "line 2: fpm is"),
         ("no  fpm address\n", "line 1: fpm is"),
         ("router bgp 1\n do  start-shell bash\n", "line 2: a configuration holds no commands"),
+        ("find .\n", "line 1: a configuration holds no commands"),
+        ("!\noutput file /tmp/x\n", "line 2: what vtysh says goes to no file"),
+        ("interface eth0\n o  fi /tmp/x\n", "line 2: what vtysh says goes to no file"),
         ("router ospf 2\n", "line 1: several OSPF instances"),
         ("ip route \x1b[31m\n", "line 1: control character"),
         ("description \ud800\n", "line 1: control character"),
@@ -157,6 +160,7 @@ def test_lines_end_where_frr_ends_them(character: str) -> None:
 
 def test_an_ordinary_text_is_not_refused() -> None:
     frr.refuse_foreign("red/r1", "router bgp 1\n\tneighbor 10.0.0.2 remote-as 2\nrouter ospf\nrouter ospf6\n")
+    frr.refuse_foreign("red/r1", "interface out\n description out file\n")
 
 
 def test_a_missing_program_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
