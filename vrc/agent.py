@@ -40,6 +40,7 @@ log = logging.getLogger("vrc")
 
 _RESTART_S = 1.0
 _SWEEP_S = 5.0
+_FORWARDING = {"IPv4": "/proc/sys/net/ipv4/ip_forward", "IPv6": "/proc/sys/net/ipv6/conf/all/forwarding"}
 _GATEWAYS_S = 0.2
 _LOSSES_S = 5.0
 _PROBES_S = 15.0  # six seconds without an answer, and a kernel gives a neighbor up; a busy machine takes longer
@@ -88,6 +89,7 @@ class Agent(SessionOwner):
         self._hit: set[str] = set()
         self._elsewhere: set[str] = set()  # links that are no interfaces, and by which routes lead
         self._told_elsewhere: set[str] = set()
+        self._not_forwarding = ""  # families that the kernel does not forward, as last told
         self._versions: list[tuple[NexthopScope, int]] = []  # whose gateways were looked at
 
     def _make_source(self, options: Options) -> FpmSource | NetlinkSource:
@@ -264,10 +266,17 @@ class Agent(SessionOwner):
         self._told_elsewhere |= lasting
         self._elsewhere = found
 
+    def _report_forwarding(self) -> None:
+        off = " and ".join(family for family, path in _FORWARDING.items() if _says_no(path))
+        if off and off != self._not_forwarding:
+            self.notify("forwarding-off", f"the guest's kernel does not forward {off}, so no new host is found there")
+        self._not_forwarding = off
+
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_S)
             self._report_elsewhere()
+            self._report_forwarding()
             self.table.sweep()
             self.neighbors.want_again()
             self.kernel.neighbors_changed()
@@ -289,6 +298,13 @@ class Agent(SessionOwner):
     def _look_at_losses(self) -> None:
         if self.relay.losses.look(self.interfaces.declared, read_kernel_drops()):
             self._changed()
+
+
+def _says_no(path: str) -> bool:
+    """Tell whether a setting of the kernel is there and 0."""
+    with contextlib.suppress(OSError), open(path, encoding="ascii") as file:
+        return file.read().strip() == "0"
+    return False
 
 
 def process_age_s(name: str) -> float | None:

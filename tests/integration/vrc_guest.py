@@ -32,6 +32,7 @@ DEADLINE_S = 60.0
 FRR = "/usr/lib/frr"
 HERE = Path(__file__).parent
 TREE = HERE.parents[1]
+FORWARDING = "echo 1 | tee /proc/sys/net/ipv4/ip_forward > /proc/sys/net/ipv6/conf/all/forwarding; "
 MGMTD = Path(FRR, "mgmtd").exists()  # from FRR 9 on
 PRIVATE = "mkdir -p /run/frr; " + "".join(
     f"mount -t tmpfs tmpfs {place}; chown frr:frr {place}; "
@@ -392,7 +393,7 @@ async def guest(controller: Controller) -> AsyncIterator[Guest]:
     make_identities(directory)
     keeper = await asyncio.create_subprocess_exec(
         "unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
-        "sh", "-ec", f"{PRIVATE}ip link set lo up; echo up; exec sleep infinity",
+        "sh", "-ec", f"{PRIVATE}{FORWARDING}ip link set lo up; echo up; exec sleep infinity",
         stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     made = None

@@ -1,11 +1,14 @@
-"""The operator is told once of each link by which routes lead, and which no plane has."""
+"""The operator is told once of each link by which routes lead, and which no plane has, and of a kernel that does not
+forward."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from netlink_bytes import by_gateway, route
 from route_tables import changes, delete
 
+from vrc import agent as module
 from vrc.agent import Agent, Options
 from vrc.interfaces import IFF_UP, Link
 
@@ -52,3 +55,18 @@ async def test_a_link_that_becomes_an_interface_at_once_is_not_told_of(agent: Ag
     assert told(agent) == []
     agent.interfaces.declared["gre1"] = 102
     assert [told(agent) for _ in range(2)] == [[], []]
+
+
+async def test_a_kernel_that_does_not_forward_is_told_of_once_until_it_does(
+    agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"IPv4": tmp_path / "4", "IPv6": tmp_path / "6"}  # of the latter there is none yet
+    monkeypatch.setattr(module, "_FORWARDING", {family: str(path) for family, path in settings.items()})
+    found = []
+    for family, value in (("IPv4", 1), ("IPv4", 0), ("IPv4", 0), ("IPv6", 0), ("IPv4", 1), ("IPv6", 1), ("IPv6", 0)):
+        settings[family].write_text(f"{value}\n")
+        agent._report_forwarding()
+        found.append([text.split(",")[0] for _, text in agent.known.notices])
+        agent.known.notices.clear()
+    says = "the guest's kernel does not forward"
+    assert found == [[], [f"{says} IPv4"], [], [f"{says} IPv4 and IPv6"], [f"{says} IPv6"], [], [f"{says} IPv6"]]
