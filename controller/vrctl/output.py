@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # it takes a tenth of a second to import, which only terminals need
     from rich.table import Table
+    from rich.text import Text
 
 _SAMPLE = 200
 """Rows of a long table that its column widths are taken from; the rest is printed as it comes."""
+
+_GAP = 2
+"""Between two columns."""
 
 
 class Format(StrEnum):
@@ -78,9 +82,7 @@ def _write_table(rows: Iterator[dict[str, Any]], columns: Sequence[str], empty: 
     rest = next(rows, None)
     titles = titles_of(columns)
     if rest is None and sys.stdout.isatty():
-        from rich.console import Console
-
-        Console().print(rich_table(sample, columns))
+        _write_to_terminal(sample, columns)
         return len(sample)
     cells = [[cell(row[column]) for column in columns] for row in sample]
     widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
@@ -100,20 +102,64 @@ def titles_of(columns: Sequence[str]) -> list[str]:
 
 def aligned(texts: Sequence[str], widths: Sequence[int]) -> str:
     """Return the line of a table; what is wider than its column moves the rest."""
-    return "  ".join(text.ljust(width) for text, width in zip(texts, widths, strict=True)).rstrip()
+    return (" " * _GAP).join(text.ljust(width) for text, width in zip(texts, widths, strict=True)).rstrip()
 
 
-def rich_table(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> "Table":
-    """Return a table as a terminal shows it."""
-    from rich.table import Table
+def _write_to_terminal(rows: list[dict[str, Any]], columns: Sequence[str]) -> None:
+    """Print a table as wide as the terminal; one whose words are too wide for it in lines that the terminal breaks,
+    so that names can be copied.
+    """
+    from rich.console import Console
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for title in titles_of(columns):
-        table.add_column(title, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell(row[column]), style=_style(column, row[column])) for column in columns))
+    console = Console()
+    if widths_within(console.width, rows, columns) is not None:
+        console.print(rich_table(rows, columns, console.width))
+        return
+    titles = [Text(title, style="bold") for title in titles_of(columns)]
+    lines = [titles, *_styled(rows, columns)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        for text, width in zip(line, widths, strict=True):
+            text.pad_right(width - len(text))
+        whole = Text(" " * _GAP).join(line)
+        whole.rstrip()
+        console.print(whole, soft_wrap=True)
+
+
+def widths_within(width: int, rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> list[int] | None:
+    """Return how wide columns are in a table of such a width; None where not every word fits."""
+    lines = [titles_of(columns), *([cell(row[column]) for column in columns] for row in rows)]
+    by_column = list(zip(*lines, strict=True))
+    widths = [max(map(len, texts)) for texts in by_column]
+    least = [max(len(word) for text in texts for word in text.split() or [""]) for texts in by_column]
+    room = width - _GAP * (len(columns) - 1)
+    if sum(least) > room:
+        return None
+    while sum(widths) > room:
+        _, widest = max((size, at) for at, size in enumerate(widths) if size > least[at])
+        widths[widest] -= 1
+    return widths
+
+
+def rich_table(rows: Sequence[dict[str, Any]], columns: Sequence[str], width: int) -> "Table":
+    """Return a table of such a width as a terminal shows it; words are split only where they do not fit."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+    widths = widths_within(width, rows, columns)
+    for at, title in enumerate(titles_of(columns)):
+        table.add_column(title, overflow="fold", width=None if widths is None else widths[at])
+    for texts in _styled(rows, columns):
+        table.add_row(*texts)
     return table
+
+
+def _styled(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> Iterator[list["Text"]]:
+    from rich.text import Text
+
+    for row in rows:
+        yield [Text(cell(row[column]), style=_style(column, row[column])) for column in columns]
 
 
 def _style(column: str, value: Any) -> str:

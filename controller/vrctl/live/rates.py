@@ -1,5 +1,6 @@
 """What `vrctl top` says: the rates between two looks at the load, and the lines that show them."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -129,9 +130,9 @@ def _grown(before: Load, after: Load, key: str) -> int | None:
     return None if old is None or new is None or new < old else new - old
 
 
-def lines(found: dict[str, Any], width: int, most: int | None = None) -> list[str]:
+def lines(found: dict[str, Any], width: int = sys.maxsize, most: int | None = None) -> list[str]:
     """Return the tables as lines of ``width`` characters at most, and ``most`` of them: routers are cut, the busiest
-    come first.
+    come first. Where there is no screen, names are whole.
     """
     planes = _table(_PLANES, 1, [_plane_cells(row) for row in found["planes"]], width)
     routers = _table(_ROUTERS, 2, [_router_cells(row) for row in found["routers"]], width)

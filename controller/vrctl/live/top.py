@@ -22,9 +22,6 @@ from controller.vrctl.live.rates import Load, lines, rates
 from controller.vrctl.output import Format
 from controller.vrctl.shell import INTERRUPTED, Output, app, client
 
-_WIDTH = 80
-"""Of what is no terminal."""
-
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # another screen without a cursor, and back
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 _TERMINATED = 128 + signal.SIGTERM
@@ -73,7 +70,7 @@ def _print_rounds(interval: float, once: bool, form: Format) -> None:
 def _print_round(found: dict[str, Any], form: Format) -> None:
     stamp = time.strftime("%Y-%m-%d %H:%M:%S")
     if form is Format.TABLE:
-        print(stamp, *lines(found, _WIDTH), "", sep="\n")
+        print(stamp, *lines(found), "", sep="\n")
     elif form is Format.JSON:
         print(json.dumps({"time": stamp} | found, ensure_ascii=False))
     else:

@@ -6,16 +6,39 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from controller.vrctl import output
 from controller.vrctl.client import Unreachable
 from controller.vrctl.output import Format
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 EVERY_S = 1.0
 """The controller is asked so often; it answers from memory."""
 
 _STANDARD_OUTPUT = 1
+
+_FIRST_LEFT_OUT = (
+    *("groups", "nexthops", "neighbors", "guest", "placement", "ipv6_routes", "ipv4_routes", "share"),
+    *(
+        "capabilities",
+        "entries",
+        "kind",
+        "routers",
+        "reached_at",
+        "routes",
+        "mtu",
+        "mac",
+        "vlan",
+        "port_up",
+        "addresses",
+    ),
+    *("sets", "members", "interfaces", "memory", "rule", "serial", "names", "valid_until"),
+)
+"""What a screen does without where it is too narrow, in this order."""
 
 _IDENTITY = ("slice", "serial", "router", "name")
 """What tells the rows of a list apart. A deleted router may still be there beside a new one of its name."""
@@ -62,14 +85,23 @@ def _show(read: Read, columns: Sequence[str]) -> None:
 
     looks = _looks(read)
     first = next(looks)
-    with Live(_frame(*first, columns), auto_refresh=False) as live:
-        for rows, complaint in looks:
-            live.update(_frame(rows, complaint, columns), refresh=True)
+    with Live(auto_refresh=False) as live:
+        for rows, complaint in chain([first], looks):
+            live.update(frame(rows, complaint, columns, live.console.width), refresh=True)
 
 
-def _frame(rows: list[Row], complaint: str, columns: Sequence[str]) -> Any:
-    table = output.rich_table(rows, columns)
+def frame(rows: list[Row], complaint: str, columns: Sequence[str], width: int) -> "Table":
+    """Return what a screen of such a width shows: words are whole, and the caption says what had no room for that."""
+    shown, left_out = list(columns), []
+    for column in (one for one in _FIRST_LEFT_OUT if one in columns):
+        if output.widths_within(width, rows, shown) is not None:
+            break
+        shown.remove(column)
+        left_out.append(column)
+    table = output.rich_table(rows, shown, width)
     table.caption_justify, table.caption = "left", complaint or time.strftime("%H:%M:%S")
+    if left_out:
+        table.caption = f"{table.caption}; no room for {', '.join(output.titles_of(left_out))}"
     return table
 
 

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from operator_world import Controller
 
+from controller.vrctl import output
+from controller.vrctl.output import Format
+
 TEXT = """\
 version: 1
 planes: [{name: s1, kind: fake}]
@@ -96,3 +99,41 @@ async def test_a_document_is_utf_8_whatever_the_locale(run: Run, controller: Con
     status, out, err = await run("apply", "-f", str(file), **NO_LOCALE)
     assert (status, err) == (0, "")
     assert out == "change router red/r1\n    hold_time_s 120 \\u2192 60\n"
+
+
+ROW = {
+    "router": "customer-red/edge-1",
+    "state": "disconnected",
+    "pending": 100_005,
+    "reason": "its machine is booting",
+}
+
+
+def on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int, row: dict[str, object]
+) -> list[str]:
+    """Return the lines of a table of one row on a terminal of such a width."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    for name, value in (("COLUMNS", str(width)), ("LINES", "24"), ("TERM", "dumb")):
+        monkeypatch.setenv(name, value)
+    output.write_rows([row], list(row), Format.TABLE)
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("width", [52, 60, 120])
+def test_a_terminal_breaks_what_it_shows_between_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int
+) -> None:
+    shown = on_a_terminal(monkeypatch, capsys, width, ROW)
+    assert max(map(len, shown)) <= width
+    words = {word for value in ROW.values() for word in str(value).split()}
+    assert words <= {word for line in shown for word in line.split()}
+
+
+def test_a_row_whose_words_do_not_fit_the_terminal_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert on_a_terminal(monkeypatch, capsys, 40, ROW) == [
+        "ROUTER               STATE         PENDING  REASON",
+        "customer-red/edge-1  disconnected  100005   its machine is booting",
+    ]

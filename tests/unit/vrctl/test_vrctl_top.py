@@ -176,6 +176,12 @@ def test_long_names_and_large_numbers_fit_a_line() -> None:
     assert {len(line) for line in lines(found, 200) if line} <= {len(line) for line in lines(found, 300) if line}
 
 
+def test_names_are_whole_where_there_is_no_screen() -> None:
+    long = "a" * 40
+    found = rates(load(1.0, (f"{long}/{long}", 1, 0, 0)), load(2.0, (f"{long}/{long}", 5, 0, 0)))
+    assert f"{long}/{long}" in lines(found)[4].split()
+
+
 def test_what_does_not_fit_the_screen_is_counted() -> None:
     many = [(f"red/r{number}", number, 0, 0) for number in range(30)]
     shown = lines(rates(load(1.0, *many), load(2.0, *many)), 80, 20)

@@ -1,5 +1,6 @@
 """`get --watch`: what is printed for each look at a list."""
 
+import io
 import json
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from ruamel.yaml import YAML
 
 from controller.vrctl.client import Unreachable
@@ -74,6 +76,25 @@ def test_a_table_has_one_head_and_a_line_for_each_change(capsys: pytest.CaptureF
     assert err == (
         "vrctl: no controller at /run/splitplane/api.sock; start vr-controller or give --socket; waiting for it\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("width", "titles", "caption"),
+    [
+        (60, ["ROUTER", "STATE", "GROUPS", "REASON"], "away"),
+        (46, ["ROUTER", "STATE", "REASON"], "away; no room for GROUPS"),
+    ],
+)
+def test_a_narrow_screen_leaves_columns_out_and_names_them(width: int, titles: list[str], caption: str) -> None:
+    rows = [
+        {"router": "customer-red/edge-1", "state": "disconnected", "groups": 1, "reason": "its machine is booting"}
+    ]
+    console = Console(width=width, file=io.StringIO())
+    with console.capture() as shown:
+        console.print(watching.frame(rows, "away", ["router", "state", "groups", "reason"], width))
+    head, row, *_, last = (line.rstrip() for line in shown.get().splitlines())
+    assert (head.split(), last) == (titles, caption)
+    assert row.startswith("customer-red/edge-1  disconnected  ")
 
 
 def test_programs_get_a_value_for_each_change(capsys: pytest.CaptureFixture[str]) -> None:
