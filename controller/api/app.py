@@ -72,7 +72,7 @@ class ExecBody(BaseModel):
 class AuditQuery(BaseModel, extra="forbid"):
     """Which rows of the audit log to list; what is left out says nothing."""
 
-    since: float | None = Field(None, description="seconds since the epoch")
+    since: float | None = Field(None, allow_inf_nan=False, description="seconds since the epoch")
     user: str | None = Field(None, description="name or number, of the process or of who logged in")
     tenant: str | None = None
     kind: Literal["plane", "tenant", "slice", "router", "link"] | None = None

@@ -48,6 +48,8 @@ async def test_it_describes_itself(served: Path) -> None:
         ("POST", "/v1/apply", document("x" * (MAX_SIZE_BYTES + 1)), "SpecError", "larger than 1 MiB"),
         ("GET", "/v1/routers/red/r9", None, "NoSuch", "no router 'red/r9'; see vrctl get routers"),
         ("DELETE", "/v1/tenants/red", None, "NoSuch", "no tenant 'red'"),
+        ("GET", "/v1/audit?since=nan", None, "InvalidRequest", "query.since: Input should be a finite number"),
+        ("GET", "/v1/audit?since=1e400", None, "InvalidRequest", "query.since: Input should be a finite number"),
         ("POST", "/v1/planes/s1/attach", {"datapath_id": 0}, "InvalidRequest", "greater than or equal to 1"),
         ("POST", "/v1/planes/S1/attach", {}, "InvalidRequest", "path.plane: 'S1' should be lower-case letters"),
         ("POST", "/v1/planes/s1/attach", {"address": "x"}, "InvalidRequest", "'x' should be HOST:PORT, [IPV6]:PORT"),
