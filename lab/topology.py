@@ -42,6 +42,7 @@ class Topology:
     machines: tuple[str, ...]  # tenants whose guests are virtual machines where that is asked for
     ends: tuple[tuple[str, str], ...]  # host → address it must reach
     routes: Mapping[str, int] = field(default_factory=dict)  # router → IPv4 routes it must have learned
+    paths: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # router → prefix → nexthops on its plane
     planes: Callable[[], Planes] | None = None  # its own; without them those of `--plane`
     sized: "Callable[[int], Topology] | None" = None  # the same with so many routes, for `--routes`
 
@@ -81,10 +82,12 @@ class Lab:
         return changed
 
     def converge(self, progress: Progress, timeout_s: float = CONVERGE_LIMIT_S) -> float:
-        """Wait until routers, sessions and ends are all there; return how long it took, in seconds."""
+        """Wait until routers, sessions, paths and ends are all there; return how long it took, in seconds."""
         start = time.monotonic()
-        # The hosts see most sessions from their end, and are quicker to ask than the routers.
-        steps = (self.unsettled, self._neighbors_missing, self._peers_missing, self._ends_missing)
+        # The hosts see most sessions from their end, and are quicker to ask than the routers. A session is up before
+        # the routes that it brings are, and an end answers by one path of several.
+        sessions = (self._neighbors_missing, self._peers_missing)
+        steps = (self.unsettled, *sessions, self._paths_missing, self.unsettled, self._ends_missing)
         for number, step in enumerate(steps):
             while missing := step():
                 progress(f"waiting for {missing[0]}" + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""))
@@ -172,6 +175,17 @@ class Lab:
         for view in self.controller.get("interfaces"):
             if view["router"] in named and not (view["up"] and view["port_up"]):
                 found.append(f"{view['router']}: interface {view['name']} is down")
+        return found
+
+    def _paths_missing(self) -> list[str]:
+        found = []
+        for router, paths in self.topology.paths.items():
+            have = {entry["prefix"]: len(entry["nexthops"]) for entry in self.controller.fib(router)}
+            found += [
+                f"{prefix} of {router} ({have.get(prefix, 0)} of {wanted} nexthops)"
+                for prefix, wanted in paths.items()
+                if have.get(prefix, 0) < wanted
+            ]
         return found
 
     def _ends_missing(self) -> list[str]:

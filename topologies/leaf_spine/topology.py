@@ -37,5 +37,9 @@ TOPOLOGY = Topology(
     routers=tuple(f"fabric/{name}" for name in LEAVES + SPINES),
     sessions={f"fabric/{name}": {"BGP": 4} for name in LEAVES + SPINES},
     machines=("fabric",),
+    paths={
+        f"fabric/{leaf}": dict.fromkeys((f"10.{far}.0.0/24", f"2001:db8:{far}::/64"), len(SPINES))
+        for leaf, far in zip(LEAVES, (2, 1), strict=True)
+    },
     ends=tuple(("h1", address) for address in H2),
 )

@@ -4,10 +4,9 @@ from lab.probes import capture, ping
 from lab.topology import Lab, Progress
 from topologies import proofs
 from topologies.checks import Claim, expect
-from topologies.two_tenants.topology import H2, RED_ALONE, TENANTS
+from topologies.two_tenants.topology import H2, LAN, RED_ALONE, TENANTS
 
 _ENDS = {tenant: [(f"{tenant}-h1", address) for address in H2] for tenant in TENANTS}
-_LAN = ("10.2.0.0/24", "2001:db8:2::/64")
 _UPLINKS = {"eth1": "a", "eth2": "b"}
 _HOPS4 = [{"10.1.0.1"}, {"10.0.1.1"}, {"10.0.12.2"}, {"10.0.21.2", "10.0.22.2"}, {H2[0]}]
 _HOPS6 = [{"2001:db8:1::1"}, {"2001:db8:101::1"}, {"2001:db8:12::2"}, {"2001:db8:21::2", "2001:db8:22::2"}, {H2[1]}]
@@ -59,7 +58,7 @@ def multipath(lab: Lab, progress: Progress) -> list[str]:
     """r2 has two nexthops for the far LAN, and flows use both."""
     found = []
     for tenant in TENANTS:
-        found += proofs.equal_cost(lab, f"{tenant}/r2", _LAN, 2)
+        found += proofs.equal_cost(lab, f"{tenant}/r2", LAN, 2)
         for address in H2:
             found += proofs.spreads(lab, f"{tenant}-h1", address, f"{tenant}-n2", tuple(_UPLINKS))
     return found

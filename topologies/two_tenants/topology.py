@@ -18,6 +18,8 @@ from lab.topology import Topology
 _HERE = Path(__file__).parent
 TENANTS = ("red", "blue")
 H1, H2 = ("10.1.0.10", "2001:db8:1::10"), ("10.2.0.10", "2001:db8:2::10")
+LAN = ("10.2.0.0/24", "2001:db8:2::/64")
+"""Where H2 is."""
 RED_ALONE = ("203.0.113.1", "2001:db8:99::1")
 _DAEMONS = {"red": ("ospfd", "ospf6d", "bgpd"), "blue": ("bgpd", "bfdd", "staticd")}
 _LINKS = {"n1": 1, "n2": 2, "r1": 2, "r2": 3}
@@ -61,5 +63,6 @@ TOPOLOGY = Topology(
     routers=tuple(f"{tenant}/{router}" for tenant in TENANTS for router in ("r1", "r2")),
     sessions=_sessions(),
     machines=("red",),
+    paths={f"{tenant}/r2": dict.fromkeys(LAN, 2) for tenant in TENANTS},
     ends=tuple((f"{tenant}-h1", address) for tenant in TENANTS for address in H2),
 )

@@ -16,7 +16,7 @@ from topologies import proofs
 from topologies.checks import Claim, run_checks
 from topologies.fallback import claims as fallback_claims
 from topologies.fallback.topology import TOPOLOGY as FALLBACK
-from topologies.two_tenants.topology import TOPOLOGY
+from topologies.two_tenants.topology import LAN, TOPOLOGY
 
 
 def view(router: str, state: str = "up", reason: str = "") -> dict[str, object]:
@@ -78,7 +78,7 @@ def test_routers_that_do_not_come_up_are_named_with_their_states_and_logs(guests
 def test_what_does_not_converge_shows_the_guest_s_log(guests: Path) -> None:
     lab = two_tenants(view("red/r1", "degraded", "zebra: did not answer"))
     lab.network.mininet.hosts = []
-    for step in ("_neighbors_missing", "_peers_missing", "_ends_missing"):
+    for step in ("_neighbors_missing", "_peers_missing", "_paths_missing", "_ends_missing"):
         setattr(lab, step, list)
     with pytest.raises(NetworkError) as caught:
         lab.converge(lambda _: None, -1.0)
@@ -98,7 +98,7 @@ def test_a_session_that_does_not_come_up_is_told_with_its_state_and_what_is_down
         "r2": {"bgpState": "Active", "lastResetDueTo": "Waiting for NHT"},
     }
     lab.controller.exec = lambda router, *argv: json.dumps(shown if "neighbors" in argv[-1] else {})
-    for step in ("_neighbors_missing", "_ends_missing"):
+    for step in ("_neighbors_missing", "_paths_missing", "_ends_missing"):
         setattr(lab, step, list)
     lab._peers_missing = lambda: ["BGP of blue/r1 (1 of 2)"]  # type: ignore[method-assign]
     with pytest.raises(NetworkError) as caught:
@@ -106,6 +106,22 @@ def test_a_session_that_does_not_come_up_is_told_with_its_state_and_what_is_down
     seen = "blue/r1: r2 Active (Waiting for NHT); blue/r1: interface r2 is down"
     missing = "not converged within -1 s; missing: BGP of blue/r1 (1 of 2)"
     assert str(caught.value) == f"{missing}; seen: {seen}; log: {LOG}"
+
+
+def test_paths_and_what_sessions_have_brought_are_awaited(guests: Path) -> None:
+    lab, looked = two_tenants(), []
+    lab.network.mininet.hosts = []
+    for step in ("_neighbors_missing", "_peers_missing", "_ends_missing"):
+        setattr(lab, step, list)
+    both = [{"prefix": prefix, "nexthops": ["n2-a", "n2-b"]} for prefix in LAN]
+    one = [{"prefix": prefix, "nexthops": ["n2-a"]} for prefix in LAN]
+    lab.controller.answers["fib"] = one
+    with pytest.raises(NetworkError, match=rf"missing: {LAN[0]} of red/r2 \(1 of 2 nexthops\); "):
+        lab.converge(lambda _: None, -1.0)
+    lab.controller.answers["fib"] = both
+    lab.unsettled = lambda: looked.append(1) or (["router red/r2"] if len(looked) == 2 else [])  # type: ignore[method-assign]
+    with pytest.raises(NetworkError, match="missing: router red/r2"):
+        lab.converge(lambda _: None, -1.0)
 
 
 def test_a_claim_that_waits_in_vain_shows_the_ends_of_the_logs(guests: Path) -> None:
