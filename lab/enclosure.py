@@ -20,9 +20,10 @@ from typing import NoReturn
 
 from controller.guests import limits
 
-STATE = Path("/run/splitplane-state")
-"""Where the controller of an enclosure keeps its state."""
-_INSIDE = "SPLITPLANE_OUTER_PROC"
+_INSIDE, _OUTER = "SPLITPLANE_OUTER_PROC", "SPLITPLANE_OUTER"
+STATE = Path(f"/run/splitplane-state-{os.environ.get(_OUTER, os.getpid())}")
+"""Where the controller of an enclosure keeps its state. Control groups of guests are of no namespace and named after
+it, so no two enclosures have the same."""
 _SET_UP_LIMIT_S = 60
 _END_LIMIT_S = 30
 """How long a PID 1 that is terminated has, before it is killed."""
@@ -78,7 +79,10 @@ def run_enclosed(name: str, module: str, program: Callable[[], int], also_missin
     ]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal tells the program as well, which ends in order
     child = subprocess.Popen(
-        wrapped, env=os.environ | {_INSIDE: str(proc)}, pass_fds=[proc], preexec_fn=_restore_interrupt
+        wrapped,
+        env=os.environ | {_INSIDE: str(proc), _OUTER: str(os.getpid())},
+        pass_fds=[proc],
+        preexec_fn=_restore_interrupt,
     )
     killed_at = 0.0
 

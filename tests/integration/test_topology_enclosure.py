@@ -11,20 +11,18 @@ from pathlib import Path
 import pytest
 
 from controller.guests import limits
-from lab.enclosure import STATE
 
 pytestmark = pytest.mark.root
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
-GUEST = STATE / "guests" / f"left-over-{os.getpid()}"
 PROGRAM = """
 import asyncio, signal, subprocess, sys
 from pathlib import Path
 from controller.guests import limits
 from lab.enclosure import STATE, outer_pid, run_enclosed
 
-GUEST = STATE / "guests" / sys.argv[1]
+GUEST = STATE / "guests/left-over"
 
 def program():
     GUEST.mkdir(parents=True)
@@ -51,6 +49,16 @@ if __name__ == "__main__":
 """
 
 
+def guest_of(process: asyncio.subprocess.Process) -> Path:
+    """Return the directory of the program's guest, which lies in its own mount namespace."""
+    return Path(f"/run/splitplane-state-{process.pid}/guests/left-over")
+
+
+def groups_of(process: asyncio.subprocess.Process) -> set[Path]:
+    """Return the control groups of the program's guest."""
+    return set(limits.groups(guest_of(process)))
+
+
 def members(namespace: str) -> list[int]:
     """Return the processes of a PID namespace."""
     found = []
@@ -70,20 +78,20 @@ async def enclosed(directory: Path) -> AsyncIterator[tuple[asyncio.subprocess.Pr
     pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{directory}"}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "enclosed_program", GUEST.name, env=environment, start_new_session=True, **pipes
+        sys.executable, "-m", "enclosed_program", env=environment, start_new_session=True, **pipes
     )
     try:
         first = int(await asyncio.wait_for(process.stdout.readline(), DEADLINE_S))
         namespace = os.readlink(f"/proc/{first}/ns/pid")
         assert namespace != os.readlink("/proc/self/ns/pid")
         assert len(members(namespace)) >= 3
-        assert list(limits.groups(GUEST))
+        assert groups_of(process)
         yield process, namespace
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-        limits.remove(GUEST)
+        limits.remove(guest_of(process))
 
 
 async def gone(namespace: str) -> bool:
@@ -107,7 +115,7 @@ async def test_a_signal_to_the_outer_process_ends_everything(tmp_path, end):
         await asyncio.wait_for(process.wait(), DEADLINE_S)
         assert process.returncode != 0
         assert await gone(namespace)
-        assert not list(limits.groups(GUEST)) or end is signal.SIGKILL
+        assert not groups_of(process) or end is signal.SIGKILL
     assert leftovers() == []
 
 
@@ -116,8 +124,13 @@ async def test_ctrl_c_at_the_terminal_reaches_the_program(tmp_path):
         os.killpg(process.pid, signal.SIGINT)
         assert await asyncio.wait_for(process.wait(), DEADLINE_S) == 130
         assert await gone(namespace)
-        assert not list(limits.groups(GUEST))
+        assert not groups_of(process)
     assert leftovers() == []
+
+
+async def test_two_at_the_same_time_have_control_groups_of_their_own(tmp_path):
+    async with enclosed(tmp_path) as (process, _), enclosed(tmp_path) as (other, _):
+        assert groups_of(process).isdisjoint(groups_of(other))
 
 
 @pytest.mark.parametrize("status", [0, 3])
