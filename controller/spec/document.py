@@ -111,15 +111,15 @@ def _unicast_mac(text: str) -> str:
 def _interface_address(text: str) -> str:
     if "/" not in text:
         raise ValueError(f"{text} has no prefix length; write {text}/24 or the like")
-    address = ip_interface(text)
+    try:
+        address = ip_interface(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no address with a prefix length such as 192.0.2.1/24") from None
     if "%" in text or address.is_multicast or address.is_unspecified or address.is_loopback:
         raise ValueError(f"{text} cannot be an interface's address")
     network = address.network
-    if (
-        isinstance(network, IPv4Network)
-        and network.prefixlen < 31
-        and (address.ip in (network.network_address, network.broadcast_address))
-    ):
+    ends = (network.network_address, network.broadcast_address)
+    if isinstance(network, IPv4Network) and network.prefixlen < 31 and address.ip in ends:
         raise ValueError(f"{text} is the network or broadcast address of its subnet")
     if network.prefixlen == 0:
         raise ValueError(f"{text} makes the whole Internet directly connected")

@@ -31,6 +31,12 @@ def check_characters(text: str, source: str, line: int | None) -> None:
         raise SpecError(source, line, f"character U+{ord(found[0]):04X} is not allowed")
 
 
+def shortened(value: object) -> str:
+    """Return a value as Python writes it, or the beginning of that: a message is one line."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
 class _Values:
     """Builds values from nodes and remembers lines."""
 
@@ -62,7 +68,7 @@ class _Values:
             key = str(key_node.value)
             check_characters(key, self.source, line)
             if key in values:
-                raise SpecError(self.source, line, f"key {key!r} appears twice; keep one")
+                raise SpecError(self.source, line, f"key {shortened(key)} appears twice; keep one")
             self.lines[(*path, key)] = line
             values[key] = self.build(value_node, (*path, key))
         return values
@@ -73,10 +79,11 @@ class _Values:
             return self.constructor.construct_object(node)
         except LookupError:  # ruamel's own, of a value that its tag does not have
             line = node.start_mark.line + 1
-            raise SpecError(self.source, line, f"{node.value!r} cannot be read as {node.tag}") from None
+            raise SpecError(self.source, line, f"{shortened(node.value)} cannot be read as {node.tag}") from None
         except (ValueError, MarkedYAMLError) as problem:
             text = problem.problem if isinstance(problem, MarkedYAMLError) else problem
-            raise SpecError(self.source, node.start_mark.line + 1, f"{node.value!r} cannot be read: {text}") from None
+            line = node.start_mark.line + 1
+            raise SpecError(self.source, line, f"{shortened(node.value)} cannot be read: {text}") from None
 
 
 def load(text: str, source: str) -> tuple[list[Any], list[Lines]]:

@@ -1,11 +1,13 @@
 """Text of apply to checked documents; every error is one line that names file and line."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from controller.errors import SpecError
 from controller.model import Routing, Suite
@@ -17,7 +19,7 @@ from controller.spec.document import (
     RouterSection,
     TenantSection,
 )
-from controller.spec.lines import Lines, Path, load
+from controller.spec.lines import Lines, Path, load, shortened
 
 
 class KeyProblem(Exception):
@@ -97,6 +99,8 @@ def _validate(value: Any, lines: Lines, source: str) -> Document:
         return Document.model_validate(value)
     except ValidationError as problems:
         found = [_Problem(problem, lines) for problem in problems.errors(include_url=False)]
+    misspelt = {problem.loc[:-1] for problem in found if problem.kind == "extra_forbidden"}  # says more than a lack
+    found = [problem for problem in found if problem.kind != "missing" or problem.loc[:-1] not in misspelt]
     around = {problem.loc[:depth] for problem in found for depth in range(len(problem.loc))}
     found = [problem for problem in found if problem.loc not in around]  # of a union, where another one came further
     first = min(found, key=lambda problem: (problem.line or 0, problem.rank))
@@ -109,7 +113,7 @@ class _Problem:
     """One of pydantic's complaints in our words: ``text``, then what is ``wanted`` instead."""
 
     def __init__(self, problem: Mapping[str, Any], lines: Lines) -> None:
-        kind = problem["type"]
+        self.kind = kind = problem["type"]
         loc: Path = ()
         for part in problem["loc"]:  # "[key]" and the alternatives of a union are no keys of the file
             if (*loc, part) in lines:
@@ -125,12 +129,14 @@ class _Problem:
     def _words(self, kind: str, loc: Path, problem: Mapping[str, Any]) -> str:
         name = str(loc[-1]) if loc else "the document"
         if kind == "extra_forbidden":
-            return f"unknown key {name!r}; known here: {', '.join(_known_keys(loc[:-1]))}"
+            return f"unknown key {shortened(name)}; known here: {', '.join(_known_keys(loc[:-1]))}"
         if kind == "missing":
             return f"key {name!r} is missing"
         key = next((f"{part}: " for part in reversed(loc) if isinstance(part, str)), "")
         if kind in ("value_error", "assertion_error"):
-            return key + str(problem["msg"]).removeprefix("Value error, ")
+            words = str(problem["msg"]).removeprefix("Value error, ")
+            value = problem["input"]
+            return key + (words if not isinstance(value, str) else words.replace(repr(value), shortened(value)))
         self.wanted = str(problem["msg"]).removeprefix("Input should be ")
         if kind in ("model_type", "dict_type"):  # its own words name the class, or Python's word
             self.wanted = "a mapping"
@@ -139,6 +145,11 @@ class _Problem:
             self.wanted = f"{words} {problem['ctx'][bound]} long"
         if kind == "int_parsing_size":
             self.wanted = "a smaller number"
+        if kind == "string_type" and isinstance(problem["input"], int | float | date):
+            pattern = _pattern_at(loc)
+            self.wanted = "a string; quote it"
+            if pattern is not None and not re.match(pattern, str(problem["input"])):
+                self.wanted = PATTERN_WORDS[pattern]
         if kind == "string_pattern_mismatch":
             self.wanted = PATTERN_WORDS[problem["ctx"]["pattern"]]
         return f"{key}{_short(problem['input'])} should be "
@@ -153,19 +164,40 @@ def _short(value: object) -> str:
         return str(value)
     if isinstance(value, bytes):
         return "binary data"
-    large = isinstance(value, int) and value.bit_length() > 64  # Python writes some 4,300 decimal digits at most
-    text = f"{value:#x}" if large else repr(value)
-    return text if len(text) <= 60 else text[:57] + "…"
+    large = isinstance(value, int) and value.bit_length() > 14_000  # Python writes 4,300 decimal digits at most
+    return f"{value:#x}"[:57] + "…" if large else shortened(value)
 
 
 def _known_keys(path: Path) -> list[str]:
     """Return the keys that the mapping at ``path`` may have."""
+    return list(_model_at(path).model_fields)
+
+
+def _model_at(path: Path) -> type[BaseModel]:
     model: type[BaseModel] = Document
     for part in path:
         if isinstance(part, str) and part in model.model_fields:
             found = _model_in(model.model_fields[part].annotation)
             model = found or model
-    return list(model.model_fields)
+    return model
+
+
+def _pattern_at(path: Path) -> str | None:
+    """Return what a text at ``path`` has to match, None where that is not known."""
+    field = _model_at(path[:-1]).model_fields.get(str(path[-1])) if path else None
+    return None if field is None else next(_patterns((field, *_parts(field.annotation))), None)
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    for part in get_args(annotation):
+        yield part
+        yield from _parts(part)
+
+
+def _patterns(parts: Iterable[Any]) -> Iterator[str]:
+    for part in parts:
+        if isinstance(part, FieldInfo):
+            yield from (one.pattern for one in part.metadata if getattr(one, "pattern", None) is not None)
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

@@ -100,7 +100,7 @@ def test_a_share_that_changes_is_said_once_where_it_changed() -> None:
             "guarantee: 0 %",
             "net.yaml:7: guarantee: 0 % is no part of the whole; give more than 0 %",
         ),
-        ("guarantee: 40 %", "guarantee: 40", "net.yaml:7: guarantee: 40 should be a valid string"),
+        ("guarantee: 40 %", "guarantee: 40", "net.yaml:7: guarantee: 40 should be a part of the whole such as 10 %"),
         ("guarantee: 40 %", "guarantee: half", "'half' should be a part of the whole such as 10 % or 2.5 %"),
         ("weight: 3", "wight: 3", "net.yaml:7: unknown key 'wight'; known here: weight, guarantee, ceiling"),
         (

@@ -74,7 +74,7 @@ def test_the_device_id_is_1_where_it_is_left_out() -> None:
         ("device_id: 1", "device_id: -1", 7, "greater than or equal to 0"),
         ("p1: 1\n", "p1: 0\n", 9, "greater than or equal to 1"),
         ("p1: 1\n", "p1: one\n", 9, "'one' should be a valid integer"),
-        ("number: 2", "numbr: 2", 10, "key 'number' is missing"),
+        ("number: 2", "numbr: 2", 10, "unknown key 'numbr'; known here: number, device"),
         ("device: b1-eth2", "device: a-name-of-16-let", 10, "at most 15 characters (IFNAMSIZ)"),
         ("port: p1}", "port: p3}", 18, "plane b1 has no port p3 (known: p1, p2); add it under its ports:"),
         ("{name: s1, datapath_id: 1}", '{name: b2, kind: p4runtime, address: "127.0.0.1:9559", ports: {p1: 1}}', 4,
