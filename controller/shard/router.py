@@ -398,7 +398,7 @@ class VirtualRouter:
         """Return the router's state and why it is not up."""
         fib = self.fib
         for interface in fib.interfaces.values():
-            if interface.port is None:
+            if interface.port is None and self.host.ready.is_set():  # until then no port is known
                 return "degraded", f"port {interface.config.port} is not on plane {self.config.plane}"
         if self.vrc is None:
             return "disconnected", "no VRC session; see vrctl events"

@@ -224,6 +224,20 @@ async def test_routes_over_a_dead_link_leave_for_a_shorter_prefix_and_come_back(
     assert key("20.1.0.0/16") in world.installed()
 
 
+async def test_no_port_is_said_to_be_missing_before_the_plane_is_known(make_world):
+    world = await make_world(plane=FakePlane("s1"))
+    await world.shards.add_plane(away := FakePlane("s2"))
+    await world.shards.put_router(router_config(9, plane="s2"))
+    world.router(9).tick()
+    assert "router-degraded" not in [event.kind for event in world.events.recent()]
+    await world.until(lambda: away._listener is not None)
+    away.connect()
+    await world.until(world.router(9).host.ready.is_set)
+    world.router(9).tick()
+    assert world.router(9).state == ("degraded", "port p1 is not on plane s2")
+    assert "router-degraded" in [event.kind for event in world.events.recent()]
+
+
 async def test_quota_refuses_by_name_and_readmits(make_world):
     world, _ = await ready(make_world, quota=Quota(ipv4_routes=8))
     world.learn({f"20.{i}.0.0/16": 1 for i in range(10)})
