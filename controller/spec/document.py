@@ -220,7 +220,7 @@ class PlaneSection(Section):
     """A programmable forwarder that tenants share. The keys after `kind` belong to one kind each."""
 
     name: Name
-    kind: PlaneKindName = Field(default="openflow", description="'fake' keeps its tables in memory, for tests")
+    kind: PlaneKindName = Field(default="openflow", description="'fake' is in memory; only our tests connect it")
     datapath_id: DatapathId | None = Field(default=None, description="OpenFlow: integer or hexadecimal text")
     address: ServerAddress | None = Field(default=None, description="P4Runtime: HOST:PORT or unix:/PATH")
     device_id: DeviceId | None = Field(default=None, description="P4Runtime: 1 where left out")
