@@ -100,7 +100,8 @@ class Ids:
         if issued > MAX_ROUTERS:
             issued = next((free for free in range(1, MAX_ROUTERS + 1) if free not in self.taken), 0)
             if not issued:
-                raise Conflict(f"all {MAX_ROUTERS} router ids are in use; delete a router first")
+                most = f"a controller has {MAX_ROUTERS} routers at most, with deleted ones that are not gone yet"
+                raise Conflict(f"{most}; declare fewer, or delete some first")
         else:
             self.next_vrf += 1
         self.taken |= {issued}
