@@ -139,7 +139,13 @@ class Operations:
         )
         named = {plane.name for plane, _ in parsed.planes()}
         second = await self._change(request, lambda: self._plan_state(self._without_planes(named)))
-        return Outcome(first.changes + second.changes, second.waiting, second.failed)
+        stay = [
+            f"plane {name} stays until it has confirmed that {names_of(routers)} is gone; delete it then, "
+            f"or with vrctl delete plane {name} --force"
+            for name in sorted(named & self.state.planes.keys())
+            if (routers := self._unconfirmed_on(name))
+        ]
+        return Outcome(first.changes + second.changes, second.waiting + stay, second.failed)
 
     def _without_planes(self, names: set[str]) -> State:
         """Return the state without those planes that nothing uses and that have confirmed every deletion."""
@@ -202,7 +208,7 @@ class Operations:
 
         def plan() -> Plan:
             after = without_plane(self.state, name)
-            waiting = [router for router in self._unconfirmed() if router.plane == name]
+            waiting = self._unconfirmed_on(name)
             if waiting and not force:
                 raise Conflict(
                     f"plane {name} has not confirmed that {names_of(waiting)} is gone; "
@@ -215,6 +221,9 @@ class Operations:
     def _unconfirmed(self) -> list[RouterConfig]:
         """Return the deleted routers of which planes have not confirmed that they are gone."""
         return [one.router for one in self._convergence.tombstones.values() if not one.plane_clean]
+
+    def _unconfirmed_on(self, plane: str) -> list[RouterConfig]:
+        return [router for router in self._unconfirmed() if router.plane == plane]
 
     async def attach_plane(self, name: str, options: PlaneOptions) -> Outcome:
         """Declare a plane, or use a detached one again; SpecError where what is known of it is not enough."""

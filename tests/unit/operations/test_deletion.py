@@ -140,6 +140,18 @@ async def test_a_plane_whose_deletion_is_refused_has_still_to_confirm(
         await controller.operations.delete_plane("s1", force=False)
 
 
+async def test_a_document_s_plane_that_has_still_to_confirm_is_said_to_stay(controller: Controller) -> None:
+    await controller.apply(TEXT)
+    controller.core.unreachable.add("s1")
+    outcome = await controller.operations.delete_document(TEXT, "t.yaml", lambda _: None, lambda: None)
+    assert [(change.kind, change.name) for change in outcome.changes][-1] == ("router", "red/r1")
+    assert outcome.waiting[-1] == (
+        "plane s1 stays until it has confirmed that red/r1 is gone; "
+        "delete it then, or with vrctl delete plane s1 --force"
+    )
+    assert "s1" in controller.operations.state.planes
+
+
 async def test_a_plane_that_has_confirmed_does_not_wait_for_guests(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
