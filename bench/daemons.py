@@ -8,13 +8,12 @@ import argparse
 import statistics
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from bench.rig import Rig, report, say
 from bench.ring import AS_NUMBER, FEEDER, NEAR, ROUTERS, PlainRing, Ring, VirtualRing, host_address, wanted
 from lab.bird import Bird
-from lab.enclosure import run_enclosed
+from lab.enclosure import kept_directory, run_enclosed
 from lab.network import NetworkError, inside, output, wait_for
 from lab.planes.catalog import PLANES
 from lab.prefixes import announcements
@@ -137,7 +136,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--cuts", type=int, default=5, metavar="K", help="the median counts (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=120, metavar="S", help="of watching BFD (default: 120)")
     parser.add_argument("--timeout", type=float, default=300, metavar="S", help="for each part (default: 300)")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="copy all logs to DIR at the end")
+    parser.add_argument("--keep", type=kept_directory, metavar="DIR", help="copy all logs to DIR at the end")
     return parser.parse_args()
 
 

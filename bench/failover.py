@@ -37,7 +37,7 @@ from bench.rig import (
 from bench.snoop import Snoop
 from lab import bird
 from lab.bird import Bird
-from lab.enclosure import run_enclosed
+from lab.enclosure import kept_directory, run_enclosed
 from lab.network import NetworkError, checked, inside, wait_for
 from lab.planes.catalog import PLANES
 from lab.prefixes import announcements
@@ -192,7 +192,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rate", type=int, default=4000, metavar="PPS", help="of all flows (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the prefixes (default: %(default)s)")
     parser.add_argument("--timeout", type=float, default=300, metavar="S", help="for each part (default: 300)")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="copy all logs to DIR at the end")
+    parser.add_argument("--keep", type=kept_directory, metavar="DIR", help="copy all logs to DIR at the end")
     options = parser.parse_args()
     if not all(part.isdigit() and int(part) for part in options.flows.split(",")):
         parser.error(f"--flows {options.flows!r} is not a list of numbers")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.rig import PLANE, Rig, bgp_config, report, say
-from lab.enclosure import STATE, run_enclosed
+from lab.enclosure import STATE, kept_directory, run_enclosed
 from lab.network import NetworkError
 from lab.planes.catalog import DEFAULT, PLANES
 from lab.processes import cpu_s, descendants
@@ -152,7 +152,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=5, metavar="K", help="starts whose median is reported (5)")
     parser.add_argument("--idle-s", type=float, default=30, metavar="S", help="how long CPU is measured (30)")
     parser.add_argument("--timeout", type=float, default=300, metavar="S", help="for each apply (default: 300)")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="copy all logs to DIR at the end")
+    parser.add_argument("--keep", type=kept_directory, metavar="DIR", help="copy all logs to DIR at the end")
     return parser.parse_args()
 
 

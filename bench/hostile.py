@@ -21,7 +21,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from bench.again import last_line
@@ -34,7 +33,7 @@ from bench.watched_controller import StallFile
 from lab import generator
 from lab.commands import last_lines
 from lab.control import Controller
-from lab.enclosure import STATE, run_enclosed
+from lab.enclosure import STATE, kept_directory, run_enclosed
 from lab.network import NetworkError, checked
 from lab.planes.base import Planes
 from lab.planes.catalog import DEFAULT, PLANES
@@ -190,7 +189,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--core-mpps", type=float, metavar="R", help="a core's rate (default: bench/peers measures it)"
     )
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="copy all logs to DIR at the end")
+    parser.add_argument("--keep", type=kept_directory, metavar="DIR", help="copy all logs to DIR at the end")
     return parser.parse_args()
 
 

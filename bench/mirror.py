@@ -30,7 +30,7 @@ from bench.references import FpmSink, bundle_s
 from bench.rig import AS_NUMBER, MORE_ROUTES, PLANE, Rig, bgp_config, interface, report, say, tenant
 from lab import bird
 from lab.bird import Bird
-from lab.enclosure import run_enclosed
+from lab.enclosure import kept_directory, run_enclosed
 from lab.network import NetworkError
 from lab.planes.catalog import PLANES
 from lab.prefixes import Announcement, announcements
@@ -179,7 +179,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--beside", action="store_true", help="also measure what another tenant notices")
     parser.add_argument("--timeout", type=float, default=300, metavar="S", help="for each part (default: 300)")
     parser.add_argument("--profile", type=Path, metavar="DIR", help="sample vrc and controller; needs py-spy on PATH")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="copy all logs to DIR at the end")
+    parser.add_argument("--keep", type=kept_directory, metavar="DIR", help="copy all logs to DIR at the end")
     return parser.parse_args()
 
 

@@ -36,7 +36,7 @@ from bench.rig import (
 )
 from lab import bird
 from lab.bird import Bird
-from lab.enclosure import run_enclosed
+from lab.enclosure import kept_directory, run_enclosed
 from lab.network import NetworkError, checked, inside, output, wait_for
 from lab.planes.fallback import FallbackPlanes
 from lab.prefixes import announcements
@@ -264,7 +264,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rate", type=int, default=100, metavar="PPS", help="of each flow (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the prefixes (default: %(default)s)")
     parser.add_argument("--timeout", type=float, default=300, metavar="S", help="for each part (default: 300)")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="copy all logs to DIR at the end")
+    parser.add_argument("--keep", type=kept_directory, metavar="DIR", help="copy all logs to DIR at the end")
     return parser.parse_args()
 
 

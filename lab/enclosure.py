@@ -6,6 +6,7 @@ What they write to /run and /var/tmp goes to a tmpfs of the mount namespace. PID
 by kill -9, and the kernel then ends everything else; only empty control groups of guests stay after that.
 """
 
+import argparse
 import contextlib
 import importlib.util
 import os
@@ -24,6 +25,8 @@ _INSIDE, _OUTER = "SPLITPLANE_OUTER_PROC", "SPLITPLANE_OUTER"
 STATE = Path(f"/run/splitplane-state-{os.environ.get(_OUTER, os.getpid())}")
 """Where the controller of an enclosure keeps its state. Control groups of guests are of no namespace and named after
 it, so no two enclosures have the same."""
+_PRIVATE = ("/run", "/var/tmp", "/var/lib/frr")
+"""Where a tmpfs of the enclosure takes the place of the machine's directory; the last is there from FRR 10 on."""
 _SET_UP_LIMIT_S = 60
 _END_LIMIT_S = 30
 """How long a PID 1 that is terminated has, before it is killed."""
@@ -54,6 +57,21 @@ def missing() -> str:
         return ""
     names = " ".join(sorted(packages))
     return f"these packages are missing: {names}; run: apt-get install {names} (or: make setup)"
+
+
+def kept_directory(text: str) -> Path:
+    """Return a directory of the command line for files that outlive the enclosure; it is made where it is missing.
+
+    argparse.ArgumentTypeError where it cannot be made, or would end with the enclosure.
+    """
+    directory = Path(text)
+    if any(directory.resolve().is_relative_to(place) for place in _PRIVATE):
+        raise argparse.ArgumentTypeError(f"what is in {text} would end with the network; give another directory")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise argparse.ArgumentTypeError(f"{text}: {problem.strerror}; give another directory") from None
+    return directory
 
 
 def run_enclosed(name: str, module: str, program: Callable[[], int], also_missing: Callable[[], str] = str) -> int:
@@ -178,7 +196,7 @@ def _set_up(*argv: str) -> None:
 
 def _private_mounts() -> None:
     # -n: mount(8) would note these in the machine's /run/mount.
-    for place in ("/run", "/var/tmp", "/var/lib/frr"):  # the last from FRR 10 on
+    for place in _PRIVATE:
         if Path(place).is_dir():
             _set_up("mount", "-n", "-t", "tmpfs", "-o", "mode=755", "tmpfs", place)
     for place in ("/run/netns", "/run/lock", "/run/frr"):

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from lab.control import SOCKET
-from lab.enclosure import outer_pid, run_enclosed
+from lab.enclosure import kept_directory, outer_pid, run_enclosed
 from lab.network import NetworkError
 from lab.planes.base import Planes
 from lab.planes.catalog import DEFAULT, GUEST_HELP, GUESTS, MACHINE, PLANES
@@ -82,7 +82,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--plane", choices=PLANES, help=f"what forwards (default: {DEFAULT})")
     parser.add_argument("--guest", choices=GUESTS, default=GUESTS[0], help=GUEST_HELP)
     parser.add_argument("--routes", type=int, metavar="N", help="routes that fallback's neighbor announces (100000)")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="copy all logs to DIR at the end")
+    parser.add_argument("--keep", type=kept_directory, metavar="DIR", help="copy all logs to DIR at the end")
     options = parser.parse_args()
     topology, _ = load(options.name)
     if topology.planes is not None and options.plane is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from lab.enclosure import run_enclosed
+from lab.enclosure import kept_directory, run_enclosed
 from lab.network import NetworkError, wait_for
 from lab.planes.catalog import DEFAULT, GUEST_HELP, GUESTS, MACHINE, PLANES
 from lab.probes import iperf
@@ -165,7 +165,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="demo", description=__doc__)
     parser.add_argument("--plane", choices=PLANES, default=DEFAULT, help="what forwards (default: %(default)s)")
     parser.add_argument("--guest", choices=GUESTS, default=GUESTS[0], help=GUEST_HELP)
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="copy all logs to DIR at the end")
+    parser.add_argument("--keep", type=kept_directory, metavar="DIR", help="copy all logs to DIR at the end")
     return parser.parse_args()
 
 
