@@ -94,7 +94,7 @@ class Fib(FibState):
 
     # What the plane and the guest say of interfaces and neighbors
 
-    def set_ports(self, ports: dict[str, tuple[int, bool]], now: float) -> None:
+    def set_ports(self, ports: Mapping[str, tuple[int, bool]], now: float) -> None:
         """Take the plane's ports: name → number and whether it is up."""
         changed = []
         for interface in self._resolution.interfaces.values():

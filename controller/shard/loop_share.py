@@ -23,7 +23,7 @@ tenants that are greedy rest for so long that all of them together have a third 
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextvars import Context
 from dataclasses import dataclass, field
 from math import inf
@@ -233,6 +233,16 @@ class LoopShare:
             await asyncio.sleep(rest_s)
         if not self._has_time():
             await self._wait(account)
+
+    async def take(
+        self, account: LoopAccount, what: str, steps: Iterator[None], charged: LoopAccount | None = None
+    ) -> None:
+        """Take all steps of what lasts long, each in a turn of an account, and charge them to that, or another."""
+        left = True
+        while left:
+            await self.turn(account)
+            with self.slice(charged or account, what):
+                left = next(steps, self) is None
 
     def turn_now(self, account: LoopAccount) -> bool:
         """Take a turn if it need not be waited for; tells whether it was taken."""

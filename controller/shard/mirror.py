@@ -32,6 +32,7 @@ from controller.routing.table_pass import KeyScan
 from controller.shard.fib_work import FibWork
 from controller.shard.loop_share import LoopShare
 from controller.shard.plane_shares import PlaneShares
+from controller.shard.router_ports import RouterPorts
 from controller.shard.table_passes import TablePasses
 from controller.shard.unclaimed import UnclaimedObjects, damaged_deletion, unknown_deletions
 from wire.columns import prefix_text
@@ -108,7 +109,7 @@ class PlaneMirror:
         self._audit_s = audit_s
         self._busy: dict[int, Fib] = {}  # that may have work, in the order of their turns
         self._debts: Counter[int] = Counter()  # what routers took of batches beyond their shares, by vrf_id
-        self._by_port: dict[str, set[int]] = {}  # port → vrf_ids
+        self.ports = RouterPorts(plane, self._follow_ports)
         self._progress = asyncio.Event()
         self._connection, self._silent_until, self._going_ahead = 0, -inf, False
         self._writes: deque[asyncio.Task[Any]] = deque()
@@ -119,12 +120,14 @@ class PlaneMirror:
     def plane_connected(self, plane: Plane) -> None:
         """Adopt what the plane holds, then write."""
         self._connection += 1
+        self.ports.read_anew()
         self.adopted = False
         self._wake.set()
 
     def plane_disconnected(self, plane: Plane, reason: str) -> None:
         """Keep everything; the plane goes on forwarding."""
         self._connection += 1
+        self.ports.read_anew()
         served, self._going_ahead = self.adopted or self._going_ahead, self._listener.ahead
         if served and not self._going_ahead:
             self._silent_until = inf
@@ -135,11 +138,14 @@ class PlaneMirror:
 
     def port_changed(self, plane: Plane, port: PortState) -> None:
         """Re-resolve what leaves by a port."""
-        affected = self._by_port.get(port.name, set())
-        for vrf_id in affected:
-            with self._work.slice(self.fibs[vrf_id], "a port that has changed"):
-                self.set_ports(self.fibs[vrf_id])
-        self._listener.ports_changed(affected)
+        self.ports.changed(port)
+
+    def _follow_ports(self, vrf_ids: list[int]) -> None:
+        for vrf_id in vrf_ids:
+            if (fib := self.fibs.get(vrf_id)) is not None:
+                with self._work.slice(fib, "a port that has changed"):
+                    self.set_ports(fib)
+        self._listener.ports_changed(vrf_ids)
 
     def packet_in(self, plane: Plane, router_interface_id: int, reason: PuntReason, frame: bytes) -> None:
         """Pass a punted frame on."""
@@ -159,7 +165,7 @@ class PlaneMirror:
     def configured(self, fib: Fib) -> None:
         """Follow a FIB's declaration."""
         self.shares.want(fib.config)
-        self._index_ports(fib.config.vrf_id, {one.port for one in fib.config.interfaces})
+        self.ports.use(fib.config.vrf_id, frozenset(one.port for one in fib.config.interfaces))
         self.set_ports(fib)
         self.wake(fib)
 
@@ -171,16 +177,8 @@ class PlaneMirror:
             self._work.failed.pop(fib, None)
         self._busy.pop(vrf_id, None)
         self._debts.pop(vrf_id, None)
-        self._index_ports(vrf_id, set())
+        self.ports.use(vrf_id, frozenset())
         self.shares.drop(vrf_id)
-
-    def _index_ports(self, vrf_id: int, wanted: set[str]) -> None:
-        for port in [port for port, routers in self._by_port.items() if vrf_id in routers and port not in wanted]:
-            self._by_port[port].discard(vrf_id)
-            if not self._by_port[port]:
-                del self._by_port[port]
-        for port in wanted:
-            self._by_port.setdefault(port, set()).add(vrf_id)
 
     def problem(self, config: RouterConfig) -> str:
         """Return why a router is not on the plane as it is declared, beside what was refused; empty where it is."""
@@ -189,8 +187,7 @@ class PlaneMirror:
     def set_ports(self, fib: Fib) -> None:
         """Tell a FIB the plane's ports; without a connection, its last known ones stay."""
         if self.plane.connected or self._listener.ahead:
-            ports = {port.name: (port.number, port.up) for port in self.plane.ports.values()}
-            fib.set_ports(ports, self._clock())
+            fib.set_ports(self.ports.states(), self._clock())
             self.wake(fib)
 
     @property

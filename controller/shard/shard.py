@@ -74,6 +74,9 @@ class Shard:
         """Begin to serve the plane. Conflict where another plane uses the same switch."""
         await self.plane.start(self.mirror)
         self._supervisor.spawn(f"mirror {self.plane.name}", self.mirror.run)
+        self._supervisor.spawn(
+            f"ports of {self.plane.name}", lambda: self.mirror.ports.run(self._loop_share, self.mirror.account)
+        )
         self._supervisor.spawn(f"shares of {self.plane.name}", self.mirror.shares.watch)
         if self.pair is not None:
             self._supervisor.spawn(f"placement {self.plane.name}", self.pair.run)
