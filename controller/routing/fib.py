@@ -18,7 +18,7 @@ Pure: no sockets, no clock of its own, no await.
 """
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from controller.model import RouterConfig
@@ -42,7 +42,15 @@ from controller.routing.objects import PlaneObjects
 from controller.routing.prefixes import NOTHING, Deleted, Desired, Ticket
 from controller.routing.resolve import Interface, NexthopObject
 from controller.routing.rib import Member, NexthopSet, SetKind
-from controller.routing.table_pass import INSTALLED_COST, LEARNED_COST, SLICE_COST, STALE_COST, KeyScan, PassRequest
+from controller.routing.table_pass import (
+    DIFFERING_COST,
+    INSTALLED_COST,
+    LEARNED_COST,
+    SLICE_COST,
+    STALE_COST,
+    KeyScan,
+    PassRequest,
+)
 from controller.routing.usage import SliceUsage
 
 _FIRST_OBJECT_ACTION = RouteKind.NEXTHOP << 28
@@ -290,44 +298,27 @@ class Fib(FibState):
 
     # Adoption
 
-    def adopt(self, read: Installed) -> None:
-        """Take over what a plane was read to hold for this router and queue every difference."""
-        resolution, vrf_id = self._resolution, self.config.vrf_id
+    def adopt(self, read: Installed, mine: Mapping[int, RouterInterface]) -> Iterator[None]:
+        """Take over what a plane was read to hold for this router, ``mine`` of its router interfaces, in steps, and
+        have a pass queue every difference; what was not learned yet stays until the router has settled."""
+        resolution, prefixes = self._resolution, self._prefixes
+        yield from prefixes.adopt(read.routes.get(self.config.vrf_id, {}), read.hardware is not None)
         self.in_flight, self.batches_confirmed = 0, self.batches
-        mine = {i: r for i, r in read.router_interfaces.items() if r.vrf_id == vrf_id}
-        damaged = {table: {i for name, i in read.damaged if name == table} for table, _ in read.damaged}
         known = resolution.interfaces.keys() | mine.keys()
-        for interface_id in known:
-            interface = resolution.interfaces.get(interface_id)
-            if interface is not None and interface.guest_up is None and interface_id in mine:
+        for interface_id, interface in resolution.interfaces.items():
+            if interface.guest_up is None and interface_id in mine:
                 interface.guest_up = mine[interface_id].enabled
+        self._enqueue(filter(self._differs, self._own))
+        self._pass.differing, self._next_pass.differing = False, True  # not from what was read before
+        self._next_pass.unlearned |= self.settled or self.removing
         self._interfaces_changed(list(known), 0.0)
-        resolution.interface_entries.adopt(mine, damaged.get("router_interface", set()) & known)
-        ids = {n.id for n in resolution.nexthops.values()}
-        resolution.nexthop_entries.adopt(
-            {i: n for i, n in read.nexthops.items() if i in ids}, damaged.get("nexthop", set()) & ids
-        )
-        groups = resolution.groups.keys()
-        resolution.group_entries.adopt(
-            {i: g for i, g in read.groups.items() if i in groups}, damaged.get("nexthop_group", set()) & groups
-        )
-        self.policers.adopt(
-            {i: p for i, p in read.policers.items() if i == vrf_id}, damaged.get("policer", set()) & {vrf_id}
-        )
-        routes = read.routes.get(vrf_id, {})
-        if read.hardware is not None:
-            self._prefixes.doubt(routes)
-        self._adopt_routes(routes)
-
-    def _adopt_routes(self, installed: dict[bytes, int]) -> None:
-        """Queue every prefix that differs; what was not learned yet stays until the router has settled."""
-        self._prefixes.adopt(installed)
-        self._resolution.loosen_all()
-        keys = self._rib.routes.keys() | self._own.keys()
-        if self.settled or self.removing:
-            keys |= installed.keys()
-        self._enqueue([key for key in keys if self.desired(key) != installed.get(key)])
-        self._prefixes.fence()
+        nexthop_ids = {one.id for one in resolution.nexthops.values()}
+        every: tuple[Mapping[int, Any], ...] = (mine, read.nexthops, read.groups, read.policers)
+        of_mine: tuple[set[int], ...] = (known, nexthop_ids, set(resolution.groups), {self.config.vrf_id})
+        for table, found, ids in zip(self.tables, every, of_mine, strict=True):
+            damaged = {one for one in ids if (table.table, one) in read.damaged}
+            table.adopt({one: found[one] for one in ids if one in found}, damaged)
+        resolution.loosen_all()
 
     def repair(self, read: Installed, written: set[bytes]) -> int:
         """Compare a read-back with what was sent, except keys ``written`` meanwhile; queue and count repairs."""
@@ -425,12 +416,14 @@ class Fib(FibState):
     def _pass_on(self, cost: int) -> int:
         request, rib, prefixes = self._pass, self._rib, self._prefixes
         if request.of_learned:
-            each = STALE_COST if request.stale else LEARNED_COST
+            each = (STALE_COST if request.stale else LEARNED_COST) + DIFFERING_COST * request.differing
             count = cost // each + 1
             keys = self._scan.next(rib.routes, rib.moved, count)
             routes, wanted = rib.routes, request.sets
             if wanted:
                 self._enqueue([key for key in keys if routes[key] in wanted])
+            if request.differing:
+                self._enqueue(filter(self._differs, keys))
             if request.stale:
                 gone = rib.withdraw(keys)
                 self._enqueue(gone)
@@ -438,7 +431,7 @@ class Fib(FibState):
             if len(keys) < count:
                 if request.stale:
                     rib.end_resync()
-                request.sets, request.stale = set(), False
+                request.sets, request.stale, request.differing = set(), False, False
                 self._scan = KeyScan()
             return cost - each * len(keys)
         count = cost // INSTALLED_COST + 1
@@ -453,6 +446,9 @@ class Fib(FibState):
     def _is_unlearned(self, key: bytes) -> bool:
         return key not in self._rib.routes and key not in self._own
 
+    def _differs(self, key: bytes) -> bool:
+        return self.desired(key) != self._prefixes.installed.get(key) and key not in self._prefixes.refused
+
     def _is_astray(self, key: bytes) -> bool:
         return key in self._rib.routes and self.desired(key) != self._prefixes.installed[key]
 
@@ -464,6 +460,7 @@ class Fib(FibState):
         following = self._next_pass
         following.sets |= request.sets
         following.stale |= request.stale
+        following.differing |= request.differing
         following.unlearned |= request.unlearned
         following.stray |= request.stray
         self._go_on()

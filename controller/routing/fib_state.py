@@ -113,9 +113,9 @@ class FibState:
         return self._resolution.neighbors.states
 
     @property
-    def object_ids(self) -> set[int]:
-        """The ids of its nexthops and groups."""
-        return {one.id for one in self._resolution.nexthops.values()} | self._resolution.groups.keys()
+    def object_tables(self) -> tuple[EntryTable[Any], ...]:
+        """Those of its nexthops and groups, each of which is desired."""
+        return self._resolution.nexthop_entries, self._resolution.group_entries
 
     @property
     def nexthop_count(self) -> int:
@@ -246,6 +246,8 @@ class FibState:
     def _note_finished(self) -> None:
         resolution, rib = self._resolution, self._rib
         left = resolution.outdated or resolution.waits or rib.has_left or self._pass or self._next_pass
+        if not left:
+            self._prefixes.fence()
         if self.unfinished and not left:
             self._finished.append((self._asked, self._prefixes.mark()))
         self.unfinished = bool(left)

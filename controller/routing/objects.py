@@ -7,7 +7,7 @@ give, the neighbor's own route of full length tells which is which. What nobody 
 route refers to it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from controller.errors import PlaneError
 from controller.planes.base import (
@@ -30,6 +30,15 @@ def group_content(group: NexthopGroup) -> GroupContent:
     return tuple(sorted((member.nexthop_id, member.weight) for member in group.members))
 
 
+def own_nexthops(routes: Mapping[bytes, int]) -> dict[int, bytes]:
+    """Return the addresses whose own routes, of full length, use a nexthop, by its id."""
+    return {
+        action_value(action): key[:-1]
+        for key, action in routes.items()
+        if key[-1] == (len(key) - 1) * 8 and action_kind(action) is RouteKind.NEXTHOP
+    }
+
+
 class PlaneObjects:
     """Issues ids on one plane and hands out adopted ones by content."""
 
@@ -42,17 +51,13 @@ class PlaneObjects:
         self._groups: dict[GroupContent, list[int]] = {}  # ids of what was unclaimed at first, by content
         self._nexthops: dict[tuple[int, bytes, NexthopState], dict[bytes | None, list[int]]] = {}  # … and neighbor
 
-    def adopt(self, installed: Installed, known: Iterable[int]) -> None:
-        """Take over a read-back: ids in ``known`` belong to routers already, the rest waits to be claimed."""
+    def adopt(self, installed: Installed, known: Iterable[int], neighbors: Mapping[int, bytes]) -> None:
+        """Take over a read-back: ids in ``known`` belong to routers already, the rest waits to be claimed;
+        ``neighbors`` are the `own_nexthops` of all its routes."""
         self._used = set(known)
         self.unclaimed_nexthops = {i: n for i, n in installed.nexthops.items() if i not in self._used}
         self.unclaimed_groups = {i: g for i, g in installed.groups.items() if i not in self._used}
         self._used.update(self.unclaimed_nexthops, self.unclaimed_groups)
-        neighbors: dict[int, bytes] = {}  # address whose own route uses a nexthop
-        for routes in installed.routes.values():
-            for key, action in routes.items():
-                if key[-1] == (len(key) - 1) * 8 and action_kind(action) is RouteKind.NEXTHOP:
-                    neighbors[action_value(action)] = key[:-1]
         self._groups, self._nexthops = {}, {}
         for group in self.unclaimed_groups.values():
             self._groups.setdefault(group_content(group), []).append(group.id)

@@ -4,7 +4,8 @@ A change only queues its prefix; the queue is first in, first out, so counting p
 everything queued before some moment is confirmed. Made for millions of prefixes: dicts of bytes to integers.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
@@ -14,6 +15,7 @@ from typing import Any
 from controller.planes.base import UNKNOWN_ACTION, Op, RouteUpdates
 from controller.routing import _routes
 from controller.routing.rib import NexthopSet
+from controller.routing.table_pass import READ_COST, SLICE_COST, KeyScan
 from controller.routing.usage import SliceUsage
 from wire.columns import family_of
 
@@ -21,6 +23,9 @@ _OPS = (Op.INSERT, Op.MODIFY, Op.DELETE)
 
 Deleted = Mapping[str, Mapping[int, Any]]
 """What a batch deletes of the small tables, by table and id."""
+
+READ_AT_ONCE = SLICE_COST // READ_COST
+"""Prefixes of a read-back that are counted in one step."""
 
 NOTHING: Deleted = MappingProxyType({})
 
@@ -72,6 +77,8 @@ class PrefixTable:
         self._taken = 0
         self._confirmed = 0
         self._barrier = 0.0
+        self._comparing = False  # it is not known yet what differs from what was read
+        self._sizes = {5: 0, 17: 0}  # of `installed`, by the length of keys
         self._references: dict[int, int] = {}  # of actions that some prefix has, or may still have on the plane
         self.let_go: dict[int, None] = {}  # actions that lost their last reference; whoever looks at them empties it
 
@@ -132,8 +139,8 @@ class PrefixTable:
             (ipv4.ops, ipv4.keys, ipv4.actions),
             (ipv6.ops, ipv6.keys, ipv6.actions),
         )
-        usage.add("ipv4_routes", more4)
-        usage.add("ipv6_routes", more6)
+        self._count(5, more4)
+        self._count(17, more6)
         if len(keys) == len(queue):
             queue.clear()
         else:
@@ -159,7 +166,7 @@ class PrefixTable:
 
     def abandon(self) -> None:
         """What was sent may not have arrived: nothing is confirmed any more until `adopt`."""
-        self._barrier = inf
+        self._barrier, self._comparing = inf, False
 
     def refuse(self, key: bytes, reason: str, left: int | None) -> None:
         """Note that an update was refused, and what the plane has for that prefix now."""
@@ -183,34 +190,43 @@ class PrefixTable:
         """Note no more what is taken."""
         self._written = None
 
-    def adopt(self, installed: dict[bytes, int]) -> None:
-        """Take over a read-back, which has also told what became of everything that was sent.
+    def adopt(self, found: dict[bytes, int], followed: bool) -> Iterator[None]:
+        """Take over a read-back, which has also told what became of everything that was sent, in steps: what is
+        installed is another mapping, this one, after the last.
 
-        The caller queues what differs; then `fence` says from where on confirmations count again.
+        What the fallback of a plane, ``followed`` by hardware, has otherwise than it was last written is to be
+        written again, also where it is as desired. The caller queues what differs, and nothing is confirmed until
+        `fence`.
         """
-        for key in self.installed:
-            self._count(key, -1)
-        for key in installed:
-            self._count(key, 1)
-        references: dict[int, int] = {}
-        for action in installed.values():
-            references[action] = references.get(action, 0) + 1
-        self.installed, self._references = installed, references
+        references, sizes, before = Counter[int](), Counter[int](), self.installed
+        doubted = followed and bool(before or self._taken)  # else nothing was written
+        items, scan = iter(found.items()), KeyScan()
+        while part := dict(islice(items, READ_AT_ONCE)):
+            if doubted:
+                part = {key: action if before.get(key) == action else UNKNOWN_ACTION for key, action in part.items()}
+                found.update(part)
+            references.update(part.values())
+            sizes.update(map(len, part))
+            if len(part) == READ_AT_ONCE:
+                yield
+        while doubted and (keys := scan.next(before, self.moved, READ_AT_ONCE)):
+            part = {key: UNKNOWN_ACTION for key in keys if key not in found}
+            found.update(part)
+            references.update(part.values())
+            sizes.update(map(len, part))
+            if len(keys) == READ_AT_ONCE:
+                yield
+        for octets, size in self._sizes.items():
+            self._count(octets, sizes[octets] - size)
+        self.installed, self._references = found, dict(references)
         self.refused.clear()
-
-    def doubt(self, found: dict[bytes, int]) -> None:
-        """Before `adopt`: what the fallback of a plane has otherwise than it was last written is to be written again,
-        also where it is as desired: the plane in front of it may have followed."""
-        if not self.installed and not self._taken:
-            return  # nothing was written
-        differing = {key for key, action in self.installed.items() if found.get(key) != action}
-        differing |= found.keys() - self.installed.keys()
-        found.update(dict.fromkeys(differing, UNKNOWN_ACTION))
+        self._confirmed = self._taken
+        self._barrier, self._comparing = inf, True
 
     def fence(self) -> None:
-        """Confirm nothing before everything that is queued now is confirmed."""
-        self._confirmed = self._taken
-        self._barrier = self._queued
+        """All that differs from what was read is queued: confirm nothing before that is confirmed."""
+        if self._comparing:
+            self._barrier, self._comparing = self._queued, False
 
     def find(self, key: bytes, action: int | None) -> None:
         """Take over what the plane holds for one prefix."""
@@ -220,11 +236,11 @@ class PrefixTable:
             self._references[have] -= 1
             if self._references[have] <= 0:
                 self._let_go(have)
-            self._count(key, -1)
+            self._count(len(key), -1)
         if action is not None:
             self.installed[key] = action
             self._references[action] = self._references.get(action, 0) + 1
-            self._count(key, 1)
+            self._count(len(key), 1)
 
     def differing(self, found: dict[bytes, int], written: set[bytes]) -> list[bytes]:
         """Return the prefixes for which a read-back says something else, except those ``written`` meanwhile."""
@@ -257,5 +273,6 @@ class PrefixTable:
         self.refused[key] = self._usage.full(f"ipv{family_of(key)}_routes")
         return False
 
-    def _count(self, key: bytes, count: int) -> None:
-        self._usage.add("ipv4_routes" if len(key) == 5 else "ipv6_routes", count)
+    def _count(self, octets: int, count: int) -> None:
+        self._sizes[octets] += count
+        self._usage.add("ipv4_routes" if octets == 5 else "ipv6_routes", count)

@@ -16,9 +16,9 @@ from controller.routing.rib import NexthopSet
 SLICE_COST = 20_000
 """What a slice costs, in tenths of a microsecond: some 2 ms, where the machine is not busy with something else."""
 
-LEARNED_COST, STALE_COST, INSTALLED_COST = 3, 10, 12
-"""What it costs to look at a route that was learned, to withdraw it if it is stale, and to look at a prefix that is
-installed."""
+LEARNED_COST, STALE_COST, DIFFERING_COST, INSTALLED_COST, READ_COST = 3, 10, 8, 12, 2
+"""What it costs to look at a route that was learned, to withdraw it if it is stale, to compare it with what is
+installed, to look at a prefix that is installed, and to count one that was read."""
 
 
 @dataclass(slots=True)
@@ -27,13 +27,14 @@ class PassRequest:
 
     sets: set[NexthopSet] = field(default_factory=set)  # whose routes are written again
     stale: bool = False  # routes that a resync did not repeat
+    differing: bool = False  # routes that the plane was read to have otherwise, or not at all
     unlearned: bool = False  # prefixes that are installed and that nothing desires
     stray: bool = False  # prefixes left on an object that no longer does what their set says
 
     @property
     def of_learned(self) -> bool:
         """Whether it looks at what was learned."""
-        return bool(self.sets) or self.stale
+        return bool(self.sets) or self.stale or self.differing
 
     @property
     def of_installed(self) -> bool:

@@ -14,7 +14,7 @@ share of a batch, in turn. A router without work costs nothing: who changes a FI
 import asyncio
 import contextlib
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from itertools import islice
 from math import inf
 from typing import Any, Protocol
@@ -34,7 +34,7 @@ from controller.shard.loop_share import LoopShare
 from controller.shard.plane_shares import PlaneShares
 from controller.shard.router_ports import RouterPorts
 from controller.shard.table_passes import TablePasses
-from controller.shard.unclaimed import UnclaimedObjects, damaged_deletion, unknown_deletions
+from controller.shard.unclaimed import UnclaimedObjects, deletions, interfaces_by_router
 from wire.columns import prefix_text
 
 BATCH_ROUTES = 1000
@@ -404,41 +404,56 @@ class PlaneMirror:
 
     async def _adopt(self) -> None:
         await self.shares.adopt()
-        read = await self.plane.read()
+        read, connection = await self.plane.read(), self._connection
         self._work.failed.clear()
+        await self._loop_share.take(self.account, "what its routes use", self._unclaimed.look_at_routes(read))
+        self._require(connection)
         self._unclaimed.adopt(read, self.fibs)
         self.foreign = read.foreign
         routes = sum(map(len, read.routes.values()))
-        await self._adopt_routers(read)
+        await self._adopt_routers(read, connection)
         self._unclaimed.adopt_left(read, self.fibs)
-        for batch in unknown_deletions(read, self.fibs.keys(), BATCH_ROUTES):
-            await self.plane.write(batch)
-        if batch := damaged_deletion(read, self.fibs):
+        for batch in deletions(read, self.fibs, BATCH_ROUTES):
             await self.plane.write(batch)
         self.adopted = True
         self._listener.adopted()
         self._silent_until = min(self._silent_until, self._clock() + SILENCE_LASTS_S)
         self.ready.set()
         self._events.emit("info", "plane-connected", self.plane.name, f"adopted {routes} routes")
-        for vrf_id in list(self.fibs):
-            self._listener.confirmed(vrf_id)
-        self._listener.ports_changed(list(self.fibs))
+        await self._loop_share.take(self.account, "what it has", self._tell_adopted())
         self._advance()
 
-    async def _adopt_routers(self, read: Installed) -> None:
+    async def _adopt_routers(self, read: Installed, connection: int) -> None:
         """Have all routers begin with what was read, those too that come meanwhile."""
-        connection, adopted = self._connection, set[Fib]()
+        adopted, interfaces = set[Fib](), interfaces_by_router(read)
         while waiting := [fib for fib in self.fibs.values() if fib not in adopted]:
             for fib in waiting:
-                await self._loop_share.turn(self.account)
-                if connection != self._connection:
-                    raise PlaneUnreachable(self.plane.name, self.reason)
                 adopted.add(fib)
                 if self.fibs.get(fib.config.vrf_id) is fib:
-                    with self._work.slice(fib, "what its plane has"):
-                        self.set_ports(fib)
-                        fib.adopt(read)
-                    self.wake(fib)
+                    await self._adopt_router(fib, fib.adopt(read, interfaces.get(fib.config.vrf_id, {})), connection)
+
+    async def _adopt_router(self, fib: Fib, left: Iterator[None], connection: int) -> None:
+        with self._work.slice(fib, "what its plane has"):
+            self.set_ports(fib)
+        goes_on = True
+        while goes_on:
+            await self._loop_share.turn(self.account)
+            self._require(connection)
+            goes_on = False
+            if self.fibs.get(fib.config.vrf_id) is fib:
+                with self._work.slice(fib, "what its plane has"):
+                    goes_on = next(left, self) is not self
+        self.wake(fib)
+
+    def _require(self, connection: int) -> None:
+        if connection != self._connection:
+            raise PlaneUnreachable(self.plane.name, self.reason)
+
+    def _tell_adopted(self) -> Iterator[None]:
+        for vrf_id in list(self.fibs):
+            self._listener.confirmed(vrf_id)
+            self._listener.ports_changed([vrf_id])
+            yield
 
     async def delete_unclaimed(self) -> None:
         """Delete adopted nexthops and groups that their routers, once settled, neither claimed nor use."""
@@ -447,13 +462,10 @@ class PlaneMirror:
             return
         for batch in self._unclaimed.deletions(self.fibs, BATCH_ROUTES):
             self._writes.append(write := asyncio.create_task(self.plane.write(batch)))
-            refused = {(one.table, one.key) for one in await asyncio.shield(write)}  # it ends as the others do
+            refused = await asyncio.shield(write)  # it ends as the others do
             if connection != self._connection:
                 return  # read back meanwhile, or to be
-            for table, updates in (("nexthop_group", batch.groups), ("nexthop", batch.nexthops)):
-                for one in updates:
-                    if (table, one.entry.id) not in refused:
-                        self.objects.free(one.entry.id)
+            self._unclaimed.free(batch, refused)
 
     async def read_back(self, only: int | None = None) -> tuple[Installed, dict[int, set[bytes]]]:
         """Read the plane while writing goes on, routes of ``only`` one router; and return keys written meanwhile."""

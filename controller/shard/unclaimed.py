@@ -10,7 +10,8 @@ that never settles, as its VRC never ends its resync, keeps its own objects and 
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
+from itertools import islice
 
 from controller.planes.base import (
     Installed,
@@ -18,18 +19,18 @@ from controller.planes.base import (
     NexthopGroup,
     Op,
     Policer,
+    Refused,
     RouteKind,
     RouterInterface,
     RouteUpdates,
     Update,
     WriteBatch,
-    action_kind,
-    action_value,
     route_action,
 )
 from controller.routing.entries import cost_of
 from controller.routing.fib import Fib
-from controller.routing.objects import PlaneObjects
+from controller.routing.objects import PlaneObjects, own_nexthops
+from controller.routing.prefixes import READ_AT_ONCE
 
 LOOKS = 500
 """Most sets of owners looked at in one turn, so that it costs the same with 8,000 routers as with 500."""
@@ -38,9 +39,10 @@ Owners = frozenset[int]
 """The vrf_ids that an object waits for."""
 
 
-def unknown_deletions(read: Installed, known: Set[int], most: int) -> Iterator[WriteBatch]:
-    """Yield the deletion of entries that carry our cookie but belong to no router of ``known``, with at most so many
-    routes a batch. Interfaces go first, so that nothing comes in any more."""
+def deletions(read: Installed, fibs: Mapping[int, Fib], most: int) -> Iterator[WriteBatch]:
+    """Yield the deletion of entries that carry our cookie but belong to no router, with at most so many routes a
+    batch; and of damaged ones. Interfaces go first, so that nothing comes in any more."""
+    known = fibs.keys()
     interfaces = [one for one in read.router_interfaces.values() if one.vrf_id not in known]
     if interfaces:
         yield WriteBatch(router_interfaces=[Update(Op.DELETE, one) for one in interfaces])
@@ -55,9 +57,11 @@ def unknown_deletions(read: Installed, known: Set[int], most: int) -> Iterator[W
     policers = [one for one in read.policers.values() if one.vrf_id not in known]
     if policers:
         yield WriteBatch(policers=[Update(Op.DELETE, one) for one in policers])
+    if read.damaged and (batch := _damaged_deletion(read, fibs)):
+        yield batch
 
 
-def damaged_deletion(read: Installed, fibs: Mapping[int, Fib]) -> WriteBatch:
+def _damaged_deletion(read: Installed, fibs: Mapping[int, Fib]) -> WriteBatch:
     """Return the deletion of router interfaces and policers that are damaged, so that no FIB knows them, and desired
     by none: a write was cut off, and what it wrote is not declared any more, or has no port."""
     interfaces, policers = (
@@ -75,6 +79,14 @@ def damaged_deletion(read: Installed, fibs: Mapping[int, Fib]) -> WriteBatch:
     )
 
 
+def interfaces_by_router(read: Installed) -> Mapping[int, Mapping[int, RouterInterface]]:
+    """Return the router interfaces by vrf_id and id."""
+    found: defaultdict[int, dict[int, RouterInterface]] = defaultdict(dict)
+    for one in read.router_interfaces.values():
+        found[one.vrf_id][one.id] = one
+    return found
+
+
 class UnclaimedObjects:
     """What of `PlaneObjects` is still to be claimed, by owners."""
 
@@ -85,37 +97,47 @@ class UnclaimedObjects:
         self._groups: dict[Owners, list[int]] = {}
         self._groups_of: dict[int, list[int]] = {}  # nexthop → unclaimed groups with it
         self._turn: deque[Owners] = deque()
+        self._users: defaultdict[int, set[int]] = defaultdict(set)  # of actions, by vrf_id
+        self._neighbors: dict[int, bytes] = {}  # addresses whose own routes use a nexthop, by its id
+
+    def look_at_routes(self, read: Installed) -> Iterator[None]:
+        """Before `adopt`: find out what the routes of a read-back use, in steps."""
+        self._users, self._neighbors = defaultdict(set), {}
+        for vrf_id, routes in read.routes.items():
+            items = iter(routes.items())
+            while part := dict(islice(items, READ_AT_ONCE)):
+                for action in set(part.values()):
+                    self._users[action].add(vrf_id)
+                self._neighbors.update(own_nexthops(part))
+                if len(part) == READ_AT_ONCE:
+                    yield
 
     def adopt(self, read: Installed, fibs: Mapping[int, Fib]) -> None:
         """Have `PlaneObjects` adopt a read-back, and find the owners of what no router has."""
-        self._known = {object_id for fib in fibs.values() for object_id in fib.object_ids}
+        self._known = set[int]().union(*(table.desired for fib in fibs.values() for table in fib.object_tables))
         self._adopt(read, fibs, self._known)
 
     def adopt_left(self, read: Installed, fibs: Mapping[int, Fib]) -> None:
         """Once all routers have adopted the same read-back: adopt what they had before and gave up without a write,
         as each knows only what it has in its turn."""
-        held = {object_id for fib in fibs.values() for object_id in fib.object_ids}
-        for table in (table for fib in fibs.values() for table in fib.tables):
-            if table.table in ("nexthop", "nexthop_group"):
-                held |= table.installed.keys()  # what it is about to delete
+        tables = [table for fib in fibs.values() for table in fib.object_tables]
+        about_to_go = (table.installed for table in tables)
+        held = set[int]().union(*(table.desired for table in tables), *about_to_go)
         if not self._known <= held:
             self._adopt(read, fibs, held)
 
     def _adopt(self, read: Installed, fibs: Mapping[int, Fib], held: Set[int]) -> None:
-        self._objects.adopt(read, held)
+        self._objects.adopt(read, held, self._neighbors)
         vrf_of = {interface_id: vrf_id for vrf_id, fib in fibs.items() for interface_id in fib.interfaces}
         vrf_of |= {interface_id: one.vrf_id for interface_id, one in read.router_interfaces.items()}
-        users: defaultdict[tuple[RouteKind, int], set[int]] = defaultdict(set)
-        for vrf_id, routes in read.routes.items():
-            for action in set(routes.values()):
-                users[action_kind(action), action_value(action)].add(vrf_id)
         nexthops, groups = self._objects.unclaimed_nexthops, self._objects.unclaimed_groups
         of_nexthop = {
-            i: users[RouteKind.NEXTHOP, i] | _known(vrf_of, n.router_interface_id) for i, n in nexthops.items()
+            i: self._users[route_action(RouteKind.NEXTHOP, i)] | _known(vrf_of, n.router_interface_id)
+            for i, n in nexthops.items()
         }
         self._nexthops, self._groups, self._groups_of = {}, {}, {}
         for object_id, group in groups.items():
-            owners = set(users[RouteKind.GROUP, object_id])
+            owners = set(self._users[route_action(RouteKind.GROUP, object_id)])
             for member in group.members:
                 known = read.nexthops.get(member.nexthop_id)
                 owners |= set() if known is None else _known(vrf_of, known.router_interface_id)
@@ -151,6 +173,14 @@ class UnclaimedObjects:
                 self._turn.append(owners)
         if batch:
             yield batch
+
+    def free(self, batch: WriteBatch, refused: Iterable[Refused]) -> None:
+        """Give back the ids of what a batch has deleted, except what the plane refused."""
+        left = {(one.table, one.key) for one in refused}
+        for table, updates in (("nexthop_group", batch.groups), ("nexthop", batch.nexthops)):
+            for one in updates:
+                if (table, one.entry.id) not in left:
+                    self._objects.free(one.entry.id)
 
     def _of(self, owners: Owners, waited_for: list[Fib]) -> Iterator[Nexthop | NexthopGroup]:
         """Take off what of these owners nobody uses; what is left is looked at again."""

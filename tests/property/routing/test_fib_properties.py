@@ -11,8 +11,9 @@ from worlds import World, gateway, mac, router_config
 
 from controller.diagnostics.verify import compare, damage, desired_table, installed_table, learned_table
 from controller.planes.base import NexthopState, RouteKind, action_kind, action_value, route_action
-from controller.routing import fib
+from controller.routing import fib, prefixes
 from controller.routing.rib import SetKind
+from controller.shard import unclaimed
 from wire.columns import prefix_key as key
 
 PREFIXES = [f"20.{i}.0.0/16" for i in range(6)] + ["0.0.0.0/0", "10.0.2.2/32", "2001:db8::/32"]
@@ -111,6 +112,8 @@ def test_idle_means_equal(script):
 def test_idle_means_equal_where_every_pass_takes_many_slices(script):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(fib, "SLICE_COST", 1)
+        for module in (prefixes, unclaimed):
+            patched.setattr(module, "READ_AT_ONCE", 1)
         run(script)
 
 

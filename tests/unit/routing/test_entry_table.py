@@ -5,8 +5,9 @@ import pytest
 from controller.model import Quota
 from controller.planes.base import UNKNOWN_ACTION, GroupMember, NexthopGroup, Op, Policer, Update, WriteBatch
 from controller.planes.encoding_time import EncodingTime
+from controller.routing import prefixes
 from controller.routing.entries import EntryTable
-from controller.routing.prefixes import PrefixTable
+from controller.routing.prefixes import READ_AT_ONCE, PrefixTable
 from controller.routing.usage import SliceUsage
 
 FIRST, SECOND, THIRD = (bytes((20, number, 0, 0, 16)) for number in range(3))
@@ -216,7 +217,7 @@ def test_an_action_is_in_use_until_the_last_prefix_that_was_found_with_it_is_fou
     usage = SliceUsage(Quota())
     table = PrefixTable(1, usage)
     table.find(FIRST, 7)
-    table.adopt({FIRST: 7, SECOND: 7, THIRD: 9})
+    list(table.adopt({FIRST: 7, SECOND: 7, THIRD: 9}, False))
     assert (table.actions_in_use(), usage.ipv4_routes) == ({7, 9}, 3)
     table.find(FIRST, 9)
     assert (table.actions_in_use(), dict(table.let_go)) == ({7, 9}, {})
@@ -228,15 +229,36 @@ def test_an_action_is_in_use_until_the_last_prefix_that_was_found_with_it_is_fou
     assert (table.actions_in_use(), dict(table.let_go), usage.ipv4_routes) == (set(), {7: None, 9: None}, 0)
 
 
-def test_what_a_fallback_was_found_to_have_otherwise_than_adopted_is_doubted() -> None:
-    table = PrefixTable(1, SliceUsage(Quota()))
-    found = {FIRST: 7}
-    table.doubt(found)
-    assert found == {FIRST: 7}  # of a plane to which nothing was written
-    table.adopt({FIRST: 7, SECOND: 7})
-    found = {FIRST: 7, THIRD: 9}
-    table.doubt(found)
-    assert found == {FIRST: 7, SECOND: UNKNOWN_ACTION, THIRD: UNKNOWN_ACTION}
+@pytest.mark.parametrize("at_once", [1, READ_AT_ONCE])
+def test_what_a_fallback_was_found_to_have_otherwise_than_adopted_is_doubted(
+    monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(prefixes, "READ_AT_ONCE", at_once)
+    usage = SliceUsage(Quota())
+    table = PrefixTable(1, usage)
+    list(table.adopt({FIRST: 7, SECOND: 7}, True))
+    assert table.installed == {FIRST: 7, SECOND: 7}  # of a plane to which nothing was written
+    list(table.adopt({FIRST: 7, THIRD: 9}, True))
+    assert table.installed == {FIRST: 7, SECOND: UNKNOWN_ACTION, THIRD: UNKNOWN_ACTION}
+    assert (table.actions_in_use(), usage.ipv4_routes) == ({7, UNKNOWN_ACTION}, 3)
+
+
+def test_a_read_back_is_taken_over_in_steps_of_which_only_the_last_changes_anything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(prefixes, "READ_AT_ONCE", 2)
+    usage = SliceUsage(Quota())
+    table = PrefixTable(1, usage)
+    list(table.adopt({FIRST: 7}, False))
+    steps, found = table.adopt({FIRST: 9, SECOND: 9, THIRD: 9}, False), []
+    for _ in steps:
+        found.append((table.actions_in_use(), dict(table.installed), usage.ipv4_routes))
+    assert found == [({7}, {FIRST: 7}, 1)]
+    assert (table.actions_in_use(), usage.ipv4_routes) == ({9}, 3)
+    table.enqueue([FIRST])
+    assert not table.reached(0)
+    table.fence()
+    assert not table.reached(0)  # before what was queued is confirmed
 
 
 def test_batches_are_equal_whatever_encoding_them_took() -> None:

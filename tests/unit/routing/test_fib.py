@@ -63,7 +63,7 @@ class Router:
         self.objects = PlaneObjects("s1")
         self.fib = Fib(config(**quota), self.objects, SliceUsage(Quota(**quota)))
         self.fib.set_ports(PORTS, 0.0)
-        self.fib.adopt(Installed())
+        list(self.fib.adopt(Installed(), {}))
         self.fib.set_interfaces({number: (True, frozenset((own(number),))) for number in (1, 2)}, 0.0)
         self.write()
 
@@ -106,7 +106,7 @@ def routes(batch: WriteBatch) -> dict[bytes, tuple[Op, int]]:
 def test_a_router_begins_with_its_policer_its_interfaces_and_its_addresses() -> None:
     fib = Fib(config(), PlaneObjects("s1"), SliceUsage(Quota()))
     fib.set_ports(PORTS, 0.0)
-    fib.adopt(Installed())
+    list(fib.adopt(Installed(), {}))
     batch = WriteBatch()
     ticket = fib.take(batch, 1000)
     assert [(one.op, one.entry) for one in batch.policers] == [(Op.INSERT, Policer(VRF, Quota().punts_per_s))]
@@ -146,7 +146,7 @@ def test_what_others_refer_to_goes_first_and_what_it_costs_is_counted() -> None:
 def test_ahead_of_its_plane_a_router_writes_routes_alone() -> None:
     fib = Fib(config(), PlaneObjects("s1"), SliceUsage(Quota()))
     fib.set_ports(PORTS, 0.0)
-    fib.adopt(Installed())
+    list(fib.adopt(Installed(), {}))
     fib.set_interfaces({1: (True, frozenset((own(1),)))}, 0.0)
     batch = WriteBatch()
     fib.take(batch, 1000, ahead=True)
@@ -364,7 +364,7 @@ def test_what_was_adopted_and_never_learned_goes_with_the_sweep() -> None:
     router = Router()
     mine = Installed(routes={VRF: {V4[0]: LOCAL, V4[1]: GLEAN, V6: LOCAL}})
     fib = Fib(config(), router.objects, SliceUsage(Quota()))
-    fib.adopt(mine)
+    list(fib.adopt(mine, {}))
     fib.define_set(1, SetKind.CONNECTED, (Member(1, b""),))
     fib.set_ports(PORTS, 0.0)
     fib.learn(4, [V4[1]], [1])
@@ -471,7 +471,7 @@ def test_after_a_broken_channel_nothing_is_confirmed_until_it_is_read() -> None:
     _, ticket = router.take()
     router.fib.abandon()
     assert (router.fib.in_flight, router.fib.reached(mark)) == (0, False)
-    router.fib.adopt(Installed())
+    list(router.fib.adopt(Installed(), {}))
     assert not router.fib.reached(mark)
     router.write()
     assert router.fib.reached(mark)

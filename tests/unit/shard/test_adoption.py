@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from worlds import World, gateway, interface, mac, router_config
 from controller.errors import PlaneError, PlaneUnreachable, SessionRefused
 from controller.planes.base import LOCAL, Op
 from controller.planes.fake import FakePlane
+from controller.routing import fib, prefixes
 from controller.routing.rib import SetKind
 from controller.shard import loop_share, mirror, unclaimed
 from controller.shard.router import REFUSED_RETRY_S
@@ -29,6 +31,48 @@ def teach(world: World, vrf_id: int = 1) -> None:
 async def adopted(world: World) -> None:
     """Wait for what a VRC waits for: before the plane was read back, ids are not known."""
     await world.until(lambda: world.shards.by_plane["s1"].mirror.adopted)
+
+
+async def test_what_changes_while_a_large_table_is_adopted_is_right_at_the_end(make_world, monkeypatch):
+    world = await make_world(router_config())
+    world.connect()
+    teach(world)
+    world.learn({f"30.{i}.0.0/16": 1 for i in range(40)})
+    world.router().resync_end(True)
+    await world.settle()
+    monkeypatch.setattr(loop_share, "TURN_S", 0.0)
+    monkeypatch.setattr(fib, "SLICE_COST", 1)
+    for module in (prefixes, unclaimed):
+        monkeypatch.setattr(module, "READ_AT_ONCE", 1)
+    world.plane.disconnect()
+    wanted = dict(world.installed())
+    lost = [f"30.{i}.0.0/16" for i in range(0, 40, 3)]
+    for text in lost:
+        del world.installed()[key(text)]
+    world.plane.connect()
+    vrc, step = world.router().vrc, 0
+    while not world.router().fib.idle or step < 40:
+        if step < 40:
+            world.learn({f"30.{step}.0.0/16": step % 3})
+            if step % 7 == 0:
+                world.plane.set_port(1, "p1", step % 2 == 1)
+        step += 1
+        await asyncio.sleep(0)
+    world.plane.set_port(1, "p1", True)
+    await world.settle()
+    actions = [None, wanted[key("20.1.0.0/16")], wanted[key("20.2.0.0/16")]]
+    assert [world.installed().get(key(f"30.{i}.0.0/16")) for i in range(40)] == [actions[i % 3] for i in range(40)]
+    assert vrc.acknowledged == world.sequence
+
+
+def noted(turns: list[int], vrf_id: int, adopt: Callable[..., Iterator[None]]) -> Callable[..., Iterator[None]]:
+    """Return an `adopt` that notes whose turn it is."""
+
+    def steps(*arguments: object) -> Iterator[None]:
+        turns.append(vrf_id)
+        yield from adopt(*arguments)
+
+    return steps
 
 
 async def test_plane_reconnect_writes_nothing(make_world):
@@ -54,7 +98,7 @@ async def test_routers_take_turns_to_adopt_what_their_plane_has(make_world, monk
     turns: list[int] = []
     for vrf_id in range(1, 5):
         fib = world.router(vrf_id).fib
-        monkeypatch.setattr(fib, "adopt", lambda read, adopt=fib.adopt, i=vrf_id: (turns.append(i), adopt(read)))
+        monkeypatch.setattr(fib, "adopt", noted(turns, vrf_id, fib.adopt))
     world.plane.disconnect()
     world.plane.connect()
     await world.until(lambda: turns != [])
@@ -92,7 +136,7 @@ async def test_a_nexthop_that_is_let_go_while_routers_take_turns_to_adopt_goes(
     turns: list[int] = []
     for vrf_id in (1, 2):
         fib = world.router(vrf_id).fib
-        monkeypatch.setattr(fib, "adopt", lambda read, adopt=fib.adopt, i=vrf_id: (turns.append(i), adopt(read)))
+        monkeypatch.setattr(fib, "adopt", noted(turns, vrf_id, fib.adopt))
     world.plane.disconnect()
     world.plane.connect()
     await world.until(lambda: turns != [])

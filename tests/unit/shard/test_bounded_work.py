@@ -13,12 +13,13 @@ import pytest
 from worlds import FakeVrc, World, gateway, mac, router_config
 
 from controller.model import Quota
-from controller.planes.base import GroupMember, Installed, Nexthop, NexthopGroup, NexthopState
-from controller.routing import fib, resolve, rib
+from controller.planes.base import GroupMember, Installed, Nexthop, NexthopGroup, NexthopState, Policer
+from controller.routing import fib, prefixes, resolve, rib
 from controller.routing.objects import PlaneObjects
 from controller.routing.resolve import DEAD_SETTLE_S
 from controller.routing.rib import SetKind
 from controller.shard import table_passes
+from controller.shard.unclaimed import interfaces_by_router
 from wire.columns import prefix_text
 
 FEW, MANY = 100, 1000
@@ -162,7 +163,7 @@ def test_a_look_up_of_what_is_unclaimed_costs_the_same_however_much_that_is() ->
         }
         nexthops = {i: Nexthop(i, 1, bytes(6), NexthopState.GLEAN) for i in range(10_000, 10_000 + size)}
         plane = PlaneObjects("s1")
-        plane.adopt(Installed(groups=groups, nexthops=nexthops), known=[])
+        plane.adopt(Installed(groups=groups, nexthops=nexthops), [], {})
         with counted() as lines:
             assert plane.claim_group(((1, 1), (9, 9))) is None
             assert plane.claim_group(((size + 1, 1), (size + 2, 1))) is not None
@@ -320,6 +321,53 @@ async def test_what_takes_a_pass_over_the_tables_is_done_in_slices(
     (few, _), (many, slices_of_many) = costs
     assert many <= few + 20, costs
     assert slices_of_many > 5
+
+
+async def test_what_a_plane_was_read_to_have_is_taken_over_in_slices(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costs = []
+    for size in (FEW, MANY):
+        world = await fresh(make_world)
+        learn_many(world, size)
+        await world.settle()
+        monkeypatch.setattr(fib, "SLICE_COST", FEW)
+        monkeypatch.setattr(prefixes, "READ_AT_ONCE", FEW // 10)
+        router, slices, left = world.router(), [], True
+        read = await world.plane.read()
+        lost = read.routes[1].popitem()[0]
+        steps = router.fib.adopt(read, read.router_interfaces)
+        while left or router.fib.unfinished:
+            with counted() as lines:
+                left = left and next(steps, False) is None
+                if not left:
+                    router.fib.advance()
+            slices.append(lines.count)
+        monkeypatch.undo()
+        assert list(router.fib._prefixes._queue) == [lost]
+        costs.append((max(slices), len(slices)))
+    (few, _), (many, slices_of_many) = costs
+    assert many <= few + 20, costs
+    assert slices_of_many > 5
+
+
+async def test_a_router_takes_over_what_a_plane_has_at_the_same_cost_however_much_others_have(
+    make_world: MakeWorld,
+) -> None:
+    costs = []
+    for size in (FEW, MANY):
+        world = await fresh(make_world)
+        read = await world.plane.read()
+        others = range(100_000, 100_000 + size)
+        read.nexthops |= {i: Nexthop(i, i, bytes(6), NexthopState.GLEAN) for i in others}
+        read.groups |= {i: NexthopGroup(i, ()) for i in others}
+        read.policers |= {i: Policer(i, ()) for i in others}
+        read.damaged |= {("nexthop", i) for i in others}
+        mine = interfaces_by_router(read)[1]
+        with counted() as lines:
+            assert not list(world.router().fib.adopt(read, mine))
+        costs.append(lines.count)
+    assert costs[1] == costs[0], costs
 
 
 @pytest.mark.parametrize("most_pending", [0, table_passes.MOST_PENDING])
