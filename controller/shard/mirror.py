@@ -482,33 +482,36 @@ class PlaneMirror:
             fibs = {vrf_id: self.fibs[vrf_id] for vrf_id in written if only in (None, vrf_id)}
             audited = {i: AuditedRoutes(fib.installed_routes, written[i]) for i, fib in fibs.items()}
             into = RouteAudit(audited) if only is None else None
-            read = await self.plane.read(only, into)
-            self.foreign = read.foreign
-            streamed = read.routes is into
+            connection, read = self._connection, await self.plane.read(only, into)
+            self.foreign, streamed = read.foreign, read.routes is into
             for vrf_id, fib in fibs.items():
+                await self._loop_share.turn(self.account)
+                self._require(connection)
                 if self.fibs.get(vrf_id) is fib and fib not in self._work.failed:
                     with self._work.slice(fib, "an audit of its entries"):
                         repairs[vrf_id] = fib.repair_entries(read) if streamed else fib.repair(read, written[vrf_id])
                     self.wake(fib)
-            for vrf_id, fib in fibs.items() if streamed else ():
-                repairs[vrf_id] += await self._repair_routes(fib, audited[vrf_id], read.hardware is not None)
+                    if streamed:
+                        repairs[vrf_id] += await self._repair_routes(fib, audited[vrf_id], read, connection)
             repairs.update(await self.shares.audit())
-        for vrf_id, count in repairs.items():
-            if count and vrf_id in self.fibs:
+        for vrf_id, count in (+repairs).items():
+            if vrf_id in self.fibs:
                 name = self.fibs[vrf_id].config.full_name
                 self._events.emit("warning", "repaired", name, f"{count} entries differed on the plane")
         await self.delete_unclaimed()
         self.wake()
         return dict(+repairs)
 
-    async def _repair_routes(self, fib: Fib, audited: AuditedRoutes, followed: bool) -> int:
+    async def _repair_routes(self, fib: Fib, audited: AuditedRoutes, read: Installed, connection: int) -> int:
         """Repair the routes of one router that were read otherwise than they are installed, or not at all."""
         account, repaired, scan, whole = self._loop_share.account(fib.config), 0, KeyScan(), audited.whole
+        followed = read.hardware is not None
         with self._work.slice(fib, "an audit of its routes"):
-            if self.fibs.get(fib.config.vrf_id) is fib and fib not in self._work.failed:
+            if fib not in self._work.failed:
                 repaired = fib.repair_routes(audited.found, followed)
         while not whole and self.fibs.get(fib.config.vrf_id) is fib and fib not in self._work.failed:
             await self._loop_share.turn(account)
+            self._require(connection)
             with self._work.slice(fib, "an audit of its routes"):
                 missing, whole = fib.find_installed(scan, audited.is_missing, AUDITED_AT_ONCE)
                 repaired += fib.repair_routes(dict.fromkeys(missing), followed)

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from worlds import World, gateway, mac, router_config
 
+from controller.errors import PlaneUnreachable
 from controller.planes.base import LOCAL, Installed, Refused, WriteBatch
 from controller.routing.rib import SetKind
 from controller.routing.route_audit import AuditedRoutes
-from controller.shard import mirror
+from controller.shard import loop_share, mirror
 from controller.shard.mirror import PlaneMirror
 from wire.columns import prefix_key as key
 
@@ -71,6 +72,44 @@ async def test_what_an_audit_finds_is_repaired_in_slices(world: World) -> None:
         await world.settle()
     assert repaired == COUNT // 3 + 2
     assert world.installed() == wanted
+
+
+async def test_an_audit_looks_at_routers_in_turns(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of thousands, all at once would hold up everybody else for a quarter of a second every five minutes."""
+    monkeypatch.setattr(loop_share, "TURN_S", 0.0)
+    world = await make_world(*(router_config(vrf_id, (vrf_id,)) for vrf_id in range(1, 5)))
+    await world.until(lambda: audited(world).adopted)
+    turns, looked = [0], []
+    for router in world.shards.routers.values():
+        looks = router.fib.repair_entries
+        monkeypatch.setattr(
+            router.fib, "repair_entries", lambda read, looks=looks: looked.append(turns[0]) or looks(read)
+        )
+    audit = asyncio.create_task(audited(world).audit())
+    while not audit.done():
+        await asyncio.sleep(0)
+        turns[0] += 1
+    assert len(set(looked)) == 4
+
+
+async def test_an_audit_ends_with_the_connection_that_it_read_by(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_share, "TURN_S", 0.0)
+    whole = dict(world.installed())
+    for lost in list(whole)[:100]:
+        del world.installed()[lost]
+    audit = asyncio.create_task(audited(world).audit())
+    await world.until(lambda: world.router().fib.pending > 0)
+    world.plane.disconnect()
+    world.installed().update(whole)
+    world.plane.connect()
+    await world.until(lambda: audited(world).adopted)
+    world.forget_writes()
+    with pytest.raises(PlaneUnreachable):
+        await audit
+    await world.settle()
+    assert world.route_writes() == 0
 
 
 async def test_what_changes_while_an_audit_reads_is_no_damage(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
