@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from machines import BOOT_S, IMAGE, control_groups, needs_image
 
 from controller.errors import GuestError
@@ -29,7 +30,7 @@ from controller.guests.users import machine_uid
 from controller.model import GuestConfig, GuestKind, RouteSource, Routing
 from lab import machine_root
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module")]
 
 GUEST = GuestConfig(GuestKind.KVM, 256, 1)
 
@@ -100,61 +101,6 @@ async def test_qemu_has_a_user_a_network_and_files_of_its_own() -> None:
         modes = {path.name: path.stat().st_mode & 0o777 for path in at.spec.directory.iterdir() if path.is_file()}
         assert modes == dict.fromkeys(modes, 0o600)
         assert at.spec.directory.stat().st_mode & 0o777 == 0o700
-
-
-async def test_a_machine_boots_is_adopted_and_takes_a_new_certificate() -> None:
-    async with bed() as at:
-        await at.driver.start(at.spec)
-        assert (await at.driver.status(at.spec)).daemons["machine"] == "booting"
-        assert at.driver.trouble(at.spec) == "its machine is booting"
-        status = await at.booted()
-        assert set(status.daemons) >= {"machine", "vrc", "zebra", "staticd"}
-        await at.driver.close()
-        at.driver = at.new_driver()
-        await at.driver.start(at.spec)
-        (at.spec.identity / "cert.pem").write_text("another\n")
-        await at.driver.start(at.spec)
-        assert at.driver.running(at.spec) == status.pid
-        argv = at.driver.exec_argv(at.spec, status.pid, ["cat", "/run/splitplane/identity/cert.pem"])
-        shown = await asyncio.to_thread(subprocess.run, argv, stdin=subprocess.DEVNULL, capture_output=True)
-        assert (shown.stdout, shown.stderr) == (b"another\n", b"")
-        bigger = dataclasses.replace(at.spec, guest=dataclasses.replace(GUEST, memory_mib=320))
-        await at.driver.start(bigger)
-        assert at.driver.running(at.spec) not in (0, status.pid)
-
-
-async def test_a_machine_s_clock_follows_the_host_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(qemu, "LOOK_EVERY_S", 0.0)
-
-    def ahead_s() -> float:
-        """How far the machine's clock is ahead at least, whenever it was looked at."""
-        before = time.time()
-        told = float(machine_root.run(at.spec.directory, "date", "+%s.%N"))
-        return told - min(max(told, before), time.time())
-
-    async with bed() as at:
-        await at.driver.start(at.spec)
-        await at.booted()
-        assert abs(ahead_s()) < 2
-        # The host was suspended: the machine's clock stood still.
-        monitor = at.driver._contacts[at.spec.directory].monitor
-        assert monitor is not None
-        began = time.monotonic()
-        await monitor._client.execute("stop")
-        await asyncio.sleep(6)
-        await monitor._client.execute("cont")
-        most_s = time.monotonic() - began + 2
-        (told,) = await at.driver.look_after(at.spec)
-        said = re.fullmatch(r"its clock was (\d+\.\d) s behind and was set", told)
-        assert said is not None
-        assert 4 <= float(said[1]) < most_s
-        assert abs(ahead_s()) < 2
-        machine_root.run(at.spec.directory, "date", "-s", "+1 day")
-        assert ahead_s() > 80_000
-        (told,) = await at.driver.look_after(at.spec)
-        assert re.fullmatch(r"its clock was 86[34]\d\d\.\d s ahead and was set", told)
-        assert abs(ahead_s()) < 2
-        assert await at.driver.look_after(at.spec) == []
 
 
 async def test_two_controllers_that_start_one_machine_make_one() -> None:
@@ -240,3 +186,64 @@ async def test_the_accelerator_is_tried_once_in_each_boot_of_the_host(tmp_path: 
     without = AcceleratorProbe(tmp_path, device=tmp_path / "none")
     assert await without.choose(found) is Accelerator.TCG
     assert without.reason == f"{tmp_path}/none cannot be opened"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def booted() -> AsyncIterator[Bed]:
+    """A machine that has come up; the last test that has it makes it another one."""
+    async with bed() as at:
+        await at.driver.start(at.spec)
+        assert (await at.driver.status(at.spec)).daemons["machine"] == "booting"
+        assert at.driver.trouble(at.spec) == "its machine is booting"
+        await at.booted()
+        yield at
+
+
+async def test_a_machine_s_clock_follows_the_host_s(booted: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qemu, "LOOK_EVERY_S", 0.0)
+    at = booted
+
+    def ahead_s() -> float:
+        """How far the machine's clock is ahead at least, whenever it was looked at."""
+        before = time.time()
+        told = float(machine_root.run(at.spec.directory, "date", "+%s.%N"))
+        return told - min(max(told, before), time.time())
+
+    assert abs(ahead_s()) < 2
+    # The host was suspended: the machine's clock stood still.
+    monitor = at.driver._contacts[at.spec.directory].monitor
+    assert monitor is not None
+    began = time.monotonic()
+    await monitor._client.execute("stop")
+    await asyncio.sleep(6)
+    await monitor._client.execute("cont")
+    most_s = time.monotonic() - began + 2
+    (told,) = await at.driver.look_after(at.spec)
+    said = re.fullmatch(r"its clock was (\d+\.\d) s behind and was set", told)
+    assert said is not None
+    assert 4 <= float(said[1]) < most_s
+    assert abs(ahead_s()) < 2
+    machine_root.run(at.spec.directory, "date", "-s", "+1 day")
+    assert ahead_s() > 80_000
+    (told,) = await at.driver.look_after(at.spec)
+    assert re.fullmatch(r"its clock was 86[34]\d\d\.\d s ahead and was set", told)
+    assert abs(ahead_s()) < 2
+    assert await at.driver.look_after(at.spec) == []
+
+
+async def test_a_machine_is_adopted_and_takes_a_new_certificate(booted: Bed) -> None:
+    at = booted
+    status = await at.driver.status(at.spec)
+    assert set(status.daemons) >= {"machine", "vrc", "zebra", "staticd"}
+    await at.driver.close()
+    at.driver = at.new_driver()
+    await at.driver.start(at.spec)
+    (at.spec.identity / "cert.pem").write_text("another\n")
+    await at.driver.start(at.spec)
+    assert at.driver.running(at.spec) == status.pid
+    argv = at.driver.exec_argv(at.spec, status.pid, ["cat", "/run/splitplane/identity/cert.pem"])
+    shown = await asyncio.to_thread(subprocess.run, argv, stdin=subprocess.DEVNULL, capture_output=True)
+    assert (shown.stdout, shown.stderr) == (b"another\n", b"")
+    bigger = dataclasses.replace(at.spec, guest=dataclasses.replace(GUEST, memory_mib=320))
+    await at.driver.start(bigger)
+    assert at.driver.running(at.spec) not in (0, status.pid)
