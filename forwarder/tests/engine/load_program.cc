@@ -34,14 +34,13 @@ int main(int count, char** words) {
     }
     try {
         constexpr Capacity kCapacity{.words = 1u << 18, .members = 1u << 10};
-        for (const bool frags : {false, true}) {
-            const XdpObject object(elf, kCapacity, {}, frags);
-            const uint32_t steps = steps_of(object.program("forward"));
-            std::cout << steps << " steps of the verifier\n";
-            if (steps > kMostSteps) {
-                std::cerr << "more than " << kMostSteps << ": see engine/README.md, Steps of the verifier\n";
-                return 1;
-            }
+        // The verifier goes through it in the same steps with and without `frags`; differential_test loads it without.
+        const XdpObject object(elf, kCapacity, {}, /*frags=*/true);
+        const uint32_t steps = steps_of(object.program("forward"));
+        std::cout << steps << " steps of the verifier\n";
+        if (steps > kMostSteps) {
+            std::cerr << "more than " << kMostSteps << ": see engine/README.md, Steps of the verifier\n";
+            return 1;
         }
         return 0;
     } catch (const VerifierRefused& refused) {
