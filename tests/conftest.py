@@ -1,6 +1,7 @@
-"""The order of all tests, which of them share a worker, and how a run ends."""
+"""The order of all tests, which of them share a worker, how all are imported, and how a run ends."""
 
 import contextlib
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -63,6 +64,18 @@ def _workers() -> Iterator[int]:
             with contextlib.suppress(OSError):
                 if b"exec(eval(sys.stdin.readline()))" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     yield pid
+
+
+def pytest_collection() -> None:
+    """Import without garbage collection: it would look again and again at what stays."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported out of all that follow, and have fewer of them: a test makes little garbage."""
+    gc.freeze()
+    gc.set_threshold(10_000)
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

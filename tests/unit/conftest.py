@@ -6,7 +6,6 @@ The latter are a controller on fakes, its API on a real Unix socket, and vrctl a
 import asyncio
 import contextlib
 import functools
-import gc
 import os
 import sqlite3
 import tempfile
@@ -20,18 +19,6 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from operator_world import Controller
     from worlds import WorldFactory
-
-
-def pytest_collection() -> None:
-    """Import without garbage collection: it would look again and again at what stays."""
-    gc.disable()
-
-
-def pytest_collection_finish() -> None:
-    """Leave what was imported out of all that follow, and have fewer of them: a test makes little garbage."""
-    gc.freeze()
-    gc.set_threshold(10_000)
-    gc.enable()
 
 
 _MEMORY = "/dev/shm"
