@@ -1,16 +1,23 @@
 """The guest image boots, runs a guest, answers over its control channel, names what goes wrong, and ends."""
 
 import asyncio
+import io
+import json
 import time
+import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from machine_bed import DEADLINE_S, IDENTITY, MachineBed, guest_config, machine_bed, seed_of, static_config
+from limits_guest import LIMITS, PROCESSOR
+from machine_bed import APP, DEADLINE_S, IDENTITY, MachineBed, guest_config, machine_bed, seed_of, static_config
+from machines import ROOT
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module")]
 
+MODULES = ("__init__", "errors", "guests/__init__", "guests/shutdown", "guests/limits", "guests/pidfile")
+UNPACK = f"cat >/tmp/sent.zip && PYTHONPATH=/tmp/sent.zip:{APP} exec python3 -m limits_guest"
 CLIENT_HELLO = (0x16, 0x01)  # RFC 8446: a handshake record, and the message in it
 
 
@@ -96,15 +103,51 @@ async def test_a_machine_runs_a_guest_as_the_namespace_driver_does(bed: MachineB
     assert await bed.gone() == 0
 
 
-async def test_a_seed_that_cannot_be_used_is_named_and_the_machine_can_be_asked() -> None:
-    async with machine_bed() as bed:
-        await bed.boot(seed_of({"../../etc/passwd": b"root::0:0:::\n"}), 192)
-        told = await bed.ask("machine")
-        assert told["supervisor"] == "failed: seed: '../../etc/passwd' does not belong there"
-        assert "vr-machine: seed: '../../etc/passwd' does not belong there" in bed.console
-        refused = await bed.ask("status")
-        assert (refused["ok"], refused["error"]) == (False, told["supervisor"])
-        assert "root:x:0:0" in (await bed.run("cat", "/etc/passwd", where="machine"))["stdout"]
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def guestless() -> AsyncIterator[MachineBed]:
+    """A machine with a seed that cannot be used, and so without a guest."""
+    async with machine_bed() as made:
+        await made.boot(seed_of({"../../etc/passwd": b"root::0:0:::\n"}), 256, PROCESSOR + 1)
+        yield made
+
+
+async def test_a_seed_that_cannot_be_used_is_named_and_the_machine_can_be_asked(guestless: MachineBed) -> None:
+    told = await guestless.ask("machine")
+    assert told["supervisor"] == "failed: seed: '../../etc/passwd' does not belong there"
+    assert "vr-machine: seed: '../../etc/passwd' does not belong there" in guestless.console
+    refused = await guestless.ask("status")
+    assert (refused["ok"], refused["error"]) == (False, told["supervisor"])
+    assert "root:x:0:0" in (await guestless.run("cat", "/etc/passwd", where="machine"))["stdout"]
+
+
+def sent() -> bytes:
+    """The modules that the program needs, as Python imports them."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.write(ROOT / "tests/integration/limits_guest.py", "limits_guest.py")
+        for name in MODULES:
+            file.write(ROOT / f"controller/{name}.py", f"controller/{name}.py")
+    return archive.getvalue()
+
+
+async def test_memory_processors_processes_and_disks_are_limited_and_nothing_is_left(guestless: MachineBed) -> None:
+    """On control groups of version 2, which most hosts have, and those that this suite has to run on may not."""
+    done = await guestless.run("sh", "-c", UNPACK, stdin=sent(), where="machine", limit_s=120)
+    assert done["status"] == 0, done
+    found = json.loads(done["stdout"])
+    assert (found["missing"], found["procs"]) == ([], True)
+    assert found["processors"] == [PROCESSOR]
+    assert found["read_s"] > 1.5 > found["unlimited_read_s"]
+    assert found["greedy"] == -9
+    assert found["killed"] == found["oom_kills"]
+    assert found["oom_kills"] >= 1
+    assert found["throttled"] > 0
+    assert found["cpus"] < 2 * LIMITS.cpus
+    assert 0 < found["forked"] < LIMITS.pids
+    assert found["changed"] == [str(64 << 20), "150000 100000", "16"]
+    assert found["kept_while_used"]
+    assert found["ended"] == -9
+    assert not found["left"]
 
 
 async def routes_inside(bed: MachineBed) -> set[str]:
