@@ -1,13 +1,12 @@
 """The operator API: JSON over HTTP, described by its OpenAPI document at /v1/openapi.json."""
 
 import asyncio
-import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from http import HTTPStatus
 from itertools import chain
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.responses import FileResponse, StreamingResponse
@@ -18,7 +17,7 @@ import wire
 from controller.api import errors, streams
 from controller.audit.log import MAX_ROWS, Action, Filter
 from controller.diagnostics.operator_views import OperatorViews, SliceView, TenantView
-from controller.errors import NoSuch, SpecError, SplitplaneError, StoreError
+from controller.errors import NoSuch, SpecError, SplitplaneError
 from controller.model import RouterConfig
 from controller.operations import backups
 from controller.operations.certificates import Trusted
@@ -475,37 +474,22 @@ async def audit_log(operations: Op, wanted: Annotated[AuditQuery, Query()]) -> S
 # Backup
 
 
-def _path_of(file: IO[bytes]) -> Path:
-    """Return a path of an open file that has no name: a backup has keys, and a name would outlive a `kill -9`."""
-    return Path(f"/proc/self/fd/{file.fileno()}")
-
-
-@contextlib.contextmanager
-def _stored_for_a_moment() -> Iterator[None]:
-    """StoreError where there is no room for a backup on its way."""
-    try:
-        yield
-    except OSError as problem:
-        where = problem.filename or "the directory for temporary files"
-        raise StoreError(f"{where}: {problem.strerror}; make room, or set TMPDIR of vr-controller") from None
-
-
 @api.post("/backup", response_class=FileResponse)
 async def backup(operations: Op) -> FileResponse:
     """Return a backup of the declared state and the certificate authority."""
-    with _stored_for_a_moment():
+    with streams.stored_for_a_moment():
         directory = tempfile.TemporaryDirectory(prefix="splitplane-")
     with directory:
         path = Path(directory.name) / "backup"
         await operations.backup(path)
         file = path.open("rb")
-    return FileResponse(_path_of(file), media_type="application/gzip", background=BackgroundTask(file.close))
+    return FileResponse(streams.path_of(file), media_type="application/gzip", background=BackgroundTask(file.close))
 
 
 @api.post("/restore", status_code=202)
 async def restore(request: Request, operations: Op, force: bool = False) -> dict[str, str]:
     """Replace the state by a backup; the controller restarts itself, planes and guests go on."""
-    with _stored_for_a_moment(), tempfile.TemporaryFile(prefix="splitplane-") as file:
+    with streams.stored_for_a_moment(), tempfile.TemporaryFile(prefix="splitplane-") as file:
         size = 0
         async for chunk in request.stream():
             size += len(chunk)
@@ -513,7 +497,7 @@ async def restore(request: Request, operations: Op, force: bool = False) -> dict
                 raise NoSuch("backup", "so large", f"the limit is {backups.MAX_BACKUP_BYTES >> 20} MiB")
             file.write(chunk)
         file.flush()
-        await operations.restore(_path_of(file), force)
+        await operations.restore(streams.path_of(file), force)
     return {"restored": "the controller restarts with it"}
 
 

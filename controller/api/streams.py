@@ -1,13 +1,16 @@
-"""Bodies that are sent piece by piece: newline-delimited JSON, and pcap."""
+"""Bodies that are sent piece by piece: newline-delimited JSON, and pcap; files on their way."""
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 import struct
 from collections.abc import AsyncIterator, Iterable, Iterator
 from itertools import islice
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
+from controller.errors import StoreError
 from controller.views import CapturedFrame
 
 PAGE = 500
@@ -60,3 +63,18 @@ def _record(one: CapturedFrame) -> bytes:
     seconds, fraction = divmod(one.time, 1)
     size = len(one.frame)
     return _RECORD.pack(int(seconds), int(fraction * 1_000_000), size, size) + one.frame
+
+
+def path_of(file: IO[bytes]) -> Path:
+    """Return a path of an open file that has no name: a backup has keys, and a name would outlive a `kill -9`."""
+    return Path(f"/proc/self/fd/{file.fileno()}")
+
+
+@contextlib.contextmanager
+def stored_for_a_moment() -> Iterator[None]:
+    """StoreError where there is no room for a backup on its way."""
+    try:
+        yield
+    except OSError as problem:
+        where = problem.filename or "the directory for temporary files"
+        raise StoreError(f"{where}: {problem.strerror}; make room, or set TMPDIR of vr-controller") from None

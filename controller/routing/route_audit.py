@@ -9,7 +9,15 @@ takes other bits of the hash.
 """
 
 import random
-from collections.abc import Mapping, Set
+from collections import Counter
+from collections.abc import Iterator, Mapping, Set
+
+from controller.planes.base import Installed
+from controller.routing.fib import Fib
+from controller.routing.table_pass import KeyScan
+
+AUDITED_AT_ONCE = 4096
+"""Prefixes that are looked at in one step, where some were not read."""
 
 _BITS_A_KEY = 16
 
@@ -69,3 +77,23 @@ class RouteAudit(dict[int, dict[bytes, int]]):
 class _Everything(frozenset[bytes]):
     def __contains__(self, key: object) -> bool:
         return True
+
+
+def repairing(
+    fib: Fib, read: Installed, audited: AuditedRoutes | None, written: set[bytes], repaired: Counter[int]
+) -> Iterator[None]:
+    """Repair in steps what was read of a router otherwise than it is installed, or not at all; counts it by vrf_id.
+
+    Its routes are in ``audited``, or in what was read. ``written`` are the keys that are written meanwhile."""
+    vrf_id, followed = fib.config.vrf_id, read.hardware is not None
+    if audited is None:
+        repaired[vrf_id] += fib.repair(read, written)
+        return
+    repaired[vrf_id] += fib.repair_entries(read)
+    yield
+    repaired[vrf_id] += fib.repair_routes(audited.found, followed)
+    scan, whole = KeyScan(), audited.whole
+    while not whole:
+        yield
+        missing, whole = fib.find_installed(scan, audited.is_missing, AUDITED_AT_ONCE)
+        repaired[vrf_id] += fib.repair_routes(dict.fromkeys(missing), followed)

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from math import inf
 from typing import Any, Protocol
@@ -27,13 +28,11 @@ from controller.planes.encoding_time import SHARED
 from controller.routing.fib import Fib
 from controller.routing.objects import PlaneObjects
 from controller.routing.prefixes import Ticket
-from controller.routing.route_audit import AuditedRoutes, RouteAudit
-from controller.routing.table_pass import KeyScan
-from controller.shard.fib_work import FibWork
+from controller.routing.route_audit import AuditedRoutes, RouteAudit, repairing
+from controller.shard.fib_work import FibWork, TablePasses
 from controller.shard.loop_share import LoopShare
 from controller.shard.plane_shares import PlaneShares
 from controller.shard.router_ports import RouterPorts
-from controller.shard.table_passes import TablePasses
 from controller.shard.unclaimed import UnclaimedObjects, deletions, interfaces_by_router
 from wire.columns import prefix_text
 
@@ -51,9 +50,6 @@ WRITES_IN_FLIGHT = 2
 
 AUDIT_INTERVAL_S, TIDY_S = 300.0, 1.0
 """Between two audits, and between two looks for what nobody claims."""
-
-AUDITED_AT_ONCE = 4096
-"""Prefixes that an audit looks at in one turn, where some were not read."""
 
 SILENCE_LASTS_S = 10.0
 """How long after a plane was away its neighbors' silence means nothing: a guest's kernel tries again every 5 s."""
@@ -429,25 +425,22 @@ class PlaneMirror:
         while waiting := [fib for fib in self.fibs.values() if fib not in adopted]:
             for fib in waiting:
                 adopted.add(fib)
-                if self.fibs.get(fib.config.vrf_id) is fib:
-                    await self._adopt_router(fib, fib.adopt(read, interfaces.get(fib.config.vrf_id, {})), connection)
-
-    async def _adopt_router(self, fib: Fib, left: Iterator[None], connection: int) -> None:
-        with self._work.slice(fib, "what its plane has"):
-            self.set_ports(fib)
-        goes_on = True
-        while goes_on:
-            await self._loop_share.turn(self.account)
-            self._require(connection)
-            goes_on = False
-            if self.fibs.get(fib.config.vrf_id) is fib:
-                with self._work.slice(fib, "what its plane has"):
-                    goes_on = next(left, self) is not self
-        self.wake(fib)
+                if self._serves(fib, connection):
+                    steps: Iterator[None] = iter(())
+                    with self._work.slice(fib, "what its plane has"):
+                        self.set_ports(fib)
+                        steps = fib.adopt(read, interfaces.get(fib.config.vrf_id, {}))
+                    goes_on = partial(self._serves, fib, connection)
+                    await self._work.take(self.account, fib, "what its plane has", steps, goes_on)
+                    self.wake(fib)
 
     def _require(self, connection: int) -> None:
         if connection != self._connection:
             raise PlaneUnreachable(self.plane.name, self.reason)
+
+    def _serves(self, fib: Fib, connection: int) -> bool:
+        self._require(connection)
+        return self.fibs.get(fib.config.vrf_id) is fib and fib not in self._work.failed
 
     def _tell_adopted(self) -> Iterator[None]:
         for vrf_id in list(self.fibs):
@@ -485,14 +478,9 @@ class PlaneMirror:
             connection, read = self._connection, await self.plane.read(only, into)
             self.foreign, streamed = read.foreign, read.routes is into
             for vrf_id, fib in fibs.items():
-                await self._loop_share.turn(self.account)
-                self._require(connection)
-                if self.fibs.get(vrf_id) is fib and fib not in self._work.failed:
-                    with self._work.slice(fib, "an audit of its entries"):
-                        repairs[vrf_id] = fib.repair_entries(read) if streamed else fib.repair(read, written[vrf_id])
-                    self.wake(fib)
-                    if streamed:
-                        repairs[vrf_id] += await self._repair_routes(fib, audited[vrf_id], read, connection)
+                steps = repairing(fib, read, audited[vrf_id] if streamed else None, written[vrf_id], repairs)
+                await self._work.take(self.account, fib, "an audit", steps, partial(self._serves, fib, connection))
+                self._wake_served(fib)
             repairs.update(await self.shares.audit())
         for vrf_id, count in (+repairs).items():
             if vrf_id in self.fibs:
@@ -501,22 +489,6 @@ class PlaneMirror:
         await self.delete_unclaimed()
         self.wake()
         return dict(+repairs)
-
-    async def _repair_routes(self, fib: Fib, audited: AuditedRoutes, read: Installed, connection: int) -> int:
-        """Repair the routes of one router that were read otherwise than they are installed, or not at all."""
-        account, repaired, scan, whole = self._loop_share.account(fib.config), 0, KeyScan(), audited.whole
-        followed = read.hardware is not None
-        with self._work.slice(fib, "an audit of its routes"):
-            if fib not in self._work.failed:
-                repaired = fib.repair_routes(audited.found, followed)
-        while not whole and self.fibs.get(fib.config.vrf_id) is fib and fib not in self._work.failed:
-            await self._loop_share.turn(account)
-            self._require(connection)
-            with self._work.slice(fib, "an audit of its routes"):
-                missing, whole = fib.find_installed(scan, audited.is_missing, AUDITED_AT_ONCE)
-                repaired += fib.repair_routes(dict.fromkeys(missing), followed)
-        self._wake_served(fib)
-        return repaired
 
     @contextlib.asynccontextmanager
     async def _watched(self) -> AsyncIterator[dict[int, set[bytes]]]:

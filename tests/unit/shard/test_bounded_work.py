@@ -18,7 +18,7 @@ from controller.routing import fib, prefixes, resolve, rib
 from controller.routing.objects import PlaneObjects
 from controller.routing.resolve import DEAD_SETTLE_S
 from controller.routing.rib import SetKind
-from controller.shard import table_passes
+from controller.shard import fib_work
 from controller.shard.unclaimed import interfaces_by_router
 from wire.columns import prefix_text
 
@@ -370,7 +370,7 @@ async def test_a_router_takes_over_what_a_plane_has_at_the_same_cost_however_muc
     assert costs[1] == costs[0], costs
 
 
-@pytest.mark.parametrize("most_pending", [0, table_passes.MOST_PENDING])
+@pytest.mark.parametrize("most_pending", [0, fib_work.MOST_PENDING])
 async def test_a_message_is_acknowledged_once_the_pass_that_it_began_is_done(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, most_pending: int
 ) -> None:
@@ -380,7 +380,7 @@ async def test_a_message_is_acknowledged_once_the_pass_that_it_began_is_done(
     await world.settle()
     vrc = world.connect()
     monkeypatch.setattr(fib, "SLICE_COST", FEW)
-    monkeypatch.setattr(table_passes, "MOST_PENDING", most_pending)
+    monkeypatch.setattr(fib_work, "MOST_PENDING", most_pending)
     world.router().resync_end(True)
     world.router().processed(7)
     while world.router().fib.unfinished:
@@ -417,7 +417,7 @@ async def test_a_pass_waits_where_many_prefixes_wait_for_the_plane(
     await world.settle()
     world.connect()
     monkeypatch.setattr(fib, "SLICE_COST", FEW)
-    monkeypatch.setattr(table_passes, "MOST_PENDING", FEW)
+    monkeypatch.setattr(fib_work, "MOST_PENDING", FEW)
     world.plane.disconnect()
     world.router().resync_end(True)
     await world.until(lambda: world.router().fib.pending >= FEW)

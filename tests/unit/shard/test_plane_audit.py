@@ -9,6 +9,7 @@ from worlds import World, gateway, mac, router_config
 
 from controller.errors import PlaneUnreachable
 from controller.planes.base import LOCAL, Installed, Refused, WriteBatch
+from controller.routing import route_audit
 from controller.routing.rib import SetKind
 from controller.routing.route_audit import AuditedRoutes
 from controller.shard import loop_share, mirror
@@ -22,7 +23,7 @@ MakeWorld = Callable[..., Awaitable[World]]
 
 @pytest.fixture
 async def world(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(mirror, "AUDITED_AT_ONCE", 10)
+    monkeypatch.setattr(route_audit, "AUDITED_AT_ONCE", 10)
     monkeypatch.setattr(mirror, "TIDY_S", 0.01)  # from its start: or the first audit comes after a whole second
     world = await make_world(router_config())
     world.connect()
