@@ -148,7 +148,7 @@ class _Problem:
         if kind == "string_type" and isinstance(problem["input"], int | float | date):
             pattern = _pattern_at(loc)
             self.wanted = "a string; quote it"
-            if pattern is not None and not re.match(pattern, str(problem["input"])):
+            if pattern is not None and not re.match(pattern, _short(problem["input"])):
                 self.wanted = PATTERN_WORDS[pattern]
         if kind == "string_pattern_mismatch":
             self.wanted = PATTERN_WORDS[problem["ctx"]["pattern"]]

@@ -73,6 +73,8 @@ def test_an_anchor_may_be_given_anew() -> None:
         ("version: 1", "verison: 1", 1, "unknown key 'verison'; known here: version, planes, tenants"),
         ("name: red", "name: 12", 5, "name: 12 should be a string; quote it"),
         ("name: red", "name: 1e3", 5, "name: 1000.0 should be lower-case letters, digits"),
+        ("name: red", "name: true", 5, "name: true should be a string; quote it"),
+        ("name: red", f"name: {16**4000:#x}", 5, f"name: 0x1{'0' * 54}… should be lower-case letters, digits"),
         ("name: red", "name: 2026-01-31", 5, "name: 2026-01-31 should be a string; quote it"),
         (
             "quota: {ipv4_routes: 1000}",
