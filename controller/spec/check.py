@@ -76,7 +76,7 @@ def _routers(state: State) -> Iterator[Problem]:
             if interface.mac in interface.virtual_macs:
                 yield where, f"{name} of {router.full_name} names its own MAC as a virtual one"
             if len(set(interface.virtual_macs)) < len(interface.virtual_macs):
-                yield where, f"{name} of {router.full_name} names a virtual MAC twice"
+                yield where, f"{name} of {router.full_name} names a virtual MAC twice; keep one"
 
 
 def _link_ports(state: State) -> Iterator[tuple[LinkConfig, RouterConfig, InterfaceConfig]]:

@@ -144,8 +144,9 @@ def interface_row(router: RouterConfig, position: int, interface: InterfaceConfi
 def interface_of(row: Row) -> tuple[int, InterfaceConfig]:
     """Return an interface and its router's id."""
     issued, vrf_id, _, _, name, port, vlan, mac, mtu, addresses, virtual, admin_up = row
-    macs = tuple(virtual[at : at + 6] for at in range(0, len(virtual), 6))
-    return vrf_id, InterfaceConfig(issued, name, port, vlan, mac, mtu, tuple(addresses.split()), macs, bool(admin_up))
+    macs = (virtual[at : at + 6] for at in range(0, len(virtual), 6))
+    each = tuple(dict.fromkeys(macs))  # a plane has one entry for each, and `check` refuses one that is there twice
+    return vrf_id, InterfaceConfig(issued, name, port, vlan, mac, mtu, tuple(addresses.split()), each, bool(admin_up))
 
 
 def link_row(link: LinkConfig) -> Row:

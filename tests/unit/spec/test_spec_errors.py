@@ -230,7 +230,7 @@ def test_what_is_wrong_in_a_port_that_may_be_a_number_as_well_is_named(port: str
     ("virtual", "words"),
     [
         (["02:00:00:00:00:01"], "names its own MAC as a virtual one"),
-        (["00:00:5e:00:01:01", "00:00:5e:00:02:01", "00:00:5E:00:01:01"], "names a virtual MAC twice"),
+        (["00:00:5e:00:01:01", "00:00:5e:00:02:01", "00:00:5E:00:01:01"], "names a virtual MAC twice; keep one"),
     ],
 )
 def test_the_macs_of_an_interface_differ(virtual: list[str], words: str) -> None:

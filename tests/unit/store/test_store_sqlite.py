@@ -89,6 +89,17 @@ def test_a_disk_that_is_full_is_called_so_and_the_store_goes_on(tmp_path: Path) 
     store.commit(replace(state, routers={}, links=frozenset()), ids, (), ())
 
 
+def test_a_virtual_mac_that_a_store_has_twice_is_one(tmp_path: Path) -> None:
+    """No document may name one twice: whatever else was declared would be refused for it."""
+    store = SqliteStore(tmp_path / "state")
+    state, ids = declared(TEXT, store)
+    store.commit(state, ids, (), ())
+    store.close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "state" / FILE)) as db, db:
+        db.execute("UPDATE interfaces SET virtual_macs = CAST(virtual_macs || virtual_macs AS BLOB)")
+    assert SqliteStore(tmp_path / "state").load().state == replace(state, detached=frozenset())
+
+
 def test_the_directory_is_private(tmp_path: Path) -> None:
     SqliteStore(tmp_path / "state")
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
