@@ -138,12 +138,18 @@ class Operations:
             request, lambda: self._plan_state(without_document(self.state, parsed)), report, planned
         )
         named = {plane.name for plane, _ in parsed.planes()}
-        second = await self._change(request, lambda: self._plan_state(self._without_planes(named)))
+        unconfirmed: dict[str, list[RouterConfig]] = {}
+
+        def without_planes() -> Plan:
+            unconfirmed.update({name: self._unconfirmed_on(name) for name in sorted(named)})
+            return self._plan_state(self._without_planes(named))
+
+        second = await self._change(request, without_planes)
         stay = [
             f"plane {name} stays until it has confirmed that {names_of(routers)} is gone; delete it then, "
             f"or with vrctl delete plane {name} --force"
-            for name in sorted(named & self.state.planes.keys())
-            if (routers := self._unconfirmed_on(name))
+            for name, routers in unconfirmed.items()
+            if routers and name in self.state.planes
         ]
         return Outcome(first.changes + second.changes, second.waiting + stay, second.failed)
 

@@ -11,6 +11,7 @@ from operator_world import Controller
 
 from controller.errors import Conflict, GuestError, PlaneUnreachable, StoreError
 from controller.model import RouterConfig
+from controller.operations.convergence import Programmed, Report
 from controller.pki.authority import Issued
 
 TEXT = """\
@@ -150,6 +151,26 @@ async def test_a_document_s_plane_that_has_still_to_confirm_is_said_to_stay(cont
         "delete it then, or with vrctl delete plane s1 --force"
     )
     assert "s1" in controller.operations.state.planes
+
+
+async def test_a_document_s_plane_that_confirms_too_late_is_said_to_stay(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await controller.apply(TEXT)
+    controller.core.unreachable.add("s1")
+    program, rounds = controller.convergence.program, list[Report]()
+
+    async def confirming(report: Report) -> Programmed:
+        rounds.append(report)
+        if len(rounds) == 2:  # of the planes, which is planned by then
+            controller.core.unreachable.clear()
+        return await program(report)
+
+    monkeypatch.setattr(controller.convergence, "program", confirming)
+    outcome = await controller.operations.delete_document(TEXT, "t.yaml", lambda _: None, lambda: None)
+    assert [line for line in outcome.waiting if line.startswith("plane s1 stays until it has confirmed that red/r1")]
+    assert "s1" in controller.operations.state.planes
+    assert not controller.convergence.tombstones
 
 
 async def test_a_plane_that_has_confirmed_does_not_wait_for_guests(
