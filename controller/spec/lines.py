@@ -32,8 +32,12 @@ def check_characters(text: str, source: str, line: int | None) -> None:
 
 
 def shortened(value: object) -> str:
-    """Return a value as Python writes it, or the beginning of that: a message is one line."""
-    text = repr(value)
+    """Return a value as Python writes it, or the beginning of that."""
+    return beginning(repr(value))
+
+
+def beginning(text: str) -> str:
+    """Return a text that is short enough for a message, which is one line, or as much of it."""
     return text if len(text) <= 60 else text[:57] + "…"
 
 

@@ -19,7 +19,7 @@ from controller.spec.document import (
     RouterSection,
     TenantSection,
 )
-from controller.spec.lines import Lines, Path, load, shortened
+from controller.spec.lines import Lines, Path, beginning, load, shortened
 
 
 class KeyProblem(Exception):
@@ -132,11 +132,13 @@ class _Problem:
             return f"unknown key {shortened(name)}; known here: {', '.join(_known_keys(loc[:-1]))}"
         if kind == "missing":
             return f"key {name!r} is missing"
-        key = next((f"{part}: " for part in reversed(loc) if isinstance(part, str)), "")
+        key = next((f"{beginning(part)}: " for part in reversed(loc) if isinstance(part, str)), "")
         if kind in ("value_error", "assertion_error"):
             words = str(problem["msg"]).removeprefix("Value error, ")
             value = problem["input"]
-            return key + (words if not isinstance(value, str) else words.replace(repr(value), shortened(value)))
+            for written in (repr(value), value) if isinstance(value, str) else ():
+                words = words.replace(written, beginning(written))
+            return key + words
         self.wanted = str(problem["msg"]).removeprefix("Input should be ")
         if kind in ("model_type", "dict_type"):  # its own words name the class, or Python's word
             self.wanted = "a mapping"

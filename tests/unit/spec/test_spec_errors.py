@@ -133,6 +133,14 @@ def test_an_anchor_may_be_given_anew() -> None:
         ("name: eth0, port: p1", "name: sixteen-letters-, port: p1", 15, "at most 15 characters"),
         ("name: eth0, port: p1", "name: lo, port: p1", 15, "taken by the kernel"),
         ("10.0.0.1/24]", "10.0.0.1]", 15, "no prefix length"),
+        (
+            "10.0.0.1/24]",
+            f"{'x' * 5000}]",
+            15,
+            f"addresses: {'x' * 57}… has no prefix length; write {'x' * 57}…/24 or",
+        ),
+        ("10.0.0.1/24]", f"fe80::1%{'x' * 5000}/64]", 15, f"fe80::1%{'x' * 49}… cannot be an interface's address"),
+        ("ports: {p1", f"ports: {{{'x' * 500}: 1, p1", 8, f" {'x' * 57}…: '{'x' * 56}… should be a port name"),
         ("10.0.0.1/24]", "10.0.0.255/24]", 15, "network or broadcast"),
         (
             "10.0.0.1/24]",
