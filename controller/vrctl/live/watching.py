@@ -22,21 +22,8 @@ EVERY_S = 1.0
 _STANDARD_OUTPUT = 1
 
 _FIRST_LEFT_OUT = (
-    *("groups", "nexthops", "neighbors", "guest", "placement", "ipv6_routes", "ipv4_routes", "share"),
-    *(
-        "capabilities",
-        "entries",
-        "kind",
-        "routers",
-        "reached_at",
-        "routes",
-        "mtu",
-        "mac",
-        "vlan",
-        "port_up",
-        "addresses",
-    ),
-    *("sets", "members", "interfaces", "memory", "rule", "serial", "names", "valid_until"),
+    "groups nexthops neighbors guest placement ipv6_routes ipv4_routes share capabilities entries kind routers "
+    "reached_at routes mtu mac vlan port_up addresses sets members interfaces memory rule serial names valid_until"
 )
 """What a screen does without where it is too narrow, in this order."""
 
@@ -93,7 +80,7 @@ def _show(read: Read, columns: Sequence[str]) -> None:
 def frame(rows: list[Row], complaint: str, columns: Sequence[str], width: int) -> "Table":
     """Return what a screen of such a width shows: words are whole, and the caption says what had no room for that."""
     shown, left_out = list(columns), []
-    for column in (one for one in _FIRST_LEFT_OUT if one in columns):
+    for column in (one for one in _FIRST_LEFT_OUT.split() if one in columns):
         if output.widths_within(width, rows, shown) is not None:
             break
         shown.remove(column)
