@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -148,9 +148,9 @@ class _Problem:
         if kind == "int_parsing_size":
             self.wanted = "a smaller number"
         if kind == "string_type" and isinstance(problem["input"], int | float | date):
-            pattern = _pattern_at(loc)
+            pattern, alone = _pattern_at(loc), problem["loc"][-1] == loc[-1]  # or an alternative, beside numbers
             self.wanted = "a string; quote it"
-            if pattern is not None and not re.match(pattern, _short(problem["input"])):
+            if pattern is not None and not (alone and re.match(pattern, _short(problem["input"]))):
                 self.wanted = PATTERN_WORDS[pattern]
         if kind == "string_pattern_mismatch":
             self.wanted = PATTERN_WORDS[problem["ctx"]["pattern"]]
@@ -172,26 +172,30 @@ def _short(value: object) -> str:
 
 def _known_keys(path: Path) -> list[str]:
     """Return the keys that the mapping at ``path`` may have."""
-    return list(_model_at(path).model_fields)
-
-
-def _model_at(path: Path) -> type[BaseModel]:
-    model: type[BaseModel] = Document
-    for part in path:
-        if isinstance(part, str) and part in model.model_fields:
-            found = _model_in(model.model_fields[part].annotation)
-            model = found or model
-    return model
+    return list(_at(path)[1].model_fields)
 
 
 def _pattern_at(path: Path) -> str | None:
     """Return what a text at ``path`` has to match, None where that is not known."""
-    field = _model_at(path[:-1]).model_fields.get(str(path[-1])) if path else None
+    field, _ = _at(path)
     return None if field is None else next(_patterns((field, *_parts(field.annotation))), None)
 
 
+def _at(path: Path) -> tuple[FieldInfo | None, type[BaseModel]]:
+    """Return the last field on ``path``, if any, and the model that has what is below."""
+    field: FieldInfo | None = None
+    model: type[BaseModel] = Document
+    for part in path:
+        if isinstance(part, str) and part in model.model_fields:
+            field = model.model_fields[part]
+            model = _model_in(field.annotation) or model
+    return field, model
+
+
 def _parts(annotation: Any) -> Iterator[Any]:
-    for part in get_args(annotation):
+    """Walk over what a type is made of, but for the keys of mappings."""
+    parts = get_args(annotation)
+    for part in parts[1:] if get_origin(annotation) is dict else parts:
         yield part
         yield from _parts(part)
 

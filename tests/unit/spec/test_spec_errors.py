@@ -75,6 +75,10 @@ def test_an_anchor_may_be_given_anew() -> None:
         ("name: red", "name: 1e3", 5, "name: 1000.0 should be lower-case letters, digits"),
         ("name: red", "name: true", 5, "name: true should be a string; quote it"),
         ("name: red", f"name: {16**4000:#x}", 5, f"name: 0x1{'0' * 54}… should be lower-case letters, digits"),
+        ("[untagged], p2", "[0], p2", 8, "p1: 0 should be greater than or equal to 1 or a VLAN id, a range such as"),
+        ("[untagged], p2", "[1.5], p2", 8, "p1: 1.5 should be a valid integer or a VLAN id, a range such as"),
+        ("mac:", "virtual_macs: [17], mac:", 20, "virtual_macs: 17 should be a MAC address such as"),
+        ("[10.0.0.1/24]", "[17]", 15, "addresses: 17 should be a string; quote it"),
         ("name: red", "name: 2026-01-31", 5, "name: 2026-01-31 should be a string; quote it"),
         (
             "quota: {ipv4_routes: 1000}",
