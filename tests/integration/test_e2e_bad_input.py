@@ -68,7 +68,7 @@ MISTAKES = {
         "        share: {guarantee: 20 %, ceiling: 10 %}\n        interfaces:",
         ":10: share: its ceiling of 10 % is below its guarantee of 20 %; raise the ceiling, or lower the guarantee",
     ),
-    "not an address": ("10.9.0.1/24", "10.9.0.300/24", "'10.9.0.300/24' does not appear to be"),
+    "not an address": ("10.9.0.1/24", "10.9.0.300/24", "'10.9.0.300/24' is no address with a prefix length"),
     "bad FRR configuration": (
         "        interfaces:",
         '        frr: "router bgp 65000\\n neighbour 10.9.0.2\\n"\n        interfaces:',
