@@ -78,7 +78,12 @@ def _show(read: Read, columns: Sequence[str]) -> None:
 
 
 def frame(rows: list[Row], complaint: str, columns: Sequence[str], width: int) -> "Table":
-    """Return what a screen of such a width shows: words are whole, and the caption says what had no room for that."""
+    """Return what a screen of such a width shows: words are whole, and the line above says what had no room for that.
+
+    Above, because what is longer than a screen is cut at its end.
+    """
+    from rich.text import Text
+
     shown, left_out = list(columns), []
     for column in (one for one in _FIRST_LEFT_OUT.split() if one in columns):
         if output.widths_within(width, rows, shown) is not None:
@@ -86,9 +91,10 @@ def frame(rows: list[Row], complaint: str, columns: Sequence[str], width: int) -
         shown.remove(column)
         left_out.append(column)
     table = output.rich_table(rows, shown, width)
-    table.caption_justify, table.caption = "left", complaint or time.strftime("%H:%M:%S")
+    told = [complaint or time.strftime("%H:%M:%S")]
     if left_out:
-        table.caption = f"{table.caption}; no room for {', '.join(output.titles_of(left_out))}"
+        told.append(f"no room for {', '.join(output.titles_of(left_out))}")
+    table.title_justify, table.title = "left", Text("; ".join(told))
     return table
 
 

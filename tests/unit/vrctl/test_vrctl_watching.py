@@ -79,21 +79,22 @@ def test_a_table_has_one_head_and_a_line_for_each_change(capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize(
-    ("width", "titles", "caption"),
+    ("width", "titles", "line"),
     [
-        (60, ["ROUTER", "STATE", "GROUPS", "REASON"], "away"),
-        (46, ["ROUTER", "STATE", "REASON"], "away; no room for GROUPS"),
+        (60, ["ROUTER", "STATE", "GROUPS", "REASON"], "away [/run]"),
+        (46, ["ROUTER", "STATE", "REASON"], "away [/run]; no room for GROUPS"),
     ],
 )
-def test_a_narrow_screen_leaves_columns_out_and_names_them(width: int, titles: list[str], caption: str) -> None:
+def test_a_narrow_screen_leaves_columns_out_and_names_them(width: int, titles: list[str], line: str) -> None:
+    """In front, as a long list is cut at its end."""
     rows = [
         {"router": "customer-red/edge-1", "state": "disconnected", "groups": 1, "reason": "its machine is booting"}
     ]
     console = Console(width=width, file=io.StringIO())
     with console.capture() as shown:
-        console.print(watching.frame(rows, "away", ["router", "state", "groups", "reason"], width))
-    head, row, *_, last = (line.rstrip() for line in shown.get().splitlines())
-    assert (head.split(), last) == (titles, caption)
+        console.print(watching.frame(rows, "away [/run]", ["router", "state", "groups", "reason"], width))
+    first, head, row, *_ = (line.rstrip() for line in shown.get().splitlines())
+    assert (first, head.split()) == (line, titles)
     assert row.startswith("customer-red/edge-1  disconnected  ")
 
 
