@@ -164,7 +164,9 @@ def _styled(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> Iterator[
 
 def _style(column: str, value: Any) -> str:
     if column in ("state", "connected", "up", "port_up", "level"):
-        return {"up": "green", "True": "green", "info": "green", "warning": "yellow"}.get(str(value), "red")
+        if value in ("up", "resolved", "valid", "info", True):
+            return "green"
+        return "yellow" if value == "warning" else "red"
     return ""
 
 

@@ -120,6 +120,15 @@ def on_a_terminal(
     return capsys.readouterr().out.splitlines()
 
 
+@pytest.mark.parametrize(
+    ("state", "style"), [("up", "green"), ("valid", "green"), ("resolved", "green"), ("failed", "red")]
+)
+def test_what_is_well_is_green(state: str, style: str) -> None:
+    """Routers, certificates and neighbors."""
+    ((text,),) = output._styled([{"state": state}], ["state"])
+    assert text.style == style
+
+
 @pytest.mark.parametrize("width", [52, 60, 120])
 def test_a_terminal_breaks_what_it_shows_between_words(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int
