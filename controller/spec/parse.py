@@ -145,6 +145,8 @@ class _Problem:
         if kind in ("too_short", "too_long"):
             words, bound = ("at least", "min_length") if kind == "too_short" else ("at most", "max_length")
             self.wanted = f"{words} {problem['ctx'][bound]} long"
+        if kind == "less_than_equal":  # its own words round what is more than a float holds
+            self.wanted = f"less than or equal to {problem['ctx']['le']}"
         if kind == "int_parsing_size":
             self.wanted = "a smaller number"
         if kind == "string_type" and isinstance(problem["input"], int | float | date):

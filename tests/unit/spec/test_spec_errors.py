@@ -65,6 +65,7 @@ def test_an_anchor_may_be_given_anew() -> None:
         ("version: 1", "version: 2", 1, "version: 2 should be 1"),
         ("version: 1", f"version: {16**4000:#x}", 1, f"version: 0x1{'0' * 54}… should be a smaller number"),
         ('"0x1"', f"{16**4000:#x}", 3, f"datapath_id: 0x1{'0' * 54}… should be "),
+        ('"0x1"', f"{2**64:#x}", 3, f"datapath_id: {2**64} should be less than or equal to {2**64 - 1}"),
         ("version: 1", f"version: {10**30}", 1, f"version: {10**30} should be "),
         ("version: 1", f"version: {'9' * 5000}", 1, f"'{'9' * 56}… cannot be read: "),
         ('"0x1"', "x" * 5000, 3, f"datapath_id: '{'x' * 56}… is no datapath id; write an integer"),
