@@ -14,9 +14,13 @@ LIST = "find ."
 _LISTED = re.compile(r"  \([^)]*\)  (.+)")
 _NOT_CONFIGURED = ("  (view)", "  (enable)")
 _WORDS = r"[^][<>{} ]+"
-_STEP = re.compile(rf"(?:<({_WORDS})>|!?\[({_WORDS})\]|({_WORDS})(?= |$)) *")  # `<ip|ipv6>nhrp` lacks its space
+_WORD = r"\([^() ]+\)|[^][<>{}() ]+"
+_STEP = re.compile(rf"(?:<({_WORDS})>|!?\[({_WORDS})\]|({_WORD})(?=[ (]|$)) *")
+# Spaces lack in `<ip|ipv6>nhrp` and in `startup-delay(0-3600)`.
 _KEYWORD = re.compile(r"[a-z]")  # values are in capitals, such as WORD, or a range: (1-255)
 _VALUE, _NUMBER = "", "("
+_WRITTEN = ("debug eigrp packet", "install allow-broken-lsp")
+"""What FRR itself writes, by `show running-config`, with a last word that is cut short."""
 
 
 class Commands:
@@ -80,6 +84,6 @@ def split(output: str) -> tuple[frozenset[str], str]:
 def parse(listed: frozenset[str]) -> Commands:
     """Take commands as FRR writes them."""
     commands = Commands()
-    for command in listed:
+    for command in (*listed, *_WRITTEN):
         commands.add(command)
     return commands

@@ -11,6 +11,8 @@ LISTED = """\
   (config)  router bgp [(1-4294967295) [<view|vrf> VIEWVRFNAME]]
   (config)  route-map RMAP_NAME <deny|permit> (1-65535)
   (config)  [no] ip forwarding
+  (config)  [no] evpn mh startup-delay(0-3600)
+  (config)  debug eigrp packets <hello|all> [send|receive]
   (config)  [no] ip route <A.B.C.D/M|A.B.C.D A.B.C.D> <A.B.C.D|INTERFACE> [{tag (1-4294967295)|(1-255)}]
   (interface)  <ip|ipv6>nhrp authentication PASSWORD
   (interface)  [no] ip address A.B.C.D/M
@@ -32,6 +34,8 @@ line 2: % Unknown command[4]: rubbish
         ("route bgp 1", "route"),
         ("\tip  ro 10.0.0.0/8 10.1.0.2", "ro"),
         ("no ip forw", "forw"),
+        ("evpn mh startup 5", "startup"),
+        ("debug eigrp pack hello", "pack"),
         ("ip ospf ar 0", "ar"),
         ("ip ospf 1 ar 0", "ar"),
         ("ipv6 nh authentication x", "nh"),
@@ -52,6 +56,8 @@ def test_a_word_that_is_cut_short_is_found(line: str, word: str) -> None:
         "route-map ip permit 10",
         "ip route 10.0.0.0/8 10.1.0.2 ta 5",
         "no ip forwarding",
+        "no evpn mh startup-delay 12",
+        "debug eigrp packet hello",  # as FRR writes it
         "ip ospf 1 area 0",
         "description ro bgp 1",
         "detect-multiplier 3",
