@@ -40,7 +40,7 @@
 #define SP_LINK_CALM_TICKS 16
 #define SP_LINK_MEMORY 8         /* ticks for which it counts who was held back, and who asked for most */
 #define SP_LINK_TOLD_TICKS 1024  /* between two packets of who is held back, at most: of many each sends seldom */
-#define SP_LINK_ASKED_TICKS 16   /* between two packets of which a rate is made */
+#define SP_LINK_ASKED_TICKS 16   /* between two packets of which a rate is made of whom nothing holds back */
 #define SP_LINK_STEP_SHIFT 2     /* of Newton's step */
 #define SP_LINK_BEYOND 3         /* 32nds of what a bucket has beyond a half, which a tick is to bring back */
 #define SP_LINK_TRIES 4 /* where other CPUs were faster; after that a packet counts as one too many */
@@ -150,14 +150,16 @@ SP_INLINE void sp_link_tell(struct sp_link_whole *whole, sp_u64 tick_ns, const s
 {
     sp_u64 rate = (asked->octets << 30) / asked->elapsed_ns, ticks = asked->elapsed_ns / tick_ns;
     sp_u64 weight = asked->weight ? asked->weight : 1;
+    int is_certain = ticks <= SP_LINK_ASKED_TICKS; /* else he may just begin to ask for more */
 
     if (asked->is_capped) {
         rate = rate < asked->rate ? rate : asked->rate;
     } else if (rate >= asked->rate - asked->rate / 16) {
         __sync_fetch_and_add(&whole->held, weight * (ticks < SP_LINK_TOLD_TICKS ? ticks : SP_LINK_TOLD_TICKS));
+        is_certain = 1; /* he asks for what the level leaves him, however seldom he sends */
     }
     sp_u64 level = (rate << SP_LINK_LEVEL_SHIFT) / weight;
-    if (ticks <= SP_LINK_ASKED_TICKS && level > sp_load_long(&whole->highest)) {
+    if (is_certain && level > sp_load_long(&whole->highest)) {
         *(volatile sp_u64 *)&whole->highest = level;
     }
 }

@@ -269,6 +269,22 @@ TEST_F(Links, OneThatIsHeldBackAmongModestOnesTakesNothingOfTheirs) {
     EXPECT_NEAR(sum(had) / kGiga, 1, 0.005);
 }
 
+// What a modest one of a large weight asks for is no bound for those who send seldom.
+TEST_F(Links, ManyThatSendSeldomHaveWhatIsLeft) {
+    constexpr uint32_t kMany = 4000;
+    port(kGiga);
+    router(kMany + 1, 100);
+    senders = {{kMany + 1, kMega, kShort}};
+    for (uint32_t each = 1; each <= kMany; ++each) {
+        router(each);
+        senders.push_back({each, 0.3 * kMega});
+    }
+    run(3);
+    const auto had = run(3);
+    EXPECT_NEAR(sum(had) / kGiga, 1, 0.02);
+    EXPECT_NEAR(had[0] / kMega, 1, 0.02);
+}
+
 // A port with a ceiling on it is never left to itself.
 TEST_F(Links, ACeilingHoldsWhereThereIsEnough) {
     port(kGiga, SP_LINK_ALWAYS | SP_LINK_CONTENDED);
