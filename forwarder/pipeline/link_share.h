@@ -187,7 +187,8 @@ SP_INLINE void sp_link_level(struct sp_link_whole *whole, sp_u64 rate, sp_u64 ti
         sp_link_open(whole, rate); /* nobody has sent for long */
         return;
     }
-    __sync_fetch_and_add(&whole->held, -(held / SP_LINK_MEMORY));
+    /* Not of what another CPU has made of it meanwhile, which may be less. */
+    __sync_val_compare_and_swap(&whole->held, held, held - held / SP_LINK_MEMORY);
     *(volatile sp_u64 *)&whole->highest = highest - highest / SP_LINK_MEMORY;
     held = held / SP_LINK_MEMORY ? held / SP_LINK_MEMORY : 1;
     highest = highest ? highest : top;
