@@ -142,7 +142,7 @@ struct sp_link_asked {
     sp_u64 elapsed_ns; /* a tick at least, SP_LINK_LONGEST_NS at most */
     sp_u64 rate;
     sp_u64 weight;
-    int is_capped; /* by his ceiling: no level gives him more */
+    int is_capped; /* by his ceiling, or the port's speed: no level gives him more */
 };
 
 /* Tells it to what is shared: whether the level holds him back, and up to which level it would. */
@@ -301,7 +301,7 @@ static inline struct sp_link_slice *sp_link_slice_of(sp_tables tables, const str
 struct sp_link_due {
     sp_u64 rate;
     int is_divided; /* it is his part of what is divided, neither his guarantee nor his ceiling */
-    int is_capped;  /* it is his ceiling */
+    int is_capped;  /* it is his ceiling, or all of the port's speed */
 };
 
 SP_INLINE struct sp_link_due sp_link_due(sp_u64 speed, sp_u64 level, sp_u64 weight, sp_u64 guarantee, sp_u64 ceiling)
@@ -310,7 +310,7 @@ SP_INLINE struct sp_link_due sp_link_due(sp_u64 speed, sp_u64 level, sp_u64 weig
     sp_u64 rate = part > guarantee ? part : guarantee;
 
     rate = ceiling && rate > ceiling ? ceiling : rate;
-    return (struct sp_link_due){rate < speed ? rate : speed, rate == part, rate < part};
+    return (struct sp_link_due){rate < speed ? rate : speed, rate == part, rate < part || rate >= speed};
 }
 
 static inline struct sp_link_due sp_link_slice_due(const struct sp_link *link, const struct sp_link_slice *slice)

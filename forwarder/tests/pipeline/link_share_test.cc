@@ -269,6 +269,18 @@ TEST_F(Links, OneThatIsHeldBackAmongModestOnesTakesNothingOfTheirs) {
     EXPECT_NEAR(sum(had) / kGiga, 1, 0.005);
 }
 
+// At first a large weight has all of the link whatever the level is, and does not hold that up.
+TEST_F(Links, AWeightThatIsSmallBesideAnotherHasLittleSoon) {
+    port(kGiga);
+    router(1, 1000);
+    router(2);
+    senders = {{1, 1.5 * kGiga}, {2, kGiga}};
+    run(0.3);
+    const auto had = run(0.5);
+    EXPECT_LT(had[1] / kGiga, 0.01);
+    EXPECT_NEAR(sum(had) / kGiga, 1, 0.005);
+}
+
 // What a modest one of a large weight asks for is no bound for those who send seldom.
 TEST_F(Links, ManyThatSendSeldomHaveWhatIsLeft) {
     constexpr uint32_t kMany = 4000;
