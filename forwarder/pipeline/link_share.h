@@ -183,8 +183,9 @@ SP_INLINE void sp_link_level(struct sp_link_whole *whole, sp_u64 rate, sp_u64 ti
     sp_u64 has = sp_link_filled(sp_load_long(&whole->bucket), rate, most, &at);
     sp_u64 beyond = has > most / 2 ? has - most / 2 : most / 2 - has, step;
 
-    if (elapsed_ns > tick_ns * SP_LINK_CALM_TICKS || elapsed_ns == SP_LINK_LONGEST_NS) {
-        sp_link_open(whole, rate); /* nobody has sent for long */
+    /* Nobody has sent for long. Of a slice that gets little a packet in so long a time is all there is. */
+    if ((elapsed_ns > tick_ns * SP_LINK_CALM_TICKS && has == most) || elapsed_ns == SP_LINK_LONGEST_NS) {
+        sp_link_open(whole, rate);
         return;
     }
     /* Not of what another CPU has made of it meanwhile, which may be less. */

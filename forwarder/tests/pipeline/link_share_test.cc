@@ -297,6 +297,20 @@ TEST_F(Links, ManyThatSendSeldomHaveWhatIsLeft) {
     EXPECT_NEAR(had[0] / kMega, 1, 0.02);
 }
 
+// A packet of it in more ticks than those after which a link counts as idle is all that it gets.
+TEST_F(Links, ASliceThatGetsLittleIsDividedByWeight) {
+    constexpr double kLittle = 100'000;
+    port(kGiga, SP_LINK_ALWAYS | SP_LINK_CONTENDED);
+    slice(1, 1, 0, kLittle / kGiga);
+    router(1, 3, 0, 0, 1);
+    router(2, 1, 0, 0, 1);
+    senders = {{1, kLittle}, {2, kLittle}};
+    run(200);
+    const auto had = run(1000);
+    EXPECT_NEAR(had[0] / kLittle, 0.72, 0.05) << "by lone packets, its weight says 0.75";
+    EXPECT_NEAR(sum(had) / kLittle, 1, 0.02);
+}
+
 // A port with a ceiling on it is never left to itself.
 TEST_F(Links, ACeilingHoldsWhereThereIsEnough) {
     port(kGiga, SP_LINK_ALWAYS | SP_LINK_CONTENDED);
