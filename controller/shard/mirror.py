@@ -233,7 +233,7 @@ class PlaneMirror:
         try:
             while connection == self._connection:
                 if beside.done():
-                    await beside  # it ends by an error alone
+                    await beside  # on the same connection it ends by an error alone
                 while self._writes and (len(self._writes) >= WRITES_IN_FLIGHT or self._writes[0].done()):
                     await self._oldest_write()
                 if self.shares.busy:
@@ -263,7 +263,9 @@ class PlaneMirror:
             await asyncio.sleep(min(TIDY_S, max(0.0, next_audit - self._clock())))
             await self.delete_unclaimed()
             if self._clock() >= next_audit and self._work.failed:
-                self.plane_connected(self.plane)  # what the plane has of them is to be read anew
+                self.reason = "what it has is read anew"
+                self.plane_connected(self.plane)  # of those that failed, nobody knows it
+                return
             elif self._clock() >= next_audit:
                 await self.audit()
                 next_audit = self._clock() + self._audit_s

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 from worlds import World, gateway, router_config
 
-from controller.planes.base import PuntReason
+from controller.planes.base import Plane, PuntReason
 from controller.routing.fib import Fib
 from controller.routing.rib import SetKind
-from controller.shard.mirror import AUDIT_INTERVAL_S
+from controller.shard.mirror import AUDIT_INTERVAL_S, PlaneMirror
 from controller.shard.router import VirtualRouter
 from controller.shard.shard import AFTER_FAULT_S
 from wire.columns import prefix_key
@@ -72,6 +72,37 @@ async def test_the_others_are_written_and_it_is_tried_again_when_an_audit_is_due
     await world.settle(1)
     assert FAR in world.installed(1)
     assert world.router(1).state == ("up", "")
+
+
+async def test_its_plane_is_read_anew_once_however_long_that_is_at_a_write(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.shard.mirror.TIDY_S", 0.0)
+    world = await made(make_world)
+    whole, begun = break_first(monkeypatch, Fib, "take"), 0
+
+    def connected(self: PlaneMirror, plane: Plane) -> None:
+        nonlocal begun
+        begun += 1
+        read_anew(self, plane)
+
+    read_anew = PlaneMirror.plane_connected
+    monkeypatch.setattr(PlaneMirror, "plane_connected", connected)
+    world.learn({"20.1.0.0/16": 1}, 1)
+    await world.until(lambda: told(world) != [])
+    world.plane.gate.clear()
+    world.forget_writes()
+    world.learn({"20.1.0.0/16": 1}, 2)
+    await world.until(lambda: world.plane.writes != [])
+    whole()
+    world.clock.now += AUDIT_INTERVAL_S
+    await world.until(lambda: begun > 0)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert begun == 1
+    world.plane.gate.set()
+    await world.settle(1)
+    assert FAR in world.installed(1)
 
 
 async def test_what_is_due_of_the_others_is_done_and_its_own_later(
