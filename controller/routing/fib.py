@@ -91,7 +91,7 @@ class Fib(FibState):
     def remove(self) -> None:
         """Want nothing any more; `idle` and empty tables tell when the plane is clean."""
         self.removing = True
-        self._rib.begin_resync()
+        self._make_stale()
         self._own.clear()
         for interface_id in self._resolution.interfaces:
             self._forget_neighbors(interface_id)
@@ -149,9 +149,7 @@ class Fib(FibState):
 
     def begin_resync(self) -> None:
         """Mark routes and neighbors; what is not repeated goes with `sweep`."""
-        for request in (self._pass, self._next_pass):
-            request.stale = False  # what a sweep has not reached yet is stale again
-        self._rib.begin_resync()
+        self._make_stale()
         self._resolution.neighbors.begin_resync()
         self._go_on()
 
@@ -371,6 +369,11 @@ class Fib(FibState):
             resolution.collect(self._prefixes.uses)
 
     # Inside
+
+    def _make_stale(self) -> None:
+        for request in (self._pass, self._next_pass):
+            request.stale = False  # the end of a sweep that is under way would leave what it has passed
+        self._rib.begin_resync()
 
     def _enqueue(self, keys: Iterable[bytes]) -> None:
         self._prefixes.enqueue(keys)

@@ -395,6 +395,21 @@ def test_a_router_that_is_removed_wants_nothing_any_more() -> None:
     assert router.fib.repair(Installed(routes={VRF: {V4[3]: LOCAL}}), set()) == 0
 
 
+def test_a_router_that_is_removed_in_the_middle_of_a_sweep_leaves_no_route(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.routing.fib.SLICE_COST", 1)
+    router = Router()
+    router.define(1, 1)
+    router.learn(dict.fromkeys(V4, 1))
+    router.fib.sweep(0.0)
+    for _ in range(len(V4) // 2):
+        router.fib.advance()
+    assert router.fib.unfinished
+    router.fib.remove()
+    while router.fib.unfinished:
+        router.fib.advance()
+    assert not router.fib.learned
+
+
 def test_an_audit_repairs_routes_and_entries_and_counts_them() -> None:
     router = Router()
     router.define(1, 1)
