@@ -17,11 +17,11 @@ MOST_PENDING = 65_536
 
 
 class FibWork:
-    """Work on the FIBs of one plane."""
+    """Work on the FIBs of one plane. ``tell_failed`` hears at once of one that fails."""
 
-    def __init__(self, events: EventLog, loop_share: LoopShare) -> None:
+    def __init__(self, events: EventLog, loop_share: LoopShare, tell_failed: Callable[[Fib], None]) -> None:
         self.failed: dict[Fib, str] = {}  # what each failed at
-        self._events, self._loop_share = events, loop_share
+        self._events, self._loop_share, self._tell_failed = events, loop_share, tell_failed
 
     @contextlib.contextmanager
     def slice(self, fib: Fib, what: str) -> Iterator[None]:
@@ -29,6 +29,7 @@ class FibWork:
 
         def failed() -> None:
             self.failed.setdefault(fib, what)
+            self._tell_failed(fib)
 
         with (
             contained(self._events, fib.config.full_name, what, failed),

@@ -100,7 +100,7 @@ class PlaneMirror:
         self.changes: Counter[int] = Counter()  # routes written, by vrf_id
         self._events, self._clock = events, clock
         self._listener, self._loop_share = listener, loop_share
-        self.account, self._work = loop_share.writer(plane.name), FibWork(events, loop_share)
+        self.account, self._work = loop_share.writer(plane.name), FibWork(events, loop_share, self._failed)
         self._passes = TablePasses(events, loop_share, self._passed, lambda: self._progress.wait())
         self._audit_s = audit_s
         self._busy: dict[int, Fib] = {}  # that may have work, in the order of their turns
@@ -176,9 +176,13 @@ class PlaneMirror:
         self.ports.use(vrf_id, frozenset())
         self.shares.drop(vrf_id)
 
+    def fault(self, vrf_id: int) -> str:
+        """Return why nothing is written of a router before its plane is read anew; empty where that is not so."""
+        return self._work.problem(vrf_id)
+
     def problem(self, config: RouterConfig) -> str:
         """Return why a router is not on the plane as it is declared, beside what was refused; empty where it is."""
-        return self._work.problem(config.vrf_id) or self.shares.problem(config)
+        return self.fault(config.vrf_id) or self.shares.problem(config)
 
     def set_ports(self, fib: Fib) -> None:
         """Tell a FIB the plane's ports; without a connection, its last known ones stay."""
@@ -262,11 +266,11 @@ class PlaneMirror:
         while True:
             await asyncio.sleep(min(TIDY_S, max(0.0, next_audit - self._clock())))
             await self.delete_unclaimed()
-            if self._clock() >= next_audit and self._work.failed:
-                self.reason = "what it has is read anew"
-                self.plane_connected(self.plane)  # of those that failed, nobody knows it
-                return
-            elif self._clock() >= next_audit:
+            if self._clock() >= next_audit:
+                if self._work.failed:
+                    self.reason = "what it has is read anew"
+                    self.plane_connected(self.plane)  # of those that failed, nobody knows it
+                    return
                 await self.audit()
                 next_audit = self._clock() + self._audit_s
 
@@ -312,7 +316,7 @@ class PlaneMirror:
                     break
             turn = [one for one in turn if one not in self._work.failed and (one.busy_ahead if ahead else one.busy)]
         for vrf_id, fib in served.items():  # whoever has more is the last of the next turn
-            del self._busy[vrf_id]
+            self._busy.pop(vrf_id, None)
             if not self._debts[vrf_id]:
                 del self._debts[vrf_id]
             self.wake(fib)
@@ -373,6 +377,12 @@ class PlaneMirror:
         if not fib.unfinished:
             self._listener.confirmed(fib.config.vrf_id)
             self._advance()
+
+    def _failed(self, fib: Fib) -> None:
+        """Write nothing more of a router; who waits for that hears why."""
+        if self._busy.get(fib.config.vrf_id) is fib:
+            del self._busy[fib.config.vrf_id]
+        self._advance()
 
     async def close(self) -> None:
         """Leave what is unfinished of a plane that was closed; who waits for it hears that it is away."""

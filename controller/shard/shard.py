@@ -116,7 +116,7 @@ class Shard:
 
         def confirmed() -> bool:
             nonlocal mark
-            if not (self._confirms(fib.refused_interfaces(interface_ids)) and fib.has_left(interface_ids)):
+            if not (self._confirms(vrf_id, fib.refused_interfaces(interface_ids)) and fib.has_left(interface_ids)):
                 mark = None
                 return False
             mark = fib.batches if mark is None else mark
@@ -137,7 +137,7 @@ class Shard:
             router.vrc.close("the router was deleted")
         router.fib.remove()
         self.attend(router)
-        await self.mirror.until(lambda: self._confirms(router.fib.refused_deletions) and router.fib.clean)
+        await self.mirror.until(lambda: self._confirms(vrf_id, router.fib.refused_deletions) and router.fib.clean)
         account = self._loop_share.account(router.config)
         while router.fib.untidy:  # what it took is its slice's again
             await self._loop_share.turn(account)
@@ -151,17 +151,19 @@ class Shard:
         if self.routers.pop(vrf_id, None) is not None:
             self._leave_slice(router.config.tenant)
 
-    def _confirms(self, refusal: str) -> bool:
-        """Whether it is known what the plane has, so that it can confirm; PlaneError where it refused instead."""
-        if self.mirror.adopted and refusal:
-            raise PlaneError(refusal)
+    def _confirms(self, vrf_id: int, refusal: str = "") -> bool:
+        """Whether it is known what the plane has, so that it can confirm; PlaneError where it refused instead, or
+        nothing is written of the router."""
+        if self.mirror.adopted and (problem := self.mirror.fault(vrf_id) or refusal):
+            raise PlaneError(problem)
         return self.mirror.adopted
 
     async def converged(self, vrf_id: int) -> None:
-        """Wait until everything learned is confirmed. PlaneUnreachable where the plane is away."""
+        """Wait until everything learned is confirmed. PlaneUnreachable where the plane is away, PlaneError where a
+        fault keeps the router from it."""
         fib = self.routers[vrf_id].fib
         self.mirror.wake(fib)
-        await self.mirror.until(lambda: self.mirror.adopted and fib.idle)
+        await self.mirror.until(lambda: self._confirms(vrf_id) and fib.idle)
 
     @property
     def route_counts(self) -> dict[int, int]:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from worlds import World, gateway, router_config
 
+from controller.errors import PlaneError
 from controller.planes.base import Plane, PuntReason
 from controller.routing.fib import Fib
 from controller.routing.rib import SetKind
@@ -132,3 +133,57 @@ async def test_the_others_have_their_packets(make_world: MakeWorld, monkeypatch:
     await asyncio.sleep(0)
     assert told(world) == [("red/r1", "a punted packet: RuntimeError: a bug")]
     assert world.router(2).punts.lost.total() or any(map(len, world.router(2).punts._queues.values()))
+
+
+@pytest.mark.parametrize("wait", ["removed", "given up", "converged"])
+@pytest.mark.parametrize("first", [True, False])
+async def test_who_waits_for_it_hears_why_it_is_in_vain(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, wait: str, first: bool
+) -> None:
+    monkeypatch.setattr("controller.shard.mirror.TIDY_S", 0.0)
+    world = await made(make_world)
+    whole = break_first(monkeypatch, Fib, "set_ports")
+
+    def fail() -> None:
+        world.plane.set_port(1, "p1", False)
+
+    async def asked() -> None:
+        if wait == "removed":
+            await world.shards.remove_router(1)
+        elif wait == "given up":
+            await world.shards.ports_left(1, {1})
+        else:
+            await world.shards.converged(1)
+
+    world.plane.gate.clear()
+    world.learn({"20.1.0.0/16": 1}, 1)
+    world.router(1).interface_states([(1, False, [])])
+    if first:
+        fail()
+    waiting = asyncio.create_task(asked())
+    await asyncio.sleep(0)
+    if not first:
+        fail()
+    with pytest.raises(PlaneError, match="a fault of the controller at a port that has changed"):
+        await asyncio.wait_for(waiting, 10)
+    whole()
+    world.plane.gate.set()
+    world.clock.now += AUDIT_INTERVAL_S
+    await world.until(lambda: not world.shards.by_plane["s1"].mirror.fault(1))
+    await asyncio.wait_for(asked(), 10)
+
+
+async def test_nothing_is_written_of_it_that_waited_already(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.shard.mirror.TIDY_S", 0.0)
+    world = await made(make_world)
+    whole = break_first(monkeypatch, Fib, "set_ports")
+    world.learn({"20.1.0.0/16": 1}, 1)
+    world.plane.set_port(1, "p1", False)
+    world.learn({"20.1.0.0/16": 1}, 2)
+    await world.settle(2)
+    assert (FAR in world.installed(1), world.router(1).fib.in_flight) == (False, 0)
+    whole()
+    world.clock.now += AUDIT_INTERVAL_S
+    await world.until(lambda: FAR in world.installed(1))
