@@ -65,11 +65,12 @@ class TablePasses:
         self,
         events: EventLog,
         loop_share: LoopShare,
+        work: FibWork,
         advanced: Callable[[Fib], None],
         written: Callable[[], Awaitable[object]],
     ) -> None:
         self._supervisor = Supervisor(events)
-        self._loop_share, self._advanced, self._written = loop_share, advanced, written
+        self._loop_share, self._work, self._advanced, self._written = loop_share, work, advanced, written
         self._under_way: set[Fib] = set()
 
     def start(self, fib: Fib) -> None:
@@ -84,9 +85,9 @@ class TablePasses:
                     await self._written()
                     continue
                 await self._loop_share.turn(account)
-                with self._loop_share.slice(account, "a pass over its tables"):
+                with self._work.slice(fib, "a pass over its tables"):
                     fib.advance()
-                if not fib.unfinished:
+                if not fib.unfinished or fib in self._work.failed:
                     self._under_way.discard(fib)  # whatever comes of it may begin another
                 self._advanced(fib)
 

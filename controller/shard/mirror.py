@@ -101,7 +101,7 @@ class PlaneMirror:
         self._events, self._clock = events, clock
         self._listener, self._loop_share = listener, loop_share
         self.account, self._work = loop_share.writer(plane.name), FibWork(events, loop_share, self._failed)
-        self._passes = TablePasses(events, loop_share, self._passed, lambda: self._progress.wait())
+        self._passes = TablePasses(events, loop_share, self._work, self._passed, lambda: self._progress.wait())
         self._audit_s = audit_s
         self._busy: dict[int, Fib] = {}  # that may have work, in the order of their turns
         self._debts: Counter[int] = Counter()  # what routers took of batches beyond their shares, by vrf_id
@@ -198,9 +198,12 @@ class PlaneMirror:
     def wake(self, *fibs: Fib) -> None:
         """Look for work of these."""
         for fib in fibs:
+            if fib in self._work.failed:
+                continue
             if fib.unfinished:
                 self._passes.start(fib)
-        self._busy.update((fib.config.vrf_id, fib) for fib in fibs if fib.busy and fib not in self._work.failed)
+            if fib.busy:
+                self._busy[fib.config.vrf_id] = fib
         self._wake.set()
 
     async def until(self, reached: Callable[[], bool]) -> None:

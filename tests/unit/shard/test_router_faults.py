@@ -173,6 +173,30 @@ async def test_who_waits_for_it_hears_why_it_is_in_vain(
     await asyncio.wait_for(asked(), 10)
 
 
+async def test_a_pass_over_its_tables_is_tried_again_with_the_rest(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.shard.mirror.TIDY_S", 0.0)
+    monkeypatch.setattr("controller.supervisor.RESTART_S", 0.0)
+    monkeypatch.setattr("controller.routing.fib.SLICE_COST", 1)
+    world = await made(make_world)
+    world.learn({f"20.{i}.0.0/16": 1 for i in range(1, 5)}, 1)
+    await world.settle(1)
+    world.connect(1)
+    world.router(1).resync_end(True)
+    assert world.router(1).fib.unfinished
+    whole = break_first(monkeypatch, Fib, "advance")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert told(world) == [("red/r1", "a pass over its tables: RuntimeError: a bug")]
+    assert world.router(1).state[0] == "degraded"
+    whole()
+    world.clock.now += AUDIT_INTERVAL_S
+    await world.until(lambda: world.router(1).state[0] == "up")
+    await world.settle(1)
+    assert FAR not in world.installed(1)
+
+
 async def test_nothing_is_written_of_it_that_waited_already(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
