@@ -40,9 +40,9 @@ Owners = frozenset[int]
 
 
 def deletions(read: Installed, fibs: Mapping[int, Fib], most: int) -> Iterator[WriteBatch]:
-    """Yield the deletion of entries that carry our cookie but belong to no router, with at most so many routes a
-    batch; and of damaged ones. Interfaces go first, so that nothing comes in any more."""
-    known = fibs.keys()
+    """Yield the deletion of entries that carry our cookie but belong to no router that was there at first, with at
+    most so many routes a batch; and of damaged ones. Interfaces go first, so that nothing comes in any more."""
+    known = set(fibs)  # who comes meanwhile has adopted nothing
     interfaces = [one for one in read.router_interfaces.values() if one.vrf_id not in known]
     if interfaces:
         yield WriteBatch(router_interfaces=[Update(Op.DELETE, one) for one in interfaces])

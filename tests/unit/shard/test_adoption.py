@@ -207,6 +207,25 @@ async def test_equal_nexthops_are_claimed_by_whose_they_were(make_world):
     assert second.route_writes() == 0
 
 
+async def test_a_router_that_comes_while_what_had_its_id_is_deleted_has_nothing_of_it(make_world):
+    first = await make_world(router_config(1, (1,)), router_config(2, (2,)))
+    for vrf_id in (1, 2):
+        first.connect(vrf_id)
+        first.router(vrf_id).define_set(1, SetKind.FORWARD, [(vrf_id, gateway(vrf_id), 1)])
+        first.learn({"20.1.0.0/16": 1}, vrf_id)
+        await first.settle(vrf_id)
+    await first.close()
+    first.forget_writes()
+    first.plane.gate.clear()
+    second = await make_world(router_config(1, (1,)), plane=first.plane)
+    await second.until(lambda: second.plane.writes != [])
+    await second.shards.put_router(router_config(2, (3,)))
+    second.plane.gate.set()
+    await second.settle(2)
+    assert second.installed(2) == {}
+    assert [one.subject for one in second.events.recent() if one.kind == "entry-refused"] == []
+
+
 async def test_stale_routes_stay_until_the_daemons_settled(make_world):
     world = await make_world(router_config())
     world.connect()
