@@ -96,6 +96,7 @@ class UnclaimedObjects:
         self._nexthops: dict[Owners, list[int]] = {}
         self._groups: dict[Owners, list[int]] = {}
         self._groups_of: dict[int, list[int]] = {}  # nexthop → unclaimed groups with it
+        self._refused: list[Nexthop | NexthopGroup] = []  # that the plane did not delete
         self._turn: deque[Owners] = deque()
         self._users: defaultdict[int, set[int]] = defaultdict(set)  # of actions, by vrf_id
         self._neighbors: dict[int, bytes] = {}  # addresses whose own routes use a nexthop, by its id
@@ -136,6 +137,7 @@ class UnclaimedObjects:
             for i, n in nexthops.items()
         }
         self._nexthops, self._groups, self._groups_of = {}, {}, {}
+        self._refused.clear()
         for object_id, group in groups.items():
             owners = set(self._users[route_action(RouteKind.GROUP, object_id)])
             for member in group.members:
@@ -175,12 +177,28 @@ class UnclaimedObjects:
             yield batch
 
     def free(self, batch: WriteBatch, refused: Iterable[Refused]) -> None:
-        """Give back the ids of what a batch has deleted, except what the plane refused."""
+        """Give back the ids of what a batch has deleted; what the plane refused waits for `retry`."""
         left = {(one.table, one.key) for one in refused}
         for table, updates in (("nexthop_group", batch.groups), ("nexthop", batch.nexthops)):
             for one in updates:
-                if (table, one.entry.id) not in left:
+                if (table, one.entry.id) in left:
+                    self._refused.append(one.entry)
+                else:
                     self._objects.free(one.entry.id)
+
+    def retry(self) -> None:
+        """Have `deletions` take off again what the plane refused to delete."""
+        nobody = Owners()
+        for one in self._refused:
+            if isinstance(one, NexthopGroup):
+                self._objects.unclaimed_groups[one.id] = one
+                self._groups.setdefault(nobody, []).append(one.id)
+            else:
+                self._objects.unclaimed_nexthops[one.id] = one
+                self._nexthops.setdefault(nobody, []).append(one.id)
+        if self._refused:
+            self._turn.append(nobody)
+            self._refused.clear()
 
     def _of(self, owners: Owners, waited_for: list[Fib]) -> Iterator[Nexthop | NexthopGroup]:
         """Take off what of these owners nobody uses; what is left is looked at again."""

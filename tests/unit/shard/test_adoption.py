@@ -632,6 +632,29 @@ async def test_time_does_not_wait_for_the_clean_up(make_world):
     assert not second.plane.entries.nexthops
 
 
+async def test_what_nobody_claims_is_deleted_again_where_the_plane_refused_that(make_world):
+    first = await make_world(router_config(1, (1, 2)))
+    first.connect()
+    teach(first)
+    await first.settle()
+    await first.close()
+    second = await make_world(router_config(1, (1, 2)), plane=first.plane)
+    await adopted(second)
+    second.connect(neighbors=False)
+    second.router().resync_end(True)
+    await second.settle()
+    entries, mirrored = second.plane.entries, second.shards.by_plane["s1"].mirror
+    before = len(entries.nexthops), len(entries.groups)
+    assert all(before)
+    second.plane.fault = lambda table, _key, op: "busy" if table.startswith("nexthop") and op is Op.DELETE else None
+    for _ in range(2):
+        await mirrored.audit()
+    assert (len(entries.nexthops), len(entries.groups)) == before
+    second.plane.fault = lambda *_: None
+    await mirrored.audit()
+    assert (entries.nexthops, entries.groups, mirrored.objects._used) == ({}, {}, set())
+
+
 async def test_clean_up_is_bounded_by_batch_and_by_turn(make_world, monkeypatch):
     monkeypatch.setattr(mirror, "BATCH_ROUTES", 10)
     monkeypatch.setattr(unclaimed, "LOOKS", 1)
