@@ -447,7 +447,7 @@ class PlaneMirror:
                         steps = fib.adopt(read, interfaces.get(fib.config.vrf_id, {}))
                     goes_on = partial(self._serves, fib, connection)
                     await self._work.take(self.account, fib, "what its plane has", steps, goes_on)
-                    self.wake(fib)
+                    self._wake_served(fib)
 
     def _require(self, connection: int) -> None:
         if connection != self._connection:
