@@ -28,8 +28,9 @@ SETS = {
 ROUTES = list(product(["route"], PREFIXES, range(6)))
 PORTS = list(product(["port"], (1, 2, 3), (False, True)))
 NEIGHBORS = list(product(["neighbor"], (1, 2, 3), ("up", "failed", "gone", "moved")))
-OTHERS = list(product(["reconnect", "restart", "resync", "collect", "later", "audit", "settle", "refuse", "retry"]))
-# Each step is one choice of hypothesis, half of them routes and a sixth each of the others: 108, 36, 36, 36.
+KINDS = ["reconnect", "restart", "resync", "collect", "later", "audit", "settle", "refuse", "retry", "fault"]
+OTHERS = list(product(KINDS))
+# Each step is one choice of hypothesis, half of them routes and some sixth each of the others: 108, 36, 36, 40.
 steps = st.lists(st.sampled_from(ROUTES * 2 + PORTS * 6 + NEIGHBORS * 3 + OTHERS * 4), min_size=10, max_size=50)
 
 
@@ -47,14 +48,22 @@ async def play(world: World, script: list[tuple]) -> dict[str, int]:
         await one_step(world, step, truth)
     world.plane.fault = lambda *_: None
     world.router().fib.retry_refused()
-    await world.settle()
+    await settled(world)
     agree(world)
     tidy(world)
     for number in (1, 2, 3):
         await one_step(world, ("port", number, True), truth)
         await one_step(world, ("neighbor", number, "up"), truth)
-    await world.settle()
+    await settled(world)
     return truth
+
+
+async def settled(world: World) -> None:
+    """Where nothing is written of the router, it waits for its plane to be read anew."""
+    if world.shards.by_plane["s1"].mirror.fault(1):
+        world.plane.disconnect()
+        world.plane.connect()
+    await world.settle()
 
 
 async def one_step(world: World, step: tuple, truth: dict[str, int]) -> None:  # noqa: C901 - one case a line
@@ -89,14 +98,17 @@ async def one_step(world: World, step: tuple, truth: dict[str, int]) -> None:  #
             world.clock.now += 5
             router.tick()
         case ("audit",):
-            await world.settle()
+            await settled(world)
             await world.shards.by_plane["s1"].mirror.audit()
         case ("settle",):
-            await world.settle()
+            await settled(world)
         case ("refuse",):
             world.plane.fault = lambda table, key, op: "told to" if key == b"\x14\x01\x00\x00\x10" else None
         case ("retry",):
             router.fib.retry_refused()
+        case ("fault",):
+            with world.shards.by_plane["s1"].mirror._work.slice(router.fib, "a fault"):
+                raise RuntimeError
 
 
 @settings(
