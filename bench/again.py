@@ -7,17 +7,14 @@ import sys
 
 def last_line(module: str, *arguments: str) -> str:
     """Run a benchmark and return its result, the last line; SystemExit with its status where it fails."""
-    command = ["setpriv", "--pdeathsig", "TERM", "--", sys.executable, "-m", module, *arguments]
-    # The terminal tells it as well, and it puts away what it has begun.
+    # The terminal tells it as well, and it puts away what it has begun. Not by preexec_fn: what gRPC does at a fork in a
+    # process with threads may end it.
+    own = ["setpriv", "--pdeathsig", "TERM", "--", "env", "--default-signal=INT", sys.executable]
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, preexec_fn=_hear_interrupts)
+        done = subprocess.run([*own, "-m", module, *arguments], stdout=subprocess.PIPE, text=True, check=False)
     finally:
         signal.signal(signal.SIGINT, before)
     if done.returncode:
         raise SystemExit(done.returncode if done.returncode > 0 else 128 - done.returncode)
     return done.stdout.splitlines()[-1]
-
-
-def _hear_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
