@@ -7,8 +7,8 @@ import sys
 
 def last_line(module: str, *arguments: str) -> str:
     """Run a benchmark and return its result, the last line; SystemExit with its status where it fails."""
-    # The terminal tells it as well, and it puts away what it has begun. Not by preexec_fn: what gRPC does at a fork in a
-    # process with threads may end it.
+    # The terminal tells it as well, and it puts away what it has begun. Not by preexec_fn: what gRPC does at a fork,
+    # where there are threads, may end it.
     own = ["setpriv", "--pdeathsig", "TERM", "--", "env", "--default-signal=INT", sys.executable]
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
