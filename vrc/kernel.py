@@ -166,9 +166,8 @@ class GuestKernel:
 
     @contextlib.asynccontextmanager
     async def _paused(self) -> AsyncIterator[None]:
-        """Take in what the kernel has said, and leave what it says until a dump is taken in, as that may be newer."""
+        """Leave what the kernel says where it is until a dump is taken in, which it may be newer than."""
         async with self._looking:
-            self._monitor.catch_up()
             self._monitor.pause()
             try:
                 yield
