@@ -166,8 +166,9 @@ class GuestKernel:
 
     @contextlib.asynccontextmanager
     async def _paused(self) -> AsyncIterator[None]:
-        """Leave what the kernel says where it is until a dump is taken in, which it may be newer than."""
+        """Take in what the kernel has said, and leave what it says until a dump is taken in, as that may be newer."""
         async with self._looking:
+            self._monitor.catch_up()
             self._monitor.pause()
             try:
                 yield

@@ -120,6 +120,7 @@ class Taps:
         for name, tap in list(self.open.items()):
             await self._attempt(problems, self._set_up(tap, wanted[name], addresses, problems))
             tap.declared = wanted[name]
+        await self._look()  # the kernel may be long in telling of a carrier, and no session is to say that it is down
         return problems
 
     @staticmethod

@@ -27,6 +27,7 @@ _RTM_PROTOCOL = 16 + 5  # where a route message has rtm_protocol
 _RECEIVE_BYTES = 1 << 16
 _DATAGRAM_BYTES = 1 << 15  # most the kernel puts into one
 _TURN_BYTES = _DATAGRAM_BYTES + (1 << 16)
+_CATCH_UP_TURNS = 16  # a megabyte, which is 800 links: who floods neighbors does not keep `catch_up` for ever
 _REPLY_TIMEOUT_S = 10.0
 _ERRNO = struct.Struct("=i")
 DUMP_ATTEMPTS = 8
@@ -166,6 +167,13 @@ class Monitor:
             self._paused = False
             asyncio.get_running_loop().add_reader(self._socket, self._readable)
 
+    def catch_up(self) -> None:
+        """Take in what the kernel has said until now, so that nothing that is read later is older than a dump from
+        now on: of a carrier, for one, a dump tells before a message does."""
+        for _ in range(_CATCH_UP_TURNS):
+            if not self._readable():
+                break
+
     def pause(self) -> None:
         """Leave messages in the socket's buffer."""
         if not self._paused:
@@ -177,7 +185,7 @@ class Monitor:
         self.pause()
         self._socket.close()
 
-    def _readable(self) -> None:
+    def _readable(self) -> bool:
         # A route is a datagram of its own: up to a few hundred are joined, which costs less than handling each, and
         # then packets have their turn.
         filled = 0
@@ -193,3 +201,4 @@ class Monitor:
                 self._overrun()
         if filled:
             self._received(bytes(self._view[:filled]))
+        return bool(filled)

@@ -53,6 +53,14 @@ class Monitor:
     def pause(self) -> None:
         self.paused = True
 
+    def say_unread(self, *messages: bytes) -> None:
+        """Say what is read only in the next turn of the event loop."""
+        self._waiting += messages
+
+    def catch_up(self) -> None:
+        while self._waiting:
+            self._received(self._waiting.pop(0))
+
     def _hand_on(self) -> None:
         while self._waiting and not self.paused:
             self._received(self._waiting.pop(0))
@@ -153,6 +161,12 @@ async def test_what_is_said_while_a_dump_is_read_is_newer_than_it(world: World) 
     world.meanwhile = {RTM_GETNEIGH: [neighbor(other)]}
     await world.kernel.look_at_neighbors()
     assert world.neighbors.reports() == {(102, address("10.7.0.2")): Report(other)}
+
+
+async def test_what_was_said_before_a_dump_is_no_newer_than_it(world: World) -> None:
+    world.monitor.say_unread(link(IFF_UP))
+    await world.kernel.look()
+    assert world.interfaces.links[2].up
 
 
 async def test_an_address_that_comes_or_goes_is_told_of_also_where_that_was_lost(world: World) -> None:
