@@ -437,17 +437,17 @@ class PlaneMirror:
     async def _adopt_routers(self, read: Installed, connection: int) -> None:
         """Have all routers begin with what was read, those too that come meanwhile."""
         adopted, interfaces = set[Fib](), interfaces_by_router(read)
+
+        def steps(fib: Fib) -> Iterator[None]:
+            self.set_ports(fib)
+            yield from fib.adopt(read, interfaces.get(fib.config.vrf_id, {}))
+
         while waiting := [fib for fib in self.fibs.values() if fib not in adopted]:
             for fib in waiting:
                 adopted.add(fib)
-                if self._serves(fib, connection):
-                    steps: Iterator[None] = iter(())
-                    with self._work.slice(fib, "what its plane has"):
-                        self.set_ports(fib)
-                        steps = fib.adopt(read, interfaces.get(fib.config.vrf_id, {}))
-                    goes_on = partial(self._serves, fib, connection)
-                    await self._work.take(self.account, fib, "what its plane has", steps, goes_on)
-                    self._wake_served(fib)
+                goes_on = partial(self._serves, fib, connection)
+                await self._work.take(self.account, fib, "what its plane has", steps(fib), goes_on)
+                self._wake_served(fib)
 
     def _require(self, connection: int) -> None:
         if connection != self._connection:

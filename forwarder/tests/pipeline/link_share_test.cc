@@ -210,32 +210,33 @@ TEST_F(Links, GuaranteesAndCeilings) {
     EXPECT_NEAR(had[1] / kGiga, 0.9, 0.01) << "all that the other one may not have";
 }
 
-// Whose rate is fixed has it to the last bit, however many they are and whatever they send: others make room.
-TEST_F(Links, ManyFloodsAboveTheirCeilingsHaveThem) {
+// 64 that flood beside one that takes what they leave: whose rate is fixed has it to the last bit, and others make room.
+struct FixedRates : Links {
+    void flood(double each_bits) {
+        for (uint32_t each = 1; each <= 64; ++each) senders.push_back({each, each_bits});
+    }
+    void expect_each_has(double part, double left) {
+        run(0.5);
+        const auto had = run(0.5);
+        EXPECT_NEAR(had[0] / kGiga, left, 0.005) << "what the others leave";
+        for (uint32_t each = 1; each <= 64; ++each) EXPECT_NEAR(had[each] / kGiga, part, 0.04 * part) << each;
+    }
+};
+TEST_F(FixedRates, OfCeilings) {
     port(kGiga, SP_LINK_ALWAYS | SP_LINK_CONTENDED);
     senders = {{65, kGiga}};
     router(65);
-    for (uint32_t each = 1; each <= 64; ++each) {
-        router(each, 1, 0, 0.005);
-        senders.push_back({each, 0.1 * kGiga});
-    }
-    run(0.5);
-    const auto had = run(0.5);
-    EXPECT_NEAR(had[0] / kGiga, 0.68, 0.005) << "what the ceilings leave";
-    for (uint32_t each = 1; each <= 64; ++each) EXPECT_NEAR(had[each] / kGiga, 0.005, 0.0002) << each;
+    for (uint32_t each = 1; each <= 64; ++each) router(each, 1, 0, 0.005);
+    flood(0.1 * kGiga);
+    expect_each_has(0.005, 0.68);
 }
-TEST_F(Links, ManyFloodsAboveTheirGuaranteesHaveThem) {
+TEST_F(FixedRates, OfGuarantees) {
     port(kGiga);
     senders = {{65, 2 * kGiga}};
     router(65, 1000);
-    for (uint32_t each = 1; each <= 64; ++each) {
-        router(each, 1, 0.01);
-        senders.push_back({each, 0.04 * kGiga});
-    }
-    run(0.5);
-    const auto had = run(0.5);
-    EXPECT_NEAR(had[0] / kGiga, 0.36, 0.005) << "what the guarantees leave";
-    for (uint32_t each = 1; each <= 64; ++each) EXPECT_NEAR(had[each] / kGiga, 0.01, 0.0004) << each;
+    for (uint32_t each = 1; each <= 64; ++each) router(each, 1, 0.01);
+    flood(0.04 * kGiga);
+    expect_each_has(0.01, 0.36);
 }
 
 // One that asks for a little more than it is entitled to, beside many that do not: the level has little to hold on to.

@@ -41,6 +41,16 @@ async def lost_default(world: PairWorld, vrf_id: int = 1) -> None:
     await world.pair.work()
 
 
+async def made_with_refused() -> PairWorld:
+    """Return a world of a router whose third interface the hardware has refused."""
+    world = await made(router_config(1, (1, 2)))
+    await learned(world)
+    full_for(world, ("router_interface", 3))
+    await world.shards.put_router(router_config(1, (1, 2, 3)))
+    await world.settle()
+    return world
+
+
 async def made_with_second() -> PairWorld:
     """Return a world of two routers that have learned what they are to."""
     second = replace(router_config(2, ()), interfaces=(interface(3),))
@@ -62,11 +72,7 @@ def held(world: PairWorld, table: str) -> list[set[int]]:
 
 
 async def test_an_interface_that_is_refused_is_one_line_and_the_others_go_on():
-    world = await made(router_config(1, (1, 2)))
-    await learned(world)
-    full_for(world, ("router_interface", 3))
-    await world.shards.put_router(router_config(1, (1, 2, 3)))
-    await world.settle()
+    world = await made_with_refused()
     assert world.router().state == ("degraded", "plane s1 refused router_interface: full")
     assert world.pair.refusals == {"router_interface": 1}
     full_for(world)
@@ -77,11 +83,7 @@ async def test_an_interface_that_is_refused_is_one_line_and_the_others_go_on():
 
 
 async def test_nothing_is_left_of_an_interface_that_was_refused_and_goes():
-    world = await made(router_config(1, (1, 2)))
-    await learned(world)
-    full_for(world, ("router_interface", 3))
-    await world.shards.put_router(router_config(1, (1, 2, 3)))
-    await world.settle()
+    world = await made_with_refused()
     await world.shards.put_router(router_config(1, (1, 2)))
     assert world.router().state == ("up", "")
     assert held(world, "router_interfaces") == [{1, 2}, {1, 2}]
@@ -90,11 +92,7 @@ async def test_nothing_is_left_of_an_interface_that_was_refused_and_goes():
 
 async def test_nothing_is_left_of_an_interface_that_was_refused_in_part_and_goes():
     """Of several entries of it a switch may have room for some."""
-    world = await made(router_config(1, (1, 2)))
-    await learned(world)
-    full_for(world, ("router_interface", 3))
-    await world.shards.put_router(router_config(1, (1, 2, 3)))
-    await world.settle()
+    world = await made_with_refused()
     world.hardware.entries.damaged.add(("router_interface", 3))
     await world.shards.put_router(router_config(1, (1, 2)))
     assert not world.hardware.entries.damaged
