@@ -104,6 +104,7 @@ async def learned(
     vrf_id: int = 1,
 ) -> None:
     """Have a router learn routes by nexthop sets, and the pair write them."""
+    await world.router(vrf_id).plane_known()
     world.connect(vrf_id)
     router = world.router(vrf_id)
     for number, members in sets.items():

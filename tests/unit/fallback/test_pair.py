@@ -1,7 +1,9 @@
 """Two planes as one: what each of them holds, what becomes of packets, and what is left when one of them fails."""
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from pairs import FAR, LINK, TWO_WAYS, PairWorld, every, learned, made, packet, started, verified
@@ -27,6 +29,7 @@ from controller.planes.shares import ShareEntry
 from controller.route_cache.aggregate import LEAST_BUDGET
 from controller.routing import route_audit
 from controller.routing.rib import SetKind
+from controller.shard import mirror
 from wire.columns import prefix_key
 
 
@@ -578,16 +581,18 @@ async def test_a_new_controller_adopts_both_and_writes_nothing():
 async def test_a_route_that_the_software_was_found_to_lack_and_nobody_wants_any_more_leaves_hardware(monkeypatch):
     world = await made()
     await learned(world)
-    read, gone = world.pair.read, prefix_key("20.1.0.0/16")
+    gone = prefix_key("20.1.0.0/16")
     assert gone in world.forwarding()
     del world.in_software()[gone]
+    repairing = route_audit.repairing
 
-    async def withdrawing(*asked):
-        found = await read(*asked)
-        world.learn({"20.1.0.0/16": 0})
-        return found
+    def withdrawing(*compared: Any) -> Iterator[None]:
+        steps = repairing(*compared)
+        yield next(steps)
+        world.learn({"20.1.0.0/16": 0})  # in the turn that compares routes: it is not written before
+        yield from steps
 
-    monkeypatch.setattr(world.pair, "read", withdrawing)
+    monkeypatch.setattr(mirror, "repairing", withdrawing)
     monkeypatch.setattr(route_audit, "_BITS_A_KEY", 1 << 16)  # or it may be taken for read
     assert await world.shards.by_plane["s1"].mirror.audit() == {1: 1}
     await world.settle()

@@ -64,6 +64,7 @@ def _match(routes: dict[bytes, int], host: bytes) -> int | None:
 
 async def relearned(world: PairWorld, routes: dict[str, int], end: bool = True) -> None:
     """Let the VRC repeat what it knows, one route at a time."""
+    await world.router().plane_known()
     world.connect()
     router = world.router()
     router.define_set(1, SetKind.FORWARD, [(1, gateway(1), 1)])
