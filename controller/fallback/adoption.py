@@ -3,12 +3,13 @@
 1. What the hardware forwards enters the fast tables first, so that it keeps its room.
 2. Own addresses that it lacks follow, then whatever the placement of the router asks for.
 3. A router is frozen where the software has lost routes: its entries in hardware stay as they are until the FIB has
-   everything from the guest again (`complete`).
+   everything from the guest again (`complete`), and `thaw` has brought back what it has there.
 
 Pure.
 """
 
 import contextlib
+from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from controller.fallback.hardware_tables import HardwareTables, insertions
@@ -32,6 +33,13 @@ class Adoption:
     def __init__(self, tables: HardwareTables, moves: MoveProgress) -> None:
         self._tables, self._moves = tables, moves
         self._before: dict[int, set[bytes]] = {}  # what the hardware was to hold, of an adoption that was given up
+        self._complete: dict[int, None] = {}  # routers of which the software has all routes again
+        self._begun = 0  # adoptions
+
+    def begin(self) -> None:
+        """Before both planes are read: what was said of routers until now is of no use any more."""
+        self._begun += 1
+        self._complete.clear()
 
     def adopt(
         self,
@@ -112,28 +120,53 @@ class Adoption:
             yield
 
     def complete(self, vrf_id: int) -> None:
-        """The software has all routes of a router again: from now on the hardware follows it, if it did not."""
+        """The software has all routes of a router again: `thaw` has the hardware follow it, if it does not."""
+        self._complete[vrf_id] = None
+
+    def thaw(self) -> Iterator[None]:
+        """Have the hardware follow the routers that are complete, in steps; given up where an adoption begins."""
+        begun = self._begun
+        while self._complete:
+            vrf_id = next(iter(self._complete))
+            for _ in self._thaw(vrf_id):
+                yield
+                if begun != self._begun:
+                    return
+            del self._complete[vrf_id]
+
+    def _thaw(self, vrf_id: int) -> Iterator[None]:
         tables, writes = self._tables, self._tables.writes
         if vrf_id not in writes.frozen:
             return
-        if vrf_id in tables.routers:
-            there = writes.entries(vrf_id)
-            for _ in tables.keep(vrf_id, _own_routes(there), there):
-                pass
+        there, here = self._there(vrf_id), set[bytes]()
+        for entries in there:
+            for part in parts(list(entries)):
+                here.update(key for key in part if entries.get(key, FALLBACK) != FALLBACK)
+                yield
+        yield from tables.keep(vrf_id, here, ChainMap(*there))
+        if vrf_id not in writes.frozen:
+            return  # it was closed meanwhile, or released
         writes.unfreeze(vrf_id)
         if vrf_id in tables.routers:
             tables.follow_placement(vrf_id)
             self._moves.resume(vrf_id)
         tables.mark_changed()
 
-    def release_users(self, batch: WriteBatch) -> None:
-        """Before nexthops or groups of a batch are deleted, release the frozen routers that use them."""
+    def _there(self, vrf_id: int) -> list[dict[bytes, int]]:
+        """Return the entries that the hardware has of a router, of each family."""
+        installed = self._tables.writes.installed
+        return [installed.get((vrf_id, family), {}) for family in self._tables.fast]
+
+    def release_users(self, batch: WriteBatch) -> Iterator[None]:
+        """Before nexthops or groups of a batch are deleted, release the frozen routers that use them, in steps."""
         actions = {action_to("nexthop", one.entry.id) for one in batch.nexthops if one.op is Op.DELETE}
         actions |= {action_to("nexthop_group", one.entry.id) for one in batch.groups if one.op is Op.DELETE}
-        writes = self._tables.writes
-        for vrf_id in list(writes.frozen) if actions else ():
-            if not actions.isdisjoint(writes.entries(vrf_id).values()):
-                self.complete(vrf_id)
+        for vrf_id in list(self._tables.writes.frozen) if actions else ():
+            for part in parts([action for entries in self._there(vrf_id) for action in entries.values()]):
+                if not actions.isdisjoint(part):
+                    yield from self._thaw(vrf_id)
+                    break
+                yield
 
     def _forwarding(self, vrf_id: int) -> set[bytes]:
         wanted = self._tables.wanted

@@ -7,7 +7,7 @@ Pure.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 
 from controller.fallback.adoption import Adoption, action_to
 from controller.fallback.hardware_tables import HardwareTables
@@ -147,13 +147,18 @@ class HardwareRoutes:
 
     # Writing
 
-    def next_stage(self) -> list[RouteUpdates]:
-        """Return the next writes, of one router and family; nothing where the hardware holds what it should."""
+    def planning(self) -> Iterator[None]:
+        """Look in steps for what of one router and family is written next; nothing where the hardware is right."""
         self.writes.plan_default_entry()
         while (pending := self.writes.next_pending()) is not None:
-            table, keys = pending
-            if not self._bar_again(table, keys):
-                self.writes.plan(table)
+            if not self._bar_again(*pending):
+                self.writes.plan(*pending)
+            yield
+
+    def next_stage(self) -> list[RouteUpdates]:
+        """Return the next writes, after `planning` or with it."""
+        for _ in self.planning():
+            pass
         return self.writes.next_stage()
 
     def confirm(self, stage: list[RouteUpdates], refused: Iterable[Refused]) -> None:

@@ -6,6 +6,7 @@ What changes in a fast table is noted at once as pending (`StagedWrites`), and w
 its room until it has left. Pure.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -308,8 +309,13 @@ class HardwareTables:
                 yield
             in_software = self.placement(vrf_id) is Placement.SOFTWARE and table in self._routes
             stay = here & self._routes[table].pinned if in_software else here
-            longest_first = sorted((key for key in stay if family_of(key) == family), key=_length, reverse=True)
-            for part in parts(longest_first):
+            by_length: defaultdict[int, list[bytes]] = defaultdict(list)
+            for part in parts(stay):
+                for key in part:
+                    if family_of(key) == family:
+                        by_length[key[-1]].append(key)
+                yield
+            for part in parts(key for length in sorted(by_length, reverse=True) for key in by_length[length]):
                 if table in self._routes:
                     self.note(table, self.fast[family].keep(vrf_id, part, there))
                 yield
@@ -390,7 +396,3 @@ class HardwareTables:
         """Return what was noted since the last call, and still leaves routers without their default entries."""
         found, self._failed = self._failed, {}
         return [one for i, one in found.items() if i in self.routers and self.writes.defaults_lacking(i)]
-
-
-def _length(key: bytes) -> int:
-    return key[-1]

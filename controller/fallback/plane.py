@@ -87,7 +87,6 @@ class FallbackPair:
         self._turn: asyncio.Event | None = None  # set when the latest write has ended
         self._known = asyncio.Event()  # set but while it is found out what the hardware holds
         self._known.set()
-        self._settled: set[int] = set()  # routers of which the FIB has written all meanwhile
 
     # Plane
 
@@ -155,10 +154,8 @@ class FallbackPair:
         """The FIB has written all that either lacked of a router; ``settled``: all that the router's guest knows."""
         if not self._behind:
             self._refilling.discard(vrf_id)
-        if settled and self._known.is_set():
+        if settled:
             self.routes.adoption.complete(vrf_id)
-        elif settled:
-            self._settled.add(vrf_id)
 
     def sample_to(self, sampler: Sampler | None) -> None:
         """Do nothing: the software's samples are the pair's own, and of both together there are none."""
@@ -263,7 +260,7 @@ class FallbackPair:
     async def _unwritten(self) -> AsyncIterator[None]:
         """Have nothing written while it is not known what the hardware holds; what is under way ends before."""
         self._known.clear()
-        self._settled.clear()
+        self.routes.adoption.begin()
         try:
             if self._turn is not None:
                 await self._turn.wait()
@@ -271,9 +268,6 @@ class FallbackPair:
                 yield
         finally:
             self._known.set()
-        if self._adopted:
-            for vrf_id in self._settled:
-                self.routes.adoption.complete(vrf_id)
 
     async def _adopt(self, hard: Installed, soft: Installed) -> None:
         self.routes.tables.reported(self.hardware.table_sizes)
@@ -453,6 +447,8 @@ class FallbackPair:
     async def work(self) -> bool:
         """Do that once, and tell whether more is to be moved at once. PlaneUnreachable where a channel goes down."""
         self._refilling &= self.routes.routers  # others are closed
+        if self._adopted:
+            await paced(self.routes.adoption.thaw())
         if not self.connected or not self._adopted or self._behind or self._refilling:
             return False
         await self._writer.once_more()

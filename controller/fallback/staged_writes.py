@@ -1,6 +1,6 @@
 """What the route tables of a plane hold, and the writes that lead from there to what is wanted.
 
-    prefixes that may differ (pending) ─► stages of one router and family (planned) ─► in flight ─► installed
+    prefixes that may differ (pending) ─► stages of some of one router and family (planned) ─► in flight ─► installed
 
 Pure: `next_stage` gives updates that a plane may take in any order, and `confirm` tells what became of them. Between
 two stages every address is forwarded as before or as after.
@@ -11,12 +11,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from controller.fallback.pace import parts
+from controller.fallback.pending_writes import PendingWrites
 from controller.planes.base import FALLBACK, ROUTE_TABLE_NAME, Op, Refused, RouteUpdates
-from controller.route_cache.write_order import changes_between, stages
+from controller.route_cache.write_order import stages
 from wire.columns import ADDRESS_BYTES, family_of
 
 STAGE_ROUTES = 1000
 """Most routes in one write: about 10 ms of Open vSwitch's main thread, which also forwards."""
+
+PLANNED_AT_ONCE = 1000
+"""Most prefixes whose stages are planned in one go: 5 ms."""
 
 RouterTable = tuple[int, int]
 """(vrf_id, family)"""
@@ -49,7 +53,8 @@ class StagedWrites:
         self._wanted = wanted
         self._leaving: dict[RouterTable, set[bytes]] = {}  # what it has, or is being given, though not wanted
         self._in_flight: dict[RouterTable, frozenset[bytes]] = {}  # what is being written
-        self._pending: dict[RouterTable, set[bytes]] = {}  # prefixes that may differ
+        self._pending: dict[RouterTable, PendingWrites] = {}  # what may differ
+        self._lacking: dict[RouterTable, None] = {}  # those whose default entries are pending, and not there
         self._planned: list[RouteUpdates] = []  # what of them comes next, in the order of stages
         self._audited: defaultdict[int, set[bytes]] | None = None  # what is written during an audit, by vrf_id
 
@@ -60,7 +65,7 @@ class StagedWrites:
 
     def waits(self, vrf_id: int) -> bool:
         """Tell whether anything of a router is still to be written."""
-        return any(one == vrf_id for one, _ in self._pending) or bool(
+        return any((vrf_id, family) in self._pending for family in ROUTE_TABLE_NAME) or bool(
             self._planned and self._planned[0].vrf_id == vrf_id
         )
 
@@ -86,7 +91,7 @@ class StagedWrites:
 
     def forget_installed(self) -> list[Leaving]:
         """Forget what the plane holds: that is read anew. What is wanted from now on is to be noted."""
-        self.installed, self._pending, self._planned, self._in_flight = {}, {}, [], {}
+        self.installed, self._pending, self._lacking, self._planned, self._in_flight = {}, {}, {}, [], {}
         tables, self._leaving = self._leaving.keys(), {}
         return [Leaving(table, 0, True) for table in tables]
 
@@ -97,26 +102,37 @@ class StagedWrites:
             table = vrf_id, family_of(key)
             self.installed.setdefault(table, {})[key] = action
             keys.setdefault(table, []).append(key)
+        for table, taken in keys.items():
+            if default_key(table[1]) in taken:
+                self._lacking.pop(table, None)
         return [self._follow_leaving(table, taken) for table, taken in keys.items()]
 
     def find_differing(self) -> Iterator[None]:
         """Look for what differs from what is wanted, in steps: of what was noted, that alone is pending then."""
         for table in self.installed.keys() | self._pending.keys():
-            pending = self._pending.setdefault(table, set())
-            for keys in parts([*pending, *self.installed.get(table, ())]):
-                installed, wanted = self.installed.get(table, {}), self._wanted.get(table, {})
-                differing = {key for key in keys if installed.get(key) != wanted.get(key)}
-                pending.difference_update(keys)
-                pending.update(differing)
+            for keys in parts([*self._pending.get(table, ()), *self.installed.get(table, ())]):
+                self._compare(table, keys)
                 yield
-            if not pending:
-                del self._pending[table]
 
-    def _compare(self, vrf_id: int) -> None:
-        for table in ((vrf_id, family) for family in ROUTE_TABLE_NAME):
-            differing = changes_between(self.installed.get(table, {}), self._wanted.get(table, {}))
-            if differing:
-                self._pending.setdefault(table, set()).update(differing)
+    def _compare(self, table: RouterTable, keys: Iterable[bytes], every: bool = False) -> None:
+        """Have those of these prefixes pending that the plane has otherwise than is wanted, or ``every`` one: what is
+        wanted of it may not be for the plane."""
+        installed, wanted = self.installed.get(table, {}), self._wanted.get(table, {})
+        pending, default = self._pending.get(table) or PendingWrites(), default_key(table[1])
+        for key in keys:
+            have, want = installed.get(key), wanted.get(key)
+            if every or have != want:
+                pending.note(key, have, want)
+            else:
+                pending.discard(key)
+            if key == default and want is not None and have is None:
+                self._lacking[table] = None
+            elif key == default:
+                self._lacking.pop(table, None)
+        if pending:
+            self._pending[table] = pending
+        else:
+            self._pending.pop(table, None)
 
     # Audits
 
@@ -150,19 +166,16 @@ class StagedWrites:
 
     def unfreeze(self, vrf_id: int) -> None:
         """Write what is wanted of a router from now on, if it was frozen."""
-        if vrf_id in self.frozen:
-            self.frozen.discard(vrf_id)
-            self._compare(vrf_id)
+        self.frozen.discard(vrf_id)
 
     def note(self, table: RouterTable, changes: Collection[bytes]) -> Leaving | None:
         """Remember prefixes for which something else is wanted; what was planned of this table is planned anew."""
         if not changes:
             return None
-        pending = self._pending.setdefault(table, set())
-        pending.update(changes)
+        self._compare(table, changes, every=True)
         if self._planned and (self._planned[0].vrf_id, self._planned[0].family) == table:
             for later in self._planned:
-                pending.update(later.keys)
+                self._compare(table, later.keys)
             self._planned = []
         return self._follow_leaving(table, changes)
 
@@ -178,30 +191,31 @@ class StagedWrites:
 
         It may come before all that nests in it, because FALLBACK is right for every address.
         """
-        if self._planned:
-            return
-        for (vrf_id, family), keys in self._pending.items():
-            default, installed = default_key(family), self.installed.get((vrf_id, family), {})
-            if (
-                vrf_id not in self.frozen
-                and default in keys
-                and default not in installed
-                and default in self._wanted.get((vrf_id, family), {})
-            ):
-                keys.discard(default)
-                self._planned = [RouteUpdates(vrf_id, family, [Op.INSERT], [default], [FALLBACK])]
-                return
+        table = None if self._planned else next((one for one in self._lacking if one[0] not in self.frozen), None)
+        if table is not None:
+            default = default_key(table[1])
+            self.plan(table, [default])
+            self._planned = [RouteUpdates(*table, [Op.INSERT], [default], [FALLBACK])]
 
     def next_pending(self) -> tuple[RouterTable, Collection[bytes]] | None:
-        """Return the table to plan next, and its pending prefixes; None where a stage is planned or nothing is."""
+        """Return the table to plan next, and which of its pending prefixes; None where a stage is planned or nothing
+        is."""
         if self._planned:
             return None
-        return next(((table, keys) for table, keys in self._pending.items() if table[0] not in self.frozen), None)
+        table = next((one for one in self._pending if one[0] not in self.frozen), None)
+        return None if table is None else (table, self._pending[table].first(PLANNED_AT_ONCE))
 
-    def plan(self, table: RouterTable) -> None:
-        """Plan the writes of what is pending of one table."""
+    def plan(self, table: RouterTable, keys: Collection[bytes]) -> None:
+        """Plan the writes of what `next_pending` has returned."""
         installed, wanted = self.installed.get(table, {}), self._wanted.get(table, {})
-        changes = {key: (installed.get(key), wanted.get(key)) for key in self._pending.pop(table)}
+        changes = {key: (installed.get(key), wanted.get(key)) for key in keys}
+        pending = self._pending[table]
+        for key in keys:
+            pending.discard(key)
+        if not pending:
+            del self._pending[table]
+        if default_key(table[1]) in changes:
+            self._lacking.pop(table, None)
         self._planned = [part for stage in stages(*table, changes) for part in _parts(stage, STAGE_ROUTES)]
 
     def next_stage(self) -> list[RouteUpdates]:
@@ -221,35 +235,32 @@ class StagedWrites:
         table = columns.vrf_id, columns.family
         without = {one.key: one for one in refused if isinstance(one.key, bytes)}
         self.changes[columns.vrf_id] += len(columns) - len(without)
-        otherwise = self._install(columns, without)
+        self._install(columns, without)
         rest, self._planned = self._planned[1:], []
         if not without:
             self._planned = rest
-        else:
-            otherwise.update(key for later in rest for key in later.keys)
-        if otherwise:
-            self._pending.setdefault(table, set()).update(otherwise)
+        for later in rest if without else ():
+            self._compare(table, later.keys)
         self._in_flight.pop(table, None)
         return without, self._follow_leaving(table, columns.keys)
 
-    def _install(self, columns: RouteUpdates, without: Collection[bytes]) -> set[bytes]:
-        """Note what the plane has taken; returns what is not as it is wanted any more.
+    def _install(self, columns: RouteUpdates, without: Collection[bytes]) -> None:
+        """Note what the plane has taken, and what of it is not as it is wanted any more.
 
         There may be such prefixes because the plane may have been adopted anew meanwhile.
         """
-        table, otherwise = (columns.vrf_id, columns.family), set()
-        installed, wanted = self.installed.setdefault(table, {}), self._wanted.get(table, {})
+        table = columns.vrf_id, columns.family
+        installed, taken = self.installed.setdefault(table, {}), []
         for op, key, action in zip(columns.ops, columns.keys, columns.actions, strict=True):
             if key in without:
                 continue
+            taken.append(key)
             if op is Op.DELETE:
                 installed.pop(key, None)
             else:
                 installed[key] = action
-            if installed.get(key) != wanted.get(key):
-                otherwise.add(key)
+        self._compare(table, taken)
         self._forget_gone(table)
-        return otherwise
 
     def _forget_gone(self, table: RouterTable) -> None:
         """Forget a table of which nothing is wanted, and nothing there."""

@@ -13,6 +13,7 @@ from typing import TypeVar
 from controller.fallback.hardware_routes import HardwareRoutes
 from controller.fallback.installed_entries import Ends, Groups, InstalledEntries, KeptOut, id_of
 from controller.fallback.link import LinkPorts, LinkVlans, on_hardware, on_software, port_number
+from controller.fallback.pace import paced
 from controller.fallback.recovery import lost_entries, take_in
 from controller.planes.base import (
     ROUTE_TABLE_NAME,
@@ -152,7 +153,7 @@ class PairWriter:
         for columns in batch.routes:
             table = ROUTE_TABLE_NAME[columns.family], columns.vrf_id
             self._routes.tables.change(columns, not_taken.get(table, ()), ahead=not told)
-        self._routes.adoption.release_users(closing)
+        await paced(self._routes.adoption.release_users(closing))
         await self.drain(batch.encoding)
         found += await self.to_hardware(closing)
         found += self._routes.tables.failed()
@@ -237,6 +238,7 @@ class PairWriter:
         encoding = encoding or EncodingTime()
         async with self.draining:
             await self.once_more()
+            await paced(self._routes.planning())
             while stage := self._routes.next_stage():
                 refused = await self._hardware.write(WriteBatch(routes=stage, encoding=encoding))
                 for one in refused:
@@ -244,6 +246,7 @@ class PairWriter:
                 self._routes.confirm(stage, refused)
                 if any(one.op is Op.DELETE for one in refused):
                     self._retry_at = min(self._retry_at, self._clock() + RETRY_S)
+                await paced(self._routes.planning())
 
     def _count(self, one: Refused) -> None:
         self.refusals[one.table] = self.refusals.get(one.table, 0) + 1

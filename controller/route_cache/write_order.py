@@ -14,6 +14,10 @@ of which the outer holds the inner, this goes first and that second:
 
 Writes that do not have to wait for each other share a stage. The plane confirms one before the next is sent, and
 writes those of one stage in any order.
+
+Of more changes than are to be looked at in one go, the first by `rank` may all be written before the others: inserts,
+the longest first, then modifications, then deletions, the shortest first. By no rule above does one of them wait for
+one that comes later.
 """
 
 from collections.abc import Mapping
@@ -21,15 +25,20 @@ from collections.abc import Mapping
 from controller.planes.base import Op, RouteUpdates
 from wire.columns import ADDRESS_BYTES
 
+_NO_CHANGE = -256
+
 Changes = dict[bytes, tuple[int | None, int | None]]
 """Prefix key → (action before, action after); None where there is no entry."""
 
 
-def changes_between(before: Mapping[bytes, int], after: Mapping[bytes, int]) -> Changes:
-    """Return what turns one table into the other."""
-    changes: Changes = {key: (old, after.get(key)) for key, old in before.items() if after.get(key) != old}
-    changes.update((key, (None, new)) for key, new in after.items() if key not in before)
-    return changes
+def rank(key: bytes, before: int | None, after: int | None) -> int:
+    """Return where the change of a prefix comes among many, what is no change first: those of a lower rank may all be
+    written before."""
+    if before == after:
+        return _NO_CHANGE
+    if before is None:
+        return -key[-1]
+    return 1 if after is not None else 2 + key[-1]
 
 
 def stages(vrf_id: int, family: int, changes: Mapping[bytes, tuple[int | None, int | None]]) -> list[RouteUpdates]:

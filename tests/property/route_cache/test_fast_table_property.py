@@ -6,13 +6,14 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from plain_changes import changes_between
 
 from controller.model import Placement
 from controller.planes.base import FALLBACK, Op
 from controller.route_cache import rebalance
 from controller.route_cache.cover import MAX_WRITES
 from controller.route_cache.fast_table import FastTable, PrefixLocation
-from controller.route_cache.write_order import Changes, changes_between, stages
+from controller.route_cache.write_order import Changes, stages
 from controller.routing.ranges import differences, flatten
 from wire.columns import KEY_STRIDE
 

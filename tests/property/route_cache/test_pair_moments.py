@@ -6,6 +6,7 @@ import random
 import pytest
 from pairs import LINK, PairWorld, back, learned, made, packet, quiet, verified
 
+from controller.fallback import staged_writes
 from controller.planes.base import UNREACHABLE, Refused, RouteUpdates, WriteBatch
 
 NESTED = sorted(
@@ -88,7 +89,8 @@ async def watched(room: int, rng: random.Random) -> Watched:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_packets_go_as_the_routes_say(seed: int) -> None:
+async def test_packets_go_as_the_routes_say(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staged_writes, "PLANNED_AT_ONCE", seed % 2 * 998 + 2)
     rng = random.Random(seed)
     packets = await watched(12, rng)
     world = packets.world

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from pairs import PairWorld, learned, made, verified
+from pairs import PairWorld, learned, made, started, verified
 
 from controller.errors import PlaneUnreachable
 from controller.fallback import pace, plane
@@ -222,3 +222,84 @@ def test_a_router_that_is_forgotten_between_any_two_steps_stays_frozen_no_more(
 def test_every_step_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pace, "STEP_ROUTES", STEP)
     assert [len(part) for part in pace.parts(range(12))] == [STEP, STEP, 2]
+
+
+async def refilled(world: PairWorld) -> PairWorld:
+    """Return a world of the same hardware whose software has all routes again, and whose router is frozen still."""
+    again = PairWorld()
+    again.hardware.entries = world.hardware.entries
+    await started(again)
+    thaw = again.pair.routes.adoption.thaw
+    again.pair.routes.adoption.thaw = lambda: iter(())  # type: ignore[method-assign]
+    await learned(again, ROUTES)
+    again.pair.routes.adoption.thaw = thaw  # type: ignore[method-assign]
+    again.shards.by_plane["s1"].follow(again.router())
+    assert again.pair.routes.writes.frozen == {1}
+    return again
+
+
+async def thawed(world: PairWorld) -> None:
+    """See that the hardware follows the software."""
+    for _ in range(3):
+        world.shards.by_plane["s1"].follow(world.router())
+        await world.settle()
+        await world.pair.work()
+    assert not world.pair.routes.writes.frozen
+    assert world.pair.routes.writes.idle
+    assert (await verified(world)).equal
+    assert world.in_hardware().items() >= world.in_software().items()
+
+
+async def test_others_have_the_loop_while_a_router_that_was_frozen_is_brought_back(
+    world: PairWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = await refilled(world)
+    interrupted = Interrupted(monkeypatch, 0, lambda: None)
+    await again.pair.work()
+    assert interrupted.steps > 2 * len(ROUTES) / STEP
+    await thawed(again)
+
+
+@pytest.mark.parametrize("at", [1, 10, 25, 45, 60])
+@pytest.mark.parametrize("does", ["change", "lose", "close"])
+async def test_a_router_that_was_frozen_is_right_whatever_comes_between_any_two_steps(
+    world: PairWorld, monkeypatch: pytest.MonkeyPatch, at: int, does: str
+) -> None:
+    again = await refilled(world)
+    removing: list[asyncio.Task[None]] = []
+
+    def act() -> None:
+        if does == "change":
+            again.learn(dict.fromkeys(ROUTES, 2) | {"20.4.0.0/16": 0, "20.8.8.0/24": 1})
+        elif does == "lose":
+            again.hardware.disconnect()
+        else:
+            removing.append(asyncio.create_task(again.shards.remove_router(1)))
+
+    interrupted = Interrupted(monkeypatch, at, act)
+    await again.pair.work()
+    assert interrupted.steps >= at
+    if does == "lose":
+        again.hardware.connect()
+        await again.until(lambda: again.pair._adopted)
+    if does == "close":
+        await removing[0]
+        assert not again.in_hardware()
+    else:
+        await thawed(again)
+
+
+async def test_what_is_to_be_written_is_looked_at_in_steps(
+    world: PairWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.fallback.staged_writes.PLANNED_AT_ONCE", STEP)
+    routes = world.pair.routes
+    keys = [prefix_key(name) for name in ROUTES]
+    routes.tables.change(RouteUpdates(1, 4, [Op.MODIFY] * len(keys), keys, [ONE] * len(keys)))
+    written = []
+    while stage := routes.next_stage():
+        written += [len(columns) for columns in stage]
+        assert sum(1 for _ in routes.planning()) == 0  # what is planned goes first
+        routes.confirm(stage, [])
+    assert set(written) == {STEP}
+    assert sum(written) == len(ROUTES) / 2  # the others have that nexthop
