@@ -18,7 +18,7 @@ from controller.events.log import EventLog
 from controller.guests.fleet import FirstLoad, GuestFleet
 from controller.guests.suites import unforwarded
 from controller.model import Placement, RouterConfig, names_of
-from controller.operations import backups, budget, move_requests, recorded
+from controller.operations import backups, budget, deletions, move_requests, recorded
 from controller.operations.certificates import Certificates, Trusted
 from controller.operations.convergence import Convergence, Report
 from controller.pki.certificates import CertificateState
@@ -135,7 +135,7 @@ class Operations:
         request = self._request("delete", source)
         parsed = await self._parse(request, text)
         first = await self._change(
-            request, lambda: self._plan_state(without_document(self.state, parsed)), report, planned
+            request, lambda: self._plan_state(deletions.without_document(self.state, parsed)), report, planned
         )
         named = {plane.name for plane, _ in parsed.planes()}
         unconfirmed: dict[str, list[RouterConfig]] = {}
@@ -145,12 +145,7 @@ class Operations:
             return self._plan_state(self._without_planes(named))
 
         second = await self._change(request, without_planes)
-        stay = [
-            f"plane {name} stays until it has confirmed that {names_of(routers)} is gone; delete it then, "
-            f"or with vrctl delete plane {name} --force"
-            for name, routers in unconfirmed.items()
-            if routers and name in self.state.planes
-        ]
+        stay = deletions.stay(self.state, unconfirmed)
         return Outcome(first.changes + second.changes, second.waiting + stay, second.failed)
 
     def _without_planes(self, names: set[str]) -> State:
@@ -162,19 +157,19 @@ class Operations:
         kept = (planes.keys() - names) | used
         used |= {fallback.plane for name in kept & planes.keys() if (fallback := planes[name].fallback) is not None}
         for name in sorted((names & planes.keys()) - used, key=lambda name: planes[name].fallback is None):
-            state = without_plane(state, name)
+            state = deletions.without_plane(state, name)
         return state
 
     async def delete_tenant(self, name: str) -> Outcome:
         """Delete a tenant with its routers and slices."""
         request = self._request("delete", name)
-        return await self._change(request, lambda: self._plan_state(without_tenant(self.state, name)))
+        return await self._change(request, lambda: self._plan_state(deletions.without_tenant(self.state, name)))
 
     async def delete_router(self, name: str) -> Outcome:
         """Delete one router and the links to it."""
         return await self._change(
             self._request("delete", name),
-            lambda: self._plan_state(without_routers(self.state, {self._views.router(name).full_name})),
+            lambda: self._plan_state(deletions.without_routers(self.state, {self._views.router(name).full_name})),
         )
 
     async def move_router(self, name: str, to: str) -> Outcome:
@@ -213,7 +208,7 @@ class Operations:
         """Delete a plane that no slice uses; ``force`` does not wait for routers deleted on it to be confirmed."""
 
         def plan() -> Plan:
-            after = without_plane(self.state, name)
+            after = deletions.without_plane(self.state, name)
             waiting = self._unconfirmed_on(name)
             if waiting and not force:
                 raise Conflict(
@@ -477,47 +472,3 @@ class Operations:
 def _runs_otherwise(before: RouterConfig | None, after: RouterConfig) -> bool:
     """Whether a router's guest or what it runs is new or another."""
     return before is None or (before.routing, before.guest) != (after.routing, after.guest)
-
-
-def without_routers(state: State, names: set[str]) -> State:
-    """Return a state without some routers and the links to them; Conflict where a link's other end would stay."""
-    for link in state.links:
-        ends = {f"{link.tenant}/{end.router}" for end in link.ends}
-        if ends & names and not ends <= names:
-            stays = (ends - names).pop()
-            raise Conflict(f"{(ends & names).pop()} has a link to {stays}; apply {stays} without it, or delete both")
-    links = frozenset(link for link in state.links if f"{link.tenant}/{link.ends[0].router}" not in names)
-    return replace(state, routers={name: r for name, r in state.routers.items() if name not in names}, links=links)
-
-
-def without_tenant(state: State, name: str) -> State:
-    """Return a state without a tenant and everything of it."""
-    if name not in state.tenants:
-        raise NoSuch("tenant", name, "see vrctl get tenants")
-    after = without_routers(state, {full for full, router in state.routers.items() if router.tenant == name})
-    return replace(after, tenants={key: tenant for key, tenant in after.tenants.items() if key != name})
-
-
-def without_plane(state: State, name: str) -> State:
-    """Return a state without a plane; Conflict while a tenant has a slice of it."""
-    if name not in state.planes:
-        raise NoSuch("plane", name, "see vrctl get planes")
-    users = [tenant.name for tenant in state.tenants.values() if any(part.plane == name for part in tenant.slices)]
-    if users:
-        raise Conflict(f"plane {name} is used by tenants {', '.join(sorted(users))}; delete them first, or detach it")
-    for plane in state.planes.values():
-        if plane.fallback is not None and plane.fallback.plane == name:
-            raise Conflict(f"plane {name} is the fallback of {plane.name}; apply {plane.name} without it first")
-    planes = {key: plane for key, plane in state.planes.items() if key != name}
-    return replace(state, planes=planes, detached=state.detached - {name})
-
-
-def without_document(state: State, parsed: Parsed) -> State:
-    """Return a state without the routers a document names and without its tenants that have none left."""
-    named = {f"{tenant.name}/{router.name}" for tenant, _ in parsed.tenants() for router in tenant.routers}
-    after = without_routers(state, named & state.routers.keys())
-    tenants = dict(after.tenants)
-    for tenant, _ in parsed.tenants():
-        if all(router.tenant != tenant.name for router in after.routers.values()):
-            tenants.pop(tenant.name, None)
-    return replace(after, tenants=tenants)

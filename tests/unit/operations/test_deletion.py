@@ -153,6 +153,22 @@ async def test_a_document_s_plane_that_has_still_to_confirm_is_said_to_stay(cont
     assert "s1" in controller.operations.state.planes
 
 
+async def test_the_fallback_of_a_plane_that_stays_is_said_to_stay(controller: Controller) -> None:
+    pair = "{name: s1, kind: fake, fallback: {plane: f1, port: p8, peer_port: p9}}, {name: f1, kind: fake}"
+    text = TEXT.replace("{name: s1, kind: fake}", pair)
+    await controller.apply(text)
+    controller.core.unreachable.add("s1")
+    outcome = await controller.operations.delete_document(text, "t.yaml", lambda _: None, lambda: None)
+    first, second = outcome.waiting[-2:]
+    assert first.startswith("plane s1 stays until it has confirmed that red/r1 is gone")
+    assert second == "plane f1 stays as the fallback of s1; delete it after that"
+    assert {"s1", "f1"} <= controller.operations.state.planes.keys()
+    controller.core.unreachable.clear()
+    await controller.convergence.converge(lambda _: None)
+    assert (await controller.operations.delete_document(text, "t.yaml", lambda _: None, lambda: None)).waiting == []
+    assert not controller.operations.state.planes
+
+
 async def test_a_document_s_plane_that_confirms_too_late_is_said_to_stay(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
