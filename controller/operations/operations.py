@@ -395,7 +395,11 @@ class Operations:
         change_id = await self.audit.begin(self._request(action, subject))
         async with self._end_recorded(change_id):
             self._require_no_restart()
-            yield
+            try:
+                yield
+            except asyncio.CancelledError:  # unlike a change, it does not go on
+                await self.audit.end(change_id, audit.FAILED, "it was broken off")
+                raise
         await self.audit.end(change_id, audit.DONE)
 
     @property

@@ -230,6 +230,8 @@ async def test_a_restore_that_is_cancelled_while_it_is_unpacked_does_not_happen(
     restored.cancel()
     with pytest.raises(asyncio.CancelledError):
         await restored
+    *_, row = await controller.audit.read(Filter(action="restore"), 10)
+    assert (row.outcome, row.reason) == ("failed", "it was broken off")
     unpacked.set()
     await over.wait()
     state = controller.pki.directory.parent
