@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from controller.guests.base import BOOTING, BUSY, STARTING, GuestDriver, GuestSp
 from controller.model import GuestKind, RouterConfig
 from controller.pki.authority import PKI, Identity
 from controller.protocols import SessionPort
+from controller.supervisor import contained
 
 Check = Callable[[RouterConfig], Awaitable[list[str]]]
 """Tells before anything is stored whether a guest could start; GuestError says why not. Returns remarks, by line."""
@@ -253,6 +255,16 @@ class GuestFleet:
                 known.failure = ""
                 self._events.emit("info", "guest-started", router.full_name, "the guest runs again")
 
+    async def try_to_ensure(self, router: RouterConfig) -> None:
+        """Start, adopt or change a guest; where it cannot run, also as nobody foresaw, that is known as its
+        `failure`."""
+
+        def failed() -> None:
+            self._note_failure(router, "a fault of the controller at its guest: tried again; see vrctl events")
+
+        with contained(self._events, router.full_name, "its guest", failed), suppress(SplitplaneError):
+            await self.ensure(router)
+
     def _running(self, spec: GuestSpec) -> bool:
         driver = self._drivers.get(spec.guest.kind)
         return driver is not None and bool(driver.running(spec))
@@ -267,11 +279,12 @@ class GuestFleet:
     async def watch(self, router: RouterConfig) -> None:
         """Notice a guest that died as a whole, for the next `ensure` to start it again, and what ails the others."""
         known = self._known(router)
-        if (spec := known.started) is None or await self._notice_death(router):
-            return
-        for line in await self.driver(router).look_after(spec):
-            self._events.report("warning", "guest-trouble", router.full_name, line)
-        self._note_silence(router, known)
+        with contained(self._events, router.full_name, "a look at its guest"):
+            if (spec := known.started) is None or await self._notice_death(router):
+                return
+            for line in await self.driver(router).look_after(spec):
+                self._events.report("warning", "guest-trouble", router.full_name, line)
+            self._note_silence(router, known)
 
     async def _notice_death(self, router: RouterConfig) -> bool:
         """Tell of a guest that was started and does not run any more; tells whether it was so."""

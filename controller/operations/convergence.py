@@ -473,7 +473,6 @@ class Convergence:
         for vrf_id, task in list(self._following.items()):
             if task.done():
                 del self._following[vrf_id]
-                task.result()  # raises what nobody foresaw
         declared = {router.vrf_id: router for router in self.state.routers.values()}  # by now
         for router in changed:
             if (known := declared.get(router.vrf_id)) is None:
@@ -485,8 +484,7 @@ class Convergence:
 
     async def _run_guest(self, router: RouterConfig, steps: "_Steps") -> None:
         try:
-            with suppress(SplitplaneError):  # which the fleet knows as its failure
-                await self._guests.ensure(router)
+            await self._guests.try_to_ensure(router)
         finally:
             steps.next(f"start the guest of {router.full_name}")
 
