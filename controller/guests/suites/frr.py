@@ -67,6 +67,8 @@ _RELATIVE_LOG = re.compile(
 # Packets that are gleaned go through the guest's kernel, which drops them by such a line: FRR writes it into the
 # text of every host that is no router.
 _NO_FORWARDING = r"no (?:ip|ipv6) forwarding"
+# What there is no such file for in a guest, and where the text is checked. FRR calls that an unknown command.
+_GREETING = r"banner motd file \S+"
 # Zebra then says of its routes by FPM the ids of their nexthops, and never what these are.
 _NO_NEXTHOPS = r"no zebra nexthop kernel enable|zebra nexthop proto only"
 _BLANKS = r"[^\S\n]"
@@ -77,7 +79,10 @@ def _lines_with(commands: str) -> re.Pattern[str]:
     return re.compile(rf"^(?={_BLANKS}*(?:{commands}){_BLANKS}*$)".replace(" ", f"{_BLANKS}+"), re.MULTILINE)
 
 
-_LEFT_OUT = {False: _lines_with(_NO_FORWARDING), True: _lines_with(f"{_NO_FORWARDING}|{_NO_NEXTHOPS}")}
+_LEFT_OUT = {
+    False: _lines_with(f"{_NO_FORWARDING}|{_GREETING}"),
+    True: _lines_with(f"{_NO_FORWARDING}|{_GREETING}|{_NO_NEXTHOPS}"),
+}
 """What becomes a comment, without and with FPM."""
 
 _VERSION = re.compile(r"version (\d+\.\d+(?:\.\d+)?)")
@@ -118,7 +123,8 @@ def compose(text: str, name: str, fpm: bool) -> Composed:
 
     In this order an `exit` or `end` too many of the operator's moves nothing of Splitplane's into another context. A
     relative log file goes where the daemons may write, without the folders that only the operator's router has. What
-    would take forwarding from the guest's kernel, or nexthops from FPM, becomes a comment.
+    would take forwarding from the guest's kernel, or nexthops from FPM, becomes a comment; so does a greeting in a
+    file.
     """
     added = [] if hostname(text) else [f"hostname {name}"]
     if not any(line.startswith("zebra nexthop-group keep ") for line in _lines(text)):

@@ -114,6 +114,19 @@ def test_no_line_takes_forwarding_from_the_guests_kernel_or_nexthops_from_fpm(li
         assert f"\n!\n{line}\n" in frr.compose(line, "r1", False).text
 
 
+@pytest.mark.parametrize(
+    ("line", "placed"),
+    [
+        ("banner motd file /etc/frr/motd", "!banner motd file /etc/frr/motd"),
+        (" banner  motd file motd\t", "! banner  motd file motd\t"),
+        ("banner motd line file", "banner motd line file"),
+    ],
+)
+@pytest.mark.parametrize("fpm", [True, False])
+def test_a_greeting_in_a_file_that_no_guest_has_is_left_out(line: str, placed: str, fpm: bool) -> None:
+    assert f"\n!\n{placed}\nrouter ospf\n" in frr.compose(f"{line}\nrouter ospf", "r1", fpm).text
+
+
 def test_a_daemon_that_is_not_installed_is_named_with_the_line_that_needs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
