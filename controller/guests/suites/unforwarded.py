@@ -29,12 +29,12 @@ _FRR = {
 }
 _STATEMENT = r"(?:^|[;{}])[^\S\n]*"  # not over ends of lines: each is a beginning already
 _BIRD = {
-    "multicast": r"ipv[46] multicast\b",
-    "MPLS": r"mpls\b|ipv[46] mpls\b|vpn[46]\b",
-    "flow specifications": r"flow[46]\b",
-    "VRFs inside of a router": r"vrf\s+\"",
-    "other tables than main": r"kernel\s+table\s++(?!254\b)",
-    "routes for packets of some sources": r"ipv6\s+sadr\b",
+    "multicast": _STATEMENT + r"ipv[46] multicast\b",
+    "MPLS": rf"{_STATEMENT}(?:mpls|ipv[46] mpls|vpn[46])\b|\bmpls\s+\d|\bgw_mpls\b",  # a label is inside of a route
+    "flow specifications": _STATEMENT + r"flow[46]\b",
+    "VRFs inside of a router": _STATEMENT + r"vrf\s+\"",
+    "other tables than main": _STATEMENT + r"kernel\s+table\s++(?!254\b)",
+    "routes for packets of some sources": _STATEMENT + r"ipv6\s+sadr\b",
 }
 _KERNEL = re.compile(_STATEMENT + r"protocol\s+kernel\b", re.MULTILINE)
 
@@ -53,13 +53,15 @@ def _of_bird(text: str) -> Iterator[tuple[int, str]]:
     found = [
         (match.end() - 1, feature)
         for feature, pattern in _BIRD.items()
-        for match in re.finditer(_STATEMENT + f"(?:{pattern})", bare, re.MULTILINE)
+        for match in re.finditer(pattern, bare, re.MULTILINE)
     ]
-    number, counted = 1, 0
+    number, counted, named = 1, 0, (0, "")
     for end, feature in sorted(found):
         number += bare.count("\n", counted, end)
         counted = end
-        yield number, feature
+        if (number, feature) != named:  # a route may have a label for each of its ways
+            named = number, feature
+            yield named
     if not _KERNEL.search(bare):
         yield 1, "nothing is exported to the kernel: add a `protocol kernel`"
 
