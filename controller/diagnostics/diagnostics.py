@@ -149,7 +149,7 @@ class Diagnostics:
             mark = router.fib.mark()
             learned = await shard.snapshot(router)
             read, written = await shard.mirror.read_back(vrf_id)
-            if written.get(vrf_id) or router.fib.mark() != mark:
+            if written.get(vrf_id) or router.fib.mark() != mark or shard.mirror.fault(vrf_id):
                 continue
             view = verify.verified(router.config.full_name, router.fib, learned, read, repaired)
             if view.equal:

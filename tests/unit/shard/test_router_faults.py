@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 from worlds import World, gateway, router_config
 
+from controller.diagnostics.diagnostics import Diagnostics
 from controller.errors import PlaneError
 from controller.planes.base import Plane, PuntReason
 from controller.routing.fib import Fib
-from controller.routing.rib import SetKind
+from controller.routing.rib import NexthopSet, SetKind
 from controller.shard.mirror import AUDIT_INTERVAL_S, PlaneMirror
 from controller.shard.router import VirtualRouter
 from controller.shard.shard import AFTER_FAULT_S
@@ -217,3 +218,24 @@ async def test_nothing_is_written_of_it_that_waited_already(
     whole()
     world.clock.now += AUDIT_INTERVAL_S
     await world.until(lambda: FAR in world.installed(1))
+
+
+@pytest.mark.parametrize("repair", [False, True])
+@pytest.mark.parametrize("first", [False, True])
+async def test_who_has_it_verified_hears_of_it_also_where_it_comes_meanwhile(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, first: bool, repair: bool
+) -> None:
+    world = await made(make_world)
+    shard = world.shards.by_plane["s1"]
+    break_first(monkeypatch, Fib, "set_ports")
+
+    async def fail(router: VirtualRouter) -> dict[bytes, NexthopSet]:
+        world.plane.set_port(1, "p1", False)
+        await world.until(lambda: bool(shard.mirror.fault(1)))
+        return router.fib.learned
+
+    if first:
+        await fail(world.router(1))
+    monkeypatch.setattr(shard, "snapshot", fail)
+    with pytest.raises(PlaneError, match="a fault of the controller at a port that has changed"):
+        await Diagnostics(world.shards, world.clock).verify(1, repair)
