@@ -22,6 +22,14 @@ MAX_DEPTH = 32
 Path = tuple[str | int, ...]
 Lines = dict[Path, int]
 
+_REMEDIES = {
+    "'\\t' that cannot start any token": "use spaces, not tabs",
+    "mapping values are not allowed here": "look there and above for a ':' without a space after it, "
+    "or a line that is indented too far",
+    "expected <block end>": "indent it as those beside it",
+}
+"""What to do about what ruamel says, by a part of its words."""
+
 _SURROGATE = re.compile("[\\ud800-\\udfff]")
 
 
@@ -71,6 +79,8 @@ class _Values:
                 raise SpecError(self.source, line, "a key must be a plain word")
             key = str(key_node.value)
             check_characters(key, self.source, line)
+            if key == "<<":
+                raise SpecError(self.source, line, "merge keys (<<) are not supported; write out what they bring")
             if key in values:
                 raise SpecError(self.source, line, f"key {shortened(key)} appears twice; keep one")
             self.lines[(*path, key)] = line
@@ -107,11 +117,19 @@ def load(text: str, source: str) -> tuple[list[Any], list[Lines]]:
         raise SpecError(source, None, f"nested more than {MAX_DEPTH} levels deep") from None
     except MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
-        text_of = " ".join(part for part in (problem.context, problem.problem) if part)
-        raise SpecError(source, mark.line + 1 if mark else None, f"not YAML: {text_of}") from None
+        raise SpecError(source, mark.line + 1 if mark else None, f"not YAML: {_words_of(problem)}") from None
     except ReaderError as problem:
         line = text.count("\n", 0, problem.position) + 1
         raise SpecError(source, line, f"not YAML: character U+{problem.character:04X} is not allowed") from None
     except YAMLError as problem:
         raise SpecError(source, None, f"not YAML: {' '.join(str(problem).split())}") from None
     return documents, lines
+
+
+def _words_of(problem: MarkedYAMLError) -> str:
+    """Return what is wrong, since which line where it only shows further down, and what to do where that is known."""
+    words = " ".join(part for part in (problem.context, problem.problem) if part)
+    begin, end = problem.context_mark, problem.problem_mark
+    since = f" (it begins on line {begin.line + 1})" if begin and end and begin.line < end.line else ""
+    remedy = next((f"; {remedy}" for part, remedy in _REMEDIES.items() if part in words), "")
+    return f"{words}{since}{remedy}"

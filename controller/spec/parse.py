@@ -109,6 +109,10 @@ def _validate(value: Any, lines: Lines, source: str) -> Document:
     raise SpecError(source, first.line, first.text + words)
 
 
+_WANTED = {"model_type": "a mapping", "dict_type": "a mapping", "int_parsing_size": "a smaller number"}
+"""Of some complaints, where pydantic's own words name the class, or Python's word."""
+
+
 class _Problem:
     """One of pydantic's complaints in our words: ``text``, then what is ``wanted`` instead."""
 
@@ -139,16 +143,15 @@ class _Problem:
             for written in (repr(value), value) if isinstance(value, str) else ():
                 words = words.replace(written, beginning(written))
             return key + words
-        self.wanted = str(problem["msg"]).removeprefix("Input should be ")
-        if kind in ("model_type", "dict_type"):  # its own words name the class, or Python's word
-            self.wanted = "a mapping"
+        self.wanted = _WANTED.get(kind, str(problem["msg"]).removeprefix("Input should be "))
+        if kind == "list_type":
+            entries = isinstance(problem["input"], dict)
+            self.wanted = "a list; begin each of its entries with '- '" if entries else "a list; put it into [ ]"
         if kind in ("too_short", "too_long"):
             words, bound = ("at least", "min_length") if kind == "too_short" else ("at most", "max_length")
             self.wanted = f"{words} {problem['ctx'][bound]} long"
         if kind == "less_than_equal":  # its own words round what is more than a float holds
             self.wanted = f"less than or equal to {problem['ctx']['le']}"
-        if kind == "int_parsing_size":
-            self.wanted = "a smaller number"
         if kind == "string_type" and isinstance(problem["input"], int | float | date):
             pattern, alone = _pattern_at(loc), problem["loc"][-1] == loc[-1]  # or an alternative, beside numbers
             self.wanted = "a string; quote it"
