@@ -163,7 +163,7 @@ async def check(router: str, text: str) -> None:
         raise GuestError(f"{router}: vtysh did not check the FRR configuration in {CHECK_LIMIT_S:.0f} s") from error
     listed, said = frr_commands.split(output)
     if status:
-        raise GuestError(f"{router}: frr {_objection(said, whole.before + 1)}")
+        raise GuestError(f"{router}: frr {_objection(said, whole.before + 1)}{_hint(text)}")
     if found := next(frr_commands.parse(listed).find_cut_short(text), None):
         number, word, line = found
         raise GuestError(f"{router}: frr line {number}: `{word}` is cut short; write the whole word: {line}")
@@ -199,6 +199,11 @@ def _objection(output: str, before: int) -> str:
     number, reason, command = found[0]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return f"line {int(number) - before}: {reason.strip().lower()}: {command.strip()}{more}"
+
+
+def _hint(text: str) -> str:
+    """Return what may be wrong with a text of one line: YAML joins lines that nothing says are a text."""
+    return "; if these are several lines, write `frr: |` before them" if "\n" not in text.rstrip("\n") else ""
 
 
 def require_installed(daemons: tuple[str, ...]) -> None:

@@ -1,5 +1,6 @@
 """FRR's configuration text: the daemons it asks for, what is refused, and how FRR's objections are told."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,28 @@ def test_no_line_takes_forwarding_from_the_guests_kernel_or_nexthops_from_fpm(li
 @pytest.mark.parametrize("fpm", [True, False])
 def test_a_greeting_in_a_file_that_no_guest_has_is_left_out(line: str, placed: str, fpm: bool) -> None:
     assert f"\n!\n{placed}\nrouter ospf\n" in frr.compose(f"{line}\nrouter ospf", "r1", fpm).text
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("router bgp 1 neighbor x", "; if these are several lines, write `frr: |` before them"),
+        ("router bgp 1\n neighbor x\n", ""),
+    ],
+)
+async def test_an_objection_to_lines_that_yaml_has_joined_says_how_to_keep_them(
+    monkeypatch: pytest.MonkeyPatch, text: str, hint: str
+) -> None:
+    first = text.split("\n")[0]
+
+    async def object_to_it(_: Sequence[str], given: str) -> tuple[int, str]:
+        return 2, f"line {given.split(chr(10)).index(first) + 1}: % Unknown command[4]: {first}"
+
+    monkeypatch.setattr(frr, "dry_run", object_to_it)
+    monkeypatch.setattr(frr, "require_installed", lambda _: None)
+    with pytest.raises(GuestError) as refused:
+        await frr.check("red/r1", text)
+    assert str(refused.value) == f"red/r1: frr line 1: unknown command: {first}{hint}"
 
 
 def test_a_daemon_that_is_not_installed_is_named_with_the_line_that_needs_it(
