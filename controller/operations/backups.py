@@ -16,6 +16,7 @@ from typing import IO
 
 from controller.errors import StoreError
 from controller.operations.convergence import buried, given_up
+from controller.operations.reissue import reissued
 from controller.pki.authority import authorities, system_clock
 from controller.store.base import PlaneCertificate, Snapshot, Store
 from controller.store.sqlite import FILE, SqliteStore
@@ -93,8 +94,9 @@ def stage(
 
     Routers of the present state that the backup does not know by the same id become deleted ones, and those that are
     being deleted remain such; the ports and VLANs of both wait for their planes. Ids go on from the higher of both,
-    so that nothing of theirs is taken for a restored router's. Of ``certificates``, the present state's, those that
-    are revoked stay so. It may be called by another thread, and goes on until it is ``unwanted``.
+    and a restored router whose id is another one's at present has a new one (`reissued`), so that nothing of theirs
+    is taken for its own. Of ``certificates``, the present state's, those that are revoked stay so. It may be called
+    by another thread, and goes on until it is ``unwanted``.
     """
     staged = state / _STAGED
     try:
@@ -106,10 +108,11 @@ def stage(
         store = SqliteStore(staged, remedy="nothing was restored")
         try:
             snapshot = store.load()
-            after, ids = snapshot.state, snapshot.ids
+            ids = snapshot.ids
             ids.next_vrf = max(ids.next_vrf, replaced.ids.next_vrf)
             ids.next_interface = max(ids.next_interface, replaced.ids.next_interface)
             ids.next_slice = max(ids.next_slice, replaced.ids.next_slice)
+            after = reissued(snapshot.state, replaced, ids)
             restored = {router.vrf_id for router in after.routers.values()}
             deleted = [one for one in replaced.tombstones if one.router.vrf_id not in restored]
             holds = [*replaced.holds, *given_up(replaced.state, after)]

@@ -358,6 +358,36 @@ async def test_what_is_being_deleted_at_a_restore_still_is_afterwards(
     assert not again.convergence.unfinished
 
 
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_over_another_controller_s_routers_nobody_goes_on_with_their_guests_and_interfaces(
+    controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deleted: bool
+) -> None:
+    other = Controller(tmp_path / "other")
+    await other.apply(HEAD + RED)
+    await other.operations.backup(tmp_path / "backup")
+    await controller.apply(HEAD + BLUE)
+    if deleted:
+        controller.core.unreachable.add("s1")
+        await controller.operations.delete_tenant("blue")
+    again = await _restored(controller, tmp_path / "backup")
+    again.guests.running_specs = controller.guests.running_specs
+    router = again.operations.state.routers["red/r1"]
+    assert (router.vrf_id, [one.id for one in router.interfaces]) == (2, [2])
+    assert router.interfaces[0].mac == again.convergence.ids.mac(2)
+    assert [one.router.full_name for one in again.convergence.tombstones.values()] == ["blue/r1"]
+    await again.convergence.converge(lambda _: None)
+    assert {i: spec.router for i, spec in again.guests.running_specs.items()} == {2: "red/r1"}
+    assert not again.convergence.unfinished
+    assert (await again.apply(HEAD + RED)).changes == []
+
+
+async def test_over_its_own_routers_all_ids_stay(controller: Controller, backup: Path) -> None:
+    await controller.apply(HEAD + BLUE)
+    before = controller.operations.state.routers["red/r1"]
+    again = await _restored(controller, backup)
+    assert again.operations.state.routers["red/r1"] == before
+
+
 async def test_a_port_that_a_restore_gives_to_another_router_waits_for_the_plane(
     controller: Controller, backup: Path
 ) -> None:
