@@ -109,7 +109,10 @@ class Client:
     def _refusal(self, answer: http.client.HTTPResponse) -> Exception:
         try:
             body = json.loads(answer.read())
-            return Refused(body["kind"], body["error"])
+            text = str(body["error"])
+            if body["kind"] == "InvalidRequest":  # where it was in HTTP is for who wrote the request
+                text = text.removeprefix("body.").removeprefix("path.").removeprefix("query.")
+            return Refused(body["kind"], text)
         except (ValueError, KeyError, TypeError):
             return Refused("HTTPError", f"the controller answered {answer.status} {answer.reason}; see its log")
 
