@@ -3,7 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Iterator
 
-from controller.diagnostics import verify
+from controller.diagnostics import trace, verify
 from controller.diagnostics.describe import fib_entries, interface_views, neighbor_views, plane_view, route_views
 from controller.diagnostics.describe import router_view as running_router_view
 from controller.diagnostics.fallback_views import (
@@ -14,7 +14,6 @@ from controller.diagnostics.fallback_views import (
 )
 from controller.diagnostics.load import load_view
 from controller.diagnostics.route_counters import route_counters
-from controller.diagnostics.trace import trace
 from controller.errors import Conflict, NoSuch, PlaneUnreachable
 from controller.planes.base import Clock
 from controller.shard.router import VirtualRouter
@@ -130,10 +129,12 @@ class Diagnostics:
         return await load_view(self._shards.by_plane, tables, self._shards.loop_share, self._clock)
 
     async def trace(self, vrf_id: int, destination: str, interface: str | None = None) -> list[TraceStep]:
-        """Follow a packet through the tables as the plane holds them."""
+        """Follow a packet through the tables as the plane holds them. NoSuch for an address or interface that is
+        none, PlaneUnreachable where the plane is away."""
         router = self._shards.router(vrf_id)
+        trace.check(router.fib, destination, interface)
         read = await self._shards.of_router(vrf_id).plane.read(vrf_id)
-        return trace(router.fib, read, destination, interface)
+        return trace.trace(router.fib, read, destination, interface)
 
     async def verify(self, vrf_id: int, repair: bool = False) -> VerifyView:
         """Compare what the guest learned, what is desired and what the plane holds; repair where asked.

@@ -4,6 +4,7 @@ import ipaddress
 
 from controller.diagnostics.verify import Describer, longest_match
 from controller.errors import NoSuch
+from controller.model import InterfaceConfig
 from controller.planes.base import (
     FALLBACK,
     Installed,
@@ -20,12 +21,16 @@ from controller.views import TraceStep
 from wire.columns import prefix_text
 
 
+def check(fib: Fib, destination: str, ingress: str | None) -> None:
+    """Raise NoSuch for an address or interface that is none."""
+    _address(destination)
+    if ingress is not None:
+        _interface(fib, ingress)
+
+
 def trace(fib: Fib, read: Installed, destination: str, ingress: str | None = None) -> list[TraceStep]:
-    """Return the tables a packet to ``destination`` meets. NoSuch for an address or interface that is none."""
-    try:
-        address = ipaddress.ip_address(destination)
-    except ValueError:
-        raise NoSuch("address", destination, "give an IPv4 or IPv6 address") from None
+    """Return the tables a packet to ``destination`` meets, which `check` takes, as ``ingress``."""
+    address = _address(destination)
     steps = _ingress(fib, read, ingress)
     if steps and steps[-1].action.startswith("drop"):
         return steps
@@ -63,22 +68,32 @@ def trace(fib: Fib, read: Installed, destination: str, ingress: str | None = Non
     return steps
 
 
+def _address(destination: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    try:
+        return ipaddress.ip_address(destination)
+    except ValueError:
+        raise NoSuch("address", destination, "give an IPv4 or IPv6 address") from None
+
+
+def _interface(fib: Fib, name: str) -> InterfaceConfig:
+    for interface in fib.interfaces.values():
+        if interface.config.name == name:
+            return interface.config
+    raise NoSuch("interface", name, f"router {fib.config.full_name} has other ones: vrctl get interfaces")
+
+
 def _ingress(fib: Fib, read: Installed, name: str | None) -> list[TraceStep]:
     if name is None:
         return []
-    for interface in fib.interfaces.values():
-        if interface.config.name != name:
-            continue
-        config = interface.config
-        key = f"port {config.port} vlan {config.vlan or 'untagged'}"
-        entry = read.router_interfaces.get(config.id)
-        if entry is None or not entry.enabled:
-            return [TraceStep("interface_classifier", key, "miss", "drop unknown_interface")]
-        return [
-            TraceStep("interface_classifier", key, f"router interface {config.id}", f"vrf {fib.config.vrf_id}"),
-            TraceStep("l3_admit", entry.mac.hex(":"), "own MAC", "admit"),
-        ]
-    raise NoSuch("interface", name, f"router {fib.config.full_name} has other ones: vrctl get interfaces")
+    config = _interface(fib, name)
+    key = f"port {config.port} vlan {config.vlan or 'untagged'}"
+    entry = read.router_interfaces.get(config.id)
+    if entry is None or not entry.enabled:
+        return [TraceStep("interface_classifier", key, "miss", "drop unknown_interface")]
+    return [
+        TraceStep("interface_classifier", key, f"router interface {config.id}", f"vrf {fib.config.vrf_id}"),
+        TraceStep("l3_admit", entry.mac.hex(":"), "own MAC", "admit"),
+    ]
 
 
 def _link(fib: Fib, read: Installed, name: str | None) -> tuple[str, str, str]:

@@ -197,6 +197,14 @@ async def test_what_is_asked_of_one_router_copies_no_others_routes(make_world, m
     assert all(one <= {2} for one in asked)
 
 
+@pytest.mark.parametrize(("destination", "interface"), [("10.0.0", None), ("10.0.0.1", "eth9")])
+async def test_trace_of_what_is_none_says_so_also_while_its_plane_is_away(make_world, destination, interface):
+    world = await rested(make_world, 1)
+    world.plane.disconnect()
+    with pytest.raises(NoSuch, match=f"'{interface or destination}'"):
+        await world.views.trace(1, destination, interface)
+
+
 async def test_trace_ends_before_the_routes_where_the_pipeline_does(make_world):
     world = await rested(make_world, 1)
     world.router().define_set(1, SetKind.BLACKHOLE, [])
