@@ -113,6 +113,8 @@ class _Line:
     def route(self) -> StaticRoute:
         """Take them all; ValueError says what is wrong."""
         family, kind, destination = self._head()
+        if destination != "default":
+            _network(destination)  # before what follows: this may be a type of routes, misspelt
         metric, source, nexthops = 0, "", [_Nexthop()]
         for word in self._words:
             self._last = word
@@ -185,14 +187,18 @@ def _device(word: str) -> str:
     return word
 
 
+def _network(word: str) -> IPv4Network | IPv6Network:
+    try:
+        return ip_network(word)
+    except ValueError:
+        raise ValueError(f"{word!r} is no prefix; write 192.0.2.0/24, 2001:db8::/32 or default") from None
+
+
 def _prefix(word: str, family: int, nexthops: list[_Nexthop]) -> IPv4Network | IPv6Network:
     if word == "default":
         gateways: Iterator[int] = (nexthop.via_family for nexthop in nexthops if nexthop.via_family)
         word = _EVERYTHING[family or next(gateways, 4)]
-    try:
-        prefix = ip_network(word)
-    except ValueError:
-        raise ValueError(f"{word!r} is no prefix; write 192.0.2.0/24, 2001:db8::/32 or default") from None
+    prefix = _network(word)
     if family not in (0, prefix.version):
         raise ValueError(f"{prefix} is no prefix of -{family}")
     return prefix

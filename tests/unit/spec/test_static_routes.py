@@ -61,6 +61,7 @@ def test_the_interfaces_of_a_route_are_known() -> None:
         ("route add 10.0.0.0/8 dev \x1b[31m", "'\\x1b[31m' is no name of an interface"),
         ("route add 10.0.0.1/8 dev eth0", "'10.0.0.1/8' is no prefix"),
         ("route add ten dev eth0", "'ten' is no prefix"),
+        ("route add balckhole 10.0.0.0/8", "'balckhole' is no prefix"),
         ("-6 route add 10.0.0.0/8 dev eth0", "10.0.0.0/8 is no prefix of -6"),
         ("route add 10.0.0.0/8", "10.0.0.0/8 leads nowhere; give via, dev or nexthop, or write blackhole"),
         ("route add 10.0.0.0/8 nexthop weight 2", "nexthop leads nowhere"),
