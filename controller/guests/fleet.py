@@ -294,7 +294,7 @@ class GuestFleet:
         if spec is None or driver is None or driver.running(spec):
             return False
         words = await driver.last_words(spec)
-        if known.started is spec:  # else somebody else has told it meanwhile
+        if known.started is spec and self._known(router) is known:  # else it was told, or removed, meanwhile
             self._note_death(router, known, spec, words)
         return True
 

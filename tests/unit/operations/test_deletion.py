@@ -78,6 +78,28 @@ async def test_what_stays_of_a_router_that_was_deleted_meanwhile_is_told_and_hol
     assert [one.subject for one in controller.events.recent() if one.kind == "certificate-not-revoked"] == ["red/r1"]
 
 
+async def test_a_guest_that_is_removed_while_it_is_asked_why_it_ended_is_not_told_to_have_died(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def last_words(_: object) -> str:
+        asked.set()
+        await answer.wait()
+        return "out of memory"
+
+    await controller.apply(TEXT)
+    monkeypatch.setattr(controller.guests, "last_words", last_words)
+    controller.guests.running_specs.clear()
+    async with asyncio.timeout(30):
+        looking = asyncio.create_task(controller.convergence.look_after_guests())
+        await asked.wait()
+        await controller.operations.delete_tenant("red")
+        answer.set()
+        await looking
+    assert "guest-died" not in [one.kind for one in controller.events.recent()]
+
+
 async def test_a_router_that_is_changed_while_its_certificate_is_issued_runs_as_declared(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
