@@ -5,6 +5,7 @@ Exit status: 0 done, 1 the thing failed (verify: they differ), 2 wrong usage, 3 
 
 import io
 import os
+import re
 import sys
 from typing import NoReturn, TextIO, cast
 
@@ -50,11 +51,17 @@ def _status_of(argv: list[str] | None) -> int:
         output.complain(str(problem))
         return UNREACHABLE
     except (Refused, SplitplaneError) as problem:
-        output.complain(str(problem))
+        output.complain(_words(problem))
         return FAILED
     except OSError as problem:
         return _complain_of(problem)
     return 0
+
+
+def _words(problem: Refused | SplitplaneError) -> str:
+    """Return an error without where it was in HTTP, which is for who wrote the request."""
+    asked = isinstance(problem, Refused) and problem.kind == "InvalidRequest"
+    return re.sub(r"^(body|path|query)\.", "", str(problem)) if asked else str(problem)
 
 
 def _nothing(mode: str) -> TextIO:

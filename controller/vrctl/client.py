@@ -109,10 +109,7 @@ class Client:
     def _refusal(self, answer: http.client.HTTPResponse) -> Exception:
         try:
             body = json.loads(answer.read())
-            text = str(body["error"])
-            if body["kind"] == "InvalidRequest":  # where it was in HTTP is for who wrote the request
-                text = text.removeprefix("body.").removeprefix("path.").removeprefix("query.")
-            return Refused(body["kind"], text)
+            return Refused(body["kind"], body["error"])
         except (ValueError, KeyError, TypeError):
             return Refused("HTTPError", f"the controller answered {answer.status} {answer.reason}; see its log")
 
