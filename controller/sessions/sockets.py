@@ -8,6 +8,8 @@ of its own here, which counts: one connection too many is closed. They are looke
 in between; more of them wait in the kernel's queue, which is short. The first octet tells what a connection is for;
 one that says nothing is closed.
 
+No close of what is a guest's is left to the event loop, nor of what it sends besides octets (guest_socket.py).
+
 A socket is its guest's alone (mode 0600, in a directory that no other user may enter). Our end of a connection to the
 service has an abstract name, which gRPC tells as the peer: it says whose socket the connection came by. Every user of
 the host sees such names (/proc/net/unix), so nothing tells the next one, which could be taken first.
@@ -21,6 +23,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from controller.sessions.guest_socket import Closer, GuestSocket
 from wire.frames import MAGIC
 
 CONNECTIONS = 4
@@ -132,7 +135,8 @@ class _Listener:
         refused: Callable[[], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._socket, self._service, self._name = listener, service, name
+        self._closer = Closer()
+        self._socket, self._service, self._name = GuestSocket.over(listener, self._closer), service, name
         self._frames, self._refused = frames, refused
         self._open: dict[_Arrival | _Joint | FrameProtocol, asyncio.Task[None]] = {}
         self._pause: asyncio.TimerHandle | None = None
@@ -159,10 +163,13 @@ class _Listener:
     def _accept(self) -> None:
         self._loop.remove_reader(self._socket.fileno())
         self._pause = self._loop.call_later(LOOK_EVERY_S, self._listen)
+        if self._closer.busy:
+            return  # its guest has sent what takes long to close: so nobody has more than a few of that waiting
         try:
-            guest, _ = self._socket.accept()
+            accepted, _ = self._socket.accept()
         except OSError:
             return
+        guest = GuestSocket.over(accepted, self._closer)
         if len(self._open) >= CONNECTIONS:
             guest.close()
             self._refused()

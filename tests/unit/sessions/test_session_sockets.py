@@ -1,10 +1,11 @@
-"""Session sockets: few connections of a router at once, and none of them keeps another router's out."""
+"""Session sockets: few connections of a router at once, none of them keeps another router's out or is waited for."""
 
 import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+import struct
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,10 @@ import pytest
 from controller.sessions import sockets as session_sockets
 from controller.sessions.sockets import CONNECTIONS, FrameProtocol, SessionSockets
 from wire.frames import MAGIC
+
+Slow = tuple[socket.socket, socket.socket]
+LINGER_S = 20
+"""How long the loop would wait for one."""
 
 
 class Frames(FrameProtocol):
@@ -189,6 +194,121 @@ async def test_the_socket_of_an_earlier_controller_is_replaced(bed: Bed) -> None
     writer.close()
     later.close_all()
     assert sorted(path.name for path in bed.directory.iterdir()) == ["1", "2", "session.sock"]
+
+
+@pytest.fixture
+def slow() -> Iterator[Slow]:
+    """A connection whose last descriptor is slow to close, as its peer reads nothing; and that peer."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        peer, _ = listener.accept()
+    ours.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while ours.send(bytes(1 << 16)):
+            pass
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, LINGER_S))
+    with ours, peer:
+        yield ours, peer
+
+
+def sent(path: Path, octets: bytes, passed: socket.socket) -> socket.socket:
+    """Connect, say something and send the last descriptor of a file with it."""
+    one = socket.socket(socket.AF_UNIX)
+    one.connect(str(path))
+    socket.send_fds(one, [octets], [passed.fileno()])
+    passed.close()
+    return one
+
+
+async def answered(bed: Bed, vrf_id: int) -> None:
+    reader, writer = await bed.connect(vrf_id)
+    writer.write(b"x")
+    assert await reader.readexactly(1) == b"X"
+    writer.close()
+
+
+async def ended(one: socket.socket) -> None:
+    """Wait until the other end of a connection has closed it; what was sent may be lost with it."""
+    one.setblocking(False)
+    with contextlib.suppress(ConnectionError):
+        assert await asyncio.get_running_loop().sock_recv(one, 1) == b""
+    one.close()
+
+
+def waits(bed: Bed, vrf_id: int) -> bool:
+    return bed.sockets._listeners[vrf_id]._closer.busy
+
+
+@pytest.mark.parametrize("first", [b"", b"x"], ids=["with the first octet", "later"])
+async def test_a_descriptor_ends_its_connection_and_nobody_waits_for_its_close(
+    bed: Bed, slow: Slow, first: bytes
+) -> None:
+    passed, peer = slow
+    path = bed.directory / "1/session.sock"
+    if first:
+        one = socket.socket(socket.AF_UNIX)
+        one.connect(str(path))
+        one.send(first)
+        await until(lambda: bed.served == 1)
+        socket.send_fds(one, [b"y"], [passed.fileno()])
+        passed.close()
+    else:
+        one = sent(path, b"y", passed)
+    await ended(one)
+    await answered(bed, 2)
+    assert waits(bed, 1)
+    peer.close()  # with octets unread: a reset, and nobody waits any more
+    await until(lambda: not waits(bed, 1))
+    await answered(bed, 1)
+
+
+async def test_nothing_more_is_taken_from_a_guest_until_all_that_it_sent_is_closed(bed: Bed, slow: Slow) -> None:
+    passed, peer = slow
+    await ended(sent(bed.directory / "1/session.sock", b"y", passed))
+    served = bed.served
+    reader, writer = await bed.connect(1)
+    writer.write(b"x")
+    await answered(bed, 2)
+    assert (bed.served, waits(bed, 1)) == (served + 1, True)
+    peer.close()
+    assert await reader.readexactly(1) == b"X"
+    writer.close()
+
+
+async def test_what_nobody_read_is_closed_by_nobody_who_is_waited_for(
+    bed: Bed, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed, peer = slow
+    monkeypatch.setattr(session_sockets, "LOOK_EVERY_S", 1e6)
+    one = socket.socket(socket.AF_UNIX)
+    one.connect(str(bed.directory / "1/session.sock"))  # it is the last that is looked at
+    one.send(b"x")
+    await until(lambda: bed.served == 1)
+    waiting = sent(bed.directory / "1/session.sock", b"y", passed)
+    closer = bed.sockets._listeners[1]._closer
+    bed.sockets.close(1)
+    await ended(waiting)
+    await answered(bed, 2)
+    assert closer.busy
+    peer.close()
+    await until(lambda: not closer.busy)
+    one.close()
+
+
+async def test_octets_alone_pass_and_descriptors_of_a_peer_are_not_inherited(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[int] = []
+    monkeypatch.setattr(session_sockets.Closer, "close", lambda _self, descriptors: held.extend(descriptors))
+    with socket.socket(socket.AF_UNIX) as passed:
+        one = sent(bed.directory / "1/session.sock", b"y", passed)
+    await until(lambda: len(held) == 2)  # it, and the connection
+    assert not any(os.get_inheritable(descriptor) for descriptor in held)
+    for descriptor in held:
+        os.close(descriptor)
+    await ended(one)
+    monkeypatch.undo()
+    await answered(bed, 1)
 
 
 async def test_a_router_whose_socket_could_not_be_made_is_admitted_later(service):
