@@ -33,6 +33,8 @@ REFUSED = (
     *("ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "perf_event_open", "userfaultfd"),
     # what is the host's alone, and what no daemon needs of a kernel that is shared
     *("swapon", "swapoff", "acct", "quotactl", "syslog", "iopl", "ioperm", "fanotify_init", "io_setup"),
+    # what waits for the host's disks to write all that others wrote
+    *("sync", "syncfs"),
 )
 """Calls that fail with EPERM, by name."""
 
@@ -58,7 +60,11 @@ _NEW_NAMESPACES = (0x80, 0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0
 # CLONE_NEW: time, mount, cgroup, uts, ipc, user, pid, network
 _HUGE_PAGES = (("mmap", 3, 0x40000), ("memfd_create", 1, 0x4))
 # where MAP_HUGETLB and MFD_HUGETLB stand: of the host's huge pages, which no group of memory counts
-_FOREIGN_SOCKETS = (38, 40)  # AF_ALG, AF_VSOCK: not of a network namespace
+_OWN_FAMILIES = frozenset({1, 2, 10, 16, 17})  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, AF_PACKET
+_FAMILIES = 64
+"""More than the kernel has. Of the others some are of no network namespace (AF_ALG, AF_VSOCK, AF_QIPCRTR), some take
+memory that is counted as nobody's (the rings of AF_XDP), and each has the kernel load its module."""
+_LINGER = (1, 13)  # SOL_SOCKET, SO_LINGER
 
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 24, 38
 _ALLOW, _ERRNO, _NE, _MASKED_EQ = 0x7FFF0000, 0x00050000, 1, 7  # of seccomp.h
@@ -118,8 +124,13 @@ def refuse_system_calls() -> None:
     for name, argument, flag in _HUGE_PAGES:
         made.refuse(made.number(name), errno.EPERM, _Comparison(argument, _MASKED_EQ, flag, flag))
     made.refuse(_CLONE3, errno.ENOSYS)
-    for family in _FOREIGN_SOCKETS:
-        made.refuse(made.number("socket"), errno.EAFNOSUPPORT, _Comparison(0, _MASKED_EQ, _INT, family))
+    for name in ("socket", "socketpair"):
+        for family in range(_FAMILIES):
+            if family not in _OWN_FAMILIES:
+                made.refuse(made.number(name), errno.EAFNOSUPPORT, _Comparison(0, _MASKED_EQ, _INT, family))
+    # Whoever closes a connection that is passed on (unix(7)) would wait for as long as the guest likes.
+    linger = [_Comparison(1 + place, _MASKED_EQ, _INT, value) for place, value in enumerate(_LINGER)]
+    made.refuse(made.number("setsockopt"), errno.EPERM, *linger)
     core = (_MASKED_EQ, _INT, resource.RLIMIT_CORE)
     made.refuse(made.number("setrlimit"), errno.EPERM, _Comparison(0, *core))
     made.refuse(made.number("prlimit64"), errno.EPERM, _Comparison(1, *core), _Comparison(2, _NE, 0))
