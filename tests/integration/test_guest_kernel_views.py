@@ -1,11 +1,13 @@
 """Root of a guest writes to nothing in /proc and /sys but what is its own, and does not read what tells of others."""
 
+import contextlib
 import json
+from pathlib import Path
 
 import pytest
 from guest_net import guest_bed
 
-from vrc.guest.kernel_views import HIDDEN, OWN_SETTINGS
+from vrc.guest.kernel_views import HIDDEN, HOSTS_SETTINGS, OWN_SETTINGS
 
 pytestmark = pytest.mark.root
 
@@ -41,6 +43,53 @@ for path in sys.argv[1:]:
         pass
 print(json.dumps(read))
 """
+
+# Gives each setting that is a number another one; says how many took it.
+CHANGE = """
+import os, sys
+changed = 0
+for folder, _, files in os.walk(sys.argv[1]):
+    for name in files:
+        try:
+            with open(f"{folder}/{name}", "r+") as setting:
+                first, *others = map(int, setting.read().split())
+                for other in (first + 1, first - 1, 1 - first):
+                    try:
+                        os.pwrite(setting.fileno(), " ".join(map(str, (other, *others))).encode(), 0)
+                        changed += 1
+                        break
+                    except OSError:
+                        pass
+        except (OSError, ValueError):
+            pass
+print(changed)
+"""
+
+
+def settings() -> dict[Path, bytes]:
+    """The host's, of its network."""
+    found = {}
+    for path in Path(OWN_SETTINGS).rglob("*"):
+        with contextlib.suppress(OSError):
+            if path.is_file():
+                found[path] = path.read_bytes()
+    return found
+
+
+async def test_what_root_of_a_guest_sets_of_its_network_is_not_the_host_s() -> None:
+    async with guest_bed() as bed:
+        status = await bed.started(bed.spec())
+        for path in HOSTS_SETTINGS:  # on a host where somebody has written to it nothing else would tell
+            if Path(path).exists():
+                assert bed.run(status, "sh", "-c", f"echo 1 >{path}").returncode != 0
+        before = settings()
+        assert int(bed.run(status, "/usr/bin/python3", "-c", CHANGE, OWN_SETTINGS).stdout) > 100
+        after = settings()
+        changed = {path: value for path, value in before.items() if after.get(path, value) != value}
+        for path, value in changed.items():
+            with contextlib.suppress(OSError):
+                path.write_bytes(value)
+        assert changed == {}
 
 
 async def test_root_of_a_guest_writes_to_the_settings_of_its_network_and_to_nothing_else() -> None:

@@ -1,6 +1,6 @@
 """/proc and /sys as a guest sees them: its own processes and network, and of the kernel what all may know.
 
-    /proc/PID, /proc/self, /proc/sys/net     as the kernel has them: they are the guest's own
+    /proc/PID, /proc/self, /proc/sys/net     as the kernel has them: they are the guest's own, but for one
     the rest of /proc, all of /sys           read-only
     what tells of others                     not readable
 
@@ -24,6 +24,10 @@ from vrc.guest.kernel import (
 
 OWN_SETTINGS = "/proc/sys/net"
 """What of /proc/sys is the guest's network namespace's alone (network_namespaces(7))."""
+
+HOSTS_SETTINGS = (f"{OWN_SETTINGS}/netfilter/nf_hooks_lwtunnel",)
+"""What is not, and the kernel lets root of a guest write: this one turns a part of netfilter on for the whole host,
+and nobody can turn it off again."""
 
 HIDDEN = (
     # memory, addresses and messages of the kernel
@@ -51,6 +55,9 @@ def mount_kernel_views() -> None:
             _make_read_only(path)
     mount(OWN_SETTINGS, OWN_SETTINGS, None, MS_BIND)
     set_mount(OWN_SETTINGS, 0, MOUNT_ATTR_RDONLY)
+    for path in HOSTS_SETTINGS:
+        if os.path.exists(path):
+            _make_read_only(path)
     _hide()
 
 
