@@ -4,9 +4,9 @@
 
     1. the lock of the machine's directory, its control groups
     2. the sockets it listens on and the files it uses, opened while their paths are still there
-    3. network, mount, ipc and uts namespaces of its own; /run, /home, /root, /tmp, /var/lib, /var/spool and the
-       controller's directories are hidden; /run/splitplane has the session's directory, the relay and its locks, and
-       nothing else
+    3. network, mount, ipc and uts namespaces of its own; /run, /home, /root, /tmp, /var/cache, /var/lib, /var/spool
+       and the controller's directories are hidden; /run/splitplane has the session's directory, the relay and its
+       locks, and nothing else
     4. what was opened as descriptors under fixed numbers (see `Descriptor`), its limits
     5. guest.pid, and exec of setpriv and QEMU, as a user of its own without a capability
 
@@ -45,7 +45,8 @@ _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWIPC, _CLONE_NEWNET = 0x20000, 0x4000000, 
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _OPEN_FILES, _PROCESSES, _BACKLOG = 512, 96, 16
-_HIDDEN = ("/home", "/root", "/tmp", "/var/tmp", "/var/lib", "/var/spool")  # where Unix sockets of services lie, too
+_HIDDEN = ("/home", "/root", "/tmp", "/var/tmp", "/var/cache", "/var/lib", "/var/spool")
+# where Unix sockets of services lie, too, and files that they lock
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

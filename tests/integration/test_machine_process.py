@@ -96,7 +96,14 @@ async def test_qemu_has_a_user_a_network_and_files_of_its_own() -> None:
         assert [line.split(":")[0].strip() for line in links] == ["lo"]
         assert view(pid, "/run") == ["splitplane"]
         assert view(pid, "/run/splitplane") == ["relay", "relay.py", "session"]
-        for hidden in ("/home", "/root", "/tmp", "/var/lib", "/var/spool"):  # what is the controller's with them
+        for hidden in (
+            "/home",
+            "/root",
+            "/tmp",
+            "/var/cache",
+            "/var/lib",
+            "/var/spool",
+        ):  # what is the controller's with them
             assert view(pid, hidden) == []
         modes = {path.name: path.stat().st_mode & 0o777 for path in at.spec.directory.iterdir() if path.is_file()}
         assert modes == dict.fromkeys(modes, 0o600)

@@ -47,9 +47,9 @@ ETC = f"{OWN}/etc"
 FRR_STATE = "/var/lib/frr"
 """Where FRR, from 10 on, keeps what is to survive a daemon: that OSPF restarts gracefully, what was committed."""
 
-_OF_SERVICES = ("/var/lib", "/var/spool")
+_OF_SERVICES = ("/var/cache", "/var/lib", "/var/spool")
 """Where the host's services keep what is theirs: also Unix sockets, which a guest reaches from any network and on a
-file system that is read-only."""
+file system that is read-only, and files that they lock, as whoever may read a file can (flock(2))."""
 
 MAX_FILES = 4096
 """Files and directories in each place where a guest may write."""
@@ -99,8 +99,8 @@ def close_in(binds: Iterable[Bind], hidden: Iterable[str], folders: Folders, ids
     """Give the calling process a mount namespace where only what is mounted here is a guest's, and ``hidden`` empty.
 
     Elsewhere everything is read-only and set-user-id programs have no effect; /run, /tmp, /var/log, /var/tmp, /dev
-    and, where there is one, /var/lib/frr are fresh; nothing else is in /var/lib and /var/spool. What the guest may
-    write is memory, and bounded.
+    and, where there is one, /var/lib/frr are fresh; nothing else is in /var/cache, /var/lib and /var/spool. What the
+    guest may write is memory, and bounded.
     """
     unshare(CLONE_NEWNS)
     mount("none", "/", None, MS_REC | MS_PRIVATE)
