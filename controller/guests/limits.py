@@ -115,6 +115,9 @@ def _limit_memory(group: Path, size: str, unified: bool) -> None:
     (group / ("memory.max" if unified else "memory.limit_in_bytes")).write_text(size)
     if swap.exists():
         swap.write_text("0" if unified else size)
+    tcp = group / "memory.kmem.tcp.limit_in_bytes"
+    if not unified and tcp.exists():  # its buffers, which version 2 counts with the rest, and version 1 if limited
+        tcp.write_text(size)
 
 
 def disks(block: Path = BLOCK) -> list[str]:

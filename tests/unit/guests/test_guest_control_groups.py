@@ -76,6 +76,16 @@ def test_a_guest_has_nothing_of_the_host_s_swap(
     assert (group / file).read_text() == none
 
 
+def test_buffers_of_tcp_are_limited_where_they_are_not_memory_as_any_other(tmp_path: Path) -> None:
+    version_1(tmp_path, "memory", "cpu", "pids")
+    limits.make(GUEST, LIMITS, tmp_path)
+    file = group_of(tmp_path, "memory") / "memory.kmem.tcp.limit_in_bytes"
+    assert not file.exists()
+    file.write_text("9223372036854771712\n")
+    limits.make(GUEST, LIMITS, tmp_path)
+    assert file.read_text() == str(512 << 20)
+
+
 def test_processors_of_version_1_are_inherited_before_they_are_chosen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
