@@ -3,11 +3,15 @@
 Exit status: 0 done, 1 the thing failed (verify: they differ), 2 wrong usage, 3 no controller.
 """
 
+import functools
 import io
 import os
 import re
 import sys
+from collections.abc import Callable
 from typing import NoReturn, TextIO, cast
+
+import typer.main
 
 from controller.errors import SplitplaneError
 from controller.vrctl import audit, backups, certificates, changes, listings, output
@@ -34,13 +38,19 @@ def main(argv: list[str] | None = None) -> NoReturn:
     sys.exit(status)
 
 
+@functools.cache
+def commands() -> Callable[..., object]:
+    """Return what runs a command line; to build it from the commands' functions takes most of a short one's time."""
+    return typer.main.get_command(app)
+
+
 def _status_of(argv: list[str] | None) -> int:
     for argument in sys.argv[1:] if argv is None else argv:
         if any("\ud800" <= character <= "\udfff" for character in argument):  # octets that could not be decoded
             output.complain(f"argument {argument!r} is not UTF-8 text")
             return WRONG_USAGE
     try:
-        app(argv)
+        commands()(argv)
     except SystemExit as ended:
         if not isinstance(ended.__context__, BrokenPipeError):
             return ended.code if isinstance(ended.code, int) else 0

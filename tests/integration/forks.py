@@ -154,6 +154,7 @@ def _import_all() -> None:
 
     for module in pkgutil.walk_packages(controller.__path__, "controller."):
         importlib.import_module(module.name)
+    controller.vrctl.cli.commands()  # built for all forks
     gc.freeze()
     gc.enable()
 

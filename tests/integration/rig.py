@@ -29,7 +29,7 @@ import forks
 from rig_switches import OPENFLOW, PLANE, OvsSwitch, RigSwitch
 
 from controller.guests import limits
-from controller.vrctl.cli import app as vrctl
+from controller.vrctl.cli import commands as vrctl_commands
 from controller.vrctl.client import Client, Refused, Unreachable
 from lab.bird import BirdDaemon
 from lab.namespaces import Host, Private, sh, trusting
@@ -215,7 +215,9 @@ class Rig(Private):
         """
         said = io.StringIO()
         with _ONE_AT_A_TIME, contextlib.redirect_stdout(said):
-            vrctl(("--socket", str(self.run / "api.sock"), *arguments, "-o", "json"), standalone_mode=False)
+            vrctl_commands()(
+                ("--socket", str(self.run / "api.sock"), *arguments, "-o", "json"), standalone_mode=False
+            )
         return json.loads(said.getvalue())
 
     def apply(self, *tenants: dict[str, Any]) -> str:

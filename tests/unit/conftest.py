@@ -107,20 +107,9 @@ def run_blocking(argv: list[str]) -> int:
     return int(ended.value.code or 0)
 
 
-@functools.cache
-def build_commands_once() -> Callable[..., object]:
-    """What builds commands from functions, but each application's only once; it does that for each command line."""
-    import typer.main
-
-    return functools.cache(typer.main.get_command)
-
-
 @pytest.fixture
-def vrctl(
-    served: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Awaitable[tuple[int, str, str]]]:
+def vrctl(served: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Awaitable[tuple[int, str, str]]]:
     """Runs vrctl against the controller: exit status, standard output, standard error."""
-    monkeypatch.setattr("typer.main.get_command", build_commands_once())
 
     async def run(*argv: str) -> tuple[int, str, str]:
         status = await asyncio.to_thread(run_blocking, ["--socket", str(served), *argv])
