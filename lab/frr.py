@@ -28,6 +28,11 @@ def start(root: Path, run: Run, text: str, daemons: Sequence[str]) -> None:
     run(["vtysh", "-b"], [log(root, name) for name in names])
 
 
+def vtysh(*commands: str) -> list[str]:
+    """Return the command line of one vtysh that is given these commands, one after the other."""
+    return ["vtysh", *(word for command in commands for word in ("-c", command))]
+
+
 def log(root: Path, daemon: str, kind: str = "log") -> Path:
     """Return what a daemon logs, as it is seen from here."""
     return root / f"run/frr/{daemon}.{kind}"

@@ -70,9 +70,9 @@ class FrrHost(Host):  # type: ignore[misc]  # Mininet has no types
         """Return the logs of its daemons."""
         return sorted(frr.log(self._root, "*").parent.glob(pattern))
 
-    def vtysh(self, command: str) -> str:
-        """Return what a vtysh command prints."""
-        return output(inside(self, ["vtysh", "-c", command]), where=self.name, logs=self.logs())
+    def vtysh(self, *commands: str) -> str:
+        """Return what vtysh prints of these commands, one after the other."""
+        return output(inside(self, frr.vtysh(*commands)), where=self.name, logs=self.logs())
 
 
 class Prompt(CLI):  # type: ignore[misc]  # Mininet has no types

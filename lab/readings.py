@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -52,13 +52,22 @@ def hops(text: str) -> list[str]:
     return ["|".join(hop) or "*" for hop in found]
 
 
-def neighbors(protocol: str, text: str) -> int:
-    """Return how many neighbors FRR's JSON shows Full (OSPF) or Established (BGP, counted per address family)."""
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError:
-        return 0  # the daemon is not there yet
-    return _READERS[protocol](found)
+def neighbors(protocols: Iterable[str], text: str) -> dict[str, int]:
+    """Return how many neighbors FRR shows Full (OSPF) or Established (BGP, counted per address family), by protocol.
+
+    ``text`` is what one vtysh printed for the `NEIGHBOR_COMMANDS` of the protocols, in their order.
+    """
+    found = dict.fromkeys(protocols, 0)
+    for protocol in found:
+        text = text.lstrip()
+        try:
+            shown, end = json.JSONDecoder().raw_decode(text)
+        except json.JSONDecodeError:  # the daemon is not there yet, as a line says
+            end = len(text.partition("\n")[0])
+        else:
+            found[protocol] = _READERS[protocol](shown)
+        text = text[end:]
+    return found
 
 
 def waiting(text: str) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from ruamel.yaml import YAML
 
+from lab import frr
 from lab.bird import logs as bird_logs
 from lab.commands import wait_for, within
 from lab.control import LOG, RUN, Controller, guest_logs
@@ -111,14 +112,18 @@ class Lab:
         except NetworkError as reason:
             return [str(reason)]
 
-    def sessions_of(self, name: str, protocol: str) -> int:
-        """Return how many neighbors a router ("tenant/router") or a host has."""
-        return neighbors(protocol, self._vtysh(name, NEIGHBOR_COMMANDS[protocol]))
+    def sessions_of(self, name: str) -> dict[str, int]:
+        """Return how many neighbors a router ("tenant/router") or a host has, by protocol.
 
-    def _vtysh(self, name: str, command: str) -> str:
+        One vtysh is asked for all of them: it is slow to start in an emulated machine.
+        """
+        protocols = self.topology.sessions[name]
+        return neighbors(protocols, self._vtysh(name, *(NEIGHBOR_COMMANDS[protocol] for protocol in protocols)))
+
+    def _vtysh(self, name: str, *commands: str) -> str:
         if "/" in name:
-            return self.controller.exec(name, "vtysh", "-c", command)
-        text: str = self.network[name].vtysh(command)
+            return self.controller.exec(name, *frr.vtysh(*commands))
+        text: str = self.network[name].vtysh(*commands)
         return text
 
     def unsettled(self) -> list[str]:
@@ -160,10 +165,12 @@ class Lab:
     def _sessions_missing(self, names: list[str]) -> list[str]:
         found = []
         for name in names:
-            for protocol, wanted in self.topology.sessions[name].items():
-                have = self.sessions_of(name, protocol)
-                if have < wanted:
-                    found.append(f"{protocol} of {name} ({have} of {wanted})")
+            have = self.sessions_of(name)
+            found += [
+                f"{protocol} of {name} ({have[protocol]} of {wanted})"
+                for protocol, wanted in self.topology.sessions[name].items()
+                if have[protocol] < wanted
+            ]
         return found
 
     def _seen_of(self, missing: Sequence[str]) -> list[str]:

@@ -18,11 +18,11 @@ def sessions_up(lab: Lab, progress: Progress) -> list[str]:
     """Every router and external neighbor has all its neighbors."""
     totals: dict[str, int] = {}
     for name, expected in lab.topology.sessions.items():
+        progress(f"{', '.join(expected)} of {name}")
+        have = lab.sessions_of(name)
         for protocol, wanted in expected.items():
-            progress(f"{protocol} of {name}")
-            have = lab.sessions_of(name, protocol)
-            expect(have == wanted, f"{name} has {have} {protocol} neighbors, not {wanted}")
-            totals[protocol] = totals.get(protocol, 0) + have
+            expect(have[protocol] == wanted, f"{name} has {have[protocol]} {protocol} neighbors, not {wanted}")
+            totals[protocol] = totals.get(protocol, 0) + wanted
     states = {"BGP": "Established", "OSPFv2": "Full", "OSPFv3": "Full"}
     return [f"{count} {protocol} ends {states[protocol]}" for protocol, count in totals.items()]
 
