@@ -28,6 +28,8 @@ pytestmark = pytest.mark.root
 HOLD_S = 20
 """What an attacker said that the router itself does not repeat goes after this time."""
 QUOTA = {"ipv4_routes": 2000, "ipv6_routes": 2000, "neighbors": 100}
+BETWEEN_CHANGES_S = 0.3
+"""A change is two vtysh and what asks for it: one after the other would take a core from the attacker."""
 CHANGE_LIMIT_S = 2.0
 GROWTH_MIB = 96
 """The controller may grow by this much: the spare routes and the nexthop sets of one router, and a few messages."""
@@ -112,7 +114,7 @@ class Hostile:
             attacker.start()
             while attacker.is_alive():
                 took_s.append(self.blue.change())
-            attacker.join()
+                attacker.join(BETWEEN_CHANGES_S)
         assert results, f"{name} did not come to its end"
         grown_mib, typical_s = memory.grown_mib(), statistics.median(took_s)
         print(f"\n{name}: {results[0]}\n{name}: the controller grew by {grown_mib:.0f} MiB; {len(took_s)} changes:")
