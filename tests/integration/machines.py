@@ -1,11 +1,16 @@
 """The image of guests in machines for tests, and what is left of machines on a host."""
 
+import asyncio
+import functools
 import subprocess
+import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 from controller.guests import limits
+from controller.guests.machine import accelerator, image
 
 ROOT = Path(__file__).parents[2]
 IMAGE = ROOT / "build/guest"
@@ -17,6 +22,24 @@ BOOT_S = 240.0
 def needs_image() -> None:
     """Fail, by name, where the image was not made."""
     assert (IMAGE / "image.json").exists(), f"{IMAGE} is missing; run: scripts/setup tests"
+
+
+def remember_accelerator(state: Path) -> None:
+    """Have what keeps its state in this directory know what machines run on here, which it would try by itself.
+
+    Where guests hang under KVM that takes 2 s of a core, for each controller of a test.
+    """
+    (state / accelerator.FILE).write_bytes(_found_accelerator())
+
+
+@functools.cache
+def _found_accelerator() -> bytes:
+    with tempfile.TemporaryDirectory(prefix="sp-accelerator-") as name:
+        probe = accelerator.AcceleratorProbe(Path(name))
+        choosing = probe.choose(image.load(IMAGE, "a test"))
+        with ThreadPoolExecutor(1) as pool:  # this thread may have a loop
+            pool.submit(asyncio.run, choosing).result()
+        return (Path(name) / accelerator.FILE).read_bytes()
 
 
 def machines_of(directory: Path) -> list[int]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from machines import BOOT_S, IMAGE, control_groups, needs_image
+from machines import BOOT_S, IMAGE, control_groups, needs_image, remember_accelerator
 
 from controller.errors import GuestError
 from controller.guests import shutdown
@@ -69,6 +69,7 @@ async def bed() -> AsyncIterator[Bed]:
     needs_image()
     base = Path(tempfile.mkdtemp(prefix="splitplane-machine-", dir="/var/lib"))
     made = Bed(base)
+    remember_accelerator(made.state)
     try:
         yield made
     finally:
