@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import remember_accelerator
 from marks import needs_bmv2
 from rig import DEADLINE_S, Rig, interface, tenant, until
 from rig_switches import Bmv2Switch, ForwarderSwitch, OvsSwitch, RigSwitch
@@ -263,6 +264,8 @@ def lab(nets: Mapping[str, Net], kind: str = "forwarder", limit_s: float = LIMIT
     """Bring all of them up at once, each a virtual router of its name between two neighbors, on one switch."""
     began = time.monotonic()
     with Rig(switch=lambda: switch_of(kind, nets)) as rig, ThreadPoolExecutor() as pool:
+        if any("guest" in net.router for net in nets.values()):
+            remember_accelerator(rig.state)
         hosts = {name: _hosts(rig, at, net) for at, (name, net) in enumerate(nets.items())}
         routers = [_router(name, net, hosts[name]) for name, net in nets.items()]
         ports = {host.link: ["untagged"] for pair in hosts.values() for host in pair}

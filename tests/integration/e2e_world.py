@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from machines import remember_accelerator
 from rig import DEADLINE_S, Bird, Rig, interface, tenant, until
 from rig_switches import OvsSwitch, RigSwitch
 
@@ -111,6 +112,8 @@ def world(
 ) -> Iterator[World]:
     """Bring it up, converged, with BIRD ready to announce ``feeds``."""
     with Rig(*options, switch=switch) as rig:
+        if red_guest:
+            remember_accelerator(rig.state)
         red, blue = _ends(rig, 1), _ends(rig, 3)
         feeder = rig.host(5, "10.3.0.2/24", "10.3.0.1")
         red.right.ip("address", "add", f"{NEAR_FEED}/32", "dev", "lo")

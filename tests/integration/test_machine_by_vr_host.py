@@ -4,7 +4,7 @@ import signal
 
 import pytest
 from guest_net import alive
-from machines import needs_image
+from machines import needs_image, remember_accelerator
 from vr_hosts import vr_host
 
 from controller.guests import pidfile
@@ -15,6 +15,7 @@ pytestmark = pytest.mark.root
 def test_a_machine_outlives_vr_host_and_is_found_again() -> None:
     needs_image()
     with vr_host("kvm") as host:
+        remember_accelerator(host.base / "state")
         started = host.asked("start")
         pid = pidfile.find(host.base / "state/guests/1")
         assert started["pid"] == pid != 0

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from machines import BOOT_S, IMAGE, needs_image
+from machines import BOOT_S, IMAGE, needs_image, remember_accelerator
 from rig import Rig, interface, tenant, until
 from test_e2e_command import KEEPER, NEAR, OTHER, SCRIPT
 
@@ -16,6 +16,7 @@ ROUTER = "red/r1"
 def test_one_that_dies_is_started_again_and_a_changed_file_is_told_by_its_signal() -> None:
     needs_image()
     with Rig() as rig:
+        remember_accelerator(rig.state)
         host = rig.host(2, "10.2.0.2/24")
 
         def red(route: str) -> dict[str, Any]:

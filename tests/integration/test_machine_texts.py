@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from machines import BOOT_S, IMAGE, needs_image
+from machines import BOOT_S, IMAGE, needs_image, remember_accelerator
 from rig import Rig, document, interface, tenant, until
 
 from lab.namespaces import Host
@@ -48,6 +48,7 @@ class Machine:
 def machine() -> Iterator[Machine]:
     needs_image()
     with Rig() as rig:
+        remember_accelerator(rig.state)
         rig.apply()
         until("the plane", lambda: rig.show("get", "planes")[0]["connected"])
         yield Machine(rig, [rig.host(number, f"10.{number}.0.2/24") for number in (1, 2)])
