@@ -212,7 +212,8 @@ SP_INLINE void sp_link_level(struct sp_link_whole *whole, sp_u64 rate, sp_u64 ti
     *(volatile sp_u64 *)&whole->level = level > top >> 24 ? level : top >> 24;
 }
 
-/* Whether it is this CPU that ends a tick; `*elapsed_ns`, and what was offered, are of the whole of it. */
+/* Whether it is this CPU that ends a tick; `*elapsed_ns`, and what was offered, are of the whole of it. By an exchange:
+ * another CPU may end the next tick before this one, stopped meanwhile, has taken what was offered. */
 static inline int sp_link_tick(struct sp_link_whole *whole, sp_u64 tick_ns, sp_u64 now_ns, sp_u64 *elapsed_ns,
                                sp_u64 *offered)
 {
@@ -222,8 +223,7 @@ static inline int sp_link_tick(struct sp_link_whole *whole, sp_u64 tick_ns, sp_u
         return 0;
     }
     *elapsed_ns = now_ns - since < SP_LINK_LONGEST_NS ? now_ns - since : SP_LINK_LONGEST_NS;
-    *offered = sp_load_long(&whole->offered);
-    __sync_fetch_and_add(&whole->offered, -*offered);
+    *offered = __sync_lock_test_and_set(&whole->offered, 0);
     return 1;
 }
 
@@ -353,14 +353,16 @@ SP_APART int sp_link_keep_time(sp_tables tables, sp_u64 way, sp_u64 now_ns)
 SP_INLINE void sp_link_ask(struct sp_link_whole *whole, struct sp_link_router *router, sp_u64 tick_ns, sp_u64 way,
                            const struct sp_link_due *due, sp_u64 now_ns)
 {
-    sp_u64 octets = __sync_fetch_and_add(&router->asked, sp_link_way_octets(way)), told = sp_load_long(&router->told);
+    sp_u64 told = sp_load_long(&router->told);
 
     if (now_ns < told + tick_ns || __sync_val_compare_and_swap(&router->told, told, now_ns) != told) {
+        __sync_fetch_and_add(&router->asked, sp_link_way_octets(way));
         return;
     }
+    /* Without this packet, with which the next tick begins. */
+    sp_u64 octets = __sync_lock_test_and_set(&router->asked, sp_link_way_octets(way));
     struct sp_link_asked asked = {octets, now_ns - told, due->rate, sp_load_word(&router->weight), due->is_capped};
     asked.elapsed_ns = asked.elapsed_ns < SP_LINK_LONGEST_NS ? asked.elapsed_ns : SP_LINK_LONGEST_NS;
-    __sync_fetch_and_add(&router->asked, -octets);
     sp_link_tell(whole, tick_ns, &asked);
 }
 

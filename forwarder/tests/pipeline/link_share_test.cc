@@ -2,6 +2,9 @@
 //
 // The shares of a link: who has how much of it, of what all send.
 
+#include <atomic>
+#include <thread>
+
 #include "tests/pipeline/links.h"
 
 namespace splitplane::test {
@@ -318,6 +321,26 @@ TEST_F(Links, WhatCpusSendAddsUp) {
     senders.pop_back();
     run(0.2);
     EXPECT_FALSE(contended()) << "and calm again";
+}
+
+// However late a CPU comes to take what was offered in the tick that it ends. Few send anything: what they sent would
+// hide that something was taken twice.
+TEST(LinkTicks, EachOctetIsOfOneTick) {
+    constexpr uint64_t kEach = 400'000, kCpus = 4;
+    sp_link_whole whole{};
+    std::atomic<uint64_t> clock{1}, told{0}, most{0};
+    const auto sends = [&] {
+        for (uint64_t each = 0; each < kEach; ++each) {
+            const uint64_t offered = sp_native_offers(&whole, each % 8 == 0, clock += 1);
+            told += offered;
+            if (offered > kEach * kCpus) most = offered;
+        }
+    };
+    std::vector<std::thread> cpus;
+    for (uint64_t each = 0; each < kCpus; ++each) cpus.emplace_back(sends);
+    for (std::thread& cpu : cpus) cpu.join();
+    EXPECT_EQ(told + whole.offered, kEach * kCpus / 8);
+    EXPECT_EQ(most, 0u) << "more than was ever sent";
 }
 
 TEST_F(Links, WhoStopsLeavesHisShareToTheOthersAtOnce) {

@@ -26,6 +26,14 @@ int sp_native_over_link_share(sp_tables tables, sp_u32 port, sp_u32 interface, s
     return sp_over_link_share(tables, &packet, &meta, port, octets);
 }
 
+sp_u64 sp_native_offers(struct sp_link_whole *whole, sp_u64 octets, sp_u64 now_ns)
+{
+    sp_u64 elapsed_ns, offered;
+
+    __sync_fetch_and_add(&whole->offered, octets);
+    return sp_link_tick(whole, 1, now_ns, &elapsed_ns, &offered) ? offered : 0;
+}
+
 sp_u32 sp_native_selector_hash(struct sp_packet *packet)
 {
     struct sp_meta meta = {0};

@@ -14,6 +14,8 @@ void sp_native_burst(sp_tables tables, struct sp_packet *packets, const sp_u32 *
 /* Whether a frame that leaves by a router interface of a port is over its share of the link. */
 int sp_native_over_link_share(sp_tables tables, sp_u32 port, sp_u32 interface, sp_u32 octets, sp_u32 cpu,
                               sp_u64 now_ns);
+/* A CPU sends so many octets of what is shared, by ticks of 1 ns; what was offered in the tick that it ends, or 0. */
+sp_u64 sp_native_offers(struct sp_link_whole *whole, sp_u64 octets, sp_u64 now_ns);
 sp_u32 sp_native_selector_hash(struct sp_packet *packet);
 sp_u32 sp_native_chosen(sp_u64 seed, sp_u32 vrf, sp_u32 hash, sp_u32 size);
 
