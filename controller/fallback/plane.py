@@ -154,7 +154,7 @@ class FallbackPair:
         """The FIB has written all that either lacked of a router; ``settled``: all that the router's guest knows."""
         if not self._behind:
             self._refilling.discard(vrf_id)
-        if settled:
+        if settled and self._adopted:  # or nobody knows yet what the software has lost
             self.routes.adoption.complete(vrf_id)
 
     def sample_to(self, sampler: Sampler | None) -> None:

@@ -175,6 +175,22 @@ async def test_what_was_written_before_an_adoption_that_was_given_up_is_not_what
     assert world.forwarding() == forwarded
 
 
+async def test_what_was_written_while_an_adoption_is_under_way_does_not_end_what_it_freezes(
+    world: PairWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in an audit after a write that an unforeseen error has ended: the mirror goes on by what it knew."""
+    forwarded = world.forwarding()
+    interrupted = Interrupted(monkeypatch, 30, lambda: world.pair.written(1, True))
+    world.pair._adopted = False
+    world.in_software().clear()
+    await world.pair.read()
+    assert interrupted.steps > 30
+    assert world.pair.routes.writes.frozen == {1}
+    await world.pair.work()
+    assert world.pair.routes.writes.frozen == {1}
+    assert world.forwarding() == forwarded
+
+
 @pytest.mark.parametrize("does", ["forget", "place"])
 def test_routers_are_forgotten_and_placed_between_any_two_steps(monkeypatch: pytest.MonkeyPatch, does: str) -> None:
     monkeypatch.setattr(pace, "STEP_ROUTES", STEP)
