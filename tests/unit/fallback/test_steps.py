@@ -10,6 +10,7 @@ from pairs import PairWorld, learned, made, started, verified
 from controller.errors import PlaneUnreachable
 from controller.fallback import pace, plane
 from controller.fallback.hardware_routes import HardwareRoutes
+from controller.fallback.staged_writes import StagedWrites
 from controller.model import Placement, Quota
 from controller.planes.base import Op, RouteKind, RouteUpdates, WriteBatch, route_action
 from controller.routing import route_audit
@@ -319,3 +320,17 @@ async def test_what_is_to_be_written_is_looked_at_in_steps(
         routes.confirm(stage, [])
     assert set(written) == {STEP}
     assert sum(written) == len(ROUTES) / 2  # the others have that nexthop
+
+
+def test_what_a_full_batch_changes_is_planned_in_one_go() -> None:
+    pairs = [f"{10 + n // 256}.{n % 256}.0.0" for n in range(520)]  # and as many covers, or parts
+    wanted = {prefix_key(f"{one}/{length}"): action for one in pairs for length, action in ((16, ONE), (24, TWO))}
+    writes = StagedWrites({(1, 4): wanted})
+    writes.note((1, 4), wanted)
+    stages = 0
+    while (pending := writes.next_pending()) is not None:
+        writes.plan(*pending)
+        while stage := writes.next_stage():
+            writes.confirm(stage, [])
+            stages += 1
+    assert stages == 2
