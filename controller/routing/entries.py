@@ -4,7 +4,7 @@ Both are kept by id; a change marks the id, and `take` turns marks into updates.
 `prefixes`, made for millions.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -72,6 +72,11 @@ class EntryTable(Generic[E]):
         self._uncertain.clear()
         differing = {i for i in self.desired.keys() | installed.keys() if self.desired.get(i) != installed.get(i)}
         self._marked = dict.fromkeys(sorted(differing | self._rewrite))
+
+    def damaged(self, read: Set[tuple[str, int]]) -> set[int]:
+        """Return which ids of this table are among what was read to be damaged, by table and id: of all routers."""
+        ids = self.desired.keys() | self.installed.keys() if read else ()
+        return {one for one in ids if (self.table, one) in read}
 
     def repair(self, found: dict[int, E], damaged: Iterable[int]) -> int:
         """Take over a read-back of the ids that are ours and mark what differs; returns how many."""

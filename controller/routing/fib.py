@@ -339,14 +339,13 @@ class Fib(FibState):
         """Compare a read-back of the small tables, unless they were written to since `begin_audit`, as `repair`."""
         if self.removing or self._entry_writes() != self._audited_writes:
             return 0
-        damaged = {name: {i for of, i in read.damaged if of == name} for name, _ in read.damaged}
         found: dict[str, dict[int, Any]] = {
             "router_interface": read.router_interfaces,
             "nexthop": read.nexthops,
             "nexthop_group": read.groups,
             "policer": read.policers,
         }
-        return sum(table.repair(found[table.table], damaged.get(table.table, set())) for table in self.tables)
+        return sum(table.repair(found[table.table], table.damaged(read.damaged)) for table in self.tables)
 
     def owns(self, one: Refused, deleted: Deleted = NOTHING) -> bool:
         """Tell whether a refused nexthop or group is this router's, or one of ``deleted``."""

@@ -370,6 +370,19 @@ async def test_a_router_takes_over_what_a_plane_has_at_the_same_cost_however_muc
     assert costs[1] == costs[0], costs
 
 
+async def test_a_router_is_audited_at_the_same_cost_however_much_is_damaged_of_others(make_world: MakeWorld) -> None:
+    costs = []
+    for size in (FEW, MANY):
+        world = await fresh(make_world)
+        fib, read = world.router().fib, await world.plane.read()
+        read.damaged |= {("nexthop", i) for i in range(100_000, 100_000 + size)} | {("policer", 1)}
+        fib.begin_audit()
+        with counted() as lines:
+            assert fib.repair_entries(read) == 1
+        costs.append(lines.count)
+    assert costs[1] == costs[0], costs
+
+
 @pytest.mark.parametrize("most_pending", [0, fib_work.MOST_PENDING])
 async def test_a_message_is_acknowledged_once_the_pass_that_it_began_is_done(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, most_pending: int
