@@ -9,13 +9,14 @@ its room until it has left. Pure.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from controller.fallback.pace import parts
 from controller.fallback.recovery import Withdrawn
 from controller.fallback.staged_writes import Leaving, RouterTable, StagedWrites
 from controller.model import Placement, Quota
 from controller.planes.base import LOCAL, MAX_OBJECT_ID, ROUTE_TABLE_NAME, Op, Refused, RouteUpdates
-from controller.route_cache.aggregate import Aggregate
+from controller.route_cache.aggregate import LEAST_BUDGET, LOOKS_PER_WRITE, Aggregate
 from controller.route_cache.fast_table import FastTable
 from controller.route_cache.write_order import Changes
 from wire.columns import family_of
@@ -96,6 +97,7 @@ class HardwareTables:
         self._gone: set[int] = set()  # routers of these that nothing is said of any more
         self._routes: dict[RouterTable, AggregatedRoutes] = {}  # of open routers
         self._unopened: dict[int, dict[bytes, int]] = {}  # what the software has of all others
+        self._unmerged: dict[RouterTable, None] = {}  # those of them that may not be as small as can be
         self._placements: dict[int, Placement] = {}
         self._changed = False
         self._failed: dict[int, Refused] = {}  # what left a router without a default entry, by vrf_id
@@ -139,6 +141,7 @@ class HardwareTables:
                 self.note(table, fast.remove(vrf_id))
                 del self._routes[table]
 
+                self._unmerged.pop(table, None)
     def retry_defaults(self, vrf_id: int) -> int:
         """Write the default entries of an open router again that the plane lacks; returns how many."""
         lacking = self.writes.defaults_lacking(vrf_id) if vrf_id in self.routers else []
@@ -152,6 +155,7 @@ class HardwareTables:
         for family, fast in self.fast.items():
             del self.wanted[vrf_id, family], self._routes[vrf_id, family]
             fast.drop(vrf_id)
+            self._unmerged.pop((vrf_id, family), None)
 
     # Room and placement
 
@@ -243,7 +247,10 @@ class HardwareTables:
             self._keep_for_opening(columns, without)
             return
         table = columns.vrf_id, columns.family
-        writes, gone = self._routes[table].change(columns, without, ahead)
+        routes = self._routes[table]
+        writes, gone = routes.change(columns, without, ahead)
+        if routes.aggregate.queued:
+            self._unmerged[table] = None
         self._choose(table, writes)
         if ahead:
             self._keep_unreachable(table, gone)
@@ -290,15 +297,26 @@ class HardwareTables:
             self.note(table, fast.change(vrf_id, rest))
 
     def aggregate(self, budget: int) -> None:
-        """Go on with the aggregation of all tables that are not as small as can be, by so many writes of each."""
-        for table, routes in self._routes.items():
-            if routes.aggregate.queued:
-                self._choose(table, routes.aggregate.improve(budget))
+        """Go on with the aggregation of tables that are not as small as can be, by so many writes of all together.
+
+        Each costs `LEAST_BUDGET` at least. One that is not done with what was left is the last of the next time.
+        """
+        for table in list(islice(self._unmerged, budget)):
+            if budget <= 0:
+                return
+            del self._unmerged[table]
+            aggregate = self._routes[table].aggregate
+            places = aggregate.queued
+            writes = aggregate.improve(max(budget, LEAST_BUDGET))
+            self._choose(table, writes)
+            budget -= max(len(writes), places // LOOKS_PER_WRITE, LEAST_BUDGET)
+            if aggregate.queued:
+                self._unmerged[table] = None
 
     @property
     def aggregated(self) -> bool:
         """Whether all tables are as small as can be."""
-        return not any(routes.aggregate.queued for routes in self._routes.values())
+        return not self._unmerged
 
     def keep(self, vrf_id: int, here: set[bytes], there: Collection[bytes]) -> Iterator[None]:
         """Let prefixes of ``here`` have their place in hardware, in steps; ``there`` is what it has of the router."""
@@ -322,6 +340,7 @@ class HardwareTables:
 
     def refuse(self, table: RouterTable, key: bytes, full: bool) -> None:
         """Do without an entry that the hardware refused. ValueError for the default entry of a router."""
+            self._unmerged.pop(table, None)
         vrf_id, family = table
         self.note(table, self.fast[family].refused(vrf_id, key, full))
 

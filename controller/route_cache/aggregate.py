@@ -27,7 +27,9 @@ LIMIT = 64
 LEAST_BUDGET = 5
 """Writes that one step of `Aggregate.improve` may take."""
 
-_LOOKS_PER_WRITE = 16
+LOOKS_PER_WRITE = 16
+"""Places that `Aggregate.improve` looks at for each write of its budget."""
+
 _UNLIMITED = (1 << 64) - 1
 _MOST_LIMIT = (1 << 31) - 1
 
@@ -91,7 +93,7 @@ class Aggregate:
             return self._labels.improve(_UNLIMITED, _UNLIMITED)
         if budget < LEAST_BUDGET:
             raise ValueError(f"a budget of {budget} writes is too small; {LEAST_BUDGET} is the least")
-        return self._labels.improve(budget, budget * _LOOKS_PER_WRITE)
+        return self._labels.improve(budget, budget * LOOKS_PER_WRITE)
 
     def match(self, address: bytes) -> tuple[bytes, int] | None:
         """Return the entry that an address of 4 or 16 octets goes by, as key and action; None where there is none."""

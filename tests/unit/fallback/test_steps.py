@@ -10,9 +10,11 @@ from pairs import PairWorld, learned, made, started, verified
 from controller.errors import PlaneUnreachable
 from controller.fallback import pace, plane
 from controller.fallback.hardware_routes import HardwareRoutes
+from controller.fallback.hardware_tables import HardwareTables
 from controller.fallback.staged_writes import StagedWrites
 from controller.model import Placement, Quota
 from controller.planes.base import Op, RouteKind, RouteUpdates, WriteBatch, route_action
+from controller.route_cache.aggregate import LEAST_BUDGET
 from controller.routing import route_audit
 from wire.columns import prefix_key
 
@@ -334,3 +336,17 @@ def test_what_a_full_batch_changes_is_planned_in_one_go() -> None:
             writes.confirm(stage, [])
             stages += 1
     assert stages == 2
+
+
+def test_a_round_aggregates_the_tables_of_a_few_routers_however_many_wait() -> None:
+    tables, halves = HardwareTables({4: 0, 6: 0}), [prefix_key("20.0.0.0/9"), prefix_key("20.128.0.0/9")]
+    for vrf_id in range(1, 8):
+        tables.open(vrf_id)
+        tables.place(vrf_id, Placement.HARDWARE)
+        tables.change(RouteUpdates(vrf_id, 4, [Op.INSERT] * 2, halves, [ONE] * 2))
+    tables.close(7)
+    merged = []
+    while not tables.aggregated:
+        tables.aggregate(2 * LEAST_BUDGET)
+        merged.append([one for one in sorted(tables.routers) if not tables._routes[one, 4].aggregate.queued])
+    assert merged == [[1, 2], [1, 2, 3, 4], [1, 2, 3, 4, 5, 6]]
