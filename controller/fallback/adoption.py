@@ -10,7 +10,7 @@ Pure.
 
 import contextlib
 from collections import ChainMap
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from controller.fallback.hardware_tables import HardwareTables, insertions
 from controller.fallback.move_progress import MoveProgress
@@ -35,6 +35,7 @@ class Adoption:
         self._before: dict[int, set[bytes]] = {}  # what the hardware was to hold, of an adoption that was given up
         self._complete: dict[int, None] = {}  # routers of which the software has all routes again
         self._begun = 0  # adoptions
+        self._to_open = set[int]()  # routers that an adoption is to open
 
     def begin(self) -> None:
         """Before both planes are read: what was said of routers until now is of no use any more."""
@@ -54,9 +55,8 @@ class Adoption:
         and placed, between two steps; an adoption that is given up is begun anew.
         """
         tables, writes = self._tables, self._tables.writes
-        frozen = writes.frozen & tables.routers
-        self._before = {vrf_id: self._forwarding(vrf_id) for vrf_id in tables.routers} | self._before
-        self._reopen(routers, software)
+        frozen = set(writes.frozen)
+        yield from self._reopen(routers, software)
         for vrf_id, entries in hardware.items():
             if not tables.declares(vrf_id):
                 continue  # nobody would ever say that its guest has repeated all
@@ -76,21 +76,33 @@ class Adoption:
             yield from self._load_missing(vrf_id, software.get(vrf_id, {}), here.get(vrf_id, ()))
         yield from writes.find_differing()
         for vrf_id in tables.routers - frozen:
-            self._moves.resume(vrf_id)
+            if vrf_id in tables.routers:
+                self._moves.resume(vrf_id)
+                yield
         tables.mark_changed()
         self._before = {}
 
-    def _reopen(self, routers: Iterable[int], software: Mapping[int, Mapping[bytes, int]]) -> None:
-        """Open these routers with empty tables, as far as there is room, and no others."""
+    def _reopen(self, routers: Collection[int], software: Mapping[int, Mapping[bytes, int]]) -> Iterator[None]:
+        """Open these routers with empty tables, as far as there is room, and no others, one in each step."""
         tables = self._tables
-        for vrf_id in list(tables.routers):
-            tables.drop(vrf_id)
+        for vrf_id in tables.routers.copy():
+            if vrf_id in tables.routers:
+                self._before.setdefault(vrf_id, self._forwarding(vrf_id))
+                tables.drop(vrf_id)
+                yield
         tables.forget_installed()
         tables.set_unopened({})
+        self._to_open = set(routers)
         for vrf_id in routers:
-            with contextlib.suppress(ValueError):
-                tables.open(vrf_id)
+            if vrf_id in self._to_open:
+                with contextlib.suppress(ValueError):
+                    tables.open(vrf_id)
+                yield
         tables.set_unopened(software)
+
+    def forget(self, vrf_id: int) -> None:
+        """A router is gone: an adoption that is under way does not open it."""
+        self._to_open.discard(vrf_id)
 
     def _load(
         self, vrf_id: int, routes: Mapping[bytes, int], here: set[bytes], there: Collection[bytes]

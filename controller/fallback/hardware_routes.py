@@ -52,6 +52,7 @@ class HardwareRoutes:
         """Forget what was said of a router that is gone: another one may get its id. It is still open where both
         planes had lost its policer, and none was deleted."""
         self.moves.forget(vrf_id)
+        self.adoption.forget(vrf_id)
         self.tables.close(vrf_id)
         self.tables.forget(vrf_id)
 

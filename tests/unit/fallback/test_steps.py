@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from pairs import PairWorld, learned, made, started, verified
+from pairs import PairWorld, every, learned, made, started, verified
 
 from controller.errors import PlaneUnreachable
 from controller.fallback import pace, plane
@@ -236,6 +236,36 @@ def test_a_router_that_is_forgotten_between_any_two_steps_stays_frozen_no_more(
                 routes.forget(1)
         assert routes.writes.frozen == ({2} if steps >= at else {1, 2})
     assert at > 6
+
+
+def test_routers_are_opened_in_steps_and_closed_before_and_none_that_is_forgotten() -> None:
+    routes = HardwareRoutes({4: 0, 6: 0})
+    for opened, _ in enumerate(routes.adoption.adopt({}, {}, range(1, 10))):
+        assert len(routes.routers) <= opened + 1
+    steps = routes.adoption.adopt({}, {}, range(1, 10))
+    for dropped in range(1, 10):
+        next(steps)
+        assert len(routes.routers) == 9 - dropped
+    next(steps)
+    (first,) = routes.routers
+    routes.forget(9)
+    routes.forget(first)
+    every(steps)
+    assert routes.routers == set(range(1, 9)) - {first}
+
+
+@pytest.mark.parametrize("at", range(1, 6))
+def test_a_router_stays_frozen_though_an_adoption_is_given_up(at: int) -> None:
+    plane = {vrf_id: {prefix_key(f"20.{2 * n}.0.0/16"): ONE for n in range(12)} for vrf_id in (1, 2)}
+    routes = HardwareRoutes({4: 0, 6: 0})
+    for vrf_id in plane:
+        routes.tables.share(vrf_id, "red", Quota())
+    every(routes.adoption.adopt(plane, {}, [1, 2]))
+    given_up = routes.adoption.adopt(plane, plane, [1, 2])
+    for _ in range(at):
+        next(given_up)
+    every(routes.adoption.adopt(plane, plane, [1, 2]))
+    assert routes.writes.frozen == {1, 2}
 
 
 def test_every_step_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
