@@ -4,10 +4,11 @@ The FIB counts on both planes to hold the same. Where one has lost an entry, or 
 the one that fits what this plane has.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from controller.fallback.pace import parts
 from controller.model import Share
 from controller.planes.base import (
     Counters,
@@ -169,46 +170,53 @@ def id_of(entry: RouterInterface | Nexthop | NexthopGroup | Policer) -> int:
     return entry.vrf_id if isinstance(entry, Policer) else entry.id
 
 
-def merged(
-    hard: Installed, soft: Installed, barred: Barred, ends: Callable[[RouterInterface], Ends | None]
-) -> Installed:
-    """Return what both hold as the FIB declares it; what they do not have alike is damaged, except nexthops and
-    groups that are ``barred`` from the hardware.
+def merging(
+    found: Installed,
+    hard: Installed,
+    soft: Installed,
+    barred: Barred,
+    ends: Callable[[RouterInterface], Ends | None],
+) -> Iterator[None]:
+    """Fill in, in steps, what both hold as the FIB declares it; what they do not have alike is damaged, except
+    nexthops and groups that are ``barred`` from the hardware when it begins.
 
-    ``ends`` tells how both are to have a router
-    interface, None where that is not known.
+    ``ends`` tells how both are to have a router interface, None where that is not known.
     """
-    found = Installed(routes=soft.routes, damaged=hard.damaged | soft.damaged, foreign=hard.foreign + soft.foreign)
+    nexthops, groups = set(barred.nexthops), set(barred.groups)
+    found.routes, found.foreign = soft.routes, hard.foreign + soft.foreign
+    found.damaged |= hard.damaged | soft.damaged
     links = {i: one.fallback for i, one in hard.router_interfaces.items() if one.fallback is not None}
     found.hardware = HardwareShare(hard.routes, links)
-    for interface_id in hard.router_interfaces.keys() | soft.router_interfaces.keys():
-        here, there = hard.router_interfaces.get(interface_id), soft.router_interfaces.get(interface_id)
-        either = here if here is not None else there
-        assert either is not None
-        found.router_interfaces[interface_id] = declared = replace(either, fallback=None)
-        wanted = ends(declared)
-        if wanted is not None and (here, there) != wanted:
-            found.damaged.add(("router_interface", interface_id))
-    _merge("policer", found.policers, hard.policers, soft.policers, found.damaged)
-    _merge("nexthop", found.nexthops, hard.nexthops, soft.nexthops, found.damaged, barred.nexthops)
-    _merge("nexthop_group", found.groups, hard.groups, soft.groups, found.damaged, barred.groups)
-    return found
+    for part in parts(hard.router_interfaces | soft.router_interfaces):
+        for interface_id in part:
+            here, there = hard.router_interfaces.get(interface_id), soft.router_interfaces.get(interface_id)
+            either = here if here is not None else there
+            assert either is not None
+            found.router_interfaces[interface_id] = declared = replace(either, fallback=None)
+            wanted = ends(declared)
+            if wanted is not None and (here, there) != wanted:
+                found.damaged.add(("router_interface", interface_id))
+        yield
+    yield from _merging("policer", found.policers, hard.policers, soft.policers, found.damaged)
+    yield from _merging("nexthop", found.nexthops, hard.nexthops, soft.nexthops, found.damaged, nexthops)
+    yield from _merging("nexthop_group", found.groups, hard.groups, soft.groups, found.damaged, groups)
 
 
-def _merge(
+def _merging(
     table: str,
     found: dict[int, M],
-    hard: dict[int, M],
-    soft: dict[int, M],
+    hard: Mapping[int, M],
+    soft: Mapping[int, M],
     damaged: set[tuple[str, int]],
-    barred: Iterable[int] = (),
-) -> None:
+    barred: Collection[int] = (),
+) -> Iterator[None]:
     """Take entries of both; those that the two do not have alike are damaged, except what the hardware refused."""
-    found.update(hard | soft)
-    without = set(barred)
-    for entry_id in found:
-        if soft.get(entry_id) != hard.get(entry_id) and not (entry_id in without and entry_id in soft):
-            damaged.add((table, entry_id))
+    for part in parts({**hard, **soft}.items()):
+        for entry_id, entry in part:
+            found[entry_id] = entry
+            if soft.get(entry_id) != hard.get(entry_id) and not (entry_id in barred and entry_id in soft):
+                damaged.add((table, entry_id))
+        yield
 
 
 def summed(hard: Counters, soft: Counters) -> Counters:

@@ -17,13 +17,13 @@ that was refused, too, is taken, or an operator has the router repaired.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import replace
 
 from controller.errors import PlaneUnreachable
 from controller.fallback.hardware_audit import HardwareAudit
 from controller.fallback.hardware_routes import HardwareRoutes
-from controller.fallback.installed_entries import common_share, merged, summed
+from controller.fallback.installed_entries import Ends, common_share, merging, summed
 from controller.fallback.link import LinkPorts, port_number
 from controller.fallback.link_probe import LinkProbe
 from controller.fallback.pace import paced
@@ -200,8 +200,8 @@ class FallbackPair:
         self._require_since(outages)
         await self._adopt(hard, soft)
         self._require_since(outages)
+        found = await self._merged(hard, soft, self._writer.ends, outages)
         self._adopted = True
-        found = merged(hard, soft, self.routes.barred, self._writer.ends)
         found.damaged |= {("policer", vrf_id) for vrf_id in soft.policers.keys() - self.routes.routers}
         return self._with_defaults(found)
 
@@ -215,7 +215,7 @@ class FallbackPair:
         self.routes.tables.told(soft.routes)
         if self.probe is not None:
             self.probe.schedule()
-        return merged(hard, soft, self.routes.barred, self._writer.ends)
+        return await self._merged(hard, soft, self._writer.ends, outages)
 
     async def _audit(self, into: RoutesInto | None) -> Installed:
         """Read both, and have written again what the hardware holds otherwise than it is known to."""
@@ -233,7 +233,7 @@ class FallbackPair:
             audit.end()
         if audit.repaired:
             self._notice("warning", "repaired", f"{audit.repaired} routes differed in hardware")
-        found = merged(hard, soft, self.routes.barred, self._writer.known_ends)
+        found = await self._merged(hard, soft, self._writer.known_ends, outages)
         return self._with_defaults(found) if idle and generation == writes.generation else found
 
     async def _read_both(
@@ -244,6 +244,15 @@ class FallbackPair:
             self.probe.strip(self.hardware, hard)
             self.probe.strip(self.software, soft)
         return hard, soft
+
+    async def _merged(
+        self, hard: Installed, soft: Installed, ends: Callable[[RouterInterface], Ends | None], outages: int
+    ) -> Installed:
+        """Return what both hold; PlaneUnreachable as `_require_since`: it is taken for what they hold now."""
+        found = Installed()
+        await paced(merging(found, hard, soft, self.routes.barred, ends))
+        self._require_since(outages)
+        return found
 
     def _with_defaults(self, found: Installed) -> Installed:
         """Note as damaged what leaves a router without its default entry: it is not served, as without a policer."""

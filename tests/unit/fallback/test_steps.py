@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from pairs import PairWorld, every, learned, made, started, verified
+from pairs import PairWorld, back, every, learned, made, started, verified
 
 from controller.errors import PlaneUnreachable
 from controller.fallback import pace, plane
@@ -135,6 +135,21 @@ async def test_an_adoption_that_a_lost_connection_ends_is_begun_anew(
     await world.settle()
     await world.pair.work()
     assert world.in_hardware() == held
+    assert (await verified(world)).equal
+
+
+async def test_an_audit_fails_where_a_connection_is_lost_in_its_last_step(
+    world: PairWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or what the fallback missed would be taken for written to it."""
+    whole = Interrupted(monkeypatch, 0, lambda: None)
+    await world.pair.read()
+    Interrupted(monkeypatch, whole.steps, world.software.disconnect)
+    with pytest.raises(PlaneUnreachable):
+        await world.pair.read()
+    assert world.pair._behind
+    monkeypatch.undo()
+    await back(world)
     assert (await verified(world)).equal
 
 
