@@ -7,7 +7,7 @@ give, the neighbor's own route of full length tells which is which. What nobody 
 route refers to it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Set
 
 from controller.errors import PlaneError
 from controller.planes.base import (
@@ -20,6 +20,9 @@ from controller.planes.base import (
     action_kind,
     action_value,
 )
+
+ADOPTED_AT_ONCE = 500
+"""Nexthops and groups that are taken over in one step: a millisecond."""
 
 GroupContent = tuple[tuple[int, int], ...]
 """Sorted (nexthop id, weight) pairs."""
@@ -46,24 +49,43 @@ class PlaneObjects:
         self._plane = plane
         self._next = 1
         self._used: set[int] = set()
+        self._taken: set[int] = set()  # that were issued or claimed since `begin_adoption`
         self.unclaimed_nexthops: dict[int, Nexthop] = {}
         self.unclaimed_groups: dict[int, NexthopGroup] = {}
         self._groups: dict[GroupContent, list[int]] = {}  # ids of what was unclaimed at first, by content
         self._nexthops: dict[tuple[int, bytes, NexthopState], dict[bytes | None, list[int]]] = {}  # … and neighbor
 
-    def adopt(self, installed: Installed, known: Iterable[int], neighbors: Mapping[int, bytes]) -> None:
-        """Take over a read-back: ids in ``known`` belong to routers already, the rest waits to be claimed;
-        ``neighbors`` are the `own_nexthops` of all its routes."""
-        self._used = set(known)
-        self.unclaimed_nexthops = {i: n for i, n in installed.nexthops.items() if i not in self._used}
-        self.unclaimed_groups = {i: g for i, g in installed.groups.items() if i not in self._used}
-        self._used.update(self.unclaimed_nexthops, self.unclaimed_groups)
-        self._groups, self._nexthops = {}, {}
-        for group in self.unclaimed_groups.values():
-            self._groups.setdefault(group_content(group), []).append(group.id)
-        for one in self.unclaimed_nexthops.values():
-            alike = self._nexthops.setdefault((one.router_interface_id, one.mac, one.state), {})
-            alike.setdefault(neighbors.get(one.id), []).append(one.id)
+    def begin_adoption(self) -> None:
+        """Before it is found out, in steps, which ids routers have: what they take from now on is theirs as well."""
+        self._taken = set()
+
+    def adopt(self, installed: Installed, known: Set[int], neighbors: Mapping[int, bytes]) -> Iterator[None]:
+        """Take over a read-back, in steps, all at once with the last: ids in ``known`` belong to routers already, as
+        do those that they have taken since `begin_adoption`, and the rest waits to be claimed. ``neighbors`` are the
+        `own_nexthops` of all its routes."""
+        nexthops: dict[int, Nexthop] = {}
+        groups: dict[int, NexthopGroup] = {}
+        groups_alike: dict[GroupContent, list[int]] = {}
+        nexthops_alike: dict[tuple[int, bytes, NexthopState], dict[bytes | None, list[int]]] = {}
+        for number, group in enumerate(installed.groups.values(), 1):
+            if group.id not in known:
+                groups[group.id] = group
+                groups_alike.setdefault(group_content(group), []).append(group.id)
+            if number % ADOPTED_AT_ONCE == 0:
+                yield
+        for number, one in enumerate(installed.nexthops.values(), 1):
+            if one.id not in known:
+                nexthops[one.id] = one
+                alike = nexthops_alike.setdefault((one.router_interface_id, one.mac, one.state), {})
+                alike.setdefault(neighbors.get(one.id), []).append(one.id)
+            if number % ADOPTED_AT_ONCE == 0:
+                yield
+        for taken in self._taken:
+            nexthops.pop(taken, None)
+            groups.pop(taken, None)
+        self._used = {*known, *self._taken, *nexthops, *groups}
+        self.unclaimed_nexthops, self.unclaimed_groups = nexthops, groups
+        self._nexthops, self._groups = nexthops_alike, groups_alike
 
     def issue(self) -> int:
         """Return an unused id, going round the whole range before one comes back."""
@@ -73,12 +95,14 @@ class PlaneObjects:
             self._next = self._next % MAX_OBJECT_ID + 1
         issued = self._next
         self._used.add(issued)
+        self._taken.add(issued)
         self._next = self._next % MAX_OBJECT_ID + 1
         return issued
 
     def free(self, object_id: int) -> None:
         """Give an id back once the plane confirmed that its entry is gone."""
         self._used.discard(object_id)
+        self._taken.discard(object_id)
 
     def claim_nexthop(self, interface_id: int, gateway: bytes, mac: bytes, state: NexthopState) -> Nexthop | None:
         """Take over an adopted nexthop of that content, if there is one: best one that is the gateway's already,
@@ -90,6 +114,7 @@ class PlaneObjects:
             if not alike[owner]:
                 del alike[owner]
             if found is not None:  # else it was deleted meanwhile
+                self._taken.add(found.id)
                 return found
         return None
 
@@ -99,5 +124,6 @@ class PlaneObjects:
         while alike:
             group = self.unclaimed_groups.pop(alike.pop(), None)
             if group is not None:  # else it was deleted meanwhile
+                self._taken.add(group.id)
                 return group
         return None

@@ -417,15 +417,15 @@ class PlaneMirror:
         await self.shares.adopt()
         read, connection = await self.plane.read(), self._connection
         self._work.failed.clear()
-        await self._loop_share.take(self.account, "what its routes use", self._unclaimed.look_at_routes(read))
+        await self._loop_share.take(self.account, "what it has", self._unclaimed.adopt(read, self.fibs))
         self._require(connection)
-        self._unclaimed.adopt(read, self.fibs)
         self.foreign = read.foreign
         routes = sum(map(len, read.routes.values()))
         await self._adopt_routers(read, connection)
-        self._unclaimed.adopt_left(read, self.fibs)
+        await self._loop_share.take(self.account, "what it has", self._unclaimed.adopt_left(read, self.fibs))
         for batch in deletions(read, self.fibs, BATCH_ROUTES):
             await self.plane.write(batch)
+        self._require(connection)
         self.adopted = True
         self._listener.adopted()
         self._silent_until = min(self._silent_until, self._clock() + SILENCE_LASTS_S)

@@ -13,6 +13,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import islice
 
+from controller.fallback.pace import parts
 from controller.planes.base import (
     Installed,
     Nexthop,
@@ -41,11 +42,11 @@ Owners = frozenset[int]
 
 def deletions(read: Installed, fibs: Mapping[int, Fib], most: int) -> Iterator[WriteBatch]:
     """Yield the deletion of entries that carry our cookie but belong to no router that was there at first, with at
-    most so many routes a batch; and of damaged ones. Interfaces go first, so that nothing comes in any more."""
+    most so many entries a batch; and of damaged ones. Interfaces go first, so that nothing comes in any more."""
     known = set(fibs)  # who comes meanwhile has adopted nothing
-    interfaces = [one for one in read.router_interfaces.values() if one.vrf_id not in known]
-    if interfaces:
-        yield WriteBatch(router_interfaces=[Update(Op.DELETE, one) for one in interfaces])
+    interfaces = [Update(Op.DELETE, one) for one in read.router_interfaces.values() if one.vrf_id not in known]
+    for start in range(0, len(interfaces), most):
+        yield WriteBatch(router_interfaces=interfaces[start : start + most])
     for vrf_id in read.routes.keys() - known:
         for family, stride in ((4, 5), (6, 17)):
             keys = [key for key in read.routes[vrf_id] if len(key) == stride]
@@ -54,9 +55,9 @@ def deletions(read: Installed, fibs: Mapping[int, Fib], most: int) -> Iterator[W
                 yield WriteBatch(
                     routes=[RouteUpdates(vrf_id, family, [Op.DELETE] * len(part), part, [0] * len(part))]
                 )
-    policers = [one for one in read.policers.values() if one.vrf_id not in known]
-    if policers:
-        yield WriteBatch(policers=[Update(Op.DELETE, one) for one in policers])
+    policers = [Update(Op.DELETE, one) for one in read.policers.values() if one.vrf_id not in known]
+    for start in range(0, len(policers), most):
+        yield WriteBatch(policers=policers[start : start + most])
     if read.damaged and (batch := _damaged_deletion(read, fibs)):
         yield batch
 
@@ -101,8 +102,21 @@ class UnclaimedObjects:
         self._users: defaultdict[int, set[int]] = defaultdict(set)  # of actions, by vrf_id
         self._neighbors: dict[int, bytes] = {}  # addresses whose own routes use a nexthop, by its id
 
-    def look_at_routes(self, read: Installed) -> Iterator[None]:
-        """Before `adopt`: find out what the routes of a read-back use, in steps."""
+    def adopt(self, read: Installed, fibs: Mapping[int, Fib]) -> Iterator[None]:
+        """Have `PlaneObjects` adopt a read-back, and find the owners of what no router has, in steps.
+
+        Routers may take objects between two of them, and come and go. Nothing is deleted before the last.
+        """
+        yield from self._look_at_routes(read)
+        self._known = known = set[int]()
+        self._objects.begin_adoption()
+        for part in parts(list(fibs.values())):
+            known.update(*(table.desired for fib in part for table in fib.object_tables))
+            yield
+        yield from self._adopt(read, fibs, known)
+
+    def _look_at_routes(self, read: Installed) -> Iterator[None]:
+        """Find out what the routes of a read-back use."""
         self._users, self._neighbors = defaultdict(set), {}
         for vrf_id, routes in read.routes.items():
             items = iter(routes.items())
@@ -110,46 +124,57 @@ class UnclaimedObjects:
                 for action in set(part.values()):
                     self._users[action].add(vrf_id)
                 self._neighbors.update(own_nexthops(part))
-                if len(part) == READ_AT_ONCE:
-                    yield
+                yield
 
-    def adopt(self, read: Installed, fibs: Mapping[int, Fib]) -> None:
-        """Have `PlaneObjects` adopt a read-back, and find the owners of what no router has."""
-        self._known = set[int]().union(*(table.desired for fib in fibs.values() for table in fib.object_tables))
-        self._adopt(read, fibs, self._known)
-
-    def adopt_left(self, read: Installed, fibs: Mapping[int, Fib]) -> None:
-        """Once all routers have adopted the same read-back: adopt what they had before and gave up without a write,
-        as each knows only what it has in its turn."""
-        tables = [table for fib in fibs.values() for table in fib.object_tables]
-        about_to_go = (table.installed for table in tables)
-        held = set[int]().union(*(table.desired for table in tables), *about_to_go)
+    def adopt_left(self, read: Installed, fibs: Mapping[int, Fib]) -> Iterator[None]:
+        """Once all routers have adopted the same read-back: adopt, as `adopt`, what they had before and gave up
+        without a write, as each knows only what it has in its turn."""
+        held = set[int]()
+        self._objects.begin_adoption()
+        for part in parts(list(fibs.values())):
+            tables = [table for fib in part for table in fib.object_tables]
+            held.update(*(table.desired for table in tables), *(table.installed for table in tables))
+            yield
         if not self._known <= held:
-            self._adopt(read, fibs, held)
+            yield from self._adopt(read, fibs, held)
 
-    def _adopt(self, read: Installed, fibs: Mapping[int, Fib], held: Set[int]) -> None:
-        self._objects.adopt(read, held, self._neighbors)
-        vrf_of = {interface_id: vrf_id for vrf_id, fib in fibs.items() for interface_id in fib.interfaces}
-        vrf_of |= {interface_id: one.vrf_id for interface_id, one in read.router_interfaces.items()}
-        nexthops, groups = self._objects.unclaimed_nexthops, self._objects.unclaimed_groups
-        of_nexthop = {
-            i: self._users[route_action(RouteKind.NEXTHOP, i)] | _known(vrf_of, n.router_interface_id)
-            for i, n in nexthops.items()
-        }
-        self._nexthops, self._groups, self._groups_of = {}, {}, {}
+    def _adopt(self, read: Installed, fibs: Mapping[int, Fib], held: Set[int]) -> Iterator[None]:
+        yield from self._objects.adopt(read, held, self._neighbors)
+        nexthops, groups = self._objects.unclaimed_nexthops.copy(), self._objects.unclaimed_groups.copy()
+        vrf_of: dict[int, int] = {}
+        for fibs_part in parts(list(fibs.items())):
+            vrf_of |= {interface_id: vrf_id for vrf_id, fib in fibs_part for interface_id in fib.interfaces}
+            yield
+        for interfaces in parts(read.router_interfaces.values()):
+            vrf_of |= {one.id: one.vrf_id for one in interfaces}
+            yield
+        of_nexthop: dict[int, set[int]] = {}
+        for nexthops_part in parts(nexthops.items()):
+            for i, one in nexthops_part:
+                users = self._users[route_action(RouteKind.NEXTHOP, i)]
+                of_nexthop[i] = users | _known(vrf_of, one.router_interface_id)
+            yield
+        by_owners: dict[Owners, list[int]] = {}
+        groups_of: dict[int, list[int]] = {}
+        for groups_part in parts(groups.items()):
+            for object_id, group in groups_part:
+                owners = set(self._users[route_action(RouteKind.GROUP, object_id)])
+                for member in group.members:
+                    known = read.nexthops.get(member.nexthop_id)
+                    owners |= set() if known is None else _known(vrf_of, known.router_interface_id)
+                    groups_of.setdefault(member.nexthop_id, []).append(object_id)
+                for member in group.members:
+                    if member.nexthop_id in of_nexthop:
+                        of_nexthop[member.nexthop_id] |= owners
+                by_owners.setdefault(frozenset(owners), []).append(object_id)
+            yield
+        nexthops_by_owners: dict[Owners, list[int]] = {}
+        for owners_part in parts(of_nexthop.items()):
+            for object_id, owners in owners_part:
+                nexthops_by_owners.setdefault(frozenset(owners), []).append(object_id)
+            yield
+        self._nexthops, self._groups, self._groups_of = nexthops_by_owners, by_owners, groups_of
         self._refused.clear()
-        for object_id, group in groups.items():
-            owners = set(self._users[route_action(RouteKind.GROUP, object_id)])
-            for member in group.members:
-                known = read.nexthops.get(member.nexthop_id)
-                owners |= set() if known is None else _known(vrf_of, known.router_interface_id)
-                self._groups_of.setdefault(member.nexthop_id, []).append(object_id)
-            for member in group.members:
-                if member.nexthop_id in of_nexthop:
-                    of_nexthop[member.nexthop_id] |= owners
-            self._groups.setdefault(frozenset(owners), []).append(object_id)
-        for object_id, owners in of_nexthop.items():
-            self._nexthops.setdefault(frozenset(owners), []).append(object_id)
         self._turn = deque(dict.fromkeys([*self._groups, *self._nexthops]))
 
     def deletions(self, fibs: Mapping[int, Fib], limit: int) -> Iterator[WriteBatch]:

@@ -38,20 +38,20 @@ def test_an_id_is_not_issued_again_before_all_others_were(monkeypatch: pytest.Mo
 
 def test_ids_that_were_read_back_are_not_issued() -> None:
     plane = PlaneObjects("s1")
-    plane.adopt(Installed(nexthops=nexthops(1, 3), groups={4: NexthopGroup(4, ())}), [2], {})
+    list(plane.adopt(Installed(nexthops=nexthops(1, 3), groups={4: NexthopGroup(4, ())}), {2}, {}))
     assert [plane.issue(), plane.issue()] == [5, 6]
 
 
 def test_what_a_router_has_already_waits_for_nobody() -> None:
     plane = PlaneObjects("s1")
     groups = {4: NexthopGroup(4, ()), 5: NexthopGroup(5, ())}
-    plane.adopt(Installed(nexthops=nexthops(1, 2), groups=groups), [1, 4], {})
+    list(plane.adopt(Installed(nexthops=nexthops(1, 2), groups=groups), {1, 4}, {}))
     assert (set(plane.unclaimed_nexthops), set(plane.unclaimed_groups)) == ({2}, {5})
 
 
 def test_a_nexthop_is_claimed_once_and_by_its_whole_content() -> None:
     plane = PlaneObjects("s1")
-    plane.adopt(Installed(nexthops=nexthops(1)), [], {})
+    list(plane.adopt(Installed(nexthops=nexthops(1)), set(), {}))
     assert plane.claim_nexthop(8, b"\x0a\0\0\1", MAC, FORWARD) is None
     assert plane.claim_nexthop(7, b"\x0a\0\0\1", bytes(6), FORWARD) is None
     assert plane.claim_nexthop(7, b"\x0a\0\0\1", MAC, NexthopState.DROP) is None
@@ -67,7 +67,7 @@ def test_of_equal_nexthops_its_own_comes_before_nobody_s_and_that_before_another
         prefix_key("10.9.0.0/24"): route_action(RouteKind.NEXTHOP, 2),  # no neighbor's own route
         prefix_key("10.0.0.2/32"): route_action(RouteKind.GROUP, 2),
     }
-    plane.adopt(Installed(nexthops=nexthops(1, 2, 3), routes={5: routes}), [], own_nexthops(routes))
+    list(plane.adopt(Installed(nexthops=nexthops(1, 2, 3), routes={5: routes}), set(), own_nexthops(routes)))
     ipv6 = prefix_key("2001:db8::1/128")[:-1]
     claimed = [plane.claim_nexthop(7, gateway, MAC, FORWARD) for gateway in (ipv6, b"\x0a\0\0\7", b"\x0a\0\0\7")]
     assert [one.id for one in claimed if one] == [1, 2, 3]
@@ -76,7 +76,7 @@ def test_of_equal_nexthops_its_own_comes_before_nobody_s_and_that_before_another
 def test_a_group_is_claimed_by_its_members_in_any_order() -> None:
     plane = PlaneObjects("s1")
     group = NexthopGroup(4, (GroupMember(9, 1, 2), GroupMember(8, 3, 2)))
-    plane.adopt(Installed(groups={4: group}), [], {})
+    list(plane.adopt(Installed(groups={4: group}), set(), {}))
     assert plane.claim_group(((8, 1), (9, 3))) is None
     assert plane.claim_group(((8, 3), (9, 1))) == group
     assert plane.claim_group(((8, 3), (9, 1))) is None

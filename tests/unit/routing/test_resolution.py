@@ -234,7 +234,8 @@ def test_a_nexthop_and_a_group_of_what_was_read_back_are_taken_over_without_a_wr
     router = Router()
     nexthops = {number: Nexthop(30 + number, number, mac(number), FORWARD) for number in (1, 2)}
     group = NexthopGroup(40, (GroupMember(31, 1, 11), GroupMember(32, 2, 12)))
-    router.objects.adopt(Installed(nexthops={n.id: n for n in nexthops.values()}, groups={40: group}), (), {})
+    read = Installed(nexthops={one.id: one for one in nexthops.values()}, groups={40: group})
+    list(router.objects.adopt(read, set(), {}))
     router.resolution.neighbors.set({(number, gateway(number)): (mac(number), False) for number in (1, 2)}, 0.0)
     both = ways(1, 2)
     router.attach(both)

@@ -163,7 +163,7 @@ def test_a_look_up_of_what_is_unclaimed_costs_the_same_however_much_that_is() ->
         }
         nexthops = {i: Nexthop(i, 1, bytes(6), NexthopState.GLEAN) for i in range(10_000, 10_000 + size)}
         plane = PlaneObjects("s1")
-        plane.adopt(Installed(groups=groups, nexthops=nexthops), [], {})
+        list(plane.adopt(Installed(groups=groups, nexthops=nexthops), set(), {}))
         with counted() as lines:
             assert plane.claim_group(((1, 1), (9, 9))) is None
             assert plane.claim_group(((size + 1, 1), (size + 2, 1))) is not None
