@@ -19,6 +19,9 @@ from controller.routing.table_pass import KeyScan
 AUDITED_AT_ONCE = 4096
 """Prefixes that are looked at in one step, where some were not read."""
 
+BEGUN_AT_ONCE = 250
+"""Routers whose audit begins in one step: half a millisecond."""
+
 _BITS_A_KEY = 16
 
 
@@ -65,18 +68,37 @@ class AuditedRoutes(dict[bytes, int]):
 class RouteAudit(dict[int, dict[bytes, int]]):
     """Routes by vrf_id, as a reader fills them in; of routers that are not audited nothing is kept."""
 
-    def __init__(self, audited: Mapping[int, AuditedRoutes]) -> None:
+    def __init__(self, fibs: Mapping[int, Fib], written: Mapping[int, Set[bytes]]) -> None:
+        """``fibs`` are audited; ``written`` are their keys that are written meanwhile."""
         super().__init__()
-        self._audited, self._others = audited, AuditedRoutes({}, _Everything())
+        self._fibs, self._written = fibs, written
+        self._audited: dict[int, AuditedRoutes] = {}
+        self._others = AuditedRoutes({}, _Everything())
 
     def setdefault(self, vrf_id: int, default: dict[bytes, int]) -> dict[bytes, int]:
         """Return what takes the routes of a router."""
-        return self._audited.get(vrf_id, self._others)
+        return self.of(vrf_id) if vrf_id in self._fibs else self._others
+
+    def of(self, vrf_id: int) -> AuditedRoutes:
+        """Return what was read of a router that is audited."""
+        found = self._audited.get(vrf_id)
+        if found is None:
+            installed = self._fibs[vrf_id].installed_routes
+            found = self._audited[vrf_id] = AuditedRoutes(installed, self._written[vrf_id])
+        return found
 
 
 class _Everything(frozenset[bytes]):
     def __contains__(self, key: object) -> bool:
         return True
+
+
+def beginning(fibs: Mapping[int, Fib], only: int | None, begun: dict[Fib, set[bytes]]) -> Iterator[None]:
+    """Begin an audit of ``only`` one router or of all, in steps: what is written of each is noted in ``begun``."""
+    for number, fib in enumerate([fib for vrf_id, fib in fibs.items() if only in (None, vrf_id)], 1):
+        begun[fib] = fib.begin_audit()
+        if number % BEGUN_AT_ONCE == 0:
+            yield
 
 
 def repairing(

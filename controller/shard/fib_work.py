@@ -37,10 +37,9 @@ class FibWork:
         ):
             yield
 
-    def problem(self, vrf_id: int) -> str:
+    def problem(self, fib: Fib | None) -> str:
         """Return why nothing is written of a router; empty where that is not so."""
-        found = (what for fib, what in self.failed.items() if fib.config.vrf_id == vrf_id)
-        what = next(found, "")
+        what = "" if fib is None else self.failed.get(fib, "")
         return what and f"a fault of the controller at {what}: tried again at the next audit; see vrctl events"
 
     async def take(

@@ -28,7 +28,7 @@ from controller.planes.encoding_time import SHARED
 from controller.routing.fib import Fib
 from controller.routing.objects import PlaneObjects
 from controller.routing.prefixes import Ticket
-from controller.routing.route_audit import AuditedRoutes, RouteAudit, repairing
+from controller.routing.route_audit import RouteAudit, beginning, repairing
 from controller.shard.fib_work import FibWork, TablePasses
 from controller.shard.loop_share import LoopShare
 from controller.shard.plane_shares import PlaneShares
@@ -178,7 +178,7 @@ class PlaneMirror:
 
     def fault(self, vrf_id: int) -> str:
         """Return why nothing is written of a router before its plane is read anew; empty where that is not so."""
-        return self._work.problem(vrf_id)
+        return self._work.problem(self.fibs.get(vrf_id))
 
     def problem(self, config: RouterConfig) -> str:
         """Return why a router is not on the plane as it is declared, beside what was refused; empty where it is."""
@@ -477,7 +477,7 @@ class PlaneMirror:
 
     async def read_back(self, only: int | None = None) -> tuple[Installed, dict[int, set[bytes]]]:
         """Read the plane while writing goes on, routes of ``only`` one router; and return keys written meanwhile."""
-        async with self._watched() as written:
+        async with self._watched(only) as written:
             return await self.plane.read(only), written
 
     async def audit(self, only: int | None = None) -> dict[int, int]:
@@ -486,14 +486,14 @@ class PlaneMirror:
         Of all, the routes are compared as they are read, and those that were not read are looked for in slices.
         """
         repairs: Counter[int] = Counter()
-        async with self._watched() as written:
-            fibs = {vrf_id: self.fibs[vrf_id] for vrf_id in written if only in (None, vrf_id)}
-            audited = {i: AuditedRoutes(fib.installed_routes, written[i]) for i, fib in fibs.items()}
-            into = RouteAudit(audited) if only is None else None
+        async with self._watched(only) as written:
+            fibs = {vrf_id: self.fibs[vrf_id] for vrf_id in written}
+            into = RouteAudit(fibs, written) if only is None else None
             connection, read = self._connection, await self.plane.read(only, into)
-            self.foreign, streamed = read.foreign, read.routes is into
+            self.foreign, streamed = read.foreign, into if read.routes is into else None
             for vrf_id, fib in fibs.items():
-                steps = repairing(fib, read, audited[vrf_id] if streamed else None, written[vrf_id], repairs)
+                audited = None if streamed is None else streamed.of(vrf_id)
+                steps = repairing(fib, read, audited, written[vrf_id], repairs)
                 await self._work.take(self.account, fib, "an audit", steps, partial(self._serves, fib, connection))
                 self._wake_served(fib)
             repairs.update(await self.shares.audit())
@@ -507,15 +507,16 @@ class PlaneMirror:
         return dict(+repairs)
 
     @contextlib.asynccontextmanager
-    async def _watched(self) -> AsyncIterator[dict[int, set[bytes]]]:
-        """Note the keys that are written from now on, by vrf_id, once all that was written before is confirmed and it
-        is known what the plane has. PlaneUnreachable where it is away.
+    async def _watched(self, only: int | None) -> AsyncIterator[dict[int, set[bytes]]]:
+        """Note the keys that are written from now on, by vrf_id, of ``only`` one router or all, once all before is
+        confirmed and it is known what the plane has. PlaneUnreachable where it is away.
 
         One at a time: each would take what another has under way for damage.
         """
         async with self._reading:
-            begun = {fib: fib.begin_audit() for fib in self.fibs.values()}
+            begun: dict[Fib, set[bytes]] = {}
             try:
+                await self._loop_share.take(self.account, "an audit", beginning(self.fibs, only, begun))
                 if self._writes:
                     await asyncio.wait(list(self._writes))
                 await self.until(lambda: self.adopted)  # or all that it has would be damage, and go

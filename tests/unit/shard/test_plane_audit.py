@@ -93,6 +93,34 @@ async def test_an_audit_looks_at_routers_in_turns(make_world: MakeWorld, monkeyp
     assert len(set(looked)) == 4
 
 
+async def test_an_audit_begins_in_turns(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And knows what each router writes from its own turn on."""
+    monkeypatch.setattr(loop_share, "TURN_S", 0.0)
+    monkeypatch.setattr(route_audit, "BEGUN_AT_ONCE", 1)
+    world = await make_world(*(router_config(vrf_id, (vrf_id,)) for vrf_id in range(1, 5)))
+    await world.until(lambda: audited(world).adopted)
+    turns, begun = [0], []
+    for router in world.shards.routers.values():
+        begins = router.fib.begin_audit
+        monkeypatch.setattr(router.fib, "begin_audit", lambda begins=begins: begun.append(turns[0]) or begins())
+    slow = SlowRead(world, monkeypatch)
+    audit = asyncio.create_task(audited(world).audit())
+    while not slow.asked:
+        await asyncio.sleep(0)
+        turns[0] += 1
+    assert len(set(begun)) == 4
+    slow.go_on.set()
+    assert await audit == {}
+
+
+async def test_to_read_one_router_back_is_no_work_for_others(make_world: MakeWorld) -> None:
+    world = await make_world(*(router_config(vrf_id, (vrf_id,)) for vrf_id in range(1, 5)))
+    await world.until(lambda: audited(world).adopted)
+    _, written = await audited(world).read_back(2)
+    assert written == {2: set()}
+    assert await audited(world).audit(3) == {}
+
+
 async def test_an_audit_ends_with_the_connection_that_it_read_by(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
