@@ -7,7 +7,7 @@ its room until it has left. Pure.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import islice
 
@@ -94,10 +94,11 @@ class HardwareTables:
         self.declared = {family: Declared(room[family]) for family in ROUTE_TABLE_NAME}
         self.fast = {family: FastTable(family, one.capacity or MAX_ROOM) for family, one in self.declared.items()}
         self.slices: dict[int, str] = {}  # by router
+        self._members: defaultdict[str, set[int]] = defaultdict(set)  # routers by slice
         self._gone: set[int] = set()  # routers of these that nothing is said of any more
         self._routes: dict[RouterTable, AggregatedRoutes] = {}  # of open routers
-        self._unopened: dict[int, dict[bytes, int]] = {}  # what the software has of all others
         self._unmerged: dict[RouterTable, None] = {}  # those of them that may not be as small as can be
+        self._unopened: dict[int, dict[bytes, int]] = {}  # what the software has of all others
         self._placements: dict[int, Placement] = {}
         self._changed = False
         self._failed: dict[int, Refused] = {}  # what left a router without a default entry, by vrf_id
@@ -140,8 +141,8 @@ class HardwareTables:
                 table = vrf_id, family
                 self.note(table, fast.remove(vrf_id))
                 del self._routes[table]
-
                 self._unmerged.pop(table, None)
+
     def retry_defaults(self, vrf_id: int) -> int:
         """Write the default entries of an open router again that the plane lacks; returns how many."""
         lacking = self.writes.defaults_lacking(vrf_id) if vrf_id in self.routers else []
@@ -154,14 +155,16 @@ class HardwareTables:
         self.routers.discard(vrf_id)
         for family, fast in self.fast.items():
             del self.wanted[vrf_id, family], self._routes[vrf_id, family]
-            fast.drop(vrf_id)
             self._unmerged.pop((vrf_id, family), None)
+            fast.drop(vrf_id)
 
     # Room and placement
 
     def share(self, vrf_id: int, slice_name: str, quota: Quota) -> None:
         """Say whose slice a router belongs to, before it is opened, and what all routers of that may have here."""
+        self._leave_slice(vrf_id)
         self.slices[vrf_id] = slice_name
+        self._members[slice_name].add(vrf_id)
         self._gone.discard(vrf_id)
         self._changed = True
         for family, fast in self.fast.items():
@@ -183,11 +186,23 @@ class HardwareTables:
         if any(fast.is_leaving(vrf_id) for fast in self.fast.values()):
             return
         self._gone.discard(vrf_id)
-        slice_name = self.slices.pop(vrf_id, None)
-        if slice_name is not None and slice_name not in self.slices.values():
+        slice_name = self._leave_slice(vrf_id)
+        if slice_name is not None and not self.members(slice_name):
             for fast in self.fast.values():
                 fast.forget_slice(slice_name)
             self._changed = True
+
+    def _leave_slice(self, vrf_id: int) -> str | None:
+        slice_name = self.slices.pop(vrf_id, None)
+        if slice_name is not None:
+            self._members[slice_name].discard(vrf_id)
+            if not self._members[slice_name]:
+                del self._members[slice_name]
+        return slice_name
+
+    def members(self, slice_name: str) -> Set[int]:
+        """Return the routers of a slice, those too of which something still leaves."""
+        return self._members.get(slice_name, frozenset())
 
     def reported(self, sizes: Mapping[str, int]) -> None:
         """Take what the plane says of its tables; what was learned of a table holds until it says something else."""
@@ -325,6 +340,7 @@ class HardwareTables:
             while table in self._routes and self._routes[table].aggregate.queued:
                 self._choose(table, self._routes[table].aggregate.improve(IMPROVED_AT_ONCE))
                 yield
+            self._unmerged.pop(table, None)
             in_software = self.placement(vrf_id) is Placement.SOFTWARE and table in self._routes
             stay = here & self._routes[table].pinned if in_software else here
             by_length: defaultdict[int, list[bytes]] = defaultdict(list)
@@ -340,7 +356,6 @@ class HardwareTables:
 
     def refuse(self, table: RouterTable, key: bytes, full: bool) -> None:
         """Do without an entry that the hardware refused. ValueError for the default entry of a router."""
-            self._unmerged.pop(table, None)
         vrf_id, family = table
         self.note(table, self.fast[family].refused(vrf_id, key, full))
 

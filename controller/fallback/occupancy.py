@@ -37,14 +37,9 @@ class HardwareUsage:
 
     def used_by(self, slice_name: str) -> dict[int, int]:
         """Return the entries that the hardware holds of a slice, by family."""
-        slices = self._tables.slices
+        members, installed = self._tables.members(slice_name), self._tables.writes.installed
         return {
-            family: sum(
-                len(entries)
-                for (vrf_id, of), entries in self._tables.writes.installed.items()
-                if of == family and slices.get(vrf_id) == slice_name
-            )
-            for family in ROUTE_TABLE_NAME
+            family: sum(len(installed.get((vrf_id, family), ())) for vrf_id in members) for family in ROUTE_TABLE_NAME
         }
 
     def counts(self) -> dict[str, int]:

@@ -121,8 +121,10 @@ class FastTable:
 
         rebalance() takes out what is too much. The default entries of routers count, but have room in any case.
         """
-        room = self._slice(slice_name)
-        room.capacity = UNLIMITED if quota is None else quota
+        room, capacity = self._slice(slice_name), UNLIMITED if quota is None else quota
+        if room.capacity == capacity:
+            return  # as each of its routers says
+        room.capacity = capacity
         room.move(self._unreserved if quota is None else self._room)
         for router in self._routers.values():
             router.incomplete = router.incomplete or router.table.room is room

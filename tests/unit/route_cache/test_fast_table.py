@@ -705,6 +705,18 @@ def test_a_small_quota_of_a_large_plane_is_filled() -> None:
     assert fast.used_by("red") == 199
 
 
+def test_a_quota_that_is_said_again_has_nobody_looked_at_anew() -> None:
+    """As it is for each router of a slice that is declared."""
+    fast = FastTable(4, 1_000_000)
+    fast.add(VRF, "red")
+    for quota in (100, None):
+        fast.limit("red", quota)
+        fast.rebalance(1, 1000)
+        assert not fast._routers[VRF].incomplete
+        fast.limit("red", quota)
+        assert not fast._routers[VRF].incomplete
+
+
 def test_no_room_for_a_router() -> None:
     fast = FastTable(4, 1)
     fast.add(VRF, "red")
