@@ -346,10 +346,10 @@ async def planes(views: Views) -> list[PlaneView]:
     return views.plane_views()
 
 
-@api.get("/routers")
-async def routers(views: Views) -> list[RouterView]:
+@api.get("/routers", response_model=list[RouterView])
+async def routers(views: Views) -> StreamingResponse:
     """List routers."""
-    return views.router_views()
+    return StreamingResponse(streams.array(views.router_views(), RouterView), media_type="application/json")
 
 
 @api.get("/load")
@@ -358,10 +358,10 @@ async def load(views: Views) -> LoadView:
     return await views.running.load()
 
 
-@api.get("/interfaces")
-async def interfaces(views: Views) -> list[InterfaceView]:
+@api.get("/interfaces", response_model=list[InterfaceView])
+async def interfaces(views: Views) -> StreamingResponse:
     """List the interfaces of all routers."""
-    return views.interface_views()
+    return StreamingResponse(streams.array(views.interface_views(), InterfaceView), media_type="application/json")
 
 
 @api.get("/find/{name}")

@@ -10,11 +10,16 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+from pydantic import TypeAdapter
+
 from controller.errors import StoreError
 from controller.views import CapturedFrame
 
 PAGE = 500
 """Rows made before others get their turn on the event loop."""
+
+VIEWS_PAGE = 100
+"""The same of views that take several look-ups each: a few milliseconds."""
 
 _PCAP_HEADER = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 1)  # microseconds, Ethernet
 _RECORD = struct.Struct("<IIII")
@@ -36,6 +41,16 @@ async def table(rows: Iterable[Any]) -> AsyncIterator[bytes]:
     while page := list(islice(walk, PAGE)):
         yield b"".join(line(plain(row)) for row in page)
         await asyncio.sleep(0)
+
+
+async def array(rows: Iterable[Any], kind: type[Any]) -> AsyncIterator[bytes]:
+    """Send views of one kind as a JSON list, a page at a time."""
+    walk, pages, before = iter(rows), TypeAdapter(list[kind]), b"["  # type: ignore[valid-type]
+    while page := list(islice(walk, VIEWS_PAGE)):
+        yield before + pages.dump_json(page)[1:-1]
+        before = b","
+        await asyncio.sleep(0)
+    yield b"[]" if before == b"[" else b"]"
 
 
 async def lines(views: AsyncIterator[Any]) -> AsyncIterator[bytes]:

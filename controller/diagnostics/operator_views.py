@@ -1,6 +1,6 @@
 """What an operator is shown: what is declared, joined with what runs and with what guests say of themselves."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 
 from controller.errors import Conflict, NoSuch
@@ -101,20 +101,19 @@ class OperatorViews:
             _share_view(part.share),
         )
 
-    def router_views(self) -> list[RouterView]:
-        """Show all routers, with what their guests say of themselves, and those that are being deleted."""
-        views = [self.router_view(router) for _, router in sorted(self._declared.state.routers.items())]
-        for tombstone in self._declared.tombstones.values():
+    def router_views(self) -> Iterator[RouterView]:
+        """Iterate over all routers, with what their guests say of themselves, and those that are being deleted."""
+        tombstones = list(self._declared.tombstones.values())
+        for _, router in sorted(self._declared.state.routers.items()):
+            yield self.router_view(router)
+        for tombstone in tombstones:
             router = tombstone.router
             what = "its plane" if not tombstone.plane_clean else "its guest"
-            views.append(
-                RouterView(
-                    *(router.full_name, router.plane, "deleting", f"waits for {what}", 0, 0, 0, 0, 0, 0, 0),
-                    guest=router.guest.kind.value,
-                    suite=router.routing.suite.value,
-                )
+            yield RouterView(
+                *(router.full_name, router.plane, "deleting", f"waits for {what}", 0, 0, 0, 0, 0, 0, 0),
+                guest=router.guest.kind.value,
+                suite=router.routing.suite.value,
             )
-        return views
 
     def router_view(self, router: RouterConfig) -> RouterView:
         """Show one router."""
@@ -152,11 +151,10 @@ class OperatorViews:
             return view
         return replace(view, state="disconnected" if view.state == "disconnected" else "degraded", reason=trouble)
 
-    def interface_views(self) -> list[InterfaceView]:
-        """Show the interfaces of all routers."""
-        return [
-            view for _, router in sorted(self._declared.state.routers.items()) for view in self._interfaces_of(router)
-        ]
+    def interface_views(self) -> Iterator[InterfaceView]:
+        """Iterate over the interfaces of all routers."""
+        for _, router in sorted(self._declared.state.routers.items()):
+            yield from self._interfaces_of(router)
 
     def _interfaces_of(self, router: RouterConfig) -> list[InterfaceView]:
         try:

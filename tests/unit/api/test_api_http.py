@@ -2,9 +2,11 @@
 
 import asyncio
 import io
+import json
 import os
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from operator_world import Controller
 from controller.api import app, streams
 from controller.operations import backups
 from controller.spec.lines import MAX_SIZE_BYTES
-from controller.views import CapturedFrame
+from controller.views import CapturedFrame, RouterView
 from controller.vrctl.client import Client, Refused, path_of
 from controller.vrctl.progress import follow
 from wire import PROTOCOL_VERSION
@@ -26,6 +28,24 @@ async def ask(served: Path, method: str, target: str, body: object = None) -> An
 
 def document(text: str) -> dict[str, object]:
     return {"source": "t.yaml", "text": text, "files": {}}
+
+
+async def test_a_list_of_thousands_is_made_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "VIEWS_PAGE", 2)
+    views = [RouterView(f"red/r{n}", "s1", "up", "", n, 0, 0, 0, 0, 0, 0, remarks=["x"]) for n in range(5)]
+    made, body, after = [], b"", []
+
+    def rows() -> Iterator[RouterView]:
+        for view in views:
+            made.append(view)
+            yield view
+
+    async for part in streams.array(rows(), RouterView):
+        body += part
+        after.append(len(made))
+    assert after == [2, 4, 5, 5]
+    assert json.loads(body) == [asdict(view) for view in views]
+    assert [part async for part in streams.array([], RouterView)] == [b"[]"]
 
 
 async def test_the_socket_is_private(served: Path) -> None:
