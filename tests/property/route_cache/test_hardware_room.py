@@ -98,6 +98,8 @@ class World:
         """All guests have repeated their routes: what the hardware has beside them is not lost, but withdrawn."""
         for vrf_id in SLICES:
             self.routes.adoption.complete(vrf_id)
+        for _ in self.routes.adoption.thaw():
+            pass
 
     def nothing_has_too_much(self) -> None:
         held = {vrf_id: len(entries) for vrf_id, entries in self.plane.items()}
