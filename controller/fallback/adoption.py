@@ -144,7 +144,7 @@ class Adoption:
                 yield
                 if begun != self._begun:
                     return
-            del self._complete[vrf_id]
+            self._complete.pop(vrf_id, None)
 
     def _thaw(self, vrf_id: int) -> Iterator[None]:
         tables, writes = self._tables, self._tables.writes

@@ -92,7 +92,11 @@ void LinkShares::divide_now() {
     for (uint32_t interface = 0; interface < SP_INTERFACES; ++interface) {
         const sp_u64 way = loaded(arrays_.egresses[interface].port);
         const uint32_t port = sp_port_number(way);
-        if ((way & SP_PRESENT) == 0 || speeds_[port] == 0) continue;
+        if ((way & SP_PRESENT) == 0 || speeds_[port] == 0) {
+            sp_u32& slot = arrays_.link_slots[interface];  // may be another's by the time that it comes back
+            if (loaded(slot) != 0) publish(slot, sp_u32{0});
+            continue;
+        }
         senders.push_back({interface, {port, owners_[interface].vrf}});
         division.routers.insert(senders.back().second);
     }
@@ -117,7 +121,8 @@ void LinkShares::divide_now() {
 }
 
 uint64_t LinkShares::part(uint32_t port, uint64_t millionths) const {
-    return static_cast<uint64_t>(Wide{rate_of(speeds_[port])} * millionths / SP_SHARE_WHOLE);
+    const auto rate = static_cast<uint64_t>(Wide{rate_of(speeds_[port])} * millionths / SP_SHARE_WHOLE);
+    return std::max<uint64_t>(rate, millionths != 0);  // a ceiling of 0 is none
 }
 
 void LinkShares::write_router(OnPort whom, Division& division) {

@@ -128,6 +128,26 @@ TEST_F(LinkShare, ACeilingKeepsItsPortLookedAt) {
     EXPECT_FALSE(mode() & SP_LINK_ALWAYS);
 }
 
+TEST_F(LinkShare, ACeilingOfASlowPortThatIsLessThanARateIsOne) {
+    tables.links().set_speed(kPort, 1'000'000);
+    interface(1, 10, kPort);
+    share(10, {1, 0, 7, 0});
+    EXPECT_EQ(sender(1).ceiling, 1u);
+    share(10, {});
+    EXPECT_EQ(sender(1).ceiling, 0u);
+}
+
+TEST_F(LinkShare, AnInterfaceThatGoesLeavesItsShareToOthers) {
+    tables.links().set_speed(kPort, kGiga);
+    interface(1, 10, kPort);
+    const sp_u32& slot = arrays.link_slots[tables.objects().slot(Space::kInterface, 1)];
+    EXPECT_NE(slot, 0u);
+    EXPECT_TRUE(tables.write_row(Op::kErase, Table::kInterfaceClassifier, {kPort, 1}, {}).ok());
+    EXPECT_TRUE(tables.write_row(Op::kErase, Table::kRouterInterface, {1, 0}, {}).ok());
+    tables.commit();
+    EXPECT_EQ(slot, 0u);
+}
+
 TEST_F(LinkShare, WhatALinkHasDroppedStaysCountedWhenARouterLeavesIt) {
     tables.links().set_speed(kPort, kGiga);
     tables.links().set_speed(kOther, kGiga);
