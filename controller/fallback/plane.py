@@ -24,8 +24,8 @@ from controller.errors import PlaneUnreachable
 from controller.fallback.hardware_audit import HardwareAudit
 from controller.fallback.hardware_routes import HardwareRoutes
 from controller.fallback.installed_entries import Ends, common_share, merging, summed
-from controller.fallback.link import LinkPorts, port_number
-from controller.fallback.link_probe import LinkProbe
+from controller.fallback.link.ports import LinkPorts, port_number
+from controller.fallback.link.probe import LinkProbe
 from controller.fallback.pace import paced
 from controller.fallback.traffic_poll import TrafficPoll
 from controller.fallback.writer import PairWriter

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from controller.fallback.pace import parts
-from controller.fallback.pending_writes import PendingWrites
 from controller.planes.base import FALLBACK, ROUTE_TABLE_NAME, Op, Refused, RouteUpdates
+from controller.route_cache.pending_writes import PendingWrites
 from controller.route_cache.write_order import stages
 from wire.columns import ADDRESS_BYTES, family_of
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from controller.fallback.hardware_routes import HardwareRoutes
 from controller.fallback.installed_entries import Ends, Groups, InstalledEntries, KeptOut, id_of
-from controller.fallback.link import LinkPorts, LinkVlans, on_hardware, on_software, port_number
+from controller.fallback.link.ports import LinkPorts, LinkVlans, on_hardware, on_software, port_number
 from controller.fallback.pace import paced
 from controller.fallback.recovery import lost_entries, take_in
 from controller.planes.base import (

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from controller.errors import Conflict
 from controller.fallback.hardware_routes import HardwareRoutes
-from controller.fallback.link import LinkPorts
-from controller.fallback.link_probe import LinkProbe
+from controller.fallback.link.ports import LinkPorts
+from controller.fallback.link.probe import LinkProbe
 from controller.fallback.plane import FallbackPair
 from controller.model import PlaneConfig, PlaneKind
 from controller.planes.base import Plane, PuntClass

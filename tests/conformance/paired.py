@@ -13,7 +13,7 @@ from cables import PORTS
 from wired import SENTINEL_VRF, WiredPlane
 
 from controller.fallback.hardware_routes import HardwareRoutes
-from controller.fallback.link import LinkPorts
+from controller.fallback.link.ports import LinkPorts
 from controller.fallback.plane import FallbackPair
 from controller.model import Placement, PlaneConfig, PlaneKind, PlanePort
 from controller.planes.base import FALLBACK, LOCAL, UNREACHABLE, FallbackLink, Installed, Plane, PuntReason

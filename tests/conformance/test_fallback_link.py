@@ -4,7 +4,7 @@ import pytest
 from paired import LINK, PEER, PairedPlane
 from planes_wired import PAIRS
 
-from controller.fallback.link_probe import PROBE_INTERFACE, PROBE_VRF, LinkProbe, ProbeTiming
+from controller.fallback.link.probe import PROBE_INTERFACE, PROBE_VRF, LinkProbe, ProbeTiming
 from controller.planes.base import RouterInterface
 from lab.private.forwarder import NATIVE_MTU
 

@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plain_changes import changes_between
 
-from controller.fallback.pending_writes import PendingWrites
 from controller.planes.base import Op, RouteUpdates
+from controller.route_cache.pending_writes import PendingWrites
 from controller.route_cache.write_order import Changes, stages
 from wire.columns import KEY_STRIDE, prefix_key
 

@@ -12,8 +12,8 @@ from worlds import PORTS, World, gateway, mac, router_config
 
 from controller.diagnostics import verify
 from controller.fallback.hardware_routes import HardwareRoutes
-from controller.fallback.link import LinkPorts
-from controller.fallback.link_probe import LinkProbe, ProbeTiming
+from controller.fallback.link.ports import LinkPorts
+from controller.fallback.link.probe import LinkProbe, ProbeTiming
 from controller.fallback.plane import FallbackPair
 from controller.model import RouterConfig
 from controller.planes.base import FALLBACK, LOCAL

@@ -6,8 +6,8 @@ import pytest
 from pairs import LINK, PEER, PairWorld
 from worlds import interface, router_config
 
-from controller.fallback.link import PROBE_VLAN, LinkVlans
-from controller.fallback.link_probe import PROBE_INTERFACE, PROBE_VRF
+from controller.fallback.link.ports import PROBE_VLAN, LinkVlans
+from controller.fallback.link.probe import PROBE_INTERFACE, PROBE_VRF
 from controller.planes.base import Op, Policer, PuntReason, RouterInterface, Update, WriteBatch, same_rate
 
 

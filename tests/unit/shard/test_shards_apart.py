@@ -12,7 +12,7 @@ from worlds import PORTS, World, gateway, router_config
 
 from controller.events.log import EventLog
 from controller.fallback.hardware_routes import HardwareRoutes
-from controller.fallback.link import LinkPorts
+from controller.fallback.link.ports import LinkPorts
 from controller.fallback.plane import FallbackPair
 from controller.planes.fake import FakePlane
 from controller.planes.openflow.plane import OpenFlowPlane

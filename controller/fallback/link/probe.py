@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from controller.errors import PlaneUnreachable
-from controller.fallback.link import PROBE_VLAN, LinkPorts
+from controller.fallback.link.ports import PROBE_VLAN, LinkPorts
 from controller.model import MAX_ROUTERS
 from controller.planes.base import (
     MAX_OBJECT_ID,
