@@ -2,21 +2,16 @@
 
 With octets over a Unix socket a guest sends whatever descriptors it likes (SCM_RIGHTS, unix(7)). Whoever drops the
 last one of an open file waits for its end: of a TCP connection for as long as the guest says (SO_LINGER, socket(7)),
-of a packet socket for a grace period of the kernel. recv(2) drops those that nobody takes, close(2) those that nobody
-read, also of connections that were never accepted. So the event loop takes all that come, and a thread does every
-close.
+of a packet socket for a grace period of the kernel. recv(2) drops those that nobody takes, or has a descriptor left
+for, close(2) those that nobody read, also of connections that were never accepted. So the event loop looks before it
+takes octets, leaves descriptors where they are, and a thread does every close.
 """
 
-import array
 import contextlib
 import os
 import socket
 import threading
 from collections import deque
-from collections.abc import Iterable
-
-_MOST = 253  # SCM_MAX_FD, of the kernel
-_ROOM = socket.CMSG_SPACE(_MOST * array.array("i").itemsize)
 
 
 class Closer:
@@ -32,14 +27,17 @@ class Closer:
         """Whether something is still to be closed: until then nothing more should be taken from that guest."""
         return self._runs
 
-    def close(self, descriptors: Iterable[int]) -> None:
-        """Close descriptors by and by; returns at once."""
+    def close(self, descriptor: int) -> None:
+        """Close a descriptor by and by; returns at once."""
         with self._changing:
-            self._descriptors.extend(descriptors)
-            if self._runs or not self._descriptors:
+            self._descriptors.append(descriptor)
+            if self._runs:
                 return
             self._runs = True
-        threading.Thread(target=self._run, name="closer", daemon=True).start()
+        try:
+            threading.Thread(target=self._run, name="closer", daemon=True).start()
+        except RuntimeError:  # the system has no thread left, or this process ends
+            self._runs = False  # so with what is closed next
 
     def _run(self) -> None:
         while (descriptor := self._next()) is not None:
@@ -62,16 +60,16 @@ class GuestSocket(socket.socket):
         """Take the place of another socket."""
         made = cls(fileno=plain.detach())
         made.closer = closer
+        # Else an octet out of band is passed over, and what came with it is closed.
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
         return made
 
     def recv(self, size: int, flags: int = 0) -> bytes:
-        """Receive octets; PermissionError where descriptors come with them."""
-        octets, extra, told, _ = self.recvmsg(size, _ROOM, flags | socket.MSG_CMSG_CLOEXEC)
-        if extra or told & socket.MSG_CTRUNC:
-            for _, _, descriptors in extra:
-                self.closer.close(array.array("i", descriptors))
+        """Receive octets; PermissionError where descriptors come with them, which are closed with the connection."""
+        octets, _, told, _ = self.recvmsg(size, 0, flags | socket.MSG_PEEK)
+        if told & socket.MSG_CTRUNC:
             raise PermissionError("descriptors come with what a guest says")
-        return octets
+        return octets if flags & socket.MSG_PEEK else super().recv(len(octets), flags)
 
     def close(self) -> None:
         """End the connection, or the listening, at once; whoever waits for that is not the caller."""
@@ -79,4 +77,4 @@ class GuestSocket(socket.socket):
             return
         with contextlib.suppress(OSError):
             self.shutdown(socket.SHUT_RDWR)
-        self.closer.close([self.detach()])
+        self.closer.close(self.detach())

@@ -175,11 +175,12 @@ class _Listener:
             self._refused()
             return
         guest.setblocking(False)
-        arrival = _Arrival()
-        self._open[arrival] = self._loop.create_task(self._serve(arrival, guest))
+        arrival = _Arrival(guest)
+        self._open[arrival] = self._loop.create_task(self._serve(arrival))
 
-    async def _serve(self, arrival: "_Arrival", guest: socket.socket) -> None:
+    async def _serve(self, arrival: "_Arrival") -> None:
         """Have whoever the first octet is for take the place of ``arrival``."""
+        arrival.served, guest = True, arrival.guest
         try:
             first = await _first_octet(guest)
         except BaseException:
@@ -202,8 +203,14 @@ class _Listener:
 class _Arrival:
     """A connection of which nobody knows yet what it is for."""
 
+    def __init__(self, guest: socket.socket) -> None:
+        self.guest = guest
+        self.served = False
+
     def cut(self) -> None:
-        """Its task is cancelled, and closes it."""
+        """Its task is cancelled, and closes it; one that has not begun never does."""
+        if not self.served:
+            self.guest.close()
 
 
 async def _first_octet(guest: socket.socket) -> bytes | None:

@@ -3,14 +3,17 @@
 import asyncio
 import contextlib
 import os
+import resource
 import socket
 import struct
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from controller.sessions import sockets as session_sockets
+from controller.sessions.guest_socket import Closer, GuestSocket
 from controller.sessions.sockets import CONNECTIONS, FrameProtocol, SessionSockets
 from wire.frames import MAGIC
 
@@ -295,20 +298,72 @@ async def test_what_nobody_read_is_closed_by_nobody_who_is_waited_for(
     one.close()
 
 
-async def test_octets_alone_pass_and_descriptors_of_a_peer_are_not_inherited(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def unclosed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """What the thread would close: here nobody does before the end."""
     held: list[int] = []
-    monkeypatch.setattr(session_sockets.Closer, "close", lambda _self, descriptors: held.extend(descriptors))
-    with socket.socket(socket.AF_UNIX) as passed:
-        one = sent(bed.directory / "1/session.sock", b"y", passed)
-    await until(lambda: len(held) == 2)  # it, and the connection
-    assert not any(os.get_inheritable(descriptor) for descriptor in held)
+    monkeypatch.setattr(Closer, "close", lambda _self, descriptor: held.append(descriptor))
+    yield held
     for descriptor in held:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def no_more_descriptors() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("band", [0, socket.MSG_OOB], ids=["in band", "out of band"])
+def test_a_descriptor_does_not_enter_the_process_and_who_receives_does_not_close_it(
+    unclosed: list[int], band: int
+) -> None:
+    guest, plain = socket.socketpair()
+    ours = GuestSocket.over(plain, Closer())
+    end, passed = os.pipe()
+    os.set_blocking(end, False)
+    guest.sendmsg([b"y"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", passed))], band)
+    os.close(passed)
+    guest.send(b"z")
+    with no_more_descriptors(), pytest.raises(PermissionError):
+        ours.recv(100)
+    ours.close()
+    with pytest.raises(BlockingIOError):
+        os.read(end, 1)  # somebody has the other end of the pipe
+    os.close(unclosed.pop())
+    assert os.read(end, 1) == b""
+    os.close(end)
+    guest.close()
+
+
+async def test_a_connection_that_nobody_has_begun_to_look_at_is_left_to_the_thread_too(
+    bed: Bed, unclosed: list[int]
+) -> None:
+    one = socket.socket(socket.AF_UNIX)
+    one.connect(str(bed.directory / "1/session.sock"))
+    bed.sockets._listeners[1]._accept()
+    bed.sockets.close(1)
+    assert len(unclosed) == 2  # it, and where it came from
     await ended(one)
-    monkeypatch.undo()
-    await answered(bed, 1)
+
+
+def test_what_is_to_be_closed_waits_where_there_is_no_thread_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    closer, first, second = Closer(), socket.socketpair(), socket.socketpair()
+    with monkeypatch.context() as changed:
+        changed.setattr(threading.Thread, "start", refuse)
+        closer.close(first[0].detach())
+    assert not closer.busy
+    closer.close(second[0].detach())
+    for _, other in (first, second):
+        assert other.recv(1) == b""
+        other.close()
 
 
 async def test_a_router_whose_socket_could_not_be_made_is_admitted_later(service):
