@@ -55,10 +55,18 @@ def mount_kernel_views() -> None:
             _make_read_only(path)
     mount(OWN_SETTINGS, OWN_SETTINGS, None, MS_BIND)
     set_mount(OWN_SETTINGS, 0, MOUNT_ATTR_RDONLY)
-    for path in HOSTS_SETTINGS:
-        if os.path.exists(path):
-            _make_read_only(path)
+    _keep_hosts_settings()
     _hide()
+
+
+def _keep_hosts_settings() -> None:
+    """Make the host's settings read-only; where a module brings one that is not loaded yet (nf_conntrack, before
+    Linux 6.10), all that stand beside it."""
+    for path in HOSTS_SETTINGS:
+        for place in (path, os.path.dirname(path)):
+            if os.path.exists(place):
+                _make_read_only(place)
+                break
 
 
 def _is_writable(path: str) -> bool:
