@@ -14,22 +14,23 @@ from controller.store.base import Snapshot
 def reissued(restored: State, replaced: Snapshot, ids: Ids) -> State:
     """Return a backup's state whose routers and interfaces have no id that is another router's in ``replaced``.
 
-    Routers of one name are the same one. ``ids`` issues what is new, and nothing that either of both has.
+    Routers of one name are the same one if they have one id as well: one that was declared anew is another. ``ids``
+    issues what is new, and nothing that either of both has.
     """
     there = [*replaced.state.routers.values(), *(one.router for one in replaced.tombstones)]
     routers = {router.vrf_id: router.full_name for router in there}
-    interfaces = {one.id: router.full_name for router in there for one in router.interfaces}
-    interfaces |= {hold.interface_id: routers.get(hold.vrf_id, "") for hold in replaced.holds}
+    owners = {one.id: router.vrf_id for router in there for one in router.interfaces}
+    owners |= {hold.interface_id: hold.vrf_id for hold in replaced.holds}
     ids.taken |= routers.keys()
 
     def apart(router: RouterConfig) -> RouterConfig:
-        name = router.full_name
-        known = tuple(
-            one if interfaces.get(one.id, name) == name else _with_id(one, ids.interface(), ids)
+        free = routers.get(router.vrf_id, router.full_name) == router.full_name
+        vrf_id = router.vrf_id if free else ids.vrf()
+        interfaces = tuple(
+            one if owners.get(one.id, vrf_id) == vrf_id else _with_id(one, ids.interface(), ids)
             for one in router.interfaces
         )
-        free = routers.get(router.vrf_id, name) == name
-        return replace(router, vrf_id=router.vrf_id if free else ids.vrf(), interfaces=known)
+        return replace(router, vrf_id=vrf_id, interfaces=interfaces)
 
     return replace(restored, routers={name: apart(router) for name, router in restored.routers.items()})
 

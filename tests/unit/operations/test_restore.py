@@ -381,6 +381,27 @@ async def test_over_another_controller_s_routers_nobody_goes_on_with_their_guest
     assert (await again.apply(HEAD + RED)).changes == []
 
 
+async def test_what_a_router_of_the_same_name_still_has_on_the_plane_is_not_taken_for_its_own(
+    controller: Controller, tmp_path: Path
+) -> None:
+    other = Controller(tmp_path / "other")
+    await other.apply(HEAD + RED)
+    await other.operations.backup(tmp_path / "backup")
+    await controller.apply(HEAD + "  - {name: blue, slices: [{plane: s1}], routers: [{name: r1, plane: s1}]}\n")
+    await controller.apply(HEAD + RED)
+    former = controller.operations.state.routers["red/r1"]
+    assert (former.vrf_id, [one.id for one in former.interfaces]) == (2, [1])
+    again = await _restored(controller, tmp_path / "backup")
+    router = again.operations.state.routers["red/r1"]
+    assert (router.vrf_id, [one.id for one in router.interfaces]) == (3, [2])
+    again.core.unreachable.add("s1")
+    await again.convergence.converge(lambda _: None)
+    assert again.attached()["red/r1"] == []  # until the plane has confirmed what is gone
+    again.core.unreachable.clear()
+    await again.convergence.converge(lambda _: None)
+    assert again.attached() == {"red/r1": [("p1", 100)]}
+
+
 async def test_over_its_own_routers_all_ids_stay(controller: Controller, backup: Path) -> None:
     await controller.apply(HEAD + BLUE)
     before = controller.operations.state.routers["red/r1"]
