@@ -37,6 +37,9 @@ MAX_ROWS = 10_000
 DONE, FAILED, REFUSED, UNCHANGED, UNFINISHED = "done", "failed", "refused", "unchanged", "unfinished"
 """Outcomes; the last is one that was never recorded: it is being carried out, or the controller ended meanwhile."""
 
+BROKEN_OFF = "it was broken off"
+"""Why something failed that nobody waited for any more."""
+
 OUTCOMES = (DONE, FAILED, REFUSED, UNCHANGED, UNFINISHED)
 
 Values = Mapping[str, Any]
@@ -124,6 +127,9 @@ class AuditLog:
             raise StoreError(
                 f"{self.files.path}: {problem.strerror}; a change that cannot be recorded is not made: make room"
             ) from None
+        except asyncio.CancelledError:  # the thread goes on, and records what is not begun any more
+            await self.end(change_id, FAILED, BROKEN_OFF)
+            raise
         return change_id
 
     async def end(self, change_id: str, outcome: str, reason: str = "") -> None:

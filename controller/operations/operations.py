@@ -398,7 +398,7 @@ class Operations:
             try:
                 yield
             except asyncio.CancelledError:  # unlike a change, it does not go on
-                await self.audit.end(change_id, audit.FAILED, "it was broken off")
+                await self.audit.end(change_id, audit.FAILED, audit.BROKEN_OFF)
                 raise
         await self.audit.end(change_id, audit.DONE)
 

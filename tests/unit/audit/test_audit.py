@@ -1,10 +1,12 @@
 """Every operator's change is recorded before it is made: who, from where, what, old and new, outcome."""
 
+import asyncio
 import errno
 import json
 import os
 import pwd
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -196,6 +198,28 @@ async def test_a_change_that_an_unforeseen_error_ends_has_failed(
     with pytest.raises(RuntimeError):
         await controller.apply(RED)
     assert {(one.outcome, one.reason) for one in await rows(controller)} == {("failed", "RuntimeError")}
+
+
+async def test_what_is_broken_off_while_it_is_recorded_has_failed(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go = asyncio.Event(), threading.Event()
+    loop, append = asyncio.get_running_loop(), controller.audit.files.append
+
+    def waiting(lines: Iterable[bytes]) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        assert go.wait(10.0)
+        append(lines)
+
+    monkeypatch.setattr(controller.audit.files, "append", waiting)
+    asked = asyncio.create_task(controller.operations.rotate_authorities())
+    await begun.wait()
+    asked.cancel()
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    (row,) = await rows(controller)
+    assert (row.action, row.outcome, row.reason) == ("rotate", "failed", "it was broken off")
 
 
 async def test_vrctl_audit_filters(controller: Controller, vrctl: Vrctl, tmp_path: Path) -> None:
