@@ -55,14 +55,17 @@ def hops(text: str) -> list[str]:
 def neighbors(protocols: Iterable[str], text: str) -> dict[str, int]:
     """Return how many neighbors FRR shows Full (OSPF) or Established (BGP, counted per address family), by protocol.
 
-    ``text`` is what one vtysh printed for the `NEIGHBOR_COMMANDS` of the protocols, in their order.
+    ``text`` is what one vtysh printed for the `NEIGHBOR_COMMANDS` of the protocols, in their order. It ends with the
+    first whose daemon does not run, which has none: of those after it nothing is known.
     """
-    found = dict.fromkeys(protocols, 0)
-    for protocol in found:
-        text = text.lstrip()
+    found: dict[str, int] = {}
+    for protocol in protocols:
+        text, found[protocol] = text.lstrip(), 0
+        if not text:
+            break
         try:
             shown, end = json.JSONDecoder().raw_decode(text)
-        except json.JSONDecodeError:  # the daemon is not there yet, as a line says
+        except json.JSONDecodeError:  # the daemon has not read its text yet, as a line says
             end = len(text.partition("\n")[0])
         else:
             found[protocol] = _READERS[protocol](shown)

@@ -113,7 +113,8 @@ class Lab:
             return [str(reason)]
 
     def sessions_of(self, name: str) -> dict[str, int]:
-        """Return how many neighbors a router ("tenant/router") or a host has, by protocol.
+        """Return how many neighbors a router ("tenant/router") or a host has, by protocol, up to the first whose
+        daemon does not run.
 
         One vtysh is asked for all of them: it is slow to start in an emulated machine.
         """
@@ -165,11 +166,11 @@ class Lab:
     def _sessions_missing(self, names: list[str]) -> list[str]:
         found = []
         for name in names:
-            have = self.sessions_of(name)
+            wanted = self.topology.sessions[name]
             found += [
-                f"{protocol} of {name} ({have[protocol]} of {wanted})"
-                for protocol, wanted in self.topology.sessions[name].items()
-                if have[protocol] < wanted
+                f"{protocol} of {name} ({have} of {wanted[protocol]})"
+                for protocol, have in self.sessions_of(name).items()
+                if have < wanted[protocol]
             ]
         return found
 

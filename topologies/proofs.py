@@ -21,7 +21,8 @@ def sessions_up(lab: Lab, progress: Progress) -> list[str]:
         progress(f"{', '.join(expected)} of {name}")
         have = lab.sessions_of(name)
         for protocol, wanted in expected.items():
-            expect(have[protocol] == wanted, f"{name} has {have[protocol]} {protocol} neighbors, not {wanted}")
+            found = have.get(protocol, 0)
+            expect(found == wanted, f"{name} has {found} {protocol} neighbors, not {wanted}")
             totals[protocol] = totals.get(protocol, 0) + wanted
     states = {"BGP": "Established", "OSPFv2": "Full", "OSPFv3": "Full"}
     return [f"{count} {protocol} ends {states[protocol]}" for protocol, count in totals.items()]

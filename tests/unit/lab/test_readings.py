@@ -71,10 +71,11 @@ def test_neighbors_that_are_up(protocol, shown, expected):
     assert neighbors([protocol], json.dumps(shown)) == {protocol: expected}
 
 
-def test_a_daemon_that_does_not_run_has_no_neighbors_and_another_may():
-    text = 'ospfd is not running\n{"neighbors": [{"state": "Full"}]}\n\n{\n}\n'
-    assert neighbors(("OSPFv2", "OSPFv3", "BGP"), text) == {"OSPFv2": 0, "OSPFv3": 1, "BGP": 0}
-    assert neighbors(("OSPFv3", "OSPFv2"), "ospf6d is not running") == {"OSPFv3": 0, "OSPFv2": 0}
+def test_a_daemon_that_does_not_run_has_no_neighbors_and_vtysh_asks_nobody_after_it():
+    full = '{"neighbors": [{"state": "Full"}]}\n\n'
+    assert neighbors(("OSPFv3", "OSPFv2", "BGP"), full) == {"OSPFv3": 1, "OSPFv2": 0}
+    shown = f"% not found\n{full}{{\n}}\n"
+    assert neighbors(("OSPFv2", "OSPFv3", "BGP"), shown) == {"OSPFv2": 0, "OSPFv3": 1, "BGP": 0}
 
 
 def test_neighbors_that_wait_say_why():
