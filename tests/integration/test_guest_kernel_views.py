@@ -67,11 +67,11 @@ print(changed)
 
 
 def settings() -> dict[Path, bytes]:
-    """The host's, of its network."""
+    """The host's, of its network; not what only the kernel writes, such as how many connections it tracks."""
     found = {}
     for path in Path(OWN_SETTINGS).rglob("*"):
         with contextlib.suppress(OSError):
-            if path.is_file():
+            if path.is_file() and path.stat().st_mode & 0o222:
                 found[path] = path.read_bytes()
     return found
 
