@@ -145,8 +145,8 @@ class _Problem:
             return key + words
         self.wanted = _WANTED.get(kind, str(problem["msg"]).removeprefix("Input should be "))
         if kind == "list_type":
-            entries = isinstance(problem["input"], dict)
-            self.wanted = "a list; begin each of its entries with '- '" if entries else "a list; put it into [ ]"
+            remedies = {dict: "; begin each of its entries with '- '", type(None): ""}  # a list of null is no better
+            self.wanted = "a list" + remedies.get(type(problem["input"]), "; put it into [ ]")
         if kind in ("too_short", "too_long"):
             words, bound = ("at least", "min_length") if kind == "too_short" else ("at most", "max_length")
             self.wanted = f"{words} {problem['ctx'][bound]} long"

@@ -54,6 +54,12 @@ def test_the_document_that_the_table_breaks_is_good() -> None:
     assert sorted(lay_over_nothing(GOOD).routers) == ["red/r1", "red/r2"]
 
 
+def test_what_is_empty_where_a_list_belongs_is_not_to_be_put_into_one() -> None:
+    with pytest.raises(SpecError) as raised:
+        parse("version: 1\ntenants:\n", "t.yaml")
+    assert str(raised.value) == "t.yaml:2: tenants: null should be a list"
+
+
 def test_an_anchor_may_be_given_anew() -> None:
     text = GOOD.replace("10.0.0.1/24", "&a 10.0.0.1/24").replace("10.0.1.1/24", "&a 10.0.1.1/24")
     assert lay_over_nothing(text) == lay_over_nothing(GOOD)
