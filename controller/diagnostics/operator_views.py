@@ -102,18 +102,30 @@ class OperatorViews:
         )
 
     def router_views(self) -> Iterator[RouterView]:
-        """Iterate over all routers, with what their guests say of themselves, and those that are being deleted."""
-        tombstones = list(self._declared.tombstones.values())
-        for _, router in sorted(self._declared.state.routers.items()):
+        """Iterate over all routers, with what their guests say of themselves, and those that are being deleted.
+
+        Of routers that change meanwhile, each is shown once, as it is in its turn."""
+        shown = set[int]()
+        for router in self._routers():
+            shown.add(router.vrf_id)
             yield self.router_view(router)
-        for tombstone in tombstones:
+        for tombstone in list(self._declared.tombstones.values()):
             router = tombstone.router
+            if router.vrf_id in shown:
+                continue  # deleted since
             what = "its plane" if not tombstone.plane_clean else "its guest"
             yield RouterView(
                 *(router.full_name, router.plane, "deleting", f"waits for {what}", 0, 0, 0, 0, 0, 0, 0),
                 guest=router.guest.kind.value,
                 suite=router.routing.suite.value,
             )
+
+    def _routers(self) -> Iterator[RouterConfig]:
+        """Iterate over those that are declared at first, by name, as they are declared by then."""
+        for name in sorted(self._declared.state.routers):
+            router = self._declared.state.routers.get(name)
+            if router is not None:  # or it was deleted, and its id may be another's
+                yield router
 
     def router_view(self, router: RouterConfig) -> RouterView:
         """Show one router."""
@@ -153,7 +165,7 @@ class OperatorViews:
 
     def interface_views(self) -> Iterator[InterfaceView]:
         """Iterate over the interfaces of all routers."""
-        for _, router in sorted(self._declared.state.routers.items()):
+        for router in self._routers():
             yield from self._interfaces_of(router)
 
     def _interfaces_of(self, router: RouterConfig) -> list[InterfaceView]:

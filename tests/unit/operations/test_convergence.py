@@ -298,6 +298,18 @@ async def test_deleting_removes_plane_entries_guest_and_certificate(controller: 
     assert controller.store.load().tombstones == ()
 
 
+async def test_a_list_has_each_router_once_though_some_are_deleted_between_two_pages(controller: Controller) -> None:
+    await controller.apply(HEAD + RED + BLUE)
+    routers, interfaces = controller.views.router_views(), controller.views.interface_views()
+    shown = [next(routers).router, next(interfaces).router]
+    assert shown == ["blue/r1", "blue/r1"]
+    controller.core.unreachable.add("s1")
+    for name in shown[0], "red/r1":
+        await controller.operations.delete_router(name)
+    assert [(view.router, view.state) for view in routers] == [("red/r1", "deleting")]
+    assert list(interfaces) == []
+
+
 async def test_a_router_on_an_unreachable_plane_is_deleted_when_it_connects(tmp_path: Path) -> None:
     first = Controller(tmp_path)
     await first.apply(HEAD + RED)
