@@ -84,7 +84,7 @@ class Adoption:
 
     def _reopen(self, routers: Collection[int], software: Mapping[int, Mapping[bytes, int]]) -> Iterator[None]:
         """Open these routers with empty tables, as far as there is room, and no others, one in each step."""
-        tables = self._tables
+        tables, self._to_open = self._tables, set(routers)
         for vrf_id in tables.routers.copy():
             if vrf_id in tables.routers:
                 self._before.setdefault(vrf_id, self._forwarding(vrf_id))
@@ -92,7 +92,6 @@ class Adoption:
                 yield
         tables.forget_installed()
         tables.set_unopened({})
-        self._to_open = set(routers)
         for vrf_id in routers:
             if vrf_id in self._to_open:
                 with contextlib.suppress(ValueError):

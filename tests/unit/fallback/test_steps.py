@@ -261,12 +261,14 @@ def test_routers_are_opened_in_steps_and_closed_before_and_none_that_is_forgotte
     for dropped in range(1, 10):
         next(steps)
         assert len(routes.routers) == 9 - dropped
+        if dropped == 3:
+            routes.forget(8)
     next(steps)
     (first,) = routes.routers
     routes.forget(9)
     routes.forget(first)
     every(steps)
-    assert routes.routers == set(range(1, 9)) - {first}
+    assert routes.routers == set(range(1, 8)) - {first}
 
 
 @pytest.mark.parametrize("at", range(1, 6))
