@@ -422,7 +422,6 @@ class PlaneMirror:
         self.foreign = read.foreign
         routes = sum(map(len, read.routes.values()))
         await self._adopt_routers(read, connection)
-        await self._loop_share.take(self.account, "what it has", self._unclaimed.adopt_left(read, self.fibs))
         for batch in deletions(read, self.fibs, BATCH_ROUTES):
             await self.plane.write(batch)
         self._require(connection)
@@ -435,7 +434,7 @@ class PlaneMirror:
         self._advance()
 
     async def _adopt_routers(self, read: Installed, connection: int) -> None:
-        """Have all routers begin with what was read, those too that come meanwhile."""
+        """Have all routers begin with what was read, those too that come before all of that is done."""
         adopted, interfaces = set[Fib](), interfaces_by_router(read)
 
         def steps(fib: Fib) -> Iterator[None]:
@@ -448,6 +447,7 @@ class PlaneMirror:
                 goes_on = partial(self._serves, fib, connection)
                 await self._work.take(self.account, fib, "what its plane has", steps(fib), goes_on)
                 self._wake_served(fib)
+            await self._loop_share.take(self.account, "what it has", self._unclaimed.adopt_left(read, self.fibs))
 
     def _require(self, connection: int) -> None:
         if connection != self._connection:

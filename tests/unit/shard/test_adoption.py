@@ -226,6 +226,36 @@ async def test_a_router_that_comes_while_what_had_its_id_is_deleted_has_nothing_
     assert [one.subject for one in second.events.recent() if one.kind == "entry-refused"] == []
 
 
+async def test_a_router_that_comes_before_all_of_an_adoption_is_done_adopts_what_had_its_id(make_world, monkeypatch):
+    """Or what is there stays, and nobody knows of it."""
+    first = await make_world(router_config(1, (1,)), router_config(2, (2,)))
+    for vrf_id in (1, 2):
+        first.connect(vrf_id)
+        first.router(vrf_id).define_set(1, SetKind.FORWARD, [(vrf_id, gateway(vrf_id), 1)])
+        first.learn({"20.1.0.0/16": 1}, vrf_id)
+        await first.settle(vrf_id)
+    await first.close()
+    steps, adopts = [], unclaimed.UnclaimedObjects.adopt_left
+
+    def adopt_left(*given):
+        for _ in adopts(*given):
+            if not steps:
+                second.shards.routers[2] = second.shards.by_plane["s1"].add_router(router_config(2, (3,)))
+            steps.append(None)
+            yield
+
+    monkeypatch.setattr(unclaimed.UnclaimedObjects, "adopt_left", adopt_left)
+    second = await make_world(router_config(1, (1,)), plane=first.plane)
+    await adopted(second)
+    await second.settle(2)
+    assert steps
+    assert set(second.plane.entries.router_interfaces) == {1, 3}
+    second.connect(2)
+    second.router(2).resync_end(True)
+    await second.settle(2)
+    assert set(second.installed(2)) == {key("10.0.3.1/32"), key("10.0.3.2/32")}
+
+
 async def test_stale_routes_stay_until_the_daemons_settled(make_world):
     world = await make_world(router_config())
     world.connect()
