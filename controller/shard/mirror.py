@@ -255,6 +255,7 @@ class PlaneMirror:
                     await self._wake.wait()
                     self._wake.clear()
         finally:
+            self.adopted = False  # also where an unforeseen error ends it: what the plane has is read anew
             beside.cancel()
             await asyncio.gather(beside, return_exceptions=True)
         raise PlaneUnreachable(self.plane.name, self.reason)
@@ -509,10 +510,8 @@ class PlaneMirror:
     @contextlib.asynccontextmanager
     async def _watched(self, only: int | None) -> AsyncIterator[dict[int, set[bytes]]]:
         """Note the keys that are written from now on, by vrf_id, of ``only`` one router or all, once all before is
-        confirmed and it is known what the plane has. PlaneUnreachable where it is away.
-
-        One at a time: each would take what another has under way for damage.
-        """
+        confirmed and it is known what the plane has; one at a time, as each would take what another has under way
+        for damage. PlaneUnreachable where the plane is away."""
         async with self._reading:
             begun: dict[Fib, set[bytes]] = {}
             try:

@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from pairs import PairWorld, back, every, learned, made, started, verified
+from pairs import FAR, ONE_WAY, PairWorld, back, every, learned, made, started, verified
+from worlds import router_config
 
+from controller import supervisor
 from controller.errors import PlaneUnreachable
 from controller.fallback import pace, plane
 from controller.fallback.hardware_routes import HardwareRoutes
@@ -16,6 +18,7 @@ from controller.model import Placement, Quota
 from controller.planes.base import Op, RouteKind, RouteUpdates, WriteBatch, route_action
 from controller.route_cache.aggregate import LEAST_BUDGET
 from controller.routing import route_audit
+from controller.shard.unclaimed import UnclaimedObjects
 from wire.columns import prefix_key
 
 STEP = 5
@@ -207,6 +210,36 @@ async def test_what_was_written_while_an_adoption_is_under_way_does_not_end_what
     await world.pair.work()
     assert world.pair.routes.writes.frozen == {1}
     assert world.forwarding() == forwarded
+
+
+async def test_no_router_is_complete_before_it_has_adopted_what_was_read_after_a_write_that_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or the hardware lets go of what the software has lost."""
+    monkeypatch.setattr(supervisor, "RESTART_S", 0.0)
+    world = await made(router_config(1, (1,)), router_config(2, (2,)))
+    await learned(world, dict.fromkeys(FAR, 1), {1: ONE_WAY[1]})
+    await learned(world, {}, {2: ONE_WAY[2]}, vrf_id=2)
+    writes, adopts = world.software.write, UnclaimedObjects.adopt
+    shard, frozen = world.shards.by_plane["s1"], []
+
+    async def failing(batch: WriteBatch) -> Any:
+        world.software.write = writes  # type: ignore[method-assign]
+        world.in_software().clear()
+        raise RuntimeError("unforeseen")
+
+    def adopt(*given: Any) -> Iterator[None]:
+        for _ in adopts(*given):
+            shard.follow(world.router())
+            every(world.pair.routes.adoption.thaw())
+            frozen.append(1 in world.pair.routes.writes.frozen)
+            yield
+
+    monkeypatch.setattr(UnclaimedObjects, "adopt", adopt)
+    world.software.write = failing  # type: ignore[method-assign]
+    world.learn({"30.0.0.0/8": 2}, vrf_id=2)
+    await world.until(lambda: frozen != [] and shard.mirror.adopted)
+    assert all(frozen)
 
 
 @pytest.mark.parametrize("does", ["forget", "place"])
