@@ -1,5 +1,7 @@
 """An unexpected error at one guest is told to who changes it, and keeps nobody from another."""
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 from operator_world import Controller
 
@@ -12,16 +14,25 @@ BLUE = RED.replace("red", "blue")
 FAULT = "red/r1: a fault of the controller at its guest: tried again; see vrctl events"
 
 
-async def _fail(spec: GuestSpec) -> list[str]:
-    if spec.router == "red/r1":
-        raise RuntimeError("a bug")
+def failing(asked: Callable[[GuestSpec], Awaitable[list[str]]]) -> Callable[[GuestSpec], Awaitable[list[str]]]:
+    """Ask the driver as before, but for the guest of red/r1."""
+
+    async def fail(spec: GuestSpec) -> list[str]:
+        if spec.router == "red/r1":
+            raise RuntimeError("a bug")
+        return await asked(spec)
+
+    return fail
+
+
+async def slow(_spec: GuestSpec) -> list[str]:
     return ["it is slow"]
 
 
 async def test_who_changes_it_hears_of_it_and_nobody_else(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(controller.guests, "start", _fail)
+    monkeypatch.setattr(controller.guests, "start", failing(controller.guests.start))
     assert (await controller.apply(HEAD + RED)).failed == [FAULT]
     assert (await controller.apply(HEAD + BLUE)).failed == []
     rows = await controller.audit.read(Filter(kind="router"), 10)
@@ -38,7 +49,7 @@ async def test_who_changes_it_hears_of_it_and_nobody_else(
 
 async def test_the_others_are_looked_at(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> None:
     await controller.apply(HEAD + RED + BLUE)
-    monkeypatch.setattr(controller.guests, "look_after", _fail)
+    monkeypatch.setattr(controller.guests, "look_after", failing(slow))
     await controller.convergence.look_after_guests()
     told = [(one.kind, one.subject) for one in controller.events.recent()][-2:]
     assert told == [("router-failed", "red/r1"), ("guest-trouble", "blue/r1")]
