@@ -26,6 +26,7 @@ from controller.planes.base import (
     Policer,
     Refused,
     RouterInterface,
+    RouteUpdates,
     Update,
     WriteBatch,
 )
@@ -238,15 +239,17 @@ class PairWriter:
         encoding = encoding or EncodingTime()
         async with self.draining:
             await self.once_more()
-            await paced(self._routes.planning())
-            while stage := self._routes.next_stage():
+            while stage := await self._next_stage():
                 refused = await self._hardware.write(WriteBatch(routes=stage, encoding=encoding))
                 for one in refused:
                     self._count(one)
                 self._routes.confirm(stage, refused)
                 if any(one.op is Op.DELETE for one in refused):
                     self._retry_at = min(self._retry_at, self._clock() + RETRY_S)
-                await paced(self._routes.planning())
+
+    async def _next_stage(self) -> list[RouteUpdates]:
+        await paced(self._routes.planning())
+        return self._routes.next_stage()
 
     def _count(self, one: Refused) -> None:
         self.refusals[one.table] = self.refusals.get(one.table, 0) + 1

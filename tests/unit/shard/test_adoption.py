@@ -207,14 +207,20 @@ async def test_equal_nexthops_are_claimed_by_whose_they_were(make_world):
     assert second.route_writes() == 0
 
 
-async def test_a_router_that_comes_while_what_had_its_id_is_deleted_has_nothing_of_it(make_world):
-    first = await make_world(router_config(1, (1,)), router_config(2, (2,)))
+async def left_by_two(make_world):
+    """Return a world of two routers, with a route each, whose controller has ended."""
+    world = await make_world(router_config(1, (1,)), router_config(2, (2,)))
     for vrf_id in (1, 2):
-        first.connect(vrf_id)
-        first.router(vrf_id).define_set(1, SetKind.FORWARD, [(vrf_id, gateway(vrf_id), 1)])
-        first.learn({"20.1.0.0/16": 1}, vrf_id)
-        await first.settle(vrf_id)
-    await first.close()
+        world.connect(vrf_id)
+        world.router(vrf_id).define_set(1, SetKind.FORWARD, [(vrf_id, gateway(vrf_id), 1)])
+        world.learn({"20.1.0.0/16": 1}, vrf_id)
+        await world.settle(vrf_id)
+    await world.close()
+    return world
+
+
+async def test_a_router_that_comes_while_what_had_its_id_is_deleted_has_nothing_of_it(make_world):
+    first = await left_by_two(make_world)
     first.forget_writes()
     first.plane.gate.clear()
     second = await make_world(router_config(1, (1,)), plane=first.plane)
@@ -228,13 +234,7 @@ async def test_a_router_that_comes_while_what_had_its_id_is_deleted_has_nothing_
 
 async def test_a_router_that_comes_before_all_of_an_adoption_is_done_adopts_what_had_its_id(make_world, monkeypatch):
     """Or what is there stays, and nobody knows of it."""
-    first = await make_world(router_config(1, (1,)), router_config(2, (2,)))
-    for vrf_id in (1, 2):
-        first.connect(vrf_id)
-        first.router(vrf_id).define_set(1, SetKind.FORWARD, [(vrf_id, gateway(vrf_id), 1)])
-        first.learn({"20.1.0.0/16": 1}, vrf_id)
-        await first.settle(vrf_id)
-    await first.close()
+    first = await left_by_two(make_world)
     steps, adopts = [], unclaimed.UnclaimedObjects.adopt_left
 
     def adopt_left(*given):
