@@ -14,6 +14,7 @@ from controller.fallback.hardware_tables import HardwareTables
 from controller.fallback.installed_entries import Barred
 from controller.fallback.move_progress import MoveProgress
 from controller.fallback.occupancy import HardwareUsage
+from controller.fallback.pace import parts
 from controller.fallback.staged_writes import RouterTable
 from controller.model import Placement
 from controller.planes.base import ROUTE_TABLE_NAME, Op, Refused, RouteUpdates, WriteBatch
@@ -108,20 +109,26 @@ class HardwareRoutes:
 
     # Nexthops and groups
 
-    def bar(self, refused: Iterable[Refused]) -> None:
-        """Do without nexthops and groups that the hardware did not take, all at once: every route is looked at."""
+    def barring(self, refused: Iterable[Refused]) -> Iterator[None]:
+        """Do without nexthops and groups that the hardware did not take, all at once: every route is looked at, in
+        steps. What comes meanwhile is not planned either."""
         actions = set()
         for one in refused:
             ids = self.barred.ids(one.table)
             if isinstance(one.key, int) and one.key not in ids:  # or no route leads to it any more
                 ids.add(one.key)
                 actions.add(action_to(one.table, one.key))
-        for table, entries in self.tables.wanted.items() if actions else ():
-            for key in [key for key, wanted in entries.items() if wanted in actions]:
-                self.tables.refuse(table, key, full=False)
+        for table in list(self.tables.wanted) if actions else ():
+            for part in parts(list(self.tables.wanted.get(table, ()))):
+                wanted = self.tables.wanted.get(table, {})
+                for key in part:
+                    if wanted.get(key) in actions:  # and is no cover by now of another that was refused
+                        self.tables.refuse(table, key, full=False)
+                yield
 
-    def allow(self, batch: WriteBatch, refused: Iterable[Refused]) -> None:
-        """Take in that the hardware has these nexthops and groups now, or they are gone, except those it refused.
+    def allowing(self, batch: WriteBatch, refused: Iterable[Refused]) -> Iterator[None]:
+        """Take in that the hardware has these nexthops and groups now, or they are gone, except those it refused; in
+        steps.
 
         What was left in software for want of them is moved by `rebalance`.
         """
@@ -135,7 +142,11 @@ class HardwareRoutes:
             self.barred.ids(name).discard(object_id)
         actions = {action_to(*one) for one in allowed}
         for fast in self.tables.fast.values():
-            fast.allow(actions)
+            for vrf_id in list(self.tables.routers):
+                for part in parts(fast.refusals(vrf_id) if vrf_id in self.tables.routers else ()):
+                    if vrf_id in self.tables.routers:
+                        fast.allow(vrf_id, part, actions)
+                    yield
         self.tables.mark_changed()
 
     def _bar_again(self, table: RouterTable, keys: Collection[bytes]) -> bool:

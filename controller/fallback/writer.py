@@ -190,7 +190,6 @@ class PairWriter:
         self._groups.follow(batch.groups)
         useless = self._useless(batch, refused)
         in_vain = [Refused("nexthop_group", 0, one.id, Op.MODIFY, "a nexthop of it was refused") for one in useless]
-        self._routes.allow(batch, refused + in_vain)  # all of it: to delete what it never took is no write
         self._kept_out.took(batch)
         self._kept_out.useless(useless)
         found: list[Refused] = []
@@ -206,7 +205,8 @@ class PairWriter:
         ops = [update.op for update in mine.nexthops] + [update.op for update in mine.groups]
         if ops.count(Op.DELETE) > len(objects) - len(without):
             self._retry_at = min(self._retry_at, self._clock() + ROOM_S)
-        self._keep_out(without + [one for one in in_vain if one.key not in self._routes.barred.groups])
+        await paced(self._routes.allowing(batch, refused + in_vain))  # all: to delete what it never took is no write
+        await self._keep_out(without + [one for one in in_vain if one.key not in self._routes.barred.groups])
         return found
 
     def _useless(self, batch: WriteBatch, refused: list[Refused]) -> list[NexthopGroup]:
@@ -220,9 +220,9 @@ class PairWriter:
         nexthops = barred - taken | {key for table, key in said if table == "nexthop" and isinstance(key, int)}
         return [one for one in self._groups.having(nexthops) if ("nexthop_group", one.id) not in said]
 
-    def _keep_out(self, refused: list[Refused]) -> None:
+    async def _keep_out(self, refused: list[Refused]) -> None:
         if refused:
-            self._routes.bar(refused)
+            await paced(self._routes.barring(refused))
             self._retry_at = min(self._retry_at, self._clock() + RETRY_S)
 
     async def once_more(self) -> None:

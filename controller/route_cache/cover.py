@@ -37,7 +37,7 @@ MAX_WRITES = MAX_PARTS + 1
 
 class Room:
     """The entries that may be in use: of a plane, of all slices without a quota, or of a slice; ``around`` it is that
-    in which it is.
+    in which it is, None for a plane's.
 
     Inside one change, what is deleted frees no room: deletes come last. Nor does what has left and is still there.
     """
@@ -48,20 +48,22 @@ class Room:
         self.writes = 0
         self.awaited = 0
         """Entries of candidates that wait for the next change, when what has left is free."""
+        self.wanted = 0
+        """Entries that the routers want that are in it, and in none inside it."""
         self._leaving = 0  # entries that the plane still has, though they have left
-        self._around, self._reserve = around, reserve
+        self.around, self._reserve = around, reserve
         self._spare = capacity
 
     @property
     def spare(self) -> int:
         """The entries that this change may add; below 0 where more are in use than may be."""
-        return self._spare if self._around is None else min(self._spare, self._around.spare)
+        return self._spare if self.around is None else min(self._spare, self.around.spare)
 
     @property
     def free(self) -> int:
         """The entries that this change may add besides the reserve."""
         free = self._spare - self.reserve
-        return free if self._around is None else min(free, self._around.free)
+        return free if self.around is None else min(free, self.around.free)
 
     @property
     def held(self) -> int:
@@ -78,48 +80,48 @@ class Room:
         """The entries that are kept free for what changes of routes need at once: of a plane 4 at least."""
         if self._reserve is not None:
             return self._reserve
-        return max(4 if self._around is None else 0, self.capacity // 200)
+        return max(4 if self.around is None else 0, self.capacity // 200)
 
     @property
     def chain(self) -> "tuple[Room, ...]":
         """This one, what is around it, and so on to the plane's."""
-        return (self,) if self._around is None else (self, *self._around.chain)
+        return (self,) if self.around is None else (self, *self.around.chain)
 
     def move(self, around: "Room") -> None:
         """Be inside another room of the same plane."""
-        if self._around is around or self._around is None:
+        if self.around is around or self.around is None:
             return
-        for rooms, sign in ((self._around.chain, -1), (around.chain, 1)):
+        for rooms, sign in ((self.around.chain, -1), (around.chain, 1)):
             for room in rooms:
                 room.used += sign * self.used
                 room._leaving += sign * self._leaving
-        self._around = around
+        self.around = around
 
     def begin(self) -> None:
         """Begin a change: what was deleted before is free."""
         self._spare = self.capacity - self.used - self._leaving
         self.writes = self.awaited = 0
-        if self._around is not None:
-            self._around.begin()
+        if self.around is not None:
+            self.around.begin()
 
     def add(self, entries: int, spare: int) -> None:
         """Count entries more, or less, that take or leave ``spare`` of what this change may add."""
         self.used += entries
         self._spare -= spare
-        if self._around is not None:
-            self._around.add(entries, spare)
+        if self.around is not None:
+            self.around.add(entries, spare)
 
     def leave(self, entries: int) -> None:
         """Count entries more, or less, that the plane still has though they have left."""
         self._leaving += entries
-        if self._around is not None:
-            self._around.leave(entries)
+        if self.around is not None:
+            self.around.leave(entries)
 
     def write(self) -> None:
         """Count a write of this change."""
         self.writes += 1
-        if self._around is not None:
-            self._around.write()
+        if self.around is not None:
+            self.around.write()
 
 
 class CoveredTable:

@@ -16,7 +16,8 @@ A plane that refused a write has another table than this one: the rest of the st
 and new stages lead from its table to this one.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -67,6 +68,7 @@ class FastTable:
         self._leaving: dict[int, int] = {}  # by router, those that are gone too
         self._popularity = Popularity()
         self._routers: dict[int, Router] = {}
+        self._members: defaultdict[Room, set[int]] = defaultdict(set)  # routers by slice
         self._rebalance = RebalanceState()
         self._forgetting = Slices(SOFT_SLICE)
         self._one_in = 100.0  # until a sample tells
@@ -95,26 +97,35 @@ class FastTable:
         room.begin()
         if self._room.spare < 1:
             raise ValueError(f"all {self.capacity} entries are in use: nothing is left for router {vrf_id}")
-        router = Router(CoveredTable(self._family, room))
-        self._routers[vrf_id] = router
+        router = self._routers[vrf_id] = Router(vrf_id, CoveredTable(self._family, room))
+        self._members[room].add(vrf_id)
         return self._settle(vrf_id, router)
 
     def remove(self, vrf_id: int) -> Changes:
         """Take a router out, all its entries included."""
-        router = self._routers.pop(vrf_id)
+        router = self._routers[vrf_id]
         router.table.room.begin()
         router.table.clear()
         changes = self._settle(vrf_id, router)
-        self._tracked -= len(router.soft)
-        self._rebalance.confidence.drop(vrf_id)
+        self._forget_router(router)
         return changes
 
     def drop(self, vrf_id: int) -> None:
         """Forget a router with all its entries, which the plane may have or not: that is not followed any more."""
-        router = self._routers.pop(vrf_id)
+        router = self._routers[vrf_id]
         router.table.room.add(-len(router.table.hardware.actions), 0)
+        self._forget_router(router)
+
+    def _forget_router(self, router: Router) -> None:
+        vrf_id, room = router.vrf_id, router.table.room
+        del self._routers[vrf_id]
+        room.wanted -= router.wanted
+        self._members[room].discard(vrf_id)
+        if not self._members[room]:
+            del self._members[room]
         self._tracked -= len(router.soft)
         self._rebalance.confidence.drop(vrf_id)
+        self._rebalance.work.pop(vrf_id, None)
 
     def limit(self, slice_name: str, quota: int | None) -> None:
         """Reserve ``quota`` entries for all routers of a slice together, None for what is left of the plane.
@@ -126,14 +137,13 @@ class FastTable:
             return  # as each of its routers says
         room.capacity = capacity
         room.move(self._unreserved if quota is None else self._room)
-        for router in self._routers.values():
-            router.incomplete = router.incomplete or router.table.room is room
+        self._rebalance.resized.add(room)
         self._follow_reserved()
 
     def resize(self, capacity: int) -> None:
         """Change the capacity, whatever was learned of it; rebalance() takes out what is too much."""
         self._capacity.say(capacity)
-        self._follow_capacity(self._routers.values())
+        self._follow_capacity()
 
     def grow(self, now: float) -> bool:
         """Have room for some entries more than was learned, where it is time to ask the plane for them; tell whether
@@ -142,14 +152,14 @@ class FastTable:
         left = self._room.capacity - self._room.used - self._room.reserve
         grown = self._capacity.grow(now, left <= max(1 + MAX_COVER, self._room.reserve))
         if grown:
-            self._follow_capacity(self._routers.values())
+            self._follow_capacity()
         return grown
 
-    def _follow_capacity(self, searched: Iterable[Router]) -> None:
-        """Use what is known of the capacity now; in ``searched`` is looked for what has room by that."""
+    def _follow_capacity(self, more: bool = True) -> None:
+        """Use what is known of the capacity now; ``more`` may have room by that."""
         self._room.capacity = self._capacity.known
-        for router in searched:
-            router.incomplete = True
+        if more:
+            self._rebalance.resized.add(self._room)
         self._follow_reserved()
 
     def leaving(self, vrf_id: int, slice_name: str, entries: int) -> None:
@@ -175,6 +185,8 @@ class FastTable:
         """Say what of a router goes into hardware; rebalance() moves it."""
         router = self._routers[vrf_id]
         router.placement, router.incomplete, router.fitted = placement, True, False
+        router.want()
+        self._rebalance.work[vrf_id] = None
 
     def change(self, vrf_id: int, changes: Mapping[bytes, int | None], pinned: bool = False) -> Changes:
         """Change the full table: prefix → action, None for one that is gone.
@@ -238,19 +250,24 @@ class FastTable:
         router.incomplete = True
         if full:
             self._capacity.refuse(self._room.held)
-            self._follow_capacity(())
+            self._follow_capacity(more=False)
         if key in router.pinned and full:
             router.waiting.add(key)
         return self._settle(vrf_id, router)
 
-    def allow(self, actions: Collection[int]) -> None:
-        """Try prefixes again that the plane refused with one of ``actions``; rebalance() moves them."""
-        for router in self._routers.values():
-            table = router.table
-            again = {key for key in table.refused if table.full.actions.get(key) in actions}
-            if again:
-                table.refused -= again
-                router.incomplete = True
+    def refusals(self, vrf_id: int) -> list[bytes]:
+        """Return the prefixes of a router that are in software because the plane refused them."""
+        return list(self._routers[vrf_id].table.refused)
+
+    def allow(self, vrf_id: int, keys: Iterable[bytes], actions: Collection[int]) -> None:
+        """Try those of these prefixes again that lead to one of ``actions``; rebalance() moves them."""
+        router = self._routers[vrf_id]
+        table = router.table
+        again = [key for key in keys if table.full.actions.get(key) in actions]
+        if not table.refused.isdisjoint(again):
+            table.refused.difference_update(again)
+            router.incomplete = True
+            self._rebalance.work[vrf_id] = None
 
     def retry(self, vrf_id: int) -> None:
         """Try all prefixes of a router again that the plane refused; rebalance() moves them."""
@@ -259,6 +276,7 @@ class FastTable:
             router.waiting |= router.pinned & router.table.refused
             router.table.refused.clear()
             router.incomplete = True
+            self._rebalance.work[vrf_id] = None
 
     def count(self, now: float, vrf_id: int, packets: Mapping[bytes, int]) -> None:
         """Take the packets that matched each entry since the last call; those of covers, and of entries of another
@@ -266,6 +284,7 @@ class FastTable:
         """
         router = self._routers[vrf_id]
         moment = self._advance(now)
+        self._rebalance.counted_at = now
         before, router.counted = router.counted, moment
         if before is None or now - before.at > RECENT_S:  # since when these packets came is not known
             until, since = self._popularity.more(before), self._popularity.more(router.counted)
@@ -289,6 +308,7 @@ class FastTable:
         router = self._routers[vrf_id]
         self._one_in = one_in
         self._advance(now)
+        self._rebalance.work[vrf_id] = None
         weights = self._popularity.weights(now)
         full_length = 8 * ADDRESS_BYTES[self._family]
         part_of = router.table.full.part
@@ -310,12 +330,12 @@ class FastTable:
             room.begin()
         if self._tracked > _TRACKED:
             self._forget()
-        Round(self._routers, self._room, self._popularity, moment, budget, self._rebalance).run()
-        found = {
-            vrf_id: changes for vrf_id, router in self._routers.items() if (changes := self._settle(vrf_id, router))
-        }
-        self._tracked = sum(len(router.soft) for router in self._routers.values())
-        return found
+        rooms = [*self._slices.values(), self._unreserved, self._room]
+        one = Round(self._routers, self._members, rooms, self._popularity, moment, budget, self._rebalance)
+        one.run()
+        self._tracked -= one.forgotten
+        settled = {vrf_id: self._settle(vrf_id, self._routers[vrf_id]) for vrf_id in one.touched}
+        return {vrf_id: changes for vrf_id, changes in settled.items() if changes}
 
     def entries(self, vrf_id: int) -> Mapping[bytes, int]:
         """Return the hardware table of a router, covers included; to be read only."""
@@ -373,12 +393,13 @@ class FastTable:
         left = max(0, self._room.capacity - sum(quotas)) if quotas else UNLIMITED
         if left != self._unreserved.capacity:
             self._unreserved.capacity = left
-            for router in self._routers.values():
-                router.incomplete = router.incomplete or self._unreserved in router.table.room.chain
+            self._rebalance.resized.add(self._unreserved)
 
     def _settle(self, vrf_id: int, router: Router) -> Changes:
         """Take the writes of a call, and let meters follow their prefixes."""
         changes = router.table.take_writes()
+        router.want()
+        self._rebalance.work[vrf_id] = None
         self._tracked -= len(router.soft)
         popularity = self._popularity
         now, counted = popularity.more(popularity.moment), popularity.more(router.counted)
@@ -404,7 +425,7 @@ class FastTable:
         return changes
 
     def _advance(self, now: float) -> Moment:
-        return self._popularity.advance(now, self._one_in, self._meters())
+        return self._popularity.advance(now, self._one_in)
 
     def _meter(self, router: Router, key: bytes) -> Meter | None:
         meter = router.soft.get(key)
@@ -416,19 +437,19 @@ class FastTable:
             self._tracked += 1
         return meter
 
-    def _meters(self) -> Iterator[Meter]:
-        for router in self._routers.values():
-            yield from router.hard.values()
-            yield from router.soft.values()
-
     def _forget(self) -> None:
         """Forget the less popular half of a slice of what is counted in software."""
-        slices = self._forgetting.next(lambda: ((one, router.soft) for one, router in self._routers.items()))
-        for soft, keys in [(self._routers[one].soft, keys) for one, keys in slices if one in self._routers]:
-            events = sorted(soft[key].slow for key in keys if key in soft)
-            for key in keys:
-                if key in soft and soft[key].slow <= events[len(events) // 2]:
+        landmark, routers = self._popularity.landmark, self._routers
+        slices = self._forgetting.next(routers, lambda one: routers[one].soft if one in routers else ())
+        for soft, keys in [(routers[one].soft, keys) for one, keys in slices if one in routers]:
+            known = [key for key in keys if key in soft]
+            for key in known:
+                soft[key].follow(landmark)
+            events = sorted(soft[key].slow for key in known)
+            for key in known:
+                if soft[key].slow <= events[len(events) // 2]:
                     del soft[key]
+                    self._tracked -= 1
 
 
 def _whole(table: CoveredTable) -> int:

@@ -11,40 +11,50 @@ HARD_SLICE = 4_000
 SOFT_SLICE = 5_000
 """Meters of a round, of less than 10 ms each."""
 
+PER_ROUTER = 4
+"""Meters that it takes as long to look at as to go on to another router."""
+
 SEARCH_SLICE = 8_000
 """Prefixes of all routers that are looked at for what is missing in hardware; of a round, too."""
 
 
 class Slices:
-    """Goes round and round over what many dictionaries hold that may change meanwhile."""
+    """Goes round and round over the keys of many routers, which may change meanwhile."""
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._keys: list[tuple[int, list[bytes]]] = []
+        self._routers: list[int] = []  # that come later
+        self._vrf_id, self._keys = 0, list[bytes]()  # of whose keys these come next
         self.begun = 0
         """Round trips, with the one under way."""
 
     @property
     def at_start(self) -> bool:
         """Whether the next slice is the first of a round trip."""
-        return not self._keys
+        return not self._keys and not self._routers
 
     @property
     def ended(self) -> int:
         """Round trips that are over."""
         return self.begun - (not self.at_start)
 
-    def next(self, holders: Callable[[], Iterable[tuple[int, Iterable[bytes]]]]) -> Iterator[tuple[int, list[bytes]]]:
-        """Iterate over the next slice; ``holders`` is asked for all keys by router where a trip begins."""
+    def next(
+        self, routers: Iterable[int], keys_of: Callable[[int], Iterable[bytes]]
+    ) -> Iterator[tuple[int, list[bytes]]]:
+        """Iterate over the next slice. ``routers`` are those of a trip that begins. Each is asked for its keys when
+        its turn comes, and may be gone by then.
+        """
         left = self._size
-        if not self._keys:
+        if self.at_start:
             self.begun += 1
-            self._keys = [(vrf_id, keys) for vrf_id, each in holders() if (keys := list(each))]
-        while self._keys and left > 0:
-            vrf_id, keys = self._keys[-1]
-            taken = keys[-left:]
-            del keys[-left:]
-            left -= len(taken)
-            if not keys:
-                self._keys.pop()
-            yield vrf_id, taken
+            self._routers = list(routers)
+        while True:
+            while self._routers and not self._keys:
+                self._vrf_id = self._routers.pop()
+                self._keys = list(keys_of(self._vrf_id))
+            if not self._keys or left <= 0:
+                return
+            taken = self._keys[-left:]
+            del self._keys[-left:]
+            left -= len(taken) + PER_ROUTER
+            yield self._vrf_id, taken

@@ -5,9 +5,11 @@ enter while there is room, or in the place of victims that bring clearly less. F
 `hardware` are filled. In a slice that has used up its quota, candidates replace victims of that slice alone.
 
 Candidates are those that were sampled lately, and a slice of the others (`incremental_scan`).
+
+Of thousands of routers, those alone are looked at for which there may be something to do (`RebalanceState.work`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from heapq import heappop, heappush, nlargest
 from itertools import islice
@@ -19,7 +21,7 @@ from controller.route_cache.confidence import Confidence
 from controller.route_cache.cover import MAX_COVER, MAX_PARTS, UNLIMITED, Room
 from controller.route_cache.eviction import HYSTERESIS, Candidate, Eviction, Evictions, Key, Victims
 from controller.route_cache.incremental_scan import HARD_SLICE, SEARCH_SLICE, SOFT_SLICE, Slices
-from controller.route_cache.popularity import Moment, Popularity
+from controller.route_cache.popularity import Estimates, Moment, Popularity
 from controller.route_cache.router import Router
 
 RECENT_S = 60.0
@@ -33,8 +35,12 @@ SHRINK_WRITES = 400
 
 @dataclass(slots=True)
 class RebalanceState:
-    """What one round leaves for the next."""
+    """What one round leaves for the next, and what has changed between the two."""
 
+    work: dict[int, None] = field(default_factory=dict)  # routers for which there may be something to do
+    resized: set[Room] = field(default_factory=set)  # rooms: more of the routers in them may have room now
+    fitting: set[Room] = field(default_factory=set)  # rooms that took all routes of all routers in them
+    counted_at: float = -inf  # when entries were counted last
     victims: dict[Room, Victims] = field(default_factory=dict)
     together: dict[Key, float] = field(default_factory=dict)  # what victims bring with what they leave with
     confidence: Confidence = field(default_factory=Confidence)
@@ -60,33 +66,33 @@ class Round:
     def __init__(
         self,
         routers: Mapping[int, Router],
-        room: Room,
+        members: Mapping[Room, Collection[int]],
+        rooms: Sequence[Room],
         popularity: Popularity,
         now: Moment,
         budget: int,
         state: RebalanceState,
     ) -> None:
+        """``members`` are the routers that are in a room, and in none inside it; of ``rooms`` each comes before what
+        is around it, and the plane's is the last.
+        """
         self._rebalance, self._now = state, now.at
-        self._routers, self._room, self._budget = routers, room, budget
-        self._members: dict[Room, list[int]] = {room: list(routers)}  # by slice, too
-        for vrf_id, router in routers.items():
-            for inner in reversed(router.table.room.chain[:-1]):  # before what is inside it
-                self._members.setdefault(inner, []).append(vrf_id)
+        self._routers, self._members, self._budget = routers, members, budget
+        self._rooms, self._room = rooms, rooms[-1]
+        self.touched: dict[int, None] = {}
+        """The routers whose hardware tables may have changed."""
+        self.forgotten = 0
+        """Candidates that are none any more, and are not counted any longer."""
         margin = state.confidence.margin
         self._soft = popularity.estimates(now, margin)
-        self._hard = {
-            vrf_id: self._soft
-            if router.counted is None or now.at - router.counted.at > RECENT_S
-            else popularity.estimates(router.counted, margin, counted=True)
-            for vrf_id, router in routers.items()
-        }
+        self._hard = _HardEstimates(routers, popularity, self._soft, now)
         self._evictions = Evictions(routers, self._hard, state.victims, state.together)
         self._looked_at = 0  # entries, for victims
         self._best: list[tuple[float, int, bytes]] = []  # a heap of what is to be tried, by what it brings, negative
 
     def run(self) -> None:
         """Do the round."""
-        for router in self._routers.values():
+        for router in self._working():
             self._enter_waiting(router)
             self._tidy(router)
         self._list()
@@ -95,6 +101,18 @@ class Round:
             return
         self._swap()
         self._fill()
+
+    def _working(self) -> list[Router]:
+        return [self._routers[vrf_id] for vrf_id in self._rebalance.work]
+
+    def _inside(self, room: Room) -> Iterator[Router]:
+        """Iterate over all routers in a room, those too that are in one inside it."""
+        for innermost, members in self._members.items():
+            if room in innermost.chain:
+                yield from (self._routers[vrf_id] for vrf_id in members)
+
+    def _touch(self, router: Router) -> None:
+        self.touched[router.vrf_id] = self._rebalance.work[router.vrf_id] = None
 
     @property
     def _left(self) -> int:
@@ -110,14 +128,16 @@ class Round:
                 return
             if enter_pinned(router, key):
                 router.waiting.discard(key)
+                self._touch(router)
 
     def _tidy(self, router: Router) -> None:
         while router.table.loose and self._left > 0:
             router.table.tidy(router.table.loose.pop())
+            self._touch(router)
 
     def _shrink(self) -> bool:
         """Have leave what has to; False where that is too much for a round."""
-        for router in self._routers.values():
+        for router in self._working():
             if router.placement is Placement.SOFTWARE:
                 for key in list(router.hard):
                     if self._left <= 0:
@@ -125,7 +145,7 @@ class Round:
                     if key not in router.pinned and router.table.forwards(key):
                         self._leave(router, router.table.outermost(key))
         most = min(self._budget, self._room.writes + SHRINK_WRITES)
-        for room in reversed(self._members):  # slices before the plane: what leaves for them makes room there too
+        for room in self._rooms:  # slices before the plane: what leaves for them makes room there too
             while room.excess > 0:
                 if self._room.writes >= most:
                     return False
@@ -134,7 +154,7 @@ class Round:
             if room.used > room.capacity and self._rebalance.searched(room):
                 self._shrink_pinned(room)
         short = self._rebalance.short
-        for room in [room for room in short if room.excess <= 0 or room not in self._members]:
+        for room in [room for room in short if room.excess <= 0 or room not in self._rooms]:  # few ever are short
             del short[room]
         return True
 
@@ -142,8 +162,7 @@ class Round:
         """Let a default entry be FALLBACK that has a cover still: it is no victim, but its cover leaves with it."""
         if not self._rebalance.searched(room):
             return False
-        for vrf_id in self._members[room]:
-            router = self._routers[vrf_id]
+        for router in self._inside(room):
             hardware = router.table.hardware
             if router.table.forwards(hardware.default) and FALLBACK in hardware.actions.values():
                 self._leave(router, hardware.default)
@@ -152,8 +171,7 @@ class Round:
 
     def _shrink_pinned(self, room: Room) -> None:
         """Let pinned prefixes wait, the last resort: nothing else is left that could leave."""
-        for vrf_id in self._members[room]:
-            router = self._routers[vrf_id]
+        for router in self._inside(room):
             for key in sorted(router.pinned):
                 if room.used <= room.capacity or self._left <= 0:
                     return
@@ -163,8 +181,16 @@ class Round:
                     router.waiting.add(key)
 
     def _fill(self) -> None:
-        fitting = self._fitting()
-        for router in self._routers.values():
+        state, fitting = self._rebalance, self._fitting()
+        changed = state.resized | (state.fitting ^ fitting)
+        for room, members in self._members.items() if changed else ():
+            if not changed.isdisjoint(room.chain):
+                for vrf_id in members:
+                    self._routers[vrf_id].incomplete |= not state.resized.isdisjoint(room.chain)
+                    state.work[vrf_id] = None
+        state.resized, state.fitting = set(), fitting
+        working = self._working()
+        for router in working:
             fits = fitting.issuperset(router.table.room.chain)
             if router.placement is Placement.SOFTWARE or (router.placement is Placement.AUTO and not fits):
                 router.backlog.clear()
@@ -181,16 +207,17 @@ class Round:
             ):
                 router.backlog.search(router.table.full.actions)
                 router.incomplete = False
-        searching = [router for router in self._routers.values() if router.backlog.searching]
+        searching = [router for router in working if router.backlog.searching]
         for router in searching:
             router.backlog.look(router.missing, max(1, SEARCH_SLICE // len(searching)))
-        missing = self._enter_backlogs() or any(one.backlog.searching for one in searching)
-        self._rebalance.unfinished = missing or self._rebalance.seeking
+        missing = self._enter_backlogs(working) or any(one.backlog.searching for one in searching)
+        state.unfinished = missing or state.seeking
+        state.work = {router.vrf_id: None for router in working if router.waits}
 
-    def _enter_backlogs(self) -> bool:
+    def _enter_backlogs(self, working: Iterable[Router]) -> bool:
         """Bring in what waits, of `SEARCH_SLICE` that are looked at for that; tell whether there may be more."""
         looks = SEARCH_SLICE
-        for router in self._routers.values():
+        for router in working:
             backlog = router.backlog
             while (key := backlog.first) is not None and self._left > 0 and looks > 0 and self._excess(router) < 0:
                 looks -= 1
@@ -206,12 +233,10 @@ class Round:
     def _fitting(self) -> set[Room]:
         """Return the rooms that take all routes of all routers in them that want any in hardware."""
         fitting = set()
-        wanted = dict.fromkeys(self._members, 0)
-        for router in self._routers.values():
-            wanted[router.table.room] += 0 if router.placement is Placement.SOFTWARE else len(router.table.full) + 1
-        for room in reversed(self._members):
-            for around in room.chain[1:2]:
-                wanted[around] += min(wanted[room], room.capacity)
+        wanted = {room: room.wanted for room in self._rooms}
+        for room in self._rooms:
+            if room.around is not None:
+                wanted[room.around] += min(wanted[room], room.capacity)
             if wanted[room] + room.reserve <= room.capacity:
                 fitting.add(room)
         return fitting
@@ -226,6 +251,7 @@ class Round:
         if not table.has_room(need) or self._excess(router) + need > 0:
             return False
         table.enter(key, cover)
+        self._touch(router)
         return True
 
     def _swap(self) -> None:
@@ -233,11 +259,13 @@ class Round:
         best = self._best = [(-rate, vrf_id, key) for rate, vrf_id, key in nlargest(self._budget, self._candidates())]
         for _, vrf_id, key in best:
             self._routers[vrf_id].recent.add(key)
+            self._rebalance.work[vrf_id] = None
         while best and self._left > 0:
             _, vrf_id, key = heappop(best)
             router = self._routers[vrf_id]
             if not eligible(router, key):
                 del router.soft[key]
+                self.forgotten += 1
                 continue
             cover, brings = self._look_at(router, key)
             if best and brings < -best[0][0]:  # its cover is larger than was known, or it would not be first
@@ -248,7 +276,7 @@ class Round:
     def _candidates(self) -> Iterator[tuple[float, int, bytes]]:
         keys: dict[int, Iterable[bytes]] = {}
         for vrf_id, slice_ in self._rebalance.soft.next(
-            lambda: ((one, each.soft) for one, each in self._routers.items())
+            self._routers, lambda one: self._routers[one].soft if one in self._routers else ()
         ):
             if vrf_id in self._routers:
                 keys[vrf_id] = slice_
@@ -256,7 +284,8 @@ class Round:
                 for key in slice_:
                     if key in soft:
                         soft[key].entries = 1  # its cover may have become smaller: it is looked at anew
-        for vrf_id, router in self._routers.items():
+        for vrf_id in {**self._rebalance.work, **keys}:
+            router = self._routers[vrf_id]
             soft, recent = router.soft, router.recent
             recent.update(keys.get(vrf_id, ()))
             if router.placement is not Placement.SOFTWARE:
@@ -363,16 +392,14 @@ class Round:
         """Look for victims in another slice of the entries, where it is time to."""
         state, routers = self._rebalance, self._routers
         if state.hard.at_start:
-            counted = any(router.counted and router.counted.at > state.listed_at for router in routers.values())
-            due = counted or state.seeking or self._now >= state.listed_at + _LISTED_S
-            if not due and sum(len(router.hard) for router in routers.values()) > HARD_SLICE:
+            due = state.counted_at > state.listed_at or state.seeking or self._now >= state.listed_at + _LISTED_S
+            if not due:
                 return
-            if due:
-                state.listed_at = self._now
-                state.together.clear()
-            for room in state.victims.keys() - self._members.keys():
+            state.listed_at = self._now
+            state.together.clear()
+            for room in state.victims.keys() - set(self._rooms):
                 del state.victims[room]
-        for vrf_id, keys in state.hard.next(lambda: ((one, router.hard) for one, router in routers.items())):
+        for vrf_id, keys in state.hard.next(routers, lambda one: routers[one].hard if one in routers else ()):
             self._looked_at += len(keys)
             if vrf_id in routers:
                 self._note(vrf_id, routers[vrf_id], keys)
@@ -412,7 +439,29 @@ class Round:
     def _leave(self, router: Router, key: bytes) -> None:
         router.table.leave(key)
         router.incomplete = True
+        self._touch(router)
         self._tidy(router)
+
+
+class _HardEstimates(dict[int, Estimates]):
+    """The estimates of what is in hardware, by router, each made when it is asked for."""
+
+    def __init__(self, routers: Mapping[int, Router], popularity: Popularity, soft: Estimates, now: Moment) -> None:
+        super().__init__()
+        self._routers, self._popularity, self._soft, self._now = routers, popularity, soft, now
+        self._counted: dict[float, Estimates] = {}  # by when that was: most routers are counted together
+
+    def __missing__(self, vrf_id: int) -> Estimates:
+        counted = self._routers[vrf_id].counted
+        if counted is None or self._now.at - counted.at > RECENT_S:
+            found = self._soft
+        elif (known := self._counted.get(counted.at)) is not None:
+            found = known
+        else:
+            found = self._popularity.estimates(counted, self._soft.margin, counted=True)
+            self._counted[counted.at] = found
+        self[vrf_id] = found
+        return found
 
 
 def enter_pinned(router: Router, key: bytes) -> bool:

@@ -347,16 +347,17 @@ def test_routes_are_looked_at_once_for_all_nexthops_of_a_batch_that_are_refused(
     class Watched(dict[bytes, int]):
         looks = 0
 
-        def items(self):
+        def __iter__(self):
             self.looks += 1
-            return super().items()
+            return super().__iter__()
 
     routes = HardwareRoutes({4: 0, 6: 0})
     routes.tables.open(1)
     routes.tables.wanted[1, 4] = wanted = Watched(routes.tables.wanted[1, 4])
     refused = [Refused("nexthop", 1, number, Op.INSERT, "no") for number in range(1, 4)]
     for _ in range(2):
-        routes.bar(refused)
+        for _ in routes.barring(refused):
+            pass
         assert routes.barred.nexthops == {1, 2, 3}
         assert wanted.looks == 1
 

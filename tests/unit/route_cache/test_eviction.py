@@ -55,7 +55,7 @@ def a_world(
     for vrf_id, entries in ((RED, rates), (BLUE, more or {})):
         room = Room(50, 0, around=plane)
         room.begin()
-        routers[vrf_id] = router = Router(CoveredTable(4, room))
+        routers[vrf_id] = router = Router(vrf_id, CoveredTable(4, room))
         router.table.change(dict.fromkeys((*entries, *covers), 7))
         for key in entries:
             router.table.enter(key, router.table.uncovered(key) or [])

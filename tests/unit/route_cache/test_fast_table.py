@@ -714,7 +714,7 @@ def test_a_quota_that_is_said_again_has_nobody_looked_at_anew() -> None:
         fast.rebalance(1, 1000)
         assert not fast._routers[VRF].incomplete
         fast.limit("red", quota)
-        assert not fast._routers[VRF].incomplete
+        assert not fast._rebalance.resized
 
 
 def test_no_room_for_a_router() -> None:

@@ -68,11 +68,11 @@ def test_refused_is_what_has_room_and_is_not_there() -> None:
         fast.refused(VRF, key, full=False)
     assert (fast.whole(VRF), fast.short_of(VRF)) == (False, "refused")
     assert fast.counts(VRF) == TableCounts(routes=3, hardware=1, parts=0, covers=1, refused=2)
-    fast.allow([2])  # that of the second
+    fast.allow(VRF, fast.refusals(VRF), [2])  # that of the second
     assert fast.counts(VRF).refused == 1
     assert fast.rebalance(2, 100) == {VRF: {second: (None, 2)}}
     assert fast.rebalance(3, 100) == {}
-    fast.allow([1, 3])
+    fast.allow(VRF, fast.refusals(VRF), [1, 3])
     assert fast.rebalance(4, 100) == {VRF: {first: (None, 1)}}
     assert third in fast.entries(VRF)
 

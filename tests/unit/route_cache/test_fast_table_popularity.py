@@ -12,7 +12,7 @@ def fed(rates: list[tuple[int, float]], event: int, start: float = 0.0, seed: in
     chance, meter, clock, now = random.Random(seed), Meter(), Popularity(), start
     for seconds, rate in rates:
         for _ in range(seconds):
-            moment = clock.advance(now, event, [meter])
+            moment = clock.advance(now, event)
             meter.add(sum(chance.random() < rate / event / 100 for _ in range(100)), clock.weights(now))
             now += 1
     return meter, clock.estimates(moment)
@@ -35,9 +35,9 @@ def test_a_beginning_and_an_end_are_seen_within_seconds() -> None:
 def test_one_packet_is_no_beginning() -> None:
     clock = Popularity()
     meter = Meter()
-    clock.advance(0, 100, [meter])
+    clock.advance(0, 100)
     meter.add(1, clock.weights(0))
-    estimates = clock.estimates(clock.advance(1, 100, [meter]))
+    estimates = clock.estimates(clock.advance(1, 100))
     assert estimates.of(meter) == estimates.slow(meter) == 0
     assert list(estimates.above([(b"", meter)], 0.0)) == []
     assert list(estimates.above([(b"", meter)], -1.0)) == [(0.0, b"")]  # but it fills what is free
@@ -47,7 +47,7 @@ def test_what_a_sample_stands_for_may_change() -> None:
     chance, meter, clock = random.Random(1), Meter(), Popularity()
     for now in range(600):
         one_in = 10 if now % 120 < 60 else 50
-        moment = clock.advance(now, one_in, [meter])
+        moment = clock.advance(now, one_in)
         meter.add(sum(chance.random() < 50 / one_in / 100 for _ in range(100)), clock.weights(now))
     assert clock.estimates(moment).of(meter) == pytest.approx(50, rel=0.15)
 
@@ -55,7 +55,7 @@ def test_what_a_sample_stands_for_may_change() -> None:
 def test_what_was_counted_in_hardware_is_known_in_software() -> None:
     meter, clock = Meter(), Popularity()
     for now in range(300):
-        moment = clock.advance(now, 1000, [meter])
+        moment = clock.advance(now, 1000)
         if now == 100:
             meter.enter(clock.more(moment))
         if 100 < now <= 200:

@@ -1,15 +1,13 @@
 """What a message costs a router's tables depends on its size, not on what they hold."""
 
 import asyncio
-import contextlib
-import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
+from lines import counted
 from worlds import FakeVrc, World, gateway, mac, router_config
 
 from controller.model import Quota
@@ -35,29 +33,6 @@ async def fresh(make_world: MakeWorld) -> World:
     world.connect()
     await world.settle()
     return world
-
-
-class Lines:
-    """Counts the lines of `controller.routing` that run; a comprehension's line counts in each round."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __call__(self, frame: Any, event: str, _argument: object) -> Any:
-        if Path(frame.f_code.co_filename).parent.name != "routing":
-            return None
-        self.count += event == "line"
-        return self
-
-
-@contextlib.contextmanager
-def counted() -> Iterator[Lines]:
-    lines, before = Lines(), sys.gettrace()
-    sys.settrace(lines)
-    try:
-        yield lines
-    finally:
-        sys.settrace(before)
 
 
 def connected(router: Any, count: int) -> None:
@@ -134,7 +109,7 @@ async def test_a_message_costs_the_same_however_much_there_is(
         await world.settle()
         while world.router().fib.next_due == 0.0:
             world.router().tick()  # what was left to look at
-        with counted() as lines:
+        with counted("routing") as lines:
             say()
         costs.append(lines.count)
     assert costs[1] <= costs[0] + 10, costs
@@ -147,7 +122,7 @@ async def test_one_confirmed_route_costs_the_same_however_many_sets_there_are(ma
         connected(world.router(), size)
         world.learn({"20.0.0.0/8": 1})
         await world.settle()
-        with counted() as lines:
+        with counted("routing") as lines:
             world.learn({"20.0.0.0/8": 0})
             await world.settle()
         costs.append(lines.count)
@@ -164,7 +139,7 @@ def test_a_look_up_of_what_is_unclaimed_costs_the_same_however_much_that_is() ->
         nexthops = {i: Nexthop(i, 1, bytes(6), NexthopState.GLEAN) for i in range(10_000, 10_000 + size)}
         plane = PlaneObjects("s1")
         list(plane.adopt(Installed(groups=groups, nexthops=nexthops), set(), {}))
-        with counted() as lines:
+        with counted("routing") as lines:
             assert plane.claim_group(((1, 1), (9, 9))) is None
             assert plane.claim_group(((size + 1, 1), (size + 2, 1))) is not None
             assert plane.claim_nexthop(1, gateway(1), bytes(6), NexthopState.FORWARD) is None
@@ -309,11 +284,11 @@ async def test_what_takes_a_pass_over_the_tables_is_done_in_slices(
         await world.settle()
         monkeypatch.setattr(fib, "SLICE_COST", FEW, raising=False)
         router, slices = world.router(), []
-        with counted() as lines:
+        with counted("routing") as lines:
             act()
         slices.append(lines.count)
         while router.fib.unfinished:
-            with counted() as lines:
+            with counted("routing") as lines:
                 router.fib.advance()
             slices.append(lines.count)
         monkeypatch.undo()
@@ -338,7 +313,7 @@ async def test_what_a_plane_was_read_to_have_is_taken_over_in_slices(
         lost = read.routes[1].popitem()[0]
         steps = router.fib.adopt(read, read.router_interfaces)
         while left or router.fib.unfinished:
-            with counted() as lines:
+            with counted("routing") as lines:
                 left = left and next(steps, False) is None
                 if not left:
                     router.fib.advance()
@@ -364,7 +339,7 @@ async def test_a_router_takes_over_what_a_plane_has_at_the_same_cost_however_muc
         read.policers |= {i: Policer(i, ()) for i in others}
         read.damaged |= {("nexthop", i) for i in others}
         mine = interfaces_by_router(read)[1]
-        with counted() as lines:
+        with counted("routing") as lines:
             assert not list(world.router().fib.adopt(read, mine))
         costs.append(lines.count)
     assert costs[1] == costs[0], costs
@@ -377,7 +352,7 @@ async def test_a_router_is_audited_at_the_same_cost_however_much_is_damaged_of_o
         fib, read = world.router().fib, await world.plane.read()
         read.damaged |= {("nexthop", i) for i in range(100_000, 100_000 + size)} | {("policer", 1)}
         fib.begin_audit()
-        with counted() as lines:
+        with counted("routing") as lines:
             assert fib.repair_entries(read) == 1
         costs.append(lines.count)
     assert costs[1] == costs[0], costs
