@@ -124,7 +124,7 @@ class Run:
         self._timed(lambda: self._fast.sample(self.now, _VRF, samples, one_in))
         if self.now % _COUNTED_EVERY_S == 0:
             counts = self._switch.counts(self.now, options.packets_per_s)
-            self._timed(lambda: self._fast.count(self.now, _VRF, counts))
+            self._timed(lambda: list(self._fast.count(self.now, _VRF, counts)))
         moved = self._timed(lambda: self._fast.rebalance(self.now, round(_WRITES_PER_S * _TICK_S)))
         self._apply(moved.get(_VRF, {}), {})
         return share

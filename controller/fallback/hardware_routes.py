@@ -64,11 +64,11 @@ class HardwareRoutes:
 
     # Traffic
 
-    def count(self, now: float, packets: Mapping[int, Mapping[bytes, int]]) -> None:
-        """Take the packets that met entries of the hardware since the last time, by vrf_id and prefix key."""
-        for vrf_id in self.tables.routers & packets.keys():
-            for fast in self.tables.fast.values():
-                fast.count(now, vrf_id, packets[vrf_id])
+    def count(self, now: float, vrf_id: int, packets: Mapping[bytes, int]) -> Iterator[None]:
+        """Take the packets that met entries of a router in the hardware since the last time, in steps."""
+        for fast in self.tables.fast.values():
+            if vrf_id in self.tables.routers:
+                yield from fast.count(now, vrf_id, packets)
 
     def sample(self, now: float, table: RouterTable, keys: Iterable[bytes], one_in: float) -> None:
         """Take destinations of packets that the software forwarded, each for ``one_in`` packets; `rebalance` moves

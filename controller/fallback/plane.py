@@ -461,7 +461,7 @@ class FallbackPair:
         if not self.connected or not self._adopted or self._behind or self._refilling:
             return False
         await self._writer.once_more()
-        self.traffic_poll.hand_over(self._clock())
+        await paced(self.traffic_poll.hand_over(self._clock()))
         for _ in range(MAX_ROUNDS):
             if not self.connected or not self._adopted:  # the software is not for moving to what it may not have
                 return False

@@ -8,10 +8,11 @@ What a sample stands for is not agreed upon: it is the packets that the software
 came. So it does not matter how many the software takes, polices or loses. Pure; `traffic_poll` does the reading.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from controller.fallback.pace import parts
 from controller.fallback.staged_writes import RouterTable
 from controller.planes.base import RouteCounts
 
@@ -19,12 +20,13 @@ MAX_WAITING = 10_000
 """Samples that wait for the next round; of more none is kept, but they count in what each of the others stands for.
 
 vr-forwarder takes as many a second unless it is configured otherwise, and rounds are four a second, so one may be
-late by three. More would hold the event loop up: to take 10,000 costs some 60 ms. While it is not known yet what a
-sample stands for, these are the first of 5 s; what is popular is to be seen in them as well as in all.
+late by three. More would hold rounds up: to take 10,000 costs some 60 ms. While it is not known yet what a sample
+stands for, these are the first of 5 s; what is popular is to be seen in them as well as in all.
 """
 
 _FORGET = 0.5
 """What is left of an interval's packets and samples in the next one: few samples say little."""
+
 
 K = TypeVar("K", int, bytes)
 
@@ -48,7 +50,7 @@ class Traffic:
         self._waiting: dict[RouterTable, list[bytes]] = {}
         self._waiting_count = 0
         self._read_at: float | None = None
-        self._routes: dict[int, dict[bytes, int]] = {}
+        self._counts = RouteCounts()  # as they were read then
         self._sent: dict[int, int] = {}
         self._samples = 0
         self._recent_packets, self._recent_samples = 0.0, 0.0
@@ -59,7 +61,7 @@ class Traffic:
         self.one_in = None
         self._waiting, self._waiting_count = {}, 0
         self._read_at = None
-        self._routes, self._sent = {}, {}
+        self._counts, self._sent = RouteCounts(), {}
         self._samples = 0
         self._recent_packets, self._recent_samples = 0.0, 0.0
 
@@ -82,30 +84,44 @@ class Traffic:
 
     def measure(
         self, now: float, counts: RouteCounts | None, sent: Mapping[int, int], vrf_of: Mapping[int, int]
-    ) -> dict[int, dict[bytes, int]] | None:
-        """Take what was read: of the hardware's routes, None where it does not count them, and what the software's
-        router interfaces have sent; ``vrf_of`` tells whose they are.
+    ) -> Iterator[tuple[int, dict[bytes, int]] | None]:
+        """Take in steps what was read: of the hardware's routes, None where it does not count them, and what the
+        software's router interfaces have sent; ``vrf_of`` tells whose they are.
 
-        Returns the packets of each prefix since the last time, by vrf_id; None for the first, which has no before.
+        Iterates over routers, each with the packets of its prefixes since the last time; None for a step in between.
+        The first time has none before it, and nothing is told. Ends where counting begins anew meanwhile.
         """
         before, self._read_at = self._read_at, now
-        routes = {} if counts is None else counts.routes
-        packets = {vrf_id: _since(self._routes.get(vrf_id, {}), of_router) for vrf_id, of_router in routes.items()}
-        software = _by_router(_since(self._sent, sent), vrf_of)
-        self._routes, self._sent = _together(counts), dict(sent)
+        known, self._counts = self._counts, counts or RouteCounts()
+        mine = self._counts
+        software = _by_router(_since(self._sent.get, sent.items()), vrf_of)
+        self._sent = dict(sent)
         samples, self._samples = self._samples, 0
         if before is None:
-            return None
+            return
         self._weigh(sum(software.values()), samples)
-        seconds = max(now - before, 1e-3)
-        self.rates = {
-            vrf_id: Rates(
-                None if counts is None else sum(packets.get(vrf_id, {}).values()) / seconds,
-                software.get(vrf_id, 0) / seconds,
-            )
-            for vrf_id in packets.keys() | software.keys()
-        }
-        return packets
+        hardware: dict[int, int] = {}
+        for vrf_id, routes in mine.routes.items():
+            packets: dict[bytes, int] = {}
+            hardware[vrf_id] = 0
+            before_now = _counted(known, vrf_id)
+            for part in parts(routes.items()):
+                more = _since(before_now, part)
+                packets |= more
+                hardware[vrf_id] += sum(more.values())
+                yield None
+                if self._counts is not mine:
+                    return
+            yield vrf_id, packets
+        if self._counts is mine:
+            seconds = max(now - before, 1e-3)
+            self.rates = {
+                vrf_id: Rates(
+                    None if counts is None else hardware.get(vrf_id, 0) / seconds,
+                    software.get(vrf_id, 0) / seconds,
+                )
+                for vrf_id in hardware.keys() | software.keys()
+            }
 
     def _weigh(self, packets: int, samples: int) -> None:
         self._recent_packets = self._recent_packets * _FORGET + packets
@@ -114,10 +130,15 @@ class Traffic:
             self.one_in = max(1.0, self._recent_packets / self._recent_samples)
 
 
-def _since(before: Mapping[K, int], now: Mapping[K, int]) -> dict[K, int]:
+def _counted(counts: RouteCounts, vrf_id: int) -> Callable[[bytes, int], int]:
+    """Return what tells the count of an entry: one that was a cover and is a route now goes on counting."""
+    of_route, of_cover = counts.routes.get(vrf_id, {}).get, counts.covers.get(vrf_id, {}).get
+    return (lambda key, nothing: of_route(key, of_cover(key, nothing))) if counts.covers.get(vrf_id) else of_route
+
+
+def _since(before: Callable[[K, int], int], now: Iterable[tuple[K, int]]) -> dict[K, int]:
     """Return what was added to counters; one that is lower than it was has begun anew."""
-    of_before = before.get
-    return {key: count - old if count >= (old := of_before(key, 0)) else count for key, count in now.items()}
+    return {key: count - old if count >= (old := before(key, 0)) else count for key, count in now}
 
 
 def _by_router(packets: Mapping[int, int], vrf_of: Mapping[int, int]) -> dict[int, int]:
@@ -126,11 +147,3 @@ def _by_router(packets: Mapping[int, int], vrf_of: Mapping[int, int]) -> dict[in
         if interface_id in vrf_of:
             found[vrf_of[interface_id]] = found.get(vrf_of[interface_id], 0) + count
     return found
-
-
-def _together(counts: RouteCounts | None) -> dict[int, dict[bytes, int]]:
-    """Return the counts of routes and covers: an entry that was one and becomes the other goes on counting."""
-    if counts is None:
-        return {}
-    both: Iterable[int] = counts.routes.keys() | counts.covers.keys()
-    return {vrf_id: counts.covers.get(vrf_id, {}) | counts.routes.get(vrf_id, {}) for vrf_id in both}

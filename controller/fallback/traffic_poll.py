@@ -6,13 +6,14 @@ Reading costs the hardware time in which Open vSwitch does not forward, so it is
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from controller.errors import PlaneUnreachable
 from controller.fallback.hardware_routes import HardwareRoutes
+from controller.fallback.pace import paced, parts
 from controller.fallback.staged_writes import RouterTable
 from controller.fallback.traffic import Traffic
-from controller.planes.base import Capability, Clock, Op, Plane, RouterInterface, Sample, Update
+from controller.planes.base import Capability, Clock, Op, Plane, RouteCounts, RouterInterface, Sample, Update
 from wire.columns import family_of
 
 COUNT_S = 5.0
@@ -50,11 +51,14 @@ class TrafficPoll:
             else:
                 self._vrf_of[update.entry.id] = update.entry.vrf_id
 
-    def hand_over(self, now: float) -> None:
-        """Give what was sampled since the last time to the routes."""
+    def hand_over(self, now: float) -> Iterator[None]:
+        """Give what was sampled since the last time to the routes, in steps."""
+        one_in = self.traffic.one_in
         for table, keys in self.traffic.take().items():
-            assert self.traffic.one_in is not None
-            self._routes.sample(now, table, keys, self.traffic.one_in)
+            assert one_in is not None
+            for part in parts(keys):
+                self._routes.sample(now, table, part, one_in)
+                yield
 
     async def run(self) -> None:
         """Measure again and again, until cancelled."""
@@ -69,15 +73,19 @@ class TrafficPoll:
         """Read both planes once. PlaneUnreachable where a channel goes down."""
         if not self._ready():
             return
-        traffic = self.traffic
         counted = Capability.ROUTE_COUNTERS in self._hardware.capabilities
         counts = await self._hardware.route_counts() if counted else None
         sent = await self._software.sent()
         if self._ready():
-            now = self._clock()
-            packets = traffic.measure(now, counts, sent, self._vrf_of)
-            if packets is not None and counted:
-                self._routes.count(now, packets)
+            await paced(self._measure(self._clock(), counts, sent))
+
+    def _measure(self, now: float, counts: RouteCounts | None, sent: Mapping[int, int]) -> Iterator[None]:
+        for of_router in self.traffic.measure(now, counts, sent, self._vrf_of):
+            if not self._ready():
+                return
+            if of_router is not None:
+                yield from self._routes.count(now, *of_router)
+            yield
 
     def _sample(self, samples: Sequence[Sample]) -> None:
         vrf_of = self._vrf_of.get

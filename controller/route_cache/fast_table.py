@@ -17,9 +17,10 @@ and new stages lead from its table to this one.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 
 from controller.model import Placement
 from controller.planes.base import FALLBACK
@@ -34,6 +35,9 @@ from wire.columns import ADDRESS_BYTES
 
 _TRACKED = 250_000
 """Prefixes in software whose packets are counted; of more, the less popular half is forgotten."""
+
+COUNTED_AT_ONCE = 1000
+"""Entries whose packets are taken in one step: a millisecond."""
 
 
 class PrefixLocation(StrEnum):
@@ -278,9 +282,9 @@ class FastTable:
             router.incomplete = True
             self._rebalance.work[vrf_id] = None
 
-    def count(self, now: float, vrf_id: int, packets: Mapping[bytes, int]) -> None:
-        """Take the packets that matched each entry since the last call; those of covers, and of entries of another
-        family, are passed over.
+    def count(self, now: float, vrf_id: int, packets: Mapping[bytes, int]) -> Iterator[None]:
+        """Take the packets that matched each entry since the last call, in steps; those of covers, and of entries of
+        another family, are passed over. What enters or leaves meanwhile is counted from now, or until now.
         """
         router = self._routers[vrf_id]
         moment = self._advance(now)
@@ -288,15 +292,23 @@ class FastTable:
         before, router.counted = router.counted, moment
         if before is None or now - before.at > RECENT_S:  # since when these packets came is not known
             until, since = self._popularity.more(before), self._popularity.more(router.counted)
-            for meter in router.hard.values():
-                meter.leave(until)
-                meter.enter(since)
+            keys = iter(list(router.hard))
+            for _ in range(0, len(router.hard), COUNTED_AT_ONCE):
+                for key in islice(keys, COUNTED_AT_ONCE):
+                    meter = router.hard.get(key)
+                    if meter is not None:
+                        meter.leave(until)
+                        meter.enter(since)
+                yield
             return
         weights = self._popularity.weights((before.at + now) / 2)
-        for key, number in packets.items():
-            counting = router.hard.get(key) if number else None
-            if counting is not None:
-                counting.add(number, weights)
+        items = iter(packets.items())
+        for _ in range(0, len(packets), COUNTED_AT_ONCE):
+            for key, count in islice(items, COUNTED_AT_ONCE):
+                counting = router.hard.get(key) if count else None
+                if counting is not None:
+                    counting.add(count, weights)
+            yield
         self._rebalance.confidence.count(now, vrf_id, packets)
 
     def sample(self, now: float, vrf_id: int, packets: Iterable[bytes], one_in: float) -> None:

@@ -106,7 +106,8 @@ class Meter:
     def enter(self, more: Weighted) -> None:
         """Be counted from a moment on; ``more`` is what full counting until then was more than samples."""
         slow, middle, fast, landmark = more
-        self.follow(landmark)
+        if self.landmark != landmark:
+            self.follow(landmark)
         self.looked_slow -= slow
         self.looked_middle -= middle
         self.looked_fast -= fast
@@ -114,7 +115,8 @@ class Meter:
     def leave(self, more: Weighted) -> None:
         """Be counted no longer than until a moment; ``more`` as that of enter()."""
         slow, middle, fast, landmark = more
-        self.follow(landmark)
+        if self.landmark != landmark:
+            self.follow(landmark)
         self.looked_slow = max(0.0, self.looked_slow + slow)
         self.looked_middle = max(0.0, self.looked_middle + middle)
         self.looked_fast = max(0.0, self.looked_fast + fast)

@@ -112,7 +112,7 @@ class World:
 
     def count(self, vrf_id: int) -> None:
         self.now += 1
-        self.fast.count(self.now, vrf_id, {key: self.chance.randrange(50) for key in self.plane[vrf_id]})
+        list(self.fast.count(self.now, vrf_id, {key: self.chance.randrange(50) for key in self.plane[vrf_id]}))
 
     def rebalance(self, vrf_id: int, budget: int | None = None) -> None:
         del vrf_id

@@ -42,7 +42,7 @@ class World:
             number = self._poisson(sum(software.values()))
             drawn = self._chance.choices(list(software), list(software.values()), k=number) if number else []
             self.fast.sample(self.now, VRF, drawn, self.one_in)
-            self.fast.count(self.now, VRF, {key: self._poisson(self.rates[key]) for key in held})
+            list(self.fast.count(self.now, VRF, {key: self._poisson(self.rates[key]) for key in held}))
             written += sum(map(len, self.fast.rebalance(self.now, 1000).values()))
         return written
 
@@ -121,7 +121,7 @@ def test_a_round_looks_at_so_many_meters_and_no_more(monkeypatch: pytest.MonkeyP
         return above(self, meters, floor)
 
     monkeypatch.setattr(Estimates, "above", counting)
-    world.fast.count(world.now, VRF, {})
+    list(world.fast.count(world.now, VRF, {}))
     for _ in range(20):
         seen[0] = 0
         world.fast.rebalance(world.now, 10)

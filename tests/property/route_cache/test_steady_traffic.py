@@ -58,7 +58,7 @@ def play(fast: FastTable, traffic: Traffic, start: int, seconds: int) -> int:
         for vrf_id, packets in traffic.items():
             held = fast.entries(vrf_id)
             hard = {key for key in packets if held.get(key, FALLBACK) != FALLBACK}
-            fast.count(now, vrf_id, {key: packets[key] for key in hard})
+            list(fast.count(now, vrf_id, {key: packets[key] for key in hard}))
             sampled = [key for key in packets if key not in hard for _ in range(packets[key] // ONE_IN)]
             fast.sample(now, vrf_id, sampled, ONE_IN)
         written += sum(map(len, fast.rebalance(now, 1000).values()))

@@ -434,3 +434,56 @@ def test_a_round_aggregates_the_tables_of_a_few_routers_however_many_wait() -> N
         tables.aggregate(2 * LEAST_BUDGET)
         merged.append([one for one in sorted(tables.routers) if not tables._routes[one, 4].aggregate.queued])
     assert merged == [[1, 2], [1, 2, 3, 4], [1, 2, 3, 4, 5, 6]]
+
+
+async def test_what_is_counted_and_sampled_is_taken_in_steps(
+    world: PairWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.route_cache.fast_table.COUNTED_AT_ONCE", STEP)
+    poll, routes = world.pair.traffic_poll, world.pair.routes
+    for _ in range(2):
+        world.clock.now += 5
+        await poll.measure()
+    steps = Interrupted(monkeypatch, 0, lambda: None)
+    monkeypatch.setattr("controller.fallback.traffic_poll.paced", steps._paced)
+    world.clock.now += 5
+    await poll.measure()
+    assert steps.steps > 2 * len(ROUTES) / STEP
+    steps.steps = 0
+    world.clock.now += 100  # what came since is of no use
+    await poll.measure()
+    assert steps.steps > 2 * len(ROUTES) / STEP
+    poll.traffic.one_in = 10.0
+    poll.traffic.sample((1, 4), [prefix_key("20.0.0.1/32")] * 100)
+    steps.steps = 0
+    await world.pair.work()
+    assert steps.steps >= 100 / STEP
+    assert 1 in routes.routers
+
+
+async def test_a_router_may_go_while_its_packets_are_taken(world: PairWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    poll = world.pair.traffic_poll
+    for _ in range(2):
+        world.clock.now += 5
+        await poll.measure()
+    routes = world.pair.routes
+    packets = dict.fromkeys(routes.usage.installed(1), 5)
+    steps = routes.count(world.clock.now + 5, 1, packets)
+    monkeypatch.setattr("controller.route_cache.fast_table.COUNTED_AT_ONCE", 1)
+    next(steps)
+    routes.close(1)
+    assert list(steps) == [None] * (len(packets) - 1)
+
+
+async def test_nothing_of_a_plane_that_is_gone_is_counted(world: PairWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    poll = world.pair.traffic_poll
+    for _ in range(2):
+        world.clock.now += 5
+        await poll.measure()
+    before = poll.traffic.rates
+    steps = Interrupted(monkeypatch, 3, world.hardware.disconnect)
+    monkeypatch.setattr("controller.fallback.traffic_poll.paced", steps._paced)
+    world.clock.now += 5
+    await poll.measure()
+    assert steps.steps == 3
+    assert poll.traffic.rates is before

@@ -40,7 +40,7 @@ def play(fast: FastTable, packets: dict[bytes, int], start: int = 0, seconds: in
     for now in range(start, start + seconds):
         held = fast.entries(VRF)
         hard = {key for key in packets if held.get(key, FALLBACK) != FALLBACK}
-        fast.count(now, VRF, {key: packets[key] for key in hard})
+        list(fast.count(now, VRF, {key: packets[key] for key in hard}))
         fast.sample(
             now, VRF, [key for key in packets if key not in hard for _ in range(packets[key] // one_in)], one_in
         )
@@ -388,7 +388,7 @@ def test_a_router_in_hardware_gets_its_entries_back_when_others_have_gone() -> N
     assert fast.used == 12
     fast.set_placement(2, Placement.AUTO)
     for now in range(2, 12):
-        fast.count(now, VRF, {})
+        list(fast.count(now, VRF, {}))
         fast.sample(now, 2, [FREE] * 100, 10)
         fast.rebalance(now, 100)
     assert fast.where(2, FREE) is PrefixLocation.HARDWARE
@@ -528,7 +528,7 @@ def test_a_quota_keeps_a_slice_from_the_room_of_others() -> None:
         for now in islice(clock, 4):
             for vrf_id in (VRF, 2, 3):  # ten packets a second to each prefix, wherever it is
                 held = fast.entries(vrf_id)
-                fast.count(now, vrf_id, {key: 10 for key in flat(100) if key in held})
+                list(fast.count(now, vrf_id, {key: 10 for key in flat(100) if key in held}))
                 fast.sample(now, vrf_id, [key for key in flat(100) if key not in held], 10)
             fast.rebalance(now, 200)
         assert fast.used_by("red") == len(fast.entries(VRF)) + len(fast.entries(2))
@@ -669,7 +669,7 @@ def test_routers_of_a_slice_get_of_its_quota_what_they_bring() -> None:
     for now in range(30):
         for vrf_id, packets in ((VRF, 5), (2, 50)):
             held = fast.entries(vrf_id)
-            fast.count(now, vrf_id, {key: 10 * packets for key in keys if key in held})
+            list(fast.count(now, vrf_id, {key: 10 * packets for key in keys if key in held}))
             fast.sample(now, vrf_id, [key for key in keys if key not in held for _ in range(packets)], 10)
         fast.rebalance(now, 100)
     assert (len(fast.entries(VRF)), len(fast.entries(2))) == (1, 11)
@@ -789,7 +789,7 @@ def test_what_a_slice_reserves_is_kept_from_those_without_a_quota() -> None:
         for now in islice(clock, 20):
             for vrf_id, packets in ((VRF, 1), (2, 100), (3, 100)):  # each prefix of red brings least
                 held = fast.entries(vrf_id)
-                fast.count(now, vrf_id, {key: 10 * packets for key in keys if key in held})
+                list(fast.count(now, vrf_id, {key: 10 * packets for key in keys if key in held}))
                 fast.sample(now, vrf_id, [key for key in keys if key not in held for _ in range(packets)], 10)
             fast.rebalance(now, 400)
         return fast.used_by("red"), fast.used_by("blue") + fast.used_by("green")
