@@ -112,7 +112,7 @@ class Round:
                 yield from (self._routers[vrf_id] for vrf_id in members)
 
     def _touch(self, router: Router) -> None:
-        self.touched[router.vrf_id] = self._rebalance.work[router.vrf_id] = None
+        self.touched[router.vrf_id] = None
 
     @property
     def _left(self) -> int:

@@ -1,6 +1,8 @@
 """Whatever changes, is counted, refused and moved: hardware with its fallback forwards as the full table does."""
 
+import copy
 import random
+from collections import Counter
 from collections.abc import Mapping
 
 import pytest
@@ -11,7 +13,7 @@ from plain_changes import changes_between
 from controller.model import Placement
 from controller.planes.base import FALLBACK, Op
 from controller.route_cache import rebalance
-from controller.route_cache.cover import MAX_WRITES
+from controller.route_cache.cover import MAX_WRITES, Room
 from controller.route_cache.fast_table import FastTable, PrefixLocation
 from controller.route_cache.write_order import Changes, stages
 from controller.routing.ranges import differences, flatten
@@ -120,11 +122,18 @@ class World:
         budget = self.chance.choice((40, 40, 3, 1, 0)) if budget is None else budget
         self.fast.grow(self.now)
         spare = self.fast.capacity - self.fast.used
+        if self.chance.random() < 0.3:
+            self.who_is_not_looked_at_has_nothing_to_do(budget)
         moved = self.fast.rebalance(self.now, budget)
         assert sum(map(len, moved.values())) <= budget
         assert sum(old is None for one in moved.values() for old, _ in one.values()) <= max(0, spare)
         for one, changes in moved.items():
             self.send(one, changes)
+
+    def who_is_not_looked_at_has_nothing_to_do(self, budget: int) -> None:
+        one, other = copy.deepcopy(self.fast), copy.deepcopy(self.fast)  # both: sets of a copy have another order
+        other._rebalance.work |= dict.fromkeys(other._routers)
+        assert one.rebalance(self.now, budget) == other.rebalance(self.now, budget)
 
     def refuse(self, vrf_id: int) -> None:
         """The plane does not have one of the entries after all; then it follows to what is made of that."""
@@ -157,6 +166,12 @@ class World:
             self.send(vrf_id, self.fast.add(vrf_id, SLICES[vrf_id]))
 
     def the_books_are_right(self) -> None:
+        routers = self.fast._routers.values()
+        assert self.fast._tracked == sum(len(one.soft) for one in routers)
+        wanted = Counter[Room]()
+        for one in routers:
+            wanted[one.table.room] += 0 if one.placement is Placement.SOFTWARE else len(one.table.full) + 1
+        assert all(room.wanted == wanted[room] for room in self.fast._slices.values())
         assert self.fast.used == sum(map(len, self.plane.values()))
         assert all(self.fast.used_by(name) == self.held_by(name) for name in SLICES.values())
         for vrf_id in ROUTERS:

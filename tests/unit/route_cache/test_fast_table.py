@@ -736,6 +736,17 @@ def test_a_router_that_goes_makes_room_for_what_is_counted_of_others(monkeypatch
     assert fast.untracked == 2
 
 
+@pytest.mark.parametrize(("sampled", "left"), [(5, 5), (6, 2)])
+def test_the_less_popular_half_is_forgotten_of_more_than_may_be_counted(
+    monkeypatch: pytest.MonkeyPatch, sampled: int, left: int
+) -> None:
+    monkeypatch.setattr(fast_table, "_TRACKED", 5)
+    fast, keys = a_table(1, flat(12)), list(flat(12))
+    fast.sample(1, VRF, [key for number, key in enumerate(keys[:sampled]) for _ in range(1 + number)], 10)
+    fast.rebalance(1, 0)
+    assert list(fast._routers[VRF].soft) == keys[sampled - left : sampled]
+
+
 def test_what_is_counted_in_software_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast_table, "_TRACKED", 20)
     routes = flat(100)
