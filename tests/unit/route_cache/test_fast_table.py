@@ -692,6 +692,27 @@ def test_a_quota_counts_own_addresses_but_not_the_way_to_the_software() -> None:
     assert [dict(fast.entries(vrf_id)) for vrf_id in (VRF, 2)] == [{DEFAULT: FALLBACK, own: 7}] * 2
 
 
+@pytest.mark.parametrize(("refused", "again"), [(10, False), (11, True)])
+def test_what_is_missing_is_looked_for_once_half_the_reserve_is_free_beside_it(refused: int, again: bool) -> None:
+    routes = flat(54)  # not all has room: 60 less the default entry and the reserve
+    fast = FastTable(4, 60, reserve=10)
+    fast.add(VRF, "red")
+    fast.set_placement(VRF, Placement.HARDWARE)
+    fast.change(VRF, routes)
+    for now in range(5):
+        fast.rebalance(now, 100)
+    assert fast.used == 50
+    for key in list(routes)[:refused]:
+        fast.refused(VRF, key, full=False)
+    for now in range(5, 10):
+        fast.rebalance(now, 100)
+    assert fast.used == 1 + 54 - refused
+    fast.retry(VRF)
+    for now in range(10, 15):
+        fast.rebalance(now, 100)
+    assert (fast.used == 50) is again
+
+
 def test_a_small_quota_of_a_large_plane_is_filled() -> None:
     fast = FastTable(4, 1_000_000)
     fast.add(VRF, "red")

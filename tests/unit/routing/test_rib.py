@@ -87,13 +87,16 @@ def test_a_set_is_kept_while_a_route_or_a_name_uses_it() -> None:
     assert [one.members for one in rib.collect()] == [A]
 
 
-def test_as_many_sets_are_looked_at_as_a_call_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rib_module, "COLLECT_AT_ONCE", 2)  # a set and its member count two
+@pytest.mark.parametrize(("limit", "collected"), [(2, [1, 1, 1, 0]), (3, [2, 1, 0, 0])])
+def test_as_many_sets_are_looked_at_as_a_call_may(
+    monkeypatch: pytest.MonkeyPatch, limit: int, collected: list[int]
+) -> None:
+    monkeypatch.setattr(rib_module, "COLLECT_AT_ONCE", limit)  # a set and its member count two
     rib = Rib()
-    rib.define(1, SetKind.FORWARD, A)
-    rib.define(2, SetKind.FORWARD, B)
-    rib.release([1, 2])
-    assert [len(rib.collect()), len(rib.collect()), len(rib.collect())] == [1, 1, 0]
+    for set_id, members in enumerate((A, B, C), 1):
+        rib.define(set_id, SetKind.FORWARD, members)
+    rib.release([1, 2, 3])
+    assert [len(rib.collect()) for _ in collected] == collected
 
 
 def test_what_is_not_repeated_is_withdrawn_and_uncounted() -> None:
