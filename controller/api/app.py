@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.responses import FileResponse, StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter
 from starlette.background import BackgroundTask
 
 import wire
@@ -52,6 +52,10 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": errors.Problem, "description": _NAMES.get(status, HTTPStatus(status).phrase)}
     for status in (400, 404, 409, 422, 424, 502, 503, 507)
 }
+
+
+_ROUTERS, _INTERFACES = TypeAdapter(list[RouterView]), TypeAdapter(list[InterfaceView])
+"""What writes lists of them; made once, as it takes longer than a request."""
 
 
 class DocumentBody(BaseModel):
@@ -159,7 +163,7 @@ async def _running(router: Router, views: Views) -> RouterConfig:
 
 Running = Annotated[RouterConfig, Depends(_running)]
 
-api = APIRouter(prefix="/v1", responses=_ERRORS)
+api = APIRouter(prefix="/v1", responses=_ERRORS, generate_unique_id_function=lambda route: route.name.rstrip("_"))
 
 
 def _streamed(media_type: str, what: str) -> dict[int | str, dict[str, Any]]:
@@ -349,7 +353,7 @@ async def planes(views: Views) -> list[PlaneView]:
 @api.get("/routers", response_model=list[RouterView])
 async def routers(views: Views) -> StreamingResponse:
     """List routers."""
-    return StreamingResponse(streams.array(views.router_views(), RouterView), media_type="application/json")
+    return StreamingResponse(streams.array(views.router_views(), _ROUTERS), media_type="application/json")
 
 
 @api.get("/load")
@@ -361,7 +365,7 @@ async def load(views: Views) -> LoadView:
 @api.get("/interfaces", response_model=list[InterfaceView])
 async def interfaces(views: Views) -> StreamingResponse:
     """List the interfaces of all routers."""
-    return StreamingResponse(streams.array(views.interface_views(), InterfaceView), media_type="application/json")
+    return StreamingResponse(streams.array(views.interface_views(), _INTERFACES), media_type="application/json")
 
 
 @api.get("/find/{name}")
@@ -509,9 +513,8 @@ def make_app(operations: Operations | None = None, views: OperatorViews | None =
         openapi_url="/v1/openapi.json",
         docs_url=None,
         redoc_url=None,
-        generate_unique_id_function=lambda route: route.name.rstrip("_"),
     )
     app.state.operations, app.state.views = operations, views
-    app.include_router(api)
+    app.router.routes.extend(api.routes)  # include_router makes all of them anew, at the first request
     errors.install(app)
     return app

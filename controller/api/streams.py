@@ -43,9 +43,9 @@ async def table(rows: Iterable[Any]) -> AsyncIterator[bytes]:
         await asyncio.sleep(0)
 
 
-async def array(rows: Iterable[Any], kind: type[Any]) -> AsyncIterator[bytes]:
-    """Send views of one kind as a JSON list, a page at a time."""
-    walk, pages, before = iter(rows), TypeAdapter(list[kind]), b"["  # type: ignore[valid-type]
+async def array(rows: Iterable[Any], pages: TypeAdapter[Any]) -> AsyncIterator[bytes]:
+    """Send views as a JSON list, a page at a time; ``pages`` writes lists of them."""
+    walk, before = iter(rows), b"["
     while page := list(islice(walk, VIEWS_PAGE)):
         yield before + pages.dump_json(page)[1:-1]
         before = b","

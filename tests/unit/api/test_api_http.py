@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 from operator_world import Controller
+from pydantic import TypeAdapter
 
 from controller.api import app, streams
+from controller.api.server import ApiServer
 from controller.operations import backups
 from controller.spec.lines import MAX_SIZE_BYTES
 from controller.views import CapturedFrame, RouterView
@@ -40,12 +42,32 @@ async def test_a_list_of_thousands_is_made_in_pages(monkeypatch: pytest.MonkeyPa
             made.append(view)
             yield view
 
-    async for part in streams.array(rows(), RouterView):
+    async for part in streams.array(rows(), TypeAdapter(list[RouterView])):
         body += part
         after.append(len(made))
     assert after == [2, 4, 5, 5]
     assert json.loads(body) == [asdict(view) for view in views]
-    assert [part async for part in streams.array([], RouterView)] == [b"[]"]
+    assert [part async for part in streams.array([], TypeAdapter(list[RouterView]))] == [b"[]"]
+
+
+async def test_no_request_makes_what_another_one_made(
+    controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+    make = TypeAdapter.__init__
+
+    def noted(adapter: "TypeAdapter[Any]", kind: object, **named: Any) -> None:
+        made.append(kind)
+        make(adapter, kind, **named)
+
+    monkeypatch.setattr(TypeAdapter, "__init__", noted)
+    server = ApiServer(app.make_app(controller.operations, controller.views), tmp_path)
+    task = asyncio.create_task(server.run())
+    assert (await ask(server.path, "GET", "/v1/version"))["protocol"] == PROTOCOL_VERSION
+    assert await ask(server.path, "GET", "/v1/routers") == []
+    server.close()
+    await task
+    assert made == []
 
 
 async def test_the_socket_is_private(served: Path) -> None:
