@@ -11,6 +11,7 @@ from controller.errors import GuestError
 from controller.guests.base import GuestSpec
 from controller.guests.suites import frr_commands
 from controller.guests.suites.config_text import CHECK_LIMIT_S, FILE, dry_run, refuse_unfit
+from controller.guests.suites.taken_texts import TakenTexts, identity
 from controller.model import RouteSource
 
 ETC, RUN, LOGS = "/etc/frr", "/run/frr", "/var/log/frr"
@@ -88,6 +89,10 @@ _LEFT_OUT = {
 _VERSION = re.compile(r"version (\d+\.\d+(?:\.\d+)?)")
 _OBJECTION = re.compile(r"line (\d+): % ([^\[]+)\[\d+\]: (.*)")
 
+_taken = TakenTexts()
+_versions: dict[tuple[int, ...], tuple[int, ...]] = {}
+"""Of the zebra that was asked last, by its identity."""
+
 
 def _lines(text: str) -> list[str]:
     return [" ".join(line.split()) for line in text.split("\n")]
@@ -155,6 +160,9 @@ async def check(router: str, text: str) -> None:
     """
     refuse_foreign(router, text)
     require_installed(("zebra",))
+    key = _taken.key(VTYSH, text)
+    if key in _taken:
+        return
     whole = compose(text, "router", fpm=True)
     try:
         command = (VTYSH, "--config_dir", "/nonexistent", "--dryrun", "--inputfile", FILE)
@@ -167,16 +175,23 @@ async def check(router: str, text: str) -> None:
     if found := next(frr_commands.parse(listed).find_cut_short(text), None):
         number, word, line = found
         raise GuestError(f"{router}: frr line {number}: `{word}` is cut short; write the whole word: {line}")
+    _taken.add(key)
 
 
 async def version() -> tuple[int, ...]:
     """Return the version of this host's FRR, such as (10, 3) or (8, 4, 4); empty where it does not tell."""
-    try:
-        _, output = await dry_run((str(BINARIES / "zebra"), "--version"), "")
-    except TimeoutError:
-        return ()
-    found = _VERSION.search(output)
-    return tuple(map(int, found[1].split("."))) if found else ()
+    program = BINARIES / "zebra"
+    asked = identity(program)
+    if asked not in _versions:
+        try:
+            _, output = await dry_run((str(program), "--version"), "")
+        except TimeoutError:
+            return ()
+        if not (found := _VERSION.search(output)):
+            return ()
+        _versions.clear()  # whatever was there before
+        _versions[asked] = tuple(map(int, found[1].split(".")))
+    return _versions[asked]
 
 
 async def remarks() -> list[str]:
