@@ -427,9 +427,12 @@ def unbroken(rig: Rig, *ways: tuple[Host, str], interval_s: float = 0.01) -> Ite
 
 # -- a neighbor that speaks BGP --------------------------------------------------------------------------------------
 
+# BIRD 2.0.12 forgets to run what sends its routes once a session is up, and sleeps for 3 s unless something wakes it,
+# as its look at the interfaces does. Until bgpd (FRR 8.4), which restarts gracefully, has them, it takes a quarter of
+# a core.
 _BIRD = """router id {ours};
 log "{log}" all;
-protocol device {{ }}
+protocol device {{ scan time 1; }}
 {feeds}
 protocol bgp session {{
     local {ours} as 65001;
