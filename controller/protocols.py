@@ -76,8 +76,8 @@ class DiagnosticsPort(Protocol):
     def slice_usage(self, tenant: str, plane: str) -> dict[str, int]:
         """Count what the routers of a tenant use on a plane, by the keys of its quota."""
 
-    def plane_views(self) -> list[PlaneView]:
-        """Show the planes in use."""
+    async def plane_view(self, name: str) -> PlaneView | None:
+        """Show a plane, also one behind another; None where it is not in use."""
 
     def interface_views(self, vrf_id: int) -> list[InterfaceView]:
         """Show a router's interfaces."""
@@ -91,8 +91,8 @@ class DiagnosticsPort(Protocol):
     async def placement(self, vrf_id: int) -> PlacementView:
         """Tell where a router's routes are; Conflict where its plane has no fallback."""
 
-    def neighbors(self, vrf_id: int) -> list[NeighborView]:
-        """Show a router's neighbors."""
+    def neighbors(self, vrf_id: int) -> Iterator[NeighborView]:
+        """Walk over a router's neighbors."""
 
     async def counters(self, vrf_id: int) -> CounterView:
         """Read a router's counters."""

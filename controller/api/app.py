@@ -6,16 +6,26 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from http import HTTPStatus
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.responses import FileResponse, StreamingResponse
-from pydantic import BaseModel, Field, TypeAdapter
 from starlette.background import BackgroundTask
 
 import wire
 from controller.api import errors, streams
-from controller.audit.log import MAX_ROWS, Action, Filter
+from controller.api.bodies import (
+    About,
+    AuditQuery,
+    CertificateBody,
+    Command,
+    DocumentBody,
+    ExecBody,
+    Move,
+    PlaneIdentity,
+    RevokeBody,
+    Revoked,
+)
 from controller.diagnostics.operator_views import OperatorViews, SliceView, TenantView
 from controller.errors import NoSuch, SpecError, SplitplaneError
 from controller.model import RouterConfig
@@ -24,7 +34,6 @@ from controller.operations.certificates import Trusted
 from controller.operations.convergence import Progress, Report
 from controller.operations.operations import Operations, Outcome
 from controller.pki.certificates import CertificateState
-from controller.pki.planes import MAX_NAMES
 from controller.spec.changes import Change
 from controller.spec.document import Name, PlaneOptions, schema
 from controller.spec.lines import MAX_SIZE_BYTES, check_characters
@@ -35,15 +44,17 @@ from controller.views import (
     LoadView,
     NeighborView,
     PlacementView,
+    PlaneLoad,
     PlaneView,
+    RouterLoad,
     RouterView,
     TraceStep,
     VerifyView,
 )
 
 MAX_FILES_BYTES = 4 << 20
-MAX_ARGUMENTS = 1024
 PROGRESS_QUEUE = 1024
+JSON = "application/json"
 NDJSON = "application/x-ndjson"
 PCAP = "application/vnd.tcpdump.pcap"
 
@@ -52,88 +63,6 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": errors.Problem, "description": _NAMES.get(status, HTTPStatus(status).phrase)}
     for status in (400, 404, 409, 422, 424, 502, 503, 507)
 }
-
-
-_ROUTERS, _INTERFACES = TypeAdapter(list[RouterView]), TypeAdapter(list[InterfaceView])
-"""What writes lists of them; made once, as it takes longer than a request."""
-
-
-class DocumentBody(BaseModel):
-    """A document of apply: its text, the name to use in messages, and the FRR files it names."""
-
-    source: str = Field(max_length=4096)
-    text: str
-    files: dict[str, str] = Field(default_factory=dict)
-
-
-class ExecBody(BaseModel):
-    """A command to run in a guest."""
-
-    argv: list[str] = Field(min_length=1, max_length=MAX_ARGUMENTS)
-
-
-class AuditQuery(BaseModel, extra="forbid"):
-    """Which rows of the audit log to list; what is left out says nothing."""
-
-    since: float | None = Field(None, allow_inf_nan=False, description="seconds since the epoch")
-    user: str | None = Field(None, description="name or number, of the process or of who logged in")
-    tenant: str | None = None
-    kind: Literal["plane", "tenant", "slice", "router", "link"] | None = None
-    name: str | None = None
-    action: Action | None = None
-    outcome: Literal["done", "failed", "refused", "unchanged", "unfinished"] | None = None
-    limit: int = Field(1000, ge=1, le=MAX_ROWS, description="the last so many")
-
-    def filter(self) -> Filter:
-        """Return what the log takes."""
-        return Filter(**self.model_dump(exclude={"limit"}))
-
-
-class Move(BaseModel):
-    """Where a router's routes are to be: hardware, software, auto, or a plane."""
-
-    to: str = Field(max_length=255)
-
-
-class Command(BaseModel):
-    """The command that does it, in the namespaces of the controller."""
-
-    argv: list[str]
-
-
-class CertificateBody(BaseModel):
-    """What a certificate of a plane is to say beside the plane's name: DNS names and IP addresses; and the directory
-    of the controller's host where it is kept, and renewed by the controller."""
-
-    names: list[str] = Field(default_factory=list, max_length=MAX_NAMES)
-    directory: str = Field("", max_length=4096)
-
-
-class RevokeBody(BaseModel):
-    """The serial of one certificate, in hexadecimal; all of the plane where it is left out."""
-
-    serial: str = Field("", max_length=64)
-
-
-class Revoked(BaseModel):
-    """The serials that are refused from now on."""
-
-    revoked: list[str]
-
-
-class PlaneIdentity(BaseModel):
-    """What a plane needs for TLS, each as PEM."""
-
-    key: str
-    certificate: str
-    ca: str
-
-
-class About(BaseModel):
-    """What answers here."""
-
-    version: str
-    protocol: int
 
 
 def _operations(request: Request) -> Operations:
@@ -168,6 +97,10 @@ api = APIRouter(prefix="/v1", responses=_ERRORS, generate_unique_id_function=lam
 
 def _streamed(media_type: str, what: str) -> dict[int | str, dict[str, Any]]:
     return {200: {"description": what, "content": {media_type: {}}}}
+
+
+def _list(rows: streams.Rows, kind: type[Any]) -> StreamingResponse:
+    return StreamingResponse(streams.array(rows, kind), media_type=JSON)
 
 
 def _check_document(body: DocumentBody) -> None:
@@ -299,10 +232,10 @@ async def revoke_plane(plane: str, body: RevokeBody, operations: Op) -> Revoked:
 # The certificate authorities
 
 
-@api.get("/certificates")
-async def certificates(operations: Op) -> list[CertificateState]:
+@api.get("/certificates", response_model=list[CertificateState])
+async def certificates(operations: Op) -> StreamingResponse:
     """List the certificates of the authorities, of the controller, and of planes."""
-    return operations.certificates
+    return _list(operations.certificates, CertificateState)
 
 
 @api.post("/pki/rotate")
@@ -332,40 +265,43 @@ async def document_schema() -> dict[str, Any]:
     return schema()
 
 
-@api.get("/tenants")
-async def tenants(views: Views) -> list[TenantView]:
+@api.get("/tenants", response_model=list[TenantView])
+async def tenants(views: Views) -> StreamingResponse:
     """List tenants."""
-    return views.tenant_views()
+    return _list(views.tenant_views(), TenantView)
 
 
-@api.get("/slices")
-async def slices(views: Views) -> list[SliceView]:
+@api.get("/slices", response_model=list[SliceView])
+async def slices(views: Views) -> StreamingResponse:
     """List slices with what is reserved for them and used."""
-    return views.slice_views()
+    return _list(views.slice_views(), SliceView)
 
 
-@api.get("/planes")
-async def planes(views: Views) -> list[PlaneView]:
+@api.get("/planes", response_model=list[PlaneView])
+async def planes(views: Views) -> StreamingResponse:
     """List planes."""
-    return views.plane_views()
+    return _list(views.plane_views(), PlaneView)
 
 
 @api.get("/routers", response_model=list[RouterView])
 async def routers(views: Views) -> StreamingResponse:
     """List routers."""
-    return StreamingResponse(streams.array(views.router_views(), _ROUTERS), media_type="application/json")
+    return _list(views.router_views(), RouterView)
 
 
-@api.get("/load")
-async def load(views: Views) -> LoadView:
+@api.get("/load", response_model=LoadView)
+async def load(views: Views) -> StreamingResponse:
     """Count what has passed through planes and routers; two looks tell the rates."""
-    return await views.running.load()
+    found = await views.running.load()
+    lists: dict[str, tuple[streams.Rows, type[Any]]]
+    lists = {"planes": (found.planes, PlaneLoad), "routers": (found.routers, RouterLoad)}
+    return StreamingResponse(streams.record(lists), media_type=JSON)
 
 
 @api.get("/interfaces", response_model=list[InterfaceView])
 async def interfaces(views: Views) -> StreamingResponse:
     """List the interfaces of all routers."""
-    return StreamingResponse(streams.array(views.interface_views(), _INTERFACES), media_type="application/json")
+    return _list(views.interface_views(), InterfaceView)
 
 
 @api.get("/find/{name}")
@@ -398,10 +334,10 @@ async def placement(router: Running, views: Views) -> PlacementView:
     return await views.running.placement(router.vrf_id)
 
 
-@api.get("/routers/{tenant}/{router}/neighbors")
-async def neighbors(router: Running, views: Views) -> list[NeighborView]:
+@api.get("/routers/{tenant}/{router}/neighbors", response_model=list[NeighborView])
+async def neighbors(router: Running, views: Views) -> StreamingResponse:
     """List the neighbors of a router."""
-    return views.running.neighbors(router.vrf_id)
+    return _list(views.running.neighbors(router.vrf_id), NeighborView)
 
 
 @api.get("/routers/{tenant}/{router}/counters")
@@ -461,11 +397,11 @@ async def logs(router: Router, views: Views, follow: bool = False) -> Command:
 
 
 @api.get("/events", responses=_streamed(NDJSON, "Event, one a line"), response_model=list[Event])
-async def events(operations: Op, since: int = 0, follow: bool = False) -> Any:
+async def events(operations: Op, since: int = 0, follow: bool = False) -> StreamingResponse:
     """List the events after a sequence number; with ``follow``, go on with those to come, one a line."""
     if follow:
         return StreamingResponse(streams.lines(operations.events.follow(since)), media_type=NDJSON)
-    return operations.events.recent(since)
+    return _list(operations.events.recent(since), Event)
 
 
 @api.get("/audit", responses=_streamed(NDJSON, "AuditView, one a line"))

@@ -5,8 +5,7 @@ import contextlib
 import dataclasses
 import json
 import struct
-from collections.abc import AsyncIterator, Iterable, Iterator
-from itertools import islice
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +19,13 @@ PAGE = 500
 
 VIEWS_PAGE = 100
 """The same of views that take several look-ups each: a few milliseconds."""
+
+PAGE_OCTETS = 1 << 16
+"""Octets after which a page ends, however few its rows are: one may have hundreds of nexthops, or ports."""
+
+Rows = Iterable[Any] | AsyncIterable[Any]
+
+_WRITERS: dict[type[Any], TypeAdapter[Any]] = {}
 
 _PCAP_HEADER = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 1)  # microseconds, Ethernet
 _RECORD = struct.Struct("<IIII")
@@ -35,28 +41,69 @@ def line(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-async def table(rows: Iterable[Any]) -> AsyncIterator[bytes]:
+async def _pages(rows: Rows, encode: Callable[[Any], bytes], most: int, between: bytes) -> AsyncIterator[bytes]:
+    """Make rows a page at a time, and leave a turn of the event loop to others after each."""
+    page, octets = list[bytes](), 0
+    async for row in _each(rows):
+        page.append(encode(row))
+        octets += len(page[-1])
+        if len(page) >= most or octets >= PAGE_OCTETS:
+            yield between.join(page)
+            page, octets = [], 0
+            await asyncio.sleep(0)
+    if page:
+        yield between.join(page)
+
+
+async def _each(rows: Rows) -> AsyncIterator[Any]:
+    if isinstance(rows, AsyncIterable):
+        async for row in rows:
+            yield row
+    else:
+        for row in rows:
+            yield row
+
+
+def table(rows: Rows) -> AsyncIterator[bytes]:
     """Send views one per line, a page at a time."""
-    walk: Iterator[Any] = iter(rows)
-    while page := list(islice(walk, PAGE)):
-        yield b"".join(line(plain(row)) for row in page)
-        await asyncio.sleep(0)
+    return _pages(rows, lambda row: line(plain(row)), PAGE, b"")
 
 
-async def array(rows: Iterable[Any], pages: TypeAdapter[Any]) -> AsyncIterator[bytes]:
-    """Send views as a JSON list, a page at a time; ``pages`` writes lists of them."""
-    walk, before = iter(rows), b"["
-    while page := list(islice(walk, VIEWS_PAGE)):
-        yield before + pages.dump_json(page)[1:-1]
+def _writer(kind: type[Any]) -> TypeAdapter[Any]:
+    """Return what writes views of one kind; made once, as it takes longer than a request."""
+    if kind not in _WRITERS:
+        _WRITERS[kind] = TypeAdapter(kind)
+    return _WRITERS[kind]
+
+
+async def array(rows: Rows, kind: type[Any]) -> AsyncIterator[bytes]:
+    """Send views of one kind as a JSON list, a page at a time."""
+    before = b"["
+    async for page in _pages(rows, _writer(kind).dump_json, VIEWS_PAGE, b","):
+        yield before + page
         before = b","
-        await asyncio.sleep(0)
     yield b"[]" if before == b"[" else b"]"
 
 
-async def lines(views: AsyncIterator[Any]) -> AsyncIterator[bytes]:
-    """Send views one per line as they come."""
+async def record(lists: Mapping[str, tuple[Rows, type[Any]]]) -> AsyncIterator[bytes]:
+    """Send lists of views as one JSON object, by name, a page at a time."""
+    before = b"{"
+    for name, (rows, kind) in lists.items():
+        yield before + json.dumps(name).encode() + b":"
+        async for part in array(rows, kind):
+            yield part
+        before = b","
+    yield b"}"
+
+
+async def lines(views: AsyncIterable[Any]) -> AsyncIterator[bytes]:
+    """Send views one per line as they come; many may come at once."""
+    sent = 0
     async for view in views:
         yield line(plain(view))
+        sent += 1
+        if sent % VIEWS_PAGE == 0:
+            await asyncio.sleep(0)
 
 
 async def pcap(frames: AsyncIterator[CapturedFrame]) -> AsyncIterator[bytes]:

@@ -1,13 +1,14 @@
 """Turns running state into the views that people and programs read."""
 
+import asyncio
 import ipaddress
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 from controller.diagnostics.verify import PLAIN, longest_match
 from controller.fallback.plane import FallbackPair
 from controller.planes.base import (
     FALLBACK,
-    ROUTE_TABLE_NAME,
     NexthopState,
     Plane,
     RouteKind,
@@ -20,6 +21,9 @@ from controller.shard.router import VirtualRouter
 from controller.shard.shard import Shard
 from controller.views import FibEntryView, InterfaceView, NeighborView, PlaneView, RouterView, RouteView, TableView
 from wire.columns import prefix_text
+
+FIBS_AT_ONCE = 500
+"""Routers whose entries are counted before others get their turn on the event loop."""
 
 
 def sorted_keys(keys: Iterable[bytes]) -> list[bytes]:
@@ -47,14 +51,16 @@ def router_view(router: VirtualRouter, plane_problem: str | None) -> RouterView:
     )
 
 
-def plane_view(shard: Shard) -> PlaneView:
-    """Return a plane's state."""
+async def plane_view(shard: Shard) -> PlaneView:
+    """Return a plane's state; of routers that come or go meanwhile what they had in their turn, or nothing."""
     plane, mirror = shard.plane, shard.mirror
-    routes = shard.route_counts
-    installed = [fib.installed_counts for fib in mirror.fibs.values()]
-    tables = ("router_interface", "nexthop", "nexthop_group")
-    entries = {table: sum(one[table] for one in installed) for table in tables}
-    entries |= {"ipv4_route": routes[4], "ipv6_route": routes[6]}
+    entries = dict.fromkeys(("router_interface", "nexthop", "nexthop_group"), 0)
+    fibs = iter(list(mirror.fibs.values()))
+    while part := [fib.installed_counts for fib in islice(fibs, FIBS_AT_ONCE)]:
+        for table in entries:
+            entries[table] += sum(one[table] for one in part)
+        await asyncio.sleep(0)  # others get their turn
+    entries |= shard.route_counts
     return PlaneView(
         name=plane.name,
         kind="",
@@ -64,19 +70,20 @@ def plane_view(shard: Shard) -> PlaneView:
         ports=_ports(plane),
         entries=entries,
         capabilities=sorted(plane.capabilities),
-        tables=_tables(plane, entries),
+        tables=whole_tables(shard),
     )
 
 
-def _tables(plane: Plane, entries: dict[str, int]) -> dict[str, TableView]:
-    sizes = plane.table_sizes
+def whole_tables(shard: Shard) -> dict[str, TableView]:
+    """Return how full the route tables of a plane are, or those of its fallback, which has all routes of the two."""
+    sizes = shard.plane.table_sizes
     return {
-        name: TableView(entries[name], sizes.get(name), "reported" if name in sizes else "")
-        for name in ROUTE_TABLE_NAME.values()
+        name: TableView(used, sizes.get(name), "reported" if name in sizes else "")
+        for name, used in shard.route_counts.items()
     }
 
 
-def fallback_view(pair: FallbackPair, whole: PlaneView) -> PlaneView:
+def fallback_view(pair: FallbackPair, tables: dict[str, TableView]) -> PlaneView:
     """Return the state of the plane behind another one, which has all routes that the two have as one."""
     plane = pair.software
     problem = pair.link_problem if plane.connected else "not connected"
@@ -90,7 +97,7 @@ def fallback_view(pair: FallbackPair, whole: PlaneView) -> PlaneView:
         ports=_ports(plane),
         entries={},
         capabilities=sorted(plane.capabilities),
-        tables=whole.tables,
+        tables=tables,
     )
 
 
@@ -170,21 +177,17 @@ def _places(hardware: dict[bytes, int]) -> Callable[[bytes], str]:
     return where
 
 
-def neighbor_views(fib: Fib) -> list[NeighborView]:
-    """Return a router's neighbors."""
-    interfaces = fib.interfaces
-    views = []
-    for (interface_id, address), neighbor in sorted(fib.neighbors.items()):
-        interface = interfaces.get(interface_id)
-        views.append(
-            NeighborView(
+def neighbor_views(fib: Fib) -> Iterator[NeighborView]:
+    """Iterate over a router's neighbors, those that are there in their turn."""
+    for interface_id, address in sorted(fib.neighbors):
+        neighbor, interface = fib.neighbors.get((interface_id, address)), fib.interfaces.get(interface_id)
+        if neighbor is not None:
+            yield NeighborView(
                 interface="" if interface is None else interface.config.name,
                 address=str(ipaddress.ip_address(address)),
                 mac=neighbor.mac.hex(":"),
                 state="resolved" if neighbor.mac else "failed",
             )
-        )
-    return views
 
 
 def _learned_member(fib: Fib, member: Member) -> str:

@@ -4,11 +4,19 @@ import time
 from collections.abc import AsyncIterator, Iterator
 
 from controller.diagnostics import trace, verify
-from controller.diagnostics.describe import fib_entries, interface_views, neighbor_views, plane_view, route_views
+from controller.diagnostics.describe import (
+    fallback_view,
+    fib_entries,
+    interface_views,
+    neighbor_views,
+    plane_view,
+    route_views,
+    whole_tables,
+)
 from controller.diagnostics.describe import router_view as running_router_view
 from controller.diagnostics.fallback_views import (
     hardware_usage,
-    paired_plane_views,
+    paired_plane_view,
     paired_router_view,
     placement_view,
 )
@@ -63,16 +71,21 @@ class Diagnostics:
         counts = {} if usage is None else usage.counts()
         return counts if shard.pair is None else counts | hardware_usage(shard.pair, tenant)
 
-    def plane_views(self) -> list[PlaneView]:
-        """Return all planes' states; fallbacks come last."""
-        found, behind = [], []
-        for shard in self._shards.by_plane.values():
-            view = plane_view(shard)
-            if shard.pair is not None:
-                view, fallback = paired_plane_views(shard.pair, view)
-                behind.append(fallback)
-            found.append(view)
-        return found + behind
+    async def plane_view(self, name: str) -> PlaneView | None:
+        """Return the state of a plane, or of one behind another; None where it is not in use."""
+        while (shard := self._shard_of(name)) is not None:
+            if shard.pair is not None and name == shard.pair.software.name:
+                return fallback_view(shard.pair, whole_tables(shard))
+            view = await plane_view(shard)
+            if self._shard_of(name) is shard:
+                return view if shard.pair is None else paired_plane_view(shard.pair, view)
+        return None
+
+    def _shard_of(self, name: str) -> Shard | None:
+        """Return the shard whose plane this is, or the fallback of that."""
+        shards = self._shards.by_plane
+        pairs = (one for one in shards.values() if one.pair is not None and one.pair.software.name == name)
+        return shards.get(name) or next(pairs, None)
 
     def interface_views(self, vrf_id: int) -> list[InterfaceView]:
         """Return a router's interfaces."""
@@ -100,8 +113,8 @@ class Diagnostics:
             )
         return await placement_view(shard.pair, config, router.fib)
 
-    def neighbors(self, vrf_id: int) -> list[NeighborView]:
-        """Return a router's neighbors."""
+    def neighbors(self, vrf_id: int) -> Iterator[NeighborView]:
+        """Iterate over a router's neighbors."""
         return neighbor_views(self._shards.router(vrf_id).fib)
 
     async def counters(self, vrf_id: int) -> CounterView:
@@ -125,8 +138,7 @@ class Diagnostics:
 
     async def load(self) -> LoadView:
         """Count what has passed through all planes and routers."""
-        tables = {view.name: view.tables for view in self.plane_views()}
-        return await load_view(self._shards.by_plane, tables, self._shards.loop_share, self._clock)
+        return await load_view(self._shards.by_plane, self._shards.loop_share, self._clock)
 
     async def trace(self, vrf_id: int, destination: str, interface: str | None = None) -> list[TraceStep]:
         """Follow a packet through the tables as the plane holds them. NoSuch for an address or interface that is

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 
-from controller.diagnostics.describe import fallback_view, places
+from controller.diagnostics.describe import places
 from controller.fallback.plane import FallbackPair
 from controller.model import Placement, RouterConfig
 from controller.routing.fib import Fib
@@ -58,10 +58,14 @@ def hardware_usage(pair: FallbackPair, tenant: str) -> dict[str, int]:
     return {f"hardware_ipv{family}_routes": entries for family, entries in used.items()}
 
 
-def paired_plane_views(pair: FallbackPair, whole: PlaneView) -> tuple[PlaneView, PlaneView]:
-    """Return a plane's state with what is in hardware, and that of the plane behind it."""
-    usage = pair.routes.usage
-    tables = {name: TableView(one.used, one.capacity, one.source) for name, one in usage.occupancy().items()}
+def paired_plane_view(pair: FallbackPair, whole: PlaneView) -> PlaneView:
+    """Return a plane's state with what is in hardware."""
     refused = {f"refused {table}": count for table, count in pair.refusals.items()}
-    view = replace(whole, entries=whole.entries | usage.counts() | refused, tables=tables)
-    return view, fallback_view(pair, whole)
+    entries = whole.entries | pair.routes.usage.counts() | refused
+    return replace(whole, entries=entries, tables=hardware_tables(pair))
+
+
+def hardware_tables(pair: FallbackPair) -> dict[str, TableView]:
+    """Return how full the route tables of the hardware are."""
+    occupancy = pair.routes.usage.occupancy()
+    return {name: TableView(one.used, one.capacity, one.source) for name, one in occupancy.items()}

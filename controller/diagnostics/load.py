@@ -2,15 +2,22 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
 
+from controller.diagnostics.describe import whole_tables
+from controller.diagnostics.fallback_views import hardware_tables
 from controller.errors import PlaneUnreachable
 from controller.planes.base import Capability, Clock, Counters, Plane, PuntClass, PuntPlace
-from controller.planes.shares import ShareUse, used_of
+from controller.planes.shares import ShareUse
 from controller.shard.loop_share import LoopShare
 from controller.shard.router import VirtualRouter
 from controller.shard.shard import Shard
-from controller.views import LoadView, LostFrames, LostPunts, PlaneLoad, RouterLoad, ShareLoad, TableView
+from controller.views import LoadView, LostFrames, LostPunts, PlaneLoad, RouterLoad, ShareLoad
+
+ROUTERS_AT_ONCE, LOST_AT_ONCE = 100, 2000
+"""Routers, and counters of lost punts, that are looked at before others get their turn on the event loop."""
 
 _What = tuple[PuntPlace, PuntClass, int]
 """Where punts were lost, of which class, and how many."""
@@ -19,65 +26,102 @@ _Read = tuple[Counters, Counters | None]
 """Counters of a plane, and of its fallback, which sees what took the link."""
 
 
-async def load_view(
-    shards: Mapping[str, Shard],
-    tables: Mapping[str, Mapping[str, TableView]],
-    loop_share: LoopShare,
-    clock: Clock,
-) -> LoadView:
-    """Read the counters of all planes; one that is away counts nothing, one that is removed meanwhile is left out.
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What was counted at one moment. It is made into views later: rates are of what passed between two moments."""
 
-    ``tables`` says how full each plane's route tables are, those of fallbacks included.
-    """
+    time: float
+    read: _Read | None  # None: the plane was away
+    routers: dict[int, VirtualRouter]
+    changes: dict[int, int]  # routes written to the plane, by vrf_id
+    moved: dict[int, int]  # to the hardware of a plane with a fallback
+    spent_s: dict[int, float]  # of the event loop
+
+    @property
+    def counters(self) -> list[Counters]:
+        """What was read of each plane."""
+        return [] if self.read is None else [one for one in self.read if one is not None]
+
+
+async def load_view(shards: Mapping[str, Shard], loop_share: LoopShare, clock: Clock) -> LoadView:
+    """Read the counters of all planes; one that is away counts nothing. A plane, or a router, that is removed
+    meanwhile is left out."""
     all_of_them = dict(shards)
-    reads = await asyncio.gather(*(_read(shard, clock) for shard in all_of_them.values()))
-    rows, planes = [], []
-    for (name, shard), (time, read) in zip(all_of_them.items(), reads, strict=True):
-        if name not in shards:
-            continue
-        lost = _Lost([] if read is None else [one for one in read if one is not None])
-        use = _share_use(shard, read)
-        mine = [
-            _router_load(router, shard, time, read, lost, use, loop_share.account(router.config).spent_s)
-            for router in shard.routers.values()
-        ]
-        rows += mine
-        written = sum(shard.mirror.changes.values())
-        packets, link_packets = _total(row.packets for row in mine), _total(row.link_packets for row in mine)
-        own, others = (None, None) if read is None else read
-        if shard.pair is None:
-            told = _tells(shard.plane), _lost_frames(shard.plane, own)
-            planes.append(PlaneLoad(name, time, packets, None, dict(tables[name]), written, *told))
-        else:
-            moved = sum(shard.pair.routes.writes.changes.values())
-            hardware, software = shard.pair.hardware, shard.pair.software
-            told = _tells(hardware), _lost_frames(hardware, own)
-            planes.append(PlaneLoad(name, time, packets, link_packets, dict(tables[name]), moved, *told))
-            behind, told = software.name, (_tells(software), _lost_frames(software, others))
-            planes.append(PlaneLoad(behind, time, link_packets, None, dict(tables[behind]), written, *told))
+    looks = await asyncio.gather(*(_look(shard, loop_share, clock) for shard in all_of_them.values()))
+    planes, rows = list[PlaneLoad](), list[RouterLoad]()
+    for (name, shard), look in zip(all_of_them.items(), looks, strict=True):
+        mine = [row async for row in _router_loads(shard, look)]
+        if shards.get(name) is shard:
+            planes += _plane_loads(shard, look, mine)
+            rows += mine
     return LoadView(planes, rows)
 
 
-async def _read(shard: Shard, clock: Clock) -> tuple[float, _Read | None]:
+async def _look(shard: Shard, loop_share: LoopShare, clock: Clock) -> _Look:
     try:
         pair = shard.pair
+        read: _Read | None
         read = (await shard.plane.counters(), None) if pair is None else await pair.counters_of_both()
     except PlaneUnreachable:
-        return clock(), None
-    return clock(), read
+        read = None
+    moved = {} if shard.pair is None else dict(shard.pair.routes.writes.changes)
+    routers, changes = dict(shard.routers), dict(shard.mirror.changes)
+    return _Look(clock(), read, routers, changes, moved, loop_share.spent_s(routers))
+
+
+async def _router_loads(shard: Shard, look: _Look) -> AsyncIterator[RouterLoad]:
+    """Iterate over those routers that are still there in their turn."""
+    lost = await _lost(look.counters)
+    shares = _has_shares(shard, look)
+    for number, (vrf_id, router) in enumerate(look.routers.items(), 1):
+        if shard.routers.get(vrf_id) is router:
+            yield _router_load(router, shard, look, lost, shares)
+        if number % ROUTERS_AT_ONCE == 0:
+            await asyncio.sleep(0)
+
+
+def _plane_loads(shard: Shard, look: _Look, mine: list[RouterLoad]) -> list[PlaneLoad]:
+    """Return what has passed through a plane, and through its fallback."""
+    pair, time, tables, written = shard.pair, look.time, whole_tables(shard), sum(look.changes.values())
+    packets, link_packets = _total(row.packets for row in mine), _total(row.link_packets for row in mine)
+    own, others = (None, None) if look.read is None else look.read
+    if pair is None:
+        told = _tells(shard.plane), _lost_frames(shard.plane, own)
+        return [PlaneLoad(shard.plane.name, time, packets, None, tables, written, *told)]
+    in_hardware, moved = hardware_tables(pair), sum(look.moved.values())
+    told = _tells(pair.hardware), _lost_frames(pair.hardware, own)
+    behind = _tells(pair.software), _lost_frames(pair.software, others)
+    return [
+        PlaneLoad(pair.name, time, packets, link_packets, in_hardware, moved, *told),
+        PlaneLoad(pair.software.name, time, link_packets, None, tables, written, *behind),
+    ]
+
+
+async def _lost(read: Iterable[Counters]) -> "_Lost":
+    lost = _Lost()
+    for counters in read:
+        for known, into in (
+            (counters.lost_punts, lost.of_interface),
+            (counters.lost_of_routers, lost.of_router),
+        ):
+            await _sort(known, into)
+    return lost
+
+
+async def _sort(known: Mapping[tuple[int, PuntClass, PuntPlace], int], into: dict[int, list[_What]]) -> None:
+    items = iter(known.items())
+    while part := list(islice(items, LOST_AT_ONCE)):
+        for (whose, punt_class, place), packets in part:
+            into[whose].append((place, punt_class, packets))
+        await asyncio.sleep(0)
 
 
 class _Lost:
     """Punts that planes lost, by whose they were: a router looks at none of another's."""
 
-    def __init__(self, read: Iterable[Counters]) -> None:
-        self._of_interface: dict[int, list[_What]] = defaultdict(list)
-        self._of_router: dict[int, list[_What]] = defaultdict(list)
-        for counters in read:
-            for (interface_id, punt_class, place), packets in counters.lost_punts.items():
-                self._of_interface[interface_id].append((place, punt_class, packets))
-            for (vrf_id, punt_class, place), packets in counters.lost_of_routers.items():
-                self._of_router[vrf_id].append((place, punt_class, packets))
+    def __init__(self) -> None:
+        self.of_interface: dict[int, list[_What]] = defaultdict(list)
+        self.of_router: dict[int, list[_What]] = defaultdict(list)
 
     def of(self, router: VirtualRouter) -> list[LostPunts]:
         """Return what was lost on the way to a router's guest, the relay's own included."""
@@ -88,9 +132,9 @@ class _Lost:
         for interface_id, packets in router.punts.lost_at_tap.items():
             lost[names.get(interface_id, ""), PuntPlace.TAP, None] += packets
         told = [
-            (name, one) for interface_id, name in names.items() for one in self._of_interface.get(interface_id, ())
+            (name, one) for interface_id, name in names.items() for one in self.of_interface.get(interface_id, ())
         ]
-        told += [("", one) for one in self._of_router.get(router.config.vrf_id, ())]
+        told += [("", one) for one in self.of_router.get(router.config.vrf_id, ())]
         for name, (place, punt_class, packets) in told:
             lost[name, place, punt_class] += packets
         return [
@@ -99,41 +143,33 @@ class _Lost:
         ]
 
 
-def _router_load(
-    router: VirtualRouter,
-    shard: Shard,
-    time: float,
-    read: _Read | None,
-    lost: _Lost,
-    use: Mapping[int, ShareUse] | None,
-    loop_s: float,
-) -> RouterLoad:
-    config = router.config
-    ids = [interface.id for interface in config.interfaces]
+def _router_load(router: VirtualRouter, shard: Shard, look: _Look, lost: _Lost, shares: bool) -> RouterLoad:
+    config, read = router.config, look.read
+    vrf_id, ids = config.vrf_id, [interface.id for interface in config.interfaces]
     packets = link_packets = None
     if read is not None:
         packets = _received(read[0], ids)
         link_packets = None if read[1] is None else _received(read[1], ids)
     if shard.pair is None:
-        entries, changes = len(router.fib.installed_routes), shard.mirror.changes[config.vrf_id]
+        entries, changes = len(router.fib.installed_routes), look.changes.get(vrf_id, 0)
     else:
-        writes = shard.pair.routes.writes
-        entries, changes = writes.count(config.vrf_id), writes.changes[config.vrf_id]
+        entries, changes = shard.pair.routes.writes.count(vrf_id), look.moved.get(vrf_id, 0)
+    counts = packets, link_packets, entries, changes, look.spent_s[vrf_id]
     return RouterLoad(
-        *(config.full_name, config.plane, time, packets, link_packets, entries, changes, loop_s, lost.of(router)),
-        None if use is None else _share_load(use.get(config.vrf_id, ShareUse())),
+        *(config.full_name, config.plane, look.time, *counts, lost.of(router)),
+        _share_load(look.counters, vrf_id) if shares else None,
     )
 
 
-def _share_use(shard: Shard, read: _Read | None) -> dict[int, ShareUse] | None:
-    """Return what routers have had of their shares, None where that is not told."""
+def _has_shares(shard: Shard, look: _Look) -> bool:
+    """Whether it is told what routers have had of their shares."""
     planes = (shard.plane,) if shard.pair is None else (shard.pair.hardware, shard.pair.software)
-    if read is None or not any(Capability.SHARES in plane.capabilities for plane in planes):
-        return None
-    return used_of(*(counters.share_use for counters in read if counters is not None))
+    return look.read is not None and any(Capability.SHARES in plane.capabilities for plane in planes)
 
 
-def _share_load(use: ShareUse) -> ShareLoad:
+def _share_load(read: Iterable[Counters], vrf_id: int) -> ShareLoad:
+    uses = (use for counters in read if (use := counters.share_use.get(vrf_id)) is not None)
+    use = sum(uses, ShareUse())
     return ShareLoad(use.core_ns, use.over_share_core, use.over_share_link)
 
 

@@ -1,5 +1,6 @@
 """What an operator is shown: what is declared, joined with what runs and with what guests say of themselves."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 
@@ -15,12 +16,14 @@ from controller.model import (
     RouterConfig,
     Share,
     SliceConfig,
+    TenantConfig,
     names_of,
 )
 from controller.protocols import DeclaredPort, DiagnosticsPort
 from controller.spec.changes import show_vlans
 from controller.spec.planes import reached_at
-from controller.spec.reservations import Shares, interfaces_on
+from controller.spec.reservations import Shares
+from controller.spec.state import State
 from controller.views import CapturedFrame, InterfaceView, PlaneView, RouterView, ShareView, TableView
 
 
@@ -54,6 +57,7 @@ class OperatorViews:
     def __init__(self, declared: DeclaredPort, running: DiagnosticsPort, guests: GuestFleet) -> None:
         self.running = running
         self._declared, self._guests = declared, guests
+        self._by_tenant: tuple[State, dict[str, list[RouterConfig]]] = State(), {}
 
     def router(self, name: str) -> RouterConfig:
         """Return a router by "tenant/router", or by its own name where only one tenant has it."""
@@ -67,25 +71,40 @@ class OperatorViews:
             raise NoSuch("router", name, "see vrctl get routers")
         return found[0]
 
-    def slice_views(self) -> list[SliceView]:
-        """Show all slices."""
-        return [view for tenant in self.tenant_views() for view in tenant.slices]
+    def slice_views(self) -> Iterator[SliceView]:
+        """Iterate over all slices, as `tenant_views`."""
+        for tenant in self._tenants():
+            yield from self._slice_views(tenant)
 
-    def tenant_views(self) -> list[TenantView]:
-        """Show all tenants."""
+    def tenant_views(self) -> Iterator[TenantView]:
+        """Iterate over all tenants. Of those that change meanwhile, each is shown as it is in its turn."""
+        for tenant in self._tenants():
+            routers = sorted(router.name for router in self._routers_of(tenant.name))
+            yield TenantView(tenant.name, list(self._slice_views(tenant)), routers)
+
+    def _tenants(self) -> Iterator[TenantConfig]:
+        """Iterate over those that are declared at first, by name, as they are declared by then."""
+        for name in sorted(self._declared.state.tenants):
+            tenant = self._declared.state.tenants.get(name)
+            if tenant is not None:
+                yield tenant
+
+    def _routers_of(self, tenant: str) -> list[RouterConfig]:
+        """Return a tenant's routers; they are looked for once in each state, which never changes."""
         state = self._declared.state
-        interfaces = {plane: interfaces_on(state, plane) for plane in state.planes}
-        routers: dict[str, list[str]] = {}
-        for router in state.routers.values():
-            routers.setdefault(router.tenant, []).append(router.name)
-        return [
-            TenantView(
-                name,
-                [self._slice_view(name, part, interfaces[part.plane].get(name, 0)) for part in tenant.slices],
-                sorted(routers.get(name, ())),
-            )
-            for name, tenant in sorted(state.tenants.items())
-        ]
+        if self._by_tenant[0] is not state:
+            routers: dict[str, list[RouterConfig]] = {}
+            for router in state.routers.values():
+                routers.setdefault(router.tenant, []).append(router)
+            self._by_tenant = state, routers
+        return self._by_tenant[1].get(tenant, [])
+
+    def _slice_views(self, tenant: TenantConfig) -> Iterator[SliceView]:
+        interfaces = Counter[str]()
+        for router in self._routers_of(tenant.name):
+            interfaces[router.plane] += len(router.interfaces)
+        for part in tenant.slices:
+            yield self._slice_view(tenant.name, part, interfaces[part.plane])
 
     def _slice_view(self, tenant: str, part: SliceConfig, interfaces: int) -> SliceView:
         shares = self._declared.shares.get(part.plane, Shares({}, {}))
@@ -182,18 +201,15 @@ class OperatorViews:
                 for one in router.interfaces
             ]
 
-    def plane_views(self) -> list[PlaneView]:
-        """Show all planes, those that are detached too."""
-        views = {view.name: view for view in self.running.plane_views()}
-        return [
-            replace(
-                views.get(name) or self._unused_plane(plane),
-                kind=plane.kind.value,
-                reached_at=reached_at(plane),
-                tables=_tables(plane, views.get(name)),
-            )
-            for name, plane in sorted(self._declared.state.planes.items())
-        ]
+    async def plane_views(self) -> AsyncIterator[PlaneView]:
+        """Iterate over all planes, those that are detached too; each is shown as it is in its turn."""
+        for name in sorted(self._declared.state.planes):
+            view = await self.running.plane_view(name)
+            plane = self._declared.state.planes.get(name)
+            if plane is not None:  # or it was deleted meanwhile
+                tables = _tables(plane, view)
+                shown = view or self._unused_plane(plane)
+                yield replace(shown, kind=plane.kind.value, reached_at=reached_at(plane), tables=tables)
 
     def _unused_plane(self, plane: PlaneConfig) -> PlaneView:
         reason = "detached" if plane.name in self._declared.state.detached else ""

@@ -44,11 +44,13 @@ class HardwareUsage:
 
     def counts(self) -> dict[str, int]:
         """Return the entries in hardware by table."""
-        return {f"hardware {name}": self._count(family) for family, name in ROUTE_TABLE_NAME.items()}
+        used = self._used()
+        return {f"hardware {name}": used[family] for family, name in ROUTE_TABLE_NAME.items()}
 
     def occupancy(self) -> dict[str, Occupancy]:
         """Return what is used of the hardware's route tables."""
-        return {name: self._occupancy(family) for family, name in ROUTE_TABLE_NAME.items()}
+        used = self._used()
+        return {name: self._occupancy(family, used[family]) for family, name in ROUTE_TABLE_NAME.items()}
 
     def whole(self, vrf_id: int) -> bool:
         """Tell whether all routes of a router are in hardware."""
@@ -62,11 +64,14 @@ class HardwareUsage:
         found = {fast.short_of(vrf_id) for fast in self._tables.fast.values()}
         return next((one for one in ("room", "quota", "refused") if one in found), "")
 
-    def _count(self, family: int) -> int:
-        return sum(len(entries) for (_, of), entries in self._tables.writes.installed.items() if of == family)
+    def _used(self) -> dict[int, int]:
+        used = dict.fromkeys(ROUTE_TABLE_NAME, 0)
+        for (_, family), entries in self._tables.writes.installed.items():
+            used[family] += len(entries)
+        return used
 
-    def _occupancy(self, family: int) -> Occupancy:
-        used, capacity = self._count(family), self._tables.fast[family].capacity
+    def _occupancy(self, family: int, used: int) -> Occupancy:
+        capacity = self._tables.fast[family].capacity
         declared = self._tables.declared[family]
         if capacity < (declared.capacity or MAX_ROOM):  # refusals have lowered it
             return Occupancy(used, capacity, Source.LEARNED)

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from controller.errors import Conflict, NoSuch, SpecError, StoreError
@@ -91,9 +92,10 @@ class Certificates:
                 self._events.report("error", "certificate-not-revoked", f"plane {plane}", str(problem))
         return waiting
 
-    def states(self) -> list[CertificateState]:
-        """Show the authorities', the controller's own, and planes' certificates."""
-        return [*self._pki.states(), *self._planes.states()]
+    def states(self) -> Iterator[CertificateState]:
+        """Iterate over the authorities', the controller's own, and planes' certificates."""
+        yield from self._pki.states()
+        yield from self._planes.states()
 
     def rotate(self) -> Trusted:
         """Sign with new authorities from now on; those before stay trusted until `retire`."""

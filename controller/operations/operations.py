@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import copy
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -305,7 +305,8 @@ class Operations:
         # A guest may not answer for minutes: other changes do not wait for it.
         async with self._end_recorded(change_id):
             ailing = await self._convergence.run_guests(programmed, ready.concerns)
-            waiting = unrevoked + programmed.waiting + self._unconnected(ready)  # planes may have connected meanwhile
+            waiting = unrevoked + programmed.waiting
+            waiting += await self._unconnected(ready)  # planes may have connected meanwhile
             lines = {name: f"{name}: {line.removeprefix(f'{name}: ')}" for name, line in ailing.items()}
             failed = [line for router, line in lines.items() if ready.concerns(router)]
             waiting += [line for router, line in lines.items() if not ready.concerns(router)]
@@ -364,12 +365,11 @@ class Operations:
                     remarks[f"{name}: {line}"] = None
         return list(remarks)
 
-    def _unconnected(self, plan: Plan) -> list[str]:
-        views = {view.name: view for view in self._views.running.plane_views()}
+    async def _unconnected(self, plan: Plan) -> list[str]:
         changed = [r for name, r in plan.after.routers.items() if plan.before.routers.get(name) != r]
         lines = []
         for name in sorted({router.plane for router in changed}):
-            view = views.get(name)
+            view = await self._views.running.plane_view(name)
             here = [router for router in changed if router.plane == name]
             if view is not None and not view.connected and all(self._follows(plan, router) for router in here):
                 moved = [router for router in here if self._views.router_view(router).move is not None]
@@ -403,7 +403,7 @@ class Operations:
         await self.audit.end(change_id, audit.DONE)
 
     @property
-    def certificates(self) -> list[CertificateState]:
+    def certificates(self) -> Iterator[CertificateState]:
         """The certificates of the authorities, of the controller, and of planes."""
         return self._certificates.states()
 

@@ -5,7 +5,7 @@ device that shows another one, of the same authority even, is not the plane. Whe
 `ssl`, whose switches may have certificates of before there was a record), `revoked` names those that are refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +58,7 @@ class PlaneCertificates:
 
     def __init__(self, pki: PKI, store: Store, clock: Clock) -> None:
         self._pki, self._store, self._clock = pki, store, clock
-        self._all = store.plane_certificates()
+        self._all = _by_serial(store)
         self.version = 0  # changes with what is revoked
         self._trusted = pki.directory / "planes"
         self._told: dict[str, str] = {}  # by directory, what was said of it last
@@ -70,7 +70,7 @@ class PlaneCertificates:
 
     def revoked(self) -> list[int]:
         """Return the serial numbers that are refused."""
-        return [int(one.serial, 16) for one in self._all if one.revoked]
+        return [int(one.serial, 16) for one in self._all.values() if one.revoked]
 
     def issue(self, plane: str, names: Sequence[str] = (), directory: str = "") -> IssuedFiles:
         """Issue a certificate for a plane, by its name and others; it is renewed in ``directory`` if there is one.
@@ -89,9 +89,8 @@ class PlaneCertificates:
 
     def revoke(self, plane: str, serial: str = "") -> list[str]:
         """Refuse the certificates of a plane, or one of them; returns their serials. NoSuch where there is none."""
-        found = [
-            one.serial for one in self._all if one.plane == plane and not one.revoked and serial in ("", one.serial)
-        ]
+        known = [one for one in self._all.values() if one.plane == plane and not one.revoked]
+        found = [one.serial for one in known if serial in ("", one.serial)]
         if not found:
             what = f"{plane} with serial {serial}" if serial else plane
             raise NoSuch("certificate of plane", what, "see vrctl get certificates")
@@ -101,31 +100,32 @@ class PlaneCertificates:
 
     def believed(self) -> set[str]:
         """Return the planes that have a certificate which is not revoked."""
-        return {one.plane for one in self._all if not one.revoked}
+        return {one.plane for one in self._all.values() if not one.revoked}
 
     def renew(self) -> list[tuple[str, str]]:
         """Renew what lies on this host and is due; returns planes, and a line about each that was or should have
         been. The certificate before stays valid until its end: a device may need a restart to read the new one."""
         lines = []
-        for one in [one for one in self._all if one.directory and not one.revoked]:
+        for one in [one for one in self._all.values() if one.directory and not one.revoked]:
             line = self._renew(one)
             if line and line != self._told.get(one.directory):
                 lines.append((one.plane, line))
             self._told[one.directory] = line
         return lines
 
-    def states(self) -> list[CertificateState]:
-        """Show all certificates of planes."""
-        now = self._clock()
-        return [
-            state_of(f"plane {one.plane}", load_certificate(one.pem), now, one.revoked, one.directory)
-            for one in self._all
-        ]
+    def states(self) -> Iterator[CertificateState]:
+        """Iterate over all certificates of planes. Of those that change meanwhile, each is shown as it is in its
+        turn."""
+        for serial in list(self._all):
+            one = self._all.get(serial)
+            if one is not None:  # or it was forgotten
+                certificate = load_certificate(one.pem)
+                yield state_of(f"plane {one.plane}", certificate, self._clock(), one.revoked, one.directory)
 
     def of_former(self) -> list[str]:
         """Return the planes that have a certificate which only the authority before has signed, and no newer one."""
         current = self._pki.ca.current
-        valid = [one for one in self._all if not one.revoked and self._is_valid(one)]
+        valid = [one for one in self._all.values() if not one.revoked and self._is_valid(one)]
         new = {one.plane for one in valid if current.signed(load_certificate(one.pem))}
         return sorted({one.plane for one in valid} - new)
 
@@ -142,7 +142,7 @@ class PlaneCertificates:
         self._reload(plane)
 
     def _make_room(self, plane: str) -> None:
-        own = [one for one in self._all if one.plane == plane]
+        own = [one for one in self._all.values() if one.plane == plane]
         if len(own) < MAX_OF_PLANE:
             return
         ended = [one.serial for one in own if load_certificate(one.pem).not_valid_after_utc < self._clock()]
@@ -199,13 +199,13 @@ class PlaneCertificates:
         return valid_at(load_certificate(one.pem), self._clock())
 
     def _reload(self, plane: str) -> None:
-        self._all = self._store.plane_certificates()
+        self._all = _by_serial(self._store)
         self.version += 1
         self._write_trusted(plane)
 
     def _write_all_trusted(self) -> None:
         """Have `trusted` be of this store alone: one that a backup has replaced had others."""
-        planes = {one.plane for one in self._all}
+        planes = {one.plane for one in self._all.values()}
         with suppress(OSError):
             for path in self._trusted.iterdir():
                 if path.name.removesuffix(".pem") not in planes:
@@ -215,7 +215,7 @@ class PlaneCertificates:
 
     def _write_trusted(self, plane: str) -> None:
         """Write by which certificates a plane is believed; what cannot be written is no reason to believe more."""
-        trusted = b"".join(one.pem for one in self._all if one.plane == plane and not one.revoked)
+        trusted = b"".join(one.pem for one in self._all.values() if one.plane == plane and not one.revoked)
         path = self.trusted(plane)
         try:
             if not trusted:
@@ -227,3 +227,7 @@ class PlaneCertificates:
         except OSError:
             with suppress(OSError):
                 path.unlink(missing_ok=True)
+
+
+def _by_serial(store: Store) -> dict[str, PlaneCertificate]:
+    return {one.serial: one for one in store.plane_certificates()}

@@ -23,7 +23,7 @@ tenants that are greedy rest for so long that all of them together have a third 
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextvars import Context
 from dataclasses import dataclass, field
 from math import inf
@@ -177,6 +177,11 @@ class LoopShare:
             tenant.accounts += 1
             known = self._accounts[config.vrf_id] = LoopAccount(config.full_name, tenant)
         return known
+
+    def spent_s(self, vrf_ids: Iterable[int]) -> dict[int, float]:
+        """Return what has been charged to routers so far, by vrf_id."""
+        accounts = self._accounts
+        return {i: accounts[i].spent_s if i in accounts else 0.0 for i in vrf_ids}
 
     def writer(self, plane: str) -> LoopAccount:
         """Return an account for what is done for all routers of a plane; it stands beside the tenants."""

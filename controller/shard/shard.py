@@ -20,7 +20,7 @@ from controller.errors import NoSuch, PlaneError
 from controller.events.log import EventLog
 from controller.fallback.plane import FallbackPair
 from controller.model import Quota, RouterConfig
-from controller.planes.base import Clock, Plane, PuntReason
+from controller.planes.base import ROUTE_TABLE_NAME, Clock, Plane, PuntReason
 from controller.routing.fib import Fib
 from controller.routing.rib import NexthopSet
 from controller.routing.usage import TABLE_QUOTAS, Pool, SliceUsage
@@ -166,10 +166,10 @@ class Shard:
         await self.mirror.until(lambda: self._confirms(vrf_id) and fib.idle)
 
     @property
-    def route_counts(self) -> dict[int, int]:
-        """How many routes of each family are installed, as far as known."""
+    def route_counts(self) -> dict[str, int]:
+        """How many routes are installed, as far as known, by table."""
         usages = self._usages.values()
-        return {4: sum(one.ipv4_routes for one in usages), 6: sum(one.ipv6_routes for one in usages)}
+        return {name: sum(getattr(one, f"{name}s") for one in usages) for name in ROUTE_TABLE_NAME.values()}
 
     def usage_of(self, tenant: str) -> SliceUsage | None:
         """Return what a tenant's routers use of this plane, None where it has none here."""

@@ -86,13 +86,19 @@ def make_app_once() -> "FastAPI":
 
 
 @pytest.fixture
-async def served(controller: "Controller", tmp_path: Path) -> AsyncIterator[Path]:
+def asgi_app(controller: "Controller") -> "FastAPI":
+    """The controller's API."""
+    app = make_app_once()
+    app.state.operations, app.state.views = controller.operations, controller.views
+    return app
+
+
+@pytest.fixture
+async def served(asgi_app: "FastAPI", tmp_path: Path) -> AsyncIterator[Path]:
     """The socket of the controller's API."""
     from controller.api.server import ApiServer
 
-    app = make_app_once()
-    app.state.operations, app.state.views = controller.operations, controller.views
-    server = ApiServer(app, tmp_path)
+    server = ApiServer(asgi_app, tmp_path)
     task = asyncio.create_task(server.run())
     yield server.path
     server.close()

@@ -146,12 +146,12 @@ class FakeCore:
         count = sum((router.tenant, router.plane) == (tenant, plane) for router in self.routers.values())
         return {"ipv4_routes": self.rows * count, "hardware_ipv4_routes": self.rows * count}
 
-    def plane_views(self) -> list[PlaneView]:
-        """Show planes, connected unless unreachable."""
-        return [
-            PlaneView(name, "fake", name not in self.unreachable, "", 0, ["p1 (1) up"], {"ipv4_route": self.rows}, [])
-            for name in self.planes
-        ]
+    async def plane_view(self, name: str) -> PlaneView | None:
+        """Show a plane, connected unless unreachable."""
+        if name not in self.planes:
+            return None
+        connected, entries = name not in self.unreachable, {"ipv4_route": self.rows}
+        return PlaneView(name, "fake", connected, "", 0, ["p1 (1) up"], entries, [])
 
     def interface_views(self, vrf_id: int) -> list[InterfaceView]:
         """Show interfaces as declared."""
@@ -188,10 +188,10 @@ class FakeCore:
         hardware = 1 if where == "software" else rows - 1
         return PlacementView(router.full_name, where, rows, hardware, self.reason)
 
-    def neighbors(self, vrf_id: int) -> list[NeighborView]:
+    def neighbors(self, vrf_id: int) -> Iterator[NeighborView]:
         """Show one neighbor."""
         self._router(vrf_id)
-        return [NeighborView("eth0", "192.0.2.1", "02:00:00:00:00:01", "resolved")]
+        yield NeighborView("eth0", "192.0.2.1", "02:00:00:00:00:01", "resolved")
 
     async def counters(self, vrf_id: int) -> CounterView:
         """Count as far as the names go."""

@@ -9,6 +9,7 @@ from controller.model import InterfaceConfig, Quota, RouterConfig
 from controller.planes.fake import FakePlane
 from controller.shard.router import VirtualRouter
 from controller.shard.shards import Shards
+from controller.views import PlaneView
 from wire.columns import prefix_key
 
 PORTS = {1: "p1", 2: "p2", 3: "p3", 4: "p4"}
@@ -145,6 +146,12 @@ class World:
 
     async def close(self) -> None:
         await self.shards.close()
+
+
+async def plane_view(world: World, name: str) -> PlaneView:
+    view = await world.views.plane_view(name)
+    assert view is not None
+    return view
 
 
 def gateway(number: int) -> bytes:

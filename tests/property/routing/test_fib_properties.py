@@ -179,7 +179,7 @@ def check(world: World, truth: dict[str, int]) -> None:
             assert forwards(world, action) == {(m[0], mac(100 + m[0]), m[2]) for m in normal(SETS[set_id])}
         elif prefix != "10.0.2.2/32":
             assert action is None
-    entries = world.views.plane_views()[0].entries
+    entries = world.shards.by_plane["s1"].route_counts
     assert (entries["ipv4_route"], entries["ipv6_route"]) == tuple(
         sum(len(one) == length for one in world.installed()) for length in (5, 17)
     )

@@ -42,12 +42,12 @@ async def test_a_list_of_thousands_is_made_in_pages(monkeypatch: pytest.MonkeyPa
             made.append(view)
             yield view
 
-    async for part in streams.array(rows(), TypeAdapter(list[RouterView])):
+    async for part in streams.array(rows(), RouterView):
         body += part
         after.append(len(made))
     assert after == [2, 4, 5, 5]
     assert json.loads(body) == [asdict(view) for view in views]
-    assert [part async for part in streams.array([], TypeAdapter(list[RouterView]))] == [b"[]"]
+    assert [part async for part in streams.array([], RouterView)] == [b"[]"]
 
 
 async def test_no_request_makes_what_another_one_made(
@@ -61,13 +61,14 @@ async def test_no_request_makes_what_another_one_made(
         make(adapter, kind, **named)
 
     monkeypatch.setattr(TypeAdapter, "__init__", noted)
+    monkeypatch.setattr(streams, "_WRITERS", {})
     server = ApiServer(app.make_app(controller.operations, controller.views), tmp_path)
     task = asyncio.create_task(server.run())
     assert (await ask(server.path, "GET", "/v1/version"))["protocol"] == PROTOCOL_VERSION
-    assert await ask(server.path, "GET", "/v1/routers") == []
+    assert [await ask(server.path, "GET", "/v1/routers") for _ in range(2)] == [[], []]
     server.close()
     await task
-    assert made == []
+    assert made == [RouterView]
 
 
 async def test_the_socket_is_private(served: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from pairs import TWO_WAYS, PairWorld, back, learned, made, packet, quiet, verified
-from worlds import gateway, mac, router_config
+from worlds import gateway, mac, plane_view, router_config
 
 from controller.errors import PlaneUnreachable
 from controller.model import Placement
@@ -26,7 +26,7 @@ async def test_only_routers_with_something_in_software_alone_are_degraded() -> N
     world.software.disconnect()
     assert (world.views.router_view(1).state, world.views.router_view(1).reason) == ("up", "")
     assert (world.views.router_view(2).state, world.views.router_view(2).reason) == ("degraded", AWAY)
-    (view, behind) = world.views.plane_views()
+    view, behind = await plane_view(world, "s1"), await plane_view(world, "f1")
     assert (view.connected, view.reason) == (False, "plane f1 is not connected")
     assert not world.router().host.silent
     assert not behind.connected

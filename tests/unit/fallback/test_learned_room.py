@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from pairs import PairWorld, learned, made, verified
-from worlds import router_config
+from worlds import plane_view, router_config
 
 from controller.model import Placement
 from controller.planes.base import Capability
@@ -37,11 +37,11 @@ async def test_it_is_forgotten_with_the_device(come_back: Callable[[PairWorld], 
     world = await made(router_config(1, (1, 2), placement=Placement.HARDWARE), room=room, capacity=7)
     await learned(world)
 
-    def known() -> tuple[int | None, str]:
-        one = world.views.plane_views()[0].tables["ipv4_route"]
+    async def known() -> tuple[int | None, str]:
+        one = (await plane_view(world, "s1")).tables["ipv4_route"]
         return one.capacity, one.source
 
-    before = known()
+    before = await known()
     assert before[1] == "learned"
     world.hardware.disconnect()
     world.hardware.capacity = 1000
@@ -51,9 +51,9 @@ async def test_it_is_forgotten_with_the_device(come_back: Callable[[PairWorld], 
     await world.settle()
     await world.pair.work()
     if come_back is same:
-        assert known() == before
+        assert await known() == before
     else:
-        assert known()[1] == ("given" if room else "reported" if come_back is other_sizes else "")
+        assert (await known())[1] == ("given" if room else "reported" if come_back is other_sizes else "")
         assert world.pair.routes.usage.whole(1)
     assert (await verified(world)).equal
 

@@ -5,12 +5,14 @@ from functools import partial
 
 import pytest
 from pairs import PairWorld, learned, made, packet
-from worlds import World, router_config
+from worlds import World, gateway, plane_view, router_config
 
+from controller.diagnostics import describe, load
 from controller.errors import Conflict
 from controller.model import Placement
 from controller.planes.base import Capability, Counters, PuntClass, PuntPlace
 from controller.planes.shares import ShareUse
+from controller.routing.rib import SetKind
 from controller.views import LoadView, LostFrames, LostPunts, PlaneLoad, RouterLoad, ShareLoad
 
 
@@ -152,6 +154,111 @@ async def test_a_plane_that_is_removed_while_it_is_read_is_left_out() -> None:
     world.hardware.counters = read  # type: ignore[method-assign]
     view = await world.views.load()
     assert (view.planes, view.routers) == ([], [])
+
+
+async def test_a_plane_that_is_used_anew_while_it_is_read_is_left_out() -> None:
+    """What it has counted is the former one's."""
+    world = await made()
+    counters = world.hardware.counters
+
+    async def read() -> Counters:
+        await world.shards.remove_plane("s1")
+        await world.shards.add_plane(world.pair)
+        return Counters()
+
+    world.hardware.counters = read  # type: ignore[method-assign]
+    view = await world.views.load()
+    assert (view.planes, view.routers) == ([], [])
+    world.hardware.counters = counters  # type: ignore[method-assign]
+    world.hardware.connect()
+    world.software.connect()
+    assert [one.name for one in (await world.views.load()).planes] == ["s1", "f1"]
+
+
+async def test_others_have_the_loop_while_routers_and_what_they_lost_are_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    await world.start(*(router_config(number, (number,)) for number in (1, 2, 3)))
+    told = Counters(lost_of_routers={(number, PuntClass.ARP, PuntPlace.POLICER): 5 for number in (1, 2, 3)})
+    monkeypatch.setattr(world.plane, "counters", partial(asyncio.sleep, 0, told))
+
+    async def turns_meanwhile() -> int:
+        looking, turns = asyncio.ensure_future(world.views.load()), 0
+        while not looking.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert [one.lost_punts for one in looking.result().routers] == [[LostPunts("", "arp", "policer", 5)]] * 3
+        return turns
+
+    fewest = await turns_meanwhile()
+    monkeypatch.setattr(load, "ROUTERS_AT_ONCE", 1)
+    by_router = await turns_meanwhile()
+    monkeypatch.setattr(load, "LOST_AT_ONCE", 1)
+    assert (by_router - fewest, await turns_meanwhile() - by_router) == (3, 2)
+
+
+async def test_a_router_that_goes_while_others_are_shown_is_left_out_and_nothing_that_comes_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All is of one moment, as rates are of what passes between two; an id may be another router's by then."""
+    monkeypatch.setattr(load, "ROUTERS_AT_ONCE", 1)
+    world = World()
+    await world.start(*(router_config(number, (number,)) for number in (1, 2, 3)))
+    for number in (1, 2, 3):
+        world.connect(number)
+        await world.settle(number)
+    shard, before = world.shards.by_plane["s1"], (await world.views.load()).routers
+    look = await load._look(shard, world.shards.loop_share, world.clock)
+    rows = load._router_loads(shard, look)
+    assert (await anext(rows)).router == "red/r1"
+    await world.shards.remove_router(2)
+    await world.shards.put_router(router_config(2, (2,), name="other"))
+    world.learn({"20.0.0.0/16": 0, "20.1.0.0/16": 0}, 3)
+    world.router(3).define_set(1, SetKind.FORWARD, [(3, gateway(3), 1)])
+    world.learn({"20.0.0.0/16": 1}, 3)
+    await world.settle(3)
+    (last,) = [row async for row in rows]
+    assert (last.router, last.changes, last.loop_s) == ("red/r3", before[2].changes, before[2].loop_s)
+    after = (await world.views.load()).routers
+    assert [one.router for one in after] == ["red/r1", "red/r3", "red/other"]
+    assert after[1].changes > last.changes
+
+
+async def test_a_plane_is_shown_as_it_is_once_its_routers_were_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(describe, "FIBS_AT_ONCE", 1)
+    world = World()
+    await world.start(*(router_config(number, (number,)) for number in (1, 2, 3)))
+    for number in (1, 2, 3):
+        await world.settle(number)
+    view = await plane_view(world, "s1")
+    assert (view.connected, view.routers, view.entries["router_interface"]) == (True, 3, 3)
+    looking = asyncio.ensure_future(world.views.plane_view("s1"))
+    await asyncio.sleep(0)
+    world.plane.disconnect()
+    found = await looking
+    assert found is not None
+    assert (found.connected, found.reason) == (False, "connection reset")
+
+
+async def test_a_plane_that_is_left_or_used_anew_while_it_is_looked_at_is_shown_as_it_is_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(describe, "FIBS_AT_ONCE", 1)
+    world, anew = World(), World()
+    await world.start(*(router_config(number, (number,)) for number in (1, 2, 3)))
+    await anew.start(router_config(4, (4,)))
+    looking = asyncio.ensure_future(world.views.plane_view("s1"))
+    await asyncio.sleep(0)
+    left = world.shards.by_plane.pop("s1")
+    assert await looking is None
+    world.shards.by_plane["s1"] = left
+    looking = asyncio.ensure_future(world.views.plane_view("s1"))
+    await asyncio.sleep(0)
+    world.shards.by_plane["s1"] = anew.shards.by_plane["s1"]
+    found = await looking
+    assert found is not None
+    assert found.routers == 1
 
 
 async def test_what_routes_have_met_is_told_by_plane_and_how_it_was_counted() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from pairs import FAR, LINK, TWO_WAYS, PairWorld, every, learned, made, packet, started, verified
-from worlds import gateway, mac, router_config
+from worlds import gateway, mac, plane_view, router_config
 
 from controller.errors import NoSuch
 from controller.fallback.hardware_routes import HardwareRoutes
@@ -187,7 +187,7 @@ async def test_a_table_that_is_full_sooner_than_declared_teaches_its_size():
     await learned(world)
     assert world.views.router_view(1).state == "up"
     assert world.pair.refusals["ipv4_route"]
-    (view, _) = world.views.plane_views()
+    view = await plane_view(world, "s1")
     assert view.entries["refused ipv4_route"] == world.pair.refusals["ipv4_route"]
     assert world.in_software().keys() >= {prefix_key(text) for text in FAR}
     refusals = dict(world.pair.refusals)
@@ -197,8 +197,8 @@ async def test_a_table_that_is_full_sooner_than_declared_teaches_its_size():
     assert [port for port, _ in world.sent] == [2]
 
 
-def fullness(world: PairWorld) -> tuple[int, int | None, str]:
-    one = world.views.plane_views()[0].tables["ipv4_route"]
+async def fullness(world: PairWorld) -> tuple[int, int | None, str]:
+    one = (await plane_view(world, "s1")).tables["ipv4_route"]
     return one.used, one.capacity, one.source
 
 
@@ -207,8 +207,8 @@ async def test_the_room_is_what_the_plane_says_until_a_write_is_refused():
     world.hardware.table_sizes, world.software.table_sizes = {"ipv4_route": 7}, {"ipv4_route": 5000}
     await world.start(router_config(1, (1, 2), placement=Placement.HARDWARE))
     await learned(world)
-    assert fullness(world) == (3, 7, "reported")  # 4 entries are kept free
-    behind = world.views.plane_views()[1].tables["ipv4_route"]
+    assert await fullness(world) == (3, 7, "reported")  # 4 entries are kept free
+    behind = (await plane_view(world, "f1")).tables["ipv4_route"]
     assert (behind.used, behind.capacity, behind.source) == (
         len([k for k in world.in_software() if len(k) == 5]),
         5000,
@@ -219,10 +219,10 @@ async def test_the_room_is_what_the_plane_says_until_a_write_is_refused():
     world.hardware.connect()
     await world.until(lambda: world.pair._adopted)
     await world.pair.work()
-    used, room, source = fullness(world)
+    used, room, source = await fullness(world)
     assert (used, room, source) == (4, 8, "learned")  # of 9 one is IPv6's, and 4 are kept free
     assert world.pair.refusals["ipv4_route"]
-    (view, _) = world.views.plane_views()
+    view = await plane_view(world, "s1")
     assert view.entries["refused ipv4_route"] == world.pair.refusals["ipv4_route"]
 
 
@@ -231,13 +231,13 @@ async def test_the_room_that_is_given_comes_before_what_the_plane_says():
     world.hardware.table_sizes = {"ipv4_route": 1_000_000}
     await world.start(router_config(1, (1, 2), placement=Placement.HARDWARE))
     await learned(world)
-    assert fullness(world) == (4, 8, "given")
+    assert await fullness(world) == (4, 8, "given")
 
 
 async def test_a_plane_that_says_nothing_of_its_room():
     world = await made()
     await learned(world)
-    assert fullness(world)[1:] == (None, "")
+    assert (await fullness(world))[1:] == (None, "")
 
 
 async def test_a_group_that_the_hardware_refuses_is_used_by_the_software():

@@ -88,18 +88,30 @@ async def test_a_routers_certificate_opens_no_plane(world: World) -> None:
         shake(server(*of(files)), client(key, certificate, files.ca), "f1")
 
 
+def test_of_certificates_that_change_while_they_are_listed_each_is_shown_as_it_is(world: World) -> None:
+    for name in ("f1", "f2", "f3", "f4"):
+        world.planes.issue(name)
+    listed = world.planes.states()
+    serials = [one.serial for one in world.planes.states()]
+    assert next(listed).owner == "plane f1"
+    world.planes.revoke("f2")
+    world.store.forget_plane_certificates([serials[2]])
+    world.planes.issue("f5")
+    assert [(one.owner, one.state) for one in listed] == [("plane f2", "revoked"), ("plane f4", "valid")]
+
+
 @pytest.mark.parametrize("name", ["", "a b", "-a.example", "a..b", "ü.example", "x" * 64, "192.0.2.0/24"])
 def test_what_is_no_name_is_refused(world: World, name: str) -> None:
     with pytest.raises(ValueError, match="is neither a DNS name nor an IP address"):
         world.planes.issue("f1", [name])
-    assert world.planes.states() == []
+    assert list(world.planes.states()) == []
 
 
 @pytest.mark.parametrize("directory", ["etc/f1", ".", "/etc/f1\0", "/etc\n/f1"])
 def test_a_directory_in_which_nothing_can_be_renewed_is_refused(world: World, directory: str) -> None:
     with pytest.raises(ValueError, match="is no directory; give its absolute path"):
         world.planes.issue("f1", [], directory)
-    assert world.planes.states() == []
+    assert list(world.planes.states()) == []
     assert world.planes.renew() == []
 
 
@@ -113,7 +125,7 @@ def test_it_is_recorded_and_outlives_a_restart(world: World) -> None:
 def test_a_switch_whose_certificate_is_revoked_is_refused_at_once(world: World) -> None:
     context = world.context().context  # the listener goes on with this one
     first, second, other = (world.planes.issue(name) for name in ("s1", "s1", "s2"))
-    serial = world.planes.states()[0].serial
+    serial = next(world.planes.states()).serial
     assert world.planes.revoke("s1", serial) == [serial]
     for files, good in ((first, False), (second, True), (other, True)):
         if good:
@@ -236,7 +248,7 @@ def test_a_renewal_that_does_not_fit_is_told_and_tried_again(world: World) -> No
         for lines in (1, 0):
             assert len(world.planes.renew()) == lines
     assert read(folder) == before
-    assert len(world.planes.states()) == 1
+    assert len(list(world.planes.states())) == 1
     assert sorted(path.name for path in folder.iterdir()) == ["ca.pem", "cert.pem", "key.pem"]
     assert len(world.planes.renew()) == 1
     assert read(folder) != before

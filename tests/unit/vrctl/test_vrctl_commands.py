@@ -430,7 +430,7 @@ async def test_no_certificate_is_issued_for_a_directory_that_is_not_there(
     status, _, err = await vrctl("plane", "certificate", "s1", "-d", str(tmp_path / "none"))
     assert status == 2
     assert "does not exist" in err
-    assert controller.planes.states() == []
+    assert list(controller.planes.states()) == []
 
 
 async def test_a_planes_certificate_is_listed_until_it_is_revoked(
@@ -442,7 +442,7 @@ async def test_a_planes_certificate_is_listed_until_it_is_revoked(
     assert (one["owner"], one["names"]) == ("plane s1", ["s1", "192.0.2.7", "s1.example.net"])
     assert (one["state"], one["directory"]) == ("valid", str(tmp_path))
     assert (await vrctl("plane", "certificate", "s1", "-d", str(tmp_path), "--no-renew"))[0] == 0
-    assert controller.planes.states()[-1].directory == ""
+    assert list(controller.planes.states())[-1].directory == ""
     done = await vrctl("plane", "revoke", "s1", "--serial", one["serial"])
     assert done[:2] == (0, f"revoke certificate {one['serial']}\n")
     status, _, err = await vrctl("plane", "revoke", "s1", "--serial", one["serial"])

@@ -9,7 +9,7 @@ from operator_world import Controller
 
 from controller.errors import StoreError
 from controller.model import Placement
-from controller.views import MoveView, RouterView
+from controller.views import MoveView, PlaneView, RouterView
 from controller.vrctl import move as moving
 
 Vrctl = Callable[..., Awaitable[tuple[int, str, str]]]
@@ -270,9 +270,14 @@ async def test_a_move_that_waits_for_the_fallback_says_so(
     vrctl: Vrctl, controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing else of the router does, while the switch follows the routes."""
-    (view, *others) = controller.core.plane_views()
-    away = replace(view, name="s1", connected=False, reason="plane f1 is not connected")
-    monkeypatch.setattr(controller.core, "plane_views", lambda: [away, *others])
+    view = await controller.core.plane_view("s1")
+    assert view is not None
+    away = replace(view, connected=False, reason="plane f1 is not connected")
+
+    async def plane_view(_: str) -> PlaneView:
+        return away
+
+    monkeypatch.setattr(controller.core, "plane_view", plane_view)
     controller.core.moves = [None, *on_the_way(0, 0, 0)]
     status, _, err = await vrctl("move", "red/r1", "--to", "software", "--no-wait")
     assert (status, err) == (
