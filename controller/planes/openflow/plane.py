@@ -134,13 +134,13 @@ class OpenFlowPlane(WithoutShares):
         bundles = await _offers_bundles(channel)
         readback = Readback(self._meters)
         await readback.read_small(channel)
-        sender = Sender(channel, readback.inventory(), bundles)
+        sender = Sender(channel, await readback.inventory(), bundles)
         await self._repair_static_flows(channel, sender, readback)
         return sender
 
     async def _repair_static_flows(self, channel: Channel, sender: Sender, readback: Readback) -> None:
-        missing, unexpected = readback.pipeline_changes()
-        unused = readback.unused_meters(sender.inventory)
+        missing, unexpected = await readback.pipeline_changes()
+        unused = await readback.unused_meters(sender.inventory)
         if not missing and not unexpected and not unused:
             return
         log.info(
@@ -184,10 +184,10 @@ class OpenFlowPlane(WithoutShares):
             readback = Readback(self._meters, routes_to_read(only, into))
             async with sender.turn:
                 await readback.read_small(channel)
-                sender.inventory = readback.inventory()
+                sender.inventory = await readback.inventory()
                 await self._repair_static_flows(channel, sender, readback)
             await readback.read_routes(channel)
-            return readback.installed()
+            return await readback.installed()
 
     async def write(self, batch: WriteBatch) -> list[Refused]:
         """Send a batch and wait until the switch has confirmed it."""
@@ -199,7 +199,7 @@ class OpenFlowPlane(WithoutShares):
         with self._reachable() as (channel, _):
             readback = Readback(self._meters)
             await readback.read_small(channel)
-            return count(readback.flows, readback.inventory(), await self._metered(channel))
+            return await count(readback.flows, await readback.inventory(), await self._metered(channel))
 
     async def _metered(self, channel: Channel) -> dict[int, MeterCounts]:
         """Read what meters have met; nothing where the switch does not count that."""

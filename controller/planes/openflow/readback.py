@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -28,6 +28,10 @@ from controller.planes.openflow.pipeline import static_flows
 from controller.planes.openflow.policers import MeterLayout, find_policer, meter_of, meters_of
 from controller.planes.openflow.program import Kind, Table
 from controller.planes.openflow.routes import SHARE_MASK, SHARES, RouteCounter, RouteReader, TrafficReader
+
+FLOWS_AT_ONCE, ENTRIES_AT_ONCE = 2000, 40
+"""Flows of small tables, or meters, and entries made of them, that are looked at before others get their turn on the
+event loop: some milliseconds."""
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -75,6 +79,7 @@ class Readback:
         self.flows: list[FlowStatistics] = []
         self.groups: list[Group] = []
         self.meters: dict[int, tuple[int, int]] = {}
+        self._foreign = 0  # of these flows
         self._routes = {} if routes is None else routes
         self._readers = {family: RouteReader(family, self._routes) for family in prog.ROUTE_TABLE}
 
@@ -105,18 +110,19 @@ class Readback:
         self.meters.update(messages.decode_meters(body))
 
     # -- sorting -----------------------------------------------------------------------------------------------------
-    def pipeline_changes(self) -> tuple[list[Flow], list[Flow]]:
+    async def pipeline_changes(self) -> tuple[list[Flow], list[Flow]]:
         """Return the pipeline's flows that are missing or differ, and flows that claim to be of it and are not."""
-        present = {each.flow.key: each.flow for each in self.flows if _owner(each.flow) == Kind.STATIC}
+        flows = _paced(self.flows, FLOWS_AT_ONCE)
+        present = {each.flow.key: each.flow async for each in flows if _owner(each.flow) == Kind.STATIC}
         wanted = {flow.key: flow for flow in static_flows()}
         missing = [flow for key, flow in wanted.items() if present.get(key) != flow]
         return missing, [flow for key, flow in present.items() if key not in wanted]
 
-    def inventory(self) -> Inventory:
+    async def inventory(self) -> Inventory:
         """Return what writing needs."""
         inventory = Inventory({group.id for group in self.groups}, set(self.meters), layout=self._layout)
         taken: set[int] = set()
-        for (kind, entry_id), flows in self._entries().items():
+        async for (kind, entry_id), flows in _paced((await self._entries()).items(), ENTRIES_AT_ONCE):
             inventory.generations[kind, entry_id] = prog.present_generation(flow.cookie for flow in flows)
             if kind is Kind.POLICER:
                 slot = find_policer(entry_id, flows, self.meters, self._layout)[1]
@@ -127,26 +133,28 @@ class Readback:
                     inventory.worn.update(map(self._layout.slot, meters_of(flows)))
         return inventory
 
-    def unused_meters(self, inventory: Inventory) -> set[int]:
+    async def unused_meters(self, inventory: Inventory) -> set[int]:
         """Return the meters that are nobody's: no flow names them, and they are of no router's slot."""
-        slots = set(inventory.slots.values())
-        ours = {each for each in self.meters if self._layout.slot(each) >= 0}
-        named = meters_of(each.flow for each in self.flows)
-        return {each for each in ours - named if self._layout.slot(each) not in slots}
+        slots = {-1, *inventory.slots.values()}  # with that of meters which are none of ours
+        loose = {m async for m in _paced(self.meters, FLOWS_AT_ONCE) if self._layout.slot(m) not in slots}
+        if loose:
+            async for each in _paced(self.flows, FLOWS_AT_ONCE):
+                loose -= meters_of([each.flow])
+        return loose
 
-    def installed(self) -> Installed:
+    async def installed(self) -> Installed:
         """Return the entries."""
         installed = Installed(routes=self._routes)
-        installed.foreign = sum(_owner(each.flow) is None for each in self.flows)
-        installed.foreign += sum(reader.foreign for reader in self._readers.values())
-        for (kind, entry_id), flows in self._entries().items():
+        entries = await self._entries()
+        installed.foreign = self._foreign + sum(reader.foreign for reader in self._readers.values())
+        async for (kind, entry_id), flows in _paced(entries.items(), ENTRIES_AT_ONCE):
             if kind is Kind.ROUTER_INTERFACE:
                 interface = prog.find_router_interface(entry_id, flows)
                 _file(installed, "router_interface", installed.router_interfaces, entry_id, interface)
             else:
                 policer = find_policer(entry_id, flows, self.meters, self._layout)[0]
                 _file(installed, "policer", installed.policers, entry_id, policer)
-        for group in self.groups:
+        async for group in _paced(self.groups, ENTRIES_AT_ONCE):
             entry_id = group.id & MAX_OBJECT_ID
             if group.id & prog.GROUP_RANGE == prog.NEXTHOP_GROUPS:
                 _file(installed, "nexthop", installed.nexthops, entry_id, prog.find_nexthop(group))
@@ -154,13 +162,23 @@ class Readback:
                 _file(installed, "nexthop_group", installed.groups, entry_id, prog.find_nexthop_group(group))
         return installed
 
-    def _entries(self) -> dict[tuple[Kind, int], list[Flow]]:
+    async def _entries(self) -> dict[tuple[Kind, int], list[Flow]]:
         entries: dict[tuple[Kind, int], list[Flow]] = defaultdict(list)
-        for each in self.flows:
+        self._foreign = 0
+        async for each in _paced(self.flows, FLOWS_AT_ONCE):
             kind = _owner(each.flow)
+            self._foreign += kind is None
             if kind in (Kind.ROUTER_INTERFACE, Kind.POLICER):
                 entries[kind, prog.cookie_id(each.flow.cookie)].append(each.flow)
         return entries
+
+
+async def _paced(items: Iterable[T], at_once: int) -> AsyncIterator[T]:
+    """Walk over many items; others get their turn on the event loop after so many."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % at_once == 0:
+            await asyncio.sleep(0)
 
 
 def _file(installed: Installed, table: str, entries: dict[int, T], entry_id: int, entry: T | None) -> None:
@@ -228,7 +246,9 @@ async def read_sent(channel: Channel) -> dict[int, int]:
 _REASONS = {int(reason): reason for reason in PuntReason}
 
 
-def count(flows: Iterable[FlowStatistics], inventory: Inventory, metered: Mapping[int, MeterCounts]) -> Counters:
+async def count(
+    flows: Iterable[FlowStatistics], inventory: Inventory, metered: Mapping[int, MeterCounts]
+) -> Counters:
     """Return the counters of the small tables' flows and of routers' meters.
 
     Open vSwitch credits a packet to the flows on *both* sides of check_pkt_larger, so the flows of MTU_EXCEEDED count
@@ -237,7 +257,7 @@ def count(flows: Iterable[FlowStatistics], inventory: Inventory, metered: Mappin
     """
     counters = Counters()
     by_flows: dict[int, tuple[int, int]] = {}  # by meter, of what is not MTU_EXCEEDED
-    for each in flows:
+    async for each in _paced(flows, FLOWS_AT_ONCE):
         kind, entry_id = _owner(each.flow), prog.cookie_id(each.flow.cookie)
         code = prog.cookie_reason(each.flow.cookie)
         if kind is Kind.ROUTER_INTERFACE:
@@ -254,7 +274,7 @@ def count(flows: Iterable[FlowStatistics], inventory: Inventory, metered: Mappin
                 _add(by_flows, number, each)
         elif kind is not None and code in DROP_OF_CODE:
             _add(counters.drops, (entry_id, DROP_OF_CODE[code]), each)
-    for vrf_id, slot in inventory.slots.items():
+    async for vrf_id, slot in _paced(inventory.slots.items(), ENTRIES_AT_ONCE):
         for number, classes in inventory.layout.meters(slot).items():
             met = metered.get(number, MeterCounts())
             if met.dropped:

@@ -95,15 +95,18 @@ def _split(octets: bytes) -> Iterator[bytes]:
 
 
 def _read_back(body: bytes) -> None:
+    asyncio.run(_sort(body))
+
+
+async def _sort(body: bytes) -> None:
     for name in ("_add_flows", "_add_groups", "_add_meters"):
         readback = Readback(MeterLayout())
         with suppress(MalformedMessage):
             getattr(readback, name)(body)
         if readback.flows:
-            readback.pipeline_changes()
-        readback.inventory()
-        readback.installed()
-        count(readback.flows, readback.inventory(), {})
+            await readback.pipeline_changes()
+        await readback.installed()
+        await count(readback.flows, await readback.inventory(), {})
 
 
 def _routes(body: bytes) -> None:
