@@ -82,10 +82,10 @@ class DiagnosticsPort(Protocol):
     def interface_views(self, vrf_id: int) -> list[InterfaceView]:
         """Show a router's interfaces."""
 
-    def routes(self, vrf_id: int) -> Iterator[RouteView]:
+    async def routes(self, vrf_id: int) -> Iterator[RouteView]:
         """Walk over a router's RIB."""
 
-    def fib(self, vrf_id: int) -> Iterator[FibEntryView]:
+    async def fib(self, vrf_id: int) -> Iterator[FibEntryView]:
         """Walk over what is installed for a router."""
 
     async def placement(self, vrf_id: int) -> PlacementView:

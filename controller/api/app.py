@@ -319,13 +319,13 @@ async def router_view(router: Router, views: Views) -> RouterView:
 @api.get("/routers/{tenant}/{router}/routes", responses=_streamed(NDJSON, "RouteView, one a line"))
 async def routes(router: Running, views: Views) -> StreamingResponse:
     """List the RIB of a router."""
-    return StreamingResponse(streams.table(views.running.routes(router.vrf_id)), media_type=NDJSON)
+    return StreamingResponse(streams.table(await views.running.routes(router.vrf_id)), media_type=NDJSON)
 
 
 @api.get("/routers/{tenant}/{router}/fib", responses=_streamed(NDJSON, "FibEntryView, one a line"))
 async def fib(router: Running, views: Views) -> StreamingResponse:
     """List what is installed on the plane for a router."""
-    return StreamingResponse(streams.table(views.running.fib(router.vrf_id)), media_type=NDJSON)
+    return StreamingResponse(streams.table(await views.running.fib(router.vrf_id)), media_type=NDJSON)
 
 
 @api.get("/routers/{tenant}/{router}/placement")

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from controller.errors import StoreError
 from controller.views import CapturedFrame
 
-PAGE = 500
+PAGE = 250
 """Rows made before others get their turn on the event loop."""
 
 VIEWS_PAGE = 100

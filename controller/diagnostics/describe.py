@@ -1,14 +1,14 @@
 """Turns running state into the views that people and programs read."""
 
 import asyncio
+import heapq
 import ipaddress
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, groupby, islice
 
-from controller.diagnostics.verify import PLAIN, longest_match
+from controller.diagnostics.verify import PLAIN
 from controller.fallback.plane import FallbackPair
 from controller.planes.base import (
-    FALLBACK,
     NexthopState,
     Plane,
     RouteKind,
@@ -17,6 +17,7 @@ from controller.planes.base import (
 )
 from controller.routing.fib import Fib
 from controller.routing.rib import Member, SetKind
+from controller.routing.table_pass import KeyScan
 from controller.shard.router import VirtualRouter
 from controller.shard.shard import Shard
 from controller.views import FibEntryView, InterfaceView, NeighborView, PlaneView, RouterView, RouteView, TableView
@@ -26,9 +27,28 @@ FIBS_AT_ONCE = 500
 """Routers whose entries are counted before others get their turn on the event loop."""
 
 
-def sorted_keys(keys: Iterable[bytes]) -> list[bytes]:
-    """Return prefix keys as people expect them: IPv4 first, by address, shorter first."""
-    return sorted(keys, key=lambda key: (len(key), key))
+Place = Callable[[bytes], str]
+"""Tells of a prefix which plane routes it: "hardware" or "software"."""
+
+KEYS_AT_ONCE = 4096
+"""Prefixes that are sorted before others get their turn: a millisecond or two."""
+
+
+async def sorted_keys(next_keys: Callable[[KeyScan, int], list[bytes]]) -> Iterator[bytes]:
+    """Return prefix keys as people expect them: IPv4 first, by address, shorter first; of those that come or go
+    meanwhile some."""
+    scan, runs = KeyScan(), {5: list[list[bytes]](), 17: list[list[bytes]]()}  # by the length of keys
+    while keys := next_keys(scan, KEYS_AT_ONCE):
+        keys.sort()
+        for length, of_family in runs.items():
+            of_family.append([key for key in keys if len(key) == length])
+        await asyncio.sleep(0)
+    return chain.from_iterable(_once(heapq.merge(*of_family)) for of_family in runs.values())
+
+
+def _once(keys: Iterable[bytes]) -> Iterator[bytes]:
+    """Leave out those that a scan has met twice, as others moved."""
+    return (key for key, _ in groupby(keys))
 
 
 def router_view(router: VirtualRouter, plane_problem: str | None) -> RouterView:
@@ -124,11 +144,10 @@ def interface_views(router: VirtualRouter) -> list[InterfaceView]:
     ]
 
 
-def route_views(fib: Fib) -> Iterator[RouteView]:
-    """Iterate over the RIB."""
-    learned = fib.learned
-    for key in sorted_keys(learned):
-        one = learned.get(key)
+def route_views(fib: Fib, keys: Iterable[bytes]) -> Iterator[RouteView]:
+    """Iterate over those of some prefixes that are in the RIB in their turn."""
+    for key in keys:
+        one = fib.learned.get(key)
         if one is not None:
             action = fib.installed_routes.get(key)
             yield RouteView(
@@ -140,10 +159,10 @@ def route_views(fib: Fib) -> Iterator[RouteView]:
             )
 
 
-def fib_entries(fib: Fib, hardware: dict[bytes, int] | None) -> Iterator[FibEntryView]:
-    """Iterate over what is installed; ``hardware`` is what the hardware of a plane with a fallback holds of it."""
-    place = None if hardware is None else _places(hardware)
-    for key in sorted_keys(fib.installed_routes):
+def fib_entries(fib: Fib, keys: Iterable[bytes], place: Place | None) -> Iterator[FibEntryView]:
+    """Iterate over those of some prefixes that are installed in their turn; ``place`` tells where, on a plane with a
+    fallback."""
+    for key in keys:
         action = fib.installed_routes.get(key)
         if action is None:
             continue
@@ -154,27 +173,6 @@ def fib_entries(fib: Fib, hardware: dict[bytes, int] | None) -> Iterator[FibEntr
             yield FibEntryView(prefix_text(key), name, action_value(action), _installed_members(fib, action), where)
         else:
             yield FibEntryView(prefix_text(key), PLAIN.get(action, "unknown"), 0, [], where)
-
-
-def places(fib: Fib, hardware: dict[bytes, int]) -> Iterator[str]:
-    """Iterate over where the installed prefixes of a router are: "hardware" or "software"."""
-    where = _places(hardware)
-    for key in list(fib.installed_routes):
-        if fib.installed_routes.get(key) is not None:
-            yield where(key)
-
-
-def _places(hardware: dict[bytes, int]) -> Callable[[bytes], str]:
-    """Return what tells of a prefix which plane routes it: the nearest entry at or around it says so."""
-    lengths = sorted({key[-1] for key in hardware}, reverse=True)
-    at_most = [[length for length in lengths if length <= longest] for longest in range(129)]
-
-    def where(key: bytes) -> str:
-        family, network = 4 if len(key) == 5 else 6, int.from_bytes(key[:-1], "big")
-        found = longest_match(hardware, family, network, at_most[key[-1]])
-        return "software" if found is None or hardware[found] == FALLBACK else "hardware"
-
-    return where
 
 
 def neighbor_views(fib: Fib) -> Iterator[NeighborView]:

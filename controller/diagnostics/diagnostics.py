@@ -1,7 +1,7 @@
 """What can be asked of the running state. Each answer is a view; only a repair that is asked for changes anything."""
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 
 from controller.diagnostics import trace, verify
 from controller.diagnostics.describe import (
@@ -11,6 +11,7 @@ from controller.diagnostics.describe import (
     neighbor_views,
     plane_view,
     route_views,
+    sorted_keys,
     whole_tables,
 )
 from controller.diagnostics.describe import router_view as running_router_view
@@ -19,11 +20,12 @@ from controller.diagnostics.fallback_views import (
     paired_plane_view,
     paired_router_view,
     placement_view,
+    places,
 )
 from controller.diagnostics.load import load_view
 from controller.diagnostics.route_counters import route_counters
 from controller.errors import Conflict, NoSuch, PlaneUnreachable
-from controller.planes.base import Clock
+from controller.planes.base import Clock, DropReason, PuntReason
 from controller.shard.router import VirtualRouter
 from controller.shard.shard import Shard
 from controller.shard.shards import Shards
@@ -91,16 +93,17 @@ class Diagnostics:
         """Return a router's interfaces."""
         return interface_views(self._shards.router(vrf_id))
 
-    def routes(self, vrf_id: int) -> Iterator[RouteView]:
+    async def routes(self, vrf_id: int) -> Iterator[RouteView]:
         """Iterate over the RIB in order of prefixes."""
-        return route_views(self._shards.router(vrf_id).fib)
+        fib = self._shards.router(vrf_id).fib
+        return route_views(fib, await sorted_keys(fib.next_learned))
 
-    def fib(self, vrf_id: int) -> Iterator[FibEntryView]:
+    async def fib(self, vrf_id: int) -> Iterator[FibEntryView]:
         """Iterate over what is installed, in order of prefixes."""
         router = self._shards.router(vrf_id)
         shard = self._shards.by_plane.get(router.config.plane)
-        pair = None if shard is None else shard.pair
-        return fib_entries(router.fib, None if pair is None else pair.routes.usage.installed(vrf_id))
+        place = None if shard is None or shard.pair is None else places(shard.pair, vrf_id)
+        return fib_entries(router.fib, await sorted_keys(router.fib.next_installed), place)
 
     async def placement(self, vrf_id: int) -> PlacementView:
         """Tell where a router's routes are. Conflict where its plane has no fallback."""
@@ -119,18 +122,20 @@ class Diagnostics:
 
     async def counters(self, vrf_id: int) -> CounterView:
         """Read a router's counters from the plane. PlaneUnreachable where it is away."""
-        router = self._shards.router(vrf_id)
-        read = await self._shards.of_router(vrf_id).plane.counters()
+        router, shard = self._shards.router(vrf_id), self._shards.of_router(vrf_id)
+        pair = shard.pair
+        read = [await shard.plane.counters()] if pair is None else await pair.counters_of_both()
         interfaces = {}
         for interface in router.config.interfaces:
-            one = read.router_interfaces.get(interface.id)
+            one = read[0].router_interfaces.get(interface.id)  # the hardware sees every packet of it once
             interfaces[interface.name] = {
                 name: 0 if one is None else getattr(one, name)
                 for name in ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes")
             }
-        punts = {reason.name.lower(): count[0] for (vrf, reason), count in read.punts.items() if vrf == vrf_id}
-        drops = {str(reason): count[0] for (vrf, reason), count in read.drops.items() if vrf in (0, vrf_id)}
-        return CounterView(router.config.full_name, interfaces, punts, dict(router.punts.counters), drops)
+        punts = {r.name.lower(): _sum(one.punts.get((vrf_id, r)) for one in read) for r in PuntReason}
+        drops = {str(r): _sum(one.drops.get((whose, r)) for one in read for whose in (0, vrf_id)) for r in DropReason}
+        told = [{name: count for name, count in counts.items() if count is not None} for counts in (punts, drops)]
+        return CounterView(router.config.full_name, interfaces, told[0], dict(router.punts.counters), told[1])
 
     async def route_counters(self, vrf_id: int) -> Iterator[RouteCounterView]:
         """Read what a router's routes have met. Conflict where its plane counts none."""
@@ -196,3 +201,9 @@ async def _repair(router: VirtualRouter, shard: Shard) -> int:
         shard.pair.routes.tables.retry(vrf_id)
         await shard.pair.work()
     return repaired
+
+
+def _sum(counts: Iterable[tuple[int, int] | None]) -> int | None:
+    """Add packets up; None where none were counted."""
+    known = [count[0] for count in counts if count is not None]
+    return sum(known) if known else None

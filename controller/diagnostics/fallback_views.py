@@ -3,13 +3,16 @@
 import asyncio
 from dataclasses import replace
 
-from controller.diagnostics.describe import places
+from controller.diagnostics.describe import Place, sorted_keys
+from controller.diagnostics.verify import longest_match
 from controller.fallback.plane import FallbackPair
 from controller.model import Placement, RouterConfig
+from controller.planes.base import FALLBACK
 from controller.routing.fib import Fib
 from controller.views import PlacementView, PlaneView, RouterView, TableView
+from wire.columns import family_of
 
-PAGE = 500
+PAGE = 250
 """Routes looked at before others get their turn on the event loop."""
 
 _CHOSEN = "the rest when traffic asks for it, as not all have room"
@@ -35,11 +38,12 @@ def paired_router_view(pair: FallbackPair, config: RouterConfig, view: RouterVie
 
 async def placement_view(pair: FallbackPair, config: RouterConfig, fib: Fib) -> PlacementView:
     """Tell where a router's routes are."""
-    installed = pair.routes.usage.installed(config.vrf_id)
+    place = places(pair, config.vrf_id)
     routes = hardware = 0
-    for where in places(fib, installed):
-        routes, hardware = routes + 1, hardware + (where == "hardware")
-        if routes % PAGE == 0:
+    for number, key in enumerate(await sorted_keys(fib.next_installed), 1):
+        if key in fib.installed_routes:
+            routes, hardware = routes + 1, hardware + (place(key) == "hardware")
+        if number % PAGE == 0:
             await asyncio.sleep(0)  # others get their turn
     reason = ""
     if config.placement is Placement.SOFTWARE:
@@ -50,6 +54,20 @@ async def placement_view(pair: FallbackPair, config: RouterConfig, fib: Fib) -> 
         reason = _CHOSEN if chosen else _SHORT_OF[short].format(plane=config.plane)
     move = pair.move(config.vrf_id)
     return PlacementView(config.full_name, config.placement.value, routes, hardware, reason, move)
+
+
+def places(pair: FallbackPair, vrf_id: int) -> Place:
+    """Return what tells of a router's prefix where it is at the time: the nearest entry in hardware at or around it
+    says so. All lengths are tried: which there are changes with what is moved."""
+    installed = pair.routes.usage.installed
+
+    def place(key: bytes) -> str:
+        family, network = family_of(key), int.from_bytes(key[:-1], "big")
+        hardware = installed(vrf_id, family)
+        found = longest_match(hardware, family, network, range(key[-1], -1, -1))
+        return "software" if found is None or hardware[found] == FALLBACK else "hardware"
+
+    return place
 
 
 def hardware_usage(pair: FallbackPair, tenant: str) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """Table usage and known capacity of the hardware's route tables: questions that views ask, all of them read-only."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -31,9 +32,9 @@ class HardwareUsage:
     def __init__(self, tables: HardwareTables) -> None:
         self._tables = tables
 
-    def installed(self, vrf_id: int) -> dict[bytes, int]:
-        """Return what the hardware holds of a router, FALLBACK entries included."""
-        return self._tables.writes.entries(vrf_id)
+    def installed(self, vrf_id: int, family: int) -> Mapping[bytes, int]:
+        """Return what the hardware holds of a router now, FALLBACK entries included."""
+        return self._tables.writes.installed.get((vrf_id, family), {})
 
     def used_by(self, slice_name: str) -> dict[int, int]:
         """Return the entries that the hardware holds of a slice, by family."""

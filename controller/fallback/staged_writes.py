@@ -74,11 +74,6 @@ class StagedWrites:
         """Return how many entries the plane holds of a router."""
         return sum(len(self.installed.get((vrf_id, family), ())) for family in ROUTE_TABLE_NAME)
 
-    def entries(self, vrf_id: int) -> dict[bytes, int]:
-        """Return the entries that the plane holds of a router, of both families, FALLBACK entries included."""
-        tables = (self.installed.get((vrf_id, family), {}) for family in ROUTE_TABLE_NAME)
-        return {key: action for entries in tables for key, action in entries.items()}
-
     def defaults_lacking(self, vrf_id: int) -> list[tuple[RouterTable, bytes]]:
         """Return the default entries of an open router that the plane does not have, or still as a route that is
         gone; none of one that is frozen."""

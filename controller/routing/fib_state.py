@@ -83,11 +83,19 @@ class FibState:
         """The prefixes that the plane or a quota refused, and why."""
         return self._prefixes.refused
 
+    def next_learned(self, scan: KeyScan, count: int) -> list[bytes]:
+        """Return the next prefix keys of a scan over the routes of the RIB, fewer than ``count`` at the end."""
+        return scan.next(self._rib.routes, self._rib.moved, count)
+
+    def next_installed(self, scan: KeyScan, count: int) -> list[bytes]:
+        """Return the next prefix keys of a scan over what is installed, fewer than ``count`` at the end."""
+        return scan.next(self._prefixes.installed, self._prefixes.moved, count)
+
     def find_installed(self, scan: KeyScan, wanted: Callable[[bytes], bool], count: int) -> tuple[list[bytes], bool]:
         """Return those that are ``wanted`` of the next prefixes of a scan over what is known to be installed; and
         whether these were the last."""
         installed = self._prefixes.installed
-        keys = scan.next(installed, self._prefixes.moved, count)
+        keys = self.next_installed(scan, count)
         return [key for key in keys if installed[key] != UNKNOWN_ACTION and wanted(key)], len(keys) < count
 
     def actions_in_use(self) -> set[int]:

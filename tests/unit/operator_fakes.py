@@ -163,22 +163,27 @@ class FakeCore:
             for i in router.interfaces
         ]
 
-    def routes(self, vrf_id: int) -> Iterator[RouteView]:
+    async def routes(self, vrf_id: int) -> Iterator[RouteView]:
         """Make ``rows`` routes up."""
         self._router(vrf_id)
+        return self._routes()
+
+    def _routes(self) -> Iterator[RouteView]:
         for number in range(self.rows):
             prefix = f"10.{number >> 8 & 255}.{number & 255}.0/24"
             yield RouteView(prefix, "forward", ["192.0.2.1 eth0 weight 1"], False, True)
 
-    def fib(self, vrf_id: int) -> Iterator[FibEntryView]:
+    async def fib(self, vrf_id: int) -> Iterator[FibEntryView]:
         """Make ``rows`` entries up."""
+        self._router(vrf_id)
         members = ["eth0 02:00:00:00:00:01 port 1 vlan 0 weight 1"]
-        for route, where in zip(self.routes(vrf_id), cycle(self.where), strict=False):
-            yield FibEntryView(route.prefix, "nexthop", 7, members, where)
+        rows = zip(self._routes(), cycle(self.where), strict=False)
+        return (FibEntryView(route.prefix, "nexthop", 7, members, where) for route, where in rows)
 
     async def route_counters(self, vrf_id: int) -> Iterator[RouteCounterView]:
         """Have ``rows`` routes carry less and less."""
-        routes = enumerate(self.routes(vrf_id))
+        self._router(vrf_id)
+        routes = enumerate(self._routes())
         return (RouteCounterView(one.prefix, "s1", 1000 - at, 64 * (1000 - at), "sampled") for at, one in routes)
 
     async def placement(self, vrf_id: int) -> PlacementView:

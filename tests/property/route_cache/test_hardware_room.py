@@ -136,8 +136,7 @@ def test_what_still_leaves_has_its_room_until_it_has_left(seed: int) -> None:
         world.play()
     assert world.routes.writes.idle
     for vrf_id, full in world.full.items():
-        installed = world.routes.usage.installed(vrf_id)
-        assert {key: action for key, action in installed.items() if len(key) == 5} == world.plane[vrf_id]
+        assert world.routes.usage.installed(vrf_id, 4) == world.plane[vrf_id]
         functions = [flatten(full, 4), flatten(world.plane[vrf_id], 4)]
         assert not [one for one in differences(functions, 4) if one[2][1] != FALLBACK]
 

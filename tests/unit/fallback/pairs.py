@@ -79,6 +79,11 @@ class PairWorld(World):
         return {key for key, action in self.in_hardware(vrf_id).items() if action not in (FALLBACK, LOCAL)}
 
 
+def held(routes: HardwareRoutes, vrf_id: int) -> dict[bytes, int]:
+    """What the hardware is known to hold of a router."""
+    return {**routes.usage.installed(vrf_id, 4), **routes.usage.installed(vrf_id, 6)}
+
+
 def every(steps: Iterator[None]) -> None:
     """Take all steps."""
     for _ in steps:

@@ -10,7 +10,15 @@ from worlds import World, gateway, plane_view, router_config
 from controller.diagnostics import describe, load
 from controller.errors import Conflict
 from controller.model import Placement
-from controller.planes.base import Capability, Counters, PuntClass, PuntPlace
+from controller.planes.base import (
+    Capability,
+    Counters,
+    DropReason,
+    InterfaceCounters,
+    PuntClass,
+    PuntPlace,
+    PuntReason,
+)
 from controller.planes.shares import ShareUse
 from controller.routing.rib import SetKind
 from controller.views import LoadView, LostFrames, LostPunts, PlaneLoad, RouterLoad, ShareLoad
@@ -173,6 +181,22 @@ async def test_a_plane_that_is_used_anew_while_it_is_read_is_left_out() -> None:
     world.hardware.connect()
     world.software.connect()
     assert [one.name for one in (await world.views.load()).planes] == ["s1", "f1"]
+
+
+async def test_counters_of_a_router_are_those_of_both_planes_and_of_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = await made()
+    told = Counters(), Counters()
+    for plane, counters in zip((world.hardware, world.software), told, strict=True):
+        monkeypatch.setattr(plane, "counters", partial(asyncio.sleep, 0, counters))
+        for vrf_id in (1, 2):
+            counters.punts[vrf_id, PuntReason.TTL_EXPIRED] = 10 * vrf_id, 1000
+            counters.router_interfaces[vrf_id] = InterfaceCounters(rx_packets=vrf_id)
+        for vrf_id in (0, 1, 2):
+            counters.drops[vrf_id, DropReason.MARTIAN] = 1 << vrf_id, 64
+    told[1].punts[1, PuntReason.LOCAL] = 0, 0
+    view = await world.views.counters(1)
+    assert (view.punts, view.drops) == ({"local": 0, "ttl_expired": 20}, {"martian": 6})
+    assert view.interfaces["eth1"]["rx_packets"] == 1, "the hardware sees all of them"
 
 
 async def test_others_have_the_loop_while_routers_and_what_they_lost_are_shown(

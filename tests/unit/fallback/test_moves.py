@@ -95,7 +95,7 @@ async def test_where_routes_are_and_why_not_all_in_hardware() -> None:
     world = await made(room=30)
     view = await world.views.placement(1)
     assert view.routes == len(world.in_software())
-    hardware = [one for one in world.views.fib(1) if one.where == "hardware"]
+    hardware = [one for one in await world.views.fib(1) if one.where == "hardware"]
     assert 0 < view.hardware == len(hardware) < view.routes
     assert view.reason == "the rest for want of room"
     await place(world, Placement.AUTO)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from pairs import FAR, LINK, TWO_WAYS, PairWorld, every, learned, made, packet, started, verified
+from pairs import FAR, LINK, TWO_WAYS, PairWorld, every, held, learned, made, packet, started, verified
 from worlds import gateway, mac, plane_view, router_config
 
 from controller.errors import NoSuch
@@ -81,7 +81,7 @@ async def test_a_share_that_is_not_the_same_in_both_is_written_again():
 async def test_all_of_a_small_table_is_in_both():
     world = await made()
     await learned(world)
-    assert {entry.where for entry in world.views.fib(1)} == {"hardware"}
+    assert {entry.where for entry in await world.views.fib(1)} == {"hardware"}
     assert world.in_software().keys() >= {prefix_key(text) for text in FAR}
     assert len(world.forwarding()) < len(world.in_software())
     assert world.in_hardware()[prefix_key("0.0.0.0/0")] == FALLBACK
@@ -666,7 +666,7 @@ def test_a_write_may_end_after_the_hardware_was_read_anew():
     routes.confirm(stage, [])
     while stage := routes.next_stage():
         routes.confirm(stage, [])
-    assert routes.usage.installed(1) == {bytes(5): FALLBACK, bytes(17): FALLBACK}
+    assert held(routes, 1) == {bytes(5): FALLBACK, bytes(17): FALLBACK}
 
 
 async def test_after_a_write_that_an_unforeseen_error_ends_both_are_adopted_anew(monkeypatch):

@@ -2,7 +2,7 @@
 
 import pairs
 import pytest
-from pairs import PairWorld, every
+from pairs import PairWorld, every, held
 
 from controller.fallback.hardware_routes import HardwareRoutes
 from controller.fallback.plane import FallbackPair
@@ -69,7 +69,7 @@ def test_the_default_entry_is_the_first_in_an_empty_hardware():
     defaults = [(1, 4, bytes(5)), (1, 6, bytes(17)), (2, 4, bytes(5)), (2, 6, bytes(17))]
     assert sorted((one.vrf_id, one.family, *one.keys) for (one,) in first[:4]) == defaults
     assert all(one.actions == [FALLBACK] for (one,) in first[:4])
-    assert routes.usage.installed(1)[bytes(5)] == action
+    assert held(routes, 1)[bytes(5)] == action
     assert routes.writes.idle
 
 
@@ -105,7 +105,7 @@ def test_a_write_that_ends_after_a_read_leaves_nothing_that_is_not_wanted_any_mo
     routes.confirm(stage, [])
     while stage := routes.next_stage():
         routes.confirm(stage, [])
-    assert routes.usage.installed(1) == default
+    assert held(routes, 1) == default
 
 
 def test_the_default_entry_of_a_router_that_is_opened_again_does_not_leave() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from pairs import FAR, ONE_WAY, PairWorld, back, every, learned, made, started, verified
+from pairs import FAR, ONE_WAY, PairWorld, back, every, held, learned, made, started, verified
 from worlds import router_config
 
 from controller import supervisor
@@ -259,12 +259,12 @@ def test_routers_are_forgotten_and_placed_between_any_two_steps(monkeypatch: pyt
             pass
         while stage := routes.next_stage():
             routes.confirm(stage, [])
-        assert routes.usage.installed(2).items() >= plane[2].items()
+        assert held(routes, 2).items() >= plane[2].items()
         if does == "forget" and steps >= at:
-            assert not routes.usage.installed(1)
+            assert not held(routes, 1)
             assert routes.routers == {2}
         elif steps >= at:
-            assert not routes.usage.installed(1).items() & plane[1].items()
+            assert not held(routes, 1).items() & plane[1].items()
     assert at > 12
 
 

@@ -184,7 +184,8 @@ class Controller:
 
     def learned(self) -> dict[str, Any]:
         fib = self.router.fib
-        routes = {one.prefix: [one.kind, *one.nexthops, one.installed] for one in route_views(fib)}
+        keys = sorted(fib.learned, key=lambda key: (len(key), key))
+        routes = {one.prefix: [one.kind, *one.nexthops, one.installed] for one in route_views(fib, keys)}
         neighbors = {one.address: [one.interface, one.mac, one.state] for one in neighbor_views(fib)}
         own = {one.config.name: sorted(a.hex() for a in one.addresses) for one in fib.interfaces.values()}
         told = [e.text for e in self.world.events.recent() if e.kind.startswith("vrc-") and e.kind != "vrc-connected"]
