@@ -467,7 +467,7 @@ async def test_a_router_may_go_while_its_packets_are_taken(world: PairWorld, mon
         world.clock.now += 5
         await poll.measure()
     routes = world.pair.routes
-    packets = dict.fromkeys(routes.usage.installed(1), 5)
+    packets = dict.fromkeys(routes.usage.installed(1, 4), 5)
     steps = routes.count(world.clock.now + 5, 1, packets)
     monkeypatch.setattr("controller.route_cache.fast_table.COUNTED_AT_ONCE", 1)
     next(steps)
