@@ -69,6 +69,17 @@ def taken_off(found: UnclaimedObjects) -> list[set[int]]:
     ]
 
 
+@pytest.mark.parametrize(("at_once", "steps"), [(STEP, 2 * SIZE // STEP), (SIZE + 1, 0)])
+def test_a_read_back_is_taken_over_in_steps(
+    read: Installed, monkeypatch: pytest.MonkeyPatch, at_once: int, steps: int
+) -> None:
+    monkeypatch.setattr(objects, "ADOPTED_AT_ONCE", at_once)
+    plane = PlaneObjects("s1")
+    plane.begin_adoption()
+    assert count(plane.adopt(read, set(), {})) == steps
+    assert plane.unclaimed_groups.keys() == read.groups.keys()
+
+
 def test_what_nobody_claims_is_found_in_steps(read: Installed) -> None:
     plane = PlaneObjects("s1")
     found = UnclaimedObjects(plane)
