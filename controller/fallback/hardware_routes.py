@@ -130,24 +130,26 @@ class HardwareRoutes:
         """Take in that the hardware has these nexthops and groups now, or they are gone, except those it refused; in
         steps.
 
-        What was left in software for want of them is moved by `rebalance`.
+        What was left in software for want of them is moved by `rebalance`. That are also routes that it refused since
+        it had lost one by itself, which is written anew.
         """
         without = {(one.table, one.key) for one in refused}
-        ids = [("nexthop", update.entry.id) for update in batch.nexthops]
-        ids += [("nexthop_group", update.entry.id) for update in batch.groups]
-        allowed = {one for one in ids if one not in without and one[1] in self.barred.ids(one[0])}
-        if not allowed:
-            return
+        ids = [("nexthop", update.entry.id, update.op) for update in batch.nexthops]
+        ids += [("nexthop_group", update.entry.id, update.op) for update in batch.groups]
+        allowed = {
+            (name, object_id)
+            for name, object_id, op in ids
+            if (name, object_id) not in without and (op is not Op.DELETE or object_id in self.barred.ids(name))
+        }
         for name, object_id in allowed:
             self.barred.ids(name).discard(object_id)
         actions = {action_to(*one) for one in allowed}
-        for fast in self.tables.fast.values():
-            for vrf_id in list(self.tables.routers):
+        for fast in self.tables.fast.values() if actions else ():
+            for vrf_id in fast.refusing():
                 for part in parts(fast.refusals(vrf_id) if vrf_id in self.tables.routers else ()):
-                    if vrf_id in self.tables.routers:
-                        fast.allow(vrf_id, part, actions)
+                    if vrf_id in self.tables.routers and fast.allow(vrf_id, part, actions):
+                        self.tables.mark_changed()
                     yield
-        self.tables.mark_changed()
 
     def _bar_again(self, table: RouterTable, keys: Collection[bytes]) -> bool:
         """Do without prefixes that lead to what the hardware refused; tell whether there were any."""

@@ -263,15 +263,23 @@ class FastTable:
         """Return the prefixes of a router that are in software because the plane refused them."""
         return list(self._routers[vrf_id].table.refused)
 
-    def allow(self, vrf_id: int, keys: Iterable[bytes], actions: Collection[int]) -> None:
-        """Try those of these prefixes again that lead to one of ``actions``; rebalance() moves them."""
+    def refusing(self) -> list[int]:
+        """Return the routers of which the plane refused prefixes."""
+        return [vrf_id for vrf_id, router in self._routers.items() if router.table.refused]
+
+    def allow(self, vrf_id: int, keys: Iterable[bytes], actions: Collection[int]) -> bool:
+        """Try those of these prefixes again that lead to one of ``actions``; rebalance() moves them. Tell whether
+        there are any.
+        """
         router = self._routers[vrf_id]
         table = router.table
         again = [key for key in keys if table.full.actions.get(key) in actions]
-        if not table.refused.isdisjoint(again):
+        found = not table.refused.isdisjoint(again)
+        if found:
             table.refused.difference_update(again)
             router.incomplete = True
             self._rebalance.work[vrf_id] = None
+        return found
 
     def retry(self, vrf_id: int) -> None:
         """Try all prefixes of a router again that the plane refused; rebalance() moves them."""

@@ -502,6 +502,7 @@ class PlaneMirror:
             if vrf_id in self.fibs:
                 name = self.fibs[vrf_id].config.full_name
                 self._events.emit("warning", "repaired", name, f"{count} entries differed on the plane")
+                self.fibs[vrf_id].retry_refused()  # it may have been for want of what was lost
         self._unclaimed.retry()
         await self.delete_unclaimed()
         self.wake()

@@ -378,3 +378,43 @@ def test_nothing_is_left_of_a_router_that_one_family_has_no_room_for():
     tables.close(1)
     tables.open(2)
     assert set(tables.wanted) == {(2, 4), (2, 6)}
+
+
+async def test_a_route_that_the_hardware_refused_for_want_of_what_it_had_lost_is_back_with_it(monkeypatch):
+    monkeypatch.setattr(route_audit, "_BITS_A_KEY", 1 << 16)  # or it may be taken for read
+    world = await made(router_config(1, (1, 2)))
+    await learned(world)
+    world.pair.routes.place(1, Placement.HARDWARE)
+    await world.pair.work()
+    entries, lost = world.hardware.entries, key_of("20.1.0.0/16")
+    action = world.in_hardware()[lost]
+    (one,) = [each for each in entries.nexthops.values() if route_action(RouteKind.NEXTHOP, each.id) == action]
+    assert lost in world.forwarding()
+    world.hardware.fault = lambda table, _key, op: (
+        "no such nexthop"
+        if table == "ipv4_route" and op is not Op.DELETE and one.id not in entries.nexthops
+        else None
+    )
+    del world.in_hardware()[lost]
+    mirror = world.shards.by_plane["s1"].mirror
+    entries.nexthops.pop(one.id)
+    kept = dict(entries.nexthops)
+    entries.nexthops[one.id] = one  # as an audit reads it a moment before it goes
+    before = world.hardware.write
+
+    async def loses_it(batch):
+        monkeypatch.setattr(world.hardware, "write", before)
+        entries.nexthops.clear()
+        entries.nexthops.update(kept)
+        return await before(batch)
+
+    monkeypatch.setattr(world.hardware, "write", loses_it)
+    assert await mirror.audit() == {}  # that counts what both have
+    await world.pair.work()
+    await world.settle()
+    assert lost not in world.forwarding()
+    assert await mirror.audit() == {1: 1}
+    await world.settle()
+    await world.pair.work()
+    await world.settle()
+    assert lost in world.forwarding()

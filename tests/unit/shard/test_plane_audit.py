@@ -270,3 +270,23 @@ def test_numbers_tell_whether_all_was_read() -> None:
         read[one] = action
     assert read.whole
     assert not [one for one in installed if read.is_missing(one)]
+
+
+async def test_what_was_refused_for_want_of_what_was_lost_is_back_with_it(world: World) -> None:
+    """Somebody deletes routes, then the group of them, and an audit has read in between."""
+    nexthops, there, wanted = world.plane.entries.nexthops, world.installed(), dict(world.installed())
+    (one,) = [each for each in nexthops.values() if each.router_interface_id == 1]
+    lost = key("20.0.1.0/24")
+    del there[lost], nexthops[one.id]  # the nexthop after the audit had read it
+    world.plane.fault = lambda table, route, op: (
+        "no such nexthop" if table == "ipv4_route" and one.id not in world.plane.entries.nexthops else None
+    )
+    fib = world.router().fib
+    fib.repair_routes({lost: None}, False)
+    audited(world).wake()
+    await world.settle()
+    assert fib.refused_routes.keys() == {lost}
+    assert await audited(world).audit() == {1: 1}
+    await world.settle()
+    assert world.installed() == wanted
+    assert not fib.refused_routes
