@@ -1,8 +1,9 @@
-"""The image of guests in machines: digests are true, its release is the host's, what cannot be made is refused."""
+"""The image of guests in machines: its digests, its release, its byte code, and what cannot be made is refused."""
 
 import hashlib
 import json
 import platform
+import struct
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from machines import IMAGE, ROOT, needs_image
 
 pytestmark = pytest.mark.root
 
+UNCHECKED_HASH = 0b01
 USAGE = "usage: guest/build [--fresh] [--release 12|13] [DIRECTORY]\n"
 
 
@@ -40,6 +42,15 @@ def test_it_is_of_this_host_s_release(sums: dict[str, str]) -> None:
     assert description["name"] == f"splitplane-{platform.freedesktop_os_release()['VERSION_CODENAME']}"
     packages = dict(line.split(maxsplit=1) for line in (IMAGE / "packages.list").read_text().splitlines())
     assert packages["frr"].startswith(description["frr"])
+
+
+def test_no_machine_compiles_what_is_in_it(sums: dict[str, str], tmp_path: Path) -> None:
+    """Byte code with its source's date (PEP 552) is of no use: in the image all sources have another one."""
+    command = ("unsquashfs", "-quiet", "-no-progress", "-no-xattrs", "-dest", f"{tmp_path}/root", "root.squashfs")
+    subprocess.run([*command, "usr/lib/python3*", "usr/lib/splitplane/app"], cwd=IMAGE, check=True, timeout=60)
+    flags = {path: struct.unpack_from("<I", path.read_bytes(), 4)[0] for path in (tmp_path / "root").rglob("*.pyc")}
+    assert {path.name.partition(".")[0] for path in flags} >= {"enum", "argparse", "init", "agent"}
+    assert [path.name for path, flag in flags.items() if flag != UNCHECKED_HASH] == []
 
 
 @pytest.mark.parametrize("words", [("--release", "11"), ("--release",), ("--release", ""), ("--rebuild",)])
