@@ -38,8 +38,10 @@ def accelerator_options(accelerator: Accelerator) -> list[str]:
     """Return the options that choose how instructions are run."""
     if accelerator is Accelerator.KVM:
         return ["-accel", "kvm", "-cpu", "host"]
-    # A fifth level of page tables would be walked in software, and maps nothing that the fourth does not.
-    return ["-accel", f"tcg,tb-size={_TRANSLATED_MIB}", "-cpu", "max,la57=off"]
+    # A fifth level of page tables would be walked in software, and maps nothing that the fourth does not. Where a
+    # processor says that it moves octets fast (ERMS, FSRM), Linux copies and clears pages by `rep movsb` and
+    # `rep stosb`, which are emulated octet by octet; else it moves words.
+    return ["-accel", f"tcg,tb-size={_TRANSLATED_MIB}", "-cpu", "max,la57=off,erms=off,fsrm=off"]
 
 
 def base_options(accelerator: Accelerator, sizes: Sizes) -> list[str]:
