@@ -20,7 +20,7 @@ from bench.cache_world import Churn, Destinations, LongestPrefix, Switch, key_of
 from controller.planes.base import FALLBACK
 from controller.route_cache.fast_table import FastTable
 from controller.route_cache.write_order import Changes, stages
-from controller.routing.ranges import differences, flatten
+from controller.routing.ranges import differences
 
 _VRF = 1
 _TICK_S = 0.25
@@ -167,8 +167,8 @@ class Run:
     def _compare(self) -> None:
         """Compare both tables over the whole address space; every range that differs is a wrong forwarding."""
         held = {key_of(*entry): action for entry, action in self._switch.table.actions.items()}
-        functions = [flatten(self._churn.table(), 4), flatten(held, 4)]
-        self.wrong += sum(values[1] != FALLBACK for _, _, values in differences(functions, 4))
+        tables = [self._churn.table(), held]
+        self.wrong += sum(values[1] != FALLBACK for _, _, values in differences(tables, 4))
 
 
 def _before(routes: LongestPrefix, old: dict[tuple[int, int], int | None], address: int) -> int | None:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 
-from controller.diagnostics import trace, verify
+from controller.diagnostics import trace
 from controller.diagnostics.describe import (
     fallback_view,
     fib_entries,
@@ -24,7 +24,9 @@ from controller.diagnostics.fallback_views import (
 )
 from controller.diagnostics.load import load_view
 from controller.diagnostics.route_counters import route_counters
+from controller.diagnostics.verify import Verification
 from controller.errors import Conflict, NoSuch, PlaneUnreachable
+from controller.fallback.pace import paced
 from controller.planes.base import Clock, DropReason, PuntReason
 from controller.shard.router import VirtualRouter
 from controller.shard.shard import Shard
@@ -156,20 +158,27 @@ class Diagnostics:
     async def verify(self, vrf_id: int, repair: bool = False) -> VerifyView:
         """Compare what the guest learned, what is desired and what the plane holds; repair where asked.
 
-        A difference counts only when it is there again while nothing is under way. PlaneUnreachable where the plane
-        is away, NoSuch where the VRC is.
+        That is of one moment: where the router changes meanwhile, all is looked at again. A difference counts only
+        when it is there again while nothing is under way. PlaneUnreachable where the plane is away, NoSuch where the
+        VRC or the router is.
         """
         router, shard = self._shards.router(vrf_id), self._shards.of_router(vrf_id)
         repaired = await _repair(router, shard) if repair else 0
         view = None
         for _ in range(VERIFY_ATTEMPTS):
-            await shard.converged(vrf_id)
-            mark = router.fib.mark()
+            await self._shards.of_router(vrf_id).converged(vrf_id)
+            router, shard = self._shards.router(vrf_id), self._shards.of_router(vrf_id)
+            fib, mark = router.fib, router.fib.mark()
             learned = await shard.snapshot(router)
             read, written = await shard.mirror.read_back(vrf_id)
-            if written.get(vrf_id) or router.fib.mark() != mark or shard.mirror.fault(vrf_id):
+            found = Verification(fib, learned, read)
+            if written.get(vrf_id) or fib.mark() != mark:
                 continue
-            view = verify.verified(router.config.full_name, router.fib, learned, read, repaired)
+            await paced(found.describing())
+            if found.changed or router.fib is not fib or shard.mirror.fault(vrf_id):
+                continue
+            await paced(found.comparing())
+            view = found.view(router.config.full_name, repaired)
             if view.equal:
                 break
         if view is None:

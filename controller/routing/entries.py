@@ -42,6 +42,7 @@ class EntryTable(Generic[E]):
         self.installed: dict[int, E] = {}
         self.refused: dict[int, str] = {}
         self.writes = 0  # updates taken so far
+        self.changes = 0  # of what is desired or refused so far
         self._marked: dict[int, None] = {}
         self._rewrite: set[int] = set()
         self._uncertain: dict[int, E] = {}  # perhaps there in part: damaged; refused, but not by a fallback
@@ -62,12 +63,14 @@ class EntryTable(Generic[E]):
             return
         else:
             self.desired[entry_id] = entry
+        self.changes += 1
         self._marked[entry_id] = None
 
     def adopt(self, installed: dict[int, E], damaged: Iterable[int]) -> None:
         """Take over what was read back; every id that differs from desired is marked."""
         self.installed = installed
         self._rewrite = set(damaged)
+        self.changes += 1
         self.refused.clear()
         self._uncertain.clear()
         differing = {i for i in self.desired.keys() | installed.keys() if self.desired.get(i) != installed.get(i)}
@@ -95,6 +98,7 @@ class EntryTable(Generic[E]):
     def retry(self) -> None:
         """Mark what was refused, to be tried once more."""
         self._marked.update(dict.fromkeys(self.refused))
+        self.changes += len(self.refused)
         self.refused.clear()
 
     def waits(self, entry_id: int) -> bool:
@@ -121,7 +125,7 @@ class EntryTable(Generic[E]):
             looked_at.append(entry_id)
             rewrite = entry_id in self._rewrite
             uncertain = self._uncertain.pop(entry_id, None)
-            self.refused.pop(entry_id, None)  # or it is refused again
+            self.changes += self.refused.pop(entry_id, None) is not None  # or it is refused again
             if want is None:
                 gone = uncertain if have is None else have
                 if gone is not None:
@@ -141,6 +145,7 @@ class EntryTable(Generic[E]):
     def refuse(self, entry_id: int, op: Op, reason: str, left: E | None = None) -> None:
         """Note that the plane did not take an update, and has ``left`` still, which may be there in part."""
         self.refused[entry_id] = reason
+        self.changes += 1
         if op is not Op.DELETE:
             refused = self.installed.pop(entry_id, None)
             if refused is not None:

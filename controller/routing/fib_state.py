@@ -233,6 +233,12 @@ class FibState:
         """Return the acknowledgement mark of everything queued so far, and of what is still to be looked at."""
         return self._asked, self._prefixes.mark()
 
+    def moment(self) -> tuple[object, ...]:
+        """Return what differs once anything of what is declared, desired or refused has changed, where the router was
+        idle: routes that change, or are to go another way, are queued, and those that are refused are moved."""
+        changes = sum(table.changes for table in self.tables)
+        return self.config, self.mark(), self._prefixes.moved, changes
+
     def reached(self, mark: tuple[int, int]) -> bool:
         """Tell whether everything queued before ``mark``, or because of what came before it, is confirmed."""
         asked, queued = mark

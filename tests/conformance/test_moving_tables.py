@@ -6,6 +6,7 @@ P4Runtime allows. While routes only move there is one right result; while they c
 
 import asyncio
 import struct
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from copy import copy
@@ -152,7 +153,8 @@ class Moving:
         assert read.hardware is not None
         assert not read.damaged
         for vrf_id, held in self.entries.routes.items():
-            routes = together(read.hardware.routes.get(vrf_id, {}), read.routes.get(vrf_id, {}))
+            routes: dict[bytes, int] = {}
+            deque(together(read.hardware.routes.get(vrf_id, {}), read.routes.get(vrf_id, {}), routes), 0)
             for family in (4, 6):
                 assert flatten(routes, family) == flatten(held, family)
 

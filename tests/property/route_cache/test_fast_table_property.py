@@ -16,7 +16,7 @@ from controller.route_cache import rebalance
 from controller.route_cache.cover import MAX_WRITES, Room
 from controller.route_cache.fast_table import FastTable, PrefixLocation
 from controller.route_cache.write_order import Changes, stages
-from controller.routing.ranges import differences, flatten
+from controller.routing.ranges import differences
 from wire.columns import KEY_STRIDE
 
 SLICES = {1: "red", 2: "red", 3: "blue"}
@@ -27,8 +27,7 @@ STEPS = 25
 
 def wrong(full: Mapping[bytes, int], held: Mapping[bytes, int], family: int) -> list[object]:
     """Where hardware neither asks the full table nor does what it does."""
-    functions = [flatten(full, family), flatten(held, family)]
-    return [one for one in differences(functions, family) if one[2][1] != FALLBACK]
+    return [one for one in differences([full, held], family) if one[2][1] != FALLBACK]
 
 
 class World:
@@ -79,10 +78,8 @@ class World:
         plane, now = self.plane[vrf_id], self.full[vrf_id]
         if before is None:
             return not wrong(now, plane, self.family)
-        functions = [flatten(table, self.family) for table in (before, now, plane)]
-        return all(
-            values[2] in (values[0], values[1], FALLBACK) for _, _, values in differences(functions, self.family)
-        )
+        found = differences((before, now, plane), self.family)
+        return all(values[2] in (values[0], values[1], FALLBACK) for _, _, values in found)
 
     def change(self, vrf_id: int) -> None:
         pinned = self.chance.random() < 0.2

@@ -11,7 +11,7 @@ from controller.fallback import staged_writes as writes
 from controller.fallback.hardware_routes import HardwareRoutes
 from controller.model import Placement, Quota
 from controller.planes.base import FALLBACK, LOCAL, Op, RouteKind, RouteUpdates, route_action
-from controller.routing.ranges import differences, flatten
+from controller.routing.ranges import differences
 
 SLICES = {1: "red", 2: "red", 3: "blue"}
 STEPS = 80
@@ -137,8 +137,7 @@ def test_what_still_leaves_has_its_room_until_it_has_left(seed: int) -> None:
     assert world.routes.writes.idle
     for vrf_id, full in world.full.items():
         assert world.routes.usage.installed(vrf_id, 4) == world.plane[vrf_id]
-        functions = [flatten(full, 4), flatten(world.plane[vrf_id], 4)]
-        assert not [one for one in differences(functions, 4) if one[2][1] != FALLBACK]
+        assert not [one for one in differences([full, world.plane[vrf_id]], 4) if one[2][1] != FALLBACK]
 
 
 @settings(deadline=None)
@@ -150,5 +149,4 @@ def test_where_there_is_room_a_router_in_hardware_leaves_nothing_to_the_software
         world.routes.place(vrf_id, Placement.HARDWARE)
     world.settle()
     for vrf_id, full in world.full.items():
-        functions = [flatten(full, 4), flatten(world.plane[vrf_id], 4)]
-        assert all(values == (None, FALLBACK) for *_, values in differences(functions, 4))
+        assert all(values == (None, FALLBACK) for *_, values in differences([full, world.plane[vrf_id]], 4))

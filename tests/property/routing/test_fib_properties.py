@@ -1,15 +1,16 @@
 """Whatever happens in whatever order: once idle, the plane holds exactly what is desired, and desired is right."""
 
 import asyncio
-from collections import Counter
-from itertools import product
+from collections import Counter, deque
+from dataclasses import replace
+from itertools import chain, product
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from worlds import World, gateway, mac, router_config
 
-from controller.diagnostics.verify import compare, damage, desired_table, installed_table, learned_table
+from controller.diagnostics.verify import Verification
 from controller.planes.base import NexthopState, RouteKind, action_kind, action_value, route_action
 from controller.routing import fib, prefixes
 from controller.routing.rib import SetKind
@@ -143,10 +144,9 @@ def run(script):
 
 def agree(world: World) -> None:
     fib, entries = world.router().fib, world.plane.entries
-    learned = learned_table(fib, fib.learned)
-    differing, total = compare(learned, desired_table(fib), installed_table(fib, entries))
-    assert not total, differing
-    assert not damage(fib, entries)
+    found = Verification(fib, dict(fib.learned), replace(entries, routes={1: dict(entries.routes.get(1, {}))}))
+    deque(chain(found.describing(), found.comparing()), 0)
+    assert found.view("red/r1", 0).equal, (found.differences, found.damaged)
 
 
 def tidy(world: World) -> None:

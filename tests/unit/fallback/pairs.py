@@ -3,14 +3,16 @@
 import ipaddress
 import struct
 import sys
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "shard"))
 
 from worlds import PORTS, World, gateway, mac, router_config
 
-from controller.diagnostics import verify
+from controller.diagnostics.verify import Verification
 from controller.fallback.hardware_routes import HardwareRoutes
 from controller.fallback.link.ports import LinkPorts
 from controller.fallback.link.probe import LinkProbe, ProbeTiming
@@ -131,7 +133,9 @@ def packet(destination: str, ttl: int = 64, ingress: int = 1) -> bytes:
 async def verified(world: PairWorld, vrf_id: int = 1) -> VerifyView:
     """Compare what a router learned with what both planes hold."""
     router = world.router(vrf_id)
-    return verify.verified(router.config.full_name, router.fib, dict(router.fib.learned), await world.pair.read())
+    found = Verification(router.fib, dict(router.fib.learned), await world.pair.read())
+    deque(chain(found.describing(), found.comparing()), 0)
+    return found.view(router.config.full_name, 0)
 
 
 async def quiet(world: PairWorld) -> None:
