@@ -1,15 +1,12 @@
 """What the operator may ask of a router's placement, and in which words it is answered."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
 
 from controller.errors import Conflict, NoSuch
 from controller.model import Placement, RouterConfig
 from controller.spec.state import State
 from controller.views import MoveView
-
-MoveOf = Callable[[RouterConfig], MoveView | None]
-"""Tells how far a router is that was placed elsewhere."""
 
 
 def placement_of(state: State, router: RouterConfig, to: str) -> Placement:
@@ -61,9 +58,19 @@ def placement_before(router: RouterConfig, move: MoveView | None) -> Placement:
     return Placement(move.before)
 
 
-def with_origins(before: State, after: State, move_of: MoveOf) -> State:
+def placed_elsewhere(before: State, after: State) -> list[RouterConfig]:
+    """Return the routers, as they were before, that are there still and have another placement."""
+    both = ((before.routers.get(name), router) for name, router in after.routers.items())
+    return [
+        known
+        for known, router in both
+        if known is not None and known.vrf_id == router.vrf_id and known.placement is not router.placement
+    ]
+
+
+def with_origins(before: State, after: State, moves: Mapping[str, MoveView | None]) -> State:
     """Return a state in which each router that is moved has where it comes from, also if it was moved before that
-    was over; ``move_of`` tells what is under way."""
+    was over; ``moves`` are those under way of routers that are placed elsewhere."""
     routers = dict(after.routers)
     for name, router in after.routers.items():
         known = before.routers.get(name)
@@ -71,7 +78,7 @@ def with_origins(before: State, after: State, move_of: MoveOf) -> State:
             continue
         came_from = known.came_from
         if known.placement is not router.placement:
-            move = move_of(known)
+            move = moves[name]
             came_from = Placement(move.before) if move is not None and move.before else known.placement
         routers[name] = replace(router, came_from=came_from)
     return replace(after, routers=routers)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import copy
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -32,7 +32,7 @@ from controller.spec.parse import Parsed, parse
 from controller.spec.planes import plane_config, problems, with_options
 from controller.spec.state import Ids, State
 from controller.store.base import Store
-from controller.views import VerifyView
+from controller.views import MoveView, VerifyView
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class Plan:
 
     before: State
     after: State
-    ids: Ids
     changes: list[Change]
+    ids: Ids
     named: frozenset[str] = frozenset()  # routers that a document names, changed or not
 
     def concerns(self, router: str) -> bool:
@@ -102,24 +102,36 @@ class Operations:
     async def plan_document(self, text: str, source: str, files: Mapping[str, str]) -> Plan:
         """Check what a document declares against the state; SpecError names the line of what is wrong."""
         parsed = await asyncio.to_thread(parse, text, source)
-        return self._plan(parsed, files)
+        return await self._plan(parsed, files)
 
-    def _plan(self, parsed: Parsed, files: Mapping[str, str]) -> Plan:
-        before, ids = self.state, self._convergence.ids.copy()
-        after, where = merge(parsed, before, ids, files)
-        self._check(after, where)
+    async def _plan(self, parsed: Parsed, files: Mapping[str, str]) -> Plan:
+        ids, before = self._convergence.ids.copy(), self.state
+        checks = self._checks()
+
+        def merged() -> State:
+            after, where = merge(parsed, before, ids, files)
+            checks(after, where)
+            return after
+
+        after = await asyncio.to_thread(merged)
         if len(after.routers) > len(before.routers):  # what is there already is never refused
             self._room.require(len(after.routers) + len(self._convergence.tombstones))
         named = frozenset(f"{tenant.name}/{one.name}" for tenant, _ in parsed.tenants() for one in tenant.routers)
-        return replace(self._plan_state(after), ids=ids, named=named)
+        return replace(await self._plan_state(after, before=before), ids=ids, named=named)
 
-    def _check(self, after: State, where: Where) -> None:
-        """Raise SpecError for the first thing that cannot be, or that there is no room for."""
-        check(after, where)
-        convergence = self._convergence
-        found = reservations.problems(self.state, after, convergence.used(), convergence.memory)
-        for key, problem in chain(found, shares.unsupported(self.state, after, convergence.without_shares())):
-            raise SpecError(where.source, line_of(key, where), problem)
+    def _checks(self) -> Callable[[State, Where], None]:
+        """Return what raises SpecError for the first thing that cannot be, or that there is no room for, as things
+        stand now: it may run in a thread, since states are never changed, only replaced."""
+        before, convergence = self.state, self._convergence
+        used, memory, without = convergence.used(), convergence.memory, convergence.without_shares()
+
+        def checked(after: State, where: Where) -> None:
+            check(after, where)
+            found = reservations.problems(before, after, used, memory)
+            for key, problem in chain(found, shares.unsupported(before, after, without)):
+                raise SpecError(where.source, line_of(key, where), problem)
+
+        return checked
 
     async def apply(
         self, text: str, source: str, files: Mapping[str, str], report: Report, planned: Callable[[], None]
@@ -140,9 +152,9 @@ class Operations:
         named = {plane.name for plane, _ in parsed.planes()}
         unconfirmed: dict[str, list[RouterConfig]] = {}
 
-        def without_planes() -> Plan:
+        async def without_planes() -> Plan:
             unconfirmed.update({name: self._unconfirmed_on(name) for name in sorted(named)})
-            return self._plan_state(self._without_planes(named))
+            return await self._plan_state(self._without_planes(named))
 
         second = await self._change(request, without_planes)
         stay = deletions.stay(self.state, unconfirmed)
@@ -178,27 +190,27 @@ class Operations:
         Conflict where there is no such place for them, NoSuch where nothing has that name.
         """
 
-        def plan() -> Plan:
+        async def plan() -> Plan:
             router = self._views.router(name)
-            return self._plan_placement(router, move_requests.placement_of(self.state, router, to))
+            return await self._plan_placement(router, move_requests.placement_of(self.state, router, to))
 
         return await self._change(self._request("move", name), plan)
 
     async def abort_move(self, name: str) -> Outcome:
         """Take back the placement that a router had before the move that is under way; Conflict where none is."""
 
-        def plan() -> Plan:
+        async def plan() -> Plan:
             router = self._views.router(name)
             move = self._views.router_view(router).move
-            return self._plan_placement(router, move_requests.placement_before(router, move))
+            return await self._plan_placement(router, move_requests.placement_before(router, move))
 
         return await self._change(self._request("abort-move", name), plan)
 
-    def _plan_placement(self, router: RouterConfig, placement: Placement) -> Plan:
+    async def _plan_placement(self, router: RouterConfig, placement: Placement) -> Plan:
         placed = replace(router, placement=placement)
         move = self._views.router_view(router).move
         after = replace(self.state, routers={**self.state.routers, placed.full_name: placed})
-        plan = self._plan_state(after, lambda _: move)
+        plan = await self._plan_state(after, {router.full_name: move})
         if move is None:
             return plan
         cut = [replace(change, details=[*change.details, move_requests.cut_short(move)]) for change in plan.changes]
@@ -207,7 +219,7 @@ class Operations:
     async def delete_plane(self, name: str, force: bool) -> Outcome:
         """Delete a plane that no slice uses; ``force`` does not wait for routers deleted on it to be confirmed."""
 
-        def plan() -> Plan:
+        async def plan() -> Plan:
             after = deletions.without_plane(self.state, name)
             waiting = self._unconfirmed_on(name)
             if waiting and not force:
@@ -215,7 +227,7 @@ class Operations:
                     f"plane {name} has not confirmed that {names_of(waiting)} is gone; "
                     "wait until it connects, or give --force"
                 )
-            return self._plan_state(after)
+            return await self._plan_state(after)
 
         return await self._change(self._request("delete", name), plan)
 
@@ -229,37 +241,49 @@ class Operations:
     async def attach_plane(self, name: str, options: PlaneOptions) -> Outcome:
         """Declare a plane, or use a detached one again; SpecError where what is known of it is not enough."""
 
-        def plan() -> Plan:
+        async def plan() -> Plan:
             known = self.state.planes.get(name)
             if known is None and options == PlaneOptions():
                 raise NoSuch("plane", name, "give --datapath-id or --address to attach a new one")
             section = with_options(known, name, options)
             for _, problem in problems(section):
                 raise SpecError("attach", None, problem)
-            planes = {**self.state.planes, name: plane_config(section)}
-            after = replace(self.state, planes=planes, detached=self.state.detached - {name})
-            self._check(after, Where("attach"))
-            return self._plan_state(after)
+            before = self.state
+            planes = {**before.planes, name: plane_config(section)}
+            after = replace(before, planes=planes, detached=before.detached - {name})
+            await asyncio.to_thread(self._checks(), after, Where("attach"))
+            return await self._plan_state(after, before=before)
 
         return await self._change(self._request("attach", name), plan)
 
     async def detach_plane(self, name: str) -> Outcome:
         """Stop using a plane; it goes on forwarding, and its routers wait for it to be attached again."""
 
-        def plan() -> Plan:
+        async def plan() -> Plan:
             if name not in self.state.planes:
                 raise NoSuch("plane", name, "see vrctl get planes")
-            after = replace(self.state, detached=self.state.detached | {name})
-            check(after, Where("detach"))
-            return self._plan_state(after)
+            before = self.state
+            after = replace(before, detached=before.detached | {name})
+            await asyncio.to_thread(check, after, Where("detach"))
+            return await self._plan_state(after, before=before)
 
         return await self._change(self._request("detach", name), plan)
 
-    def _plan_state(self, after: State, move_of: move_requests.MoveOf | None = None) -> Plan:
-        after = move_requests.with_origins(
-            self.state, after, move_of or (lambda router: self._views.router_view(router).move)
-        )
-        return Plan(self.state, after, self._convergence.ids.copy(), changes(self.state, after))
+    async def _plan_state(
+        self, after: State, moves: Mapping[str, MoveView | None] | None = None, before: State | None = None
+    ) -> Plan:
+        """Plan a state made from the one ``before``, or the present one; ``moves`` are under way of routers that are
+        placed elsewhere, where that is known."""
+        before, ids = before or self.state, self._convergence.ids.copy()
+        if moves is None:
+            placed = move_requests.placed_elsewhere(before, after)
+            moves = {router.full_name: self._views.router_view(router).move for router in placed}
+
+        def planned() -> tuple[State, list[Change]]:
+            moved = move_requests.with_origins(before, after, moves)
+            return moved, changes(before, moved)
+
+        return Plan(before, *await asyncio.to_thread(planned), ids)
 
     def _request(self, action: Action, subject: str) -> Request:
         return Request(self._caller, action, subject)
@@ -274,7 +298,7 @@ class Operations:
     async def _change(
         self,
         request: Request,
-        plan: Callable[[], Plan],
+        plan: Callable[[], Awaitable[Plan]],
         report: Report = lambda _: None,
         planned: Callable[[], None] = lambda: None,
     ) -> Outcome:
@@ -285,12 +309,14 @@ class Operations:
         return await asyncio.shield(task)
 
     async def _carry_out(
-        self, request: Request, plan: Callable[[], Plan], report: Report, planned: Callable[[], None]
+        self, request: Request, plan: Callable[[], Awaitable[Plan]], report: Report, planned: Callable[[], None]
     ) -> Outcome:
         async with self._changing:
             try:
                 self._require_no_restart()
-                ready = plan()
+                ready = await plan()
+                while ready.before is not self.state:  # a move has ended, or a plane has said its sizes
+                    ready = await plan()
                 remarks = await self._check_guests(ready)
             except SplitplaneError as problem:
                 await self.audit.refused(request, recorded.why_refused(problem))
