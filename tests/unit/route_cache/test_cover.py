@@ -200,6 +200,14 @@ def test_parts_follow_their_prefix() -> None:
         table.enter(prefix_key("11.0.0.0/8"), [])
 
 
+def test_parts_stay_where_a_prefix_around_them_goes_that_was_not_there() -> None:
+    table = a_table(NESTED)
+    enter(table, prefix_key("10.192.0.0/10"))
+    before = hardware(table)
+    table.change({PART: None})
+    assert (hardware(table), table.parts(WIDE)) == (before, 1)
+
+
 def test_parts_go_with_their_prefix() -> None:
     table = a_table(NESTED)
     enter(table, PART)

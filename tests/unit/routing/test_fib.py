@@ -443,6 +443,10 @@ def test_what_was_written_while_an_audit_read_is_not_repaired() -> None:
     router.write()
     assert router.fib.repair(Installed(routes={VRF: before}), written) == 0
     router.fib.end_audit()
+    sent = set(written)
+    router.learn({V4[2]: 1})
+    router.write()
+    assert written == sent, "nobody asks any more"
 
 
 def test_prefixes_whose_set_comes_to_the_same_content_stay_where_they_are() -> None:
