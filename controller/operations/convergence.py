@@ -66,10 +66,12 @@ def attachments_of(router: RouterConfig) -> dict[int, Attachment]:
 
 def given_up(before: State, after: State) -> list[Hold]:
     """Return the ports and VLANs that interfaces of ``before`` no longer have in ``after``."""
-    kept = {router.vrf_id: attachments_of(router) for router in after.routers.values()}
+    now = {router.vrf_id: router for router in after.routers.values()}
+    changed = [router for router in before.routers.values() if now.get(router.vrf_id) != router]
+    kept = {router.vrf_id: attachments_of(now[router.vrf_id]) for router in changed if router.vrf_id in now}
     return [
         Hold(attachment, interface_id, router.vrf_id)
-        for router in before.routers.values()
+        for router in changed
         for interface_id, attachment in attachments_of(router).items()
         if kept.get(router.vrf_id, {}).get(interface_id) != attachment
     ]

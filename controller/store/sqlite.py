@@ -137,6 +137,7 @@ class SqliteStore:
     def __init__(self, directory: Path, remedy: str = "") -> None:
         """``remedy`` is what is said of every error, where that is not what an operator can do about it."""
         self._path, self._remedy = directory / FILE, remedy
+        self._state: State | None = None  # as it is stored, where that is known: it takes long to read
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             directory.chmod(0o700)
@@ -233,9 +234,9 @@ class SqliteStore:
 
     def commit(self, state: State, ids: Ids, holds: Sequence[Hold], tombstones: Sequence[Tombstone]) -> None:
         """Replace the declared state and the issued ids; add holds and tombstones."""
+        before, self._state = self._state, None  # it is read again after whatever goes wrong
         with self._transaction() as db:
-            before = read_snapshot(db).state
-            write_state(db, before, state)
+            write_state(db, before or read_snapshot(db).state, state)
             write_ids(db, ids)
             for hold in holds:
                 at = hold.attachment
@@ -246,6 +247,7 @@ class SqliteStore:
                 columns = f"{_ROUTER}, plane_clean, guest_clean"
                 marks = ", ".join("?" * len(row))
                 db.execute(f"INSERT OR REPLACE INTO tombstones({columns}) VALUES({marks})", row)
+        self._state = state
 
     def release(self, vrf_id: int) -> None:
         """Forget the holds of a router."""
@@ -390,8 +392,9 @@ def write_ids(db: sqlite3.Connection, ids: Ids) -> None:
 
 def write_state(db: sqlite3.Connection, before: State, after: State) -> None:
     """Write what differs; routers that change go first, so that a port can change hands in one transaction."""
-    changed = [router for name, router in after.routers.items() if before.routers.get(name) != router]
-    gone = [old for name, old in before.routers.items() if after.routers.get(name) != old]
+    new = {name: router for name, router in after.routers.items() if before.routers.get(name) != router}
+    changed = list(new.values())
+    gone = [old for name, old in before.routers.items() if name in new or name not in after.routers]
     db.executemany("DELETE FROM routers WHERE vrf_id = ?", [(router.vrf_id,) for router in gone])
     marks = ", ".join("?" * len(_ROUTER.split()))
     db.executemany(f"INSERT INTO routers({_ROUTER}) VALUES({marks})", map(rows.router_row, changed))

@@ -337,3 +337,32 @@ def test_kill_9_in_the_middle_of_writing_leaves_one_whole_state(tmp_path: Path) 
     assert found in (confirmed, confirmed + 1)
     assert snapshot.state.tenants.keys() == {f"t{found}-{part}" for part in range(20)}
     assert snapshot.ids.next_vrf == found + 2
+
+
+def test_what_this_process_has_stored_is_not_read_again_before_the_next_change(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    state, ids = declared(TEXT, store)
+    store.commit(state, ids, (), ())
+    statements: list[str] = []
+    store._db.set_trace_callback(statements.append)
+    state = replace(state, routers={"red/r1": state.routers["red/r1"]}, links=frozenset())
+    store.commit(state, ids, (), ())
+    assert statements
+    assert not [one for one in statements if one.startswith("SELECT")]
+    store._db.set_trace_callback(None)
+    assert store.load().state == state
+
+
+def test_what_is_stored_is_read_again_after_a_change_that_failed(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    state, ids = declared(TEXT, store)
+    store.commit(state, ids, (), ())
+    one, other = replace(state.routers["red/r1"], hold_time_s=77), state.routers["red/r2"]
+    clash = replace(other, interfaces=(replace(other.interfaces[0], port="p1", vlan=0),))
+    broken = replace(state, routers={"red/r1": one, "red/r2": clash})
+    with pytest.raises(StoreError, match="UNIQUE"):
+        store.commit(broken, ids, (), ())
+    store.commit(replace(state, routers={"red/r1": one}, links=frozenset()), ids, (), ())
+    assert store.load().state.routers == {"red/r1": one}
+    store.commit(state, ids, (), ())
+    assert store.load().state == state
