@@ -80,7 +80,8 @@ def with_origins(before: State, after: State, moves: Mapping[str, MoveView | Non
         if known.placement is not router.placement:
             move = moves[name]
             came_from = Placement(move.before) if move is not None and move.before else known.placement
-        routers[name] = replace(router, came_from=came_from)
+        if router.came_from is not came_from:
+            routers[name] = replace(router, came_from=came_from)
     return replace(after, routers=routers)
 
 

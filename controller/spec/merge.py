@@ -230,7 +230,7 @@ def _drop(known: dict[_EndName, LinkConfig], link: LinkConfig) -> None:
 
 def in_slice(router: RouterConfig, part: SliceConfig | None) -> RouterConfig:
     """Return a router with what its slice says; without one it keeps what was said last, and is refused."""
-    if part is None:
+    if part is None or (router.quota, router.slice_id, router.slice_share) == (part.quota, part.id, part.share):
         return router
     return replace(router, quota=part.quota, slice_id=part.id, slice_share=part.share)
 

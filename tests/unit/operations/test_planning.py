@@ -96,3 +96,14 @@ async def test_a_change_waits_for_the_one_that_is_planned(
     await asyncio.gather(*others)
     (left,) = controller.operations.state.routers.values()
     assert (left.full_name, left.interfaces[0].vlan) == ("red/r1", 4)
+
+
+async def test_a_router_that_does_not_change_stays_the_same_object(controller: Controller) -> None:
+    """What is known of a guest is looked up by it, and many are compared at each change."""
+    await controller.apply(SPEC)
+    before = controller.operations.state.routers
+    (line,) = [line for line in SPEC.splitlines(keepends=True) if "name: r2" in line]
+    await controller.apply(SPEC.replace(line, "").replace("vlan: 1}", "vlan: 4}"))
+    after = controller.operations.state.routers
+    assert after["red/r1"] != before["red/r1"]
+    assert after["red/r2"] is before["red/r2"]
