@@ -2,10 +2,9 @@
 
 import asyncio
 import logging
-import secrets
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import grpc
 import grpc.aio
@@ -40,7 +39,8 @@ class Identity:
         parts = []
         for name in ("cert.pem", "key.pem", "ca.pem"):
             try:
-                parts.append((Path(directory) / name).read_bytes())
+                with open(f"{directory}/{name}", "rb") as file:
+                    parts.append(file.read())
             except OSError as error:
                 raise BadIdentity(f"{directory}/{name}", error.strerror or str(error)) from error
         return cls(*parts)
@@ -62,7 +62,7 @@ class Session:
         self.attempts = 0
         self._target, self._identity, self._router, self._source = target, identity, router, source
         self._known, self._owner = known, owner
-        self._instance = secrets.token_hex(8)
+        self._instance = os.urandom(8).hex()
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
