@@ -82,9 +82,12 @@ struct Story {
                 steps.push_back({prefix_of(found->first.first, found->first.second), 0});
                 reference.routes.erase(found);
             }
-            answers.emplace_back();
+            answers.push_back(answers.back());
+            const Step& step = steps.back();  // no address outside of its prefix has another answer
             for (uint32_t at = 0; at < kAddresses; ++at) {
-                answers.back()[at] = reference.lookup(addresses[at], bits, 1);
+                if ((addresses[at] & mask_of(step.prefix.length)) == key_of(step.prefix)) {
+                    answers.back()[at] = reference.lookup(addresses[at], bits, 1);
+                }
             }
             defaults.push_back(reference.lookup(0, 0));
         }

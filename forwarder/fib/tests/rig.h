@@ -150,7 +150,23 @@ class Reference {
   public:
     std::map<std::pair<Key, uint32_t>, uint32_t> routes;
 
+    // Every route that covers an address is its prefix, so the last one that is not behind it is the longest, or says
+    // from which length on there is none.
     uint32_t lookup(Key address, uint32_t bits, uint32_t shortest = 0) const {
+        for (uint32_t length = bits;;) {
+            auto behind = routes.upper_bound({address & mask_of(length), length});
+            if (behind == routes.begin()) {
+                return 0;
+            }
+            const auto& [route, leaf] = *std::prev(behind);
+            if (route.first == (address & mask_of(route.second))) {
+                return route.second >= shortest ? leaf : 0;
+            }
+            length = shared_bits(route.first, address);
+        }
+    }
+    // The same as anybody would write it.
+    uint32_t plain_lookup(Key address, uint32_t bits, uint32_t shortest = 0) const {
         for (uint32_t length = bits + 1; length-- > shortest;) {
             auto found = routes.find({address & mask_of(length), length});
             if (found != routes.end()) {
