@@ -14,6 +14,7 @@ from controller.fallback import pace, plane
 from controller.fallback.hardware_routes import HardwareRoutes
 from controller.fallback.hardware_tables import HardwareTables
 from controller.fallback.staged_writes import StagedWrites
+from controller.fallback.traffic_poll import TrafficPoll
 from controller.model import Placement, Quota
 from controller.planes.base import Op, RouteKind, RouteUpdates, WriteBatch, route_action
 from controller.route_cache.aggregate import LEAST_BUDGET
@@ -436,14 +437,20 @@ def test_a_round_aggregates_the_tables_of_a_few_routers_however_many_wait() -> N
     assert merged == [[1, 2], [1, 2, 3, 4], [1, 2, 3, 4, 5, 6]]
 
 
+async def counting(world: PairWorld) -> TrafficPoll:
+    """Have the world's pair know what its entries had counted before."""
+    poll = world.pair.traffic_poll
+    for _ in range(2):
+        world.clock.now += 5
+        await poll.measure()
+    return poll
+
+
 async def test_what_is_counted_and_sampled_is_taken_in_steps(
     world: PairWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controller.route_cache.fast_table.COUNTED_AT_ONCE", STEP)
-    poll, routes = world.pair.traffic_poll, world.pair.routes
-    for _ in range(2):
-        world.clock.now += 5
-        await poll.measure()
+    poll, routes = await counting(world), world.pair.routes
     steps = Interrupted(monkeypatch, 0, lambda: None)
     monkeypatch.setattr("controller.fallback.traffic_poll.paced", steps._paced)
     world.clock.now += 5
@@ -462,10 +469,7 @@ async def test_what_is_counted_and_sampled_is_taken_in_steps(
 
 
 async def test_a_router_may_go_while_its_packets_are_taken(world: PairWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    poll = world.pair.traffic_poll
-    for _ in range(2):
-        world.clock.now += 5
-        await poll.measure()
+    await counting(world)
     routes = world.pair.routes
     packets = dict.fromkeys(routes.usage.installed(1, 4), 5)
     steps = routes.count(world.clock.now + 5, 1, packets)
@@ -476,10 +480,7 @@ async def test_a_router_may_go_while_its_packets_are_taken(world: PairWorld, mon
 
 
 async def test_nothing_of_a_plane_that_is_gone_is_counted(world: PairWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    poll = world.pair.traffic_poll
-    for _ in range(2):
-        world.clock.now += 5
-        await poll.measure()
+    poll = await counting(world)
     before = poll.traffic.rates
     steps = Interrupted(monkeypatch, 3, world.hardware.disconnect)
     monkeypatch.setattr("controller.fallback.traffic_poll.paced", steps._paced)
