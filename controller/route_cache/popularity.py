@@ -74,7 +74,7 @@ class Meter:
         self.landmark = -inf
 
     def follow(self, landmark: float) -> None:
-        """Have everything weigh by another landmark, which is later."""
+        """Have everything weigh by another landmark, or by the one before, of packets that are still being taken."""
         if self.landmark != landmark:
             slow, middle, fast = _decayed(landmark - self.landmark)
             self.slow *= slow

@@ -159,3 +159,10 @@ def gateway(number: int) -> bytes:
 
 
 WorldFactory = Callable[..., Awaitable[World]]
+
+
+def vrc_of(world: World) -> FakeVrc:
+    """Return the VRC of a world's first router."""
+    vrc = world.router().vrc
+    assert isinstance(vrc, FakeVrc)
+    return vrc

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import cycle
 
 import pytest
-from worlds import FakeVrc, World, gateway, interface, mac, router_config
+from worlds import FakeVrc, World, gateway, interface, mac, router_config, vrc_of
 
 from controller.diagnostics import diagnostics, verify
 from controller.errors import NoSuch, PlaneUnreachable
@@ -80,12 +80,6 @@ async def world(make_world, monkeypatch: pytest.MonkeyPatch) -> World:
     router.resync_end(True)
     await world.settle()
     return world
-
-
-def vrc_of(world: World) -> FakeVrc:
-    vrc = world.router().vrc
-    assert isinstance(vrc, FakeVrc)
-    return vrc
 
 
 async def looked(world: World) -> tuple[VerifyView, int]:

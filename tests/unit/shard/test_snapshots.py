@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from worlds import FakeVrc, World, gateway, mac, router_config
+from worlds import World, gateway, mac, router_config, vrc_of
 
 from controller.errors import NoSuch, SessionRefused
 from controller.routing.rib import SetKind
@@ -20,12 +20,6 @@ async def world(make_world) -> World:
     world.router().define_set(1, SetKind.FORWARD, [(1, gateway(1), 1)])
     await world.settle()
     return world
-
-
-def vrc_of(world: World) -> FakeVrc:
-    vrc = world.router().vrc
-    assert isinstance(vrc, FakeVrc)
-    return vrc
 
 
 async def asked(world: World, count: int) -> None:
