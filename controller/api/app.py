@@ -31,8 +31,8 @@ from controller.errors import NoSuch, SpecError, SplitplaneError
 from controller.model import RouterConfig
 from controller.operations import backups
 from controller.operations.certificates import Trusted
-from controller.operations.convergence import Progress, Report
 from controller.operations.operations import Operations, Outcome
+from controller.operations.progress import Progress, Report
 from controller.pki.certificates import CertificateState
 from controller.spec.changes import Change
 from controller.spec.document import Name, PlaneOptions, schema

@@ -207,20 +207,20 @@ class GuestFleet:
             if driver is not None and self._guests[router.vrf_id].identity is not None:
                 self._sessions.admit(router.vrf_id, driver.session_uid(router.vrf_id))
 
-    def settle(self) -> None:
+    async def settle(self) -> None:
         """Refuse the former certificates of guests that were given new ones; StoreError leaves that for later."""
         fresh = {
-            vrf_id: known
+            vrf_id: (known, known.delivered)
             for vrf_id, known in self._guests.items()
             if known.delivered is not None and known.delivered.serial != known.kept
         }
-        self._pki.keep({vrf_id: known.delivered.serial for vrf_id, known in fresh.items() if known.delivered})
-        for known in fresh.values():
-            if known.delivered is not None and known.started is not None:
+        await self._pki.keep({vrf_id: given.serial for vrf_id, (_, given) in fresh.items()})
+        for known, given in fresh.values():
+            if known.delivered is not None and known.started is not None:  # else it was removed, or died, meanwhile
                 if known.kept:
-                    line = f"again on {known.delivered.renew_at:%Y-%m-%d}"
+                    line = f"again on {given.renew_at:%Y-%m-%d}"
                     self._events.emit("info", "certificate-renewed", known.started.router, line)
-                known.kept = known.delivered.serial
+                known.kept = given.serial
 
     def behind(self) -> list[str]:
         """Return the routers whose guests were not given what is trusted now."""
@@ -379,7 +379,7 @@ class GuestFleet:
         driver = self._drivers.get(router.guest.kind)
         return driver.label(self.spec(router)) if driver is not None else router.guest.kind.value
 
-    def revoke(self, router: RouterConfig) -> None:
+    async def revoke(self, router: RouterConfig) -> None:
         """Revoke a router's certificate and end its session; GuestError where its socket stays."""
         try:
             self._sessions.revoke(router.vrf_id)
@@ -387,18 +387,18 @@ class GuestFleet:
             raise GuestError(f"{problem.filename}: {problem.strerror}") from None
         known = self._guests[router.vrf_id]
         known.identity, known.delivered, known.kept = None, None, ""
-        self._pki.revoke(router.vrf_id)
+        await self._pki.revoke(router.vrf_id)
 
     async def remove(self, router: RouterConfig) -> None:
         """Revoke a router and remove its guest; GuestError where something stays."""
-        self.revoke(router)
+        await self.revoke(router)
         await self.driver(router).delete(self.spec(router))
         self._guests.pop(router.vrf_id, None)
 
-    def forget(self, router: RouterConfig) -> None:
+    async def forget(self, router: RouterConfig) -> None:
         """Revoke what was issued to a router that was deleted meanwhile, or tell why it is not."""
         try:
-            self.revoke(router)
+            await self.revoke(router)
         except SplitplaneError as problem:
             self._events.report("error", "certificate-not-revoked", router.full_name, str(problem))
         self._guests.pop(router.vrf_id, None)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import IO
 
 from controller.errors import StoreError
-from controller.operations.convergence import buried, given_up
+from controller.operations.deletions import buried
+from controller.operations.holds import given_up
 from controller.operations.reissue import reissued
 from controller.pki.authority import authorities, system_clock
 from controller.store.base import PlaneCertificate, Snapshot, Store

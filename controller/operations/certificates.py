@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
 
 from controller.errors import Conflict, NoSuch, SpecError, StoreError
 from controller.events.log import EventLog
@@ -18,6 +19,9 @@ LOOK_S = 2.0
 
 RENEW_EVERY_S = 60.0
 """How often the files of planes on this host are looked at, and planes that are deleted."""
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +41,15 @@ class Certificates:
         self._pki, self._planes, self._convergence, self._guests = pki, planes, convergence, guests
         self._events = events
         self._renew_at_s, self._told = 0.0, ""
+        self._working = asyncio.Lock()
 
     async def run(self) -> None:
         """Renew what is due, until cancelled."""
         while True:
-            self.look()
+            await self.look()
             await asyncio.sleep(LOOK_S)
 
-    def look(self) -> None:
+    async def look(self) -> None:
         """Renew what is due: the authorities' and the controller's own certificates, and planes' on this host."""
         if self._pki.refresh():
             text = "the authorities' certificates were not valid now, and were made again under the same keys"
@@ -58,35 +63,37 @@ class Certificates:
                 self._events.emit("error", "certificate-not-written", "vr-controller", text)
         if time.monotonic() >= self._renew_at_s:
             self._renew_at_s = time.monotonic() + RENEW_EVERY_S
-            self.forget()  # where the disk was full then, or the controller was killed between the two
-            for plane, line in self._planes.renew():
+            await self.forget()  # where the disk was full then, or the controller was killed between the two
+            for plane, line in await self._in_thread(self._planes.renew):
                 self._events.report("info", "plane-certificate", plane, line)
 
-    def issue(self, plane: str, names: list[str], directory: str) -> IssuedFiles:
+    async def issue(self, plane: str, names: list[str], directory: str) -> IssuedFiles:
         """Issue a key and certificate for a plane, for both ends of TLS, and what it is to trust."""
         if plane not in self._convergence.state.planes:
             raise NoSuch("plane", plane, "see vrctl get planes")
         if SERVER_NAME in (plane, *(name.rstrip(".").lower() for name in names)):
             raise Conflict(f"{SERVER_NAME} is the controller's own name, by which planes know it; choose another")
         try:
-            return self._planes.issue(plane, names, directory)
+            return await self._in_thread(self._planes.issue, plane, names, directory)
         except ValueError as problem:
             raise SpecError("plane certificate", None, str(problem)) from None
 
     async def revoke(self, plane: str, serial: str) -> list[str]:
         """Refuse a plane's certificates, or one of them, and cut what is connected; returns the serials."""
-        revoked = self._planes.revoke(plane, serial.lower())
+        revoked = await self._in_thread(self._planes.revoke, plane, serial.lower())
         self._events.emit("warning", "certificate-revoked", f"plane {plane}", ", ".join(revoked))
         await self._convergence.reconnect(plane)
         return revoked
 
-    def forget(self) -> dict[str, str]:
+    async def forget(self) -> dict[str, str]:
         """Refuse what was issued to planes that are not declared any more; one line for each of which the disk does
         not take that: it is good until `look` finds room."""
         waiting = {}
         for plane in sorted(self._planes.believed() - self._convergence.state.planes.keys()):
             try:
-                self._planes.revoke(plane)
+                await self._in_thread(self._planes.revoke, plane)
+            except NoSuch:  # somebody has done so meanwhile
+                continue
             except StoreError as problem:
                 waiting[plane] = f"plane {plane}: its certificates are good until there is room: {problem}"
                 self._events.report("error", "certificate-not-revoked", f"plane {plane}", str(problem))
@@ -97,13 +104,13 @@ class Certificates:
         yield from self._pki.states()
         yield from self._planes.states()
 
-    def rotate(self) -> Trusted:
+    async def rotate(self) -> Trusted:
         """Sign with new authorities from now on; those before stay trusted until `retire`."""
         self._pki.rotate()
         self._events.emit("warning", "authority-rotated", "vr-controller", "the one before stays trusted")
-        return self._changed()
+        return await self._changed()
 
-    def retire(self, force: bool) -> Trusted:
+    async def retire(self, force: bool) -> Trusted:
         """Trust the authorities before no more; Conflict while that would lock somebody out who is known here,
         unless forced."""
         if self._pki.ca.former is None and self._pki.routers.former is None:
@@ -112,14 +119,19 @@ class Certificates:
             raise Conflict(f"{'; '.join(waiting)}; do that first, or give --force")
         self._pki.retire()
         self._events.emit("warning", "authority-retired", "vr-controller", "the one before is trusted no more")
-        return self._changed()
+        return await self._changed()
 
-    def _changed(self) -> Trusted:
+    async def _changed(self) -> Trusted:
         self._renew_at_s = 0.0
-        self.look()
+        await self.look()
         self._convergence.wake()
         waiting = self._waiting() if self._pki.ca.former is not None else []
         return Trusted([one.owner + " " + one.serial for one in self._pki.states()], waiting)
+
+    async def _in_thread(self, work: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """Do what signs, or waits for the disk; one such work after the other."""
+        async with self._working:
+            return await asyncio.to_thread(work, *args, **kwargs)
 
     def _waiting(self) -> list[str]:
         """One line for everybody known who could not connect without the authority before."""

@@ -7,12 +7,12 @@ A port and VLAN that an interface gave up is held: no other interface gets it be
 one is gone. Holds and deleted routers are stored, so that this is also true across a restart of the controller.
 What cannot be confirmed now, because a plane is not reachable, is tried again until it is.
 
-Planes are brought there in turns (`program`). Guests follow each in a task of its own (`run_guests`), outside of
-them: a guest may take minutes for an answer, and is waited for by those alone who changed it.
+Planes are brought there in turns (`program`); guests follow outside of them (`run_guests`). What is stored is written
+by another thread, and known here once it is on the disk.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -20,7 +20,10 @@ from controller.errors import GuestError, PlaneError, PlaneUnreachable, Splitpla
 from controller.events.log import EventLog
 from controller.guests.fleet import GuestFleet
 from controller.model import PlaneConfig, RouterConfig
-from controller.operations.holds import Holds
+from controller.operations.deletions import buried
+from controller.operations.guest_tasks import GuestTasks
+from controller.operations.holds import Holds, attachments_of, given_up
+from controller.operations.progress import Programmed, Report, Steps, gathered, paced
 from controller.protocols import PlaneFactory, ShardsPort
 from controller.spec import reservations
 from controller.spec.state import Attachment, Hold, Ids, State, Tombstone
@@ -40,47 +43,11 @@ CONFIRM_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far an apply or delete has come."""
-
-    done: int
-    total: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Unfinished:
     """One line for everything that waits for a plane and for each guest that failed; both are tried again."""
 
     waiting: list[str]
     failed: dict[str, str]  # by router
-
-
-Report = Callable[[Progress], None]
-
-
-def attachments_of(router: RouterConfig) -> dict[int, Attachment]:
-    """Return a router's ports and VLANs by interface id."""
-    return {i.id: Attachment(router.plane, i.port, i.vlan) for i in router.interfaces}
-
-
-def given_up(before: State, after: State) -> list[Hold]:
-    """Return the ports and VLANs that interfaces of ``before`` no longer have in ``after``."""
-    now = {router.vrf_id: router for router in after.routers.values()}
-    changed = [router for router in before.routers.values() if now.get(router.vrf_id) != router]
-    kept = {router.vrf_id: attachments_of(now[router.vrf_id]) for router in changed if router.vrf_id in now}
-    return [
-        Hold(attachment, interface_id, router.vrf_id)
-        for router in changed
-        for interface_id, attachment in attachments_of(router).items()
-        if kept.get(router.vrf_id, {}).get(interface_id) != attachment
-    ]
-
-
-def buried(before: State, after: State) -> list[Tombstone]:
-    """Return the routers of ``before`` that are not in ``after``, by id."""
-    kept = {router.vrf_id for router in after.routers.values()}
-    return [Tombstone(router) for router in before.routers.values() if router.vrf_id not in kept]
 
 
 class Convergence:
@@ -109,9 +76,10 @@ class Convergence:
         self.shares: dict[str, reservations.Shares] = {}  # by plane
         self._cut: dict[tuple[str, str], int] = {}  # entries short, by plane and quota, as told
         shards.on_adopted = self.share
+        self._storing = asyncio.Lock()  # of who changes the store together with what is known of it here
+        self._sizes_stored = True
         self._turn = asyncio.Lock()
-        self._following: dict[int, asyncio.Task[None]] = {}  # guests that are being changed, by vrf_id
-        self._identifying = asyncio.Lock()
+        self._guest_tasks = GuestTasks(guests, lambda: self.state)
         self._wake = asyncio.Event()
 
     @property
@@ -119,12 +87,25 @@ class Convergence:
         """Whether something waits for a plane or a guest."""
         return bool(self.tombstones or self._holds or self._guests.failing)
 
-    def commit(self, state: State, ids: Ids) -> None:
+    async def commit(self, state: State, ids: Ids) -> None:
         """Store a new declared state; what it deletes and gives up is stored with it. StoreError leaves all as is."""
-        holds, tombstones = given_up(self.state, state), buried(self.state, state)
-        self._store.commit(state, ids, holds, tombstones)
+        async with self._storing:
+            await self._commit(state, ids)
+
+    async def _commit(self, state: State, ids: Ids) -> None:
+        before = self.state
+
+        def stored() -> tuple[list[Hold], list[Tombstone]]:
+            holds, tombstones = given_up(before, state), buried(before, state)
+            self._store.commit(state, ids, holds, tombstones)
+            return holds, tombstones
+
+        holds, tombstones = await asyncio.to_thread(stored)
         ids.taken = frozenset(router.vrf_id for router in state.routers.values()) | self.tombstones.keys()
         ids.taken |= {tombstone.router.vrf_id for tombstone in tombstones}
+        if self.state is not before:  # a plane has said its sizes meanwhile
+            state = replace(state, sizes=self._sizes_in(state, self.state.sizes))
+            self._sizes_stored = False
         self.state, self.ids = state, ids
         self._holds.add(holds)
         self.tombstones.update({tombstone.router.vrf_id: tombstone for tombstone in tombstones})
@@ -142,14 +123,11 @@ class Convergence:
 
     def share(self) -> None:
         """Divide what slices share and tell the shards, in one step, so that nobody has two shares at a time."""
-        said = self._shards.table_sizes()
-        if any(self.state.sizes.get(name) != sizes for name, sizes in said.items() if name in self.state.planes):
-            known = {name: sizes for name, sizes in {**self.state.sizes, **said}.items() if name in self.state.planes}
+        known = self._sizes_in(self.state, self._shards.table_sizes())
+        if known != self.state.sizes:
             self.state = replace(self.state, sizes=known)
-            try:
-                self._store.commit(self.state, self.ids, (), ())
-            except StoreError as problem:  # the next change is stored with them
-                self._not_stored("table sizes", problem)
+            self._sizes_stored = False
+            self.wake()
         used = self.used()
         memory = reservations.Division({})
         if self.memory:
@@ -160,6 +138,21 @@ class Convergence:
         for plane, shares in self.shares.items():
             self._limit(plane, shares, memory)
             self._tell_cuts(plane, shares)
+
+    @staticmethod
+    def _sizes_in(state: State, said: Mapping[str, Mapping[str, int]]) -> dict[str, Mapping[str, int]]:
+        """Return what is known of the sizes of a state's planes, with what was said of them last."""
+        return {name: sizes for name, sizes in {**state.sizes, **said}.items() if name in state.planes}
+
+    async def _store_sizes(self) -> None:
+        async with self._storing:
+            if self._sizes_stored:
+                return
+            self._sizes_stored = True
+            try:
+                await asyncio.to_thread(self._store.commit, self.state, self.ids, (), ())
+            except StoreError as problem:  # the next change is stored with them
+                self._not_stored("table sizes", problem)
 
     def _not_stored(self, what: str, problem: StoreError) -> str:
         """Tell operators what the disk does not take; returns a line for who waits for it."""
@@ -176,7 +169,8 @@ class Convergence:
             key = tenant, plane
             if key in memory.reserved:
                 reserved = shares.reserved[tenant]["memory"] = memory.reserved[key]
-                shares.limits[tenant] = replace(quota, memory=min(quota.memory, reserved))
+                if reserved < quota.memory:
+                    shares.limits[tenant] = replace(quota, memory=reserved)
         pooled = {key[0] for key, part in reservations.slices_of(self.state, plane) if part.overcommit}
         self._shards.limit(plane, shares, pooled)
 
@@ -206,31 +200,29 @@ class Convergence:
                 except TimeoutError:
                     await self.look_after_guests()
                 self._wake.clear()
-                self._end_moves()
+                await self._end_moves()
                 self.follow_use()
                 programmed = await self.program(lambda _: None)
-                await self._follow(programmed.steps)
-                self._settle()
+                await self._guest_tasks.begin(programmed.steps)
+                await self._guest_tasks.settle()
         finally:
-            following, self._following = list(self._following.values()), {}
-            for task in following:
-                task.cancel()
-            await asyncio.gather(*following, return_exceptions=True)
+            await self._guest_tasks.close()
 
-    def _end_moves(self) -> None:
+    async def _end_moves(self) -> None:
         """Forget where routers came from that are there."""
-        there = {
-            name: replace(router, came_from=None)
-            for name, router in self.state.routers.items()
-            if router.came_from is not None
-            and self._put.get(router.vrf_id) == router
-            and self._shards.at_rest(router.vrf_id)
-        }
-        if there:
-            try:
-                self.commit(replace(self.state, routers={**self.state.routers, **there}), self.ids)
-            except StoreError as problem:
-                self._not_stored(next(iter(there)), problem)
+        async with self._storing:
+            there = {
+                name: replace(router, came_from=None)
+                for name, router in self.state.routers.items()
+                if router.came_from is not None
+                and self._put.get(router.vrf_id) == router
+                and self._shards.at_rest(router.vrf_id)
+            }
+            if there:
+                try:
+                    await self._commit(replace(self.state, routers={**self.state.routers, **there}), self.ids)
+                except StoreError as problem:
+                    self._not_stored(next(iter(there)), problem)
 
     async def look_after_guests(self) -> None:
         """Notice guests that died, for the next `converge` to start again."""
@@ -245,31 +237,31 @@ class Convergence:
         programmed = await self.program(report)
         return Unfinished(programmed.waiting, await self.run_guests(programmed))
 
-    async def program(self, report: Report) -> "Programmed":
+    async def program(self, report: Report) -> Programmed:
         """Bring planes to the declared state as far as that is possible now, and remove guests of deleted routers."""
         async with self._turn:
-            steps = _Steps(self._work(), report)
+            steps = Steps(await self._work(), report)
             waiting: list[str] = []
             await self._use_planes()
-            for found in await asyncio.gather(
-                *(self._stored(one.router, self._bury(one, steps)) for one in self.tombstones.values()),
-                *(self._stored(router, self._release(router, steps)) for router in self._giving_up()),
-            ):
+            ends = [(one.router, self._bury(one, steps)) for one in self.tombstones.values()]
+            ends += [(router, self._release(router, steps)) for router in self._giving_up()]
+            for found in await gathered(self._stored(router, work) for router, work in ends):
                 waiting += found
-            for router in list(self.state.routers.values()):
+            async for router in paced(list(self.state.routers.values())):
                 allowed = self._holds.allowed(router)
                 if router.plane not in self._in_use:
                     waiting.append(f"{router.full_name}: plane {router.plane} is detached")
                 elif self._put.get(router.vrf_id) != allowed:
                     steps.next(f"program {router.full_name}")
                     waiting += await self._put_router(router, allowed)
+            await self._store_sizes()
             return Programmed(waiting, steps)
 
-    def _work(self) -> int:
-        routers = self.state.routers.values()
-        changed = sum(self._put.get(router.vrf_id) != router for router in routers)
-        guests = sum(not self._guests.current(router) for router in routers)
-        return len(self.tombstones) + len(self._giving_up()) + changed + guests
+    async def _work(self) -> int:
+        work = len(self.tombstones) + len(self._giving_up())
+        async for router in paced(list(self.state.routers.values())):
+            work += (self._put.get(router.vrf_id) != router) + (not self._guests.current(router))
+        return work
 
     # Planes
 
@@ -283,7 +275,7 @@ class Convergence:
         }
         for name in [name for name, plane in self._in_use.items() if wanted.get(name) != plane]:
             await self._leave_plane(name)
-        for name, plane in wanted.items():
+        async for name, plane in paced(wanted.items()):
             if name not in self._in_use:
                 await self._shards.add_plane(self._planes(*plane))
                 self._in_use[name] = plane
@@ -297,10 +289,10 @@ class Convergence:
 
     async def _put_routers_of(self, plane: str) -> None:
         """Tell the shards of every router of a new plane, the deleted ones too, before its switch can connect."""
-        for tombstone in self.tombstones.values():
+        for tombstone in list(self.tombstones.values()):
             if tombstone.router.plane == plane and not tombstone.plane_clean:
                 await self._put_bare(tombstone.router)
-        for router in self.state.routers.values():
+        for router in list(self.state.routers.values()):  # in no turns: others' could be the switch's
             if router.plane == plane and router.vrf_id not in self._put:
                 await self._put_router(router, self._holds.allowed(router))
 
@@ -327,14 +319,14 @@ class Convergence:
     def _giving_up(self) -> list[RouterConfig]:
         return [router for router in self.state.routers.values() if router.vrf_id in self._holds.routers]
 
-    async def _release(self, router: RouterConfig, steps: "_Steps") -> list[str]:
+    async def _release(self, router: RouterConfig, steps: Steps) -> list[str]:
         """Take away what a router gave up; its holds end when the plane confirmed that."""
         steps.next(f"take ports from {router.full_name}")
         vrf_id = router.vrf_id
         before = self._put.get(vrf_id)
         if router.plane not in self._in_use:
             return []
-        given_up = self._holds.of(vrf_id)
+        held = self._holds.of(vrf_id)
         taken = set() if before is None else attachments_of(before).items() - attachments_of(router).items()
         if before is not None and (taken or vrf_id not in self._unconfirmed):
             kept = attachments_of(before).items() & attachments_of(router).items()
@@ -345,7 +337,7 @@ class Convergence:
                 return waiting
         try:
             if vrf_id in self._unconfirmed:
-                leaving = {hold.interface_id for hold in given_up}
+                leaving = {hold.interface_id for hold in held}
                 await asyncio.wait_for(self._shards.ports_left(vrf_id, leaving), CONFIRM_S)
         except PlaneError as problem:
             return [f"{router.full_name}: {problem}; the ports it gave up stay reserved until it confirms"]
@@ -353,11 +345,11 @@ class Convergence:
             return [
                 f"{router.full_name}: plane {router.plane} did not confirm yet; the ports it gave up stay reserved"
             ]
-        if not self._holds.of(vrf_id) <= given_up:
-            return []  # it gave up more meanwhile, which is still to be taken: the next round does that
-        self._store.release(vrf_id)
-        self._unconfirmed.discard(vrf_id)
-        self._holds.end(given_up)
+        async with self._storing:
+            if self._holds.of(vrf_id) <= held:  # else it gave up more meanwhile, which the next round takes
+                await asyncio.to_thread(self._store.release, vrf_id)
+                self._unconfirmed.discard(vrf_id)
+                self._holds.end(held)
         return []
 
     async def _stored(self, router: RouterConfig, work: Awaitable[list[str]]) -> list[str]:
@@ -379,25 +371,24 @@ class Convergence:
         self._put[router.vrf_id] = allowed
         return []
 
-    async def _bury(self, tombstone: Tombstone, steps: "_Steps") -> list[str]:
+    async def _bury(self, tombstone: Tombstone, steps: Steps) -> list[str]:
         """Remove a deleted router from its plane and its guest; it is forgotten when both are confirmed clean."""
         steps.next(f"remove {tombstone.router.full_name}")
         router, vrf_id = tombstone.router, tombstone.router.vrf_id
-        if (following := self._following.pop(vrf_id, None)) is not None:
-            following.cancel()
-            await asyncio.wait([following])
+        await self._guest_tasks.end(vrf_id)
         waiting = []
         if not tombstone.guest_clean:
             with suppress(GuestError):  # what stays of its socket is told below
-                self._guests.revoke(router)  # or its VRC would come back while the plane is emptied
+                await self._guests.revoke(router)  # or its VRC would come back while the plane is emptied
         if not tombstone.plane_clean:
             if why := await self._remove(router):
                 waiting.append(why)
             else:
                 self._put.pop(vrf_id, None)
-                self._store.mark_clean(vrf_id, plane=True)
-                tombstone = replace(tombstone, plane_clean=True)
-                self._holds.end(self._holds.of(vrf_id))
+                async with self._storing:
+                    await asyncio.to_thread(self._store.mark_clean, vrf_id, plane=True)
+                    tombstone = replace(tombstone, plane_clean=True)
+                    self._holds.end(self._holds.of(vrf_id))
         if not tombstone.guest_clean:
             try:
                 await self._guests.remove(router)
@@ -405,7 +396,7 @@ class Convergence:
                 waiting.append(f"{router.full_name}: {problem}")
             else:
                 tombstone = replace(tombstone, guest_clean=True)
-                self._store.mark_clean(vrf_id, guest=True)
+                await asyncio.to_thread(self._store.mark_clean, vrf_id, guest=True)
         self.tombstones[vrf_id] = tombstone
         if tombstone.plane_clean and tombstone.guest_clean:
             del self.tombstones[vrf_id]
@@ -435,60 +426,10 @@ class Convergence:
     # Guests
 
     async def run_guests(
-        self, programmed: "Programmed", concerns: Callable[[str], bool] = lambda _: True
+        self, programmed: Programmed, concerns: Callable[[str], bool] = lambda _: True
     ) -> dict[str, str]:
-        """Bring guests to the declared state; return by router why one does not run as declared.
-
-        Those alone are waited for of routers that ``concerns`` tells; of others it is what is known already.
-        """
-        under_way = {vrf_id for vrf_id in self._following if self._under_way(vrf_id)}
-        changed = await self._follow(programmed.steps)
-        mine = [router for router in changed if concerns(router.full_name)]
-        await self._followed(mine)
-        former = [one for one in mine if one.vrf_id in under_way and not self._guests.current(one)]
-        if former:  # what was under way may have been a former declaration
-            await self._follow(programmed.steps)
-            await self._followed(former)
-        failures = {router.full_name: self._guests.failure(router) for router in changed}
-        return {name: line for name, line in failures.items() if line}
-
-    def _under_way(self, vrf_id: int) -> bool:
-        task = self._following.get(vrf_id)
-        return task is not None and not task.done()
-
-    async def _followed(self, routers: list[RouterConfig]) -> None:
-        tasks = [self._following[router.vrf_id] for router in routers if router.vrf_id in self._following]
-        if tasks:
-            await asyncio.wait(tasks)
-        self._settle()
-
-    def _settle(self) -> None:
-        with suppress(StoreError):  # the former certificates are good until then
-            self._guests.settle()
-
-    async def _follow(self, steps: "_Steps") -> list[RouterConfig]:
-        """Start to bring guests there, each but once at a time; returns the routers whose guests are not yet."""
-        changed = [router for router in self.state.routers.values() if not self._guests.current(router)]
-        async with self._identifying:
-            # Not who is being given one just now: it would get another than what is noted, and kept.
-            await self._guests.identify([one for one in changed if not self._under_way(one.vrf_id)])
-        for vrf_id, task in list(self._following.items()):
-            if task.done():
-                del self._following[vrf_id]
-        declared = {router.vrf_id: router for router in self.state.routers.values()}  # by now
-        for router in changed:
-            if (known := declared.get(router.vrf_id)) is None:
-                self._guests.forget(router)
-            elif router.vrf_id not in self._following:
-                task = asyncio.create_task(self._run_guest(known, steps), name=f"guest of {router.full_name}")
-                self._following[router.vrf_id] = task
-        return changed
-
-    async def _run_guest(self, router: RouterConfig, steps: "_Steps") -> None:
-        try:
-            await self._guests.try_to_ensure(router)
-        finally:
-            steps.next(f"start the guest of {router.full_name}")
+        """Bring guests to the declared state, as `GuestTasks.bring`."""
+        return await self._guest_tasks.bring(programmed.steps, concerns)
 
 
 def _unconfirmed(router: RouterConfig, what: str) -> str:
@@ -502,22 +443,3 @@ def _when(problem: PlaneError, done: str) -> str:
 
 def _at(router: RouterConfig, port: str, vlan: int) -> Attachment:
     return Attachment(router.plane, port, vlan)
-
-
-@dataclass(frozen=True, slots=True)
-class Programmed:
-    """One line for everything that waits for a plane, and how far whoever watches has been told."""
-
-    waiting: list[str]
-    steps: "_Steps"
-
-
-class _Steps:
-    """Counts steps for whoever watches."""
-
-    def __init__(self, total: int, report: Report) -> None:
-        self._done, self._total, self._report = 0, total, report
-
-    def next(self, text: str) -> None:
-        self._done += 1
-        self._report(Progress(min(self._done, self._total), self._total, text))

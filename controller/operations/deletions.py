@@ -6,7 +6,13 @@ from dataclasses import replace
 from controller.errors import Conflict, NoSuch
 from controller.model import RouterConfig, names_of
 from controller.spec.parse import Parsed
-from controller.spec.state import State
+from controller.spec.state import State, Tombstone
+
+
+def buried(before: State, after: State) -> list[Tombstone]:
+    """Return the routers of ``before`` that are not in ``after``, by id."""
+    kept = {router.vrf_id for router in after.routers.values()}
+    return [Tombstone(router) for router in before.routers.values() if router.vrf_id not in kept]
 
 
 def without_routers(state: State, names: set[str]) -> State:

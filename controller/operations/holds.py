@@ -9,9 +9,27 @@ from dataclasses import replace
 from typing import TypeVar
 
 from controller.model import RouterConfig
-from controller.spec.state import Attachment, Hold
+from controller.spec.state import Attachment, Hold, State
 
 _Key = TypeVar("_Key", int, Attachment)
+
+
+def attachments_of(router: RouterConfig) -> dict[int, Attachment]:
+    """Return a router's ports and VLANs by interface id."""
+    return {i.id: Attachment(router.plane, i.port, i.vlan) for i in router.interfaces}
+
+
+def given_up(before: State, after: State) -> list[Hold]:
+    """Return the ports and VLANs that interfaces of ``before`` no longer have in ``after``."""
+    now = {router.vrf_id: router for router in after.routers.values()}
+    changed = [router for router in before.routers.values() if now.get(router.vrf_id) != router]
+    kept = {router.vrf_id: attachments_of(now[router.vrf_id]) for router in changed if router.vrf_id in now}
+    return [
+        Hold(attachment, interface_id, router.vrf_id)
+        for router in changed
+        for interface_id, attachment in attachments_of(router).items()
+        if kept.get(router.vrf_id, {}).get(interface_id) != attachment
+    ]
 
 
 class Holds:

@@ -20,7 +20,8 @@ from controller.guests.suites import unforwarded
 from controller.model import Placement, RouterConfig, names_of
 from controller.operations import backups, budget, deletions, move_requests, recorded
 from controller.operations.certificates import Certificates, Trusted
-from controller.operations.convergence import Convergence, Report
+from controller.operations.convergence import Convergence
+from controller.operations.progress import Report, gathered, paced
 from controller.pki.certificates import CertificateState
 from controller.pki.planes import IssuedFiles
 from controller.spec import reservations, shares
@@ -325,7 +326,7 @@ class Operations:
                 request, lambda: recorded.object_changes(ready.before, ready.after, ready.changes)
             )
             async with self._end_recorded(change_id):
-                unrevoked = self._commit(ready)
+                unrevoked = await self._commit(ready)
                 planned()
                 programmed = await self._convergence.program(report)
         # A guest may not answer for minutes: other changes do not wait for it.
@@ -357,17 +358,17 @@ class Operations:
         if self._restarting.is_set():
             raise Conflict("the controller restarts with a backup; try again")
 
-    def _commit(self, ready: Plan) -> list[str]:
+    async def _commit(self, ready: Plan) -> list[str]:
         """Store a change; one line for each deleted plane whose certificates are not refused yet. StoreError where
         it would declare a plane of that name, for which they were good."""
         unrevoked: list[str] = []
         if ready.before != ready.after:
-            for plane, line in self._certificates.forget().items():
+            for plane, line in (await self._certificates.forget()).items():
                 if plane in ready.after.planes:
                     raise StoreError(line)
-            self._convergence.commit(ready.after, ready.ids)
-            unrevoked = [*self._certificates.forget().values()]
-        for change in ready.changes:
+            await self._convergence.commit(ready.after, ready.ids)
+            unrevoked = [*(await self._certificates.forget()).values()]
+        async for change in paced(ready.changes):
             text = f"{change.verb}d" if not change.details else f"{change.verb}d: {'; '.join(change.details)}"
             self.events.emit("info", f"{change.kind}-{change.verb}d", change.name, text)
         return unrevoked
@@ -376,15 +377,15 @@ class Operations:
         """Wait until the guests that a change started have read their texts; return what became of each."""
         started = [
             router
-            for name, router in plan.after.routers.items()
+            async for name, router in paced(plan.after.routers.items())
             if name not in failed and _runs_otherwise(plan.before.routers.get(name), router)
         ]
-        found = await asyncio.gather(*(self._guests.loaded(router) for router in started))
+        found = await gathered(self._guests.loaded(router) for router in started)
         return {router.full_name: load for router, load in zip(started, found, strict=True)}
 
     async def _check_guests(self, plan: Plan) -> list[str]:
         remarks: dict[str, None] = {}  # each once, in this order
-        for name, router in plan.after.routers.items():
+        async for name, router in paced(plan.after.routers.items()):
             if _runs_otherwise(plan.before.routers.get(name), router):
                 remarks |= dict.fromkeys(await self._guests.check(router))
                 if line := unforwarded.remark(router.routing):
@@ -392,7 +393,8 @@ class Operations:
         return list(remarks)
 
     async def _unconnected(self, plan: Plan) -> list[str]:
-        changed = [r for name, r in plan.after.routers.items() if plan.before.routers.get(name) != r]
+        routers = paced(plan.after.routers.items())
+        changed = [router async for name, router in routers if plan.before.routers.get(name) != router]
         lines = []
         for name in sorted({router.plane for router in changed}):
             view = await self._views.running.plane_view(name)
@@ -436,7 +438,7 @@ class Operations:
     async def plane_certificate(self, name: str, names: list[str], directory: str) -> IssuedFiles:
         """Issue a key and certificate for a plane, for both ends of TLS, and what it is to trust."""
         async with self._recorded("certificate", name):
-            return self._certificates.issue(name, names, directory)
+            return await self._certificates.issue(name, names, directory)
 
     async def revoke_plane(self, name: str, serial: str) -> list[str]:
         """Refuse a plane's certificates from now on, or one of them; returns their serials."""
@@ -446,12 +448,12 @@ class Operations:
     async def rotate_authorities(self) -> Trusted:
         """Sign with new authorities from now on; those before stay trusted."""
         async with self._recorded("rotate", "pki"):
-            return self._certificates.rotate()
+            return await self._certificates.rotate()
 
     async def retire_authorities(self, force: bool) -> Trusted:
         """Trust the authorities before the present ones no more."""
         async with self._recorded("retire", "pki"):
-            return self._certificates.retire(force)
+            return await self._certificates.retire(force)
 
     async def exec_argv(self, router: RouterConfig, argv: list[str]) -> list[str]:
         """Return the command that runs ``argv`` in a router's guest. Of its arguments, which may hold secrets, only
@@ -489,7 +491,8 @@ class Operations:
             self._restarting.set()  # what is changed from now on would be lost
             unwanted = threading.Event()
             try:
-                replaced, certificates = self._store.load(), self._store.plane_certificates()
+                replaced = await asyncio.to_thread(self._store.load)
+                certificates = self._store.plane_certificates()
                 await asyncio.to_thread(backups.stage, self._directory, path, replaced, certificates, unwanted)
                 backups.make_ready(self._directory)
             except BaseException:

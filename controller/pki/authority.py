@@ -224,7 +224,7 @@ class PKI:
                 fresh = [Certificate(one.serial, one.vrf_id) for one in written if one.serial]
                 try:
                     if fresh:
-                        self._store.add_certificates(fresh)
+                        await asyncio.to_thread(self._store.add_certificates, fresh)
                 except StoreError:
                     await asyncio.to_thread(self._discard, written)
                     raise
@@ -237,15 +237,15 @@ class PKI:
             found |= await asyncio.to_thread(self._usable, batch, known)
         return Issued(found, trouble)
 
-    def keep(self, serials: Mapping[int, str]) -> None:
+    async def keep(self, serials: Mapping[int, str]) -> None:
         """Revoke every certificate of some routers but the one that its guest was given."""
         if serials:
-            self._store.keep_certificates(serials)
+            await asyncio.to_thread(self._store.keep_certificates, serials)
 
-    def revoke(self, vrf_id: int) -> None:
+    async def revoke(self, vrf_id: int) -> None:
         """Refuse every certificate issued to a router until now, and remove its files."""
-        self._store.revoke_certificates(vrf_id)
-        shutil.rmtree(self.identity(vrf_id), ignore_errors=True)
+        await asyncio.to_thread(self._store.revoke_certificates, vrf_id)
+        await asyncio.to_thread(shutil.rmtree, self.identity(vrf_id), ignore_errors=True)
 
     def is_valid(self, serial: str, vrf_id: int) -> bool:
         """Tell whether a serial was issued to this router and not revoked."""

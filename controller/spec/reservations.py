@@ -12,7 +12,7 @@ them are cut to one level. Pure.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from controller.model import Quota, SliceConfig
 from controller.spec.state import State
@@ -41,8 +41,7 @@ Usage = Mapping[str, Mapping[str, int]]
 """What tenants have on a plane, by the keys of the quota."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """What one slice asks of a table."""
 
     key: Key
@@ -193,32 +192,21 @@ def spare(part: SliceConfig, name: str) -> int:
 
 def slices_of(state: State, plane: str) -> Iterator[tuple[Key, SliceConfig]]:
     """Walk over the slices of a plane."""
-    for tenant in state.tenants.values():
-        for part in tenant.slices:
-            if part.plane == plane:
-                yield (tenant.name, plane), part
+    for tenant, part in state.slices.get(plane, {}).items():
+        yield (tenant, plane), part
 
 
 def claims_of(state: State, plane: str, name: str, used: Usage) -> list[Claim]:
     """Return what slices ask of a table of a plane, and what deleted tenants still have of it."""
     claims = []
     slices = dict(slices_of(state, plane))
-    interfaces = interfaces_on(state, plane) if name == "interfaces" else {}
+    interfaces = state.interfaces.get(plane, {}) if name == "interfaces" else {}
     for key, part in slices.items():
         has = interfaces.get(key[0], 0) if name == "interfaces" else used.get(key[0], {}).get(name, 0)
         quota = getattr(part.quota, name) + spare(part, name) if name in part.said else None
         claims.append(Claim(key, quota, has, part.overcommit))
     gone = [tenant for tenant in used if (tenant, plane) not in slices and used[tenant].get(name)]
     return claims + [Claim((tenant, plane), 0, used[tenant][name]) for tenant in gone]
-
-
-def interfaces_on(state: State, plane: str) -> dict[str, int]:
-    """Count the declared interfaces of each tenant on a plane."""
-    counts: dict[str, int] = {}
-    for router in state.routers.values():
-        if router.plane == plane:
-            counts[router.tenant] = counts.get(router.tenant, 0) + len(router.interfaces)
-    return counts
 
 
 def share_memory(state: State, room: int, used: Mapping[str, Usage]) -> Division:
@@ -262,7 +250,7 @@ def problems(before: State, after: State, used: Mapping[str, Usage], memory: int
 
 
 def _interfaces(state: State, plane: str) -> Iterator[Problem]:
-    counts = interfaces_on(state, plane)
+    counts = state.interfaces.get(plane, {})
     for (tenant, _), part in slices_of(state, plane):
         if "interfaces" in part.said and counts.get(tenant, 0) > part.quota.interfaces:
             what = f"slice {tenant}@{plane} has {counts[tenant]} interfaces and a quota interfaces of"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from controller.errors import Conflict
 from controller.model import (
@@ -39,9 +40,12 @@ class LinkConfig:
         return f"{self.tenant}/{one.router}:{one.interface}–{other.router}:{other.interface}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class State:
-    """Everything declared: planes, tenants with their slices, routers by full name, links."""
+    """Everything declared: planes, tenants with their slices, routers by full name, links.
+
+    It is never changed, only replaced, so that what is asked of all of it again and again is looked for once.
+    """
 
     planes: Mapping[str, PlaneConfig] = field(default_factory=dict)
     tenants: Mapping[str, TenantConfig] = field(default_factory=dict)
@@ -51,10 +55,27 @@ class State:
     sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict, compare=False)
     """What planes said of the sizes of their tables, by plane and table, when they were connected last."""
 
+    @cached_property
+    def slices(self) -> Mapping[str, Mapping[str, SliceConfig]]:
+        """All slices, by plane and tenant."""
+        found: dict[str, dict[str, SliceConfig]] = {}
+        for tenant in self.tenants.values():
+            for part in tenant.slices:
+                found.setdefault(part.plane, {}).setdefault(tenant.name, part)
+        return found
+
+    @cached_property
+    def interfaces(self) -> Mapping[str, Mapping[str, int]]:
+        """How many interfaces are declared, by plane and tenant."""
+        counts: dict[str, dict[str, int]] = {}
+        for router in self.routers.values():
+            on_plane = counts.setdefault(router.plane, {})
+            on_plane[router.tenant] = on_plane.get(router.tenant, 0) + len(router.interfaces)
+        return counts
+
     def slice_of(self, tenant: str, plane: str) -> SliceConfig | None:
         """Return the tenant's slice of a plane, if it has one."""
-        declared = self.tenants.get(tenant)
-        return next((part for part in declared.slices if part.plane == plane), None) if declared else None
+        return self.slices.get(plane, {}).get(tenant)
 
     def attachments(self) -> Iterator[tuple["Attachment", RouterConfig, InterfaceConfig]]:
         """Walk over every port and VLAN in use, with its router and interface."""

@@ -45,7 +45,8 @@ class PlaneCertificate:
 class Store(Protocol):
     """One writer's durable memory. Every method is one transaction: after `kill -9` it happened or it did not.
 
-    StoreError where the state directory cannot be used.
+    Any thread may call it. What changes it waits for the disk, and for who changes it just now: that is for threads
+    which nobody else needs, not for the event loop. StoreError where the state directory cannot be used.
     """
 
     def load(self) -> Snapshot:
@@ -88,7 +89,7 @@ class Store(Protocol):
         """Forget certificates of planes that have ended."""
 
     def backup(self, path: Path) -> None:
-        """Write a consistent snapshot of what is committed to a new file. Other threads may call it."""
+        """Write a consistent snapshot of what is committed to a new file."""
 
     def close(self) -> None:
         """Close the store; it is not used afterwards."""

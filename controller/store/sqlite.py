@@ -1,9 +1,13 @@
-"""The store in one SQLite file: write-ahead log, synchronous, one writer."""
+"""The store in one SQLite file: write-ahead log, synchronous, one writer.
+
+Who reads has a connection of its own, and so waits neither for who writes nor for the disk.
+"""
 
 import contextlib
 import os
 import secrets
 import sqlite3
+import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -137,6 +141,7 @@ class SqliteStore:
     def __init__(self, directory: Path, remedy: str = "") -> None:
         """``remedy`` is what is said of every error, where that is not what an operator can do about it."""
         self._path, self._remedy = directory / FILE, remedy
+        self._writing = threading.RLock()  # held for a transaction, and by who opens `_db` or closes it
         self._state: State | None = None  # as it is stored, where that is known: it takes long to read
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -146,13 +151,17 @@ class SqliteStore:
         with self._errors():
             self._db = self._open()
             self._prepare()
+            self._reader = self._connect()
 
     def _open(self) -> sqlite3.Connection:
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
-        db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        db = self._connect()
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "busy_timeout = 2000"):
             db.execute(f"PRAGMA {pragma}")
         return db
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
 
     def _prepare(self) -> None:
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
@@ -205,7 +214,7 @@ class SqliteStore:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._errors():
+        with self._writing, self._errors():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
@@ -234,20 +243,21 @@ class SqliteStore:
 
     def commit(self, state: State, ids: Ids, holds: Sequence[Hold], tombstones: Sequence[Tombstone]) -> None:
         """Replace the declared state and the issued ids; add holds and tombstones."""
-        before, self._state = self._state, None  # it is read again after whatever goes wrong
-        with self._transaction() as db:
-            write_state(db, before or read_snapshot(db).state, state)
-            write_ids(db, ids)
-            for hold in holds:
-                at = hold.attachment
-                row = (at.plane, at.port, at.vlan, hold.interface_id, hold.vrf_id)
-                db.execute("INSERT OR REPLACE INTO holds VALUES(?, ?, ?, ?, ?)", row)
-            for tombstone in tombstones:
-                row = (*rows.router_row(tombstone.router), int(tombstone.plane_clean), int(tombstone.guest_clean))
-                columns = f"{_ROUTER}, plane_clean, guest_clean"
-                marks = ", ".join("?" * len(row))
-                db.execute(f"INSERT OR REPLACE INTO tombstones({columns}) VALUES({marks})", row)
-        self._state = state
+        with self._writing:
+            with self._transaction() as db:
+                before, self._state = self._state, None  # it is read again after whatever goes wrong
+                write_state(db, before or read_snapshot(db).state, state)
+                write_ids(db, ids)
+                for hold in holds:
+                    at = hold.attachment
+                    row = (at.plane, at.port, at.vlan, hold.interface_id, hold.vrf_id)
+                    db.execute("INSERT OR REPLACE INTO holds VALUES(?, ?, ?, ?, ?)", row)
+                for tombstone in tombstones:
+                    row = (*rows.router_row(tombstone.router), int(tombstone.plane_clean), int(tombstone.guest_clean))
+                    columns = f"{_ROUTER}, plane_clean, guest_clean"
+                    marks = ", ".join("?" * len(row))
+                    db.execute(f"INSERT OR REPLACE INTO tombstones({columns}) VALUES({marks})", row)
+            self._state = state
 
     def release(self, vrf_id: int) -> None:
         """Forget the holds of a router."""
@@ -271,7 +281,7 @@ class SqliteStore:
         Not synced to the disk before the next change is: where a crash of the host loses them, they are issued again.
         """
         rows_of = [(one.serial, one.vrf_id, int(one.revoked)) for one in certificates]
-        with self._errors(), self._unsynced(), self._transaction() as db:
+        with self._writing, self._errors(), self._unsynced(), self._transaction() as db:
             db.executemany("INSERT INTO certificates VALUES(?, ?, ?)", rows_of)
 
     def valid_serials(self, vrf_ids: Collection[int]) -> dict[str, int]:
@@ -279,7 +289,7 @@ class SqliteStore:
         with self._errors():
             marks = ", ".join("?" * len(vrf_ids))
             query = f"SELECT serial, vrf_id FROM certificates WHERE vrf_id IN ({marks}) AND NOT revoked"
-            return dict(self._db.execute(query, tuple(vrf_ids)))
+            return dict(self._reader.execute(query, tuple(vrf_ids)))
 
     def revoke_certificates(self, vrf_id: int) -> None:
         """Revoke every certificate of a router; a revoked one and one never issued are alike, so rows may go."""
@@ -289,21 +299,23 @@ class SqliteStore:
 
     def keep_certificates(self, serials: Mapping[int, str]) -> None:
         """Revoke all certificates of some routers but one of each; their rows go, as with `revoke_certificates`."""
-        others = [serial for serial, vrf_id in self.valid_serials(serials).items() if serials[vrf_id] != serial]
-        if others:
+        with self._writing:
+            others = [serial for serial, vrf_id in self.valid_serials(serials).items() if serials[vrf_id] != serial]
+            if not others:
+                return
             with self._transaction() as db:
                 db.executemany("DELETE FROM certificates WHERE serial = ?", [(serial,) for serial in others])
 
     def find_certificate(self, serial: str) -> Certificate | None:
         """Return the certificate with this serial, if it was issued here."""
         with self._errors():
-            row = self._db.execute("SELECT * FROM certificates WHERE serial = ?", (serial,)).fetchone()
+            row = self._reader.execute("SELECT * FROM certificates WHERE serial = ?", (serial,)).fetchone()
         return Certificate(row[0], row[1], bool(row[2])) if row else None
 
     def plane_certificates(self) -> list[PlaneCertificate]:
         """Return the certificates of planes, those that were revoked too, oldest first."""
         with self._errors():
-            found = self._db.execute(f"SELECT {_PLANE_CERTIFICATE} FROM plane_certificates ORDER BY number")
+            found = self._reader.execute(f"SELECT {_PLANE_CERTIFICATE} FROM plane_certificates ORDER BY number")
             return [PlaneCertificate(row[0], row[1], row[2], row[3], bool(row[4])) for row in found]
 
     def add_plane_certificate(self, certificate: PlaneCertificate) -> None:
@@ -326,7 +338,7 @@ class SqliteStore:
             db.executemany("DELETE FROM plane_certificates WHERE serial = ?", [(one,) for one in serials])
 
     def backup(self, path: Path) -> None:
-        """Write a consistent snapshot to a new file, readable by its owner only. Other threads may call it."""
+        """Write a consistent snapshot to a new file, readable by its owner only."""
         with self._errors():
             self._copy_to(path)
 
@@ -338,8 +350,10 @@ class SqliteStore:
             source.execute("VACUUM INTO ?", (str(path),))
 
     def close(self) -> None:
-        """Close the file."""
-        self._db.close()
+        """Close the file, once nobody writes to it."""
+        with self._writing:
+            self._reader.close()
+            self._db.close()
 
 
 def _execute(db: sqlite3.Connection, statements: str) -> None:

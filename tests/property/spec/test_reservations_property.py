@@ -1,7 +1,6 @@
 """However slices come, go, grow and change their quotas: a table is never given twice, and nobody's part is less
 than it has installed or asked for."""
 
-from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,14 +44,14 @@ def checked(room: int, found: Division, of: list[Claim]) -> None:
 @given(st.integers(0, MOST), st.lists(claims, max_size=6, unique_by=lambda claim: claim.key))
 def test_who_overcommits_takes_nothing_of_who_does_not(room: int, of: list[Claim]) -> None:
     """Whatever they have installed within their pool, all other parts stay as they are."""
-    idle = [replace(claim, used=0) if claim.overcommits else claim for claim in of]
+    idle = [claim._replace(used=0) if claim.overcommits else claim for claim in of]
     before = divide(room, idle)
     left = before.pool
     busy = []
     for claim in idle:
         used = left if claim.overcommits else claim.used
         left -= used if claim.overcommits else 0
-        busy.append(replace(claim, used=used))
+        busy.append(claim._replace(used=used))
     after = divide(room, busy)
     if not before.short:
         assert (after.reserved, after.pool, after.short) == (before.reserved, before.pool, 0)

@@ -67,7 +67,7 @@ async def test_a_list_is_sent_in_pages(
     monkeypatch.setattr(streams, "VIEWS_PAGE", 1)
     await controller.apply(TEXT)
     for _ in range(2):
-        controller.certificates.issue("s1", [], "")
+        await controller.certificates.issue("s1", [], "")
     shown = [NeighborView(name, "192.0.2.1", "02:00:00:00:00:01", "resolved") for name in ("eth0", "eth1")]
     monkeypatch.setattr(controller.core, "neighbors", lambda _: iter(shown))
     pages = await parts(target)

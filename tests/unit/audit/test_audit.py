@@ -86,10 +86,10 @@ async def test_it_is_recorded_before_it_is_stored(controller: Controller, monkey
     seen: list[list[str]] = []
     commit = controller.convergence.commit
 
-    def spy(*given: Any) -> None:
+    async def spy(*given: Any) -> None:
         lines = controller.audit.files.path.read_text().splitlines()
         seen.append([json.loads(line).get("name", "") for line in lines])
-        commit(*given)
+        await commit(*given)
 
     monkeypatch.setattr(controller.convergence, "commit", spy)
     await controller.apply(RED)

@@ -36,7 +36,7 @@ async def applied(controller: Controller) -> Controller:
 
 async def test_the_old_certificate_is_good_until_the_guest_has_the_new_one(applied: Controller) -> None:
     old = applied.serial(1)
-    applied.certificates.rotate()
+    await applied.certificates.rotate()
     applied.guests.failing["red/r1"] = "identity/cert.pem.new: No space left on device"
     assert (await applied.apply(DOCUMENT)).failed
     new = applied.serial(1)
@@ -76,20 +76,20 @@ async def test_a_renewal_that_the_disk_does_not_take_stops_no_guest_and_no_start
 
 async def test_a_rotation_reaches_guests_and_may_then_be_ended(applied: Controller) -> None:
     before = applied.pki.ca_pem
-    trusted = applied.certificates.rotate()
+    trusted = await applied.certificates.rotate()
     assert trusted.waiting == ["red/r1 have not been given the new authority yet"]
     with pytest.raises(Conflict, match=r"^red/r1 have not been given the new authority yet; do that first"):
-        applied.certificates.retire(force=False)
+        await applied.certificates.retire(force=False)
     await applied.convergence.converge(lambda _: None)
     assert applied.guests.starts == ["red/r1", "red/r1"]
     assert (applied.pki.identity(1) / "ca.pem").read_bytes() == applied.pki.ca_pem
-    applied.certificates.issue("s1", [], "")
-    assert applied.certificates.retire(force=False).waiting == []
+    await applied.certificates.issue("s1", [], "")
+    assert (await applied.certificates.retire(force=False)).waiting == []
     assert before not in applied.pki.ca_pem
     await applied.convergence.converge(lambda _: None)
     assert (applied.pki.identity(1) / "ca.pem").read_bytes() == applied.pki.ca_pem
     with pytest.raises(Conflict, match="vrctl pki rotate makes a new one"):
-        applied.certificates.retire(force=False)
+        await applied.certificates.retire(force=False)
 
 
 async def test_a_guest_that_is_started_amid_a_rotation_is_given_a_certificate_that_is_kept(
@@ -107,7 +107,7 @@ async def test_a_guest_that_is_started_amid_a_rotation_is_given_a_certificate_th
     monkeypatch.setattr(controller.guests, "start", start)
     creating = asyncio.create_task(controller.apply(DOCUMENT))
     await begun.wait()
-    controller.certificates.rotate()
+    await controller.certificates.rotate()
     others = await controller.convergence.program(lambda _: None)
     await controller.convergence.run_guests(others, lambda _: False)  # as the change of another router does
     go_on.set()
@@ -115,12 +115,12 @@ async def test_a_guest_that_is_started_amid_a_rotation_is_given_a_certificate_th
     assert controller.pki.is_valid(given[0], 1)
     await controller.convergence.converge(lambda _: None)
     assert controller.pki.is_valid(given[-1], 1)
-    assert controller.certificates.retire(force=False).waiting == []
+    assert (await controller.certificates.retire(force=False)).waiting == []
 
 
 async def test_a_guest_whose_new_certificate_does_not_fit_on_the_disk_is_in_the_way(applied: Controller) -> None:
     old = applied.serial(1)
-    applied.certificates.rotate()
+    await applied.certificates.rotate()
     obstacle = applied.pki.identity(1) / ".ca.pem.new"
     obstacle.mkdir()
     await applied.convergence.converge(lambda _: None)
@@ -128,20 +128,20 @@ async def test_a_guest_whose_new_certificate_does_not_fit_on_the_disk_is_in_the_
     assert applied.serial(1) == old
     assert applied.pki.is_valid(old, 1)
     with pytest.raises(Conflict, match="red/r1 have not been given the new authority yet"):
-        applied.certificates.retire(force=False)
+        await applied.certificates.retire(force=False)
 
 
 async def test_a_plane_with_an_old_certificate_is_in_the_way_unless_forced(applied: Controller) -> None:
-    applied.certificates.issue("s1", [], "")
-    applied.certificates.rotate()
+    await applied.certificates.issue("s1", [], "")
+    await applied.certificates.rotate()
     await applied.convergence.converge(lambda _: None)
     with pytest.raises(Conflict, match=r"^plane s1 needs a new certificate; do that first, or give --force"):
-        applied.certificates.retire(force=False)
-    applied.certificates.retire(force=True)
+        await applied.certificates.retire(force=False)
+    await applied.certificates.retire(force=True)
 
 
 async def test_revoking_cuts_what_is_connected(applied: Controller) -> None:
-    applied.certificates.issue("s1", [], "")
+    await applied.certificates.issue("s1", [], "")
     applied.core.calls.clear()
     (serial,) = await applied.certificates.revoke("s1", "")
     assert applied.core.calls[:2] == [("remove_plane", "s1"), ("add_plane", "s1")]
@@ -151,7 +151,7 @@ async def test_revoking_cuts_what_is_connected(applied: Controller) -> None:
 
 async def test_a_deleted_planes_certificate_is_not_good_for_the_next_of_its_name(applied: Controller) -> None:
     await applied.operations.attach_plane("s2", PlaneOptions(kind="fake"))
-    applied.certificates.issue("s2", [], "")
+    await applied.certificates.issue("s2", [], "")
     await applied.operations.delete_plane("s2", force=False)
     assert [one.state for one in applied.certificates.states() if one.owner == "plane s2"] == ["revoked"]
 
@@ -166,7 +166,7 @@ async def test_a_deleted_planes_certificate_that_the_disk_does_not_let_be_revoke
 ) -> None:
     controller = Controller(tmp_path)
     await controller.operations.attach_plane("s2", PlaneOptions(kind="fake"))
-    controller.certificates.issue("s2", [], "")
+    await controller.certificates.issue("s2", [], "")
     with monkeypatch.context() as patched:
         patched.setattr(controller.store, "revoke_plane_certificates", full)
         outcome = await controller.operations.delete_plane("s2", force=False)
@@ -177,7 +177,7 @@ async def test_a_deleted_planes_certificate_that_the_disk_does_not_let_be_revoke
         controller.store.close()
         controller = Controller(tmp_path)
     monkeypatch.setattr("controller.operations.certificates.RENEW_EVERY_S", 0.0)
-    controller.certificates.look()
+    await controller.certificates.look()
     assert [one.state for one in controller.certificates.states() if one.owner == "plane s2"] == ["revoked"]
 
 
@@ -186,7 +186,7 @@ async def test_a_plane_is_not_declared_again_while_certificates_of_before_are_go
 ) -> None:
     controller = Controller(tmp_path)
     await controller.operations.attach_plane("s2", PlaneOptions(kind="fake"))
-    controller.certificates.issue("s2", [], "")
+    await controller.certificates.issue("s2", [], "")
     with monkeypatch.context() as patched:
         patched.setattr(controller.store, "revoke_plane_certificates", full)
         await controller.operations.delete_plane("s2", force=False)
@@ -200,22 +200,22 @@ async def test_a_plane_is_not_declared_again_while_certificates_of_before_are_go
 
 async def test_what_no_plane_may_be_called(applied: Controller) -> None:
     with pytest.raises(NoSuch, match="no plane 's9'"):
-        applied.certificates.issue("s9", [], "")
+        await applied.certificates.issue("s9", [], "")
     with pytest.raises(SpecError, match="'a b' is neither a DNS name nor an IP address"):
-        applied.certificates.issue("s1", ["a b"], "")
+        await applied.certificates.issue("s1", ["a b"], "")
     with pytest.raises(Conflict, match="vr-controller is the controller's own name"):
-        applied.certificates.issue("s1", ["VR-Controller."], "")
+        await applied.certificates.issue("s1", ["VR-Controller."], "")
 
 
 async def test_time_renews_what_lies_in_folders(applied: Controller, tmp_path: Path) -> None:
     folder = tmp_path / "etc"
     folder.mkdir()
-    files = applied.certificates.issue("s1", [], str(folder))
+    files = await applied.certificates.issue("s1", [], str(folder))
     for name, content in (("key", files.key), ("cert", files.certificate), ("ca", files.ca)):
         (folder / f"{name}.pem").write_bytes(content)
-    applied.certificates.look()
+    await applied.certificates.look()
     assert (folder / "cert.pem").read_bytes() == files.certificate
-    applied.certificates.rotate()
+    await applied.certificates.rotate()
     assert (folder / "ca.pem").read_bytes() == applied.pki.ca_pem
     assert (folder / "cert.pem").read_bytes() != files.certificate
     assert "plane-certificate" in kinds(applied)
@@ -223,10 +223,10 @@ async def test_time_renews_what_lies_in_folders(applied: Controller, tmp_path: P
 
 async def test_a_backup_has_all_authorities(tmp_path: Path) -> None:
     old = Controller(tmp_path / "old")
-    old.certificates.rotate()
+    await old.certificates.rotate()
     await old.operations.backup(tmp_path / "backup")
     new = Controller(tmp_path / "new")
-    new.certificates.rotate()
+    await new.certificates.rotate()
     await new.operations.restore(tmp_path / "backup", force=True)
     new.store.close()
     assert backups.adopt(tmp_path / "new")
@@ -239,7 +239,7 @@ async def test_a_restore_that_is_cut_short_is_finished(tmp_path: Path, cut: int)
     old = Controller(tmp_path / "old")
     await old.operations.backup(tmp_path / "backup")
     new = Controller(tmp_path / "new")
-    new.certificates.rotate()
+    await new.certificates.rotate()
     await new.operations.restore(tmp_path / "backup", force=True)
     new.store.close()
     staged, state = tmp_path / "new/restore/pki", tmp_path / "new/pki"

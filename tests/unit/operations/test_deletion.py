@@ -11,7 +11,7 @@ from operator_world import Controller
 
 from controller.errors import Conflict, GuestError, PlaneUnreachable, StoreError
 from controller.model import RouterConfig
-from controller.operations.convergence import Programmed, Report
+from controller.operations.progress import Programmed, Report
 from controller.pki.authority import Issued
 
 TEXT = """\

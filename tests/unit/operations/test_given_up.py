@@ -138,11 +138,11 @@ async def test_what_thousands_of_deleted_routers_hold_costs_the_others_nothing(c
             router = replace(like, vrf_id=ids.vrf(), name=f"q{count}-{number}", interfaces=four)
             routers[router.full_name] = router
         controller.core.unreachable.discard("s1")
-        controller.convergence.commit(replace(state, routers=routers), ids.copy())
+        await controller.convergence.commit(replace(state, routers=routers), ids.copy())
         await controller.convergence.program(lambda _: None)
         controller.core.unreachable.add("s1")
         stay = {name: router for name, router in routers.items() if router.plane == "s2"}
-        controller.convergence.commit(replace(state, routers=stay), ids)
+        await controller.convergence.commit(replace(state, routers=stay), ids)
         with growth.of(count):
             programmed = await controller.convergence.program(lambda _: None)
         assert len(programmed.waiting) == count

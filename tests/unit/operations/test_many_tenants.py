@@ -56,7 +56,7 @@ async def test_no_tenant_is_looked_at_for_each_of_thousands(
     growth = Growth()
     for count in (600, 600 * TIMES):
         state = of_many(count)
-        controller.convergence.commit(state, controller.convergence.ids.copy())
+        await controller.convergence.commit(state, controller.convergence.ids.copy())
         for _ in range(3):
             with growth.of(count):
                 assert work(controller, state)

@@ -1,6 +1,7 @@
 """What a change makes of the whole state is computed in a thread, beside the loop, and holds for what is stored."""
 
 import asyncio
+import inspect
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -45,7 +46,9 @@ class Watched:
 
 
 async def _called(what: Callable[[], object]) -> None:
-    what()
+    done = what()
+    if inspect.isawaitable(done):
+        await done
 
 
 async def test_what_goes_over_the_whole_state_runs_beside_the_loop(
@@ -62,11 +65,11 @@ async def test_what_goes_over_the_whole_state_runs_beside_the_loop(
     assert not any(threading.get_ident() in one.threads for one in watched.values())
 
 
-def ended(controller: Controller) -> None:
+async def ended(controller: Controller) -> None:
     """A move ends."""
     convergence = controller.convergence
     routers = {name: replace(router, came_from=None) for name, router in controller.operations.state.routers.items()}
-    convergence.commit(replace(convergence.state, routers=routers), convergence.ids)
+    await convergence.commit(replace(convergence.state, routers=routers), convergence.ids)
 
 
 @pytest.mark.parametrize("name", LONG)
@@ -76,7 +79,7 @@ async def test_what_ends_while_a_change_is_planned_is_not_undone(
     await controller.apply(SPEC)
     convergence = controller.convergence
     moving = {name: replace(one, came_from=Placement.SOFTWARE) for name, one in convergence.state.routers.items()}
-    convergence.commit(replace(convergence.state, routers=moving), convergence.ids)
+    await convergence.commit(replace(convergence.state, routers=moving), convergence.ids)
     watched = Watched(monkeypatch, name)
     watched.meanwhile = lambda: ended(controller)
     await controller.apply(SPEC.replace("vlan: 2", "vlan: 3"))

@@ -95,6 +95,7 @@ async def test_sizes_that_the_disk_does_not_take_are_used_and_stored_with_the_ne
     controller.core.on_adopted()
     controller.convergence.follow_use()
     assert controller.core.shares["s1"].limits["red"].groups == 50
+    await controller.convergence.program(lambda _: None)
     told = [(event.subject, event.text) for event in controller.events.recent() if event.kind == "not-stored"]
     assert told == [("table sizes", "database or disk is full")]
     assert controller.store.load().state.sizes == {}

@@ -78,7 +78,7 @@ async def test_a_damaged_identity_is_issued_again_and_the_old_one_refused(tmp_pa
     (directory / "cert.pem").write_text("-----BEGIN CERTIFICATE-----\nnonsense\n")
     new = serial_of(await issued(pki))
     assert new != old
-    pki.keep({7: new})
+    await pki.keep({7: new})
     assert not pki.is_valid(old, 7)
     assert pki.is_valid(new, 7)
 
@@ -87,7 +87,7 @@ async def test_revoking_refuses_the_serial_and_removes_the_files(tmp_path: Path,
     pki = PKI(tmp_path, store)
     directory = await issued(pki)
     serial = serial_of(directory)
-    pki.revoke(7)
+    await pki.revoke(7)
     assert not pki.is_valid(serial, 7)
     assert not directory.exists()
 

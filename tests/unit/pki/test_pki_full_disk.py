@@ -34,7 +34,7 @@ async def test_a_renewal_on_a_full_disk_leaves_the_old_certificates_in_force(tmp
     again = await pki.issue(ROUTERS)
     assert again.trouble == ""
     assert all(pki.is_valid(one.serial, vrf_id) for vrf_id, one in before.items())  # until the guest has the new one
-    pki.keep({vrf_id: one.serial for vrf_id, one in again.identities.items()})
+    await pki.keep({vrf_id: one.serial for vrf_id, one in again.identities.items()})
     assert not any(pki.is_valid(one.serial, vrf_id) for vrf_id, one in before.items())
     assert all(pki.is_valid(one.serial, vrf_id) for vrf_id, one in again.identities.items())
 

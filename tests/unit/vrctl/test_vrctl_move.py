@@ -237,15 +237,15 @@ async def test_where_a_router_came_from_is_stored_until_it_is_there(
     await vrctl("move", "red/r1", "--to", "hardware", "--no-wait")
     assert stored() is Placement.AUTO
     controller.core.moves = on_the_way(500, to="hardware")
-    controller.convergence._end_moves()
+    await controller.convergence._end_moves()
     assert stored() is Placement.AUTO
     with monkeypatch.context() as patched:
         patched.setattr(controller.store, "commit", full)
-        controller.convergence._end_moves()
+        await controller.convergence._end_moves()
     (event,) = [event for event in controller.events.recent() if event.kind == "not-stored"]
     assert (event.subject, event.text) == ("red/r1", "database or disk is full")
     assert stored() is Placement.AUTO
-    controller.convergence._end_moves()
+    await controller.convergence._end_moves()
     assert stored() is None
     assert controller.views.router("r1").placement is Placement.HARDWARE
 
