@@ -105,6 +105,14 @@ def test_a_command_runs_inside_and_brings_back_output_and_status(machines: Machi
     assert links == {"lo", "left", "right", "feed"}
 
 
+def test_of_frr_only_what_would_spin_is_no_batch_work(machines: Machines) -> None:
+    """The image's kernel is Debian's, which lets root become another user less easily than newer ones do."""
+    shown = machines.rig.ok("exec", "red/r1", "--", "ps", "-L", "-u", "frr", "-o", "cls=,comm=", text="")
+    threads = [line.split(maxsplit=1) for line in shown.splitlines()]
+    assert {name for _, name in threads} >= {"zebra", "bgpd", "dplane_fpm_nl"}
+    assert [name for policy, name in threads if policy != "B"] == ["dplane_fpm_nl"]
+
+
 def operator(rig: Rig, *command: str) -> contextlib.closing[Operator]:
     """Somebody who runs vrctl from a terminal."""
     return contextlib.closing(Operator(rig.command(*command), rig.environment))

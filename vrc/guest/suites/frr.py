@@ -32,6 +32,7 @@ from vrc.guest.suites.base import (
     ENVIRONMENT,
     Reply,
     Section,
+    as_user,
     empty_directory,
     job_limit_of,
     start_limit_of,
@@ -52,7 +53,10 @@ _PROBE_AGAIN_S = 0.02
 _FPM_THREAD = "dplane_fpm_nl"
 _PROMPT = ("bfdd",)
 """Daemons that take short turns: at 50 ms times 3, a session is down if six turns together come 100 ms late."""
-_DAEMON_CAPABILITIES = "-all,+chown,+dac_override,+setgid,+setuid,+net_bind_service,+net_admin,+net_raw,+sys_admin"
+_CAPABILITIES_KEPT = ("net_bind_service", "net_admin", "net_raw", "sys_admin")
+_DAEMON_CAPABILITIES = ",".join(
+    ("-all", *(f"+{name}" for name in ("chown", "dac_override", "setgid", "setuid", *_CAPABILITIES_KEPT)))
+)
 """FRR starts as root, becomes its own user, and keeps at most the last four (cap_net_bind_service in bgpd alone)."""
 _OWN_DIRECTORIES = ("/var/log/frr", "/var/tmp/frr")  # the latter for FRR's crash logs
 
@@ -313,9 +317,11 @@ class FrrDaemons:
             for thread in os.scandir(f"/proc/{zebra.child.pid}/task"):
                 with open(f"{thread.path}/comm") as comm:
                     if comm.read().strip() == _FPM_THREAD:
-                        # As zebra's user, since it is zebra's; with root's capabilities, since zebra has some.
-                        user = ["/usr/bin/setpriv", "--euid", str(self._uid)]
-                        argv = [*user, "/usr/bin/chrt", "--other", "--pid", "0", thread.name]
+                        # As zebra's user and with all that zebra may have, or it is refused (cap_safe_nice). By the
+                        # real user id too: where there are no new privileges, kernels before 6.16 let a command have
+                        # no other effective one.
+                        zebra_s = as_user(self._uid, self._gid, *_CAPABILITIES_KEPT)
+                        argv = [*zebra_s, "/usr/bin/chrt", "--other", "--pid", "0", thread.name]
                         self._children.spawn(Child("chrt", argv, ENVIRONMENT, lambda _child, _status: None))
 
     def _advance(self) -> None:
