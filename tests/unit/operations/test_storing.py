@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from operator_world import Controller
 
+from controller.operations import progress
+from controller.operations.progress import Programmed, Report
+
 DOCUMENT = """\
 version: 1
 planes: [{name: s1, kind: fake}]
@@ -92,3 +95,34 @@ async def test_who_reads_waits_for_nobody_who_writes(controller: Controller) -> 
         db.execute("DELETE FROM certificates")
         assert await asyncio.wait_for(asyncio.to_thread(controller.pki.is_valid, serial, vrf_id), 10.0)
     assert not controller.pki.is_valid(serial, vrf_id)
+
+
+async def test_a_change_of_many_routers_leaves_turns_to_others(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "SLICE_S", 0.0)
+    many = ", ".join(f"{{name: r{at}, plane: s1, interfaces: [{{name: eth0, port: p{at}}}]}}" for at in range(40))
+    ports = ", ".join(f"p{at}: [untagged]" for at in range(40))
+    text = DOCUMENT[: DOCUMENT.index("tenants")] + "tenants:\n"
+    text += f"  - {{name: red, slices: [{{plane: s1, ports: {{{ports}}}}}], routers: [{many}]}}\n"
+    turns, during = 0, []
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    program = controller.convergence.program
+
+    async def watched(report: Report) -> Programmed:
+        before = turns
+        done = await program(report)
+        during.append(turns - before)
+        return done
+
+    monkeypatch.setattr(controller.convergence, "program", watched)
+    watching = asyncio.create_task(other())
+    await controller.apply(text)
+    watching.cancel()
+    assert during[0] > 2 * 40
