@@ -346,14 +346,16 @@ class RoutesOfOne(dict[int, dict[bytes, int]]):
 
     def __init__(self, vrf_id: int) -> None:
         super().__init__()
-        self._vrf_id, self._others = vrf_id, _Dropped()
+        self._vrf_id, self._others = vrf_id, DroppedRoutes()
 
     def setdefault(self, vrf_id: int, default: dict[bytes, int]) -> dict[bytes, int]:
         """Return the routes of a router, those that are not kept as a dict that stays empty."""
         return super().setdefault(vrf_id, default) if vrf_id == self._vrf_id else self._others
 
 
-class _Dropped(dict[bytes, int]):
+class DroppedRoutes(dict[bytes, int]):
+    """Takes routes, and keeps none."""
+
     def __setitem__(self, _key: bytes, _action: int) -> None:
         """Drop it."""
 

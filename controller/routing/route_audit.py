@@ -12,7 +12,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 
-from controller.planes.base import Installed
+from controller.planes.base import DroppedRoutes, Installed
 from controller.routing.fib import Fib
 from controller.routing.table_pass import KeyScan
 
@@ -73,7 +73,7 @@ class RouteAudit(dict[int, dict[bytes, int]]):
         super().__init__()
         self._fibs, self._written = fibs, written
         self._audited: dict[int, AuditedRoutes] = {}
-        self._others = AuditedRoutes({}, _Everything())
+        self._others = DroppedRoutes()
 
     def setdefault(self, vrf_id: int, default: dict[bytes, int]) -> dict[bytes, int]:
         """Return what takes the routes of a router."""
@@ -86,11 +86,6 @@ class RouteAudit(dict[int, dict[bytes, int]]):
             installed = self._fibs[vrf_id].installed_routes
             found = self._audited[vrf_id] = AuditedRoutes(installed, self._written[vrf_id])
         return found
-
-
-class _Everything(frozenset[bytes]):
-    def __contains__(self, key: object) -> bool:
-        return True
 
 
 def beginning(fibs: Mapping[int, Fib], only: int | None, begun: dict[Fib, set[bytes]]) -> Iterator[None]:

@@ -61,6 +61,15 @@ async def test_an_audit_of_all_copies_no_routes(world: World, monkeypatch: pytes
     assert not any(found.routes.values())
 
 
+async def test_an_audit_takes_routes_of_others_and_keeps_none(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    nobodys = 99
+    world.plane.entries.routes[nobodys] = dict.fromkeys(world.installed(), LOCAL)
+    slow = SlowRead(world, monkeypatch)
+    slow.go_on.set()
+    assert await audited(world).audit() == {}
+    assert slow.found[0].routes.setdefault(nobodys, {}) == {}
+
+
 async def test_what_an_audit_finds_is_repaired_in_slices(world: World) -> None:
     wanted, there = dict(world.installed()), world.installed()
     for number in range(0, COUNT, 3):
