@@ -1,7 +1,7 @@
 """What of a frame and an IP packet decides: the flow that a hash sees, where headers end, what a checksum covers."""
 
 import pytest
-from frames import MORE_FRAGMENTS, ROUTER_ALERT, TCP, UDP, ipv4, ipv6
+from frames import ICMPV6, MORE_FRAGMENTS, ROUTER_ALERT, TCP, UDP, ipv4, ipv6
 
 from controller.planes.packet import Frame, IpPacket, internet_checksum, with_tag
 
@@ -46,6 +46,13 @@ def test_the_flow_of_an_ipv6_packet() -> None:
 
 def test_octets_behind_the_packet_are_no_ports() -> None:
     assert packet(ipv4("10.2.0.9", payload=b"") + PORTS).flow[-4:] == NONE
+
+
+def test_the_type_of_an_icmpv6_packet_is_read_where_four_octets_are_there() -> None:
+    for octets, icmp_type in ((4, 135), (3, 0)):
+        found = packet(ipv6("2001:db8:2::9", next_header=ICMPV6, payload=bytes((135, 0, 0, 0))[:octets]) + bytes(4))
+        assert found.icmp_type == icmp_type
+    assert packet(ipv6("2001:db8:2::9", payload=bytes((135, 0, 0, 0)))).icmp_type == 0
 
 
 def test_only_a_header_without_options_is_summed() -> None:

@@ -559,6 +559,16 @@ def test_what_leaves_with_its_cover_makes_room_for_what_brings_more_than_both(
     assert dict(fast.entries(VRF)) == (after if enters else before)
 
 
+def test_a_prefix_does_not_count_as_what_comes_after_its_part() -> None:
+    """A part brings the packets of its prefix, which are not twice as many as those of what would leave."""
+    packet, inside = prefix_key("11.200.0.1/32"), [prefix_key(text) for text in ("10.9.9.0/24", "11.1.0.0/16")]
+    fast = a_table(4, {**NESTED, FREE: 5, **dict.fromkeys(inside, 6)})
+    play(fast, {WIDE: 100})
+    assert dict(fast.entries(VRF)) == {DEFAULT: FALLBACK, WIDE: 1, LONGER: FALLBACK, BESIDE: FALLBACK}
+    assert play(fast, {WIDE: 100, packet: 100}, start=60, seconds=300) == 0
+    assert play(fast, {WIDE: 100, packet: 200}, start=360, seconds=300) > 0
+
+
 @pytest.mark.parametrize(("packets", "enters"), [(60, False), (70, True)])
 def test_what_is_pinned_inside_what_a_victim_leaves_with_does_not_leave(packets: int, enters: bool) -> None:
     """WIDE and LONGER bring 50 for each of the two, and would bring 33 with the pinned one."""

@@ -378,6 +378,24 @@ def test_what_was_adopted_and_never_learned_goes_with_the_sweep() -> None:
     assert routes(batch) == {V4[0]: (Op.DELETE, 0), V6: (Op.DELETE, 0)}
 
 
+def test_a_nexthop_goes_with_the_last_route_on_it_though_that_was_never_learned() -> None:
+    router = Router()
+    router.define(1, 1)
+    router.learn({V4[0]: 1})
+    entry = router.write().nexthops[0].entry
+    action = router.installed[V4[0]]
+    list(router.fib.adopt(Installed(routes={VRF: {V4[0]: action, V4[1]: action}}, nexthops={entry.id: entry}), {}))
+    router.learn({V4[0]: 0})
+    router.fib.release([1])
+    router.write()
+    router.fib.tick(0.0)
+    assert not router.write().nexthops, "a route may still be on it"
+    router.fib.sweep(0.0)
+    assert routes(router.write())[V4[1]] == (Op.DELETE, 0)
+    router.fib.tick(0.0)
+    assert [(one.op, one.entry.id) for one in router.write().nexthops] == [(Op.DELETE, entry.id)]
+
+
 def test_a_router_that_is_removed_wants_nothing_any_more() -> None:
     router = Router()
     router.neighbors(1)
@@ -465,6 +483,27 @@ def test_prefixes_whose_set_comes_to_the_same_content_stay_where_they_are() -> N
     moved = routes(router.write())
     assert {key: op for key, (op, _) in moved.items()} == {V4[0]: Op.MODIFY, V4[1]: Op.MODIFY}
     assert router.installed[V4[0]] != on_group
+
+
+def test_one_pass_finds_prefixes_left_on_a_group_and_those_that_nothing_desires(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    router = Router()
+    router.define(1, 1, 2)
+    router.define(2, 1)
+    router.learn({V4[0]: 1})
+    router.neighbors(1, 2)
+    router.write()
+    held = {VRF: {**router.installed, V4[1]: LOCAL}}
+    read = Installed(routes=held, nexthops=dict(router.fib.desired_nexthops), groups=dict(router.fib.desired_groups))
+    list(router.fib.adopt(read, {}))
+    router.fib.set_ports({"p1": (11, True), "p2": (12, False)}, 0.0)
+    router.learn({V4[0]: 2})
+    assert routes(router.write()) == {}
+    monkeypatch.setattr("controller.routing.fib.SLICE_COST", 1)  # the pass for the one has not begun before the other
+    router.fib.set_ports(PORTS, 1.0)
+    router.fib.sweep(1.0)
+    assert {key: op for key, (op, _) in routes(router.write()).items()} == {V4[0]: Op.MODIFY, V4[1]: Op.DELETE}
 
 
 def test_routes_over_a_dead_link_go_once_it_has_settled() -> None:
