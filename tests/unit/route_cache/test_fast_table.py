@@ -559,6 +559,19 @@ def test_what_leaves_with_its_cover_makes_room_for_what_brings_more_than_both(
     assert dict(fast.entries(VRF)) == (after if enters else before)
 
 
+def test_what_has_no_room_beside_a_candidate_does_not_count_as_what_comes_after_it() -> None:
+    """The three entries that bring 100 would leave room for one that brings 70, or for the 90 of three others."""
+    other, beside = prefix_key("12.0.0.0/8"), prefix_key("13.0.0.0/8")
+    inside = [prefix_key(f"12.{number}.0.0/16") for number in (1, 2)]
+    longer = [prefix_key(text) for text in ("10.9.9.0/24", "12.1.1.0/24", "12.2.2.0/24")]
+    routes = {FREE: 5, other: 6, beside: 6, **dict.fromkeys(inside, 7), **dict.fromkeys(longer, 8)}
+    fast = a_table(4, {**NESTED, **routes})
+    play(fast, {WIDE: 100})
+    assert dict(fast.entries(VRF)) == {DEFAULT: FALLBACK, WIDE: 1, LONGER: FALLBACK, BESIDE: FALLBACK}
+    assert play(fast, {WIDE: 100, FREE: 70, other: 90}, start=60, seconds=300) == 0
+    assert play(fast, {WIDE: 100, FREE: 70, beside: 90}, start=360, seconds=300) > 0
+
+
 def test_a_prefix_does_not_count_as_what_comes_after_its_part() -> None:
     """A part brings the packets of its prefix, which are not twice as many as those of what would leave."""
     packet, inside = prefix_key("11.200.0.1/32"), [prefix_key(text) for text in ("10.9.9.0/24", "11.1.0.0/16")]

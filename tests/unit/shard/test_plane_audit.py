@@ -61,6 +61,12 @@ async def test_an_audit_of_all_copies_no_routes(world: World, monkeypatch: pytes
     assert not any(found.routes.values())
 
 
+@pytest.mark.parametrize("count", [1, 3, 256, COUNT])
+def test_an_audit_takes_two_to_four_octets_a_prefix(count: int) -> None:
+    routes = AuditedRoutes(dict.fromkeys(map(key, list(ROUTES)[:count]), LOCAL), set())
+    assert 2 * count < len(routes._bits) <= 4 * count
+
+
 async def test_an_audit_takes_routes_of_others_and_keeps_none(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     nobodys = 99
     world.plane.entries.routes[nobodys] = dict.fromkeys(world.installed(), LOCAL)
