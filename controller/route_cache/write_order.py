@@ -56,12 +56,12 @@ def stages(vrf_id: int, family: int, changes: Mapping[bytes, tuple[int | None, i
         if around >= 0:
             stage[around] = max(stage[around], stage[position] + (ops[position] is Op.INSERT))
     # Then outer ones first: a delete has to wait for what is around it.
-    latest = [-1] * len(keys)  # the last stage of all that is around
+    latest = [0] * len(keys)  # the last stage of all that is around
     for position, around in enumerate(outer):
         if around >= 0:
             latest[position] = max(latest[around], stage[around])
-        if ops[position] is Op.DELETE:
-            stage[position] = max(stage[position], latest[position] + 1)
+            if ops[position] is Op.DELETE:
+                stage[position] = max(stage[position], latest[position] + 1)
     done = [RouteUpdates(vrf_id, family) for _ in range(max(stage, default=-1) + 1)]
     for position, key in enumerate(keys):
         updates = done[stage[position]]
