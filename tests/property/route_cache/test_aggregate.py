@@ -269,6 +269,9 @@ def test_arguments_out_of_range_are_refused() -> None:
         Aggregate(5)
     with pytest.raises(ValueError, match="limit -1 is not from 0"):
         Aggregate(4, -1)
+    with pytest.raises(ValueError, match=f"limit {1 << 31} is not from 0 to {(1 << 31) - 1}$"):
+        Aggregate(4, 1 << 31)
+    Aggregate(4, (1 << 31) - 1)
     with pytest.raises(ValueError, match="a budget of 4 writes is too small"):
         Aggregate(4).improve(4)
     with pytest.raises(ValueError, match="is no address of 4 octets"):

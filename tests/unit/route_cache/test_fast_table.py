@@ -343,6 +343,7 @@ def test_an_entry_refused_otherwise_stays_in_software_until_its_action_changes()
     assert (fast.capacity, fast.counts(VRF).refused) == (50, 1)
     play(fast, {BESIDE: 100}, start=2, seconds=5)
     assert fast.where(VRF, BESIDE) is PrefixLocation.SOFTWARE
+    assert fast.where(VRF, WIDE) is PrefixLocation.HARDWARE, "it is tried again"
     fast.change(VRF, {BESIDE: 9})
     play(fast, {}, start=7, seconds=2)
     assert fast.where(VRF, BESIDE) is PrefixLocation.HARDWARE

@@ -59,6 +59,15 @@ def test_what_keeps_routes_out_of_hardware() -> None:
     assert fast.short_of(VRF) == "room"
 
 
+def test_a_router_that_is_forgotten_wants_nothing() -> None:
+    fast = a_table(100, red=60, blue=50)
+    fast.rebalance(1, 1000)
+    assert fast.used == 1 + 1  # there is no room for both
+    fast.drop(OTHER)
+    fast.rebalance(2, 1000)
+    assert (fast.used, fast.whole(VRF)) == (1 + 60, True)
+
+
 def test_refused_is_what_has_room_and_is_not_there() -> None:
     fast = a_table(100, red=3)
     fast.rebalance(1, 100)

@@ -191,6 +191,16 @@ def test_batches_are_confirmed_one_by_one() -> None:
     assert under_way == [2, 1, 0]
 
 
+def test_the_first_prefix_is_confirmed_with_its_batch_and_not_before() -> None:
+    fib = Fib(config(()), PlaneObjects("s1"), SliceUsage(Quota()))
+    fib.define_set(1, SetKind.BLACKHOLE, ())
+    fib.learn(4, [V4[0]], [1])
+    ticket = fib.take(WriteBatch(), 1000, ahead=True)
+    assert not fib.reached(fib.mark())
+    fib.confirm(ticket, ())
+    assert fib.reached(fib.mark())
+
+
 def test_a_router_interface_whose_port_is_gone_is_deleted_and_comes_back_with_it() -> None:
     router = Router()
     router.fib.set_ports({"p2": (12, True)}, 0.0)

@@ -527,6 +527,18 @@ def test_a_nexthop_that_has_gone_since_it_was_touched_costs_nothing() -> None:
     assert router.resolution.refresh(ALL) == (ALL, [], [])
 
 
+def test_a_set_that_is_forgotten_before_its_turn_is_not_resolved_again() -> None:
+    router = Router()
+    both = ways(1, 1)
+    router.attach(both)
+    router.resolution.touch(router.resolution.on_interface(1), 0.0)
+    router.resolution.refresh(1)  # the nexthop; its set is next
+    router.resolution.detach(both)
+    assert router.resolution.refresh(ALL) == (ALL, [], [])
+    router.collect()
+    assert router.entries == (0, 0)
+
+
 def test_collecting_looks_at_no_more_than_the_bound_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     router = Router()
     sets = [ways(1, 1), ways(0, 1, 1), ways(1, 0, 1)]
