@@ -413,6 +413,15 @@ def test_what_one_round_has_no_writes_for_is_for_the_next(monkeypatch: pytest.Mo
     assert fast.entries(VRF).keys() == {DEFAULT, *wide, *inner}
 
 
+def test_a_round_without_writes_left_decides_nothing_of_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rebalance, "SOFT_SLICE", 1)
+    fast = a_table(3, {**NESTED, FREE: 5, **flat(5)})
+    fast.sample(1, VRF, [*flat(5), *[LONGER] * 20, *[FREE] * 5], 10)
+    assert fast.rebalance(1, 2) == {VRF: {LONGER: (None, 2), LONGEST: (None, 3)}}
+    fast.resize(4)
+    assert fast.rebalance(1, 2) == {VRF: {FREE: (None, 5)}}
+
+
 def test_an_exchange_that_one_round_has_no_writes_for_is_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebalance, "SOFT_SLICE", 1)
     here, popular, *others = flat(9)
