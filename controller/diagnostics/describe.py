@@ -138,7 +138,7 @@ def interface_views(router: VirtualRouter) -> list[InterfaceView]:
             mtu=known.config.mtu,
             addresses=sorted(str(ipaddress.ip_address(address)) for address in known.addresses),
             up=bool(known.guest_up) and known.up,
-            port_up=known.port is not None and known.port_up,
+            port_up=known.port_up,
         )
         for known in router.fib.interfaces.values()
     ]

@@ -49,7 +49,7 @@ class Interface:
 
     config: InterfaceConfig
     port: int | None = None  # number on the plane; None: the plane has no such port (now)
-    port_up: bool = False
+    port_up: bool = False  # as long as there is no such port, too
     guest_up: bool | None = None  # None: the VRC has not said since it connected
     addresses: frozenset[bytes] = frozenset()
     lacking: frozenset[bytes] = frozenset()  # declared, and a guest that has settled has not got them
@@ -69,7 +69,7 @@ class Interface:
     @property
     def up(self) -> bool:
         """Whether packets can leave by it."""
-        return self.port is not None and self.port_up and self.guest_up is not False
+        return self.port_up and self.guest_up is not False
 
 
 class NexthopObject:

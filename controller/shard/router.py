@@ -163,7 +163,7 @@ class VirtualRouter:
 
     def ports_up(self) -> dict[int, bool]:
         """Return each interface's port state."""
-        return {i: known.port is not None and known.port_up for i, known in self.fib.interfaces.items()}
+        return {i: known.port_up for i, known in self.fib.interfaces.items()}
 
     def ports_changed(self) -> None:
         """Mirror port states to the guest's TAPs."""

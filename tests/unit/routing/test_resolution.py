@@ -148,13 +148,14 @@ def test_with_virtual_macs_only_declared_addresses_are_the_interfaces_own() -> N
         (1, True, None, True),
         (1, True, False, False),
         (1, False, True, False),
-        (None, True, True, False),
+        (None, False, True, False),
     ],
 )
 def test_a_link_is_up_where_port_and_guest_say_so(
     port: int | None, port_up: bool, guest_up: bool | None, up: bool
 ) -> None:
     assert Interface(config(1), port, port_up, guest_up).up is up
+    assert not Interface(config(1)).up
 
 
 # Nexthops
