@@ -356,6 +356,7 @@ def test_what_a_resync_does_not_repeat_goes_with_its_sweep() -> None:
     gone = {key for key, (op, _) in routes(router.write()).items() if op is Op.DELETE}
     assert gone == {V4[0], host(gateway(2))}
     assert (router.fib.swept, router.fib.settled) == (1, True)
+    assert router.fib._rib._repeated is None  # it would take memory and time for good
 
 
 def test_an_interface_that_no_session_has_told_of_is_down_at_the_end_of_a_resync() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from controller.diagnostics.verify import longest_match
 from controller.routing import ranges
-from controller.routing.ranges import Differences, differences, flatten, in_order
+from controller.routing.ranges import Differences, Ranges, differences, flatten, in_order
 from wire.columns import prefix_key
 
 END = 1 << 32
@@ -32,6 +32,11 @@ def test_a_table_is_flat_where_its_values_change() -> None:
     ]
     assert flatten({prefix_key("::/0"): "e", prefix_key("8000::/1"): "e"}, 6) == [(0, "e")]
     assert flatten({}, 4) == [(0, None)]
+
+
+def test_a_row_has_a_value_for_each_table() -> None:
+    with pytest.raises(ValueError, match="longer than argument 1"):
+        list(Ranges[int](2, 4).take([(prefix_key("10.0.0.0/8"), (1,))]))
 
 
 def test_differences_go_from_first_to_last_address_up_to_the_end_of_all() -> None:
