@@ -1,6 +1,7 @@
 """The first program of a machine on what Linux says of its clock, up to there; with the image's kernel, emulated."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -13,17 +14,20 @@ ROOT = Path(__file__).parents[2]
 IMAGE = ROOT / "build/guest"
 LIMIT_S = 120
 SAID = "tsc: PIT calibration deviates from HPET: 804011 2594774"  # one boot in six or so, among eight busy processes
+OTHERWISE = "tsc: Detected 2594.318 MHz processor"
 
 
-def clock_of(directory: Path, said: str) -> str:
-    """Boot with an init that has Linux say something first, and tells of the clock source instead of going on."""
+def clocks_of(directory: Path, *said: str) -> list[str]:
+    """Boot with an init that has Linux say one thing after the other, and that tells of the clock source after each
+    instead of going on."""
     begun, root, _ = (ROOT / "guest/init").read_text().partition("\nroot=/dev/vda")
     assert root
     before, test, after = begun.partition("\nif dmesg")
     assert test
     source = "$(cat /sys/devices/system/clocksource/clocksource0/current_clocksource)"
-    end = f'echo "clock source: {source}" >/dev/console\npoweroff -f\n'
-    (directory / "init").write_text(f"{before}\necho '{said}' >/dev/kmsg{test}{after}\n{end}")
+    told = f'{test}{after}\necho "clock source: {source}" >/dev/console\n'
+    looks = "".join(f"\necho '{line}' >/dev/kmsg{told}" for line in said)
+    (directory / "init").write_text(f"{before}{looks}poweroff -f\n")
     (directory / "init").chmod(0o755)
     archive = ("cpio", "--create", "--format=newc", "--quiet")
     more = subprocess.run(archive, cwd=directory, input=b"init\n", stdout=subprocess.PIPE, check=True).stdout
@@ -40,9 +44,10 @@ def clock_of(directory: Path, said: str) -> str:
         ),
         stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, check=True,
     )  # fmt: skip
-    return ran.stdout.decode(errors="replace").partition("clock source: ")[2].split()[0]
+    return re.findall(r"clock source: (\S+)", ran.stdout.decode(errors="replace"))
 
 
-@pytest.mark.parametrize("said", [SAID, "tsc: Detected 2594.318 MHz processor"])
-def test_a_clock_that_was_measured_wrong_is_not_used(tmp_path: Path, said: str) -> None:
-    assert (clock_of(tmp_path, said) == "hpet") is (said == SAID)
+def test_a_clock_that_was_measured_wrong_is_not_used(tmp_path: Path) -> None:
+    otherwise, measured_wrong = clocks_of(tmp_path, OTHERWISE, SAID)
+    assert otherwise != "hpet"
+    assert measured_wrong == "hpet"
