@@ -17,6 +17,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from e2e_world import BGP, FAR, NEAR_FEED, OWN_ROUTES, STATIC, World, world
@@ -50,6 +51,7 @@ class Machines:
     """A world in which red's guest is a machine."""
 
     world: World
+    routes: int = ROUTES
 
     @property
     def rig(self) -> Rig:
@@ -61,7 +63,7 @@ class Machines:
         return pid
 
     def up(self) -> None:
-        self.rig.up("red/r1", routes=ROUTES, limit_s=BOOT_S)
+        self.rig.up("red/r1", routes=self.routes, limit_s=BOOT_S)
 
 
 @pytest.fixture(scope="module")
@@ -237,15 +239,16 @@ def test_the_machine_has_one_link_and_qemu_none(machines: Machines) -> None:
 def test_a_changed_configuration_is_loaded_without_a_restart(machines: Machines) -> None:
     rig, before = machines.rig, machines.qemu
     red = machines.world.declared["red"]
-    frr = STATIC + BGP + "ip route 203.0.113.0/24 10.2.0.2\n"
-    changed = red | {"routers": [red["routers"][0] | {"frr": frr}]}
-    rig.apply(changed)
-    rig.up("red/r1", routes=ROUTES + 1, limit_s=BOOT_S)
-    refused = changed | {"routers": [changed["routers"][0] | {"frr": "router bgp 65000\n neighbr 10.3.0.2\n"}]}
+
+    def text(frr: str) -> dict[str, Any]:
+        return red | {"routers": [red["routers"][0] | {"frr": frr}]}
+
+    refused = text("router bgp 65000\n neighbr 10.3.0.2\n")
     done = rig.vrctl("apply", "-f", "-", text=document(refused, plane=rig.switch.declared))
     assert done.returncode == 1
     assert "frr line 2: unknown command: neighbr 10.3.0.2" in done.stderr
-    rig.apply(red)
+    rig.apply(text(STATIC + BGP + "ip route 203.0.113.0/24 10.2.0.2\n"))
+    machines.routes += 1
     machines.up()
     assert machines.qemu == before
 
