@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -85,9 +86,12 @@ class Lab:
     def converge(self, progress: Progress, timeout_s: float = CONVERGE_LIMIT_S) -> float:
         """Wait until routers, sessions, paths and ends are all there; return how long it took, in seconds."""
         start = time.monotonic()
-        # The hosts see most sessions from their end, and are quicker to ask than the routers. A session is up before
-        # the routes that it brings are, and an end answers by one path of several.
-        sessions = (self._neighbors_missing, self._peers_missing)
+        # The hosts see most sessions from their end, and are quicker to ask than the routers, so these have all of
+        # theirs by then. One is asked until it has them, and only then the next: each question starts a vtysh. A
+        # session is up before the routes that it brings are, and an end answers by one path of several.
+        names = sorted(self.topology.sessions, key=lambda name: "/" in name)
+        sessions = [partial(self._sessions_missing, name) for name in names]
+        steps: tuple[Callable[[], list[str]], ...]
         steps = (self.unsettled, *sessions, self._paths_missing, self.unsettled, self._ends_missing)
         for number, step in enumerate(steps):
             while missing := step():
@@ -157,22 +161,13 @@ class Lab:
         hosts = [host for host in self.network.mininet.hosts if host.name in words]
         return [LOG, *guest_logs(words), *(log for host in hosts for log in host.logs())]
 
-    def _neighbors_missing(self) -> list[str]:
-        return self._sessions_missing([name for name in self.topology.sessions if "/" not in name])
-
-    def _peers_missing(self) -> list[str]:
-        return self._sessions_missing([name for name in self.topology.sessions if "/" in name])
-
-    def _sessions_missing(self, names: list[str]) -> list[str]:
-        found = []
-        for name in names:
-            wanted = self.topology.sessions[name]
-            found += [
-                f"{protocol} of {name} ({have} of {wanted[protocol]})"
-                for protocol, have in self.sessions_of(name).items()
-                if have < wanted[protocol]
-            ]
-        return found
+    def _sessions_missing(self, name: str) -> list[str]:
+        wanted = self.topology.sessions[name]
+        return [
+            f"{protocol} of {name} ({have} of {wanted[protocol]})"
+            for protocol, have in self.sessions_of(name).items()
+            if have < wanted[protocol]
+        ]
 
     def _seen_of(self, missing: Sequence[str]) -> list[str]:
         """Return what those that are named say of their BGP neighbors, and which of their interfaces are down."""

@@ -60,6 +60,10 @@ def two_tenants(*ailing: dict[str, object]) -> Lab:
     return lab
 
 
+def nothing(*_: object) -> list[str]:
+    return []
+
+
 def test_the_logs_of_a_guest_and_of_a_machine_are_found(guests: Path) -> None:
     assert guest_logs({"red/r1"}, guests.parent) == [guests / "1/guest.log"]
     assert guest_logs({"red/r2", "blue/r1"}, guests.parent) == [guests / "2/console.log"]
@@ -78,8 +82,8 @@ def test_routers_that_do_not_come_up_are_named_with_their_states_and_logs(guests
 def test_what_does_not_converge_shows_the_guest_s_log(guests: Path) -> None:
     lab = two_tenants(view("red/r1", "degraded", "zebra: did not answer"))
     lab.network.mininet.hosts = []
-    for step in ("_neighbors_missing", "_peers_missing", "_paths_missing", "_ends_missing"):
-        setattr(lab, step, list)
+    for step in ("_sessions_missing", "_paths_missing", "_ends_missing"):
+        setattr(lab, step, nothing)
     with pytest.raises(NetworkError) as caught:
         lab.converge(lambda _: None, -1.0)
     assert caught.value.logs == (LOG, guests / "1/guest.log")
@@ -98,9 +102,10 @@ def test_a_session_that_does_not_come_up_is_told_with_its_state_and_what_is_down
         "r2": {"bgpState": "Active", "lastResetDueTo": "Waiting for NHT"},
     }
     lab.controller.exec = lambda router, *argv: json.dumps(shown if "neighbors" in argv[-1] else {})
-    for step in ("_neighbors_missing", "_paths_missing", "_ends_missing"):
-        setattr(lab, step, list)
-    lab._peers_missing = lambda: ["BGP of blue/r1 (1 of 2)"]  # type: ignore[method-assign]
+    for step in ("_paths_missing", "_ends_missing"):
+        setattr(lab, step, nothing)
+    of_blue = {"blue/r1": ["BGP of blue/r1 (1 of 2)"]}
+    lab._sessions_missing = lambda name: of_blue.get(name, [])  # type: ignore[method-assign]
     with pytest.raises(NetworkError) as caught:
         lab.converge(lambda _: None, -1.0)
     seen = "blue/r1: r2 Active (Waiting for NHT); blue/r1: interface r2 is down"
@@ -108,11 +113,30 @@ def test_a_session_that_does_not_come_up_is_told_with_its_state_and_what_is_down
     assert str(caught.value) == f"{missing}; seen: {seen}; log: {LOG}"
 
 
+def test_one_is_asked_for_its_sessions_until_it_has_them_and_then_the_next(
+    guests: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topology.time, "sleep", nothing)
+    lab, asked, waited = two_tenants(), [], []
+    for step in ("unsettled", "_paths_missing", "_ends_missing"):
+        setattr(lab, step, nothing)
+
+    def sessions_of(name: str) -> dict[str, int]:
+        asked.append(name)
+        return {**TOPOLOGY.sessions[name], **({"OSPFv2": 0} if asked.count(name) < 3 and name == "red-n1" else {})}
+
+    lab.sessions_of = sessions_of  # type: ignore[method-assign]
+    lab.converge(waited.append)
+    hosts, routers = ([name for name in TOPOLOGY.sessions if ("/" in name) is inside] for inside in (False, True))
+    assert asked == [name for name in hosts + routers for _ in range(3 if name == "red-n1" else 1)]
+    assert waited == 2 * ["waiting for OSPFv2 of red-n1 (0 of 1)"]
+
+
 def test_paths_and_what_sessions_have_brought_are_awaited(guests: Path) -> None:
     lab, looked = two_tenants(), []
     lab.network.mininet.hosts = []
-    for step in ("_neighbors_missing", "_peers_missing", "_ends_missing"):
-        setattr(lab, step, list)
+    for step in ("_sessions_missing", "_ends_missing"):
+        setattr(lab, step, nothing)
     both = [{"prefix": prefix, "nexthops": ["n2-a", "n2-b"]} for prefix in LAN]
     one = [{"prefix": prefix, "nexthops": ["n2-a"]} for prefix in LAN]
     lab.controller.answers["fib"] = one
