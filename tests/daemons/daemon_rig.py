@@ -117,6 +117,7 @@ class Between:
     name: str
     n1: Neighbor
     n2: Neighbor
+    declared: dict[str, Any]  # its tenant, as it was applied
 
     def show(self, command: str) -> str:
         """Return what ``show …`` of vtysh prints in the virtual router's guest."""
@@ -276,9 +277,11 @@ def lab(nets: Mapping[str, Net], kind: str = "forwarder", limit_s: float = LIMIT
             ]
             for name, net in nets.items()
         }
-        rig.apply(tenant("red", ports, *routers))
+        declared = tenant("red", ports, *routers)
+        rig.apply(declared)
         between = {
-            name: Between(rig, f"red/{name}", *(one.result() for one in both)) for name, both in starting.items()
+            name: Between(rig, f"red/{name}", *(one.result() for one in both), declared)
+            for name, both in starting.items()
         }
         try:
             rig.up(*(net.name for net in between.values()), limit_s=limit_s)
