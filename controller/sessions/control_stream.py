@@ -282,10 +282,17 @@ async def whole(write: Coroutine[Any, Any, None]) -> None:
     try:
         await asyncio.shield(writing)
     except asyncio.CancelledError:
+        writing.add_done_callback(_fail_unheard)  # gRPC cancels this once more where the VRC has gone, too
         await asyncio.wait([writing], timeout=LAST_WORDS_S)
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
         raise
+
+
+def _fail_unheard(writing: "asyncio.Future[None]") -> None:
+    """Take the error of a write that nobody waits for any more: asyncio would log it as one of ours."""
+    if not writing.cancelled():
+        writing.exception()
 
 
 def _columns(routes: Any) -> tuple[int, list[bytes], Any]:

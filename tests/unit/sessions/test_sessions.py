@@ -1,6 +1,7 @@
 """The session service over real mTLS: what a VRC may not say is refused, named, and changes nothing."""
 
 import asyncio
+import gc
 import os
 
 import grpc
@@ -305,6 +306,32 @@ async def test_a_write_that_never_ends_is_given_up(monkeypatch):
     with pytest.raises(asyncio.CancelledError):
         await task
     assert given_up.is_set()
+
+
+async def test_a_write_that_fails_after_its_session_is_no_error_of_ours():
+    """A router is deleted: its session is cancelled, and once more by gRPC, as its guest ends meanwhile."""
+    ended, begun = asyncio.Event(), asyncio.Event()
+    logged: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: logged.append(context["message"]))
+
+    async def write() -> None:
+        begun.set()
+        await ended.wait()
+        raise ConnectionError
+
+    task = asyncio.create_task(whole(write()))
+    await begun.wait()
+    for _ in range(2):
+        task.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    ended.set()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    del task
+    gc.collect()
+    assert not logged
 
 
 async def test_punts_wait_for_the_connection_of_frames(service, red):
