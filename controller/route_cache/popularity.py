@@ -22,7 +22,7 @@ when it is used next.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, log, sqrt
 from typing import NamedTuple
 
@@ -193,10 +193,17 @@ class Popularity:
         return -inf if self._landmark is None else self._landmark
 
     def advance(self, now: float, one_in: float) -> Moment:
-        """Let time pass in which one of ``one_in`` packets was sampled; return the moment that it is."""
+        """Let time pass in which one of ``one_in`` packets was sampled; return the moment that it is.
+
+        What was read at one moment is taken in steps, and rounds come in between: one that is told late is no other
+        time, and lets none pass twice.
+        """
         if self._landmark is None or now - self._landmark > _LANDMARK_S:
             self._landmark = now  # a clock may begin anywhere
-        self.moment = _after(self.moment or Moment(now - _BEFORE_S, _NOTHING, _NOTHING), now, one_in)
+        before = self.moment or Moment(now - _BEFORE_S, _NOTHING, _NOTHING)
+        if now < before.at:
+            return replace(before, at=now)
+        self.moment = _after(before, now, one_in)
         return self.moment
 
     def weights(self, at: float) -> Weighted:
@@ -224,7 +231,7 @@ _NOTHING: Means = (0.0, 0.0, 0.0)
 
 
 def _after(before: Moment, now: float, one_in: float) -> Moment:
-    passed = max(0.0, now - before.at)
+    passed = now - before.at
     left = _decayed(passed)
     new = _each(lambda at: (1 - left[at]) * HALF_LIVES_S[at] / log(2))
     return Moment(

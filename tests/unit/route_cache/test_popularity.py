@@ -139,6 +139,16 @@ def test_what_was_looked_at_counts_as_a_tenth_where_one_of_ten_is_sampled() -> N
     assert clock.advance(1028.0, 5.0).full == later.full  # a clock that went back stands still
 
 
+def test_a_moment_that_is_told_late_lets_no_time_pass_twice() -> None:
+    """What was counted at one moment is taken in steps, and rounds come in between."""
+    clock, straight = Popularity(), Popularity()
+    for now in (1000.0, 1000.5, 1001.0, 1002.0):
+        straight.advance(now, 10.0)
+        clock.advance(now, 10.0)
+        assert clock.advance(1000.0, 10.0).at == 1000.0
+        assert clock.moment == straight.moment
+
+
 def test_what_is_counted_all_the_time_is_estimated_as_it_is() -> None:
     clock, counted, sampled, came = Popularity(), Meter(), Meter(), Meter()
     clock.advance(0.0, 100.0)
