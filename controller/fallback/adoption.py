@@ -55,7 +55,7 @@ class Adoption:
         and placed, between two steps; an adoption that is given up is begun anew.
         """
         tables, writes = self._tables, self._tables.writes
-        frozen = set(writes.frozen)
+        frozen = {vrf_id for vrf_id in writes.frozen if hardware.get(vrf_id)}  # of others nothing is left to stay
         yield from self._reopen(routers, software)
         for vrf_id, entries in hardware.items():
             if not tables.declares(vrf_id):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from pairs import FAR, LINK, PairWorld, every, learned, made, packet, verified
+from pairs import FAR, LINK, PairWorld, every, learned, made, packet, started, verified
 from worlds import gateway, interface, mac, router_config
 
 from controller.diagnostics.verify import longest_match
@@ -237,6 +237,24 @@ async def test_what_the_guest_has_no_more_leaves_when_it_has_said_so() -> None:
     assert not again.sent
     again.hardware.inject(1, packet("20.2.0.1"))
     assert [port for port, _ in again.sent] == [2]
+
+
+async def test_a_hardware_that_is_emptied_meanwhile_sends_all_to_the_fallback() -> None:
+    """Nothing is left there that could stay as it is, and the guest's daemons may settle minutes later."""
+    world = await made()
+    await learned(world)
+    again = PairWorld()
+    again.hardware.entries = world.hardware.entries
+    await started(again)
+    await relearned(again, FAR, end=False)
+    assert again.pair.routes.writes.frozen == {1}
+    again.hardware.disconnect()
+    again.hardware.entries = Installed()
+    again.hardware.connect()
+    await again.until(lambda: again.pair._adopted)
+    await again.settle()
+    Watched(again, FAR, may_link=True).check()
+    assert (await verified(again)).equal
 
 
 async def test_a_router_that_is_deleted_meanwhile_leaves_the_hardware() -> None:
