@@ -498,11 +498,11 @@ class PlaneMirror:
                 await self._work.take(self.account, fib, "an audit", steps, partial(self._serves, fib, connection))
                 self._wake_served(fib)
             repairs.update(await self.shares.audit())
-        for vrf_id, count in (+repairs).items():
-            if vrf_id in self.fibs:
-                name = self.fibs[vrf_id].config.full_name
-                self._events.emit("warning", "repaired", name, f"{count} entries differed on the plane")
-                self.fibs[vrf_id].retry_refused()  # it may have been for want of what was lost
+        for repaired in [self.fibs[vrf_id] for vrf_id in +repairs if vrf_id in self.fibs]:
+            name, count = repaired.config.full_name, repairs[repaired.config.vrf_id]
+            self._events.emit("warning", "repaired", name, f"{count} entries differed on the plane")
+            repaired.retry_refused()  # it may have been for want of what was lost
+            self.wake(repaired)  # what was missing may be written by now
         self._unclaimed.retry()
         await self.delete_unclaimed()
         self.wake()

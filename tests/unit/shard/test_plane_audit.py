@@ -9,6 +9,7 @@ from worlds import World, gateway, mac, router_config
 
 from controller.errors import PlaneUnreachable
 from controller.planes.base import LOCAL, Installed, Refused, WriteBatch
+from controller.planes.shares import ShareEntries
 from controller.routing import route_audit
 from controller.routing.rib import SetKind
 from controller.routing.route_audit import AuditedRoutes
@@ -305,3 +306,27 @@ async def test_what_was_refused_for_want_of_what_was_lost_is_back_with_it(world:
     await world.settle()
     assert world.installed() == wanted
     assert not fib.refused_routes
+
+
+async def test_what_was_refused_waits_for_nothing_more_where_the_repair_is_written_first(world: World) -> None:
+    """As while the shares of the plane are read."""
+    nexthops, wanted, read_shares = world.plane.entries.nexthops, dict(world.installed()), world.plane.read_shares
+    (one,) = [each for each in nexthops.values() if each.router_interface_id == 1]
+    lost = key("20.0.1.0/24")
+    del world.installed()[lost], nexthops[one.id]
+    world.plane.fault = lambda table, route, op: (
+        "no such nexthop" if table == "ipv4_route" and one.id not in world.plane.entries.nexthops else None
+    )
+    fib = world.router().fib
+    fib.repair_routes({lost: None}, False)
+    await world.settle()
+    assert fib.refused_routes.keys() == {lost}
+
+    async def slowly() -> ShareEntries | None:
+        await world.until(lambda: one.id in nexthops and fib.idle)
+        return await read_shares()
+
+    world.plane.read_shares = slowly  # type: ignore[method-assign]
+    assert await audited(world).audit() == {1: 1}
+    await world.until(lambda: fib.idle)
+    assert world.installed() == wanted
