@@ -182,8 +182,9 @@ class FastTable:
         self._follow_reserved()
 
     def used_by(self, slice_name: str) -> int:
-        """Return the entries that a slice has in use, covers included."""
-        return self._slice(slice_name).used
+        """Return the entries that a slice has in use, covers included; none where no router of it is here."""
+        room = self._slices.get(slice_name)
+        return 0 if room is None else room.used
 
     def set_placement(self, vrf_id: int, placement: Placement) -> None:
         """Say what of a router goes into hardware; rebalance() moves it."""

@@ -122,3 +122,11 @@ def test_what_leaves_takes_its_room_along_and_what_is_still_there_keeps_it() -> 
     fast.leaving(VRF, "red", 0)
     fast.rebalance(4, 100)
     assert fast.used == 10
+
+
+def test_who_asks_for_a_slice_that_has_no_router_here_leaves_nothing() -> None:
+    """A list of tenants asks for all of them, and each round looks at all slices."""
+    fast = a_table(100, red=20)
+    fast.rebalance(1, 1000)
+    assert (fast.used_by("red"), fast.used_by("blue")) == (21, 0)
+    assert list(fast._slices) == ["red"]
