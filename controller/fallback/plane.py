@@ -77,6 +77,7 @@ class FallbackPair:
         self._listener: PlaneListener | None = None
         self._writer = PairWriter(hardware, software, link, routes, clock)
         self._adopted = False  # what the hardware holds is known
+        self._told = False  # … and what both held by then, by all routers
         self._behind = False  # the software was away since, and what it holds is not
         self._device: tuple[dict[str, int], frozenset[Capability]] | None = None  # what it said of itself
         self._refilling: set[int] = set()  # routers of which it may lack routes since
@@ -157,6 +158,10 @@ class FallbackPair:
         if settled and self._adopted:  # or nobody knows yet what the software has lost
             self.routes.adoption.complete(vrf_id)
 
+    def told(self) -> None:
+        """All routers have adopted what was read: where the software goes now, they can write on without it."""
+        self._told = True
+
     def sample_to(self, sampler: Sampler | None) -> None:
         """Do nothing: the software's samples are the pair's own, and of both together there are none."""
 
@@ -201,7 +206,7 @@ class FallbackPair:
         await self._adopt(hard, soft)
         self._require_since(outages)
         found = await self._merged(hard, soft, self._writer.ends, outages)
-        self._adopted = True
+        self._adopted, self._told = True, False
         found.damaged |= {("policer", vrf_id) for vrf_id in soft.policers.keys() - self.routes.routers}
         return self._with_defaults(found)
 
@@ -401,7 +406,7 @@ class FallbackPair:
         assert self._listener is not None, "start comes first"
         problem, ahead = self.problem, self._adopted and not self.connected
         self._outages += bool(problem)
-        if not self._reaches(self.hardware, self.link.hardware):
+        if not self._reaches(self.hardware, self.link.hardware) or (problem and not self._told):
             self._adopted = False
         if (self.connected and problem) or (ahead and not self._adopted):
             self.connected, self._behind = False, True

@@ -301,6 +301,8 @@ class Shard:
         if not self.ready.is_set():
             for router in self.routers.values():
                 router.plane_read()
+        if self.pair is not None:
+            self.pair.told()
         self._adopted()
 
     def confirmed(self, vrf_id: int) -> None:

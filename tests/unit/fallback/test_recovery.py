@@ -16,6 +16,7 @@ from controller.fallback.recovery import Withdrawn, has_lost_routes
 from controller.model import Placement
 from controller.planes.base import FALLBACK, LOCAL, UNREACHABLE, Installed, Op, RouteKind, WriteBatch, route_action
 from controller.routing.rib import SetKind
+from controller.shard.unclaimed import UnclaimedObjects
 from wire.columns import prefix_key
 
 ONE, TWO = (route_action(RouteKind.NEXTHOP, number) for number in (1, 2))
@@ -255,6 +256,36 @@ async def test_a_hardware_that_is_emptied_meanwhile_sends_all_to_the_fallback() 
     await again.settle()
     Watched(again, FAR, may_link=True).check()
     assert (await verified(again)).equal
+
+
+async def test_what_routers_have_not_adopted_is_read_again_where_the_fallback_is_lost_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It had a route that it was not told the end of; the hardware had that from it, and the router never knew."""
+    world = await made()
+    await learned(world)
+    gone = prefix_key("20.1.0.0/16")
+    world.software.disconnect()
+    world.learn({"20.1.0.0/16": 0})
+    await world.until(lambda: world.in_hardware().get(gone) == UNREACHABLE and not world.router().fib.busy_ahead)
+    world.hardware.disconnect()
+    adopts = UnclaimedObjects.adopt
+
+    def adopt(*given: Any) -> Iterator[None]:
+        monkeypatch.undo()
+        world.software.disconnect()
+        empty(world)
+        world.software.connect()
+        yield from adopts(*given)
+
+    monkeypatch.setattr(UnclaimedObjects, "adopt", adopt)
+    world.software.connect()
+    world.hardware.connect()
+    await world.until(lambda: UnclaimedObjects.adopt is adopts and world.shards.by_plane["s1"].mirror.adopted)
+    await world.settle()
+    await world.pair.work()
+    assert (await verified(world)).equal
+    assert world.in_hardware().get(gone) is None
 
 
 async def test_a_router_that_is_deleted_meanwhile_leaves_the_hardware() -> None:
