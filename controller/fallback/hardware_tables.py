@@ -161,13 +161,16 @@ class HardwareTables:
     # Room and placement
 
     def share(self, vrf_id: int, slice_name: str, quota: Quota) -> None:
-        """Say whose slice a router belongs to, before it is opened, and what all routers of that may have here."""
+        """Say whose slice a router belongs to, and what all routers of that may have here. One that is declared just
+        as the plane has been read may be open by then, in a slice of nobody's."""
+        before = self.slices.get(vrf_id, "")
         self._leave_slice(vrf_id)
         self.slices[vrf_id] = slice_name
         self._members[slice_name].add(vrf_id)
         self._gone.discard(vrf_id)
         self._changed = True
         for family, fast in self.fast.items():
+            fast.join(vrf_id, slice_name, before)
             fast.limit(slice_name, quota.hardware_routes(family))
 
     def declares(self, vrf_id: int) -> bool:

@@ -121,15 +121,19 @@ class FastTable:
         self._forget_router(router)
 
     def _forget_router(self, router: Router) -> None:
-        vrf_id, room = router.vrf_id, router.table.room
+        vrf_id = router.vrf_id
         del self._routers[vrf_id]
-        room.wanted -= router.wanted
-        self._members[room].discard(vrf_id)
-        if not self._members[room]:
-            del self._members[room]
+        router.table.room.wanted -= router.wanted
+        self._leave_members(router)
         self._tracked -= len(router.soft)
         self._rebalance.confidence.drop(vrf_id)
         self._rebalance.work.pop(vrf_id, None)
+
+    def _leave_members(self, router: Router) -> None:
+        room = router.table.room
+        self._members[room].discard(router.vrf_id)
+        if not self._members[room]:
+            del self._members[room]
 
     def limit(self, slice_name: str, quota: int | None) -> None:
         """Reserve ``quota`` entries for all routers of a slice together, None for what is left of the plane.
@@ -143,6 +147,25 @@ class FastTable:
         room.move(self._unreserved if quota is None else self._room)
         self._rebalance.resized.add(room)
         self._follow_reserved()
+
+    def join(self, vrf_id: int, slice_name: str, before: str) -> None:
+        """Count for a slice what the plane has of a router and was counted for the one ``before``."""
+        former, room = self._slices.get(before), self._slice(slice_name)
+        router, leaving = self._routers.get(vrf_id), self._leaving.get(vrf_id, 0)
+        if former is None or former is room:
+            return
+        former.leave(-leaving)
+        room.leave(leaving)
+        if router is not None:
+            entries = len(router.table.hardware.actions)
+            former.add(-entries, 0)
+            room.add(entries, 0)
+            former.wanted -= router.wanted
+            room.wanted += router.wanted
+            self._leave_members(router)
+            router.table.room = room
+            self._members[room].add(vrf_id)
+            self._rebalance.resized |= {former, room}
 
     def resize(self, capacity: int) -> None:
         """Change the capacity, whatever was learned of it; rebalance() takes out what is too much."""

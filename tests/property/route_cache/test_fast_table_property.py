@@ -40,8 +40,9 @@ class World:
         self.full: dict[int, dict[bytes, int]] = {vrf_id: {} for vrf_id in ROUTERS}
         self.plane: dict[int, dict[bytes, int]] = {vrf_id: {} for vrf_id in ROUTERS}
         self.quota: dict[str, int] = {}
+        self.slices = dict(SLICES)
         for vrf_id in ROUTERS:
-            self.send(vrf_id, self.fast.add(vrf_id, SLICES[vrf_id]))
+            self.send(vrf_id, self.fast.add(vrf_id, self.slices[vrf_id]))
 
     def key(self, host: bool = False) -> bytes:
         """Prefixes that nest often: four bits at the top, and hosts with two bits at the bottom."""
@@ -55,8 +56,8 @@ class World:
         plane, target = self.plane[vrf_id], self.fast.entries(vrf_id)
         # Capacity and quota may have become less, and the default entry has room in any case.
         most = max(self.fast.capacity, sum(map(len, self.plane.values())))
-        quota = self.quota.get(SLICES[vrf_id], self.fast.capacity)
-        share = max(quota, self.held_by(SLICES[vrf_id]) + (DEFAULT[self.family] not in plane))
+        quota = self.quota.get(self.slices[vrf_id], self.fast.capacity)
+        share = max(quota, self.held_by(self.slices[vrf_id]) + (DEFAULT[self.family] not in plane))
         assert changes == changes_between(plane, target)
         for updates in stages(vrf_id, self.family, changes):
             for op, key, action in zip(updates.ops, updates.keys, updates.actions, strict=True):
@@ -66,12 +67,12 @@ class World:
                     plane[key] = action
                 assert self.right(vrf_id, before)
                 assert sum(map(len, self.plane.values())) <= most
-                assert self.held_by(SLICES[vrf_id]) <= share
+                assert self.held_by(self.slices[vrf_id]) <= share
         assert plane == target
 
     def held_by(self, slice_name: str) -> int:
         """Count what the plane holds of all routers of a slice, covers included."""
-        return sum(len(self.plane[vrf_id]) for vrf_id in ROUTERS if SLICES[vrf_id] == slice_name)
+        return sum(len(self.plane[vrf_id]) for vrf_id in ROUTERS if self.slices[vrf_id] == slice_name)
 
     def right(self, vrf_id: int, before: dict[bytes, int] | None) -> bool:
         """Tell whether each address gets what the full table says, now or before."""
@@ -145,22 +146,26 @@ class World:
         self.send(vrf_id, changes)
 
     def set_up(self, vrf_id: int) -> None:
-        """Another mode, quota or capacity; or the router goes, entries and all, and comes back."""
-        kind = self.chance.randrange(4)
+        """Another mode, quota, capacity or slice; or the router goes, entries and all, and comes back."""
+        kind = self.chance.randrange(5)
         if kind == 0:
             self.fast.set_placement(vrf_id, self.chance.choice(list(Placement)))
         elif kind == 1:
-            quota = self.quota[SLICES[vrf_id]] = self.chance.randint(0, 10)
-            self.fast.limit(SLICES[vrf_id], quota)
+            quota = self.quota[self.slices[vrf_id]] = self.chance.randint(0, 10)
+            self.fast.limit(self.slices[vrf_id], quota)
         elif kind == 2:
             self.fast.resize(self.chance.randint(3, 12))
+        elif kind == 3:
+            name = self.chance.choice(list(SLICES.values()))
+            self.fast.join(vrf_id, name, self.slices[vrf_id])
+            self.slices[vrf_id] = name
         else:
             self.full[vrf_id] = {}
             changes = self.fast.remove(vrf_id)
             assert changes == changes_between(self.plane[vrf_id], {})
             self.plane[vrf_id] = {}
             self.fast.resize(max(self.fast.capacity, self.fast.used + 1))
-            self.send(vrf_id, self.fast.add(vrf_id, SLICES[vrf_id]))
+            self.send(vrf_id, self.fast.add(vrf_id, self.slices[vrf_id]))
 
     def the_books_are_right(self) -> None:
         routers = self.fast._routers.values()
@@ -170,7 +175,7 @@ class World:
             wanted[one.table.room] += 0 if one.placement is Placement.SOFTWARE else len(one.table.full) + 1
         assert all(room.wanted == wanted[room] for room in self.fast._slices.values())
         assert self.fast.used == sum(map(len, self.plane.values()))
-        assert all(self.fast.used_by(name) == self.held_by(name) for name in SLICES.values())
+        assert all(self.fast.used_by(name) == self.held_by(name) for name in self.slices.values())
         for vrf_id in ROUTERS:
             placed, plane, full = self.fast.counts(vrf_id), self.plane[vrf_id], self.full[vrf_id]
             forwarding = {key for key, action in plane.items() if action != FALLBACK}
@@ -184,7 +189,7 @@ class World:
 
     def quotas_are_kept(self) -> None:
         for name, quota in self.quota.items():
-            routers = list(SLICES.values()).count(name)
+            routers = list(self.slices.values()).count(name)
             assert self.held_by(name) <= max(quota, routers)
 
 

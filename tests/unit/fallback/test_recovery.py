@@ -13,7 +13,7 @@ from controller.diagnostics.verify import longest_match
 from controller.errors import PlaneUnreachable
 from controller.fallback import recovery
 from controller.fallback.recovery import Withdrawn, has_lost_routes
-from controller.model import Placement
+from controller.model import Placement, Quota
 from controller.planes.base import FALLBACK, LOCAL, UNREACHABLE, Installed, Op, RouteKind, WriteBatch, route_action
 from controller.routing.rib import SetKind
 from controller.shard.unclaimed import UnclaimedObjects
@@ -286,6 +286,32 @@ async def test_what_routers_have_not_adopted_is_read_again_where_the_fallback_is
     await world.pair.work()
     assert (await verified(world)).equal
     assert world.in_hardware().get(gone) is None
+
+
+async def test_who_is_declared_while_both_are_adopted_is_in_the_quota_of_its_slice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the planes have under its id was opened before, as of no slice."""
+    former = await made()
+    await learned(former)
+    world, config = PairWorld(), router_config(1, (1, 2), quota=Quota(hardware_ipv4_routes=3))
+    world.hardware.entries, world.software.entries = former.hardware.entries, former.software.entries
+    read = world.pair.read
+
+    async def declare(*asked: Any) -> Installed:
+        found = await read(*asked)
+        monkeypatch.undo()
+        await world.shards.put_router(config)
+        return found
+
+    monkeypatch.setattr(world.pair, "read", declare)
+    await world.start()
+    await world.until(lambda: world.shards.by_plane["s1"].mirror.adopted)
+    assert world.in_hardware()
+    await learned(world)
+    await world.pair.work()
+    assert world.views.slice_usage("red", "s1")["hardware_ipv4_routes"] == 3
+    assert (await verified(world)).equal
 
 
 async def test_a_router_that_is_deleted_meanwhile_leaves_the_hardware() -> None:

@@ -130,3 +130,19 @@ def test_who_asks_for_a_slice_that_has_no_router_here_leaves_nothing() -> None:
     fast.rebalance(1, 1000)
     assert (fast.used_by("red"), fast.used_by("blue")) == (21, 0)
     assert list(fast._slices) == ["red"]
+
+
+def test_what_counts_for_another_slice_is_in_its_quota_and_what_leaves_too() -> None:
+    fast = a_table(100, before=20, red=5)
+    fast.set_placement(VRF, Placement.HARDWARE)
+    fast.rebalance(1, 1000)
+    fast.leaving(VRF, "before", 4)
+    fast.join(VRF, "red", "before")
+    fast.limit("red", 12)
+    assert (fast.used_by("before"), fast.used_by("red")) == (0, 21 + 6)
+    fast.rebalance(2, 1000)
+    assert fast.used_by("red") == fast.used == 12
+    fast.leaving(VRF, "red", 0)
+    assert [room.held for room in fast._slices.values()] == [0, 12]
+    fast.join(3, "red", "unknown")
+    assert list(fast._slices) == ["before", "red"]
