@@ -270,6 +270,8 @@ class LoopShare:
             if rest_s <= 0:
                 return
             await asyncio.sleep(rest_s)  # another router of its tenant has just had a long one
+            if self._has_time():  # nobody may have waited meanwhile, and nobody would begin a turn
+                return
 
     def _begin(self) -> None:
         self._began = time.perf_counter()

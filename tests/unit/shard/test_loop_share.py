@@ -248,6 +248,18 @@ async def test_greedy_tenants_have_a_third_of_the_loop_where_cores_are_crowded(c
     assert part == pytest.approx(1 / GREEDY_PART, rel=0.15)
 
 
+async def test_who_has_to_rest_when_its_turn_comes_goes_on_though_nobody_else_asks(clock: Clock) -> None:
+    share = LoopShare()
+    one, two = (share.account(router_config(number)) for number in (1, 2))
+    assert share.turn_now(one)
+    clock.busy(2 * TURN_S)
+    waiting = asyncio.create_task(share.turn(two))
+    await asyncio.sleep(0)
+    assert two.waiting
+    share.charge(one, 1.1 * LONG_SLICE_S, "long")
+    await asyncio.wait_for(waiting, 30)
+
+
 async def test_nobody_rests_who_is_modest_or_alone_or_where_cores_are_free(clock: Clock) -> None:
     modest, alone, free = (LoopShare(crowded=lambda _, is_so=is_so: is_so) for is_so in (True, True, False))
     for share in (modest, free):
