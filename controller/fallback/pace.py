@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
@@ -22,10 +22,17 @@ def parts(items: Iterable[T]) -> Iterator[list[T]]:
         yield part
 
 
-async def paced(steps: Iterator[None]) -> None:
-    """Take all steps."""
+async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """Iterate, and let others have their turn every few milliseconds."""
     until_s = time.perf_counter() + SLICE_S
-    for _ in steps:
+    for item in items:
+        yield item
         if time.perf_counter() >= until_s:
             await asyncio.sleep(0)
             until_s = time.perf_counter() + SLICE_S
+
+
+async def paced(steps: Iterator[None]) -> None:
+    """Take all steps."""
+    async for _ in in_turns(steps):
+        pass

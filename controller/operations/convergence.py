@@ -18,12 +18,13 @@ from dataclasses import dataclass, replace
 
 from controller.errors import GuestError, PlaneError, PlaneUnreachable, SplitplaneError, StoreError
 from controller.events.log import EventLog
+from controller.fallback.pace import in_turns
 from controller.guests.fleet import GuestFleet
 from controller.model import PlaneConfig, RouterConfig
 from controller.operations.deletions import buried
 from controller.operations.guest_tasks import GuestTasks
 from controller.operations.holds import Holds, attachments_of, given_up
-from controller.operations.progress import Programmed, Report, Steps, gathered, paced
+from controller.operations.progress import Programmed, Report, Steps, gathered
 from controller.protocols import PlaneFactory, ShardsPort
 from controller.spec import reservations
 from controller.spec.state import Attachment, Hold, Ids, State, Tombstone
@@ -247,7 +248,7 @@ class Convergence:
             ends += [(router, self._release(router, steps)) for router in self._giving_up()]
             for found in await gathered(self._stored(router, work) for router, work in ends):
                 waiting += found
-            async for router in paced(list(self.state.routers.values())):
+            async for router in in_turns(list(self.state.routers.values())):
                 allowed = self._holds.allowed(router)
                 if router.plane not in self._in_use:
                     waiting.append(f"{router.full_name}: plane {router.plane} is detached")
@@ -259,7 +260,7 @@ class Convergence:
 
     async def _work(self) -> int:
         work = len(self.tombstones) + len(self._giving_up())
-        async for router in paced(list(self.state.routers.values())):
+        async for router in in_turns(list(self.state.routers.values())):
             work += (self._put.get(router.vrf_id) != router) + (not self._guests.current(router))
         return work
 
@@ -275,7 +276,7 @@ class Convergence:
         }
         for name in [name for name, plane in self._in_use.items() if wanted.get(name) != plane]:
             await self._leave_plane(name)
-        async for name, plane in paced(wanted.items()):
+        async for name, plane in in_turns(wanted.items()):
             if name not in self._in_use:
                 await self._shards.add_plane(self._planes(*plane))
                 self._in_use[name] = plane

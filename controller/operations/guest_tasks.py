@@ -8,9 +8,10 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from controller.errors import StoreError
+from controller.fallback.pace import in_turns
 from controller.guests.fleet import GuestFleet
 from controller.model import RouterConfig
-from controller.operations.progress import Steps, paced
+from controller.operations.progress import Steps
 from controller.spec.state import State
 
 
@@ -41,14 +42,14 @@ class GuestTasks:
     async def begin(self, steps: Steps) -> list[RouterConfig]:
         """Start to bring guests there, each but once at a time; returns the routers whose guests are not yet."""
         routers = self._declared().routers
-        changed = [router async for router in paced(routers.values()) if not self._guests.current(router)]
+        changed = [router async for router in in_turns(routers.values()) if not self._guests.current(router)]
         async with self._identifying:
             # Not who is being given one just now: it would get another than what is noted, and kept.
             await self._guests.identify([one for one in changed if not self._under_way(one.vrf_id)])
         for vrf_id, task in list(self._tasks.items()):
             if task.done():
                 del self._tasks[vrf_id]
-        async for router in paced(changed):
+        async for router in in_turns(changed):
             known = self._declared().routers.get(router.full_name)  # by now
             if known is None or known.vrf_id != router.vrf_id:
                 await self._guests.forget(router)

@@ -15,13 +15,14 @@ from controller.audit.log import Action, AuditLog, Request
 from controller.diagnostics.operator_views import OperatorViews
 from controller.errors import Conflict, NoSuch, SpecError, SplitplaneError, StoreError
 from controller.events.log import EventLog
+from controller.fallback.pace import in_turns
 from controller.guests.fleet import FirstLoad, GuestFleet
 from controller.guests.suites import unforwarded
 from controller.model import Placement, RouterConfig, names_of
 from controller.operations import backups, budget, deletions, move_requests, recorded
 from controller.operations.certificates import Certificates, Trusted
 from controller.operations.convergence import Convergence
-from controller.operations.progress import Report, gathered, paced
+from controller.operations.progress import Report, gathered
 from controller.pki.certificates import CertificateState
 from controller.pki.planes import IssuedFiles
 from controller.spec import reservations, shares
@@ -368,7 +369,7 @@ class Operations:
                     raise StoreError(line)
             await self._convergence.commit(ready.after, ready.ids)
             unrevoked = [*(await self._certificates.forget()).values()]
-        async for change in paced(ready.changes):
+        async for change in in_turns(ready.changes):
             text = f"{change.verb}d" if not change.details else f"{change.verb}d: {'; '.join(change.details)}"
             self.events.emit("info", f"{change.kind}-{change.verb}d", change.name, text)
         return unrevoked
@@ -377,7 +378,7 @@ class Operations:
         """Wait until the guests that a change started have read their texts; return what became of each."""
         started = [
             router
-            async for name, router in paced(plan.after.routers.items())
+            async for name, router in in_turns(plan.after.routers.items())
             if name not in failed and _runs_otherwise(plan.before.routers.get(name), router)
         ]
         found = await gathered(self._guests.loaded(router) for router in started)
@@ -385,7 +386,7 @@ class Operations:
 
     async def _check_guests(self, plan: Plan) -> list[str]:
         remarks: dict[str, None] = {}  # each once, in this order
-        async for name, router in paced(plan.after.routers.items()):
+        async for name, router in in_turns(plan.after.routers.items()):
             if _runs_otherwise(plan.before.routers.get(name), router):
                 remarks |= dict.fromkeys(await self._guests.check(router))
                 if line := unforwarded.remark(router.routing):
@@ -393,7 +394,7 @@ class Operations:
         return list(remarks)
 
     async def _unconnected(self, plan: Plan) -> list[str]:
-        routers = paced(plan.after.routers.items())
+        routers = in_turns(plan.after.routers.items())
         changed = [router async for name, router in routers if plan.before.routers.get(name) != router]
         lines = []
         for name in sorted({router.plane for router in changed}):

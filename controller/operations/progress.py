@@ -1,13 +1,11 @@
-"""How far a change has come, and how thousands of things are gone through beside what else wants the event loop."""
+"""How far a change has come, and how thousands of things of it are begun."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-SLICE_S = 0.003
-"""How long one thing follows the other before others get their turn."""
+from controller.fallback.pace import in_turns
 
 T = TypeVar("T")
 
@@ -44,21 +42,11 @@ class Programmed:
     steps: Steps
 
 
-async def paced(items: Iterable[T]) -> AsyncIterator[T]:
-    """Iterate, and let others have their turn every few milliseconds."""
-    until_s = time.perf_counter() + SLICE_S
-    for item in items:
-        yield item
-        if time.perf_counter() >= until_s:
-            await asyncio.sleep(0)
-            until_s = time.perf_counter() + SLICE_S
-
-
 async def gathered(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Do things beside each other, as `asyncio.gather`; thousands are begun in turns."""
     tasks: list[asyncio.Task[T]] = []
     try:
-        async for one in paced(work):
+        async for one in in_turns(work):
             tasks.append(asyncio.create_task(one))
         return await asyncio.gather(*tasks)
     except asyncio.CancelledError:

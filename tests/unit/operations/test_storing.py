@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from operator_world import Controller
 
-from controller.operations import progress
+from controller.fallback import pace
 from controller.operations.progress import Programmed, Report
 
 DOCUMENT = """\
@@ -100,7 +100,7 @@ async def test_who_reads_waits_for_nobody_who_writes(controller: Controller) -> 
 async def test_a_change_of_many_routers_leaves_turns_to_others(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "SLICE_S", 0.0)
+    monkeypatch.setattr(pace, "SLICE_S", 0.0)
     many = ", ".join(f"{{name: r{at}, plane: s1, interfaces: [{{name: eth0, port: p{at}}}]}}" for at in range(40))
     ports = ", ".join(f"p{at}: [untagged]" for at in range(40))
     text = DOCUMENT[: DOCUMENT.index("tenants")] + "tenants:\n"
