@@ -29,6 +29,11 @@ class SmallDisk(Rig):
         command = ("nsenter", "--target", str(self.first), "--mount", "--", "sh", "-c", script)
         return subprocess.run(command, capture_output=True, text=True, check=False).stderr
 
+    def authorities(self) -> int:
+        """How many certificates of authorities all guests have been given, together."""
+        script = f"cat {self.state}/guests/*/identity/ca.pem | grep -c BEGIN"
+        return int(sh("nsenter", "--target", str(self.first), "--mount", "--", "sh", "-c", script))
+
     def empty(self) -> None:
         """Take that away again."""
         sh("nsenter", "--target", str(self.first), "--mount", "--", "rm", f"{self.state}/fill", f"{self.state}/rest")
@@ -52,6 +57,7 @@ def test_a_full_disk_locks_nobody_out_and_no_guest_makes_it_so() -> None:
         until("all have what is trusted now", lambda: rig.vrctl("pki", "retire").returncode == 0)
         before, former = certificates(rig), before
         assert set(before).isdisjoint(former)
+        until("each guest has the one that is left", lambda: rig.authorities() == len(routers))
 
         assert "No space left" in rig.fill()
         refusal = rig.complaint("pki", "rotate")
