@@ -1,6 +1,6 @@
 """What the operator's side needs of the rest of the controller, as Protocols that tests fill with fakes."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import Protocol
 
@@ -31,8 +31,8 @@ class ShardsPort(Protocol):
     on_adopted: Callable[[], None]
     """Called whenever it became known what a plane has, before anything is written to it."""
 
-    async def add_plane(self, plane: Plane) -> None:
-        """Begin to use a plane."""
+    async def add_plane(self, plane: Plane, put_routers: Callable[[], Awaitable[None]]) -> None:
+        """Begin to use a plane; ``put_routers`` puts all that are to be on it, before it connects."""
 
     async def remove_plane(self, name: str) -> set[int]:
         """Stop using a plane; it goes on forwarding. Returns the routers that were being removed from it: they are

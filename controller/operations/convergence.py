@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from controller.errors import GuestError, PlaneError, PlaneUnreachable, SplitplaneError, StoreError
 from controller.events.log import EventLog
@@ -278,10 +279,8 @@ class Convergence:
             await self._leave_plane(name)
         async for name, plane in in_turns(wanted.items()):
             if name not in self._in_use:
-                await self._shards.add_plane(self._planes(*plane))
+                await self._shards.add_plane(self._planes(*plane), partial(self._put_routers_of, name))
                 self._in_use[name] = plane
-                await self._put_routers_of(name)
-                self.share()
 
     async def _leave_plane(self, name: str) -> None:
         for vrf_id in await self._shards.remove_plane(name):
@@ -293,9 +292,10 @@ class Convergence:
         for tombstone in list(self.tombstones.values()):
             if tombstone.router.plane == plane and not tombstone.plane_clean:
                 await self._put_bare(tombstone.router)
-        for router in list(self.state.routers.values()):  # in no turns: others' could be the switch's
+        async for router in in_turns(list(self.state.routers.values())):
             if router.plane == plane and router.vrf_id not in self._put:
                 await self._put_router(router, self._holds.allowed(router))
+        self.share()
 
     async def _put_bare(self, router: RouterConfig) -> None:
         if router.vrf_id not in self._put:

@@ -2,10 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Awaitable, Callable, Mapping, Set
 
 from controller.errors import NoSuch
 from controller.events.log import EventLog
+from controller.fallback.pace import in_turns
 from controller.model import RouterConfig
 from controller.planes.base import Capability, Clock, Plane
 from controller.shard.loop_share import LONG_SLICE_S, LoopShare
@@ -13,6 +14,10 @@ from controller.shard.mirror import AUDIT_INTERVAL_S
 from controller.shard.router import VirtualRouter
 from controller.shard.shard import TICK_S, Shard, nobody_asks
 from controller.spec.reservations import Shares
+
+
+async def nothing_to_put() -> None:
+    """Put nothing: its routers come later."""
 
 
 class Shards:
@@ -34,14 +39,22 @@ class Shards:
         self.on_adopted: Callable[[], None] = nobody_asks  # called whenever it became known what a plane has
         self._events, self._clock, self._audit_s = events, clock, audit_s
 
-    async def add_plane(self, plane: Plane) -> None:
-        """Begin to serve a plane. Conflict where another plane uses the same switch."""
+    async def add_plane(self, plane: Plane, put_routers: Callable[[], Awaitable[None]] = nothing_to_put) -> None:
+        """Begin to serve a plane. Conflict where another plane uses the same switch.
+
+        ``put_routers`` puts all that are to be on it, before it connects: what it has of others is swept.
+        """
         shard = Shard(plane, self._events, self._clock, self.loop_share, self._audit_s, self.on_adopted)
-        await shard.start()
-        self.by_plane[plane.name] = shard
-        for router in self.routers.values():
+        async for router in in_turns(list(self.routers.values())):
             if router.config.plane == plane.name:
                 shard.take_over(router)
+        self.by_plane[plane.name] = shard
+        try:
+            await put_routers()
+            await shard.start()
+        except BaseException:
+            del self.by_plane[plane.name]
+            raise
 
     async def remove_plane(self, name: str) -> set[int]:
         """Stop using a plane; what is installed stays there. Returns the routers that were being removed from it:

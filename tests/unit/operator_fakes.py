@@ -2,7 +2,7 @@
 where they are told to."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Set
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
@@ -63,10 +63,11 @@ class FakeCore:
         self.lacking_shares: set[str] = set()  # planes without shares of cores and links
         self.moves: list[MoveView | None] = []  # what routers on such planes say next; then none is under way
 
-    async def add_plane(self, plane: Plane) -> None:
-        """Remember the plane."""
+    async def add_plane(self, plane: Plane, put_routers: Callable[[], Awaitable[None]]) -> None:
+        """Remember the plane, and have its routers put."""
         self.calls.append(("add_plane", plane.name))
         self.planes[plane.name] = plane
+        await put_routers()
 
     async def remove_plane(self, name: str) -> set[int]:
         """Forget the plane, and the routers that it has not confirmed to be gone."""

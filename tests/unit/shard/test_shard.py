@@ -6,9 +6,11 @@ from dataclasses import replace
 import pytest
 from worlds import FakeVrc, interface, router_config
 
-from controller.errors import NoSuch, PlaneUnreachable
+from controller.errors import Conflict, NoSuch, PlaneUnreachable
+from controller.fallback import pace
 from controller.model import Quota
-from controller.planes.base import PuntReason
+from controller.planes.base import PlaneListener, PuntReason
+from controller.planes.fake import FakePlane
 from controller.routing.rib import SetKind
 from controller.shard.router import VirtualRouter
 from wire.columns import prefix_key
@@ -120,6 +122,66 @@ async def test_a_plane_that_is_attached_again_takes_its_routers_over(make_world)
     router.open(FakeVrc())
     world.plane.connect()
     await world.settle()
+
+
+async def test_a_plane_is_started_once_its_routers_are_known(make_world, monkeypatch):
+    monkeypatch.setattr(pace, "SLICE_S", 0.0)
+    world, plane = await make_world(), FakePlane("s2")
+    seen: list[tuple[int, bool]] = []
+
+    async def put_routers() -> None:
+        for number in range(1, 4):
+            await world.shards.put_router(router_config(number, (number,), plane="s2"))
+            await asyncio.sleep(0)
+            seen.append((number, plane._listener is not None))
+
+    await world.shards.add_plane(plane, put_routers)
+    assert seen == [(1, False), (2, False), (3, False)]
+    assert plane._listener is world.shards.of_plane("s2").mirror
+    others = asyncio.create_task(noted_turns(turns := []))
+    await world.shards.remove_plane("s2")
+    before = len(turns)
+    await world.shards.add_plane(plane)
+    assert len(turns) - before >= 3  # taken over one by one
+    others.cancel()
+
+
+async def noted_turns(turns: list[None]) -> None:
+    while True:
+        turns.append(None)
+        await asyncio.sleep(0)
+
+
+class Taken(FakePlane):
+    """A plane whose switch is another's, once."""
+
+    def __init__(self) -> None:
+        super().__init__("s2")
+        self.conflict = True
+
+    async def start(self, listener: PlaneListener) -> None:
+        conflict, self.conflict = self.conflict, False
+        if conflict:
+            raise Conflict("datapath 0x1 is plane s1's")
+        await super().start(listener)
+
+
+async def test_a_plane_that_cannot_be_started_is_not_in_use_and_keeps_its_routers_for_the_next_time(make_world):
+    world, plane = await make_world(), Taken()
+
+    async def put_routers() -> None:
+        await world.shards.put_router(router_config(1, (1,), plane="s2"))
+
+    with pytest.raises(Conflict):
+        await world.shards.add_plane(plane, put_routers)
+    with pytest.raises(NoSuch, match="plane in use"):
+        world.shards.of_plane("s2")
+    assert world.views.router_view(1).state == "no-plane"
+    await world.shards.add_plane(plane)
+    plane.set_port(1, "p1", True)
+    plane.connect()
+    await world.settle()
+    assert world.shards.of_router(1).routers == {1: world.router()}
 
 
 async def test_who_waits_for_a_plane_that_is_removed_hears_that_it_is_away(make_world):
