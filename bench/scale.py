@@ -35,6 +35,7 @@ import grpc
 from bench.again import last_line
 from bench.null_plane import NullPlane
 from controller.events.log import EventLog
+from controller.fallback.pace import in_turns
 from controller.garbage import bound_pauses
 from controller.model import InterfaceConfig, Quota, RouterConfig
 from controller.pki.authority import PKI
@@ -214,7 +215,7 @@ class Stall:
 
 
 async def _settled(shards: Shards, configs: list[RouterConfig], routes: int) -> None:
-    for config in configs:
+    async for config in in_turns(configs):  # or the longest stall of the loop would be this
         router = shards.routers[config.vrf_id]
         while router.fib.learned_counts[4] < routes or router.holds:  # noqa: ASYNC110 - it tells nobody of this
             await asyncio.sleep(0.005)
