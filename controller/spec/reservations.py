@@ -172,7 +172,8 @@ def share(state: State, plane: str, used: Usage) -> Shares:
             for key, without in division.held.items():
                 shares.held[key[0], name] = division.reserved[key], without
     for tenant, figures in limits.items():
-        shares.limits[tenant] = replace(shares.limits[tenant], **figures)
+        if figures:
+            shares.limits[tenant] = replace(shares.limits[tenant], **figures)
     return shares
 
 
