@@ -347,10 +347,12 @@ class Convergence:
                 f"{router.full_name}: plane {router.plane} did not confirm yet; the ports it gave up stay reserved"
             ]
         async with self._storing:
-            if self._holds.of(vrf_id) <= held:  # else it gave up more meanwhile, which the next round takes
+            now = self.state.routers.get(router.full_name)
+            same = now is not None and now.vrf_id == vrf_id and attachments_of(now) == attachments_of(router)
+            if same:  # else it gave up more meanwhile, maybe what it held already, which the next round takes
                 await asyncio.to_thread(self._store.release, vrf_id)
                 self._unconfirmed.discard(vrf_id)
-                self._holds.end(held)
+                self._holds.end(self._holds.of(vrf_id))
         return []
 
     async def _stored(self, router: RouterConfig, work: Awaitable[list[str]]) -> list[str]:

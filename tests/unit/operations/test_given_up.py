@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections.abc import Set
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from growth import MUCH, TIMES, Growth
@@ -81,6 +82,44 @@ async def test_what_is_given_up_while_a_plane_confirms_is_not_confirmed_by_that(
     confirmed.set()
     await asyncio.gather(before, after)
     assert controller.attached() == {"blue/r1": [("p1", 2)], "red/r1": [("p1", 3)]}
+    assert not controller.convergence.unfinished
+
+
+async def test_what_is_given_up_again_while_a_plane_confirms_is_not_confirmed_by_that(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is held already, since an interface came back to it that had left it."""
+
+    def with_vlan(red: int, blue: int) -> str:
+        return with_vlans([blue], [red]).replace(f"eth{blue},", "eth0,").replace(f"eth{red},", "eth0,")
+
+    await controller.apply(with_vlan(red=1, blue=9))
+    one_owner_each(controller, monkeypatch)
+    controller.core.unreachable.add("s1")
+    for vlan in (2, 1):
+        await controller.apply(with_vlan(red=vlan, blue=9))
+    controller.core.unreachable.clear()
+    ports_left, commit = controller.core.ports_left, controller.convergence.commit
+    asked, stored, confirmed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def committed(*given: Any) -> None:
+        await commit(*given)
+        stored.set()
+
+    async def slowly(vrf_id: int, interface_ids: Set[int]) -> None:
+        asked.set()
+        await confirmed.wait()
+        await ports_left(vrf_id, interface_ids)
+
+    monkeypatch.setattr(controller.convergence, "commit", committed)
+    monkeypatch.setattr(controller.core, "ports_left", slowly)
+    before = asyncio.create_task(controller.convergence.program(lambda _: None))
+    await asked.wait()
+    after = asyncio.create_task(controller.apply(with_vlan(red=3, blue=1)))
+    await stored.wait()
+    confirmed.set()
+    await asyncio.gather(before, after)
+    assert controller.attached() == {"blue/r1": [("p1", 1)], "red/r1": [("p1", 3)]}
     assert not controller.convergence.unfinished
 
 
