@@ -47,6 +47,9 @@ class ShardsPort(Protocol):
         """Remove a router and everything it installed; PlaneUnreachable where that cannot be confirmed, PlaneError
         where it is refused."""
 
+    def forget_router(self, vrf_id: int) -> None:
+        """Know nothing of a router any more whose plane is not in use; what is installed stays there."""
+
     async def ports_left(self, vrf_id: int, interface_ids: Set[int]) -> None:
         """Wait until the plane confirmed that a router has these interfaces by no port and VLAN but those that are
         declared; PlaneUnreachable where that cannot be confirmed, PlaneError where it is refused."""

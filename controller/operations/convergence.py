@@ -412,10 +412,11 @@ class Convergence:
 
         A plane that is not declared any more confirms nothing, and is not waited for.
         """
-        if router.plane not in self.state.planes:
-            return ""
         if router.plane not in self._in_use:
-            return f"{router.full_name}: plane {router.plane} is detached; it is removed when it is attached"
+            if router.plane in self.state.planes:
+                return f"{router.full_name}: plane {router.plane} is detached; it is removed when it is attached"
+            self._shards.forget_router(router.vrf_id)  # or a new plane of that name would be given it
+            return ""
         try:
             async with asyncio.timeout(CHANGE_S):
                 await self._put_bare(router)

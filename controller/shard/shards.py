@@ -64,8 +64,7 @@ class Shards:
         del self.by_plane[name]
         forgotten = {vrf_id for vrf_id, router in shard.routers.items() if router.fib.removing}
         for vrf_id in forgotten:
-            del self.routers[vrf_id]
-            self.loop_share.forget(vrf_id)
+            self.forget_router(vrf_id)
         return forgotten
 
     async def close(self) -> None:
@@ -107,6 +106,11 @@ class Shards:
         await self.of_router(vrf_id).remove_router(vrf_id)
         self.routers.pop(vrf_id, None)
         self.loop_share.forget(vrf_id)
+
+    def forget_router(self, vrf_id: int) -> None:
+        """Know nothing of a router any more whose plane is not in use; what is installed stays there."""
+        if self.routers.pop(vrf_id, None) is not None:
+            self.loop_share.forget(vrf_id)
 
     async def ports_left(self, vrf_id: int, interface_ids: Set[int]) -> None:
         """Wait until the plane has confirmed that a router has these interfaces by no port and VLAN but those that

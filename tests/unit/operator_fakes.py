@@ -99,6 +99,11 @@ class FakeCore:
         self.removing.discard(vrf_id)
         del self.routers[vrf_id]
 
+    def forget_router(self, vrf_id: int) -> None:
+        """Forget the router, without a word to its plane."""
+        self.calls.append(("forget_router", vrf_id))
+        self.routers.pop(vrf_id, None)
+
     async def ports_left(self, vrf_id: int, interface_ids: Set[int]) -> None:
         """Return at once where the plane is reachable."""
         self._confirm(self._router(vrf_id).plane)

@@ -144,6 +144,19 @@ async def test_a_plane_can_be_forced_away_while_it_hangs(
     assert controller.store.load().tombstones == ()
 
 
+async def test_a_router_that_is_deleted_while_its_plane_is_detached_goes_with_that_plane(
+    controller: Controller,
+) -> None:
+    await controller.apply(TEXT)
+    await controller.operations.detach_plane("s1")
+    await controller.operations.delete_tenant("red")
+    await controller.operations.delete_plane("s1", force=True)
+    assert not controller.convergence.unfinished
+    assert controller.attached() == {}
+    await controller.apply(TEXT.replace("red", "blue"))  # to another plane of that name, and on the same port
+    assert list(controller.attached()) == ["blue/r1"]
+
+
 async def test_a_plane_whose_deletion_is_refused_has_still_to_confirm(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -225,6 +225,20 @@ async def test_a_plane_that_is_removed_names_the_routers_that_it_has_not_confirm
     assert list(world.shards.routers) == [2]
 
 
+async def test_a_router_that_is_forgotten_does_not_come_back_with_its_plane(make_world):
+    world = await rested(make_world, 2)
+    await world.shards.remove_plane("s1")
+    world.shards.forget_router(1)
+    plane = FakePlane("s1")
+    await world.shards.add_plane(plane)
+    for number in (1, 2):
+        plane.set_port(number, f"p{number}", True)
+    plane.connect()
+    await world.settle(2)
+    assert list(world.shards.routers) == [2]
+    assert set(plane.entries.router_interfaces) == {2}
+
+
 async def test_a_router_that_is_deleted_has_neither_lost_its_session_nor_routes_that_were_not_repeated(make_world):
     world = await rested(make_world, 1)
     router = world.router(1)
