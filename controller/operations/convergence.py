@@ -390,7 +390,7 @@ class Convergence:
                 self._put.pop(vrf_id, None)
                 async with self._storing:
                     await asyncio.to_thread(self._store.mark_clean, vrf_id, plane=True)
-                    tombstone = replace(tombstone, plane_clean=True)
+                    self.tombstones[vrf_id] = tombstone = replace(tombstone, plane_clean=True)
                     self._holds.end(self._holds.of(vrf_id))
         if not tombstone.guest_clean:
             try:
@@ -398,9 +398,8 @@ class Convergence:
             except SplitplaneError as problem:
                 waiting.append(f"{router.full_name}: {problem}")
             else:
-                tombstone = replace(tombstone, guest_clean=True)
                 await asyncio.to_thread(self._store.mark_clean, vrf_id, guest=True)
-        self.tombstones[vrf_id] = tombstone
+                self.tombstones[vrf_id] = tombstone = replace(tombstone, guest_clean=True)
         if tombstone.plane_clean and tombstone.guest_clean:
             del self.tombstones[vrf_id]
             self.ids.taken -= {vrf_id}

@@ -224,6 +224,28 @@ async def test_a_document_s_plane_that_confirms_too_late_is_said_to_stay(
     assert not controller.convergence.tombstones
 
 
+async def test_a_plane_that_has_confirmed_is_not_asked_again_where_the_disk_does_not_take_the_rest(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await controller.apply(TEXT)
+    mark_clean = controller.store.mark_clean
+
+    def full(vrf_id: int, *, plane: bool = False, guest: bool = False) -> None:
+        if guest:
+            raise StoreError("database or disk is full")
+        mark_clean(vrf_id, plane=plane)
+
+    monkeypatch.setattr(controller.store, "mark_clean", full)
+    assert (await controller.operations.delete_tenant("red")).waiting == ["red/r1: database or disk is full"]
+    assert [one.plane_clean for one in controller.store.load().tombstones] == [True]
+    controller.core.unreachable.add("s1")
+    assert (await controller.operations.delete_plane("s1", force=False)).failed == []
+    monkeypatch.undo()
+    await controller.convergence.converge(lambda _: None)
+    assert not controller.convergence.unfinished
+    assert controller.store.load().tombstones == ()
+
+
 async def test_a_plane_that_has_confirmed_does_not_wait_for_guests(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
