@@ -103,8 +103,8 @@ class Convergence:
             return holds, tombstones
 
         holds, tombstones = await asyncio.to_thread(stored)
-        ids.taken = frozenset(router.vrf_id for router in state.routers.values()) | self.tombstones.keys()
-        ids.taken |= {tombstone.router.vrf_id for tombstone in tombstones}
+        taken = {router.vrf_id for router in state.routers.values()} | self.tombstones.keys()
+        ids.taken = frozenset(taken | {tombstone.router.vrf_id for tombstone in tombstones})
         if self.state is not before:  # a plane has said its sizes meanwhile
             state = replace(state, sizes=self._sizes_in(state, self.state.sizes))
             self._sizes_stored = False

@@ -110,3 +110,10 @@ async def test_a_router_that_does_not_change_stays_the_same_object(controller: C
     after = controller.operations.state.routers
     assert after["red/r1"] != before["red/r1"]
     assert after["red/r2"] is before["red/r2"]
+
+
+async def test_a_change_that_is_only_planned_takes_no_ids(controller: Controller) -> None:
+    await controller.apply(SPEC)
+    await controller.operations.plan_document(SPEC.replace("r1", "r3").replace("vlan: 1", "vlan: 3"), "t.yaml", {})
+    assert controller.convergence.ids.taken == {1, 2}
+    assert controller.convergence.ids == controller.store.load().ids
