@@ -16,6 +16,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -256,8 +257,9 @@ class PKI:
         written: list[_Written] = []
         try:
             for router in routers:
-                if (one := self._write(router, known)) is not None:
-                    written.append(one)
+                with suppress(FileNotFoundError):  # it was deleted meanwhile
+                    if (one := self._write(router, known)) is not None:
+                        written.append(one)
                 time.sleep(PAUSE_S)
         except OSError:
             self._discard(written)
@@ -284,7 +286,8 @@ class PKI:
 
     def _put_in_place(self, written: Collection[_Written]) -> None:
         for one in written:
-            put_in_place(self.identity(one.vrf_id), one.names)
+            with suppress(FileNotFoundError):  # it was deleted meanwhile
+                put_in_place(self.identity(one.vrf_id), one.names)
 
     def _discard(self, written: Collection[_Written]) -> None:
         for one in written:
@@ -307,8 +310,10 @@ class PKI:
         return found
 
     def _trusts(self, vrf_id: int, ca_pem: bytes) -> bool:
-        path = self.identity(vrf_id) / "ca.pem"
-        return path.exists() and path.read_bytes() == ca_pem
+        try:
+            return (self.identity(vrf_id) / "ca.pem").read_bytes() == ca_pem
+        except OSError:
+            return False
 
     def _read(self, vrf_id: int, known: Mapping[str, int]) -> x509.Certificate | None:
         """Return a router's certificate if it works at this moment."""

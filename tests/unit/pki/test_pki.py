@@ -1,5 +1,6 @@
 """The authority: certificates say which router they are for, and end with it."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -110,3 +111,19 @@ async def test_while_many_are_issued_the_event_loop_has_the_interpreter_after_ea
     done.clear()
     await pki.issue([replace(ROUTER, vrf_id=number) for number in range(1, 4)])
     assert done == ["key", "pause"] * 3 + ["pause"] * 3  # the latter where they are read back
+
+
+@pytest.mark.parametrize("when", ["write_beside", "put_in_place"])
+async def test_a_router_that_is_deleted_while_many_are_issued_leaves_the_others_theirs(
+    tmp_path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    pki, step = PKI(tmp_path, store), getattr(authority, when)
+
+    def meanwhile(directory: Path, *given: object) -> None:
+        if directory == pki.identity(2):
+            shutil.rmtree(directory)
+        step(directory, *given)
+
+    monkeypatch.setattr(authority, when, meanwhile)
+    issued = await pki.issue([replace(ROUTER, vrf_id=number) for number in (1, 2, 3)])
+    assert (issued.trouble, set(issued.identities)) == ("", {1, 3})
