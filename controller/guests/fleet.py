@@ -84,6 +84,12 @@ class _Known:
     death: _Death | None = None  # the last one
     spec: tuple[RouterConfig, GuestSpec] | None = None  # what its driver is told, of what was declared last
 
+    @property
+    def unsettled(self) -> bool:
+        """Whether others than what it was given are to be refused: not while it is to be given the next one."""
+        given, latest = self.delivered, self.identity
+        return given is not None and given.serial != self.kept and (latest is None or latest.serial == given.serial)
+
 
 class _Places:
     """The places of each tenant, for guests that are asked at the same time."""
@@ -115,6 +121,8 @@ class GuestFleet:
         self._state, self._drivers, self._checks = state, drivers, checks
         self._pki, self._sessions, self._events = pki, sessions, events
         self._guests: defaultdict[int, _Known] = defaultdict(_Known)  # by vrf_id
+        # Or a router would get two at once, or a new one be taken for a former one.
+        self._certifying = asyncio.Lock()
         self._gate = asyncio.Semaphore(STARTS_AT_ONCE)
         # One that runs is asked to change, or what it does, and may not answer: it holds up its own tenant's alone.
         self._changing, self._asking = _Places(), _Places()
@@ -171,9 +179,9 @@ class GuestFleet:
         return [] if check is None else await check(router)
 
     def current(self, router: RouterConfig) -> bool:
-        """Tell whether the guest was started as now declared, with a certificate that is good for long enough."""
+        """Tell whether the guest was started as declared, and given a certificate that is good for long enough."""
         known = self._known(router)
-        due = known.identity is not None and self._due(known)
+        due = known.identity is not None and (self._due(known) or known.delivered != known.identity)
         return not (due or known.failure) and known.started == self.spec(router)
 
     def _due(self, known: _Known) -> bool:
@@ -188,9 +196,11 @@ class GuestFleet:
 
     async def identify(self, routers: Sequence[RouterConfig]) -> None:
         """Have a certificate for each router, all at once. Where none can be issued the old one stays."""
-        due = [router for router in routers if self._due(self._guests[router.vrf_id])]
-        if not due:
-            return
+        if any(self._due(self._guests[router.vrf_id]) for router in routers):
+            async with self._certifying:
+                await self._identify([router for router in routers if self._due(self._guests[router.vrf_id])])
+
+    async def _identify(self, due: Sequence[RouterConfig]) -> None:
         issued = await self._pki.issue(due)
         for router in due:
             known = self._guests[router.vrf_id]
@@ -209,12 +219,13 @@ class GuestFleet:
 
     async def settle(self) -> None:
         """Refuse the former certificates of guests that were given new ones; StoreError leaves that for later."""
-        fresh = {
-            vrf_id: (known, known.delivered)
-            for vrf_id, known in self._guests.items()
-            if known.delivered is not None and known.delivered.serial != known.kept
-        }
-        await self._pki.keep({vrf_id: given.serial for vrf_id, (_, given) in fresh.items()})
+        async with self._certifying:
+            fresh = {
+                vrf_id: (known, known.delivered)
+                for vrf_id, known in self._guests.items()
+                if known.delivered is not None and known.unsettled
+            }
+            await self._pki.keep({vrf_id: given.serial for vrf_id, (_, given) in fresh.items()})
         for known, given in fresh.values():
             if known.delivered is not None and known.started is not None:  # else it was removed, or died, meanwhile
                 if known.kept:

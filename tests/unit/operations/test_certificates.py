@@ -1,6 +1,7 @@
 """Certificates as operators and time change them, on one controller: nobody who is known is locked out unasked."""
 
 import asyncio
+import threading
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,9 +11,11 @@ from operator_world import Controller
 from controller.errors import Conflict, NoSuch, SpecError, StoreError
 from controller.guests.base import GuestSpec
 from controller.operations import backups
+from controller.operations.progress import Steps
 from controller.pki.authority import ROUTER_LIFETIME
 from controller.pki.certificates import load_certificate
 from controller.spec.document import PlaneOptions
+from controller.store.base import Certificate
 
 DOCUMENT = """\
 version: 1
@@ -48,6 +51,61 @@ async def test_the_old_certificate_is_good_until_the_guest_has_the_new_one(appli
     assert not applied.pki.is_valid(old, 1)
     assert applied.pki.is_valid(new, 1)
     assert kinds(applied).count("certificate-renewed") == 1
+
+
+async def test_a_router_that_is_given_a_certificate_twice_at_once_has_one(applied: Controller) -> None:
+    fleet, (router,) = applied.convergence._guests, applied.operations.state.routers.values()
+    applied.pki.rotate()
+    await asyncio.gather(*(fleet.identify([router]) for _ in range(2)))
+    assert len(applied.store.valid_serials([1])) == 2  # and the one that its guest has
+    await applied.convergence.converge(lambda _: None)
+    assert applied.store.valid_serials([1]) == {applied.serial(1): 1}
+
+
+async def test_a_certificate_that_a_guest_is_to_be_given_next_is_not_taken_for_a_former_one(
+    applied: Controller,
+) -> None:
+    guests, steps = applied.convergence._guest_tasks, Steps(0, lambda _: None)
+    applied.pki.rotate()
+    await guests.begin(steps)
+    await asyncio.wait(guests._tasks.values())
+    applied.pki.retire()
+    applied.pki.rotate()  # before it is settled what was given
+    await guests.begin(steps)
+    await guests.settle()
+    await asyncio.wait(guests._tasks.values())
+    await applied.convergence.converge(lambda _: None)
+    assert applied.store.valid_serials([1]) == {applied.serial(1): 1}
+
+
+async def test_a_certificate_that_is_being_issued_is_not_taken_for_a_former_one(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: object) -> None:
+        raise StoreError("database or disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(controller.store, "keep_certificates", full)
+        await controller.apply(DOCUMENT)  # what its guest was given is still to be kept
+    fleet, (router,) = controller.convergence._guests, controller.operations.state.routers.values()
+    controller.pki.rotate()
+    add, added, go = controller.store.add_certificates, asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def slowly(certificates: list[Certificate]) -> None:
+        add(certificates)
+        loop.call_soon_threadsafe(added.set)
+        assert go.wait(10.0)
+
+    monkeypatch.setattr(controller.store, "add_certificates", slowly)
+    identified = asyncio.create_task(fleet.identify([router]))
+    await added.wait()
+    settled = asyncio.create_task(fleet.settle())
+    await asyncio.wait([settled], timeout=0.2)  # which it would be at once, were it not for the other
+    go.set()
+    await asyncio.gather(identified, settled)
+    assert controller.serial(1) in controller.store.valid_serials([1])
+    assert "certificate-renewed" not in kinds(controller)
 
 
 async def test_a_renewal_that_the_disk_does_not_take_stops_no_guest_and_no_start(
