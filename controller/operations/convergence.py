@@ -73,7 +73,6 @@ class Convergence:
         self._holds = Holds(snapshot.holds)
         self._in_use: dict[str, tuple[PlaneConfig, PlaneConfig | None]] = {}  # planes handed to the shards, fallbacks
         self._put: dict[int, RouterConfig] = {}  # routers handed to the shards, by vrf_id
-        self._unconfirmed: set[int] = set()  # routers that may still have on their plane what they hold
         self.memory = memory
         self.shares: dict[str, reservations.Shares] = {}  # by plane
         self._cut: dict[tuple[str, str], int] = {}  # entries short, by plane and quota, as told
@@ -188,7 +187,6 @@ class Convergence:
 
     async def start(self) -> None:
         """Hand everything stored to the shards, before any plane can connect: what is not declared then is swept."""
-        self._unconfirmed = set(self._holds.routers)
         await self._guests.admit(list(self.state.routers.values()))
         await self._use_planes()
         self._wake.set()
@@ -328,16 +326,14 @@ class Convergence:
         if router.plane not in self._in_use:
             return []
         held = self._holds.of(vrf_id)
-        taken = set() if before is None else attachments_of(before).items() - attachments_of(router).items()
-        if before is not None and (taken or vrf_id not in self._unconfirmed):
-            kept = attachments_of(before).items() & attachments_of(router).items()
+        if before is not None and (taken := attachments_of(before).items() - attachments_of(router).items()):
+            kept = attachments_of(before).items() - taken
             remaining = tuple(i for i in router.interfaces if (i.id, _at(router, i.port, i.vlan)) in kept)
             waiting = await self._put_router(router, self._holds.allowed(replace(router, interfaces=remaining)))
             if waiting:
-                self._unconfirmed.add(vrf_id)
                 return waiting
         try:
-            if vrf_id in self._unconfirmed:
+            if before is not None:  # the plane may have more of it than was handed to the shards since they began
                 leaving = {hold.interface_id for hold in held}
                 await asyncio.wait_for(self._shards.ports_left(vrf_id, leaving), CONFIRM_S)
         except PlaneError as problem:
@@ -351,7 +347,6 @@ class Convergence:
             same = now is not None and now.vrf_id == vrf_id and attachments_of(now) == attachments_of(router)
             if same:  # else it gave up more meanwhile, maybe what it held already, which the next round takes
                 await asyncio.to_thread(self._store.release, vrf_id)
-                self._unconfirmed.discard(vrf_id)
                 self._holds.end(self._holds.of(vrf_id))
         return []
 

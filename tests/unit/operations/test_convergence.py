@@ -268,6 +268,27 @@ async def test_a_vlan_waits_for_an_unreachable_plane_also_across_a_restart(tmp_p
     assert not second.convergence.unfinished
 
 
+async def test_a_vlan_given_up_while_its_plane_is_detached_waits_for_the_plane_also_across_a_restart(
+    tmp_path: Path,
+) -> None:
+    first = Controller(tmp_path)
+    await first.apply(HEAD + RED)
+    await first.operations.detach_plane("s1")
+    first.store.close()
+
+    second = Controller(tmp_path)
+    second.core.unreachable.add("s1")
+    await second.convergence.start()
+    await second.apply("version: 1\n" + HEAD[HEAD.index("tenants") :] + HANDED_OVER)
+    outcome = await second.operations.attach_plane("s1", PlaneOptions())
+    assert second.attached() == {"red/r1": [], "blue/r1": []}
+    assert any(line.startswith("red/r1: plane s1 is not reachable") for line in outcome.waiting)
+    second.core.unreachable.clear()
+    await second.convergence.converge(lambda _: None)
+    assert second.attached() == {"red/r1": [], "blue/r1": [("p1", 100)]}
+    assert not second.convergence.unfinished
+
+
 async def test_two_interfaces_that_swap_ports_are_both_taken_away_first(controller: Controller) -> None:
     text = HEAD + RED.replace("[100]", "[100, 101]").replace(
         "vlan: 100}", "vlan: 100}, {name: eth1, port: p1, vlan: 101}"
