@@ -196,7 +196,8 @@ class Convergence:
         try:
             while True:
                 try:
-                    await asyncio.wait_for(self._wake.wait(), RETRY_S)
+                    async with asyncio.timeout(RETRY_S):  # wait_for of Python 3.11 may lose that it is cancelled
+                        await self._wake.wait()
                 except TimeoutError:
                     await self.look_after_guests()
                 self._wake.clear()
@@ -335,7 +336,8 @@ class Convergence:
         try:
             if before is not None:  # the plane may have more of it than was handed to the shards since they began
                 leaving = {hold.interface_id for hold in held}
-                await asyncio.wait_for(self._shards.ports_left(vrf_id, leaving), CONFIRM_S)
+                async with asyncio.timeout(CONFIRM_S):
+                    await self._shards.ports_left(vrf_id, leaving)
         except PlaneError as problem:
             return [f"{router.full_name}: {problem}; the ports it gave up stay reserved until it confirms"]
         except TimeoutError:

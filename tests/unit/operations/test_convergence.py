@@ -536,6 +536,20 @@ async def test_a_guest_that_died_is_started_again(controller: Controller) -> Non
     assert controller.guests.starts == ["red/r1", "red/r1"]
 
 
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_stop_just_after_it_was_woken_ends_it(controller: Controller, turns: int) -> None:
+    running = asyncio.create_task(controller.convergence.run())
+    for _ in range(2):  # until it waits
+        await asyncio.sleep(0)
+    controller.convergence.wake()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    running.cancel()
+    async with asyncio.timeout(10):
+        await asyncio.wait([running])
+    assert running.cancelled()
+
+
 async def test_a_guest_that_died_in_a_change_is_told_and_started_again(controller: Controller) -> None:
     await controller.apply(HEAD + RED)
     controller.guests.running_specs.clear()
