@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -405,6 +405,15 @@ class GuestFleet:
         await self.revoke(router)
         await self.driver(router).delete(self.spec(router))
         self._guests.pop(router.vrf_id, None)
+
+    async def forget_others(self, known: Set[int]) -> None:
+        """Revoke what is left of other routers: what `forget` could not, or what was being issued to one that was
+        deleted when the controller ended."""
+        for vrf_id in sorted(self._pki.left() - known):
+            try:
+                await self._pki.revoke(vrf_id)
+            except StoreError as problem:
+                self._events.report("error", "certificate-not-revoked", f"router {vrf_id}", str(problem))
 
     async def forget(self, router: RouterConfig) -> None:
         """Revoke what was issued to a router that was deleted meanwhile, or tell why it is not."""

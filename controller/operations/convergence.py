@@ -187,6 +187,7 @@ class Convergence:
 
     async def start(self) -> None:
         """Hand everything stored to the shards, before any plane can connect: what is not declared then is swept."""
+        await self._guests.forget_others(self.ids.taken)
         await self._guests.admit(list(self.state.routers.values()))
         await self._use_planes()
         self._wake.set()

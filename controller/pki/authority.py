@@ -248,6 +248,12 @@ class PKI:
         await asyncio.to_thread(self._store.revoke_certificates, vrf_id)
         await asyncio.to_thread(shutil.rmtree, self.identity(vrf_id), ignore_errors=True)
 
+    def left(self) -> set[int]:
+        """Return the routers of which there is a certificate that is not refused, or a file."""
+        routers = self.directory / "routers"
+        names = [path.name for path in routers.iterdir()] if routers.exists() else []
+        return self._store.certified() | {int(name) for name in names if name.isdigit()}
+
     def is_valid(self, serial: str, vrf_id: int) -> bool:
         """Tell whether a serial was issued to this router and not revoked."""
         known = self._store.find_certificate(serial)

@@ -67,6 +67,9 @@ class Store(Protocol):
     def valid_serials(self, vrf_ids: Collection[int]) -> dict[str, int]:
         """Return the serials of these routers' certificates that are not revoked, with the router of each."""
 
+    def certified(self) -> set[int]:
+        """Return the routers that have a certificate which is not revoked."""
+
     def revoke_certificates(self, vrf_id: int) -> None:
         """Revoke every certificate of a router."""
 

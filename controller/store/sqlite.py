@@ -291,6 +291,12 @@ class SqliteStore:
             query = f"SELECT serial, vrf_id FROM certificates WHERE vrf_id IN ({marks}) AND NOT revoked"
             return dict(self._reader.execute(query, tuple(vrf_ids)))
 
+    def certified(self) -> set[int]:
+        """Return the routers that have a certificate which is not revoked."""
+        with self._errors():
+            found = self._reader.execute("SELECT DISTINCT vrf_id FROM certificates WHERE NOT revoked")
+            return {vrf_id for (vrf_id,) in found}
+
     def revoke_certificates(self, vrf_id: int) -> None:
         """Revoke every certificate of a router; a revoked one and one never issued are alike, so rows may go."""
         with self._transaction() as db:

@@ -67,7 +67,7 @@ async def test_a_router_that_is_deleted_while_its_certificate_is_issued(
 
 
 @pytest.mark.parametrize("full", [OSError(errno.EROFS, "Read-only file system", "x"), StoreError("disk is full")])
-async def test_what_stays_of_a_router_that_was_deleted_meanwhile_is_told_and_holds_nothing_up(
+async def test_what_stays_of_a_router_that_was_deleted_meanwhile_is_told_and_goes_at_the_next_start(
     controller: Controller, monkeypatch: pytest.MonkeyPatch, full: Exception
 ) -> None:
     def fail(_: int) -> None:
@@ -76,6 +76,14 @@ async def test_what_stays_of_a_router_that_was_deleted_meanwhile_is_told_and_hol
     async with _deleted_meanwhile(controller, monkeypatch):
         monkeypatch.setattr(controller.sessions if isinstance(full, OSError) else controller.pki, "revoke", fail)
     assert [one.subject for one in controller.events.recent() if one.kind == "certificate-not-revoked"] == ["red/r1"]
+    assert controller.store.valid_serials([1])
+    monkeypatch.undo()
+    controller.store.close()
+    again = Controller(controller.pki.directory.parent)
+    await again.convergence.start()
+    assert again.store.valid_serials([1]) == {}
+    assert not again.pki.identity(1).exists()
+    again.store.close()
 
 
 async def test_a_guest_that_is_removed_while_it_is_asked_why_it_ended_is_not_told_to_have_died(
