@@ -245,8 +245,8 @@ class Convergence:
             steps = Steps(await self._work(), report)
             waiting: list[str] = []
             await self._use_planes()
-            ends = [(one.router, self._bury(one, steps)) for one in self.tombstones.values()]
-            ends += [(router, self._release(router, steps)) for router in self._giving_up()]
+            ends = [(one.router, partial(self._bury, one, steps)) for one in self.tombstones.values()]
+            ends += [(router, partial(self._release, router, steps)) for router in self._giving_up()]
             for found in await gathered(self._stored(router, work) for router, work in ends):
                 waiting += found
             async for router in in_turns(list(self.state.routers.values())):
@@ -353,10 +353,10 @@ class Convergence:
                 self._holds.end(self._holds.of(vrf_id))
         return []
 
-    async def _stored(self, router: RouterConfig, work: Awaitable[list[str]]) -> list[str]:
+    async def _stored(self, router: RouterConfig, work: Callable[[], Awaitable[list[str]]]) -> list[str]:
         """Do what ends with something that is stored; where the disk does not take that, it waits for the disk."""
         try:
-            return await work
+            return await work()
         except StoreError as problem:
             return [self._not_stored(router.full_name, problem)]
 

@@ -1,6 +1,7 @@
 """What is declared comes to be; a port is free for others only when the plane confirmed that it is."""
 
 import asyncio
+import gc
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from operator_world import Controller
 
 from controller.errors import Conflict, GuestError, NoSuch, SpecError
+from controller.fallback import pace
 from controller.guests import fleet
 from controller.model import RouterConfig
 from controller.operations import convergence
@@ -534,6 +536,27 @@ async def test_a_guest_that_died_is_started_again(controller: Controller) -> Non
     await controller.convergence.look_after_guests()
     await controller.convergence.converge(lambda _: None)
     assert controller.guests.starts == ["red/r1", "red/r1"]
+
+
+async def test_a_stop_amid_what_is_begun_leaves_nothing_that_nobody_awaits(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python warns of that."""
+    await controller.apply(HEAD + RED + BLUE)
+    controller.core.unreachable.add("s1")
+    await controller.operations.delete_tenant("red")
+    await controller.apply(HEAD + BLUE.replace("200", "201"))
+    monkeypatch.setattr(pace, "SLICE_S", 0.0)  # each thing in a turn of its own
+    before = asyncio.all_tasks()
+    programmed = asyncio.create_task(controller.convergence.program(lambda _: None))
+    while asyncio.all_tasks() <= before | {programmed}:  # noqa: ASYNC110 - until the first is begun
+        await asyncio.sleep(0)
+    programmed.cancel()
+    await asyncio.wait([programmed])
+    assert programmed.cancelled()
+    await asyncio.sleep(0)
+    del programmed
+    gc.collect()
 
 
 @pytest.mark.parametrize("turns", range(6))
