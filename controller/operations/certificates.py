@@ -13,6 +13,7 @@ from controller.operations.convergence import Convergence
 from controller.pki.authority import PKI, SERVER_NAME
 from controller.pki.certificates import CertificateState
 from controller.pki.planes import IssuedFiles, PlaneCertificates
+from controller.store.base import PlaneCertificate
 
 LOOK_S = 2.0
 """How often certificates are compared with the clock."""
@@ -98,6 +99,10 @@ class Certificates:
                 waiting[plane] = f"plane {plane}: its certificates are good until there is room: {problem}"
                 self._events.report("error", "certificate-not-revoked", f"plane {plane}", str(problem))
         return waiting
+
+    async def of_planes(self) -> list[PlaneCertificate]:
+        """Return what was issued to planes, once what is being issued and revoked is."""
+        return await self._in_thread(self._planes.recorded)
 
     def states(self) -> Iterator[CertificateState]:
         """Iterate over the authorities', the controller's own, and planes' certificates."""

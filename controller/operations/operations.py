@@ -493,7 +493,7 @@ class Operations:
             unwanted = threading.Event()
             try:
                 replaced = await asyncio.to_thread(self._store.load)
-                certificates = self._store.plane_certificates()
+                certificates = await self._certificates.of_planes()
                 await asyncio.to_thread(backups.stage, self._directory, path, replaced, certificates, unwanted)
                 backups.make_ready(self._directory)
             except BaseException:

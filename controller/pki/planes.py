@@ -98,6 +98,10 @@ class PlaneCertificates:
         self._reload(plane)
         return found
 
+    def recorded(self) -> list[PlaneCertificate]:
+        """Return all certificates, oldest first."""
+        return list(self._all.values())
+
     def believed(self) -> set[str]:
         """Return the planes that have a certificate which is not revoked."""
         return {one.plane for one in self._all.values() if not one.revoked}

@@ -460,9 +460,39 @@ async def test_what_was_revoked_since_a_backup_stays_revoked(controller: Control
     assert not again.planes.trusted("s1").exists()
 
 
+async def test_what_is_being_revoked_when_a_restore_begins_stays_revoked(
+    controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await controller.apply(HEAD + RED)
+    await controller.operations.plane_certificate("s1", [], "")
+    await controller.operations.backup(tmp_path / "backup")
+    revoke, begun, go = controller.store.revoke_plane_certificates, asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def slowly(serials: list[str]) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        assert go.wait(10.0)
+        revoke(serials)
+
+    monkeypatch.setattr(controller.store, "revoke_plane_certificates", slowly)
+    revoked = asyncio.create_task(controller.operations.revoke_plane("s1", ""))
+    await begun.wait()
+    restored = asyncio.create_task(controller.operations.restore(tmp_path / "backup", force=True))
+    await asyncio.wait([restored], timeout=1.0)  # which it would be, were it not for the other
+    go.set()
+    await asyncio.gather(revoked, restored)
+    again = _started_with_it(controller)
+    assert again.planes.revoked() == [int(serial, 16) for serial in revoked.result()]
+    assert not again.planes.believed()
+
+
 async def _restored(controller: Controller, backup: Path) -> Controller:
     """Restore a backup and return the controller that starts with it."""
     await controller.operations.restore(backup, force=True)
+    return _started_with_it(controller)
+
+
+def _started_with_it(controller: Controller) -> Controller:
     state = controller.pki.directory.parent
     controller.store.close()
     backups.adopt(state)
