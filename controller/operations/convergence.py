@@ -269,11 +269,10 @@ class Convergence:
 
     async def _use_planes(self) -> None:
         known = self.state.planes
-        behind = {plane.fallback.plane for plane in known.values() if plane.fallback is not None}
         wanted = {
             name: (plane, None if plane.fallback is None else known[plane.fallback.plane])
             for name, plane in known.items()
-            if name not in self.state.detached | behind
+            if name not in self.state.detached | self.state.behind
         }
         for name in [name for name, plane in self._in_use.items() if wanted.get(name) != plane]:
             await self._leave_plane(name)

@@ -277,6 +277,12 @@ class Operations:
         """Plan a state made from the one ``before``, or the present one; ``moves`` are under way of routers that are
         placed elsewhere, where that is known."""
         before, ids = before or self.state, self._convergence.ids.copy()
+        for name in after.behind - before.behind:
+            if waiting := self._unconfirmed_on(name):
+                raise Conflict(
+                    f"plane {name} has not confirmed that {names_of(waiting)} is gone, and a fallback is not asked; "
+                    "wait until it connects"
+                )
         if moves is None:
             placed = move_requests.placed_elsewhere(before, after)
             moves = {router.full_name: self._views.router_view(router).move for router in placed}

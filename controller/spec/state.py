@@ -65,6 +65,11 @@ class State:
         return found
 
     @cached_property
+    def behind(self) -> frozenset[str]:
+        """The planes that are the fallback of another one."""
+        return frozenset(plane.fallback.plane for plane in self.planes.values() if plane.fallback is not None)
+
+    @cached_property
     def interfaces(self) -> Mapping[str, Mapping[str, int]]:
         """How many interfaces are declared, by plane and tenant."""
         counts: dict[str, dict[str, int]] = {}

@@ -212,6 +212,20 @@ async def test_the_fallback_of_a_plane_that_stays_is_said_to_stay(controller: Co
     assert not controller.operations.state.planes
 
 
+async def test_a_plane_that_has_still_to_confirm_becomes_no_fallback(controller: Controller) -> None:
+    """It would not be asked any more, and the deleted router would wait for ever."""
+    await controller.apply(TEXT)
+    controller.core.unreachable.add("s1")
+    await controller.operations.delete_tenant("red")
+    pair = "version: 1\nplanes: [{name: s2, kind: fake, fallback: {plane: s1, port: p8, peer_port: p9}}]\n"
+    with pytest.raises(Conflict, match="plane s1 has not confirmed that red/r1 is gone, and a fallback is not asked"):
+        await controller.apply(pair)
+    controller.core.unreachable.clear()
+    await controller.convergence.converge(lambda _: None)
+    assert (await controller.apply(pair)).waiting == []
+    assert list(controller.core.planes) == ["s2"]
+
+
 async def test_a_document_s_plane_that_confirms_too_late_is_said_to_stay(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
