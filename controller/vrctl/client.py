@@ -21,9 +21,9 @@ ANSWER_LIMIT_S = 600.0
 class Unreachable(Exception):
     """No controller answers at the socket."""
 
-    def __init__(self, path: Path, reason: str = "") -> None:
+    def __init__(self, path: Path, reason: str = "", remedy: str = "start vr-controller or give --socket") -> None:
         why = f" ({reason})" if reason else ""
-        super().__init__(f"no controller at {path}{why}; start vr-controller or give --socket")
+        super().__init__(f"no controller at {path}{why}; {remedy}")
 
 
 class Refused(Exception):
@@ -52,6 +52,9 @@ def connect(path: Path) -> socket.socket:
     except FileNotFoundError:
         found.close()
         raise Unreachable(path) from None
+    except PermissionError as problem:
+        found.close()
+        raise Unreachable(path, _reason(problem), "run vrctl as root") from None
     except OSError as problem:
         found.close()
         raise Unreachable(path, _reason(problem)) from None

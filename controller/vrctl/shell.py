@@ -58,7 +58,9 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     socket: Annotated[
-        Path | None, typer.Option(help="the controller's socket", envvar="SPLITPLANE_SOCKET", show_envvar=True)
+        Path | None,
+        # What cannot be read is no wrong usage: who connects says why.
+        typer.Option(help="the controller's socket", envvar="SPLITPLANE_SOCKET", show_envvar=True, readable=False),
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", help="show the version and exit", is_eager=True, callback=_show_version)

@@ -1,8 +1,10 @@
 """Every command of vrctl, against a controller on fakes over a real Unix socket: output and exit status."""
 
 import asyncio
+import errno
 import json
 import os
+import socket
 import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -506,6 +508,24 @@ def test_no_controller_is_status_3(
     assert ended.value.code == 3
     expected = f"vrctl: no controller at {tmp_path}/none.sock; start vr-controller or give --socket\n"
     assert capsys.readouterr().err == expected
+
+
+def test_who_is_not_root_is_told_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from controller.vrctl.cli import main
+
+    def refuse(self: socket.socket, address: str) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    path = tmp_path / "api.sock"
+    path.touch()
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)  # as another user sees it: tests may be root's
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    with pytest.raises(SystemExit) as ended:
+        main(["--socket", str(path), "get", "routers"])
+    expected = f"vrctl: no controller at {path} (permission denied); run vrctl as root\n"
+    assert (ended.value.code, capsys.readouterr().err) == (3, expected)
 
 
 @pytest.mark.parametrize(
