@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote, urlencode
 
+from controller.vrctl.live import pipe_reader
+
 DEFAULT_SOCKET = "/run/splitplane/api.sock"
 CHUNK_BYTES = 1 << 16
 ANSWER_LIMIT_S = 600.0
@@ -34,6 +36,18 @@ class Refused(Exception):
         super().__init__(text)
 
 
+class _Socket(socket.socket):
+    """A connection on which what is shown as it comes is waited for as long as somebody reads it, where told so."""
+
+    shown = False
+
+    def recv_into(self, *given: Any) -> int:
+        """Receive; BrokenPipeError once nobody reads standard output any more."""
+        if self.shown:
+            pipe_reader.wait_for(self.fileno())
+        return super().recv_into(*given)
+
+
 class _Connection(http.client.HTTPConnection):
     def __init__(self, path: Path) -> None:
         super().__init__("vr-controller")
@@ -43,9 +57,9 @@ class _Connection(http.client.HTTPConnection):
         self.sock = self.held = connect(self._path)
 
 
-def connect(path: Path) -> socket.socket:
+def connect(path: Path) -> _Socket:
     """Return a connection to the controller's socket; Unreachable where nobody answers."""
-    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    found = _Socket(socket.AF_UNIX, socket.SOCK_STREAM)
     found.settimeout(ANSWER_LIMIT_S)
     try:
         found.connect(str(path))
@@ -87,12 +101,19 @@ class Client:
 
     @contextlib.contextmanager
     def _open(
-        self, method: str, target: str, body: bytes | BinaryIO | None, kind: str, follow: bool = False
+        self,
+        method: str,
+        target: str,
+        body: bytes | BinaryIO | None,
+        kind: str,
+        follow: bool = False,
+        shown: bool = False,
     ) -> Iterator[http.client.HTTPResponse]:
         connection = _Connection(self.path)
         with contextlib.closing(connection), self._ask(connection, method, target, body, kind) as answer:
             if follow:
                 connection.held.settimeout(None)
+                connection.held.shown = shown
             yield answer
 
     def _ask(
@@ -127,27 +148,33 @@ class Client:
         return self.call("GET", path_of(*parts, **query))
 
     def lines(self, method: str, target: str, body: object = None, *, follow: bool = False) -> Iterator[Any]:
-        """Walk over an answer of newline-delimited JSON as it comes; ``follow`` waits for more for ever."""
+        """Walk over an answer of newline-delimited JSON as it comes; ``follow`` waits for more as long as somebody
+        reads standard output."""
         content = None if body is None else json.dumps(body).encode()
-        with self._open(method, target, content, "application/json", follow) as answer:
+        with self._open(method, target, content, "application/json", follow, shown=follow) as answer:
             while line := self._line(answer):
                 yield json.loads(line)
 
     def _line(self, answer: http.client.HTTPResponse) -> bytes:
         try:
             return answer.readline()
+        except BrokenPipeError:  # of standard output
+            raise
         except (OSError, http.client.HTTPException) as problem:
             raise Unreachable(self.path, f"it went away: {_reason(problem)}") from None
 
     def _read(self, answer: http.client.HTTPResponse, size: int) -> bytes:
         try:
             return answer.read1(size) if size >= 0 else answer.read()
+        except BrokenPipeError:  # of standard output
+            raise
         except (OSError, http.client.HTTPException) as problem:
             raise Unreachable(self.path, f"it went away: {_reason(problem)}") from None
 
-    def pieces(self, method: str, target: str, *, follow: bool = False) -> Iterator[bytes]:
-        """Walk over the octets of an answer as they come; ``follow`` waits for more for ever."""
-        with self._open(method, target, None, "", follow) as answer:
+    def pieces(self, method: str, target: str, *, follow: bool = False, shown: bool = False) -> Iterator[bytes]:
+        """Walk over the octets of an answer as they come; ``follow`` waits for more for ever, or where they are
+        ``shown`` as long as somebody reads standard output."""
+        with self._open(method, target, None, "", follow, shown) as answer:
             left = inf if answer.length is None else answer.length  # what comes in chunks tells its end itself
             while left and (piece := self._read(answer, CHUNK_BYTES)):
                 left -= len(piece)

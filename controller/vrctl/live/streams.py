@@ -117,7 +117,8 @@ def capture(
     from controller.vrctl.files import append_all
     from controller.vrctl.live import frames
 
-    pieces = client().pieces("GET", path_of(*router_path(router), "capture", interface=interface), follow=True)
+    target = path_of(*router_path(router), "capture", interface=interface)
+    pieces = client().pieces("GET", target, follow=True, shown=write is None)
     if count:
         pieces = islice(frames.head_and_records(pieces), 1 + count)
     try:

@@ -23,6 +23,7 @@ from types import FrameType
 from controller.events.terminal_filter import TerminalFilter, shown_lines
 from controller.guests.machine.console import raw_terminal
 from controller.vrctl import output
+from controller.vrctl.live import pipe_reader
 
 _PIECE_BYTES = 1 << 16
 _LAST_WORDS_S = 0.2
@@ -70,7 +71,8 @@ def show_log(command: Sequence[str]) -> int:
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         held = b""
-        while piece := os.read(process.stdout.fileno(), _PIECE_BYTES):
+        log = process.stdout.fileno()
+        while piece := _read_while_shown(log):
             whole, end, held = (held + piece).rpartition(b"\n")
             if len(held) > _PIECE_BYTES:
                 whole, end, held = whole + end + held, b"", b""
@@ -78,6 +80,11 @@ def show_log(command: Sequence[str]) -> int:
             sys.stdout.flush()
         sys.stdout.write(shown_lines(held))
         return _status(process.wait())
+
+
+def _read_while_shown(log: int) -> bytes:
+    pipe_reader.wait_for(log)
+    return os.read(log, _PIECE_BYTES)
 
 
 def _start(command: Sequence[str], standard: list[int], terminal: int | None) -> subprocess.Popen[bytes]:

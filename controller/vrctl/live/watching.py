@@ -1,7 +1,6 @@
 """`get --watch`: a list on a terminal that is kept true, or a line for each row of it that changes."""
 
 import json
-import select
 import sys
 import time
 from collections import Counter
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from controller.vrctl import output
 from controller.vrctl.client import Unreachable
+from controller.vrctl.live import pipe_reader
 from controller.vrctl.output import Format
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 EVERY_S = 1.0
 """The controller is asked so often; it answers from memory."""
-
-_STANDARD_OUTPUT = 1
 
 _FIRST_LEFT_OUT = (
     "groups nexthops neighbors guest placement ipv6_routes ipv4_routes share capabilities entries kind routers "
@@ -51,20 +49,13 @@ def _looks(read: Read) -> Iterator[tuple[list[Row], str]]:
     rows = read()
     yield rows, ""
     while True:
-        if _read_by_nobody(EVERY_S):
+        if pipe_reader.is_gone(EVERY_S):
             raise BrokenPipeError
         try:
             rows, complaint = read(), ""
         except Unreachable as problem:
             complaint = str(problem)
         yield rows, complaint
-
-
-def _read_by_nobody(limit_s: float) -> bool:
-    """Wait for so long, or until standard output is a pipe without a reader; tell whether it is."""
-    reader = select.poll()
-    reader.register(_STANDARD_OUTPUT, 0)  # POLLERR is reported unasked
-    return bool(reader.poll(limit_s * 1000))
 
 
 def _show(read: Read, columns: Sequence[str]) -> None:

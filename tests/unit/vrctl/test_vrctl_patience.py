@@ -2,6 +2,8 @@
 of an answer for the whole of it."""
 
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -60,6 +62,51 @@ def test_what_is_followed_may_take_its_time(listener: socket.socket, monkeypatch
     assert next(lines) == 1
     lines.close()  # type: ignore[attr-defined]
     assert limits == [None]
+
+
+LINES = """
+for line in client.lines("GET", "/v1/events", follow=True):
+    print(line, flush=True)
+"""
+PIECES = """
+for piece in client.pieces("GET", "/v1/capture", follow=True, shown=True):
+    os.write(1, piece)
+"""
+LOG = """
+terminal.show_log(["tail", "-n", "+1", "-f", sys.argv[2]])
+"""
+FOLLOWING = """
+import os, sys
+from pathlib import Path
+from controller.vrctl.client import Client
+from controller.vrctl.live import terminal
+client = Client(Path(sys.argv[1]))
+try:
+    exec(sys.argv[3])
+except BrokenPipeError:
+    raise SystemExit(7)
+"""
+
+
+@pytest.mark.parametrize("how", [LINES, PIECES, LOG], ids=["lines", "pieces", "log"])
+def test_what_is_followed_ends_with_its_reader(listener: socket.socket, tmp_path: Path, how: str) -> None:
+    """Also where nothing more comes."""
+    (log := tmp_path / "guest.log").write_text("1\n")
+    answering = _Answering(listener)
+    if how is not LOG:
+        answering.start()
+    command = [sys.executable, "-c", FOLLOWING, listener.getsockname(), str(log), how]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as following:
+        try:
+            assert following.stdout is not None
+            assert following.stdout.read(1) == b"1"
+            following.stdout.close()
+            assert following.wait(timeout=30) == 7
+        finally:
+            following.kill()
+    if how is not LOG:
+        answering.join()
+        answering.end.close()
 
 
 def _answered(listener: socket.socket, follow: bool) -> Iterator[object]:
