@@ -21,7 +21,8 @@ EVERY_S = 1.0
 
 _FIRST_LEFT_OUT = (
     "groups nexthops neighbors guest placement ipv6_routes ipv4_routes share capabilities entries kind routers "
-    "reached_at routes mtu mac vlan port_up addresses sets members interfaces memory rule serial names valid_until"
+    "reached_at routes mtu mac vlan port_up addresses sets members interfaces memory rule serial names valid_until "
+    "refused pending"
 )
 """What a screen does without where it is too narrow, in this order."""
 

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 from ruamel.yaml import YAML
 
+from controller.vrctl import listings
 from controller.vrctl.client import Unreachable
 from controller.vrctl.live import watching
 from controller.vrctl.output import Format
@@ -96,6 +97,16 @@ def test_a_narrow_screen_leaves_columns_out_and_names_them(width: int, titles: l
     first, head, row, *_ = (line.rstrip() for line in shown.get().splitlines())
     assert (first, head.split()) == (line, titles)
     assert row.startswith("customer-red/edge-1  disconnected  ")
+
+
+def test_40_columns_take_the_routers_and_what_ails_them() -> None:
+    columns = listings._COLUMNS[listings.Kind.ROUTERS].split()
+    named = {"router": "blue/edge-1", "plane": "leaf-1", "state": "degraded", "reason": "booting"}
+    console = Console(width=40, file=io.StringIO())
+    with console.capture() as shown:
+        console.print(watching.frame([dict.fromkeys(columns, 0) | named], "", columns, 40))
+    head, row = (line.split() for line in shown.get().splitlines()[-2:])
+    assert (head, row) == (["ROUTER", "PLANE", "STATE", "REASON"], list(named.values()))
 
 
 def test_programs_get_a_value_for_each_change(capsys: pytest.CaptureFixture[str]) -> None:
