@@ -1,36 +1,33 @@
 """vrctl: the operator's command line.
 
-Exit status: 0 done, 1 the thing failed (verify: they differ), 2 wrong usage, 3 no controller.
+Exit status: 0 done, 1 the thing failed (verify: they differ), 2 wrong usage, 3 no controller, 130 interrupted.
+
+The commands are imported inside `main`, where Ctrl-C is one of these: that is most of the time a short one takes.
 """
 
 import functools
+import importlib
 import io
 import os
 import re
 import sys
 from collections.abc import Callable
-from typing import NoReturn, TextIO, cast
+from typing import TYPE_CHECKING, NoReturn, TextIO, cast
 
-import typer.main
-
-from controller.errors import SplitplaneError
-from controller.vrctl import audit, backups, certificates, changes, listings, output
-from controller.vrctl import move as moving
-from controller.vrctl.client import Refused, Unreachable
-from controller.vrctl.live import streams, top
-from controller.vrctl.shell import FAILED, UNREACHABLE, WRONG_USAGE, app
-
-COMMANDS = (changes, certificates, moving, listings, streams, top, audit, backups)
-"""The modules whose import adds their commands to the application."""
+if TYPE_CHECKING:
+    from controller.errors import SplitplaneError
+    from controller.vrctl.client import Refused
 
 
 def main(argv: list[str] | None = None) -> NoReturn:
     """Entry point."""
     sys.stdin, sys.stdout = sys.stdin or _nothing("r"), sys.stdout or _nothing("w")
     _speak_utf_8()
-    status = _status_of(argv)
     try:
+        status = _status_of(argv)
         sys.stdout.flush()
+    except KeyboardInterrupt:
+        status = 130
     except BrokenPipeError:
         _hush()
     except OSError as problem:
@@ -38,13 +35,28 @@ def main(argv: list[str] | None = None) -> NoReturn:
     sys.exit(status)
 
 
+_COMMANDS = ("audit", "backups", "certificates", "changes", "listings", "move", "live.streams", "live.top")
+"""The modules whose import adds their commands to the application."""
+
+
 @functools.cache
 def commands() -> Callable[..., object]:
     """Return what runs a command line; to build it from the commands' functions takes most of a short one's time."""
+    import typer.main
+
+    from controller.vrctl.shell import app
+
+    for name in _COMMANDS:
+        importlib.import_module(f"controller.vrctl.{name}")
     return typer.main.get_command(app)
 
 
 def _status_of(argv: list[str] | None) -> int:
+    from controller.errors import SplitplaneError
+    from controller.vrctl import output
+    from controller.vrctl.client import Refused, Unreachable
+    from controller.vrctl.shell import FAILED, UNREACHABLE, WRONG_USAGE
+
     for argument in sys.argv[1:] if argv is None else argv:
         if any("\ud800" <= character <= "\udfff" for character in argument):  # octets that could not be decoded
             output.complain(f"argument {argument!r} is not UTF-8 text")
@@ -68,8 +80,10 @@ def _status_of(argv: list[str] | None) -> int:
     return 0
 
 
-def _words(problem: Refused | SplitplaneError) -> str:
+def _words(problem: "Refused | SplitplaneError") -> str:
     """Return an error without where it was in HTTP, which is for who wrote the request."""
+    from controller.vrctl.client import Refused
+
     asked = isinstance(problem, Refused) and problem.kind == "InvalidRequest"
     return re.sub(r"^(body|path|query)\.", "", str(problem)) if asked else str(problem)
 
@@ -87,6 +101,9 @@ def _speak_utf_8() -> None:
 
 
 def _complain_of(problem: OSError) -> int:
+    from controller.vrctl import output
+    from controller.vrctl.shell import FAILED
+
     _hush()
     output.complain(f"{problem.filename or 'standard output'}: {problem.strerror}")
     return FAILED
