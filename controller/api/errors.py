@@ -76,6 +76,8 @@ def _place(problem: Mapping[str, Any], body: Any) -> Iterator[str]:
 def _words(problem: Mapping[str, Any]) -> str:
     if problem["type"] == "string_pattern_mismatch":
         return f"{problem['input']!r} should be {PATTERN_WORDS[problem['ctx']['pattern']]}"
+    if problem["type"] == "less_than_equal":  # its own words round what is more than a float holds
+        return f"Input should be less than or equal to {problem['ctx']['le']}"
     return str(problem["msg"]).removeprefix("Value error, ")
 
 

@@ -109,6 +109,7 @@ async def test_it_describes_itself(served: Path) -> None:
             *("POST", "/v1/planes/s1/attach", {"ports": {"p1": {"device": "a"}}}, "InvalidRequest"),
             "body.ports.p1.number: Field required",
         ),
+        ("POST", "/v1/planes/s1/attach", {"datapath_id": 1 << 64}, "InvalidRequest", "equal to 18446744073709551615"),
         ("POST", "/v1/planes/s1/attach", {"datapath_id": "x"}, "InvalidRequest", "'x' is no datapath id"),
         (
             *("POST", "/v1/planes/s1/attach", {"ports": {"p1": {"number": 1, "device": "a b"}}}, "InvalidRequest"),
