@@ -92,8 +92,8 @@ class PlaneCertificates:
         known = [one for one in self._all.values() if one.plane == plane and not one.revoked]
         found = [one.serial for one in known if serial in ("", one.serial)]
         if not found:
-            what = f"{plane} with serial {serial}" if serial else plane
-            raise NoSuch("certificate of plane", what, "see vrctl get certificates")
+            kind = f"certificate {serial!r} of plane" if serial else "certificate of plane"
+            raise NoSuch(kind, plane, "see vrctl get certificates")
         self._store.revoke_plane_certificates(found)
         self._reload(plane)
         return found
