@@ -1,5 +1,7 @@
 """Commands that change what is declared: apply, diff, delete, plane attach and detach."""
 
+import contextlib
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +22,9 @@ from controller.vrctl.shell import (
     plane_app,
     router_path,
 )
+
+_NUMBER = re.compile("[0-9]{1,20}")
+"""Of a port. The controller says which are too large; Python itself does not take thousands of digits."""
 
 
 def _follow_document(resource: str, file: Path, form: Format) -> None:
@@ -128,14 +133,17 @@ def plane_attach(
     form: Output = Format.TABLE,
 ) -> None:
     """Use a plane: a new one by its datapath id or its address, or a detached one again."""
-    number = None
-    if datapath_id is not None:
-        try:
-            number = int(datapath_id.replace(":", ""), 16)
-        except ValueError:
-            raise typer.BadParameter(f"{datapath_id!r} is no datapath id; write it as 0x1") from None
+    number = None if datapath_id is None else _datapath_id(datapath_id)
     options = {"kind": kind, "datapath_id": number, "address": address, "device_id": device_id}
     _change("POST", path_of("planes", name, "attach"), options | {"ports": _ports(port or [])}, form)
+
+
+def _datapath_id(text: str) -> int:
+    with contextlib.suppress(ValueError):
+        number = int(text.replace(":", ""), 16)
+        if number.bit_length() <= 64:
+            return number
+    raise typer.BadParameter(f"{text!r} is no datapath id; write it as 0x1")
 
 
 def _ports(options: list[str]) -> dict[str, object] | None:
@@ -144,7 +152,7 @@ def _ports(options: list[str]) -> dict[str, object] | None:
     for option in options:
         name, _, rest = option.partition("=")
         number, colon, device = rest.partition(":")
-        if not name or not number.isdecimal() or bool(colon) != bool(device):
+        if not name or not _NUMBER.fullmatch(number) or bool(colon) != bool(device):
             raise typer.BadParameter(f"{option!r} is no port; write it as p1=1 or p2=2:s1-eth2")
         if name in found:
             raise typer.BadParameter(f"port {name} is given twice")
