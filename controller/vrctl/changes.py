@@ -87,11 +87,14 @@ def diff(file: File, form: Output = Format.TABLE) -> None:
 def _delete(
     context: typer.Context,
     file: Annotated[Path | None, typer.Option("-f", "--file", help="delete what this file names")] = None,
+    form: Annotated[Format, typer.Option("-o", "--output", help="how to print, with -f")] = Format.TABLE,
 ) -> None:
     if (file is None) == (context.invoked_subcommand is None):
         raise typer.BadParameter("give either -f FILE or one of tenant, router, plane with a name")
     if file is not None:
-        _follow_document("delete", file, Format.TABLE)
+        _follow_document("delete", file, form)
+    elif form is not Format.TABLE:
+        raise typer.BadParameter("give -o behind the name")
 
 
 def _change(method: str, target: str, body: object = None, form: Format = Format.TABLE) -> None:

@@ -345,7 +345,10 @@ async def test_delete_by_name_and_by_file(vrctl: Vrctl, applied: str, controller
     assert (await vrctl("delete", "tenant", "red"))[1] == "delete tenant red\ndelete slice red@s1\n"
     assert (await vrctl("delete", "plane", "s1"))[1] == "delete plane s1\n"
     await vrctl("apply", "-f", applied)
-    assert (await vrctl("delete", "-f", applied))[0] == 0
+    assert (await vrctl("delete", "-o", "json", "tenant", "red"))[:2] == (2, "")
+    status, out, _ = await vrctl("delete", "-f", applied, "-o", "json")
+    assert status == 0
+    assert [change["kind"] for change in json.loads(out)["changes"]][-1] == "plane"
     assert not controller.operations.state.planes
     assert not controller.guests.running_specs
 
