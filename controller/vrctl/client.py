@@ -28,6 +28,13 @@ class Unreachable(Exception):
         super().__init__(f"no controller at {path}{why}; {remedy}")
 
 
+class CutOff(Unreachable):
+    """The controller went away in the middle of its answer."""
+
+    def __init__(self, path: Path, reason: str = "it ended in the middle of its answer") -> None:
+        super().__init__(path, f"it went away: {reason}")
+
+
 class Refused(Exception):
     """The controller answered with an error; ``str()`` is its line."""
 
@@ -152,35 +159,41 @@ class Client:
         reads standard output."""
         content = None if body is None else json.dumps(body).encode()
         with self._open(method, target, content, "application/json", follow, shown=follow) as answer:
-            while line := self._line(answer):
-                yield json.loads(line)
+            held: list[bytes] = []
+            for piece in self._pieces(answer):
+                *whole, rest = piece.split(b"\n")
+                if whole:
+                    whole[0] = b"".join((*held, whole[0]))
+                    held.clear()
+                    yield from map(json.loads, whole)
+                held.append(rest)
+            if any(held):
+                raise CutOff(self.path)
 
-    def _line(self, answer: http.client.HTTPResponse) -> bytes:
-        try:
-            return answer.readline()
-        except BrokenPipeError:  # of standard output
-            raise
-        except (OSError, http.client.HTTPException) as problem:
-            raise Unreachable(self.path, f"it went away: {_reason(problem)}") from None
+    def _pieces(self, answer: http.client.HTTPResponse) -> Iterator[bytes]:
+        # Not by readline, which takes the end of the connection for that of the answer.
+        left = inf if answer.length is None else answer.length  # what comes in chunks tells its end itself
+        while left and (piece := self._read(answer, CHUNK_BYTES)):
+            left -= len(piece)
+            yield piece
+        if 0 < left < inf:
+            raise CutOff(self.path)
 
     def _read(self, answer: http.client.HTTPResponse, size: int) -> bytes:
         try:
             return answer.read1(size) if size >= 0 else answer.read()
         except BrokenPipeError:  # of standard output
             raise
+        except http.client.IncompleteRead:
+            raise CutOff(self.path) from None
         except (OSError, http.client.HTTPException) as problem:
-            raise Unreachable(self.path, f"it went away: {_reason(problem)}") from None
+            raise CutOff(self.path, _reason(problem)) from None
 
     def pieces(self, method: str, target: str, *, follow: bool = False, shown: bool = False) -> Iterator[bytes]:
         """Walk over the octets of an answer as they come; ``follow`` waits for more for ever, or where they are
         ``shown`` as long as somebody reads standard output."""
         with self._open(method, target, None, "", follow, shown) as answer:
-            left = inf if answer.length is None else answer.length  # what comes in chunks tells its end itself
-            while left and (piece := self._read(answer, CHUNK_BYTES)):
-                left -= len(piece)
-                yield piece
-            if 0 < left < inf:
-                raise Unreachable(self.path, "it went away: it ended in the middle of its answer")
+            yield from self._pieces(answer)
 
     def send_file(self, target: str, file: BinaryIO) -> Any:
         """Post a file; return the JSON answer."""

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from controller.vrctl.client import Refused
+from controller.vrctl.client import CutOff, Refused
 
 SHOW_AFTER_S = 1.0
 
@@ -22,6 +22,8 @@ def follow(lines: Iterator[Any]) -> dict[str, Any]:
             else:
                 outcome: dict[str, Any] = line
                 return outcome
+    except CutOff:
+        pass
     finally:
         bar.close()
     raise Refused("Incomplete", "the controller went away before it was done; run vrctl again to see how far it came")

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from controller.vrctl import client
-from controller.vrctl.client import Client, Unreachable
+from controller.vrctl.client import Client, CutOff, Refused, Unreachable
 from controller.vrctl.files import write_private
+from controller.vrctl.progress import follow
 
 Vrctl = Callable[..., Awaitable[tuple[int, str, str]]]
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -47,6 +48,25 @@ def test_an_answer_that_is_cut_off_is_no_backup(listener: socket.socket, tmp_pat
         write_private(tmp_path / "backup", Client(Path(listener.getsockname())).pieces("POST", "/v1/backup"))
     answering.join()
     assert not (tmp_path / "backup").exists()
+
+
+@pytest.mark.parametrize("more", [b"", b"2", b"2\r\n", b"4\r\n[2]\n", b"2\r\n[2"])
+def test_a_list_that_is_cut_off_is_no_whole_one(listener: socket.socket, more: bytes) -> None:
+    def lines() -> Iterator[object]:
+        answering = _Answering(listener, HEAD + b"2\r\n1\n\r\n" + more, ends=True)
+        answering.start()
+        yield from Client(Path(listener.getsockname())).lines("GET", "/v1/routers/red/r1/routes")
+
+    with pytest.raises(CutOff, match=r"\(it went away: it ended in the middle of its answer\)"):
+        list(lines())
+    with pytest.raises(Refused, match="the controller went away before it was done; run vrctl again"):
+        follow({"progress": line} for line in lines())
+
+
+def test_a_list_that_has_its_end_is_whole(listener: socket.socket) -> None:
+    answering = _Answering(listener, HEAD + b"2\r\n1\n\r\n0\r\n\r\n", ends=True)
+    answering.start()
+    assert list(Client(Path(listener.getsockname())).lines("GET", "/v1/routers/red/r1/routes")) == [1]
 
 
 def test_what_is_followed_may_take_its_time(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
