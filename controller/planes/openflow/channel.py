@@ -193,7 +193,8 @@ class Channel:
     async def answers(self, timeout_s: float) -> bool:
         """Whether the switch answers an echo within ``timeout_s``."""
         try:
-            await asyncio.wait_for(self.request(Type.ECHO_REQUEST), timeout_s)
+            async with asyncio.timeout(timeout_s):  # wait_for of Python 3.11 may lose that it is cancelled
+                await self.request(Type.ECHO_REQUEST)
         except (TimeoutError, ChannelClosed):
             return False
         return True
