@@ -31,7 +31,7 @@ from controller.planes.base import (
 )
 from controller.routing.fib import Fib
 from controller.routing.ranges import Differences, Row, Values, in_order
-from controller.routing.rib import NexthopSet
+from controller.routing.rib import NexthopSet, SetKind
 from controller.routing.table_pass import KeyScan
 from controller.views import Difference, VerifyView
 
@@ -172,7 +172,7 @@ class Verification:
             for key, one, there in part:
                 asked = wanted = None
                 if key not in refused:
-                    if one is not None and own.get(key) != LOCAL:
+                    if one is not None and not (key in own and (own[key] == LOCAL or one.kind is SetKind.CONNECTED)):
                         asked = desired.content(one)
                     if asked is None and key in own:
                         asked = desired.action(own[key])

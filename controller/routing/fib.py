@@ -163,7 +163,8 @@ class Fib(FibState):
             admitted = self._rib.admit(family, keys, ids, most)
             unkept = len(keys) - len(admitted)
             keys, ids = [keys[i] for i in admitted], array("I", [ids[i] for i in admitted])
-        self._enqueue(self._rib.replace(family, keys, ids))
+        changed = self._rib.replace(family, keys, ids)
+        self._enqueue(changed if self.removing else self._own.follow(changed))
         return unkept
 
     def define_set(self, set_id: int, kind: SetKind, members: tuple[Member, ...]) -> None:
@@ -201,7 +202,7 @@ class Fib(FibState):
         if own == LOCAL:
             return own
         one = self._rib.routes.get(key)
-        if one is None or (own is not None and not one.action):
+        if one is None or (own is not None and (one.kind is SetKind.CONNECTED or not one.action)):
             return own
         have = self._prefixes.installed.get(key)
         if have and have != one.action and one.action and self._forwards_as(have, one):
@@ -428,7 +429,7 @@ class Fib(FibState):
                 self._enqueue(filter(self._differs, keys))
             if request.stale:
                 gone = rib.withdraw(keys)
-                self._enqueue(gone)
+                self._enqueue(gone if self.removing else self._own.follow(gone))
                 self.swept += len(gone)
             if len(keys) < count:
                 if request.stale:
@@ -521,4 +522,4 @@ class Fib(FibState):
         return known is not None and bool(known.sets)
 
     def _refresh_own(self, address: bytes) -> None:
-        self._enqueue(() if self.removing else (self._own.refresh(address),))
+        self._enqueue(() if self.removing else self._own.refresh(address))

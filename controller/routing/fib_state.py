@@ -45,7 +45,7 @@ class FibState:
         self._rib = Rib(usage)
         self._prefixes = PrefixTable(config.vrf_id, usage)
         self._resolution = Resolution(config.vrf_id, objects, usage)
-        self._own = OwnPrefixes(self._resolution)  # which come before routes
+        self._own = OwnPrefixes(self._resolution, self._rib)  # which come before routes
 
     # Its routes
 

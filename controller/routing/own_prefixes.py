@@ -1,39 +1,88 @@
-"""The prefixes of one router that no daemon has to announce: its own addresses and its neighbors."""
+"""The prefixes of one router that no daemon has to announce: its own addresses, and its neighbors on connected links.
+
+A neighbor is on a link where the routes say so. Linux enters any address as one, whoever asks for its MAC with it as
+the sender's: that of another link, with which hosts of two links ask by either, a service's that several hosts have,
+or somebody else's altogether. None of these may take the packets of a route.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import chain
 
 from controller.planes.base import LOCAL, RouteKind, route_action
 from controller.routing.resolve import Resolution
+from controller.routing.rib import Rib
+from wire.columns import family_of
 
 _HOST_BITS = {4: 32, 16: 128}
 
 
 class OwnPrefixes(dict[bytes, int]):
-    """Host prefix → action: own addresses are LOCAL, resolved neighbors a nexthop.
+    """Host prefix → action: own addresses are LOCAL, resolved neighbors to whom a connected route leads a nexthop.
 
     Link-local addresses are never routes, as they mean another host on each link.
     """
 
-    def __init__(self, resolution: Resolution) -> None:
+    def __init__(self, resolution: Resolution, rib: Rib) -> None:
         super().__init__()
-        self._resolution = resolution
+        self._resolution, self._rib = resolution, rib
 
     def is_local(self, key: bytes) -> bool:
         """Tell whether a prefix is an own address."""
         return self.get(key) == LOCAL
 
-    def refresh(self, address: bytes) -> bytes:
-        """Follow interfaces and neighbors with what they say of an address; returns its prefix."""
+    def refresh(self, address: bytes) -> tuple[bytes, ...]:
+        """Follow interfaces, neighbors and routes with what they say of an address; returns its prefix.
+
+        That of an address that neither is one of these nor was stays as it is: until the routes have been told, an
+        adopted one may be a neighbor's.
+        """
         key = address + bytes((_HOST_BITS[len(address)],))
         resolution = self._resolution
         action: int | None = None
         if address in resolution.local:
             action = LOCAL
-        elif not _link_local(address) and (found := resolution.neighbors.by_address.get(address)):
-            action = route_action(RouteKind.NEXTHOP, resolution.nexthop(next(iter(found)), address).id)
-        if action is None:
-            self.pop(key, None)
-        else:
+        elif not _link_local(address) and (interface_id := self._interface_to(address)):
+            action = route_action(RouteKind.NEXTHOP, resolution.nexthop(interface_id, address).id)
+        if action is not None:
             self[key] = action
-        return key
+        elif self.pop(key, None) is None:
+            return ()
+        return (key,)
+
+    def follow(self, changed: list[bytes]) -> list[bytes]:
+        """Return prefixes whose routes changed, with those of the neighbors to whom another route may lead now."""
+        neighbors = self._resolution.neighbors.by_address
+        if not changed or not neighbors:
+            return changed
+        moved, self._rib.connected_moved = self._rib.connected_moved, False
+        looked_at = neighbors if moved else dict.fromkeys(self._within(changed))
+        found = list(chain.from_iterable(map(self.refresh, looked_at)))
+        return [*changed, *found] if found else changed
+
+    def _interface_to(self, address: bytes) -> int:
+        """Return the interface by which the routes lead to a neighbor, 0 where they lead elsewhere."""
+        found = self._resolution.neighbors.by_address.get(address)
+        one = self._rib.connected_to(address) if found else None
+        if not found or one is None:
+            return 0
+        return next((member.interface_id for member in one.members if member.interface_id in found), 0)
+
+    def _within(self, changed: list[bytes]) -> Iterator[bytes]:
+        """Yield the neighbors in prefixes, all of one family, that are longer than some connected one."""
+        stride, shortest = len(changed[0]), self._rib.shortest_connected(family_of(changed[0]))
+        lengths = b"".join(changed)[stride - 1 :: stride]  # of all at once: in a full table few are longer
+        if shortest is None or not lengths.translate(None, bytes(range(shortest + 1))):
+            return
+        addresses = sorted(one for one in self._resolution.neighbors.by_address if len(one) == stride - 1)
+        for key in changed:
+            if key[-1] > shortest:
+                last = int.from_bytes(key[:-1], "big") | (1 << 8 * (stride - 1) - key[-1]) - 1
+                end = last.to_bytes(stride - 1, "big")
+                for at in range(bisect_left(addresses, key[:-1]), len(addresses)):
+                    if addresses[at] > end:
+                        break
+                    yield addresses[at]
 
 
 def _link_local(address: bytes) -> bool:

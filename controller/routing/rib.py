@@ -5,6 +5,7 @@ them all at once. Ids of sets are the VRC's; they hold for one Control stream.
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -14,6 +15,7 @@ from controller.model import Quota
 from controller.routing import _routes
 from controller.routing.repeated_keys import RepeatedKeys
 from controller.routing.usage import SliceUsage
+from wire.columns import family_of
 
 MAX_SETS = 65_536
 """Most nexthop sets one VRC may name at a time."""
@@ -80,6 +82,9 @@ class Rib:
         self._usage = usage or SliceUsage(Quota())
         self.routes: dict[bytes, NexthopSet] = {}
         self.counts = {4: 0, 6: 0}
+        self.connected: dict[bytes, NexthopSet] = {}  # of these, those to what is on a link
+        self.connected_moved = False  # whether any of these came, went or changed; whoever follows them unsets it
+        self._connected_lengths = {4: Counter[int](), 6: Counter[int]()}
         self.moved = 0  # keys put in and taken out so far, or more
         self.names: dict[int, NexthopSet] = {}  # by the VRC's id
         self.unkept = {4: 0, 6: 0}  # routes that there was no room for since the resync began
@@ -248,6 +253,8 @@ class Rib:
             if not one.routes:
                 self._loose[one] = None
         self.moved += len(changed)
+        if _any_connected(left) or _any_connected(self.names[one] for one in set(set_ids) if one):
+            self._note_connected(changed)
         if self._repeated is not None:
             self._repeated.add(keys)
         return changed
@@ -263,7 +270,37 @@ class Rib:
             self.counts[4 if len(key) == 5 else 6] -= 1
         self._usage.learned -= len(gone)
         self.moved += len(gone)
+        if not self.connected.keys().isdisjoint(gone):
+            self._note_connected(gone)
         return gone
+
+    def _note_connected(self, changed: Iterable[bytes]) -> None:
+        for key in changed:
+            before, one = self.connected.pop(key, None), self.routes.get(key)
+            now = one if one is not None and one.kind is SetKind.CONNECTED else None
+            if now is not None:
+                self.connected[key] = now
+            if before is not now:
+                self.connected_moved = True
+                self._connected_lengths[family_of(key)][key[-1]] += (now is not None) - (before is not None)
+
+    def shortest_connected(self, family: int) -> int | None:
+        """Return the least length of a route to what is on a link, None without one."""
+        return min((bits for bits, count in self._connected_lengths[family].items() if count), default=None)
+
+    def connected_to(self, address: bytes) -> NexthopSet | None:
+        """Return the set of the longest route to an address, where the address is on a link by it."""
+        size = 8 * len(address)
+        shortest = self.shortest_connected(4 if size == 32 else 6)
+        if shortest is None:
+            return None
+        number = int.from_bytes(address, "big")
+        for bits in range(size, shortest - 1, -1):
+            network = number >> (size - bits) << (size - bits)
+            one = self.routes.get(network.to_bytes(len(address), "big") + bytes((bits,)))
+            if one is not None:
+                return one if one.kind is SetKind.CONNECTED else None
+        return None
 
     def collect(self) -> list[NexthopSet]:
         """Drop sets that neither a route nor a name uses any more, and return them.
@@ -283,6 +320,10 @@ class Rib:
                 self._usage.kept_members -= len(one.members)
                 unused.append(one)
         return unused
+
+
+def _any_connected(sets: Iterable[NexthopSet]) -> bool:
+    return any(one.kind is SetKind.CONNECTED for one in sets)
 
 
 def _undefined(set_id: int) -> str:

@@ -7,6 +7,7 @@ from controller.diagnostics.diagnostics import Diagnostics
 from controller.events.log import EventLog
 from controller.model import InterfaceConfig, Quota, RouterConfig
 from controller.planes.fake import FakePlane
+from controller.routing.rib import SetKind
 from controller.shard.router import VirtualRouter
 from controller.shard.shards import Shards
 from controller.views import PlaneView
@@ -115,6 +116,12 @@ class World:
             if neighbors:
                 list(router.neighbors([(one.id, gateway(one.id), mac(100 + one.id), False)]))
         return vrc
+
+    def learn_links(self, vrf_id: int = 1) -> None:
+        """Say that 10.0.<n>.0/24 is on each interface."""
+        for one in self.router(vrf_id).config.interfaces:
+            self.router(vrf_id).define_set(1000 + one.id, SetKind.CONNECTED, [(one.id, b"", 1)])
+            self.learn({f"10.0.{one.id}.0/24": 1000 + one.id}, vrf_id)
 
     def learn(self, routes: dict[str, int], vrf_id: int = 1) -> int:
         """Say one Routes message for each family and return its sequence number."""

@@ -207,6 +207,9 @@ async def test_the_room_is_what_the_plane_says_until_a_write_is_refused():
     world.hardware.table_sizes, world.software.table_sizes = {"ipv4_route": 7}, {"ipv4_route": 5000}
     await world.start(router_config(1, (1, 2), placement=Placement.HARDWARE))
     await learned(world)
+    world.learn_links()
+    await world.settle()
+    await world.pair.work()
     assert await fullness(world) == (3, 7, "reported")  # 4 entries are kept free
     behind = (await plane_view(world, "f1")).tables["ipv4_route"]
     assert (behind.used, behind.capacity, behind.source) == (
@@ -471,6 +474,9 @@ async def test_a_router_of_many_routes_moves_without_a_pause(monkeypatch):
     monkeypatch.setattr("controller.fallback.hardware_routes.BUDGET", LEAST_BUDGET)
     world = await made(router_config(1, (1, 2), placement=Placement.HARDWARE))
     await learned(world)
+    world.learn_links()
+    await world.settle()
+    await world.pair.work()
     assert len(world.forwarding()) > LEAST_BUDGET
     world.pair.routes.place(1, Placement.SOFTWARE)
     placing = asyncio.create_task(world.pair.run())

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
+from random import Random
 
 import pytest
 
@@ -16,8 +17,10 @@ from controller.planes.base import (
     Op,
     Policer,
     Refused,
+    RouteKind,
     RouterInterface,
     WriteBatch,
+    route_action,
 )
 from controller.routing import objects
 from controller.routing.fib import Fib
@@ -43,6 +46,10 @@ def gateway(number: int) -> bytes:
 
 def mac(number: int) -> bytes:
     return bytes((2, 0, 0, 0, 0, number))
+
+
+def network(number: int) -> bytes:
+    return prefix_key(f"10.0.{number}.0/24")
 
 
 def host(address: bytes) -> bytes:
@@ -86,6 +93,12 @@ class Router:
 
     def define(self, set_id: int, *numbers: int) -> None:
         self.fib.define_set(set_id, SetKind.FORWARD, tuple(Member(number, gateway(number)) for number in numbers))
+
+    def learn_links(self, *numbers: int) -> None:
+        """Learn that each interface's network is on its link."""
+        for number in numbers:
+            self.fib.define_set(100 + number, SetKind.CONNECTED, (Member(number, b""),))
+            self.learn({network(number): 100 + number})
 
     def learn(self, routes: dict[bytes, int]) -> int:
         return self.fib.learn(4, list(routes), list(routes.values()))
@@ -213,6 +226,7 @@ def test_a_router_interface_whose_port_is_gone_is_deleted_and_comes_back_with_it
 
 def test_a_declaration_that_lacks_an_interface_takes_its_address_and_neighbors() -> None:
     router = Router()
+    router.learn_links(1, 2)
     router.neighbors(1, 2)
     router.define(1, 2)
     router.learn({V4[0]: 1})
@@ -239,6 +253,7 @@ def test_an_address_of_two_interfaces_stays_with_the_second() -> None:
 
 def test_a_neighbor_has_a_route_of_its_own_and_failed_ones_are_tried_again() -> None:
     router = Router()
+    router.learn_links(1)
     assert router.neighbors(1) == 0
     batch = router.write()
     assert routes(batch)[host(gateway(1))][0] is Op.INSERT
@@ -249,6 +264,90 @@ def test_a_neighbor_has_a_route_of_its_own_and_failed_ones_are_tried_again() -> 
     assert router.write().nexthops == []
     router.fib.tick(8.0)
     assert [one.entry.state for one in router.write().nexthops] == [NexthopState.GLEAN]
+
+
+def test_what_a_neighbor_calls_itself_takes_no_packets_of_a_route() -> None:
+    """The kernel enters any address as a neighbor's, of whatever link, that asks for the router's MAC."""
+    router, other, foreign = Router(), gateway(2), ip_address("8.8.8.8").packed
+    router.learn_links(1, 2)
+    router.define(1, 2)
+    router.learn({prefix_key("0.0.0.0/0"): 1})
+    router.write()
+    claims = {(1, other): (mac(9), False), (1, foreign): (mac(9), False)}
+    router.fib.set_neighbors(claims, 0.0)
+    assert routes(router.write()) == {}
+    router.neighbors(2)
+    assert routes(router.write()).keys() == {host(other)}
+    (nexthop,) = (one for one in router.fib.desired_nexthops.values() if one.mac == mac(2))
+    assert router.installed[host(other)] == route_action(RouteKind.NEXTHOP, nexthop.id)
+
+
+def test_a_host_on_a_link_by_a_route_of_its_own_is_forwarded_to_once_it_is_resolved() -> None:
+    router, alone = Router(), ip_address("192.0.2.5").packed
+    router.fib.define_set(1, SetKind.CONNECTED, (Member(1, b""),))
+    router.learn({host(alone): 1})
+    assert routes(router.write()) == {host(alone): (Op.INSERT, GLEAN)}
+    router.fib.set_neighbors({(2, alone): (mac(2), False)}, 0.0)
+    assert routes(router.write()) == {}
+    router.fib.set_neighbors({(1, alone): (mac(1), False)}, 0.0)
+    ((op, action),) = routes(router.write()).values()
+    (nexthop,) = router.fib.desired_nexthops.values()
+    assert (op, action, nexthop.mac) == (Op.MODIFY, route_action(RouteKind.NEXTHOP, nexthop.id), mac(1))
+    router.fib.set_neighbors({(1, alone): (b"", False)}, 0.0)
+    assert routes(router.write()) == {host(alone): (Op.MODIFY, GLEAN)}
+
+
+def test_a_neighbor_told_before_the_routes_keeps_what_was_adopted_for_it() -> None:
+    there = host(gateway(1))
+    fib = Fib(config(), PlaneObjects("s1"), SliceUsage(Quota()))
+    list(fib.adopt(Installed(routes={VRF: {there: route_action(RouteKind.NEXTHOP, 5)}}), {}))
+    fib.set_ports(PORTS, 0.0)
+    fib.set_neighbors({(1, gateway(1)): (mac(1), False)}, 0.0)
+    batch = WriteBatch()
+    fib.take(batch, 1000)
+    assert routes(batch) == {}
+    fib.sweep(0.0)
+    batch = WriteBatch()
+    fib.take(batch, 1000)
+    assert routes(batch)[there][0] is Op.DELETE
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("family", [4, 6])
+def test_neighbors_follow_the_longest_route_to_them_whatever_comes_first(family: int, seed: int) -> None:
+    chosen, router = Random(seed), Router()
+    size = {4: 32, 6: 128}[family]
+    base = int.from_bytes(ip_address({4: "10.7.0.0", 6: "2001:db8::"}[family]).packed, "big")
+    addresses = [(base + number).to_bytes(size // 8, "big") for number in range(16)]
+    known: dict[bytes, int] = {}
+    told: set[tuple[int, bytes]] = set()
+    for number in (1, 2):
+        router.fib.define_set(number, SetKind.CONNECTED, (Member(number, b""),))
+    router.define(3, 1)
+    for _ in range(60):
+        if chosen.random() < 0.6:
+            bits = chosen.choice((0, size - 4, size - 3, size - 1, size))
+            prefix = (base + chosen.randrange(16)) >> (size - bits) << (size - bits)
+            key = prefix.to_bytes(size // 8, "big") + bytes((bits,))
+            known[key] = chosen.randrange(4)
+            router.fib.learn(family, [key], [known[key]])
+        else:
+            place = chosen.choice((1, 2)), chosen.choice(addresses)
+            told ^= {place}
+            router.fib.set_neighbors({place: (mac(place[0]) if place in told else b"", False)}, 0.0)
+        router.write()
+        for address in addresses:
+            covering = [int.from_bytes(address, "big") >> (size - bits) << (size - bits) for bits in range(size + 1)]
+            keys = [one.to_bytes(size // 8, "big") + bytes((bits,)) for bits, one in enumerate(covering)]
+            longest = next((known[key] for key in reversed(keys) if known.get(key)), 0)
+            action, nexthop = router.installed.get(host(address), 0), None
+            if action >> 28 == RouteKind.NEXTHOP:
+                nexthop = router.fib.desired_nexthops[action & 0xFFFFFF]
+            if longest in (1, 2) and (longest, address) in told:
+                assert nexthop is not None
+                assert nexthop.mac == mac(longest)
+            elif known.get(host(address)) != 3:
+                assert nexthop is None
 
 
 @pytest.mark.parametrize(
@@ -267,6 +366,10 @@ def test_a_neighbor_has_a_route_of_its_own_and_failed_ones_are_tried_again() -> 
 )
 def test_a_link_local_neighbor_has_no_route(address: str, routed: bool) -> None:
     router, packed = Router(), ip_address(address).packed
+    router.fib.define_set(1, SetKind.CONNECTED, (Member(1, b""),))
+    for family, default in ((4, "0.0.0.0/0"), (6, "::/0")):
+        router.fib.learn(family, [prefix_key(default)], [1])
+    router.write()
     router.fib.set_neighbors({(1, packed): (mac(1), False)}, 0.0)
     assert routes(router.write()).keys() == ({host(packed)} if routed else set())
 
@@ -342,11 +445,13 @@ def test_routes_far_beyond_the_quota_are_not_kept_and_counted() -> None:
 
 def test_what_a_resync_does_not_repeat_goes_with_its_sweep() -> None:
     router = Router()
+    router.learn_links(1, 2)
     router.neighbors(1, 2)
     router.define(1, 1)
     router.learn({V4[0]: 1, V4[1]: 1})
     router.write()
     router.fib.begin_resync()
+    router.learn_links(1, 2)
     router.define(1, 1)
     router.learn({V4[1]: 1})
     router.neighbors(1)
@@ -409,6 +514,7 @@ def test_a_nexthop_goes_with_the_last_route_on_it_though_that_was_never_learned(
 
 def test_a_router_that_is_removed_wants_nothing_any_more() -> None:
     router = Router()
+    router.learn_links(1)
     router.neighbors(1)
     router.define(1, 1)
     router.learn({V4[0]: 1})
@@ -416,7 +522,7 @@ def test_a_router_that_is_removed_wants_nothing_any_more() -> None:
     router.fib.remove()
     batch = router.write()
     assert all(op is Op.DELETE for op, _ in routes(batch).values())
-    assert routes(batch).keys() == {V4[0], host(own(1)), host(own(2)), host(gateway(1))}
+    assert routes(batch).keys() == {V4[0], network(1), host(own(1)), host(own(2)), host(gateway(1))}
     assert {one.op for one in (*batch.router_interfaces, *batch.policers)} == {Op.DELETE}
     assert (len(batch.router_interfaces), len(batch.policers)) == (2, 1)
     router.write()

@@ -251,9 +251,10 @@ async def test_a_router_that_comes_before_all_of_an_adoption_is_done_adopts_what
     assert steps
     assert set(second.plane.entries.router_interfaces) == {1, 3}
     second.connect(2)
+    second.learn_links(2)
     second.router(2).resync_end(True)
     await second.settle(2)
-    assert set(second.installed(2)) == {key("10.0.3.1/32"), key("10.0.3.2/32")}
+    assert set(second.installed(2)) == {key("10.0.3.0/24"), key("10.0.3.1/32"), key("10.0.3.2/32")}
 
 
 async def test_stale_routes_stay_until_the_daemons_settled(make_world):
@@ -691,6 +692,7 @@ async def test_clean_up_is_bounded_by_batch_and_by_turn(make_world, monkeypatch)
     first = await make_world(router_config(1, (1,)), router_config(2, (2,)))
     for vrf_id in (1, 2):
         first.connect(vrf_id)
+        first.learn_links(vrf_id)
         addresses = [bytes((10, 0, vrf_id, number)) for number in range(10, 40)]
         list(first.router(vrf_id).neighbors([(vrf_id, address, mac(address[3]), False) for address in addresses]))
         members = [(vrf_id, address, 1) for address in addresses[:15]]

@@ -214,6 +214,7 @@ async def test_what_is_encoded_for_a_plane_is_charged_to_whose_it_is(monkeypatch
         await world.start(router_config(1, (1,)), router_config(2, (2,)))
         for vrf_id in (1, 2):
             world.connect(vrf_id)
+            world.learn_links(vrf_id)
             world.router(vrf_id).define_set(1, SetKind.BLACKHOLE, [])
             await world.settle(vrf_id)
         before = Counter(charged)

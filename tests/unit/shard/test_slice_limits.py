@@ -14,8 +14,8 @@ from controller.spec.state import Ids, State
 from wire.columns import prefix_key
 
 ROOM = 100
-OWN = 6
-"""Prefixes of a router with three interfaces that it never learns: an address and a neighbor on each."""
+OWN = 3
+"""Prefixes of a router with three interfaces that it never learns: an address on each."""
 
 
 def slices(red: str = "", blue: str = "") -> State:

@@ -6,6 +6,7 @@ import pytest
 from worlds import World, gateway, mac, router_config, vrc_of
 
 from controller.errors import NoSuch, SessionRefused
+from controller.planes.base import RouteKind
 from controller.routing.rib import SetKind
 from controller.shard import shard
 from wire.columns import prefix_key as key
@@ -56,11 +57,32 @@ async def test_prefixes_of_its_own_that_a_plane_refused_are_no_differences(make_
     refused = key("10.0.1.2/32")
     world.plane.fault = lambda _table, one, _op: "table full" if one == refused else None
     world.connect()
+    world.learn_links()
     list(world.router().neighbors([(1, gateway(1), mac(101), False)]))
     world.router().resync_end(True)
     await world.settle()
     assert refused in world.router().fib.refused_routes
     verifying = asyncio.create_task(world.views.verify(1))
     await asked(world, 1)
-    world.router().snapshot_end(*vrc_of(world).snapshot_requests, "")
+    (request,) = vrc_of(world).snapshot_requests
+    links = [key(f"10.0.{number}.0/24") for number in (1, 2, 3)]
+    world.router().snapshot_chunk(request, 4, links, [1001, 1002, 1003])
+    world.router().snapshot_end(request, "")
+    assert (await verifying).equal
+
+
+async def test_a_host_on_a_link_by_a_route_of_its_own_is_no_difference_once_it_is_resolved(make_world):
+    world = await make_world(router_config())
+    world.connect()
+    world.learn_links()
+    world.learn({"10.0.1.2/32": 1001})  # the gateway of `connect`
+    world.router().resync_end(True)
+    await world.settle()
+    assert world.installed()[key("10.0.1.2/32")] >> 28 == RouteKind.NEXTHOP
+    verifying = asyncio.create_task(world.views.verify(1))
+    await asked(world, 1)
+    (request,) = vrc_of(world).snapshot_requests
+    links = [key(f"10.0.{number}.0/24") for number in (1, 2, 3)]
+    world.router().snapshot_chunk(request, 4, [*links, key("10.0.1.2/32")], [1001, 1002, 1003, 1001])
+    world.router().snapshot_end(request, "")
     assert (await verifying).equal

@@ -15,6 +15,8 @@ def reconnect(router, *numbers: int) -> None:
     """Open a session that repeats the neighbors of that many gateways, and ends its resync."""
     router.open(FakeVrc())
     router.interface_states([(1, True, [bytes((10, 0, 1, 1))])])
+    router.define_set(1, SetKind.CONNECTED, [(1, b"", 1)])
+    router.routes(4, [prefix_key("10.0.1.0/24")], [1])
     for number in numbers:
         list(router.neighbors([(1, gateway(number), mac(number), False)]))
     router.resync_end(True)
@@ -28,6 +30,7 @@ async def test_one_that_is_not_repeated_goes_with_the_resync(make_world):
     world = await make_world(router_config(1, (1,)))
     world.connect()
     router = world.router()
+    world.learn_links()
     list(router.neighbors([(1, bytes((10, 0, 1, 9)), mac(9), False)]))
     router.resync_end(True)
     await world.settle()
