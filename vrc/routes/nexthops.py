@@ -28,6 +28,9 @@ MAX_NEXTHOP_OBJECTS = 1 << 17
 MAX_WEIGHT = 256
 """Of a member of a set; larger ones are brought down to it in proportion."""
 
+MAX_HOP_WEIGHT = 256
+"""Most that a hop of a route message can say (struct rtnexthop)."""
+
 _SWEEP_AT = 1024
 
 
@@ -114,7 +117,7 @@ class NexthopScope:
     ``usable`` maps an ifindex to an interface id, 0 where routes by it are to be ignored, ELSEWHERE where the guest
     alone can send packets: they go to it, as what is unreachable does, and by no shorter prefix. So do those that are
     to be encapsulated, as by MPLS, and have no plain way beside. ``inline_first`` takes the hops a route message
-    carries itself rather than its nexthop id, as the kernel sends both.
+    carries itself rather than its nexthop id, as the kernel sends both, unless only the nexthop says all of it.
     """
 
     def __init__(self, sets: NexthopSets, usable: Callable[[int], int], *, inline_first: bool = False) -> None:
@@ -200,15 +203,28 @@ class NexthopScope:
 
     def content(self, spec: RouteSpec) -> Content | None:
         """Return what a route does, None where it is to be ignored (no usable interface, multicast)."""
-        if spec.type == RouteType.BLACKHOLE:
+        if spec.type == RouteType.BLACKHOLE and not self._leads_on(spec.nexthop_id):
             return BLACKHOLE
         if spec.type in (RouteType.UNREACHABLE, RouteType.PROHIBIT, RouteType.THROW):
             return UNREACHABLE
-        if spec.type != RouteType.UNICAST:
+        if spec.type not in (RouteType.UNICAST, RouteType.BLACKHOLE):
             return None
-        if spec.nexthop_id and not (self._inline_first and spec.hops):
+        inline = self._inline_first and spec.hops and not self._weighs_more(spec.nexthop_id)
+        if spec.nexthop_id and not inline:
             return self._content_of(spec.nexthop_id)
         return self._members(spec.hops)
+
+    def _leads_on(self, nexthop_id: int) -> bool:
+        """Tell whether a nexthop is none of a blackhole any more: a kernel with `nexthop_compat_mode` 0 says so of
+        the nexthop alone, and not of its routes, whose type was a blackhole's."""
+        nexthop = self.objects.get(nexthop_id)
+        return nexthop is not None and not nexthop.blackhole
+
+    def _weighs_more(self, nexthop_id: int) -> bool:
+        """Tell whether a group has a weight for which the hops in its routes' own messages have no room: Linux leaves
+        out the higher octet there."""
+        group = self.objects.get(nexthop_id)
+        return group is not None and any(weight > MAX_HOP_WEIGHT for _, weight in group.members)
 
     def _content_of(self, nexthop_id: int) -> Content | None:
         nexthop = self._find(nexthop_id)

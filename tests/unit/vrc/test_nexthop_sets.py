@@ -1,7 +1,7 @@
 """Interning of nexthop contents, and scopes of nexthop ids."""
 
 import pytest
-from netlink_bytes import address, attribute, by_gateway, by_nexthop, group, nexthop, route
+from netlink_bytes import address, attribute, by_gateway, by_nexthop, group, multipath, nexthop, route, u32
 
 from vrc.errors import MalformedNetlink
 from vrc.interfaces import ELSEWHERE
@@ -185,6 +185,31 @@ def test_weights_of_two_octets_keep_their_proportion(
     learn(scope, nexthop(1, 2, "10.1.0.2"), nexthop(2, 3, "10.2.0.2"), group(9, (1, given[0]), (2, given[1])))
     binding = scope.bind(shape(by_nexthop(9)))
     assert sets.content(binding.set_id)[1] == ((102, A, told[0]), (103, B, told[1]))
+
+
+def test_weights_that_a_route_of_the_kernel_cuts_to_an_octet_are_those_of_its_group(sets: NexthopSets) -> None:
+    scope = NexthopScope(sets, lambda ifindex: {2: 102, 3: 103}.get(ifindex, 0), inline_first=True)
+    ways = multipath(("10.1.0.2", 2), ("10.2.0.2", 3)) + attribute(30, u32(9))  # 257 and 513, as an octet has them
+    learn(scope, nexthop(1, 2, "10.1.0.2"), nexthop(2, 3, "10.2.0.2"), group(9, (1, 257), (2, 513)))
+    binding = scope.bind(shape(ways))
+    assert sets.content(binding.set_id)[1] == ((102, A, 128), (103, B, 256))
+    binding.routes = 1
+    learn(scope, group(9, (1, 256), (2, 1)))  # whose routes have other hops, of which the kernel tells next
+    assert scope.settle() == {binding}
+    assert sets.content(binding.set_id)[1] == ((102, A, 1), (103, B, 1))
+
+
+def test_a_route_follows_its_nexthop_that_is_a_blackhole_no_more(scope: NexthopScope, sets: NexthopSets) -> None:
+    learn(scope, nexthop(1, blackhole=True))
+    binding = scope.bind(shape(by_nexthop(1), route_type=6))
+    binding.routes = 1
+    assert sets.content(binding.set_id) == BLACKHOLE
+    learn(scope, nexthop(1, 2, "10.1.0.2"))
+    assert scope.settle() == {binding}
+    assert sets.content(binding.set_id) == (SetKind.FORWARD, ((102, A, 1),))
+    learn(scope, nexthop(1, blackhole=True))
+    assert scope.settle() == {binding}
+    assert sets.content(binding.set_id) == BLACKHOLE
 
 
 def test_sweep_drops_what_no_route_has(scope: NexthopScope, sets: NexthopSets) -> None:
