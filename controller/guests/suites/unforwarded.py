@@ -26,6 +26,7 @@ _FRR = {
     "policy routing": r"pbr-map\b|pbr-policy\b",
     "NHRP": r"((ip|ipv6) )?nhrp\b",
     "other tables than main": rf"(ip|ipv6) route .*\b{_OTHER_TABLE}|ip import-table\b|set {_OTHER_TABLE}",
+    "routes for packets of some sources": r"ipv6 route \S+ from\b",
 }
 _STATEMENT = r"(?:^|[;{}])[^\S\n]*"  # not over ends of lines: each is a beginning already
 _BIRD = {

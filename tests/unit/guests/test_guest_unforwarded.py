@@ -36,6 +36,7 @@ KERNEL = "protocol kernel { ipv4 { export all; }; }\n"
         ("ip nhrp network-id 1", "NHRP"),
         ("ip route 10.0.0.0/8 10.1.0.2 table 100", "other tables than main"),
         (" set table 100", "other tables than main"),
+        ("ipv6 route 2001:db8::/32 from 2001:db8:1::/64 fe80::1 eth0", "routes for packets of some sources"),
     ],
 )
 def test_a_line_of_frr_is_named(line: str, feature: str) -> None:
@@ -56,6 +57,7 @@ def test_a_line_of_frr_is_named(line: str, feature: str) -> None:
         "ip route 10.0.0.0/8 10.1.0.2 table 254",
         "address-family ipv4 unicast",
         "ip route 10.0.0.0/8 10.1.0.2",
+        "ipv6 route 2001:db8::/32 fe80::1 eth0",
         "ip prefix-list table permit 10.0.0.0/8",
         "router ospf",
         "ip ospf area 0",
