@@ -84,7 +84,7 @@ CASES = (
 
 def declared(case: Case) -> Iterator[RouterConfig]:
     """Return the declarations of a case's routers."""
-    most = case.routers * max(case.routes, 100)
+    most = case.routers * (max(case.routes, 100) + INTERFACES)
     quota = Quota(ipv4_routes=most, neighbors=most, nexthops=most, groups=most)
     for number in range(case.routers):
         vrf_id = number + 1
@@ -104,6 +104,7 @@ def declared(case: Case) -> Iterator[RouterConfig]:
 def messages(config: RouterConfig, routes: int) -> Iterator[bytes]:
     """Return what a router's VRC says after Hello until all is told, encoded."""
     ids = [one.id for one in config.interfaces]
+    links = range(len(ids))
     bodies: list[dict[str, Any]] = [
         {
             "hello": splitplane_pb2.Hello(
@@ -113,6 +114,8 @@ def messages(config: RouterConfig, routes: int) -> Iterator[bytes]:
         {"interfaces": splitplane_pb2.InterfaceStates(states=[_interface_state(i, n) for n, i in enumerate(ids)])},
         {"neighbors": splitplane_pb2.Neighbors(neighbors=[_neighbor(i, n) for n, i in enumerate(ids)])},
         {"nexthop_sets": splitplane_pb2.NexthopSets(sets=[_nexthop_set(n + 1, ids) for n in range(len(WAYS))])},
+        {"nexthop_sets": splitplane_pb2.NexthopSets(sets=[_connected(n, i) for n, i in enumerate(ids)])},
+        {"routes": _packed([_network(n) for n in links], [_set_of_link(n) for n in links])},
     ]
     sequence = 0
     for body in bodies:
@@ -144,15 +147,32 @@ def _nexthop_set(set_id: int, interfaces: list[int]) -> Any:
     return splitplane_pb2.NexthopSet(id=set_id, members=members)
 
 
+def _network(number: int) -> bytes:
+    return bytes((192, 0, 2 + number, 0, 24))
+
+
+def _set_of_link(number: int) -> int:
+    return len(WAYS) + 1 + number
+
+
+def _connected(number: int, interface_id: int) -> Any:
+    members = [splitplane_pb2.Member(interface_id=interface_id, weight=1)]
+    kind = splitplane_pb2.NexthopSet.CONNECTED
+    return splitplane_pb2.NexthopSet(id=_set_of_link(number), kind=kind, members=members)
+
+
 def _prefix(number: int) -> bytes:
     return (0x0100_0000 + (number << 4)).to_bytes(4, "big") + b"\x1c"  # 1.0.0.0/28, …
 
 
 def _routes(sequence: int, keys: list[bytes], first: int) -> bytes:
-    sets = [(first + position) % len(WAYS) + 1 for position in range(len(keys))]
-    routes = splitplane_pb2.Routes(family=4, prefixes=pack_prefixes(keys), sets=pack_ids(sets))
+    routes = _packed(keys, [(first + position) % len(WAYS) + 1 for position in range(len(keys))])
     octets: bytes = splitplane_pb2.VrcMessage(sequence=sequence, routes=routes).SerializeToString()
     return octets
+
+
+def _packed(keys: list[bytes], sets: list[int]) -> Any:
+    return splitplane_pb2.Routes(family=4, prefixes=pack_prefixes(keys), sets=pack_ids(sets))
 
 
 # ── below gRPC ──
@@ -217,7 +237,7 @@ class Stall:
 async def _settled(shards: Shards, configs: list[RouterConfig], routes: int) -> None:
     async for config in in_turns(configs):  # or the longest stall of the loop would be this
         router = shards.routers[config.vrf_id]
-        while router.fib.learned_counts[4] < routes or router.holds:  # noqa: ASYNC110 - it tells nobody of this
+        while router.fib.learned_counts[4] < routes + INTERFACES or router.holds:  # noqa: ASYNC110 - it tells nobody of this
             await asyncio.sleep(0.005)
         await shards.converged(config.vrf_id)
 
