@@ -84,14 +84,15 @@ class EntryTable(Generic[E]):
     def repair(self, found: dict[int, E], damaged: Iterable[int]) -> int:
         """Take over a read-back of the ids that are ours and mark what differs; returns how many."""
         wrong: list[int] = [i for i, entry in self.installed.items() if found.get(i) != entry]
-        broken: list[int] = [i for i in damaged if i in self.installed or i in self.desired]
+        broken: set[int] = {i for i in damaged if i in self.installed or i in self.desired}
         for entry_id in wrong:
+            gone = self.installed.pop(entry_id)
             if entry_id in found:
                 self.installed[entry_id] = found[entry_id]
-            else:
-                del self.installed[entry_id]
+            elif entry_id in broken:  # a part of it is there, to be deleted where it is not desired
+                self._uncertain[entry_id] = gone
         self._rewrite.update(broken)
-        marked = set(wrong) | set(broken)
+        marked = {*wrong, *broken}
         self._marked.update(dict.fromkeys(sorted(marked)))
         return len(marked)
 

@@ -213,6 +213,16 @@ def test_an_audit_repairs_what_differs_and_leaves_what_it_did_not_ask_for() -> N
     assert ops(table) == []
 
 
+def test_an_audit_has_the_rest_deleted_of_what_a_plane_has_deleted_in_part() -> None:
+    table = policers(1)
+    ops(table)
+    table.want(1, None)
+    taken = table.take(10)
+    table.refuse(1, Op.DELETE, "busy", taken.deleted[1])
+    assert table.repair({}, {1}) == 1
+    assert (table.waits(1), ops(table), ops(table)) == (True, [(Op.DELETE, Policer(1, ()))], [])
+
+
 def test_an_action_is_in_use_until_the_last_prefix_that_was_found_with_it_is_found_with_another() -> None:
     usage = SliceUsage(Quota())
     table = PrefixTable(1, usage)

@@ -586,6 +586,21 @@ async def test_an_interface_that_its_plane_refused_to_delete_is_not_given_up_bef
     assert world.router().fib.refusal == ""
 
 
+async def test_an_interface_of_which_its_plane_has_a_part_left_is_not_given_up_before_that_is_gone(make_world):
+    world = await make_world(router_config())
+    await world.settle()
+    world.plane.fault = lambda _table, key, op: "busy" if key == 3 and op is Op.DELETE else None
+    with pytest.raises(PlaneError, match="busy"):
+        await asyncio.wait_for(world.shards.put_router(ONE_LESS), 10)
+    world.plane.fault = lambda *_: None
+    entries = world.plane.entries
+    del entries.router_interfaces[3]
+    entries.damaged.add(("router_interface", 3))
+    await world.shards.by_plane["s1"].mirror.audit()
+    await asyncio.wait_for(world.shards.ports_left(1, {3}), 10)
+    assert (entries.damaged, entries.router_interfaces.keys()) == (set(), {1, 2})
+
+
 @pytest.mark.parametrize("table", ["router_interface", "policer"])
 async def test_a_router_whose_plane_refused_to_delete_of_it_is_not_removed_before_that_is_gone(make_world, table):
     world = await make_world(router_config(1, (1, 2)))
