@@ -291,8 +291,7 @@ class PlaneMirror:
     def _send(self) -> None:
         batch = WriteBatch()
         tickets = self._fill(batch)
-        write = asyncio.create_task(self._write(batch, tickets))
-        self._writes.append(write)
+        self._writes.append(asyncio.create_task(self._write(batch, tickets, *self._writes)))
 
     def _fill(self, batch: WriteBatch, ahead: bool = False) -> list[tuple[Fib, Ticket]]:
         ready = (fib for fib in self._busy.values() if fib.busy_ahead or not ahead)
@@ -332,9 +331,10 @@ class PlaneMirror:
         self._debts[vrf_id] -= paid
         return share - paid
 
-    async def _write(self, batch: WriteBatch, tickets: list[tuple[Fib, Ticket]]) -> None:
+    async def _write(self, batch: WriteBatch, tickets: list[tuple[Fib, Ticket]], *before: asyncio.Task[Any]) -> None:
         try:
             refused = await self.plane.write(batch) if batch else []
+            await asyncio.gather(*before, return_exceptions=True)  # the plane may have done the later one first
         except PlaneUnreachable:
             for fib, _ in tickets:
                 fib.abandon()

@@ -494,6 +494,39 @@ async def test_acknowledgement_waits_for_the_plane(make_world):
     assert vrc.acknowledged == sequence
 
 
+async def test_a_batch_is_not_acknowledged_with_a_later_one_that_its_plane_has_done_first(make_world, monkeypatch):
+    monkeypatch.setattr(mirror, "BATCH_ROUTES", 2)
+    world = await make_world(router_config())
+    vrc = world.connect()
+    await world.settle()
+    world.router().define_set(1, SetKind.BLACKHOLE, [])
+    world.learn({})
+    await world.settle()
+    write, ends = world.plane.write, [asyncio.Event(), asyncio.Event()]
+    begun, ended = iter(ends), []
+
+    async def write_until_told(batch):
+        end = next(begun)
+        refused = await write(batch)
+        await end.wait()
+        ended.append(end)
+        return refused
+
+    monkeypatch.setattr(world.plane, "write", write_until_told)
+    fib = world.router().fib
+    before = vrc.acknowledged, fib.batches_confirmed
+    sequence = world.learn({f"20.{number}.0.0/16": 1 for number in range(4)})
+    await world.until(lambda: key("20.3.0.0/16") in world.installed())
+    ends[1].set()
+    await world.until(lambda: ended == [ends[1]])
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert (vrc.acknowledged, fib.batches_confirmed) == before
+    ends[0].set()
+    await world.settle()
+    assert (vrc.acknowledged, fib.batches_confirmed) == (sequence, before[1] + 2)
+
+
 async def test_acknowledgement_lost_with_the_channel_comes_after_adoption(make_world):
     world = await make_world(router_config())
     vrc = world.connect()
