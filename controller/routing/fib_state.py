@@ -269,13 +269,13 @@ class FibState:
     @property
     def busy(self) -> bool:
         """Whether `take` would give anything."""
-        return bool(self._prefixes.pending) or any(self.tables)
+        return self._prefixes.ready or any(self.tables)
 
     @property
     def busy_ahead(self) -> bool:
         """Whether `take` would give anything where router interfaces and policers wait."""
         resolution = self._resolution
-        return bool(self._prefixes.pending or resolution.nexthop_entries or resolution.group_entries)
+        return bool(self._prefixes.ready or resolution.nexthop_entries or resolution.group_entries)
 
     @property
     def idle(self) -> bool:

@@ -2,12 +2,16 @@
 
 A change only queues its prefix; the queue is first in, first out, so counting prefixes in and out of it tells when
 everything queued before some moment is confirmed. Made for millions of prefixes: dicts of bytes to integers.
+
+A prefix is in one batch at a time: after an update that is refused it is known what the plane has, and what is sent
+next follows from that. Otherwise a plane could refuse to insert it, and take the change that was sent meanwhile for
+the insertion of what nobody knows it to have then. A prefix that changes under way waits, and those behind it do.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, takewhile
 from math import inf
 from types import MappingProxyType
 from typing import Any
@@ -48,6 +52,7 @@ class RouteTicket:
     """What one `take` of a table removed from the queue, to be handed back to `confirm`."""
 
     taken: int = 0  # prefixes taken over the table's life, these included
+    sent: list[list[bytes]] = field(default_factory=list, compare=False)  # the prefixes that have updates
     released: list[int] = field(default_factory=list)  # actions that prefixes no longer have
 
 
@@ -78,6 +83,8 @@ class PrefixTable:
         self._confirmed = 0
         self._barrier = 0.0
         self._comparing = False  # it is not known yet what differs from what was read
+        self._under_way: list[RouteTicket] = []  # that have updates, and are not confirmed
+        self._blocked = False  # the next prefix is under way
         self._sizes = {5: 0, 17: 0}  # of `installed`, by the length of keys
         self._references: dict[int, int] = {}  # of actions that some prefix has, or may still have on the plane
         self.let_go: dict[int, None] = {}  # actions that lost their last reference; whoever looks at them empties it
@@ -97,6 +104,11 @@ class PrefixTable:
         return len(self._queue)
 
     @property
+    def ready(self) -> bool:
+        """Whether `take` would take any."""
+        return bool(self._queue) and not self._blocked
+
+    @property
     def unconfirmed(self) -> int:
         """Prefixes that wait for their turn or for the plane's confirmation."""
         return self._queued - self._confirmed
@@ -114,7 +126,8 @@ class PrefixTable:
     def take(
         self, limit: int, desired: Desired, exempt: Callable[[bytes], bool]
     ) -> tuple[list[RouteUpdates], RouteTicket]:
-        """Take at most ``limit`` prefixes off the queue; returns the updates that give them what is desired now.
+        """Take at most ``limit`` prefixes off the queue, none behind one that is under way; returns the updates that
+        give them what is desired now.
 
         A new prefix that the slice's quota has no room for is refused, unless it is ``exempt`` and has the room that
         is reserved beside the quota for as many as the slice may have neighbors.
@@ -123,6 +136,8 @@ class PrefixTable:
         usage, beside = self._usage, {5: 0, 17: 0}
         queue, ticket = self._queue, RouteTicket()
         keys = list(islice(queue, limit))
+        if self._under_way:
+            keys = self._up_to_one_under_way(keys)
 
         def admit(key: bytes) -> bool:
             if not exempt(key) or beside[len(key)] >= usage.room_beside(f"ipv{family_of(key)}_routes"):
@@ -150,12 +165,17 @@ class PrefixTable:
         self.moved += len(keys)
         ticket.taken = self._taken
         updates = [column for column in (ipv4, ipv6) if column.keys]
+        if updates:
+            ticket.sent = [column.keys for column in updates]
+            self._under_way.append(ticket)
         if self._written is not None:
-            self._written.update(*(column.keys for column in updates))
+            self._written.update(*ticket.sent)
         return updates, ticket
 
     def confirm(self, ticket: RouteTicket) -> None:
         """The plane has confirmed what was taken."""
+        self._under_way = [one for one in self._under_way if one is not ticket]
+        self._blocked = False
         self._confirmed = max(self._confirmed, ticket.taken)
         references = self._references
         for action in ticket.released:
@@ -167,6 +187,7 @@ class PrefixTable:
     def abandon(self) -> None:
         """What was sent may not have arrived: nothing is confirmed any more until `adopt`."""
         self._barrier, self._comparing = inf, False
+        self._under_way, self._blocked = [], False
 
     def refuse(self, key: bytes, reason: str, left: int | None) -> None:
         """Note that an update was refused, and what the plane has for that prefix now."""
@@ -222,6 +243,7 @@ class PrefixTable:
         self.refused.clear()
         self._confirmed = self._taken
         self._barrier, self._comparing = inf, True
+        self._under_way, self._blocked = [], False
 
     def fence(self) -> None:
         """All that differs from what was read is queued: confirm nothing before that is confirmed."""
@@ -264,6 +286,15 @@ class PrefixTable:
         return set(self._references)
 
     # Inside
+
+    def _up_to_one_under_way(self, keys: list[bytes]) -> list[bytes]:
+        wanted = set(keys)
+        met = [sent for ticket in self._under_way for sent in ticket.sent if not wanted.isdisjoint(sent)]
+        if not met:
+            return keys
+        self._blocked = True
+        waited_for = set[bytes]().union(*met)
+        return list(takewhile(lambda key: key not in waited_for, keys))
 
     def _let_go(self, action: int) -> None:
         del self._references[action]

@@ -7,7 +7,7 @@ from controller.planes.base import UNKNOWN_ACTION, GroupMember, NexthopGroup, Op
 from controller.planes.encoding_time import EncodingTime
 from controller.routing import prefixes
 from controller.routing.entries import EntryTable
-from controller.routing.prefixes import READ_AT_ONCE, PrefixTable
+from controller.routing.prefixes import READ_AT_ONCE, Desired, PrefixTable, RouteTicket
 from controller.routing.usage import SliceUsage
 
 FIRST, SECOND, THIRD = (bytes((20, number, 0, 0, 16)) for number in range(3))
@@ -221,6 +221,58 @@ def test_an_audit_has_the_rest_deleted_of_what_a_plane_has_deleted_in_part() -> 
     table.refuse(1, Op.DELETE, "busy", taken.deleted[1])
     assert table.repair({}, {1}) == 1
     assert (table.waits(1), ops(table), ops(table)) == (True, [(Op.DELETE, Policer(1, ()))], [])
+
+
+def test_a_prefix_is_in_one_batch_at_a_time_and_those_behind_it_wait() -> None:
+    actions = {FIRST: 7, SECOND: 7, THIRD: 7}
+    table = PrefixTable(1, SliceUsage(Quota()))
+    desired = Desired(actions, {}, actions.get)
+
+    def take() -> tuple[list[bytes], RouteTicket]:
+        updates, ticket = table.take(10, desired, lambda _: False)
+        return [key for column in updates for key in column.keys], ticket
+
+    table.enqueue([FIRST])
+    keys, first = take()
+    assert (keys, table.ready) == ([FIRST], False)
+    actions[FIRST] = 9
+    table.enqueue([SECOND, FIRST, THIRD])
+    mark = table.mark()
+    assert table.ready
+    keys, second = take()
+    assert (keys, table.ready, table.pending) == ([SECOND], False, 2)
+    table.enqueue([SECOND])
+    assert (take()[0], table.ready, table.pending) == ([], False, 3)
+    table.confirm(first)
+    table.refuse(FIRST, "no", None)
+    assert table.ready
+    keys, third = take()
+    assert (keys, table.installed[FIRST], table.refused) == ([FIRST, THIRD], 9, {})
+    assert table.pending == 1
+    table.confirm(second)
+    assert not table.reached(mark)
+    assert (take()[0], table.pending) == ([], 0)  # it is as it should be
+    table.confirm(third)
+    assert table.reached(mark)
+
+
+@pytest.mark.parametrize("again", ["lost", "read back"])
+def test_nothing_waits_for_a_batch_that_was_lost(again: str) -> None:
+    actions = {FIRST: 7}
+    table = PrefixTable(1, SliceUsage(Quota()))
+    desired = Desired(actions, {}, actions.get)
+    table.enqueue([FIRST])
+    table.take(10, desired, lambda _: False)
+    actions[FIRST] = 9
+    table.enqueue([FIRST])
+    assert (table.take(10, desired, lambda _: False)[0], table.ready) == ([], False)
+    if again == "lost":
+        table.abandon()
+    else:
+        list(table.adopt({FIRST: 7}, False))
+    assert table.ready
+    (updates,), _ = table.take(10, desired, lambda _: False)
+    assert (updates.keys, updates.actions) == ([FIRST], [9])
 
 
 def test_an_action_is_in_use_until_the_last_prefix_that_was_found_with_it_is_found_with_another() -> None:

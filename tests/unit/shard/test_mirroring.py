@@ -22,6 +22,7 @@ from controller.planes.base import (
 from controller.planes.base import action_value as value
 from controller.planes.fake import FakePlane
 from controller.routing.rib import SetKind
+from controller.shard import mirror
 from controller.shard.mirror import SILENCE_LASTS_S
 from wire.columns import prefix_key as key
 
@@ -348,6 +349,43 @@ async def test_table_full_is_reported_and_the_rest_is_in_force(make_world):
     assert world.router().vrc.acknowledged == sequence
     (event,) = [event for event in world.events.recent() if event.kind == "entry-refused"]
     assert event.text == "plane s1 ipv4_route 20.1.0.0/16: no room"
+
+
+async def test_a_route_that_is_refused_and_has_changed_meanwhile_leaves_nothing_behind(make_world, monkeypatch):
+    world, _ = await ready(make_world)
+    await world.settle()
+    monkeypatch.setattr(mirror, "BATCH_ROUTES", 2)
+    changed, refusing = key("20.1.0.0/16"), [True]
+    world.plane.fault = lambda _table, key, op: "no" if key == changed and op is Op.INSERT and refusing else None
+    world.plane.gate.clear()
+    world.learn({"20.1.0.0/16": 1, "20.2.0.0/16": 1, "20.3.0.0/16": 1})
+    fib = world.router().fib
+    await world.until(lambda: fib.in_flight == 1)
+    world.learn({"20.1.0.0/16": 4})
+    await world.until(lambda: key("20.3.0.0/16") in world.installed())
+    refusing.clear()
+    world.plane.gate.set()
+    await world.settle()
+    assert world.installed()[changed] == BLACKHOLE
+    world.learn({"20.1.0.0/16": 0})
+    await world.settle()
+    assert world.installed() == fib.installed_routes
+    assert changed not in world.installed()
+
+
+async def test_a_route_that_changes_under_way_is_written_once_that_is_confirmed(make_world):
+    world, _ = await ready(make_world)
+    await world.settle()
+    world.plane.gate.clear()
+    world.learn({"20.1.0.0/16": 4, "20.2.0.0/16": 4})
+    fib = world.router().fib
+    await world.until(lambda: key("20.2.0.0/16") in world.installed())
+    batches = fib.batches
+    world.learn({"20.3.0.0/16": 5, "20.2.0.0/16": 5, "20.5.0.0/16": 5})
+    world.plane.gate.set()
+    await world.settle()
+    assert [world.installed()[key(f"20.{i}.0.0/16")] for i in (1, 2, 3, 5)] == [BLACKHOLE, *[UNREACHABLE] * 3]
+    assert fib.batches - batches <= 2
 
 
 async def test_what_a_plane_lacks_of_another_router_than_was_written_is_told_of_that_one(make_world, monkeypatch):
