@@ -4,10 +4,11 @@ OpenFlow groups carry no cookie and P4Runtime entries no owner, so after a resta
 nexthop or group is recognised by its content alone: the first router that needs that very content takes the id over,
 and its routes need no write. Where several nexthops have one content, as a neighbor's IPv4 and link-local addresses
 give, the neighbor's own route of full length tells which is which. What nobody claims is deleted once no installed
-route refers to it.
+route refers to it. So is what is damaged, and what is not there though routes or groups lead to it: nobody can claim
+it, and its id is no other's until then, as these routes would lead to that.
 """
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from controller.errors import PlaneError
 from controller.planes.base import (
@@ -23,6 +24,8 @@ from controller.planes.base import (
 
 ADOPTED_AT_ONCE = 500
 """Nexthops and groups that are taken over in one step: a millisecond."""
+
+_TABLES = ("nexthop", "nexthop_group")
 
 GroupContent = tuple[tuple[int, int], ...]
 """Sorted (nexthop id, weight) pairs."""
@@ -59,15 +62,24 @@ class PlaneObjects:
         """Before it is found out, in steps, which ids routers have: what they take from now on is theirs as well."""
         self._taken = set()
 
-    def adopt(self, installed: Installed, known: Set[int], neighbors: Mapping[int, bytes]) -> Iterator[None]:
+    def adopt(
+        self,
+        installed: Installed,
+        known: Set[int],
+        neighbors: Mapping[int, bytes],
+        led_to: Iterable[tuple[str, int]] = (),
+    ) -> Iterator[None]:
         """Take over a read-back, in steps, all at once with the last: ids in ``known`` belong to routers already, as
         do those that they have taken since `begin_adoption`, and the rest waits to be claimed. ``neighbors`` are the
-        `own_nexthops` of all its routes."""
+        `own_nexthops` of all its routes; ``led_to`` by these, though it is not there, are others, by table and id."""
         nexthops: dict[int, Nexthop] = {}
         groups: dict[int, NexthopGroup] = {}
         groups_alike: dict[GroupContent, list[int]] = {}
         nexthops_alike: dict[tuple[int, bytes, NexthopState], dict[bytes | None, list[int]]] = {}
+        lost = {*led_to, *(one for one in installed.damaged if one[0] in _TABLES)}
         for number, group in enumerate(installed.groups.values(), 1):
+            ids = (member.nexthop_id for member in group.members)
+            lost.update(("nexthop", one) for one in ids if one not in installed.nexthops)
             if group.id not in known:
                 groups[group.id] = group
                 groups_alike.setdefault(group_content(group), []).append(group.id)
@@ -80,6 +92,9 @@ class PlaneObjects:
                 alike.setdefault(neighbors.get(one.id), []).append(one.id)
             if number % ADOPTED_AT_ONCE == 0:
                 yield
+        lost = {one for one in lost if not (one[1] in known or one[1] in nexthops or one[1] in groups)}
+        nexthops |= {one: Nexthop(one, 0, bytes(6), NexthopState.DROP) for table, one in lost if table == "nexthop"}
+        groups |= {one: NexthopGroup(one, ()) for table, one in lost if table == "nexthop_group"}
         for taken in self._taken:
             nexthops.pop(taken, None)
             groups.pop(taken, None)

@@ -26,6 +26,8 @@ from controller.planes.base import (
     RouteUpdates,
     Update,
     WriteBatch,
+    action_kind,
+    action_value,
     route_action,
 )
 from controller.routing.entries import cost_of
@@ -101,6 +103,7 @@ class UnclaimedObjects:
         self._turn: deque[Owners] = deque()
         self._users: defaultdict[int, set[int]] = defaultdict(set)  # of actions, by vrf_id
         self._neighbors: dict[int, bytes] = {}  # addresses whose own routes use a nexthop, by its id
+        self._lost: set[tuple[str, int]] = set()  # to which routes lead though it is not there, by table and id
 
     def adopt(self, read: Installed, fibs: Mapping[int, Fib]) -> Iterator[None]:
         """Have `PlaneObjects` adopt a read-back, and find the owners of what no router has, in steps.
@@ -117,11 +120,13 @@ class UnclaimedObjects:
 
     def _look_at_routes(self, read: Installed) -> Iterator[None]:
         """Find out what the routes of a read-back use."""
-        self._users, self._neighbors = defaultdict(set), {}
+        self._users, self._neighbors, self._lost = defaultdict(set), {}, set()
         for vrf_id, routes in read.routes.items():
             items = iter(routes.items())
             while part := dict(islice(items, READ_AT_ONCE)):
                 for action in set(part.values()):
+                    if action not in self._users:
+                        self._lost.update(_lost(action, read))
                     self._users[action].add(vrf_id)
                 self._neighbors.update(own_nexthops(part))
                 yield
@@ -139,7 +144,7 @@ class UnclaimedObjects:
             yield from self._adopt(read, fibs, held)
 
     def _adopt(self, read: Installed, fibs: Mapping[int, Fib], held: Set[int]) -> Iterator[None]:
-        yield from self._objects.adopt(read, held, self._neighbors)
+        yield from self._objects.adopt(read, held, self._neighbors, self._lost)
         nexthops, groups = self._objects.unclaimed_nexthops.copy(), self._objects.unclaimed_groups.copy()
         vrf_of: dict[int, int] = {}
         for fibs_part in parts(list(fibs.items())):
@@ -247,6 +252,15 @@ class UnclaimedObjects:
                 yield nexthop
         if left:
             self._nexthops[owners] = left
+
+
+def _lost(action: int, read: Installed) -> Iterator[tuple[str, int]]:
+    """Yield the table and id of what an action leads to, where that is not there."""
+    kind, object_id = action_kind(action), action_value(action)
+    if kind is RouteKind.NEXTHOP and object_id not in read.nexthops:
+        yield "nexthop", object_id
+    elif kind is RouteKind.GROUP and object_id not in read.groups:
+        yield "nexthop_group", object_id
 
 
 def _known(vrf_of: Mapping[int, int], interface_id: int) -> set[int]:

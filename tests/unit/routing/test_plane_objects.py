@@ -42,6 +42,18 @@ def test_ids_that_were_read_back_are_not_issued() -> None:
     assert [plane.issue(), plane.issue()] == [5, 6]
 
 
+def test_what_is_lost_and_led_to_has_its_id_still_and_is_nobody_s_to_claim() -> None:
+    plane = PlaneObjects("s1")
+    groups = {2: NexthopGroup(2, (GroupMember(1, 1, 1), GroupMember(3, 1, 1)))}
+    damaged = {("nexthop", 4), ("nexthop_group", 5), ("nexthop", 6), ("policer", 7)}
+    read = Installed(nexthops=nexthops(1), groups=groups, damaged=damaged)
+    list(plane.adopt(read, {6}, {}, [("nexthop_group", 8), ("nexthop", 1)]))
+    assert (plane.unclaimed_nexthops.keys(), plane.unclaimed_groups.keys()) == ({1, 3, 4}, {2, 5, 8})
+    assert [plane.issue() for _ in range(2)] == [7, 9]
+    assert plane.claim_group(()) is None
+    assert plane.claim_nexthop(0, b"", bytes(6), NexthopState.DROP) is None
+
+
 def test_what_a_router_has_already_waits_for_nobody() -> None:
     plane = PlaneObjects("s1")
     groups = {4: NexthopGroup(4, ()), 5: NexthopGroup(5, ())}

@@ -9,7 +9,7 @@ import pytest
 from worlds import World, gateway, interface, mac, router_config
 
 from controller.errors import PlaneError, PlaneUnreachable, SessionRefused
-from controller.planes.base import LOCAL, Op
+from controller.planes.base import LOCAL, Op, action_value
 from controller.planes.fake import FakePlane
 from controller.routing import fib, prefixes
 from controller.routing.rib import SetKind
@@ -690,6 +690,41 @@ async def test_a_router_that_never_ends_its_resync_keeps_only_its_own(make_world
     await serving.delete_unclaimed()
     assert (len(entries.groups), len(entries.nexthops)) == (1, 2)
     assert set(map(len, entries.routes[2])) == {5}
+
+
+@pytest.mark.parametrize("how", ["damaged", "not there"])
+@pytest.mark.parametrize("table", ["nexthop", "nexthop_group"])
+async def test_what_routes_lead_to_and_is_lost_is_replaced_by_no_other_s(make_world, table, how):
+    """After a restart of the controller red's VRC says nothing yet, and blue needs many new nexthops and groups."""
+    first = await make_world(router_config(1, (1, 2)), router_config(2, (3, 4), tenant="blue"))
+    first.connect(1)
+    first.router(1).define_set(1, SetKind.FORWARD, [(1, gateway(1), 1), (2, bytes((10, 0, 2, 9)), 1)])
+    first.router(1).define_set(2, SetKind.FORWARD, [(2, bytes((10, 0, 2, 9)), 1)])
+    first.learn({"20.1.0.0/16": 1, "20.2.0.0/16": 2})
+    await first.settle(1)
+    await first.close()
+    entries = first.plane.entries
+    red, held = dict(entries.routes[1]), entries.nexthops if table == "nexthop" else entries.groups
+    lost = action_value(red[key("20.2.0.0/16" if table == "nexthop" else "20.1.0.0/16")])
+    del held[lost]
+    if how == "damaged":
+        entries.damaged.add((table, lost))
+    second = await make_world(router_config(1, (1, 2)), router_config(2, (3, 4), tenant="blue"), plane=first.plane)
+    await adopted(second)
+    mirrored = second.shards.by_plane["s1"].mirror
+    second.connect(2)
+    for number in range(1, 10):
+        members = [(3, bytes((10, 0, 3, 10 + number)), 1), (4, gateway(4), 1)]
+        second.router(2).define_set(number, SetKind.FORWARD, members)
+        second.learn({f"30.{number}.0.0/16": number}, 2)
+    await second.settle(2)
+    await mirrored.delete_unclaimed()
+    assert (lost in held, entries.routes[1] == red, second.router(2).fib.refusal) == (False, True, "")
+    second.connect(1, neighbors=False)
+    second.router(1).resync_end(True)
+    await second.settle(1)
+    await mirrored.delete_unclaimed()
+    assert (entries.damaged, lost in mirrored.objects._used) == (set(), False)
 
 
 async def test_time_does_not_wait_for_the_clean_up(make_world):

@@ -97,6 +97,7 @@ def test_what_a_router_takes_between_any_two_steps_is_its_own(
 ) -> None:
     monkeypatch.setattr(objects, "MAX_OBJECT_ID", 2 * SIZE + 1)
     read.groups = {SIZE + i: NexthopGroup(SIZE + i, (GroupMember(i, 1, 1),)) for i in range(1, SIZE + 1)}
+    read.routes = {i: {prefix_key("20.0.0.0/8"): route_action(RouteKind.GROUP, SIZE + i)} for i in read.routes}
     at = steps = 0
     while steps >= at:
         at += 1
