@@ -63,6 +63,7 @@ class Division:
     pool: int = 0  # what the slices that overcommit share: their parts, or what they have installed
     short: int = 0  # entries that were asked for and do not exist
     held: dict[Key, int] = field(default_factory=dict)  # of parts that what is installed makes larger: without it
+    lent: int | None = None  # the same of the pool
 
 
 def divide(room: int, claims: Sequence[Claim]) -> Division:
@@ -74,21 +75,25 @@ def divide(room: int, claims: Sequence[Claim]) -> Division:
     unsaid = [claim for claim in claims if claim.quota is None and not claim.overcommits]
     overcommitting = [claim for claim in claims if claim.overcommits]
     borrowed = sum(claim.used for claim in overcommitting)
-    asked = {claim.key: max(claim.quota or 0, claim.used) for claim in firm}
-    held = {claim.key: claim.quota or 0 for claim in firm if claim.used > (claim.quota or 0)}
+    said = {claim.key: claim.quota or 0 for claim in firm}
+    asked = {claim.key: max(said[claim.key], claim.used) for claim in firm}
     others = borrowed + sum(claim.used for claim in unsaid)
     short = max(0, sum(asked.values()) + others - room)
     if short:
-        asked, _ = _level(room - others, firm)
+        asked, cut = _level(room - others, firm)
+        said = {key: min(quota, cut) for key, quota in said.items()}
+    held = {claim.key: said[claim.key] for claim in firm if claim.used > said[claim.key]}
     left = room - sum(asked.values())
     parts, level = _level(left, [*unsaid, *(Claim(one.key, one.quota) for one in overcommitting)])
-    pool = sum(parts[claim.key] for claim in overcommitting)
+    pool = without = sum(parts[claim.key] for claim in overcommitting)
     if borrowed > pool:
         pool = borrowed
-        again, level = _level(left - pool, unsaid)
-        parts |= again
+        again, rest = _level(left - pool, unsaid)
+        parts, level = parts | again, min(level, rest)
+    if short:
+        level = without = 0  # whatever leaves them is for the quotas that were cut
     held |= {claim.key: level for claim in unsaid if claim.used > level}
-    return Division(asked | parts, pool, short, held)
+    return Division(asked | parts, pool, short, held, without if borrowed > without else None)
 
 
 def _level(room: int, claims: Sequence[Claim]) -> tuple[dict[Key, int], int]:
@@ -118,15 +123,18 @@ class Shares:
     held: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     """By tenant and quota, parts that what is installed makes larger, and what they would be without it; those of
     deleted tenants, who have no other, too."""
+    lent: dict[str, tuple[int, int]] = field(default_factory=dict)  # by quota, the same of pools
+    pooled: frozenset[str] = frozenset()  # the tenants that share these
 
     def outdated(self, used: Usage) -> bool:
-        """Tell whether an eighth at least of what made a part larger has left the plane.
+        """Tell whether an eighth at least of what made a part, or the pool, larger has left the plane.
 
         So a slice that gives back one entry after the other has the others follow some hundred times at most.
         """
+        parts = [((tenant,), name, held) for (tenant, name), held in self.held.items()]
         return any(
-            used.get(tenant, {}).get(name, 0) <= room - max(1, (room - without) // 8)
-            for (tenant, name), (room, without) in self.held.items()
+            sum(used.get(tenant, {}).get(name, 0) for tenant in tenants) <= room - max(1, (room - without) // 8)
+            for tenants, name, (room, without) in (*parts, *((self.pooled, *one) for one in self.lent.items()))
         )
 
 
@@ -152,6 +160,7 @@ def share(state: State, plane: str, used: Usage) -> Shares:
     sizes = sizes_of(state, plane)
     slices = dict(slices_of(state, plane))
     shares = Shares({key[0]: part.quota for key, part in slices.items()}, {key[0]: {} for key in slices})
+    shares.pooled = frozenset(key[0] for key, part in slices.items() if part.overcommit)
     limits: dict[str, dict[str, Any]] = {key[0]: {} for key in slices}
     for name, table in TABLES.items():
         room = sizes.get(table, 0)
@@ -162,7 +171,7 @@ def share(state: State, plane: str, used: Usage) -> Shares:
         shares.sizes[name] = room
         if division.short:
             shares.short[name] = division.short
-        if any(claim.overcommits for claim in claims):
+        if shares.pooled:
             shares.pool[name] = division.pool
         for key, part in slices.items():
             tenant, reserved = key[0], division.reserved[key]
@@ -171,6 +180,8 @@ def share(state: State, plane: str, used: Usage) -> Shares:
         if name != "interfaces":
             for key, without in division.held.items():
                 shares.held[key[0], name] = division.reserved[key], without
+            if division.lent is not None:
+                shares.lent[name] = division.pool, division.lent
     for tenant, figures in limits.items():
         if figures:
             shares.limits[tenant] = replace(shares.limits[tenant], **figures)

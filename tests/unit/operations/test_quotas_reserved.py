@@ -115,6 +115,47 @@ async def test_a_part_that_use_made_larger_shrinks_with_it(controller: Controlle
     assert [shares["s1"].limits[name].nexthops for name in ("red", "blue")] == [50, 50]
 
 
+async def test_a_pool_that_use_made_larger_shrinks_with_it(controller: Controller) -> None:
+    """Or a slice that came while it was used would have its small part until the next change of a document."""
+    controller.core.sizes["s1"] = SIZES
+    both = "".join(tenant(name, port, ", overcommit: true") for name, port in (("red", "p1"), ("blue", "p2")))
+    controller.core.used["s1"] = {"red": {"nexthops": 70}, "blue": {"nexthops": 20}}
+    await controller.apply(PLANE + both + tenant("green", "p3"))
+    shares = controller.core.shares
+    assert [shares["s1"].pool["nexthops"], shares["s1"].limits["green"].nexthops] == [90, 10]
+    controller.core.used["s1"] = {"red": {"nexthops": 20}, "blue": {"nexthops": 70}}
+    before = shares["s1"]
+    controller.convergence.follow_use()
+    assert shares["s1"] is before, "what one gives back to the pool another one has taken"
+    controller.core.used["s1"] = {"red": {"nexthops": 20}, "blue": {"nexthops": 50}}
+    controller.convergence.follow_use()
+    assert [shares["s1"].pool["nexthops"], shares["s1"].limits["green"].nexthops] == [70, 30]
+    controller.core.used["s1"] = {"red": {"nexthops": 20}}
+    controller.convergence.follow_use()
+    assert [shares["s1"].pool["nexthops"], shares["s1"].limits["green"].nexthops] == [66, 33]
+
+
+@pytest.mark.parametrize("more", ["", ", overcommit: true"])
+async def test_a_quota_that_use_of_others_cut_grows_when_that_has_gone(controller: Controller, more: str) -> None:
+    await controller.apply(
+        PLANE + tenant("red", "p1", ", quota: {groups: 45}") + tenant("blue", "p2", ", quota: {groups: 60}")
+    )
+    await controller.apply(PLANE + tenant("green", "p3", more))
+    controller.core.sizes["s1"] = SIZES
+    controller.core.used["s1"] = {"red": {"groups": 30}, "green": {"groups": 8}}
+    controller.core.on_adopted()
+    limits = [controller.core.shares["s1"].limits[name].groups for name in ("red", "blue")]
+    assert limits == [30, 12]
+    controller.core.used["s1"] = {"red": {"groups": 30}}
+    controller.convergence.follow_use()
+    limits = [controller.core.shares["s1"].limits[name].groups for name in ("red", "blue")]
+    assert limits == [30, 20]
+    controller.core.used["s1"] = {}
+    controller.convergence.follow_use()
+    limits = [controller.core.shares["s1"].limits[name].groups for name in ("red", "blue")]
+    assert limits == [25, 25]
+
+
 async def test_what_deleted_tenants_still_have_is_divided_when_it_has_gone(controller: Controller) -> None:
     controller.convergence.memory = 1_000_000
     controller.core.sizes["s1"] = SIZES
