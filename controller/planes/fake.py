@@ -194,7 +194,7 @@ class FakePlane:
         changes = {**dict.fromkeys(put, Op.MODIFY), **dict.fromkeys(gone, Op.DELETE)}
         refused = {key: why for key, op in changes.items() if (why := self.fault(*key, op)) is not None}
         self.shares.update({key: entry for key, entry in put.items() if key not in refused})
-        for key in gone:
+        for key in set(gone) - refused.keys():
             self.shares.pop(key, None)
         return refused
 

@@ -114,10 +114,10 @@ class PlaneShares:
         self._writes += 1
         refused = await self._plane.write_shares(put, gone) if put or gone else {}
         self._writes += 1
-        for key, entry in put.items():
+        for key in some:
             if key not in refused:
-                self._installed[key] = entry
                 self._refused.pop(key, None)
+        self._installed |= {key: entry for key, entry in put.items() if key not in refused}
         for key in gone:
             if key not in refused:
                 self._installed.pop(key, None)

@@ -149,6 +149,26 @@ async def test_a_share_that_the_plane_refuses_degrades_its_router_alone() -> Non
     await world.close()
 
 
+@pytest.mark.parametrize("there", [True, False], ids=["still there", "gone meanwhile"])
+async def test_a_share_that_the_plane_did_not_delete_degrades_its_router_until_it_has_gone(there: bool) -> None:
+    def fault(table: str, key: bytes | int, op: Op) -> str | None:
+        return "busy" if (table, key) == R1 and op is Op.DELETE else None
+
+    world = await running(router_config(share=Share(2)), plane=FakePlane("s1", fault=fault))
+    world.connect()
+    world.router().resync_end(True)
+    await world.shards.put_router(router_config())
+    await world.until(lambda: world.router().state == ("degraded", "plane s1 refused router_share: busy"))
+    assert world.plane.shares == {R1: ShareEntry(Share(2))}
+    world.plane.fault = lambda _table, _key, _op: None
+    if not there:
+        world.plane.shares.clear()
+    await world.shards.of_plane("s1").mirror.audit()
+    await world.until(lambda: world.router().state == ("up", ""))
+    assert not world.plane.shares
+    await world.close()
+
+
 @pytest.mark.parametrize("asks", [True, False])
 async def test_a_plane_without_shares_gets_none_and_who_asks_for_one_is_degraded(asks: bool) -> None:
     plane = FakePlane("s1", capabilities=frozenset(Capability) - {Capability.SHARES})
