@@ -10,8 +10,8 @@ from typing import Any
 from controller.audit.log import ObjectChange, digest
 from controller.errors import Conflict, NoSuch, SpecError, StoreError
 from controller.events.untrusted_text import printable
-from controller.model import Routing, SliceConfig
-from controller.spec.changes import Change, Verb, show_vlans, slices_of
+from controller.model import SHARED_QUOTAS, Routing, SliceConfig
+from controller.spec.changes import EQUAL_PART, Change, Verb, show_vlans, slices_of
 from controller.spec.state import State
 
 MAX_NAMES = 20
@@ -80,8 +80,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Routing):
         return {"suite": value.suite.value, "text": digest(value.text)}
     if isinstance(value, SliceConfig):
-        ports = {port: show_vlans(vlans) for port, vlans in value.ports}
-        return {"plane": value.plane, "ports": ports, "quota": _plain(value.quota), "share": _plain(value.share)}
+        return {
+            "plane": value.plane,
+            "ports": {port: show_vlans(vlans) for port, vlans in value.ports},
+            "quota": _plain(value.quota) | dict.fromkeys(set(SHARED_QUOTAS) - value.said, EQUAL_PART),
+            "overcommit": value.overcommit,
+            "share": _plain(value.share),
+        }
     if dataclasses.is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Enum):

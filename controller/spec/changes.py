@@ -27,6 +27,9 @@ _TEXTS = {
 _NOT_ITS_OWN = ("quota", "interfaces", "routing", "vrf_id", "came_from", "slice_id", "slice_share")
 """Fields of a router that say what its slice says, or that are told otherwise."""
 
+EQUAL_PART = "an equal part"
+"""What a slice has of a quota that it does not say."""
+
 T = TypeVar("T")
 Details = Callable[[T, T], list[str]]
 
@@ -149,7 +152,7 @@ def _slice_details(before: SliceConfig, after: SliceConfig) -> list[str]:
 
 def _show_quota(part: SliceConfig, name: str) -> str:
     value = getattr(part.quota, name)
-    return "an equal part" if name in SHARED_QUOTAS and name not in part.said else _show(value)
+    return EQUAL_PART if name in SHARED_QUOTAS and name not in part.said else _show(value)
 
 
 def _fields(before: object, after: object, *skip: str) -> list[str]:

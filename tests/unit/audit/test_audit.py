@@ -73,6 +73,19 @@ async def test_a_change_is_recorded_with_old_and_new(controller: Controller) -> 
     assert last.old["interfaces"]["left"]["mtu"] == 1400
 
 
+async def test_whether_a_slice_overcommits_and_which_quotas_it_says_are_recorded(controller: Controller) -> None:
+    """Also a quota that comes to what it was: it is reserved from then on."""
+    await controller.apply(RED)
+    for more in (", overcommit: true", ", quota: {nexthops: 4096}"):
+        await controller.apply(RED.replace("100]}}]", f"100]}}{more}}}]"))
+    created, first, second = await rows(controller, name="red@s1")
+    assert created.new is not None
+    assert (created.new["overcommit"], created.new["quota"]["nexthops"]) == (False, "an equal part")
+    assert (first.old, first.new) == ({"overcommit": False}, {"overcommit": True})
+    assert second.old == {"overcommit": True, "quota": {"nexthops": "an equal part"}}
+    assert second.new == {"overcommit": False, "quota": {"nexthops": 4096}}
+
+
 async def test_who_changed_it_is_who_connected(controller: Controller, vrctl: Vrctl, tmp_path: Path) -> None:
     (tmp_path / "red.yaml").write_text(RED)
     status, _, _ = await vrctl("apply", "-f", str(tmp_path / "red.yaml"))
