@@ -310,10 +310,17 @@ class FibState:
         return any(refused)
 
     @property
-    def room_again(self) -> bool:
-        """Whether there is room again for all that was not kept: nexthop sets, or routes of every such family."""
+    def unkept(self) -> bool:
+        """Whether anything was not kept that the VRC is to be asked for again once there is room (`room_again`)."""
         rib = self._rib
-        if rib.room_for_sets:
+        return bool(rib.unkept_sets) or any(rib.unkept.values()) or self._resolution.neighbors.refused > 0
+
+    @property
+    def room_again(self) -> bool:
+        """Whether there is room again for all that was not kept: neighbors, nexthop sets, or routes of every such
+        family."""
+        rib = self._rib
+        if rib.room_for_sets or self._resolution.neighbors.room_again:
             return True
         lost = [family for family, count in rib.unkept.items() if count]
         return bool(lost) and all(self._has_spare_room(family) for family in lost)

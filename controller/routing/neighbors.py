@@ -41,6 +41,7 @@ class NeighborTable:
         self._failed: dict[NeighborKey, float] = {}  # until when, in this order
         self._stale: dict[NeighborKey, None] = {}
         self._forget_at: float | None = None
+        self._quota_then = 0  # when one was refused last
 
     def begin_resync(self) -> None:
         """Mark all of them; what is not repeated until `sweep` goes then."""
@@ -72,7 +73,16 @@ class NeighborTable:
                 continue
             changed[key] = None
         self.refused += refused
+        if refused:
+            self._quota_then = self._usage.quota.neighbors
         return changed, refused
+
+    @property
+    def room_again(self) -> bool:
+        """Whether what was refused in this session may get in: the quota is larger than then, or has room for all of
+        it and a tenth to spare, as a new session is dear and neighbors come and go."""
+        most, has = self._usage.quota.neighbors, self._usage.neighbors
+        return self.refused > 0 and (has < most > self._quota_then or has + self.refused <= most - most // 10)
 
     def forget_interface(self, interface_id: int) -> list[NeighborKey]:
         """Forget the neighbors on an interface; returns them."""

@@ -26,7 +26,7 @@ from controller.shard.punt_relay import RouterPunts
 from wire import MAX_ADDRESSES
 
 REFUSED_RETRY_S = 30.0
-"""How often what the plane or a quota refused is tried again."""
+"""How often what the plane or a quota refused is tried again, and looked whether what was not kept has room."""
 
 NEIGHBORS_AT_ONCE = 512
 """Neighbors of a message that one piece of work takes."""
@@ -189,7 +189,7 @@ class VirtualRouter:
             else:  # nobody can repeat anything before the plane is known
                 self._sweep_at = now + self.config.hold_time_s
         if self.fib.room_again and self.vrc is not None:
-            self.vrc.close("there is room again for routes that were not kept")
+            self.vrc.close("there is room again for what was not kept")
         if self._unanswered and not self.host.silent:
             # Not heard of since: whoever is sent something is looked for.
             self.fib.set_neighbors(dict.fromkeys(self._unanswered, (b"", False)), now)
@@ -201,7 +201,7 @@ class VirtualRouter:
         return min((at for at in times if at is not None), default=inf)
 
     def _retry_refused(self, now: float) -> None:
-        if not self.fib.refusing:
+        if not (self.fib.refusing or self.fib.unkept):
             self._retry_at = None
         elif self._retry_at is None:
             self._retry_at = now + REFUSED_RETRY_S

@@ -198,7 +198,7 @@ class Shard:
         for tenant, usage in self._usages.items():
             self._limit(tenant, usage, usage.quota)
         for router in self.routers.values():
-            if router.config.tenant in grown and router.fib.refusing:
+            if router.config.tenant in grown and (router.fib.refusing or router.fib.unkept):
                 router.fib.retry_refused()
                 self.attend(router)
 
@@ -413,7 +413,7 @@ class Shard:
 
 
 def _exceeds(one: Quota | None, other: Quota) -> bool:
-    names = (*TABLE_QUOTAS, "neighbors")
+    names = (*TABLE_QUOTAS, "neighbors", "sets", "members", "memory")
     return one is not None and any(getattr(one, name) > getattr(other, name) for name in names)
 
 

@@ -259,7 +259,7 @@ async def test_what_was_not_kept_is_asked_for_again_once_there_is_room(small):
     assert vrc.closed is None  # one of the spare room is still taken
     router.routes(4, prefixes(1, 49), [0])
     router.tick()
-    assert vrc.closed == "there is room again for routes that were not kept"
+    assert vrc.closed == "there is room again for what was not kept"
     again = FakeVrc()
     router.open(again)
     router.tick()
@@ -272,7 +272,7 @@ async def test_a_raised_quota_makes_room_for_what_was_not_kept(small):
     router.routes(4, prefixes(200), [1] * 200)
     await small.shards.put_router(replace(router.config, quota=Quota(ipv4_routes=300)))
     router.tick()
-    assert vrc.closed == "there is room again for routes that were not kept"
+    assert vrc.closed == "there is room again for what was not kept"
 
 
 async def test_sets_that_were_let_go_make_room_for_others(make_world, monkeypatch):

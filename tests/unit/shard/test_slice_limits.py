@@ -1,15 +1,17 @@
 """What slices share of a plane and of the controller: who is within a part is not refused because of another."""
 
 import pytest
-from worlds import World, mac, router_config
+from worlds import FakeVrc, World, mac, router_config
 
 from controller.model import MAX_MEMORY, Quota
 from controller.planes.fake import FakePlane
+from controller.routing.neighbors import STALE_IN_USE_S
 from controller.routing.rib import SetKind
 from controller.routing.usage import MEMBER_OCTETS, ROUTE_OCTETS, SET_OCTETS
+from controller.shard.router import REFUSED_RETRY_S
 from controller.spec.merge import merge
 from controller.spec.parse import parse
-from controller.spec.reservations import share, slices_of
+from controller.spec.reservations import Shares, share, slices_of
 from controller.spec.state import Ids, State
 from wire.columns import prefix_key
 
@@ -178,3 +180,84 @@ async def test_what_a_deleted_router_took_is_given_back(make_world) -> None:
     await world.shards.remove_router(1)
     assert set(usage.counts().values()) == {0}
     assert world.shards.usage("s1").keys() == {"blue"}
+
+
+async def sharing(make_world, quota: Quota) -> tuple[World, FakeVrc]:
+    """Two routers of one slice; returns the second one's VRC."""
+    world = await make_world(*(router_config(one, (one,), quota=quota) for one in (1, 2)))
+    vrcs = [world.connect(one) for one in (1, 2)]
+    for one in (1, 2):
+        world.router(one).define_set(1, SetKind.FORWARD, [(one, bytes((10, 0, one, 2)), 1)])
+        await world.settle(one)
+    return world, vrcs[1]
+
+
+def neighbor(world: World, vrf_id: int, host: int, there: bool = True) -> None:
+    list(world.router(vrf_id).neighbors([(vrf_id, bytes((10, 0, vrf_id, host)), mac(host) if there else b"", False)]))
+
+
+async def limits(world: World, quota: Quota) -> None:
+    world.shards.limit("s1", Shares({"red": quota}, {"red": {}}), set())
+    await world.shards.by_plane["s1"].tick()
+
+
+async def test_neighbors_that_had_no_room_are_asked_for_again_when_their_quota_is_raised(make_world) -> None:
+    """A VRC repeats none that is as it was."""
+    world, vrc = await sharing(make_world, Quota(neighbors=2))
+    neighbor(world, 2, 9)
+    world.router(2).resync_end(True)
+    assert world.router(2).state == ("degraded", "quota neighbors of 2")
+    await limits(world, Quota(neighbors=2))
+    assert vrc.closed is None
+    await limits(world, Quota(neighbors=3))
+    assert vrc.closed == "there is room again for what was not kept"
+
+
+async def test_neighbors_that_had_no_room_are_asked_for_again_when_another_router_has_left_some(make_world) -> None:
+    """Of ten with one more, so that one that comes and goes is not a new session each time."""
+    world, vrc = await sharing(make_world, Quota(neighbors=10))
+    for host in range(10, 18):
+        neighbor(world, 1, host)
+    neighbor(world, 2, 9)
+    world.router(2).resync_end(True)
+    for gone, asked in ((10, False), (11, True)):
+        neighbor(world, 1, gone, there=False)
+        world.clock.now += REFUSED_RETRY_S + 1
+        for _ in range(2):
+            await world.shards.by_plane["s1"].tick()
+            world.clock.now += REFUSED_RETRY_S + 1
+        assert (vrc.closed is not None) == asked
+
+
+async def test_routes_that_memory_had_no_room_for_are_asked_for_again_without_another_word(make_world) -> None:
+    world, vrc = await sharing(
+        make_world, Quota(memory=30 * ROUTE_OCTETS + 2 * (SET_OCTETS + MEMBER_OCTETS) + 2 * 1024)
+    )
+    world.learn(many(28), 1)
+    world.learn(many(20, first=21), 2)
+    for one in (1, 2):
+        world.router(one).resync_end(True)
+        await world.settle(one)
+    assert world.router(2).state[1].startswith("quota memory of ")
+    for _ in range(3):  # until nothing is due of it any more
+        world.clock.now += STALE_IN_USE_S
+        await world.shards.by_plane["s1"].tick()
+        await world.settle(2)
+    world.learn(dict.fromkeys(many(28), 0), 1)
+    await world.settle(1)
+    for _ in range(2):
+        world.clock.now += REFUSED_RETRY_S + 1
+        await world.shards.by_plane["s1"].tick()
+    assert vrc.closed is not None
+
+
+async def test_a_larger_part_of_memory_has_it_asked_for_at_once(make_world) -> None:
+    quota = Quota(memory=30 * ROUTE_OCTETS + 2 * (SET_OCTETS + MEMBER_OCTETS) + 2 * 1024)
+    world, vrc = await sharing(make_world, quota)
+    world.learn(many(60), 2)
+    await world.settle(2)
+    world.router(2).resync_end(True)
+    await limits(world, quota)
+    assert vrc.closed is None
+    await limits(world, Quota())
+    assert vrc.closed is not None
