@@ -80,10 +80,7 @@ class Fib(FibState):
             for address in gone_addresses:
                 self._refresh_own(address)
         for one in config.interfaces:
-            if one.id in known:
-                known[one.id].config = one
-            else:
-                known[one.id] = Interface(one)
+            known.setdefault(one.id, Interface(one)).config = one
         rates = shared_rates(config.quota.punts_per_s, self._shared_meters)
         self.policers.want(config.vrf_id, Policer(config.vrf_id, rates))
         self._interfaces_changed([*gone, *declared], 0.0)
@@ -291,6 +288,7 @@ class Fib(FibState):
         """Try again what the plane or a quota refused."""
         self._prefixes.retry()
         self._resolution.retry_over_quota()
+        self._own.retry_over_quota()
         self._go_on()
         for table in self.tables:
             table.retry()
@@ -408,6 +406,8 @@ class Fib(FibState):
             self._next_pass.stray |= any(map(self._has_strays, changed))
         cost, let_in = self._resolution.attach_waiting(cost)
         self._next_pass.sets.update(let_in)
+        cost, neighbors = self._own.refresh_waiting(cost)
+        self._enqueue(neighbors)
         cost = self._rib.forget_left(cost)
         while cost > 0 and (self._pass or self._next_pass):
             if not self._pass:

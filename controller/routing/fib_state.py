@@ -179,7 +179,8 @@ class FibState:
     def refusal(self) -> str:
         """Why something that is wanted is not on the plane, of several reasons one; "" where everything is."""
         reason = next(iter(self._prefixes.refused.values()), "")
-        reason = reason or next(iter(self._resolution.over_quota.values()), "")
+        for kept_out in (self._resolution.over_quota, self._own.over_quota):
+            reason = reason or next(iter(kept_out.values()), "")
         for table in self.tables:
             reason = reason or next(iter(table.refused.values()), "")
         reason = reason or next(iter(self._rib.unkept_sets.values()), "")
@@ -259,7 +260,8 @@ class FibState:
 
     def _note_finished(self) -> None:
         resolution, rib = self._resolution, self._rib
-        left = resolution.outdated or resolution.waits or rib.has_left or self._pass or self._next_pass
+        waits = resolution.waits or self._own.waits
+        left = resolution.outdated or waits or rib.has_left or self._pass or self._next_pass
         if not left:
             self._prefixes.fence()
         if self.unfinished and not left:
@@ -306,8 +308,8 @@ class FibState:
     @property
     def refusing(self) -> bool:
         """Whether there is anything for `retry_refused`."""
-        refused = (self._prefixes.refused, self._resolution.over_quota, *(table.refused for table in self.tables))
-        return any(refused)
+        over_quota = self._resolution.over_quota, self._own.over_quota
+        return any((self._prefixes.refused, *over_quota, *(table.refused for table in self.tables)))
 
     @property
     def unkept(self) -> bool:

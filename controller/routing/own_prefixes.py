@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from controller.planes.base import LOCAL, RouteKind, route_action
-from controller.routing.resolve import Resolution
+from controller.routing.resolve import NEXTHOP_COST, Resolution
 from controller.routing.rib import Rib
 from wire.columns import family_of
 
@@ -20,12 +20,20 @@ _HOST_BITS = {4: 32, 16: 128}
 class OwnPrefixes(dict[bytes, int]):
     """Host prefix → action: own addresses are LOCAL, resolved neighbors to whom a connected route leads a nexthop.
 
-    Link-local addresses are never routes, as they mean another host on each link.
+    Link-local addresses are never routes, as they mean another host on each link. Nor are neighbors for whose nexthop
+    a quota has no room: packets to them are gleaned, as to those that are not resolved.
     """
 
     def __init__(self, resolution: Resolution, rib: Rib) -> None:
         super().__init__()
+        self.over_quota: dict[bytes, str] = {}  # addresses of neighbors without a nexthop, and why
         self._resolution, self._rib = resolution, rib
+        self._waiting: list[bytes] = []  # of these
+
+    def clear(self) -> None:
+        """Want none any more."""
+        super().clear()
+        self.over_quota.clear()
 
     def is_local(self, key: bytes) -> bool:
         """Tell whether a prefix is an own address."""
@@ -40,10 +48,11 @@ class OwnPrefixes(dict[bytes, int]):
         key = address + bytes((_HOST_BITS[len(address)],))
         resolution = self._resolution
         action: int | None = None
+        self.over_quota.pop(address, None)
         if address in resolution.local:
             action = LOCAL
         elif not _link_local(address) and (interface_id := self._interface_to(address)):
-            action = route_action(RouteKind.NEXTHOP, resolution.nexthop(interface_id, address).id)
+            action = self._to_neighbor(interface_id, address)
         if action is not None:
             self[key] = action
         elif self.pop(key, None) is None:
@@ -83,6 +92,35 @@ class OwnPrefixes(dict[bytes, int]):
                     if addresses[at] > end:
                         break
                     yield addresses[at]
+
+    def _to_neighbor(self, interface_id: int, address: bytes) -> int | None:
+        resolution, usage = self._resolution, self._resolution.usage
+        if (interface_id, address) not in resolution.nexthops and usage.nexthops_for_neighbors <= 0:
+            self.over_quota[address] = usage.full("nexthops")
+            return None
+        return route_action(RouteKind.NEXTHOP, resolution.nexthop(interface_id, address).id)
+
+    def retry_over_quota(self) -> None:
+        """Have `refresh_waiting` look at neighbors that a quota kept out."""
+        self._waiting = list(self.over_quota)
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is anything for `refresh_waiting`."""
+        return bool(self._waiting)
+
+    def refresh_waiting(self, cost: int) -> tuple[int, list[bytes]]:
+        """Let neighbors in that wait for that, where there is room now, as far as that costs no more.
+
+        Returns the cost that is not used up, and the prefixes of those that got in.
+        """
+        let_in: list[bytes] = []
+        while self._waiting and cost > 0:
+            address = self._waiting.pop()
+            cost -= NEXTHOP_COST
+            if address in self.over_quota:
+                let_in += self.refresh(address)
+        return cost, let_in
 
 
 def _link_local(address: bytes) -> bool:

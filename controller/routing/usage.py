@@ -79,6 +79,14 @@ class SliceUsage:
         most: int = self.reserved.get(name, getattr(self.quota, name) + self.quota.neighbors)
         return most - has
 
+    @property
+    def nexthops_for_neighbors(self) -> int:
+        """How many more nexthops neighbors may have that routes do not lead to: what these lead to has a quarter."""
+        pool, most = self.pool, self.quota.nexthops
+        if pool is not None and "nexthops" in pool.sizes:
+            most = min(most, pool.sizes["nexthops"])
+        return self.room("nexthops") - most // 4
+
     def full(self, name: str) -> str:
         """Return the reason for which no more of something is taken: the quota, or what is overcommitted."""
         pool, limit = self.pool, getattr(self.quota, name)

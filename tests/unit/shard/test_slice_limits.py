@@ -261,3 +261,36 @@ async def test_a_larger_part_of_memory_has_it_asked_for_at_once(make_world) -> N
     assert vrc.closed is None
     await limits(world, Quota())
     assert vrc.closed is not None
+
+
+async def test_neighbors_take_no_nexthops_of_another_slice(make_world) -> None:
+    """What a slice has beyond its quota, others do not have that are within theirs."""
+    world = await make_world(router_config(1, (1,), quota=Quota(nexthops=8)))
+    world.connect(1, neighbors=False)
+    router = world.router()
+    world.learn_links()
+    for host in range(10, 20):
+        neighbor(world, 1, host)
+    router.resync_end(True)
+    await world.settle()
+    usage = world.shards.by_plane["s1"].usage_of("red")
+    assert usage is not None
+    assert usage.nexthops == len(world.plane.entries.nexthops) == 6
+    assert router.state == ("degraded", "quota nexthops of 8")
+    router.define_set(1, SetKind.FORWARD, [(1, bytes((10, 0, 1, last)), 1) for last in (18, 19)])
+    world.learn({"20.0.0.0/8": 1})  # what routes lead to has a quarter
+    await world.settle()
+    assert prefix_key("20.0.0.0/8") in world.installed()
+    assert usage.nexthops == 8
+    neighbor(world, 1, 10, there=False)
+    await world.settle()
+    assert usage.nexthops == 7
+    for _ in range(2):  # one that is free is not for them
+        world.clock.now += REFUSED_RETRY_S
+        await world.shards.by_plane["s1"].tick()
+    await world.settle()
+    assert usage.nexthops == 7
+    await world.shards.put_router(router_config(1, (1,), quota=Quota(nexthops=12)))
+    await world.settle()
+    assert router.state == ("up", "")
+    assert {prefix_key(f"10.0.1.{host}/32") for host in range(11, 20)} < set(world.installed())
