@@ -190,6 +190,7 @@ class Shard:
         """Say what tenants may have from now on, all at once; those in ``pooled`` share the pool."""
         limits, pool = shares.limits, shares.pool
         grown = {tenant for tenant, usage in self._usages.items() if _exceeds(limits.get(tenant), usage.quota)}
+        grown |= self._pooled - pooled
         if pool != self._pool.sizes:
             grown |= pooled
         neighbors = sum(limits[tenant].neighbors for tenant in pooled)

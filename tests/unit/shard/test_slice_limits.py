@@ -115,6 +115,23 @@ async def test_a_larger_part_lets_what_was_refused_in_at_once(make_world) -> Non
     assert len(world.installed(1)) == 20 + OWN
 
 
+async def test_who_leaves_the_pool_gets_in_what_the_pool_had_no_room_for_at_once(make_world) -> None:
+    world = await two(make_world)
+    asked = ", quota: {ipv4_routes: 70, neighbors: 8}"
+    state = slices(f"{asked}, overcommit: true", ", quota: {ipv4_routes: 70}, overcommit: true")
+    divide(world, state)
+    await fill(world, 2, 70)
+    world.learn(many(50), 1)
+    await world.settle(1)
+    assert world.router(1).fib.refused_routes
+    world.learn(dict.fromkeys(many(70), 0), 2)
+    await world.settle(2)
+    assert world.router(1).fib.refused_routes, "tried again in 30 s"
+    divide(world, slices(asked, ", quota: {ipv4_routes: 10}, overcommit: true"))
+    await world.settle(1)
+    assert not world.router(1).fib.refused_routes
+
+
 async def test_own_addresses_have_the_room_beside_the_quota_and_no_more(make_world) -> None:
     world = await two(make_world)
     divide(world, slices(", quota: {ipv4_routes: 10, neighbors: 3}"))
