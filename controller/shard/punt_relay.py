@@ -117,7 +117,7 @@ class RouterPunts:
         self._queues = {one: _ClassQueue(QUEUE_FRAMES.get(one, OTHER_QUEUE_FRAMES)) for one in PuntClass}
         self._outlet: FrameOutlet | None = None
         self._clock = clock
-        self._former: dict[int, tuple[frozenset[bytes], float]] = {}  # MACs an interface had, and until when they do
+        self._former: dict[int, dict[bytes, float]] = {}  # MACs that an interface had, each until when it does
         self._sending = TokenBucket(PACKET_OUT_PER_S, PACKET_OUT_PER_S, clock)
         self._captures: dict[asyncio.Queue[CapturedFrame], int | None] = {}
 
@@ -192,11 +192,13 @@ class RouterPunts:
 
     def declare(self, before: Iterable[InterfaceConfig], after: Iterable[InterfaceConfig]) -> None:
         """Take frames from the MACs that interfaces had for a while more."""
-        now, kept = self._clock(), {one.id: one for one in after}
-        self._former = {i: (macs, end) for i, (macs, end) in self._former.items() if i in kept and now < end}
+        now, kept, former = self._clock(), {one.id: one for one in after}, self._former
+        self._former = {}
         for one in before:
-            if one.id in kept and (gone := _macs(one) - _macs(kept[one.id])):
-                self._former[one.id] = gone, now + FORMER_MACS_S
+            if one.id in kept:
+                earlier = {mac: end for mac, end in former.get(one.id, {}).items() if now < end}
+                gone = dict.fromkeys(_macs(one) - _macs(kept[one.id]), now + FORMER_MACS_S)
+                self._former[one.id] = earlier | gone
 
     def refusal(self, interface: InterfaceConfig | None, frame: bytes) -> str | None:
         """Return why a frame of the guest may not leave, None where it may; the caller counts it."""
@@ -217,8 +219,8 @@ class RouterPunts:
         return None if self._sending.take() else OVER_RATE
 
     def _had(self, interface_id: int, mac: bytes) -> bool:
-        macs, end = self._former.get(interface_id, (frozenset(), 0.0))
-        return mac in macs and self._clock() < end
+        end = self._former.get(interface_id, {}).get(mac)
+        return end is not None and self._clock() < end
 
     def sent(self, interface_id: int, frame: bytes, taken: bool) -> None:
         """Count a frame handed to the plane, or dropped because its channel is congested."""

@@ -33,6 +33,21 @@ async def test_a_former_mac_is_taken_for_a_while_and_no_longer() -> None:
     await world.close()
 
 
+async def test_a_second_change_takes_no_mac_sooner_than_the_first_one_said() -> None:
+    world = World()
+    await world.start(declared(interface(1, virtual_macs=(VIRTUAL,))))
+    await world.settle()
+    await world.shards.put_router(declared(interface(1)))
+    world.clock.now += FORMER_MACS_S / 2
+    await world.shards.put_router(declared(interface(1, mac=mac(9))))
+    await world.settle()
+    sources = (mac(9), mac(1), VIRTUAL)
+    assert [refusal(world, source) for source in sources] == [None, None, None]
+    world.clock.now += FORMER_MACS_S / 2
+    assert [refusal(world, source) for source in sources] == [None, None, "foreign_mac"]
+    await world.close()
+
+
 async def test_the_former_mac_of_an_interface_that_went_is_none_of_the_next_one() -> None:
     world = World()
     await world.start(declared(interface(1)))
