@@ -48,9 +48,13 @@ class AuditFiles:
 
     def _open(self) -> int:
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        size = os.fstat(descriptor).st_size
-        if size and os.pread(descriptor, 1, size - 1) != b"\n":  # the host went down under a write
-            _write(descriptor, b"\n")
+        try:
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":  # the host went down under a write
+                _write(descriptor, b"\n")
+        except BaseException:
+            os.close(descriptor)
+            raise
         return descriptor
 
     def _rotate(self) -> None:

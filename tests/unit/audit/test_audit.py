@@ -345,6 +345,24 @@ def test_a_file_that_cannot_follow_the_last_one_costs_nobody_a_descriptor(
     os.close(others[0])
 
 
+def test_a_line_cut_off_on_a_disk_that_is_full_costs_no_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each request of an operator is recorded, those that are refused too."""
+    files = AuditFiles(tmp_path)
+    files.path.write_bytes(b'{"id": "12')
+
+    def full(_descriptor: int, _octets: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full)
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        with pytest.raises(OSError, match="No space left on device"):
+            files.append([b"second\n"])
+    assert os.listdir("/proc/self/fd") == before
+
+
 def test_a_line_that_cannot_be_made_takes_those_before_it_along(tmp_path: Path) -> None:
     files = AuditFiles(tmp_path)
     files.append([b"first\n"])
