@@ -27,10 +27,18 @@ class TokenBucket:
         self._tokens -= 1
 
     @property
-    def full(self) -> bool:
-        """Whether nothing has passed for so long that the whole burst is there again."""
+    def ready_s(self) -> float:
+        """For how long nothing passes, in seconds."""
+        return self._until(1.0)
+
+    @property
+    def full_s(self) -> float:
+        """After how many seconds in which nothing passes the whole burst is there again."""
+        return self._until(self._burst)
+
+    def _until(self, tokens: float) -> float:
         self._refill()
-        return self._tokens >= self._burst
+        return max(0.0, tokens - self._tokens) / self._per_s
 
     def _refill(self) -> None:
         now = self._clock()

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Set
 
 from controller.errors import NoSuch
 from controller.events.log import EventLog
-from controller.fallback.pace import in_turns
+from controller.fallback.pace import in_turns, paced
 from controller.model import RouterConfig
 from controller.planes.base import Capability, Clock, Plane
 from controller.shard.loop_share import LONG_SLICE_S, LoopShare
@@ -76,7 +76,7 @@ class Shards:
         """Let time pass for all routers, until cancelled."""
         while True:
             await asyncio.sleep(TICK_S)
-            self._events.tell_held()
+            await paced(self._events.telling_held())
             for shard in list(self.by_plane.values()):
                 await shard.tick()
 

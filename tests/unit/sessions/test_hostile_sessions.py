@@ -158,17 +158,17 @@ def test_reports_are_held_back_and_counted_each_share_for_itself():
     events = EventLog(clock)
     for number in range(1000):
         events.report("error", "refused", "red/r1", f"no {number}")
-        events.tell_held()
+        list(events.telling_held())
     events.report("error", "refused", "blue/r1", "another subject")
     events.report("error", "vrc-x", "red/r1", "another share", share="notice")
     assert len(events.recent()) == REPORTS_AT_ONCE + 2
     clock.now += REPORT_EVERY_S
-    events.tell_held()
+    list(events.telling_held())
     last = events.recent()[-1]
     assert (last.kind, last.subject) == ("refused", "red/r1")
     assert last.text == f"{1000 - REPORTS_AT_ONCE} more, the last one: no 999"
     clock.now += REPORT_EVERY_S
-    events.tell_held()
+    list(events.telling_held())
     assert events.recent()[-1] is last
 
 
@@ -177,9 +177,33 @@ def test_what_is_quiet_is_forgotten():
     events = EventLog(clock)
     for number in range(1000):
         events.report("error", "refused", f"red/r{number}", "no")
-    clock.now += REPORT_EVERY_S
-    events.tell_held()
+    for _ in range(int(REPORT_EVERY_S) - 1):
+        clock.now += 1.0
+        assert not list(events.telling_held())  # none is looked at before it is time to
+    clock.now += 1.0
+    assert len(list(events.telling_held())) == 1000
     assert not events._reports
+
+
+def test_what_is_held_is_told_as_soon_as_one_may_be_whenever_that_began():
+    clock = Clock()
+    events = EventLog(clock)
+    for _ in range(REPORTS_AT_ONCE):
+        events.report("error", "refused", "red/r1", "no")
+    clock.now += REPORT_EVERY_S + 10  # there is one for a third of the time already
+    events.report("error", "refused", "red/r1", "told")
+    events.report("error", "refused", "red/r1", "held")
+    list(events.telling_held())
+    assert events.recent()[-1].text == "told"
+    for after_s, text in ((REPORT_EVERY_S * 2 / 3 - 1, "told"), (2.0, "held")):
+        clock.now += after_s
+        list(events.telling_held())
+        assert events.recent()[-1].text == text
+    for _ in range(100):
+        clock.now += REPORT_EVERY_S
+        list(events.telling_held())
+    assert not events._reports
+    assert not events._due
 
 
 async def test_refused_packets_are_counted_by_reason_and_told_of_within_bounds(service, red):
