@@ -69,6 +69,7 @@ async def test_a_neighbor_that_changes_its_mac(net: Single) -> None:
     net.right.ip("neigh", "flush", "dev", "eth0")
     assert await net.right.ping("10.2.0.1", 1) == 1
     until("the new MAC", lambda: "02:00:00:00:00:77" in net.rig.ok("neighbors", ROUTER))
+    net.rig.becomes_equal()
     await reaches(net)
     net.rig.verified()
 
