@@ -160,8 +160,9 @@ class Fib(FibState):
             admitted = self._rib.admit(family, keys, ids, most)
             unkept = len(keys) - len(admitted)
             keys, ids = [keys[i] for i in admitted], array("I", [ids[i] for i in admitted])
-        changed = self._rib.replace(family, keys, ids)
-        self._enqueue(changed if self.removing else self._own.follow(changed))
+        self._enqueue(self._own.follow(self._rib.replace(family, keys, ids)))
+        if self._own.waits:
+            self._go_on()
         return unkept
 
     def define_set(self, set_id: int, kind: SetKind, members: tuple[Member, ...]) -> None:
@@ -429,7 +430,7 @@ class Fib(FibState):
                 self._enqueue(filter(self._differs, keys))
             if request.stale:
                 gone = rib.withdraw(keys)
-                self._enqueue(gone if self.removing else self._own.follow(gone))
+                self._enqueue(self._own.follow(gone))
                 self.swept += len(gone)
             if len(keys) < count:
                 if request.stale:

@@ -5,6 +5,7 @@ is swept, or before that where another needs its place. A gateway in use gets a 
 looking for it.
 """
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
@@ -37,6 +38,7 @@ class NeighborTable:
         self.states: dict[NeighborKey, NeighborState] = {}
         self.refused = 0
         self.by_address: dict[bytes, dict[int, None]] = {}  # ids of the interfaces on which there is one
+        self._sorted: dict[int, list[bytes]] = {4: [], 16: []}  # these addresses, by their length
         self._usage = usage
         self._failed: dict[NeighborKey, float] = {}  # until when, in this order
         self._stale: dict[NeighborKey, None] = {}
@@ -64,7 +66,7 @@ class NeighborTable:
                 if known is not None and mac and known.mac == mac:  # as it was
                     continue
                 self._failed.pop(key, None)
-                self.by_address.setdefault(key[1], {})[key[0]] = None
+                self._note_address(key)
                 self.states[key] = NeighborState(mac, 0.0 if mac else now + FAILED_DROP_S)
                 if not mac:
                     self._failed[key] = now + FAILED_DROP_S
@@ -135,3 +137,19 @@ class NeighborTable:
             del here[key[0]]
             if not here:
                 del self.by_address[key[1]]
+                addresses = self._sorted[len(key[1])]
+                del addresses[bisect_left(addresses, key[1])]
+
+    def _note_address(self, key: NeighborKey) -> None:
+        if key[1] not in self.by_address:
+            self.by_address[key[1]] = {}
+            insort(self._sorted[len(key[1])], key[1])
+        self.by_address[key[1]][key[0]] = None
+
+    def within(self, prefix: bytes, most: int) -> list[bytes]:
+        """Return the addresses in a prefix, ``most`` of them at most."""
+        size = len(prefix) - 1
+        addresses, hosts = self._sorted[size], (1 << 8 * size - prefix[-1]) - 1
+        last = (int.from_bytes(prefix[:-1], "big") | hosts).to_bytes(size, "big")
+        first = bisect_left(addresses, prefix[:-1])
+        return addresses[first : min(bisect_right(addresses, last), first + most)]

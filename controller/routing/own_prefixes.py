@@ -5,14 +5,16 @@ the sender's: that of another link, with which hosts of two links ask by either,
 or somebody else's altogether. None of these may take the packets of a route.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterator
-from itertools import chain
-
 from controller.planes.base import LOCAL, RouteKind, route_action
-from controller.routing.resolve import NEXTHOP_COST, Resolution
+from controller.routing.resolve import Resolution
 from controller.routing.rib import Rib
 from wire.columns import family_of
+
+NEIGHBOR_COST = 100
+"""What it costs to look for the longest route to a neighbor, some 10 µs of IPv4, as in `table_pass`."""
+
+_NOTED_AT_ONCE = 1_000
+"""Neighbors that one message of routes has looked at; where it reaches more, it is all, which needs no list."""
 
 _HOST_BITS = {4: 32, 16: 128}
 
@@ -28,12 +30,15 @@ class OwnPrefixes(dict[bytes, int]):
         super().__init__()
         self.over_quota: dict[bytes, str] = {}  # addresses of neighbors without a nexthop, and why
         self._resolution, self._rib = resolution, rib
-        self._waiting: list[bytes] = []  # of these
+        self._waiting: dict[bytes, None] = {}  # addresses to be looked at
+        self._all = False  # all neighbors are
 
     def clear(self) -> None:
         """Want none any more."""
         super().clear()
         self.over_quota.clear()
+        self._waiting.clear()
+        self._all = False
 
     def is_local(self, key: bytes) -> bool:
         """Tell whether a prefix is an own address."""
@@ -60,14 +65,33 @@ class OwnPrefixes(dict[bytes, int]):
         return (key,)
 
     def follow(self, changed: list[bytes]) -> list[bytes]:
-        """Return prefixes whose routes changed, with those of the neighbors to whom another route may lead now."""
-        neighbors = self._resolution.neighbors.by_address
-        if not changed or not neighbors:
-            return changed
+        """Have `refresh_waiting` look at the neighbors to whom another route may lead now that prefixes have changed;
+        returns these."""
         moved, self._rib.connected_moved = self._rib.connected_moved, False
-        looked_at = neighbors if moved else dict.fromkeys(self._within(changed))
-        found = list(chain.from_iterable(map(self.refresh, looked_at)))
-        return [*changed, *found] if found else changed
+        if changed and self._resolution.neighbors.by_address:
+            self._all = self._all or moved or self._reach_many(changed)
+        return changed
+
+    def _reach_many(self, changed: list[bytes]) -> bool:
+        """Note the neighbors in prefixes that are longer than some connected one; True, at once, where these are too
+        many to be noted here."""
+        stride, joined = len(changed[0]), b"".join(changed)
+        if len(joined) != stride * len(changed):
+            alike = ([key for key in changed if len(key) == one] for one in {*map(len, changed)})
+            return any(map(self._reach_many, alike))
+        shortest = self._rib.shortest_connected(family_of(changed[0]))
+        lengths = joined[stride - 1 :: stride]  # of all at once: in a full table few are longer
+        if shortest is None or not lengths.translate(None, bytes(range(shortest + 1))):
+            return False
+        room = _NOTED_AT_ONCE
+        for key in changed:
+            if key[-1] > shortest:
+                found = self._resolution.neighbors.within(key, room + 1)
+                room -= len(found)
+                if room < 0:
+                    return True
+                self._waiting.update(dict.fromkeys(found))
+        return False
 
     def _interface_to(self, address: bytes) -> int:
         """Return the interface by which the routes lead to a neighbor, 0 where they lead elsewhere."""
@@ -76,22 +100,6 @@ class OwnPrefixes(dict[bytes, int]):
         if not found or one is None:
             return 0
         return next((member.interface_id for member in one.members if member.interface_id in found), 0)
-
-    def _within(self, changed: list[bytes]) -> Iterator[bytes]:
-        """Yield the neighbors in prefixes, all of one family, that are longer than some connected one."""
-        stride, shortest = len(changed[0]), self._rib.shortest_connected(family_of(changed[0]))
-        lengths = b"".join(changed)[stride - 1 :: stride]  # of all at once: in a full table few are longer
-        if shortest is None or not lengths.translate(None, bytes(range(shortest + 1))):
-            return
-        addresses = sorted(one for one in self._resolution.neighbors.by_address if len(one) == stride - 1)
-        for key in changed:
-            if key[-1] > shortest:
-                last = int.from_bytes(key[:-1], "big") | (1 << 8 * (stride - 1) - key[-1]) - 1
-                end = last.to_bytes(stride - 1, "big")
-                for at in range(bisect_left(addresses, key[:-1]), len(addresses)):
-                    if addresses[at] > end:
-                        break
-                    yield addresses[at]
 
     def _to_neighbor(self, interface_id: int, address: bytes) -> int | None:
         resolution, usage = self._resolution, self._resolution.usage
@@ -102,25 +110,25 @@ class OwnPrefixes(dict[bytes, int]):
 
     def retry_over_quota(self) -> None:
         """Have `refresh_waiting` look at neighbors that a quota kept out."""
-        self._waiting = list(self.over_quota)
+        self._waiting.update(dict.fromkeys(self.over_quota))
 
     @property
     def waits(self) -> bool:
         """Whether there is anything for `refresh_waiting`."""
-        return bool(self._waiting)
+        return self._all or bool(self._waiting)
 
     def refresh_waiting(self, cost: int) -> tuple[int, list[bytes]]:
-        """Let neighbors in that wait for that, where there is room now, as far as that costs no more.
+        """Look at neighbors that wait for that, as far as that costs no more.
 
-        Returns the cost that is not used up, and the prefixes of those that got in.
+        Returns the cost that is not used up, and the prefixes that may have changed.
         """
-        let_in: list[bytes] = []
+        if self._all and cost > 0:
+            self._all, self._waiting = False, dict.fromkeys(self._resolution.neighbors.by_address)
+        changed: list[bytes] = []
         while self._waiting and cost > 0:
-            address = self._waiting.pop()
-            cost -= NEXTHOP_COST
-            if address in self.over_quota:
-                let_in += self.refresh(address)
-        return cost, let_in
+            cost -= NEIGHBOR_COST
+            changed += self.refresh(self._waiting.popitem()[0])
+        return cost, changed
 
 
 def _link_local(address: bytes) -> bool:

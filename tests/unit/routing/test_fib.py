@@ -25,8 +25,10 @@ from controller.planes.base import (
 from controller.routing import objects
 from controller.routing.fib import Fib
 from controller.routing.objects import PlaneObjects
+from controller.routing.own_prefixes import NEIGHBOR_COST, OwnPrefixes
 from controller.routing.prefixes import Ticket
 from controller.routing.rib import Member, SetKind
+from controller.routing.table_pass import SLICE_COST
 from controller.routing.usage import SliceUsage
 from wire.columns import prefix_key
 
@@ -310,6 +312,57 @@ def test_a_neighbor_told_before_the_routes_keeps_what_was_adopted_for_it() -> No
     batch = WriteBatch()
     fib.take(batch, 1000)
     assert routes(batch)[there][0] is Op.DELETE
+
+
+def test_routes_of_both_families_that_a_sweep_takes_give_neighbors_back_theirs() -> None:
+    router, six = Router(), ip_address("2001:db8::2").packed
+    router.learn_links(1)
+    router.fib.define_set(2, SetKind.CONNECTED, (Member(1, b""),))
+    router.fib.learn(6, [prefix_key("2001:db8::/64")], [2])
+    router.fib.set_neighbors({(1, six): (mac(1), False)}, 0.0)
+    router.neighbors(1)
+    router.define(3, 2)
+    router.fib.learn(6, [prefix_key("2001:db8::/65")], [3])
+    router.learn({prefix_key("10.0.1.0/25"): 3})
+    router.write()
+    assert not {host(six), host(gateway(1))} & router.installed.keys()
+    router.fib.begin_resync()
+    router.learn_links(1)
+    router.fib.define_set(2, SetKind.CONNECTED, (Member(1, b""),))
+    router.fib.learn(6, [prefix_key("2001:db8::/64")], [2])
+    router.fib.set_neighbors({(1, six): (mac(1), False)}, 0.0)
+    router.neighbors(1)
+    router.fib.sweep(0.0)
+    router.write()
+    assert {host(six), host(gateway(1))} <= router.installed.keys()
+
+
+def test_a_route_that_changes_has_no_neighbors_looked_at_but_those_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are; and where it changes for all of them, that is done in slices."""
+    many = 2 * SLICE_COST // NEIGHBOR_COST
+    router = Router(neighbors=many, nexthops=2 * many)
+    router.fib.define_set(1, SetKind.CONNECTED, (Member(1, b""),))
+    router.define(2, 2)
+    router.learn({prefix_key("10.0.0.0/8"): 1})
+    hosts = [(0x0A010000 + number).to_bytes(4, "big") for number in range(many)]
+    router.fib.set_neighbors({(1, one): (mac(1), False) for one in hosts}, 0.0)
+    router.write()
+    looked_at: list[bytes] = []
+    refresh = OwnPrefixes.refresh
+
+    def noted(self: OwnPrefixes, address: bytes) -> tuple[bytes, ...]:
+        looked_at.append(address)
+        return refresh(self, address)
+
+    monkeypatch.setattr(OwnPrefixes, "refresh", noted)
+    router.learn({V4[0]: 2, prefix_key("10.1.0.8/30"): 2})
+    assert sorted(looked_at) == hosts[8:12]
+    looked_at.clear()
+    router.learn({prefix_key("10.0.0.0/8"): 2})
+    assert router.fib.unfinished
+    assert len(looked_at) == SLICE_COST // NEIGHBOR_COST
+    router.write()
+    assert not {host(one) for one in hosts} & router.installed.keys()
 
 
 @pytest.mark.parametrize("seed", range(20))
