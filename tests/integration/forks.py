@@ -151,10 +151,11 @@ def _import_all() -> None:
     """Import what the programs may ever import."""
     gc.disable()
     import controller
+    from controller.vrctl.cli import commands
 
+    commands()  # built for all forks; before the rest, as they are listed in the order of their modules' import
     for module in pkgutil.walk_packages(controller.__path__, "controller."):
         importlib.import_module(module.name)
-    controller.vrctl.cli.commands()  # built for all forks
     gc.freeze()
     gc.enable()
 
