@@ -225,7 +225,8 @@ class FpmSource:
             self._notify("dump-failed", f"{what}: the kernel's routes kept changing while they were dumped")
 
     async def _adopt(self, *, sweep: bool) -> bool:
-        """Bind what zebra has not repeated to what the kernel has; with ``sweep`` withdraw the rest.
+        """Bind what zebra has not repeated to what the kernel has; with ``sweep`` withdraw the rest, unless zebra has
+        connected meanwhile: of what it said before, the dump has passed a part, and it now repeats all of that.
 
         Tells whether the kernel could be read; it cannot while its routes keep changing.
         """
@@ -238,7 +239,7 @@ class FpmSource:
 
     async def _adopt_dump(self, sweep: bool) -> bool:
         for _ in range(DUMP_ATTEMPTS):
-            scope = self._table.open_scope(inline_first=True)
+            scope, current = self._table.open_scope(inline_first=True), self._scope
             try:
                 async for batch in dump_routes(self._netlink):
                     self._table.adopt(batch.changes, scope, self._scope)
@@ -247,7 +248,7 @@ class FpmSource:
                 log.info("%s; again", error)
                 scope.ended = True
                 continue
-            if sweep and (gone := self._table.keep_only(scope, self._scope)):
+            if sweep and self._scope is current and (gone := self._table.keep_only(scope, current)):
                 log.info("%d routes withdrawn that neither zebra nor the kernel has", gone)
                 self._changed()
             return True
