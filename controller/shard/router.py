@@ -325,7 +325,8 @@ class VirtualRouter:
         for start in range(0, len(keys), NEIGHBORS_AT_ONCE):
             if start:
                 yield False
-            part = keys[start : start + NEIGHBORS_AT_ONCE]
+            # An interface may have gone since the part before, and all that was known on it.
+            part = [key for key in keys[start : start + NEIGHBORS_AT_ONCE] if key[0] in self.fib.interfaces]
             for key in part:
                 self._unanswered.pop(key, None)
             if refused := self.fib.set_neighbors({key: known[key] for key in part}, self._clock()):

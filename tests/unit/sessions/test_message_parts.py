@@ -111,6 +111,22 @@ async def test_nothing_more_of_a_message_is_applied_once_its_session_was_closed(
     assert processed == [1]
 
 
+@pytest.mark.parametrize("parts", [5, 15])  # while they are read, and while they are taken in
+async def test_neighbors_on_an_interface_that_goes_between_two_parts_take_no_room(
+    make_world: Callable[..., Awaitable[World]], monkeypatch: pytest.MonkeyPatch, parts: int
+) -> None:
+    monkeypatch.setattr(routers, "NEIGHBORS_AT_ONCE", COUNT // 10)
+    world = await make_world(router_config(1, quota=Quota()))
+    router = world.router()
+    told = ((1, bytes((10, 0, 1, n)), mac(n), False) for n in range(2, COUNT + 2))
+    applied = router.neighbors(told)
+    for _ in range(parts):
+        next(applied)
+    router.configure(router_config(1, interfaces=(2, 3), quota=Quota()))
+    list(applied)
+    assert not router.fib.neighbors
+
+
 async def say(world: World, message: pb.VrcMessage) -> None:
     router = world.router()
     hello = pb.Hello(protocol=PROTOCOL_VERSION, router=router.config.full_name, instance="x", source="fpm")
