@@ -180,6 +180,7 @@ class ControlSession:
                 return
 
     def _send(self, kind: str, message: Any) -> None:
+        self._outbound.pop(kind, None)  # behind what was said before it: a declaration has the states of ports, too
         self._outbound[kind] = message
         self._ready.set()
 
