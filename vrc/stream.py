@@ -100,6 +100,7 @@ class ControlStream:
         self._statuses_version = -1  # of `Interfaces`, when they were looked at
         self._ended = False  # ResyncEnd was sent
         self._settled = False  # … with daemons_settled
+        self._ending: bool | None = None  # what the next one says of that, once the changes before it are noted
         self._snapshots: set[asyncio.Task[None]] = set()
 
     async def write(self, **body: object) -> None:
@@ -168,7 +169,7 @@ class ControlStream:
             self._wake.clear()
             while await self._turn():
                 pass
-            settled_in_s = self._owner.settled_in_s() if self._ended and not self._settled else None
+            settled_in_s = self._owner.settled_in_s() if self._ended and not self._ending else None
             try:
                 async with asyncio.timeout(settled_in_s):
                     await self._wake.wait()
@@ -278,6 +279,10 @@ class ControlStream:
         settled = self._owner.settled_in_s() <= 0.0
         if self._ended and not settled:
             return False
+        if self._ending is not settled:  # what is known by now comes before, and nothing that changes later
+            self._ending = settled
+            if self._known.table.resend_changed():
+                return True
         self._ended, self._settled = True, settled
         await self.write(resync_end=pb.ResyncEnd(daemons_settled=settled))
         return True

@@ -326,6 +326,14 @@ class RouteTable:
         self._dirty = {5: {}, 17: {}}
         self._resend = sorted(self._routes, key=len, reverse=True)  # taken from the end: IPv4 first
 
+    def resend_changed(self) -> bool:
+        """Make the routes that have changed until now a part of the resend, which must have ended; what changes from
+        now on is not. Returns whether there are any."""
+        for stride, dirty in self._dirty.items():
+            self._dirty[stride] = {key: 0 for key, set_id in dirty.items() if not set_id}
+            self._resend[:0] = [key for key, set_id in dirty.items() if set_id]  # IPv4 first, as it is taken
+        return self.resending
+
     @property
     def pending(self) -> bool:
         """Whether `take` has anything to return."""
@@ -333,7 +341,7 @@ class RouteTable:
 
     @property
     def resending(self) -> bool:
-        """Whether routes of `begin_resend` are still to be taken."""
+        """Whether routes of `begin_resend` or `resend_changed` are still to be taken."""
         return bool(self._resend)
 
     def take(self, limit: int) -> Columns | None:

@@ -237,3 +237,40 @@ async def test_lost_frames_are_told_once_and_to_no_controller_that_does_not_know
     told = [(one.interface_id, one.reason, one.frames) for one in world.call.sent[-1].frame_losses.losses]
     assert told == [(102, pb.FrameLoss.INTERFACE_DOWN, (1 << 32) - 1), (0, pb.FrameLoss.NO_SESSION, 7)]
     assert await world.hear() == []
+
+
+@pytest.mark.parametrize("again", [False, True])  # it ended before the daemons had settled
+async def test_a_resync_ends_after_all_that_was_known_by_then_however_far_the_plane_is_behind(
+    world: World, again: bool
+) -> None:
+    looked: list[float] = []
+
+    def settled_in_s() -> float:
+        looked.append(world.owner.settled_s)
+        return looked[-1]
+
+    world.owner.settled_in_s = settled_in_s  # type: ignore[method-assign]
+    world.owner.complete = lambda: again or world.owner.settled_s == 0.0  # type: ignore[method-assign]
+    world.owner.settled_s = 60.0
+    await world.hear(declaration=pb.Declaration())
+    assert world.call.kinds().count("resync_end") == again
+    for number in range(ROUTE_MESSAGES_AHEAD):
+        world.learn(route(f"20.0.{number}.0/24", by_gateway("10.1.0.2", 2)))
+        assert "routes" in await world.hear()
+    world.learn(route("30.0.0.0/8", by_gateway("10.1.0.2", 2)), route("20.0.0.0/24", kind=RTM_DELROUTE))
+    world.learn(route("::/0", by_gateway("fe80::1", 2)))
+    world.owner.settled_s = 0.0
+    looked.clear()
+    assert await world.hear() == []
+    assert len(looked) < 10  # the controller's word is waited for
+    routes = [message for message in world.call.sent if message.WhichOneof("body") == "routes"]
+    for number, message in enumerate(routes[:8]):  # the plane goes on, and so do the daemons
+        world.learn(route(f"40.{number}.0.0/16", by_gateway("10.1.0.2", 2)))
+        await world.hear(ack=pb.Ack(sequence=message.sequence))
+    kinds = world.call.kinds()
+    last = len(kinds) - 1 - kinds[::-1].index("resync_end")
+    assert world.call.sent[last].resync_end.daemons_settled
+    before = b"".join(message.routes.prefixes for message in world.call.sent[:last])
+    assert prefix_key("30.0.0.0/8") in before
+    assert prefix_key("::/0") in before
+    assert prefix_key("40.7.0.0/16") not in before
