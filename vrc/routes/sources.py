@@ -262,6 +262,7 @@ class FpmSource:
             await self._look_at_system()
 
     async def _look_at_system(self) -> None:
+        self._monitor.catch_up()  # read after the dump, it would bring back what has gone since without a message
         self._look_again.clear()
         self._monitor.pause()
         for _ in range(DUMP_ATTEMPTS):
@@ -377,6 +378,7 @@ class NetlinkSource:
         """Dump, then follow; dump again whenever messages were lost or cannot tell."""
         await self._ready.wait()
         while True:
+            self._monitor.catch_up()  # read after the dump, it would bring back what has gone since without a message
             self._resync.clear()
             await self._dump()
             self.seeded.set()
