@@ -63,6 +63,7 @@ async def _dump(netlink: Rtnetlink, scope: NexthopScope) -> _Picture:
             async for batch in dump_routes(netlink):
                 picture.add(batch, scope)
         except DumpInterrupted:
+            scope.sweep(force=True)  # what routes were bound to, by nexthops that may be others now
             await asyncio.sleep(0)
         except MalformedNetlink as error:
             raise DumpInterrupted(f"dump of routes: {error}") from error
