@@ -120,6 +120,9 @@ class GuestKernel:
             try:
                 await self.look()
                 await self.look_at_neighbors()
+                # A link or address that went and came back is there as before, but routes went with it.
+                self._addresses_changed()
+                self._links_changed()
                 told = False
             except VrcError as error:
                 self._lost.set()

@@ -219,6 +219,22 @@ async def test_what_was_lost_is_looked_for_until_the_kernel_lets_it_be_read(
     assert (refused, world.notices) == ([], ["overrun", "dump-failed"])
 
 
+async def test_a_link_that_went_and_came_back_unheard_is_told_of_as_its_routes_went_without_a_message(
+    world: World,
+) -> None:
+    await world.kernel.look()
+    world.links_changed.clear()
+    world.addresses_changed.clear()
+    following = asyncio.ensure_future(world.kernel.run())
+    world.monitor.overrun()
+    try:
+        async with asyncio.timeout(10):
+            await world.links_changed.wait()
+            await world.addresses_changed.wait()
+    finally:
+        following.cancel()
+
+
 async def test_a_request_under_way_when_following_ends_is_carried_out_when_it_begins_again(world: World) -> None:
     world.monitor.say(link())
     world.neighbors.want({(2, address("10.7.0.2"))})
