@@ -229,7 +229,7 @@ class RouterPunts:
             self._capture(interface_id, False, frame)
 
     def dropped_before_plane(self) -> None:
-        """Count a frame by an interface that the plane does not have, or not yet."""
+        """Count a frame by an interface that the plane does not have, not yet or not any more."""
         self.counters["drop_interface_not_on_plane"] += 1
 
     # Watching

@@ -114,7 +114,7 @@ class VirtualRouter:
         self._answered: set[int] = set()  # … by which the guest has answered since for an address of its own
         self._unanswered: dict[tuple[int, bytes], None] = {}  # neighbors given up while the plane was away
         self._trouble = ""  # why it is degraded, as last told
-        self._retired: set[int] = set()  # interfaces it had: messages under way may still name them
+        self._retired: set[int] = set()  # interfaces it had: messages and frames under way may still name them
         self._sweep_at: float | None = clock() + config.hold_time_s
         self._retry_at: float | None = None  # when what was refused is tried again
         self._last_snapshot = 0
@@ -160,6 +160,10 @@ class VirtualRouter:
         """The guest sent a frame."""
         if not self.speaks_for_itself(interface_id) and is_answer(frame):
             self._answered.add(interface_id)
+
+    def had(self, interface_id: int) -> bool:
+        """Whether an interface was this router's until lately."""
+        return interface_id in self._retired and interface_id not in self.fib.interfaces
 
     def ports_up(self) -> dict[int, bool]:
         """Return each interface's port state."""
@@ -452,7 +456,7 @@ class VirtualRouter:
         """Tell whether an interface is this router's; False where it was until lately. SessionRefused otherwise."""
         if interface_id in self.fib.interfaces:
             return True
-        if interface_id in self._retired:
+        if self.had(interface_id):
             return False
         raise SessionRefused(f"interface {interface_id} is not one of router {self.config.full_name}")
 

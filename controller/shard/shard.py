@@ -278,8 +278,11 @@ class Shard:
 
     def packet_out(self, router: VirtualRouter, interface_id: int, frame: bytes) -> str | None:
         """Send a guest's frame; returns why it was refused, if it was. It is no fault of a guest's, and so dropped
-        without a word, that the plane does not have its interface yet."""
+        without a word, that the plane does not have its interface yet, or any more."""
         interface = router.fib.interfaces.get(interface_id)
+        if interface is None and router.had(interface_id):
+            router.punts.dropped_before_plane()
+            return None
         reason = router.punts.refusal(None if interface is None else interface.config, frame)
         if reason is None:
             entry = router.fib.installed_interface(interface_id)

@@ -257,6 +257,19 @@ async def test_a_guest_that_is_up_before_its_interface_does_no_wrong(service, re
     assert refusals(world, "packet-out-refused") == []
 
 
+async def test_a_frame_under_way_when_its_interface_is_deleted_is_no_forged_one(service, red):
+    world, _, _ = service
+    await red.begin()
+    await world.settle()
+    frames = await red.frames()
+    await world.shards.put_router(router_config(1, (1,)))
+    await frames.send((2, bytes(6) + mac(2) + FRAME[12:]), (1, FRAME))
+    await world.until(lambda: world.plane.packets_out)
+    assert [sent for _, sent in world.plane.packets_out] == [FRAME]
+    assert refusals(world, "packet-out-refused") == []
+    assert world.router().punts.counters["drop_interface_not_on_plane"] == 1
+
+
 @pytest.mark.parametrize("group", ["0180c2000010", "0180c2000014", "0180c2000015", "0180c2000030", "09002b000005"])
 async def test_groups_of_routers_leave_the_guest(service, red, group):
     """IS-IS has the second and third, ISO/IEC 10589 section 8.4.8."""
