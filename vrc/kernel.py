@@ -141,7 +141,7 @@ class GuestKernel:
             links = [decode_link(body) for body in await self._dump("links", RTM_GETLINK, RTM_NEWLINK, link_dump())]
             bodies = await self._dump("addresses", RTM_GETADDR, RTM_NEWADDR, family_dump(0, 8))
             addresses = [address for address in map(decode_address, bodies) if address is not None]
-            before = {ifindex: link.flags for ifindex, link in self._interfaces.links.items()}
+            before = {ifindex: (link.name, link.flags) for ifindex, link in self._interfaces.links.items()}
             self._interfaces.links = {link.ifindex: link for link in links}
             held, self._interfaces.addresses = self._interfaces.addresses, {}
             for address in addresses:
@@ -149,7 +149,7 @@ class GuestKernel:
             self._interfaces.version += 1
             if held != self._interfaces.addresses:
                 self._addresses_changed()
-            if before != {link.ifindex: link.flags for link in links}:
+            if before != {link.ifindex: (link.name, link.flags) for link in links}:
                 self._links_changed()
         self._changed()
         return addresses

@@ -103,8 +103,8 @@ class World:
         return self.interfaces.statuses()[102].addresses
 
 
-def link(flags: int = UP) -> bytes:
-    return message(RTM_NEWLINK, link_request(2, flags=flags, mtu=1500, mac=MAC, name="eth0"))
+def link(flags: int = UP, name: str = "eth0") -> bytes:
+    return message(RTM_NEWLINK, link_request(2, flags=flags, mtu=1500, mac=MAC, name=name))
 
 
 def own_address(text: str, peer: str = "", *, kind: int = RTM_NEWADDR) -> bytes:
@@ -167,6 +167,16 @@ async def test_what_was_said_before_a_dump_is_no_newer_than_it(world: World) -> 
     world.monitor.say_unread(link(IFF_UP))
     await world.kernel.look()
     assert world.interfaces.links[2].up
+
+
+async def test_a_link_whose_name_a_dump_tells_before_a_message_does_is_told_of(world: World) -> None:
+    await world.kernel.look()
+    for name, told in (("eth0", False), ("eth1", True), ("eth1", False)):
+        world.links_changed.clear()
+        world.dumps[RTM_GETLINK] = [link(name=name)]
+        await world.kernel.look()
+        world.monitor.say(link(name=name))
+        assert world.links_changed.is_set() is told
 
 
 async def test_an_address_that_comes_or_goes_is_told_of_also_where_that_was_lost(world: World) -> None:
