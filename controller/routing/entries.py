@@ -43,6 +43,7 @@ class EntryTable(Generic[E]):
         self.refused: dict[int, str] = {}
         self.writes = 0  # updates taken so far
         self.changes = 0  # of what is desired or refused so far
+        self.unchanged: set[int] = set()  # ids whose last change was refused: the plane has what was there before
         self._marked: dict[int, None] = {}
         self._rewrite: set[int] = set()
         self._uncertain: dict[int, E] = {}  # perhaps there in part: damaged; refused, but not by a fallback
@@ -72,6 +73,7 @@ class EntryTable(Generic[E]):
         self._rewrite = set(damaged)
         self.changes += 1
         self.refused.clear()
+        self.unchanged.clear()
         self._uncertain.clear()
         differing = {i for i in self.desired.keys() | installed.keys() if self.desired.get(i) != installed.get(i)}
         self._marked = dict.fromkeys(sorted(differing | self._rewrite))
@@ -134,12 +136,13 @@ class EntryTable(Generic[E]):
                     taken.deleted[entry_id] = gone
                     self.installed.pop(entry_id, None)
             elif want != have or rewrite:
-                present = have is not None or rewrite
+                present = have is not None or rewrite or entry_id in self.unchanged
                 taken.add(Update(Op.MODIFY if present else Op.INSERT, want))
                 self.installed[entry_id] = want
         for entry_id in looked_at:
             del self._marked[entry_id]
         self._rewrite.difference_update(looked_at)
+        self.unchanged.difference_update(looked_at)
         self.writes += len(taken.updates)
         return taken
 
@@ -151,6 +154,8 @@ class EntryTable(Generic[E]):
             refused = self.installed.pop(entry_id, None)
             if refused is not None:
                 self._uncertain[entry_id] = refused
+            if op is Op.MODIFY:
+                self.unchanged.add(entry_id)
         elif left is not None:
             self.installed[entry_id] = left
             self._rewrite.add(entry_id)

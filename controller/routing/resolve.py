@@ -207,7 +207,8 @@ class Resolution:
     def collect(self, uses: Callable[[int], bool]) -> None:
         """Delete groups and nexthops that nothing uses any more; ``uses`` tells of an action whether a route does.
 
-        Only what has lost something since the last time is looked at, and no more than `COLLECT_AT_ONCE`.
+        Only what has lost something since the last time is looked at, and no more than `COLLECT_AT_ONCE`. Nexthops
+        stay while a group has on the plane what it had before a change that was refused.
         """
         passed = 0
         while self.loose_groups and passed < COLLECT_AT_ONCE:
@@ -216,7 +217,7 @@ class Resolution:
             if group is not None and group.owner is None and not uses(route_action(RouteKind.GROUP, group.id)):
                 passed += len(group.content)
                 self.drop_group(group)
-        while self.loose_nexthops and passed < COLLECT_AT_ONCE:
+        while self.loose_nexthops and passed < COLLECT_AT_ONCE and not self.group_entries.unchanged:
             known = self._by_id.get(self.loose_nexthops.popitem()[0])
             passed += 1
             if known is None or known.sets or known.id in self._in_groups:
@@ -242,7 +243,7 @@ class Resolution:
     @property
     def loose(self) -> bool:
         """Whether there is anything for `collect` to look at."""
-        return bool(self.loose_groups or self.loose_nexthops)
+        return bool(self.loose_groups or (self.loose_nexthops and not self.group_entries.unchanged))
 
     def retry_over_quota(self) -> None:
         """Have `attach_waiting` resolve sets that a quota kept out."""

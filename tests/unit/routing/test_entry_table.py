@@ -92,7 +92,10 @@ def test_what_a_plane_refused_is_tried_again_once_it_is_asked_for() -> None:
     assert (table.refused, table.installed, bool(table)) == ({1: "no"}, {}, False)
     table.retry()
     assert table.refused == {}
-    assert ops(table) == [(Op.INSERT, OTHER)]
+    assert ops(table) == [(Op.MODIFY, OTHER)]  # it is there, as it was before
+    table.refuse(1, Op.MODIFY, "no")
+    table.retry()
+    assert ops(table) == [(Op.MODIFY, OTHER)]
 
 
 def test_what_was_refused_may_be_there_in_part_and_is_deleted_when_it_goes() -> None:

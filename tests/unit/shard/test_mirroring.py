@@ -291,6 +291,33 @@ async def test_what_a_refused_change_leaves_keeps_its_group(make_world):
     assert len(world.plane.entries.groups) == len(groups) - 1
 
 
+async def test_what_a_refused_change_leaves_in_a_group_keeps_its_nexthops(make_world):
+    """The plane still forwards to all members; without one, it would drop, or follow whoever gets its id."""
+    world, _ = await ready(make_world)
+    router = world.router()
+    for number, other in ((7, 2), (8, 3)):
+        router.define_set(number, SetKind.FORWARD, [(1, gateway(1), 1), (other, gateway(other), 1)])
+    world.learn({"20.1.0.0/16": 7})
+    await world.settle()
+    group = value(world.installed()[key("20.1.0.0/16")])
+    members = {one.nexthop_id for one in world.plane.entries.groups[group].members}
+    world.plane.fault = lambda table, _, op: "no" if (table, op) == ("nexthop_group", Op.MODIFY) else None
+    list(router.neighbors([(number, gateway(number), b"", False) for number in (2, 3)]))
+    await world.settle()
+    world.learn({"20.1.0.0/16": 8})  # which forwards as the other does, whose group it takes over
+    router.release([2, 6, 7])
+    await world.settle()
+    assert value(world.installed()[key("20.1.0.0/16")]) == group
+    assert members <= world.plane.entries.nexthops.keys()
+    assert not router.fib.untidy
+    world.plane.fault = lambda *_: None
+    router.fib.retry_refused()
+    world.learn({})
+    await world.settle()
+    assert len(world.plane.entries.groups[group].members) == 1
+    assert len(members & world.plane.entries.nexthops.keys()) == 1
+
+
 @pytest.mark.parametrize("removed", [False, True])
 async def test_what_the_plane_does_not_delete_keeps_its_id_and_is_deleted_later(make_world, removed):
     world, _ = await ready(make_world)
