@@ -424,7 +424,7 @@ class PlaneMirror:
         routes = sum(map(len, read.routes.values()))
         await self._adopt_routers(read, connection)
         for batch in deletions(read, self.fibs, BATCH_ROUTES):
-            await self.plane.write(batch)
+            self._unclaimed.free(batch, await self.plane.write(batch))
         self._require(connection)
         self.adopted = True
         self._listener.adopted()

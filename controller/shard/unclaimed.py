@@ -10,11 +10,12 @@ that never settles, as its VRC never ends its resync, keeps its own objects and 
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from itertools import islice
 
 from controller.fallback.pace import parts
 from controller.planes.base import (
+    ROUTE_TABLE_NAME,
     Installed,
     Nexthop,
     NexthopGroup,
@@ -51,12 +52,12 @@ def deletions(read: Installed, fibs: Mapping[int, Fib], most: int) -> Iterator[W
         yield WriteBatch(router_interfaces=interfaces[start : start + most])
     for vrf_id in read.routes.keys() - known:
         for family, stride in ((4, 5), (6, 17)):
-            keys = [key for key in read.routes[vrf_id] if len(key) == stride]
+            routes = read.routes[vrf_id]
+            keys = [key for key in routes if len(key) == stride]
             for start in range(0, len(keys), most):
                 part = keys[start : start + most]
-                yield WriteBatch(
-                    routes=[RouteUpdates(vrf_id, family, [Op.DELETE] * len(part), part, [0] * len(part))]
-                )
+                actions = [routes[key] for key in part]  # ignored, and kept with what is refused
+                yield WriteBatch(routes=[RouteUpdates(vrf_id, family, [Op.DELETE] * len(part), part, actions)])
     policers = [Update(Op.DELETE, one) for one in read.policers.values() if one.vrf_id not in known]
     for start in range(0, len(policers), most):
         yield WriteBatch(policers=policers[start : start + most])
@@ -100,6 +101,8 @@ class UnclaimedObjects:
         self._groups: dict[Owners, list[int]] = {}
         self._groups_of: dict[int, list[int]] = {}  # nexthop → unclaimed groups with it
         self._refused: list[Nexthop | NexthopGroup] = []  # that the plane did not delete
+        self._left: list[WriteBatch] = []  # deletions of other entries that it has not done yet
+        self._again: list[WriteBatch] = []  # of these, those to be tried again
         self._turn: deque[Owners] = deque()
         self._users: defaultdict[int, set[int]] = defaultdict(set)  # of actions, by vrf_id
         self._neighbors: dict[int, bytes] = {}  # addresses whose own routes use a nexthop, by its id
@@ -180,10 +183,17 @@ class UnclaimedObjects:
             yield
         self._nexthops, self._groups, self._groups_of = nexthops_by_owners, by_owners, groups_of
         self._refused.clear()
+        self._left, self._again = [], []
         self._turn = deque(dict.fromkeys([*self._groups, *self._nexthops]))
 
     def deletions(self, fibs: Mapping[int, Fib], limit: int) -> Iterator[WriteBatch]:
         """Take off what can be deleted now, in batches that cost at most ``limit``, one group at least."""
+        while self._again:
+            self._leave(again := self._again.pop())
+            if again := _of_nobody(again, fibs):
+                self._left.append(again)
+                yield again
+        led_to = {action for left in self._left for routes in left.routes for action in routes.actions}
         batch, cost = WriteBatch(), 0
         for _ in range(min(LOOKS, len(self._turn))):
             owners = self._turn.popleft()
@@ -191,7 +201,7 @@ class UnclaimedObjects:
             if not all(fib.settled and fib.idle and not fib.unsure for fib in waited_for):
                 self._turn.append(owners)
                 continue
-            for entry in self._of(owners, waited_for):
+            for entry in self._of(owners, waited_for, led_to):
                 part = cost_of(entry)
                 if batch and cost + part > limit:
                     yield batch
@@ -206,8 +216,12 @@ class UnclaimedObjects:
         if batch:
             yield batch
 
-    def free(self, batch: WriteBatch, refused: Iterable[Refused]) -> None:
-        """Give back the ids of what a batch has deleted; what the plane refused waits for `retry`."""
+    def free(self, batch: WriteBatch, refused: Collection[Refused]) -> None:
+        """Give back the ids of what a batch has deleted; what the plane refused waits for `retry`, and what its
+        routes lead to waits for them."""
+        self._leave(batch)
+        if refused and (kept := _refused_of(batch, refused)):
+            self._left.append(kept)
         left = {(one.table, one.key) for one in refused}
         for table, updates in (("nexthop_group", batch.groups), ("nexthop", batch.nexthops)):
             for one in updates:
@@ -229,10 +243,14 @@ class UnclaimedObjects:
         if self._refused:
             self._turn.append(nobody)
             self._refused.clear()
+        self._again = self._left.copy()
 
-    def _of(self, owners: Owners, waited_for: list[Fib]) -> Iterator[Nexthop | NexthopGroup]:
-        """Take off what of these owners nobody uses; what is left is looked at again."""
-        used = {action for fib in waited_for for action in fib.actions_in_use()}
+    def _leave(self, batch: WriteBatch) -> None:
+        self._left = [one for one in self._left if one is not batch]
+
+    def _of(self, owners: Owners, waited_for: list[Fib], led_to: Set[int]) -> Iterator[Nexthop | NexthopGroup]:
+        """Take off what of these owners nobody uses, nor routes ``led_to``; what is left is looked at again."""
+        used = set(led_to).union(*(fib.actions_in_use() for fib in waited_for))
         unclaimed_groups, unclaimed_nexthops = self._objects.unclaimed_groups, self._objects.unclaimed_nexthops
         left = []
         for object_id in self._groups.pop(owners, ()):
@@ -252,6 +270,36 @@ class UnclaimedObjects:
                 yield nexthop
         if left:
             self._nexthops[owners] = left
+
+
+def _refused_of(batch: WriteBatch, refused: Iterable[Refused]) -> WriteBatch:
+    """Return those deletions of routes, router interfaces and policers of a batch that were refused."""
+    kept = {(one.table, one.vrf_id if isinstance(one.key, bytes) else 0, one.key) for one in refused}
+    columns = []
+    for each in batch.routes:
+        table, column = ROUTE_TABLE_NAME[each.family], RouteUpdates(each.vrf_id, each.family)
+        for key, action in zip(each.keys, each.actions, strict=True):
+            if (table, each.vrf_id, key) in kept:
+                column.ops.append(Op.DELETE)
+                column.keys.append(key)
+                column.actions.append(action)
+        if column.keys:
+            columns.append(column)
+    return WriteBatch(
+        [one for one in batch.policers if ("policer", 0, one.entry.vrf_id) in kept],
+        [one for one in batch.router_interfaces if ("router_interface", 0, one.entry.id) in kept],
+        routes=columns,
+    )
+
+
+def _of_nobody(batch: WriteBatch, fibs: Mapping[int, Fib]) -> WriteBatch:
+    """Return a batch without what is of a router by now, who follows what an audit finds of it."""
+    declared = {interface_id for fib in fibs.values() for interface_id in fib.interfaces}
+    return WriteBatch(
+        [one for one in batch.policers if one.entry.vrf_id not in fibs],
+        [one for one in batch.router_interfaces if one.entry.vrf_id not in fibs and one.entry.id not in declared],
+        routes=[one for one in batch.routes if one.vrf_id not in fibs],
+    )
 
 
 def _lost(action: int, read: Installed) -> Iterator[tuple[str, int]]:

@@ -798,3 +798,35 @@ async def test_clean_up_is_bounded_by_batch_and_by_turn(make_world, monkeypatch)
     small = [batch for batch in second.plane.writes if not batch.groups]
     assert len(small) >= 6
     assert all(len(batch.nexthops) <= 10 for batch in small)
+
+
+@pytest.mark.parametrize("table", ["ipv4_route", "router_interface"])
+async def test_what_a_plane_does_not_delete_of_a_router_that_is_gone_goes_later_with_what_it_leads_to(
+    make_world, table
+):
+    """Meanwhile its routes would follow whoever gets the id of their nexthop."""
+    first = await make_world(router_config(1, (1,)), router_config(2, (2,)))
+    first.connect(1)
+    first.router(1).define_set(1, SetKind.FORWARD, [(1, gateway(1), 1), (1, gateway(3), 1)])
+    first.router(1).define_set(2, SetKind.FORWARD, [(1, gateway(1), 1)])
+    first.learn({"20.1.0.0/16": 1, "20.2.0.0/16": 2}, 1)
+    await first.settle(1)
+    await first.close()
+    entries = first.plane.entries
+    routes = dict(entries.routes[1])
+    first.plane.fault = lambda name, _key, op: "busy" if name == table and op is Op.DELETE else None
+    second = await make_world(router_config(2, (2,)), plane=first.plane)
+    await adopted(second)
+    mirrored = second.shards.by_plane["s1"].mirror
+    for _ in range(2):
+        await mirrored.audit()
+    if table == "ipv4_route":
+        assert entries.routes[1] == routes
+        led_to = {action_value(routes[key(text)]) for text in ("20.1.0.0/16", "20.2.0.0/16")}
+        assert {*entries.nexthops, *entries.groups} == mirrored.objects._used == led_to
+    assert (1 in entries.router_interfaces) == (table == "router_interface")
+    first.plane.fault = lambda *_: None
+    for _ in range(2):
+        await mirrored.audit()
+    assert (entries.routes[1], entries.nexthops, entries.groups, mirrored.objects._used) == ({}, {}, {}, set())
+    assert entries.router_interfaces.keys() == {2}
